@@ -1,0 +1,175 @@
+//! What a protocol says of itself, and what it is told at the start.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::Serialize;
+
+use crate::ids::NodeId;
+
+/// What a protocol is, assumes and promises. The registry prints it; the checker holds the
+/// protocol to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// The full name, with the variant.
+    pub name: String,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// What it assumes.
+    pub assumes: Assumes,
+    /// What it promises in return.
+    pub promises: Vec<Property>,
+    /// Its rules that can be taken away, to see what each is for.
+    pub rules: &'static [Rule],
+}
+
+impl About {
+    /// How often a settled request may be overtaken, if that is promised.
+    pub fn overtaking_bound(&self) -> Option<u32> {
+        self.promises.iter().find_map(|p| match p {
+            Property::BoundedOvertaking(n) => Some(*n),
+            _ => None,
+        })
+    }
+}
+
+/// What a protocol takes for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Assumes {
+    /// The order in which a link delivers.
+    pub order: Order,
+    /// Whether every message must arrive exactly once.
+    pub exactly_once: bool,
+    /// Whether users must know whom they may conflict with.
+    pub participants: Known,
+    /// The largest number of needs in one request.
+    pub needs_max: Option<u32>,
+    /// Whether pools may have several units.
+    pub units: bool,
+    /// Whether users may depart at any stage.
+    pub departures: bool,
+    /// Whether the order in which a client names its needs makes a difference.
+    pub order_asked: bool,
+}
+
+/// In which order messages between two roles arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// As they were sent.
+    Fifo,
+    /// In any order.
+    Unordered,
+}
+
+/// Whether the users that may conflict know each other from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Known {
+    /// Each knows its neighbours.
+    Known,
+    /// Nobody knows anybody.
+    Unknown,
+}
+
+/// What a protocol may promise. `docs/checking.md` says exactly how each is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Property {
+    /// No pool has more units in use than it has.
+    Exclusion,
+    /// A grant covers one pending request, all of it, once.
+    AllOrNothing,
+    /// The roles' own invariants hold, and no honest party is called dishonest.
+    Local,
+    /// The system never comes to rest while a request is unsatisfied and every use ends.
+    NoDeadlock,
+    /// When all is over, nothing of it is left in any role.
+    NoResidue,
+    /// If every use ends, every request is satisfied.
+    NoStarvation,
+    /// If the uses of those who share a pool with it end, a request is satisfied: whoever holds
+    /// or waits elsewhere for ever does not block it.
+    Concurrency,
+    /// A request that has settled is overtaken by later ones at most this often.
+    BoundedOvertaking(u32),
+}
+
+impl Property {
+    /// The name without a number.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exclusion => "exclusion",
+            Self::AllOrNothing => "all-or-nothing",
+            Self::Local => "local",
+            Self::NoDeadlock => "no-deadlock",
+            Self::NoResidue => "no-residue",
+            Self::NoStarvation => "no-starvation",
+            Self::Concurrency => "concurrency",
+            Self::BoundedOvertaking(_) => "bounded-overtaking",
+        }
+    }
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BoundedOvertaking(n) => write!(f, "{}={n}", self.name()),
+            _ => f.write_str(self.name()),
+        }
+    }
+}
+
+impl Serialize for Property {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A rule of a protocol that can be taken away for study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Its name, for `--without`.
+    pub name: &'static str,
+    /// What it says.
+    pub says: &'static str,
+}
+
+/// The system a protocol is to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// The pools, in their global order.
+    pub pools: Vec<Pool>,
+}
+
+/// A pool as a protocol sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// How many units it has.
+    pub capacity: u32,
+    /// Where it is.
+    pub node: NodeId,
+}
+
+/// How a protocol is to be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The part of the name after the colon.
+    pub variant: Option<String>,
+    /// Rules to take away. Only the lab does that.
+    pub without: Vec<String>,
+}
+
+impl Options {
+    /// Whether a rule is in force.
+    pub fn keeps(&self, rule: &str) -> bool {
+        self.without.iter().all(|name| name != rule)
+    }
+}
+
+/// A protocol cannot do what is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unsupported(pub String);

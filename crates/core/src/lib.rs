@@ -1,0 +1,30 @@
+//! The words of holdall, and the shape every protocol has.
+//!
+//! A protocol is two state machines without input or output: a [`user`](Protocol::User), which
+//! acts for a client, and a [`manager`](Protocol::Manager), which guards pools. A *world* drives
+//! them: it feeds [`Event`]s to [`Role::step`] and carries out the [`Effect`]s that come back in
+//! the [`Outbox`]. The same roles run in the simulator, in the model checker and in the service.
+//!
+//! Nothing here knows a clock, randomness, a hash order or I/O: this crate and the protocols are
+//! `no_std`, so that a run is a function of its events.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod about;
+mod ids;
+mod needs;
+mod outbox;
+mod role;
+mod stamp;
+
+pub use about::{
+    About, Assumes, Known, Options, Order, Pool, Property, Rule, Topology, Unsupported,
+};
+pub use ids::{Addr, ManagerId, NodeId, PoolId, RequestId, UserId};
+pub use needs::{BadNeeds, Need, Needs, Request};
+pub use outbox::{Effect, Note, Outbox, Rung};
+pub use role::{Broken, Call, Data, Event, Gone, Never, Protocol, Role};
+pub use stamp::{Clock, Family, Stamp};

@@ -1,0 +1,160 @@
+//! The traits: a role is one side of a protocol, a protocol is two roles and their configuration.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::about::{About, Options, Topology, Unsupported};
+use crate::ids::{Addr, ManagerId, NodeId, UserId};
+use crate::needs::Request;
+use crate::outbox::Outbox;
+
+/// What states and messages are made of: values that can be compared, hashed, shown and sent.
+pub trait Data:
+    Clone + Debug + Eq + Hash + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<T> Data for T where
+    T: Clone + Debug + Eq + Hash + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+/// One side of a protocol. Its value is its whole state.
+pub trait Role: Data {
+    /// The protocol this is a side of.
+    type P: Protocol;
+    /// What the application may tell it: [`Call`] for users, usually nothing for managers.
+    type Call: Data;
+    /// What it may receive.
+    type Msg: Data;
+    /// The timers it may arm; each tag is armed once or not at all.
+    type Timer: Data;
+
+    /// Takes one event and pushes what follows from it to `out`.
+    ///
+    /// Never panics, whatever the event: a message that no honest peer would send is reported
+    /// with [`Outbox::misbehaved`] and otherwise ignored.
+    fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Outbox<Self::P, Self::Timer>);
+
+    /// The local invariants. Every world calls this after every step, so it must be cheap.
+    ///
+    /// # Errors
+    /// Names the invariant that is broken.
+    fn check(&self, cfg: &Self::P) -> Result<(), Broken>;
+
+    /// Whether no request is left in it. Clocks, tokens and forks may stay.
+    fn quiet(&self) -> bool;
+}
+
+/// What may happen to a role.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event<R: Role> {
+    /// The application asks for something.
+    Call(R::Call),
+    /// The detector tells that a party will not be heard of again. When `how` is
+    /// [`Gone::Departed`], every message it sent to this role has arrived before.
+    Gone {
+        /// The party.
+        who: Addr,
+        /// What is known of it.
+        how: Gone,
+    },
+    /// A message arrives.
+    Message {
+        /// Its sender, vouched for by the world.
+        from: Addr,
+        /// Its content.
+        msg: R::Msg,
+    },
+    /// A timer that this role armed rings.
+    Timer(R::Timer),
+}
+
+/// What cannot be: the calls of a role that takes none, the timers of a role that arms none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Never {}
+
+/// What a client may tell its user role.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Call {
+    /// Ask for something. Only while no request of this user is under way: at the start, or
+    /// after [`Effect::Released`](crate::Effect::Released).
+    Ask(Request),
+    /// The use of what was granted has ended.
+    Done,
+    /// The client departs, at whatever stage: waiting requests are withdrawn, grants released.
+    /// The world keeps the role until it is quiet, and calls it no more.
+    Leave,
+}
+
+/// How somebody came to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Gone {
+    /// It has certainly stopped.
+    Departed,
+    /// It has stopped using what it held, because its lease is over, but may still be alive.
+    Lapsed,
+    /// What it held may be given to others.
+    Reclaimed,
+    /// It may have stopped, or be slow.
+    Suspected,
+}
+
+/// A protocol: two kinds of roles. The value is the configuration they share, which never
+/// changes and is no part of any role's state.
+pub trait Protocol: Debug + Send + Sync + Sized + 'static {
+    /// The name up to the colon, if there is one.
+    const FAMILY: &'static str;
+    /// The names to list: the family alone, or with each variant worth trying.
+    const NAMES: &'static [&'static str];
+
+    /// What users receive.
+    type ToUser: Data;
+    /// What managers receive.
+    type ToManager: Data;
+    /// The role that acts for a client.
+    type User: Role<P = Self, Call = Call, Msg = Self::ToUser>;
+    /// The role that guards pools.
+    type Manager: Role<P = Self, Msg = Self::ToManager>;
+
+    /// What the protocol assumes and promises, for a variant (the name after the colon).
+    ///
+    /// # Errors
+    /// If there is no such variant.
+    fn about(variant: Option<&str>) -> Result<About, Unsupported>;
+
+    /// The configuration for a system.
+    ///
+    /// # Errors
+    /// If there is no such variant, or the protocol cannot serve such a system.
+    fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported>;
+
+    /// The managers there are, numbered from 0 without gaps, each with the node it lives on.
+    fn managers(&self) -> Vec<NodeId>;
+
+    /// A fresh user.
+    fn user(&self, id: UserId) -> Self::User;
+
+    /// A fresh manager.
+    fn manager(&self, id: ManagerId) -> Self::Manager;
+}
+
+/// A local invariant does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(pub String);
+
+impl Broken {
+    /// `Ok` if the invariant holds, else an error with its statement.
+    ///
+    /// # Errors
+    /// If `holds` is false.
+    pub fn unless(holds: bool, statement: &str) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self(statement.into())) }
+    }
+}

@@ -1,0 +1,67 @@
+//! Numbers that only grow: logical clocks, request numbers, lives of users.
+//!
+//! A user that asks for ever makes such numbers grow for ever, so no search over plain states
+//! would end. Behaviour depends only on their differences, so the checker identifies states that
+//! are equal after shifting each *family* of stamps to a common origin. It needs no help from a
+//! protocol beyond this: keep growing numbers in a [`Stamp`] (or in an id), never in a plain
+//! integer. The stamp then says in its hash what it is, by a call of `write_u128` that nothing
+//! else in a role or a message makes, and a hasher that knows can tell stamps from other numbers.
+
+use core::fmt;
+use core::hash::{Hash, Hasher};
+
+use serde::{Deserialize, Serialize};
+
+/// Stamps that are compared with each other, and therefore shifted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// A family of its own, one for the whole system: see [`Stamp`].
+    Clock(u16),
+    /// The lives of one lane.
+    Life(u32),
+    /// The request numbers of one lane.
+    Seq(u32),
+}
+
+impl Family {
+    /// Hashes a stamp of this family: the family through `write_u128`, then the value.
+    pub fn hash_stamp<H: Hasher>(self, value: u64, state: &mut H) {
+        state.write_u128(self.code());
+        state.write_u64(value);
+    }
+
+    const fn code(self) -> u128 {
+        match self {
+            Self::Clock(n) => n as u128,
+            Self::Life(lane) => 1 << 64 | lane as u128,
+            Self::Seq(lane) => 2 << 64 | lane as u128,
+        }
+    }
+}
+
+/// A number of the family [`Family::Clock`]`(FAMILY)`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stamp<const FAMILY: u16>(pub u64);
+
+/// Logical time in the sense of Lamport: above every time heard of.
+pub type Clock = Stamp<0>;
+
+impl<const FAMILY: u16> Stamp<FAMILY> {
+    /// The next greater stamp.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl<const FAMILY: u16> Hash for Stamp<FAMILY> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Family::Clock(FAMILY).hash_stamp(self.0, state);
+    }
+}
+
+impl<const FAMILY: u16> fmt::Debug for Stamp<FAMILY> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}", self.0)
+    }
+}

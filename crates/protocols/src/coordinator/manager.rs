@@ -1,0 +1,169 @@
+//! The coordinator: all pools, all holders, all who wait.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use holdall_core::{Addr, Broken, Event, Needs, Never, Outbox, Request, RequestId, Role, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::{Coordinator, ToManager, ToUser};
+use crate::early::EarlyReleases;
+
+type Out = Outbox<Coordinator, Never>;
+
+/// Guards every pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Manager {
+    /// Free units by pool. Below zero only inside a scan, while reservations are counted.
+    free: Vec<i64>,
+    capacity: Vec<u32>,
+    holders: BTreeMap<RequestId, Needs>,
+    /// In the order they came.
+    waiting: Vec<Request>,
+    early: EarlyReleases,
+}
+
+impl Manager {
+    pub(super) fn new(capacity: impl Iterator<Item = u32>) -> Self {
+        let capacity: Vec<u32> = capacity.collect();
+        Self {
+            free: capacity.iter().copied().map(i64::from).collect(),
+            capacity,
+            holders: BTreeMap::new(),
+            waiting: Vec::new(),
+            early: EarlyReleases::default(),
+        }
+    }
+
+    fn on_ask(&mut self, cfg: &Coordinator, from: Addr, request: Request, out: &mut Out) {
+        if from != Addr::User(request.id.user) || !self.feasible(&request.needs) {
+            return out.misbehaved(from, "ask: for another user, or for units there are not");
+        }
+        if self.early.take(request.id) {
+            return;
+        }
+        if self.holders.contains_key(&request.id) || self.waiting.iter().any(|r| r.id == request.id)
+        {
+            return out.misbehaved(from, "ask: twice for one request");
+        }
+        self.waiting.push(request);
+        self.scan(cfg, out);
+    }
+
+    fn on_release(&mut self, cfg: &Coordinator, from: Addr, request: RequestId, out: &mut Out) {
+        if from != Addr::User(request.user) {
+            return out.misbehaved(from, "release: for another user");
+        }
+        let known = if cfg.session {
+            self.forget(|id| id == request)
+        } else {
+            self.forget(|id| id.user == request.user)
+        };
+        if !known && cfg.early {
+            self.early.remember(request);
+        }
+        if cfg.scan {
+            self.scan(cfg, out);
+        }
+    }
+
+    fn on_gone(&mut self, cfg: &Coordinator, user: UserId, out: &mut Out) {
+        if !cfg.purge {
+            return;
+        }
+        self.forget(|id| id.user == user);
+        self.early.forget_user(user);
+        self.scan(cfg, out);
+    }
+
+    fn feasible(&self, needs: &Needs) -> bool {
+        needs.iter().all(|need| {
+            self.capacity.get(need.pool.index()).is_some_and(|capacity| need.units <= *capacity)
+        })
+    }
+
+    /// Frees or withdraws the requests meant; false if there are none.
+    fn forget(&mut self, meant: impl Fn(RequestId) -> bool) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|request| !meant(request.id));
+        let withdrawn = self.waiting.len() < before;
+        let free = &mut self.free;
+        let held = self.holders.len();
+        self.holders.retain(|id, needs| {
+            if meant(*id) {
+                add(free, needs);
+            }
+            !meant(*id)
+        });
+        withdrawn || self.holders.len() < held
+    }
+
+    /// Grants, oldest first, what fits beside the held and the reserved. The oldest that do not
+    /// fit reserve; their reservations count only within the scan.
+    fn scan(&mut self, cfg: &Coordinator, out: &mut Out) {
+        let mut reserved: Vec<Needs> = Vec::new();
+        let (free, holders) = (&mut self.free, &mut self.holders);
+        self.waiting.retain(|request| {
+            let fits = request.needs.iter().all(|n| i64::from(n.units) <= free[n.pool.index()]);
+            if fits || !cfg.room {
+                subtract(free, &request.needs);
+                holders.insert(request.id, request.needs.clone());
+                out.to_user(request.id.user, ToUser::Grant(request.id));
+                return false;
+            }
+            if reserved.len() < cfg.reserving {
+                subtract(free, &request.needs);
+                reserved.push(request.needs.clone());
+            }
+            true
+        });
+        for needs in &reserved {
+            add(free, needs);
+        }
+    }
+}
+
+fn add(free: &mut [i64], needs: &Needs) {
+    for need in needs.iter() {
+        free[need.pool.index()] += i64::from(need.units);
+    }
+}
+
+fn subtract(free: &mut [i64], needs: &Needs) {
+    for need in needs.iter() {
+        free[need.pool.index()] -= i64::from(need.units);
+    }
+}
+
+impl Role for Manager {
+    type P = Coordinator;
+    type Call = Never;
+    type Msg = ToManager;
+    type Timer = Never;
+
+    fn step(&mut self, cfg: &Coordinator, event: Event<Self>, out: &mut Out) {
+        match event {
+            Event::Message { from, msg: ToManager::Ask(request) } => {
+                self.on_ask(cfg, from, request, out)
+            }
+            Event::Message { from, msg: ToManager::Release(id) } => {
+                self.on_release(cfg, from, id, out)
+            }
+            Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, out),
+            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Call(never) | Event::Timer(never) => match never {},
+        }
+    }
+
+    fn check(&self, _: &Coordinator) -> Result<(), Broken> {
+        let mut free: Vec<i64> = self.capacity.iter().copied().map(i64::from).collect();
+        for needs in self.holders.values() {
+            subtract(&mut free, needs);
+        }
+        Broken::unless(free == self.free, "C1: held and free units make up each pool")
+    }
+
+    fn quiet(&self) -> bool {
+        self.holders.is_empty() && self.waiting.is_empty() && self.early.is_empty()
+    }
+}

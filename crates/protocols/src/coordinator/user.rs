@@ -1,0 +1,71 @@
+//! The user: asks, waits, gives back.
+
+use holdall_core::{Addr, Broken, Call, Event, Never, Outbox, Request, RequestId, Role, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::{Coordinator, ToManager, ToUser};
+
+type Out = Outbox<Coordinator, Never>;
+
+/// Acts for one client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct User {
+    id: UserId,
+    request: Option<Request>,
+    granted: bool,
+}
+
+impl User {
+    pub(super) fn new(id: UserId) -> Self {
+        Self { id, request: None, granted: false }
+    }
+
+    fn on_grant(&mut self, from: Addr, id: RequestId, out: &mut Out) {
+        let Some(request) = self.request.as_ref().filter(|request| request.id == id) else {
+            return; // It crossed our departure.
+        };
+        if self.granted {
+            return out.misbehaved(from, "grant: twice for one request");
+        }
+        self.granted = true;
+        out.granted(request.clone());
+    }
+
+    fn end(&mut self, out: &mut Out) {
+        let Some(request) = self.request.take() else { return };
+        self.granted = false;
+        out.to_manager(Coordinator::MANAGER, ToManager::Release(request.id));
+        out.released(request.id);
+    }
+}
+
+impl Role for User {
+    type P = Coordinator;
+    type Call = Call;
+    type Msg = ToUser;
+    type Timer = Never;
+
+    fn step(&mut self, _: &Coordinator, event: Event<Self>, out: &mut Out) {
+        match event {
+            Event::Call(Call::Ask(request)) => {
+                out.to_manager(Coordinator::MANAGER, ToManager::Ask(request.clone()));
+                self.request = Some(request);
+            }
+            Event::Call(Call::Done | Call::Leave) => self.end(out),
+            Event::Message { from, msg: ToUser::Grant(request) } => {
+                self.on_grant(from, request, out)
+            }
+            Event::Gone { .. } => {}
+            Event::Timer(never) => match never {},
+        }
+    }
+
+    fn check(&self, _: &Coordinator) -> Result<(), Broken> {
+        let own = self.request.as_ref().is_none_or(|request| request.id.user == self.id);
+        Broken::unless(own, "a user asks for itself")
+    }
+
+    fn quiet(&self) -> bool {
+        self.request.is_none()
+    }
+}

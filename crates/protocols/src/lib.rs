@@ -1,0 +1,25 @@
+//! The allocation protocols of holdall, one folder each, and the registry that finds them by name.
+//!
+//! Each folder holds the messages and the configuration (`mod.rs`), the user and the manager.
+//! `docs/protocols/` has a page for each: source, assumptions, what was checked.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod coordinator;
+mod early;
+pub mod ordered;
+mod pool;
+mod registry;
+pub mod skeen;
+
+use registry::plain;
+pub use registry::{Unknown, Visitor, split_name};
+
+registry! {
+    coordinator::Coordinator,
+    ordered::Ordered,
+    skeen::Skeen,
+}

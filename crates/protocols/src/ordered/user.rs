@@ -1,0 +1,108 @@
+//! The user: climbs its ladder of needs, one rung at a time.
+
+use holdall_core::{
+    Addr, Broken, Call, Event, Needs, Never, Outbox, Request, RequestId, Role, UserId,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Ordered, ToManager, ToUser};
+
+type Out = Outbox<Ordered, Never>;
+
+/// Acts for one client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct User {
+    id: UserId,
+    climb: Option<Climb>,
+}
+
+/// A request under way: `ladder[..held]` is held; `ladder[held]`, if any, is waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Climb {
+    request: Request,
+    ladder: Needs,
+    held: usize,
+}
+
+impl Climb {
+    /// The rungs that were asked for: those held and the one waited for.
+    fn asked(&self) -> &[holdall_core::Need] {
+        &self.ladder[..self.ladder.len().min(self.held + 1)]
+    }
+}
+
+impl User {
+    pub(super) fn new(id: UserId) -> Self {
+        Self { id, climb: None }
+    }
+
+    fn ask(&mut self, cfg: &Ordered, request: Request, out: &mut Out) {
+        let ladder = if cfg.sorted { request.needs.sorted() } else { request.needs.clone() };
+        let climb = Climb { request, ladder, held: 0 };
+        acquire_next(&climb, out);
+        self.climb = Some(climb);
+    }
+
+    /// One rung up, or at the top.
+    fn on_held(&mut self, from: Addr, id: RequestId, out: &mut Out) {
+        let Some(climb) = self.climb.as_mut().filter(|climb| climb.request.id == id) else {
+            return; // It crossed our departure.
+        };
+        let rung = climb.ladder.get(climb.held);
+        if rung.map(|need| Addr::Manager(Ordered::manager_of(need.pool))) != Some(from) {
+            return out.misbehaved(from, "held: not the rung waited for");
+        }
+        climb.held += 1;
+        if climb.held == climb.ladder.len() {
+            out.granted(climb.request.clone());
+        } else {
+            acquire_next(climb, out);
+        }
+    }
+
+    /// Gives back what is held and leaves the queue of what is not.
+    fn end(&mut self, out: &mut Out) {
+        let Some(climb) = self.climb.take() else { return };
+        for need in climb.asked() {
+            out.to_manager(Ordered::manager_of(need.pool), ToManager::Release(climb.request.id));
+        }
+        out.released(climb.request.id);
+    }
+}
+
+fn acquire_next(climb: &Climb, out: &mut Out) {
+    let Some(need) = climb.ladder.get(climb.held) else { return };
+    let acquire = ToManager::Acquire { request: climb.request.id, units: need.units };
+    out.to_manager(Ordered::manager_of(need.pool), acquire);
+}
+
+impl Role for User {
+    type P = Ordered;
+    type Call = Call;
+    type Msg = ToUser;
+    type Timer = Never;
+
+    fn step(&mut self, cfg: &Ordered, event: Event<Self>, out: &mut Out) {
+        match event {
+            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Done | Call::Leave) => self.end(out),
+            Event::Message { from, msg: ToUser::Held(request) } => self.on_held(from, request, out),
+            Event::Gone { .. } => {}
+            Event::Timer(never) => match never {},
+        }
+    }
+
+    fn check(&self, cfg: &Ordered) -> Result<(), Broken> {
+        let Some(climb) = &self.climb else { return Ok(()) };
+        Broken::unless(climb.request.id.user == self.id, "a user climbs for itself")?;
+        Broken::unless(climb.held <= climb.ladder.len(), "no more is held than asked for")?;
+        Broken::unless(
+            !cfg.sorted || climb.ladder.is_sorted_by_key(|need| need.pool),
+            "O2: waits only above all it holds",
+        )
+    }
+
+    fn quiet(&self) -> bool {
+        self.climb.is_none()
+    }
+}
