@@ -1,1 +1,12 @@
-//! x
+//! Worlds to study protocols in.
+//!
+//! [`sim`] plays a protocol through in simulated time and measures it. [`check`] explores every
+//! interleaving of a small scope and decides what the protocol promises. Both drive the very
+//! roles that the service runs. [`specimens`] are protocols that are wrong on purpose.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod registry;
+pub mod sim;
+pub mod specimens;

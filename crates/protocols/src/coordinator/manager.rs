@@ -144,10 +144,10 @@ impl Role for Manager {
     fn step(&mut self, cfg: &Coordinator, event: Event<Self>, out: &mut Out) {
         match event {
             Event::Message { from, msg: ToManager::Ask(request) } => {
-                self.on_ask(cfg, from, request, out)
+                self.on_ask(cfg, from, request, out);
             }
             Event::Message { from, msg: ToManager::Release(id) } => {
-                self.on_release(cfg, from, id, out)
+                self.on_release(cfg, from, id, out);
             }
             Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, out),
             Event::Gone { who: Addr::Manager(_), .. } => {}

@@ -53,7 +53,7 @@ impl Role for User {
             }
             Event::Call(Call::Done | Call::Leave) => self.end(out),
             Event::Message { from, msg: ToUser::Grant(request) } => {
-                self.on_grant(from, request, out)
+                self.on_grant(from, request, out);
             }
             Event::Gone { .. } => {}
             Event::Timer(never) => match never {},

@@ -1,0 +1,1 @@
+//! `holdall protocols`: what there is, what it assumes, what it promises.

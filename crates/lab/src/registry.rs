@@ -1,0 +1,94 @@
+//! Protocols by name, as a person types them: the sound ones and the specimens.
+
+use holdall_core::{About, Options, Protocol, Unsupported};
+use holdall_protocols::{Unknown, Visitor, split_name};
+
+use crate::specimens;
+
+/// A protocol as a person names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The name, with its variant.
+    pub name: String,
+    /// What it says of itself.
+    pub about: About,
+    /// How to run it.
+    pub options: Options,
+}
+
+/// A name that leads nowhere, or a rule that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadName(String);
+
+impl Chosen {
+    /// Looks a protocol up.
+    ///
+    /// # Errors
+    /// If there is no such protocol, no such variant, or no such rule to do without.
+    pub fn new(name: &str, without: &[String]) -> Result<Self, BadName> {
+        let (_, variant) = split_name(name);
+        let about = with(name, AboutVisitor(variant))
+            .map_err(|Unknown(name)| BadName(unknown(&name)))?
+            .map_err(|Unsupported(why)| BadName(why))?;
+        for rule in without {
+            if about.rules.iter().all(|known| known.name != rule) {
+                let rules: Vec<_> = about.rules.iter().map(|rule| rule.name).collect();
+                let rules = rules.join(", ");
+                return Err(BadName(format!("{name} has no rule '{rule}' to do without; its rules: {rules}")));
+            }
+        }
+        let options = Options { variant: variant.map(Into::into), without: without.to_vec() };
+        Ok(Self { name: name.into(), about, options })
+    }
+}
+
+struct AboutVisitor<'a>(Option<&'a str>);
+
+impl Visitor for AboutVisitor<'_> {
+    type Out = Result<About, Unsupported>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        P::about(self.0)
+    }
+}
+
+/// Visits the protocol of that name, sound or specimen.
+///
+/// # Errors
+/// If there is none.
+pub fn with<V: Visitor>(name: &str, visitor: V) -> Result<V::Out, Unknown> {
+    let (family, _) = split_name(name);
+    if specimens::names().any(|specimen| specimen == family) {
+        specimens::with(name, visitor)
+    } else {
+        holdall_protocols::with(name, visitor)
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let near = holdall_protocols::names()
+        .chain(specimens::names())
+        .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.3);
+    match near {
+        Some((_, near)) => format!("no protocol '{name}'; did you mean '{near}'?"),
+        None => format!("no protocol '{name}'; `holdall protocols` lists them"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_or_a_near_one_suggested() {
+        assert!(Chosen::new("coordinator:reserve=7", &[]).is_ok());
+        let no = |name: &str| Chosen::new(name, &[]).expect_err("no such name").to_string();
+        assert_eq!(no("orderd"), "no protocol 'orderd'; did you mean 'ordered'?");
+        assert!(no("coordinator:fast").contains("no variant 'fast'"));
+        assert!(no("ordered:x").contains("no variants"));
+        assert!(no("%%%%").contains("lists them"));
+    }
+}

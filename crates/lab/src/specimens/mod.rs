@@ -1,0 +1,1 @@
+//! Protocols that are wrong on purpose, to see that the checker finds out.
