@@ -1,1 +1,271 @@
-//! `holdall check`.
+//! `holdall check`: explores every interleaving of a small scope.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use comfy_table::{Table, presets};
+use holdall_core::Order;
+use holdall_lab::check::{self, Outcome, Report, Scope, Settings, Suite, Timers, every_assignment};
+use holdall_lab::registry::{self, Chosen};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{print, usage};
+
+/// Explore every interleaving of a small scope and decide what the protocol promises
+///
+/// Users are separated by '/', successive requests of one user by ',', the needs of a request by
+/// '+' in the order asked; '0:2' is two units of pool 0. After a user, '*' repeats its list for
+/// ever, '^' lets it depart after its list and return under a fresh id, '!' never ends its use.
+///
+/// Exit status: 0 if every promised property holds and everything was seen, 1 if a promised one
+/// is violated, 3 if the search was cut off, 64 on bad input.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  holdall check ordered --pools 1,1 --users '0+1/1+0'
+  holdall check coordinator:skip --pools 1,1 --users '0+1*/0*/1*'
+  holdall check ordered --without sorted --pools 1,1 --users '0+1/1+0'
+  holdall check skeen --all 3x2
+  holdall check --suite quick")]
+pub(crate) struct Args {
+    /// The protocol (`holdall protocols` lists them); with --suite, all of them if left out
+    #[arg(required_unless_present = "suite")]
+    protocol: Option<String>,
+    /// Units of each pool, like 1,1,2
+    #[arg(long, value_name = "UNITS,...", requires = "users")]
+    pools: Option<String>,
+    /// What the users ask for, like '0+1/1+0,2/0:2*'
+    #[arg(long, value_name = "USERS", requires = "pools")]
+    users: Option<String>,
+    /// The node each pool is on, like 0,0,1; by default each on its own
+    #[arg(long, value_name = "NODE,...", requires = "pools")]
+    nodes: Option<String>,
+    /// Every assignment of one request to each of C clients over R resources, up to renaming
+    #[arg(long, value_name = "CxR", conflicts_with_all = ["pools", "suite"])]
+    all: Option<String>,
+    /// A prepared set of scopes
+    #[arg(long, conflicts_with = "pools")]
+    suite: Option<SuiteArg>,
+    /// Let users depart at any stage
+    #[arg(long)]
+    departures: bool,
+    /// Let this user stop silently at any stage; a perfect detector then tells the managers
+    #[arg(long, value_name = "USER")]
+    crash: Option<usize>,
+    /// When timers may ring: at any time, or only when no message is under way
+    #[arg(long, default_value = "any")]
+    timers: TimersArg,
+    /// The order in which links deliver [default: what the protocol assumes]
+    #[arg(long)]
+    order: Option<OrderArg>,
+    /// Let the network deliver any message twice
+    #[arg(long)]
+    duplicates: bool,
+    /// Take away a rule of the protocol, to see what it is for (`holdall protocols P` lists them)
+    #[arg(long, value_name = "RULE")]
+    without: Vec<String>,
+    /// Give up after this many states
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    max_states: u32,
+    /// Threads that make successors [default: all cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Treat states as equal only if their clocks and counters are, also where users ask for ever
+    #[arg(long)]
+    plain: bool,
+    /// Print one JSON object per scope
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SuiteArg {
+    /// Seconds
+    Quick,
+    /// Minutes
+    Full,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TimersArg {
+    Any,
+    Quiet,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OrderArg {
+    Fifo,
+    Unordered,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let jobs = jobs(args)?;
+    let several = jobs.len() > 1;
+    let bar = bar();
+    let mut tally = Tally::default();
+    for (i, (chosen, scope, settings)) in jobs.iter().enumerate() {
+        bar.set_message(format!("{} {scope} ({} of {})", chosen.name, i + 1, jobs.len()));
+        let progress = |states| bar.set_position(states as u64);
+        let report = check::check(chosen, scope, settings, &progress).map_err(usage)?;
+        tally.add(&report);
+        bar.suspend(|| {
+            if args.json {
+                print(&serde_json::to_string(&report)?)
+            } else if several {
+                print(&line(&report))
+            } else {
+                print(&in_full(&report))
+            }
+        })?;
+    }
+    bar.finish_and_clear();
+    if several && !args.json {
+        print(&tally.line(jobs.len()))?;
+    }
+    Ok(tally.exit_code())
+}
+
+/// What is to be explored, one after another.
+fn jobs(args: &Args) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
+    let chosen = match &args.protocol {
+        Some(name) => vec![Chosen::new(name, &args.without).map_err(usage)?],
+        None => registry::all_chosen(),
+    };
+    let settings = settings(args);
+    if let Some(suite) = args.suite {
+        let suite = match suite {
+            SuiteArg::Quick => Suite::Quick,
+            SuiteArg::Full => Suite::Full,
+        };
+        let mut jobs = Vec::new();
+        for chosen in chosen {
+            for (scope, faults) in suite.scopes(&chosen.about) {
+                let settings = Settings {
+                    departures: faults.departures || settings.departures,
+                    crash: faults.crash.or(settings.crash),
+                    ..settings.clone()
+                };
+                jobs.push((chosen.clone(), scope, settings));
+            }
+        }
+        return Ok(jobs);
+    }
+    let Some(chosen) = chosen.into_iter().next() else {
+        return Err(usage("name a protocol; `holdall protocols` lists them"));
+    };
+    let scopes = match (&args.all, &args.pools, &args.users) {
+        (Some(all), _, _) => every_assignment(all, &chosen.about).map_err(usage)?,
+        (None, Some(pools), Some(users)) => {
+            vec![Scope::parse(pools, users, args.nodes.as_deref()).map_err(usage)?]
+        }
+        _ => {
+            return Err(usage(
+                "name a scope: --pools 1,1 --users '0+1/1+0', or --all 3x3, or --suite quick",
+            ));
+        }
+    };
+    Ok(scopes.into_iter().map(|scope| (chosen.clone(), scope, settings.clone())).collect())
+}
+
+fn settings(args: &Args) -> Settings {
+    Settings {
+        departures: args.departures,
+        crash: args.crash,
+        timers: match args.timers {
+            TimersArg::Any => Timers::Any,
+            TimersArg::Quiet => Timers::Quiet,
+        },
+        order: args.order.map(|order| match order {
+            OrderArg::Fifo => Order::Fifo,
+            OrderArg::Unordered => Order::Unordered,
+        }),
+        duplicates: args.duplicates,
+        max_states: args.max_states as usize,
+        canonical: args.plain.then_some(false),
+        threads: args.threads,
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {pos} states {elapsed} {msg}");
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// How all of it went.
+#[derive(Default)]
+struct Tally {
+    states: usize,
+    broken: usize,
+    cut_off: usize,
+}
+
+impl Tally {
+    fn add(&mut self, report: &Report) {
+        self.states += report.states;
+        self.broken += usize::from(report.broken());
+        self.cut_off += usize::from(!report.complete);
+    }
+
+    fn line(&self, scopes: usize) -> String {
+        format!(
+            "{scopes} scopes, {} states: {} with a broken promise, {} cut off",
+            self.states, self.broken, self.cut_off
+        )
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        match (self.broken, self.cut_off) {
+            (0, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(3),
+            _ => ExitCode::from(1),
+        }
+    }
+}
+
+fn line(report: &Report) -> String {
+    let violated = report.properties.iter().filter(|v| v.verdict == Outcome::Violated);
+    let mut text = String::new();
+    for verdict in violated {
+        let promised = if verdict.promised { " (promised!)" } else { "" };
+        let _ = write!(text, " {}{promised}", verdict.name);
+    }
+    let verdict = match (text.is_empty(), report.complete) {
+        (false, _) => format!("violates{text}"),
+        (true, true) => "ok".into(),
+        (true, false) => "cut off, nothing found".into(),
+    };
+    format!("{:>9} states  {} {}: {verdict}", report.states, report.protocol, report.scope)
+}
+
+fn in_full(report: &Report) -> String {
+    let mut text = format!(
+        "{} {}\n{} states, {} transitions, depth {}, {}\n",
+        report.protocol,
+        report.scope,
+        report.states,
+        report.transitions,
+        report.depth,
+        if report.complete { "complete" } else { "cut off (--max-states)" }
+    );
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for verdict in &report.properties {
+        let user = verdict.user.map_or(String::new(), |user| format!("for user {user}"));
+        let promised = if verdict.promised { "promised" } else { "not promised" };
+        table.add_row([verdict.name, promised, &verdict.verdict.to_string(), &user]);
+    }
+    let _ = writeln!(text, "{table}");
+    for verdict in &report.properties {
+        if let Some(trace) = &verdict.trace {
+            let _ = write!(text, "\n{} is violated:\n{trace}", verdict.name);
+        }
+    }
+    text.pop();
+    text
+}

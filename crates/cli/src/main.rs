@@ -4,8 +4,10 @@ mod check;
 mod protocols;
 mod sim;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 /// Hands out sets of exclusive resources, all or nothing.
@@ -28,10 +30,9 @@ enum Command {
 #[error("{0}")]
 struct Usage(String);
 
-impl Usage {
-    fn new(what: impl ToString) -> anyhow::Error {
-        Self(what.to_string()).into()
-    }
+/// For `map_err`: what a person did wrong.
+fn usage(what: impl std::fmt::Display) -> anyhow::Error {
+    Usage(what.to_string()).into()
 }
 
 /// `EX_USAGE` of sysexits.h.
@@ -56,4 +57,12 @@ fn main() -> ExitCode {
         eprintln!("holdall: {error:#}");
         ExitCode::from(if error.is::<Usage>() { USAGE } else { 1 })
     })
+}
+
+/// Prints a text and a line end. Whoever reads may stop reading: that is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        done => done.context("cannot write to standard output"),
+    }
 }

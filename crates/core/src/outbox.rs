@@ -11,7 +11,7 @@ use crate::role::Protocol;
 pub type Rung = u8;
 
 /// One thing a role wants done. `T` is the role's timer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Effect<P: Protocol, T> {
     /// Let this timer ring once. Arming an armed timer starts it anew.
     Arm(T, Rung),

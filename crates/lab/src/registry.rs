@@ -35,7 +35,9 @@ impl Chosen {
             if about.rules.iter().all(|known| known.name != rule) {
                 let rules: Vec<_> = about.rules.iter().map(|rule| rule.name).collect();
                 let rules = rules.join(", ");
-                return Err(BadName(format!("{name} has no rule '{rule}' to do without; its rules: {rules}")));
+                return Err(BadName(format!(
+                    "{name} has no rule '{rule}' to do without; its rules: {rules}"
+                )));
             }
         }
         let options = Options { variant: variant.map(Into::into), without: without.to_vec() };
@@ -51,6 +53,12 @@ impl Visitor for AboutVisitor<'_> {
     fn visit<P: Protocol>(self) -> Self::Out {
         P::about(self.0)
     }
+}
+
+/// Every sound protocol that is worth listing.
+pub fn all_chosen() -> Vec<Chosen> {
+    let chosen = |name| Chosen::new(name, &[]).expect("the registry knows its own names");
+    holdall_protocols::names().map(chosen).collect()
 }
 
 /// Visits the protocol of that name, sound or specimen.

@@ -1,6 +1,7 @@
 //! Releases that overtook the request they belong to.
 
 use alloc::collections::BTreeSet;
+use core::fmt;
 
 use holdall_core::{RequestId, UserId};
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,14 @@ use serde::{Deserialize, Serialize};
 /// On a network without order, a client that asks and departs at once may be heard to depart
 /// first. The manager remembers the release until the request arrives, which it must, since
 /// nothing is lost; so the memory is bounded by what is under way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct EarlyReleases(BTreeSet<RequestId>);
+
+impl fmt::Debug for EarlyReleases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl EarlyReleases {
     pub(crate) fn remember(&mut self, request: RequestId) {

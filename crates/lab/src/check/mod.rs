@@ -1,1 +1,122 @@
-//! The checker.
+//! The model checker: every interleaving of a small scope.
+//!
+//! `docs/checking.md` says what exactly is explored and decided. In short: [`Scope`] is what a
+//! person writes on the command line; the world makes states and their successors from it; the
+//! search numbers all states; safety is looked at in every step, rest in every state, and fair
+//! cycles in the finished graph; a violation is told as a story.
+
+mod fair;
+mod graph;
+mod machine;
+mod moves;
+mod parts;
+mod print;
+mod report;
+mod scope;
+mod search;
+mod seat;
+mod steps;
+mod story;
+mod suite;
+mod walker;
+mod world;
+
+use holdall_core::{Order, Protocol, Unsupported};
+use holdall_protocols::Visitor;
+
+pub use self::report::{Outcome, Report, Verdict};
+pub use self::scope::{BadScope, Scope, Script, Then};
+pub use self::story::{Scene, Story};
+pub use self::suite::{Suite, every_assignment};
+use self::world::World;
+use crate::registry::{self, Chosen};
+
+/// What else may happen in a scope, and how far to search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether users may depart at any stage.
+    pub departures: bool,
+    /// The user that may stop silently at any stage; a perfect detector then tells the managers.
+    pub crash: Option<usize>,
+    /// When a timer may ring.
+    pub timers: Timers,
+    /// The order of messages; what the protocol assumes if not said.
+    pub order: Option<Order>,
+    /// Whether the network may deliver a message twice.
+    pub duplicates: bool,
+    /// Give up after this many states.
+    pub max_states: usize,
+    /// Whether states are the same up to a shift of their stamps. If not said: where somebody
+    /// asks for ever, and only there.
+    pub canonical: Option<bool>,
+    /// How many threads make successors; all cores if not said.
+    pub threads: Option<usize>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            departures: false,
+            crash: None,
+            timers: Timers::Any,
+            order: None,
+            duplicates: false,
+            max_states: 10_000_000,
+            canonical: None,
+            threads: None,
+        }
+    }
+}
+
+/// When a timer may ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timers {
+    /// At any time.
+    Any,
+    /// Only when no message is under way.
+    Quiet,
+}
+
+/// Explores a scope. `progress` is told now and then how many states were found.
+///
+/// # Errors
+/// If the protocol does not serve the scope.
+pub fn check(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Report, BadScope> {
+    scope.suits(&chosen.about)?;
+    if let Some(lane) = settings.crash.filter(|lane| *lane >= scope.users.len()) {
+        let last = scope.users.len() - 1;
+        return Err(BadScope(format!("--crash {lane}: the users are 0 to {last}")));
+    }
+    let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
+    let settings = Settings { order, ..settings.clone() };
+    let visitor = Check { chosen, scope, settings: &settings, progress };
+    registry::with(&chosen.name, visitor)
+        .map_err(|unknown| BadScope(unknown.0))?
+        .map_err(|Unsupported(why)| BadScope(why))
+}
+
+struct Check<'a> {
+    chosen: &'a Chosen,
+    scope: &'a Scope,
+    settings: &'a Settings,
+    progress: &'a (dyn Fn(usize) + Sync),
+}
+
+impl Visitor for Check<'_> {
+    type Out = Result<Report, Unsupported>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let cfg = P::new(&self.scope.topology(), &self.chosen.options)?;
+        let bound = self.chosen.about.overtaking_bound();
+        let world = World::new(cfg, self.scope, self.settings, bound);
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.settings.threads.unwrap_or_else(cores);
+        let found = search::search(&world, self.settings.max_states, threads, self.progress);
+        Ok(report::report(self.chosen, &world, &world, &found))
+    }
+}

@@ -1,1 +1,10 @@
 //! Protocols that are wrong on purpose, to see that the checker finds out.
+//!
+//! Most wrong protocols are sound ones without one of their rules (`--without`). Here are those
+//! that take a rule of their own.
+
+pub mod no_twice;
+
+holdall_protocols::registry! {
+    no_twice::NoTwice,
+}

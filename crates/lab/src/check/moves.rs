@@ -1,0 +1,121 @@
+//! What may happen in a state, and what is to be said of a state in which nothing will.
+
+use holdall_core::{Addr, Order, Protocol, Role};
+
+use super::Timers;
+use super::machine::{Action, Class, Rest};
+use super::parts::Item;
+use super::scope::Then;
+use super::seat::{Seat, Stage};
+use super::world::World;
+
+impl<P: Protocol> World<'_, P> {
+    /// Everything that may happen next.
+    pub(super) fn list_moves(&self, state: &[u32], moves: &mut Vec<(Action, Class)>) {
+        moves.clear();
+        let items = self.items(state);
+        let calm = items.iter().all(|id| self.parts.items.value(*id).is_timer());
+        for (i, &id) in items.iter().enumerate() {
+            let item = self.parts.items.value(id);
+            if self.may_happen(&items[..i], id, items, calm) {
+                moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
+                if self.settings.duplicates && item.duplicate().is_some() {
+                    moves.push((Action::Duplicate(id), Class::UNFAIR));
+                }
+            }
+        }
+        for (lane, seat) in self.seats(state).enumerate() {
+            self.list_calls(state, lane, seat, moves);
+        }
+    }
+
+    /// Whether an item may be delivered now; `before` is what stands before it among the items.
+    fn may_happen(&self, before: &[u32], id: u32, items: &[u32], calm: bool) -> bool {
+        let table = &self.parts.items;
+        let item = table.value(id);
+        let in_the_way = |other: &u32| {
+            let other = table.value(*other);
+            other.from() == item.from() && other.to() == item.to()
+        };
+        match item {
+            Item::Gone { to, who } => !items.iter().any(|other| {
+                let other = table.value(*other);
+                other.from() == Some(Addr::User(*who)) && other.to() == Addr::Manager(*to)
+            }),
+            Item::ManagerTimer { .. } | Item::UserTimer { .. } => {
+                calm || self.settings.timers == Timers::Any
+            }
+            _ if self.settings.order == Some(Order::Fifo) => !before.iter().any(in_the_way),
+            _ => !before.contains(&id),
+        }
+    }
+
+    fn list_calls(
+        &self,
+        state: &[u32],
+        lane: usize,
+        seat: &Seat,
+        moves: &mut Vec<(Action, Class)>,
+    ) {
+        let script = &self.scope.users[lane];
+        match seat.stage {
+            Stage::Idle if usize::from(seat.at) < script.requests.len() => {
+                moves.push((Action::Ask(lane), Class::UNFAIR));
+            }
+            Stage::Idle if script.then == Then::Respawn => {
+                moves.push((Action::Leave(lane), Class::UNFAIR));
+            }
+            Stage::Using if !script.endless => moves.push((Action::Done(lane), Class::done(lane))),
+            Stage::Left if script.then == Then::Respawn && self.may_return(state, lane, seat) => {
+                moves.push((Action::Return(lane), Class::UNFAIR));
+            }
+            _ => {}
+        }
+        if seat.is_busy() && self.settings.departures {
+            moves.push((Action::Leave(lane), Class::UNFAIR));
+        }
+        if seat.is_busy() && self.settings.crash == Some(lane) {
+            moves.push((Action::Crash(lane), Class::UNFAIR));
+        }
+    }
+
+    /// A fresh life starts when nothing of the old one is under way: otherwise users could
+    /// come and go without bound while a message travels.
+    fn may_return(&self, state: &[u32], lane: usize, seat: &Seat) -> bool {
+        let items = &self.parts.items;
+        self.user(state, lane).is_none_or(Role::quiet)
+            && !self.items(state).iter().any(|id| items.value(*id).involves(seat.user()))
+    }
+
+    /// What is to be said of a state by itself: whether it has come to rest, and in what shape.
+    pub(super) fn rest(&self, state: &[u32], moves: &[(Action, Class)]) -> Rest {
+        let mut ends = 0;
+        for (action, class) in moves {
+            match action {
+                Action::Done(lane) => ends |= 1 << lane,
+                _ if *class == Class::UNFAIR => {}
+                _ => return Rest::default(),
+            }
+        }
+        let label = self.label(state);
+        let waiting = (0..self.scope.users.len()).filter(|lane| label.waiting >> lane & 1 == 1);
+        let held_elsewhere = ends != 0 || label.endless;
+        let stuck = |lane: &usize| {
+            let by_strangers = ends & self.sharing[*lane] == 0;
+            held_elsewhere && by_strangers && label.blocked >> lane & 1 == 0
+        };
+        let busy = self.seats(state).any(Seat::is_busy);
+        let hanging =
+            self.seats(state).any(|s| matches!(s.stage, Stage::Waiting | Stage::Releasing));
+        Rest {
+            deadlock: ends == 0 && !label.endless && hanging,
+            stuck: waiting.filter(stuck).fold(0, |mask, lane| mask | 1 << lane),
+            residue: !busy && !self.all_quiet(state),
+        }
+    }
+
+    fn all_quiet(&self, state: &[u32]) -> bool {
+        (0..self.scope.users.len()).all(|lane| self.user(state, lane).is_none_or(Role::quiet))
+            && (0..self.managers).all(|m| self.manager(state, m).quiet())
+    }
+}

@@ -1,0 +1,159 @@
+//! The parts states are made of, each kept once and named by a number.
+//!
+//! A state is a short list of such numbers. Most steps of a protocol are taken over and over
+//! again in different surroundings; with numbered parts their outcome can be remembered, and
+//! making a successor is copying a few words.
+
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+
+use hashbrown::HashTable;
+use holdall_core::{Addr, Call, ManagerId, Protocol, Role, UserId};
+
+use super::print::Print;
+use super::seat::Seat;
+
+/// A table that only grows. Reading takes no lock.
+pub(super) struct Table<T> {
+    ids: Mutex<HashTable<(u64, u32)>>,
+    rows: boxcar::Vec<Row<T>>,
+}
+
+pub(super) struct Row<T> {
+    pub(super) value: T,
+    pub(super) print: Print,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { ids: Mutex::default(), rows: boxcar::Vec::new() }
+    }
+}
+
+impl<T: Eq + Hash> Table<T> {
+    /// The number of a value, a new one if it is new.
+    pub(super) fn number(&self, value: T) -> u32 {
+        let print = Print::of(&value);
+        let hash = print.plain;
+        // A thread that panicked left at worst a row that no number points to.
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(other, id): &(u64, u32)| *other == hash && self.row(*id).value == value;
+        if let Some((_, id)) = ids.find(hash, same) {
+            return *id;
+        }
+        let id =
+            u32::try_from(self.rows.push(Row { value, print })).expect("fewer than 2^32 parts");
+        ids.insert_unique(hash, (hash, id), |(hash, _)| *hash);
+        id
+    }
+
+    pub(super) fn row(&self, id: u32) -> &Row<T> {
+        &self.rows[id as usize]
+    }
+
+    pub(super) fn value(&self, id: u32) -> &T {
+        &self.row(id).value
+    }
+}
+
+/// Something that may happen to a role: a call, or what is under way to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
+    Call {
+        to: UserId,
+        call: Call,
+    },
+    Gone {
+        to: ManagerId,
+        who: UserId,
+    },
+    /// `copy`: it was delivered once already, and is a duplicate.
+    ToManager {
+        from: Addr,
+        to: ManagerId,
+        msg: ToManager,
+        copy: bool,
+    },
+    ToUser {
+        from: Addr,
+        to: UserId,
+        msg: ToUser,
+        copy: bool,
+    },
+    ManagerTimer {
+        at: ManagerId,
+        timer: ManagerTimer,
+    },
+    UserTimer {
+        at: UserId,
+        timer: UserTimer,
+    },
+}
+
+pub(super) type ItemOf<P> = Item<
+    <P as Protocol>::ToUser,
+    <P as Protocol>::ToManager,
+    <<P as Protocol>::User as Role>::Timer,
+    <<P as Protocol>::Manager as Role>::Timer,
+>;
+
+impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
+    pub(super) fn to(&self) -> Addr {
+        match self {
+            Self::Call { to, .. } | Self::ToUser { to, .. } | Self::UserTimer { at: to, .. } => {
+                Addr::User(*to)
+            }
+            Self::Gone { to, .. }
+            | Self::ToManager { to, .. }
+            | Self::ManagerTimer { at: to, .. } => Addr::Manager(*to),
+        }
+    }
+
+    /// Who sent it, if it is a message.
+    pub(super) fn from(&self) -> Option<Addr> {
+        match self {
+            Self::ToManager { from, .. } | Self::ToUser { from, .. } => Some(*from),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_timer(&self) -> bool {
+        matches!(self, Self::ManagerTimer { .. } | Self::UserTimer { .. })
+    }
+
+    /// Whether it came from this user, goes to it, or speaks of it.
+    pub(super) fn involves(&self, user: UserId) -> bool {
+        let user = Addr::User(user);
+        let about = matches!(self, Self::Gone { who, .. } if Addr::User(*who) == user);
+        about || self.to() == user || self.from() == Some(user)
+    }
+
+    /// The duplicate of a message, unless it is one itself.
+    pub(super) fn duplicate(&self) -> Option<Self> {
+        let mut twin = self.clone();
+        match &mut twin {
+            Self::ToManager { copy, .. } | Self::ToUser { copy, .. } if !*copy => *copy = true,
+            _ => return None,
+        }
+        Some(twin)
+    }
+}
+
+/// All the tables.
+pub(super) struct Parts<P: Protocol> {
+    pub(super) items: Table<ItemOf<P>>,
+    pub(super) managers: Table<P::Manager>,
+    pub(super) seats: Table<Seat>,
+    pub(super) users: Table<P::User>,
+}
+
+impl<P: Protocol> Default for Parts<P> {
+    fn default() -> Self {
+        Self {
+            items: Table::default(),
+            managers: Table::default(),
+            seats: Table::default(),
+            users: Table::default(),
+        }
+    }
+}

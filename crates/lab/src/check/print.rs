@@ -1,0 +1,186 @@
+//! Fingerprints of the parts of a state, plain and up to a shift of their stamps.
+//!
+//! A stamp shows itself in its hash by a `write_u128` (see [`holdall_core::Stamp`]). Everything
+//! else goes into the fingerprint as it is; stamps go in once with their value (plain) and once
+//! with their distance from the least of their family in this part (relative), and that least
+//! value, the *origin*, is kept beside it. A whole state is then fingerprinted from the relative
+//! prints and the distances between its parts' origins and the least origins of all: the same for
+//! all states that differ only by a shift, without computing the shifted states.
+
+use std::hash::{Hash, Hasher};
+
+/// The fingerprint of one part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Print {
+    pub(super) plain: u64,
+    pub(super) relative: u64,
+    /// The least stamp of each family in the part, by family.
+    origins: Box<[(u128, u64)]>,
+}
+
+impl Print {
+    pub(super) fn of(value: &impl Hash) -> Self {
+        let mut prober = Prober::default();
+        value.hash(&mut prober);
+        prober.print()
+    }
+}
+
+/// Takes a hash apart into stamps and the rest.
+#[derive(Default)]
+struct Prober {
+    rest: u64,
+    family: Option<u128>,
+    stamps: Vec<(u128, u64)>,
+}
+
+impl Prober {
+    fn absorb(&mut self, word: u64) {
+        self.rest = mix(self.rest ^ word);
+    }
+
+    fn print(self) -> Print {
+        let mut origins: Vec<(u128, u64)> = Vec::new();
+        for (family, value) in &self.stamps {
+            lower(&mut origins, *family, *value);
+        }
+        origins.sort_unstable();
+        let (mut plain, mut relative) = (self.rest, self.rest);
+        for (family, value) in &self.stamps {
+            plain = mix(plain ^ value);
+            relative = mix(relative ^ (value - origin(&origins, *family)));
+        }
+        Print { plain, relative, origins: origins.into() }
+    }
+}
+
+impl Hasher for Prober {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.absorb(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.absorb(u64::from(n));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.absorb(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        match self.family.take() {
+            Some(family) => self.stamps.push((family, n)),
+            None => self.absorb(n),
+        }
+    }
+
+    /// Only a stamp does this; its value follows.
+    fn write_u128(&mut self, family: u128) {
+        self.absorb(family as u64 ^ (family >> 64) as u64);
+        self.family = Some(family);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.absorb(n as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.rest
+    }
+}
+
+/// Gathers the parts of a state into its fingerprint. The order of the parts does not matter;
+/// their places do.
+#[derive(Default)]
+pub(super) struct Sum {
+    total: u64,
+    origins: Vec<(u128, u64)>,
+}
+
+impl Sum {
+    /// The fingerprint of a state as it is.
+    pub(super) fn plain<'a>(parts: impl Iterator<Item = (u64, &'a Print)>) -> u64 {
+        parts.fold(0, |total, (place, print)| total.wrapping_add(mix(print.plain ^ mix(place))))
+    }
+
+    /// The fingerprint of a state up to a shift of its stamps. The buffers are reused.
+    pub(super) fn relative<'a>(
+        &mut self,
+        parts: impl Iterator<Item = (u64, &'a Print)> + Clone,
+    ) -> u64 {
+        self.origins.clear();
+        for (_, print) in parts.clone() {
+            for (family, value) in &print.origins {
+                lower(&mut self.origins, *family, *value);
+            }
+        }
+        self.total = 0;
+        for (place, print) in parts {
+            let offsets = print.origins.iter().fold(mix(place), |acc, (family, value)| {
+                mix(acc ^ (value - origin(&self.origins, *family)))
+            });
+            self.total = self.total.wrapping_add(mix(print.relative ^ offsets));
+        }
+        self.total
+    }
+}
+
+/// A strong mixing of 64 bits (the finalizer of SplitMix64).
+pub(super) const fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+fn lower(origins: &mut Vec<(u128, u64)>, family: u128, value: u64) {
+    match origins.iter_mut().find(|(known, _)| *known == family) {
+        Some((_, least)) => *least = value.min(*least),
+        None => origins.push((family, value)),
+    }
+}
+
+fn origin(origins: &[(u128, u64)], family: u128) -> u64 {
+    origins.iter().find(|(known, _)| *known == family).map_or(0, |(_, least)| *least)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_core::{Clock, RequestId, UserId};
+
+    use super::*;
+
+    fn state(parts: &[&Print]) -> (u64, u64) {
+        let placed = parts.iter().enumerate().map(|(i, print)| (i as u64, *print));
+        (Sum::plain(placed.clone()), Sum::default().relative(placed))
+    }
+
+    #[test]
+    fn a_shift_of_all_stamps_of_a_family_changes_only_the_plain_print() {
+        let at = |a, b| state(&[&Print::of(&(Clock { 0: a }, 7u8)), &Print::of(&Clock { 0: b })]);
+        assert_eq!(at(3, 5).1, at(13, 15).1);
+        assert_ne!(at(3, 5).0, at(13, 15).0);
+        assert_ne!(at(3, 5).1, at(3, 6).1, "a gap is no shift");
+    }
+
+    #[test]
+    fn families_shift_apart() {
+        let at = |clock, seq| {
+            let request = RequestId { user: UserId::first(1), seq };
+            state(&[&Print::of(&(Clock { 0: clock }, request)), &Print::of(&Clock { 0: 9 })]).1
+        };
+        assert_eq!(at(4, 1), at(4, 2));
+        assert_ne!(at(4, 1), at(5, 1));
+    }
+
+    #[test]
+    fn places_and_plain_numbers_count() {
+        let (a, b) = (Print::of(&1u32), Print::of(&2u32));
+        assert_ne!(state(&[&a, &b]), state(&[&b, &a]));
+        assert_ne!(Print::of(&1u64), Print::of(&2u64));
+    }
+}

@@ -1,0 +1,254 @@
+//! From what the search found to verdicts.
+
+use std::fmt;
+
+use holdall_core::{Assumes, Order, Property};
+use serde::Serialize;
+
+use super::fair::{Premise, find_trap};
+use super::machine::Machine;
+use super::search::Found;
+use super::story::{Story, Teller, Way, tell};
+use super::{Scope, Settings};
+use crate::registry::Chosen;
+
+/// The verdicts of one exploration. The field names are stable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The protocol's name.
+    pub protocol: String,
+    /// What was explored, as on the command line.
+    pub scope: String,
+    /// How many states there are (or were seen).
+    pub states: usize,
+    /// How many steps between them.
+    pub transitions: usize,
+    /// How many steps the farthest state is away.
+    pub depth: usize,
+    /// Whether everything was seen.
+    pub complete: bool,
+    /// What was decided.
+    pub properties: Vec<Verdict>,
+}
+
+/// What was decided of one property.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// The property.
+    pub name: &'static str,
+    /// Whether the protocol promises it here.
+    pub promised: bool,
+    /// Whether it holds.
+    pub verdict: Outcome,
+    /// The user to whom it was denied, if one in particular.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<usize>,
+    /// A shortest way to see it violated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Story>,
+}
+
+/// Whether a property holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// In everything there is to see.
+    Holds,
+    /// Not, as the trace shows.
+    Violated,
+    /// In everything that was seen, but not everything was.
+    Undecided,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "holds",
+            Self::Violated => "violated",
+            Self::Undecided => "undecided",
+        })
+    }
+}
+
+impl Report {
+    /// What was decided of a property.
+    pub fn verdict(&self, property: &str) -> Option<Outcome> {
+        self.properties.iter().find(|verdict| verdict.name == property).map(|v| v.verdict)
+    }
+
+    /// Whether a promise is broken.
+    pub fn broken(&self) -> bool {
+        self.properties.iter().any(|v| v.promised && v.verdict == Outcome::Violated)
+    }
+}
+
+/// A violation: of which property, to whom, and by which states (and then, by which cycle).
+struct Violation {
+    property: Property,
+    user: Option<usize>,
+    way: Vec<u32>,
+    cycle: Vec<u32>,
+    what: String,
+}
+
+impl Violation {
+    fn story(&self, machine: &dyn Machine, teller: &dyn Teller, found: &Found) -> Story {
+        let prints = |states: &[u32]| states.iter().map(|s| found.prints[*s as usize]).collect();
+        let breaks = found.breaches.iter().any(|(_, breach)| breach.property == self.property);
+        let way = Way {
+            steps: prints(&self.way),
+            cycle: prints(&self.cycle),
+            breaks: breaks.then_some(self.property),
+        };
+        tell(machine, teller, &way, self.what.clone())
+    }
+}
+
+pub(super) fn report(
+    chosen: &Chosen,
+    machine: &dyn Machine,
+    teller: &dyn Teller,
+    found: &Found,
+) -> Report {
+    let mut violations = safety(found);
+    violations.extend(at_rest(found));
+    violations.extend(for_ever(machine, found));
+    let within = within_assumptions(chosen.about.assumes, teller.settings());
+    let mut properties: Vec<Property> = vec![
+        Property::Exclusion,
+        Property::AllOrNothing,
+        Property::Local,
+        Property::NoDeadlock,
+        Property::NoResidue,
+        Property::NoStarvation,
+        Property::Concurrency,
+    ];
+    properties.extend(chosen.about.overtaking_bound().map(Property::BoundedOvertaking));
+    let decide = |property: Property| {
+        let violation = violations.iter().find(|v| v.property == property);
+        let otherwise = if found.complete { Outcome::Holds } else { Outcome::Undecided };
+        Verdict {
+            name: property.name(),
+            promised: within && chosen.about.promises.contains(&property),
+            verdict: violation.map_or(otherwise, |_| Outcome::Violated),
+            user: violation.and_then(|v| v.user),
+            trace: violation.map(|v| v.story(machine, teller, found)),
+        }
+    };
+    Report {
+        protocol: name(chosen),
+        scope: describe(teller.scope(), teller.settings(), chosen.about.assumes),
+        states: found.graph.states(),
+        transitions: found.graph.transitions(),
+        depth: found.depth,
+        complete: found.complete,
+        properties: properties.into_iter().map(decide).collect(),
+    }
+}
+
+fn name(chosen: &Chosen) -> String {
+    chosen
+        .options
+        .without
+        .iter()
+        .fold(chosen.name.clone(), |name, rule| format!("{name} --without {rule}"))
+}
+
+/// The options that say what was explored.
+fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
+    let mut text = scope.to_string();
+    if settings.departures {
+        text.push_str(" --departures");
+    }
+    if let Some(lane) = settings.crash {
+        text.push_str(&format!(" --crash {lane}"));
+    }
+    if settings.timers == super::Timers::Quiet {
+        text.push_str(" --timers quiet");
+    }
+    if settings.order != Some(assumes.order) {
+        text.push_str(match settings.order {
+            Some(Order::Fifo) => " --order fifo",
+            _ => " --order unordered",
+        });
+    }
+    if settings.duplicates {
+        text.push_str(" --duplicates");
+    }
+    text
+}
+
+/// Nothing is promised where an assumption is not met.
+fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
+    let order = assumes.order == Order::Unordered || settings.order == Some(Order::Fifo);
+    let once = !settings.duplicates || !assumes.exactly_once;
+    let departures = assumes.departures || !settings.departures && settings.crash.is_none();
+    order && once && departures
+}
+
+fn safety(found: &Found) -> Vec<Violation> {
+    let violation = |(state, breach): &(u32, super::machine::Breach)| Violation {
+        property: breach.property,
+        user: breach.lane,
+        way: found.graph.way_to(*state),
+        cycle: Vec::new(),
+        what: breach.what.clone(),
+    };
+    found.breaches.iter().map(violation).collect()
+}
+
+fn at_rest(found: &Found) -> Vec<Violation> {
+    let at = |state: u32, property: Property, user, what: String| Violation {
+        property,
+        user,
+        way: found.graph.way_to(state),
+        cycle: Vec::new(),
+        what,
+    };
+    let mut violations = Vec::new();
+    if let Some(state) = found.deadlock {
+        let what = "nothing moves any more, and a request is unsatisfied".into();
+        violations.push(at(state, Property::NoDeadlock, None, what));
+    }
+    if let Some(state) = found.residue {
+        let what = "all requests are over, but a role still remembers one".into();
+        violations.push(at(state, Property::NoResidue, None, what));
+    }
+    if let Some((&lane, &state)) = found.stuck.iter().min_by_key(|(_, state)| **state) {
+        let what = format!("u{lane} waits until somebody ends with whom it shares nothing");
+        violations.push(at(state, Property::Concurrency, Some(lane), what));
+    }
+    violations
+}
+
+/// Fair cycles. If a user can starve although every use ends, that is no fault of strangers: it
+/// counts against `concurrency` only if the user is stuck at rest.
+fn for_ever(machine: &dyn Machine, found: &Found) -> Vec<Violation> {
+    let graph = &found.graph;
+    let mut violations = Vec::new();
+    if !found.complete {
+        return violations; // Where edges are missing, fairness cannot be judged.
+    }
+    for (lane, sharing) in machine.sharing().iter().enumerate() {
+        let all_end = Premise { ending: u32::MAX, excused: |label, _| label.endless };
+        let sharers_end =
+            Premise { ending: *sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
+        let starving =
+            find_trap(graph, lane, &all_end).map(|trap| (trap, &all_end, Property::NoStarvation));
+        let trapped = starving.or_else(|| {
+            find_trap(graph, lane, &sharers_end)
+                .map(|trap| (trap, &sharers_end, Property::Concurrency))
+        });
+        if let Some((trap, premise, property)) = trapped {
+            let cycle = trap.cycle(graph, premise);
+            violations.push(Violation {
+                property,
+                user: Some(lane),
+                way: graph.way_to(cycle[0]),
+                cycle,
+                what: format!("this repeats for ever, fairly, and u{lane} is never satisfied"),
+            });
+        }
+    }
+    violations
+}

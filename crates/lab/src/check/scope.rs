@@ -1,0 +1,321 @@
+//! What is explored: pools, and users with what they ask for one after another.
+//!
+//! The notation, `--pools 1,1,2 --users '0+1/1+0,2/0:2*' --nodes 0,0,1`: users are separated by
+//! `/`, successive requests of one user by `,`, the needs of a request by `+` in the order asked;
+//! `0:2` is two units of pool 0. After a user, `*` repeats its list for ever, `^` lets it depart
+//! after its list and return under a fresh id, `!` never ends its use.
+
+use std::fmt;
+
+use holdall_core::{About, Need, Needs, NodeId, Pool, PoolId, Topology};
+
+/// The most users a scope may have: sets of users are bit masks.
+pub(super) const USERS_MAX: usize = 24;
+
+/// A small system to explore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The pools.
+    pub pools: Vec<Pool>,
+    /// The users.
+    pub users: Vec<Script>,
+}
+
+/// What one user does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// What it asks for, one after another; at least one request.
+    pub requests: Vec<Needs>,
+    /// What it does after the last of them.
+    pub then: Then,
+    /// Whether it never ends a use.
+    pub endless: bool,
+}
+
+/// What a user does after its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing.
+    Stop,
+    /// Starts again with the first request.
+    Repeat,
+    /// Departs, and returns under a fresh id.
+    Respawn,
+}
+
+/// A scope that makes no sense, or that the protocol does not serve.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadScope(pub String);
+
+impl Scope {
+    /// Reads the notation.
+    ///
+    /// # Errors
+    /// If it cannot be read or makes no sense; the error marks the place.
+    pub fn parse(pools: &str, users: &str, nodes: Option<&str>) -> Result<Self, BadScope> {
+        let capacities = numbers("--pools", pools)?;
+        if let Some(at) = capacities.iter().position(|capacity| *capacity == 0) {
+            return Err(BadScope(format!(
+                "--pools {pools}: pool {at} has no units; give it at least 1"
+            )));
+        }
+        let nodes = match nodes {
+            Some(text) => numbers("--nodes", text)?,
+            None => (0..).take(capacities.len()).collect(),
+        };
+        if nodes.len() != capacities.len() {
+            return Err(BadScope(format!(
+                "--nodes names {} nodes for {} pools; name one for each pool",
+                nodes.len(),
+                capacities.len()
+            )));
+        }
+        let pools = capacities
+            .iter()
+            .zip(nodes)
+            .map(|(&capacity, node)| Pool { capacity, node: NodeId(node) })
+            .collect();
+        let users = Reader { text: users, at: 0 }.users()?;
+        let scope = Self { pools, users };
+        scope.validate()?;
+        Ok(scope)
+    }
+
+    /// Whether the protocol serves such a scope.
+    ///
+    /// # Errors
+    /// If requests are larger, or pools have more units, than the protocol takes.
+    pub fn suits(&self, about: &About) -> Result<(), BadScope> {
+        let widest = self.requests().map(|(_, needs)| needs.len()).max().unwrap_or(0);
+        if let Some(most) = about.assumes.needs_max.filter(|most| widest > *most as usize) {
+            return Err(BadScope(format!(
+                "{} takes at most {most} pools in a request, not {widest}",
+                about.name
+            )));
+        }
+        if !about.assumes.units && self.pools.iter().any(|pool| pool.capacity > 1) {
+            return Err(BadScope(format!("{} takes only pools of 1 unit", about.name)));
+        }
+        Ok(())
+    }
+
+    /// The system as the protocol sees it.
+    pub fn topology(&self) -> Topology {
+        Topology { pools: self.pools.clone() }
+    }
+
+    /// Whether some user never comes to an end, so that numbers grow for ever.
+    pub fn goes_on_for_ever(&self) -> bool {
+        self.users.iter().any(|user| user.then != Then::Stop)
+    }
+
+    /// For each user, the mask of users with whom it shares a pool in some request.
+    pub(super) fn sharing(&self) -> Vec<u32> {
+        let share = |a: &Script, b: &Script| {
+            a.requests.iter().any(|r| b.requests.iter().any(|s| r.share_a_pool_with(s)))
+        };
+        let mask = |a: &Script| {
+            let sharers = self.users.iter().enumerate().filter(|(_, b)| share(a, b));
+            sharers.fold(0, |mask, (lane, _)| mask | 1 << lane)
+        };
+        self.users.iter().map(mask).collect()
+    }
+
+    fn requests(&self) -> impl Iterator<Item = (usize, &Needs)> {
+        let lanes = self.users.iter().enumerate();
+        lanes.flat_map(|(lane, user)| user.requests.iter().map(move |needs| (lane, needs)))
+    }
+
+    fn validate(&self) -> Result<(), BadScope> {
+        if self.users.len() > USERS_MAX {
+            return Err(BadScope(format!(
+                "{} users are too many; at most {USERS_MAX}",
+                self.users.len()
+            )));
+        }
+        for (lane, needs) in self.requests() {
+            for need in needs.iter() {
+                let pool = need.pool.0;
+                let Some(Pool { capacity, .. }) = self.pools.get(need.pool.index()) else {
+                    return Err(BadScope(format!(
+                        "user {lane} asks for pool {pool}, but the pools are 0 to {}",
+                        self.pools.len() - 1
+                    )));
+                };
+                if need.units > *capacity {
+                    return Err(BadScope(format!(
+                        "user {lane} asks for {} units of pool {pool}, which has {capacity}",
+                        need.units
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pools: Vec<_> = self.pools.iter().map(|pool| pool.capacity.to_string()).collect();
+        write!(f, "--pools {} --users '", pools.join(","))?;
+        for (i, user) in self.users.iter().enumerate() {
+            write!(f, "{}{user}", if i == 0 { "" } else { "/" })?;
+        }
+        write!(f, "'")?;
+        if !self.pools.iter().map(|pool| pool.node).eq((0..).map(NodeId).take(self.pools.len())) {
+            let nodes: Vec<_> = self.pools.iter().map(|pool| pool.node.0.to_string()).collect();
+            write!(f, " --nodes {}", nodes.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, needs) in self.requests.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { "," })?;
+            for (j, need) in needs.iter().enumerate() {
+                write!(f, "{}{}", if j == 0 { "" } else { "+" }, need.pool.0)?;
+                if need.units > 1 {
+                    write!(f, ":{}", need.units)?;
+                }
+            }
+        }
+        f.write_str(match self.then {
+            Then::Stop => "",
+            Then::Repeat => "*",
+            Then::Respawn => "^",
+        })?;
+        f.write_str(if self.endless { "!" } else { "" })
+    }
+}
+
+fn numbers(option: &str, text: &str) -> Result<Vec<u32>, BadScope> {
+    text.split(',')
+        .map(|number| {
+            number.parse().map_err(|_| {
+                BadScope(format!("{option} {text}: '{number}' is no number up to {}", u32::MAX))
+            })
+        })
+        .collect()
+}
+
+/// Reads `--users` from left to right.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn users(mut self) -> Result<Vec<Script>, BadScope> {
+        let mut users = vec![self.user()?];
+        while self.take('/') {
+            users.push(self.user()?);
+        }
+        if self.at < self.text.len() {
+            return Err(self.error("expected '+', ',', '/', ':', '*', '^' or '!'"));
+        }
+        Ok(users)
+    }
+
+    fn user(&mut self) -> Result<Script, BadScope> {
+        let mut requests = vec![self.request()?];
+        while self.take(',') {
+            requests.push(self.request()?);
+        }
+        let mut script = Script { requests, then: Then::Stop, endless: false };
+        loop {
+            let before = self.at;
+            if self.take('!') {
+                script.endless = true;
+            } else if self.take('*') && script.then == Then::Stop {
+                script.then = Then::Repeat;
+            } else if self.take('^') && script.then == Then::Stop {
+                script.then = Then::Respawn;
+            } else if self.at > before {
+                self.at = before;
+                return Err(self.error("a user repeats or respawns, not both"));
+            } else {
+                return Ok(script);
+            }
+        }
+    }
+
+    fn request(&mut self) -> Result<Needs, BadScope> {
+        let start = self.at;
+        let mut list = vec![self.need()?];
+        while self.take('+') {
+            list.push(self.need()?);
+        }
+        Needs::new(list).map_err(|bad| Self { text: self.text, at: start }.error(&bad.to_string()))
+    }
+
+    fn need(&mut self) -> Result<Need, BadScope> {
+        let pool = PoolId(self.number("a pool number")?);
+        let units = if self.take(':') { self.number("a number of units")? } else { 1 };
+        Ok(Need { pool, units })
+    }
+
+    fn number(&mut self, what: &str) -> Result<u32, BadScope> {
+        let rest = &self.text[self.at..];
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number = rest[..digits].parse().map_err(|_| self.error(&format!("expected {what}")))?;
+        self.at += digits;
+        Ok(number)
+    }
+
+    fn take(&mut self, c: char) -> bool {
+        let found = self.text[self.at..].starts_with(c);
+        self.at += usize::from(found) * c.len_utf8();
+        found
+    }
+
+    /// An error with the place marked by `>`.
+    fn error(&self, what: &str) -> BadScope {
+        let (before, after) = self.text.split_at(self.at);
+        BadScope(format!("--users: {what} at the mark: '{before}>{after}'"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bad(pools: &str, users: &str) -> String {
+        Scope::parse(pools, users, None).expect_err("makes no sense").to_string()
+    }
+
+    #[test]
+    fn the_notation_reads_back() {
+        for (pools, users) in [("1", "0"), ("1,1,2", "0+1/1+0,2/2:2*"), ("3", "0:3^/0:2!/0,0*")] {
+            let scope = Scope::parse(pools, users, None).expect("sensible");
+            assert_eq!(scope.to_string(), format!("--pools {pools} --users '{users}'"));
+        }
+        let scope = Scope::parse("1,1", "0+1", Some("4,4")).expect("sensible");
+        assert_eq!(scope.to_string(), "--pools 1,1 --users '0+1' --nodes 4,4");
+    }
+
+    #[test]
+    fn errors_mark_the_place() {
+        assert!(bad("1", "0/x").contains("'0/>x'"), "{}", bad("1", "0/x"));
+        assert!(bad("1", "").contains("a pool number at the mark: '>'"));
+        assert!(bad("1", "0:").contains("'0:>'"));
+        assert!(bad("1", "0#").contains("'0>#'"));
+        assert!(bad("1", "0*^").contains("'0*>^'"));
+        assert!(bad("1,1", "1/0+1+0").contains("twice"));
+        assert!(bad("1", "0:0").contains("zero units"));
+        assert!(bad("1", "99999999999").contains("expected a pool number"));
+        assert!(bad("1", "0é").contains("'0>é'"));
+    }
+
+    #[test]
+    fn senseless_scopes_are_refused() {
+        assert!(bad("1,1", "2").contains("the pools are 0 to 1"));
+        assert!(bad("2", "0:3").contains("which has 2"));
+        assert!(bad("0", "0").contains("at least 1"));
+        assert!(bad("x", "0").contains("'x' is no number"));
+        assert!(bad("1", &["0"; 25].join("/")).contains("too many"));
+        assert!(Scope::parse("1,1", "0", Some("0")).is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! Where a user stands in its script: the part of a state that belongs to the client.
+
+use holdall_core::{RequestId, UserId};
+
+/// The client's side of one user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Seat {
+    /// The request under way, or the last one; number 0 before the first.
+    pub(super) request: RequestId,
+    /// Which request of the script is under way or comes next.
+    pub(super) at: u8,
+    pub(super) stage: Stage,
+    pub(super) passed: Passed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    /// No request is under way.
+    Idle,
+    Waiting,
+    Using,
+    /// Done, but the user role has not said yet that it may be called again.
+    Releasing,
+    /// Departed with notice; the role stays until it is quiet.
+    Left,
+    /// Stopped silently; the role takes part no more.
+    Crashed,
+}
+
+/// Who passed a waiting request. Kept only where a protocol promises a bound; otherwise it stays
+/// as it is and makes no difference between states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Passed {
+    /// Since it was asked for, there was a moment when nothing from, to or about its user was
+    /// under way: it stands in whatever queue it must.
+    pub(super) settled: bool,
+    /// The users who asked for something of the same pools after that.
+    pub(super) later: u32,
+    /// How many of them were served first, up to one more than the bound.
+    pub(super) times: u32,
+}
+
+impl Seat {
+    pub(super) fn first(lane: usize) -> Self {
+        Self::fresh(UserId::first(lane as u32))
+    }
+
+    pub(super) fn fresh(user: UserId) -> Self {
+        Self {
+            request: RequestId { user, seq: 0 },
+            at: 0,
+            stage: Stage::Idle,
+            passed: Passed::default(),
+        }
+    }
+
+    pub(super) fn user(&self) -> UserId {
+        self.request.user
+    }
+
+    /// Whether a request was asked for and not yet granted.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.stage == Stage::Waiting
+    }
+
+    /// Whether a request of this user is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self.stage, Stage::Waiting | Stage::Using | Stage::Releasing)
+    }
+}

@@ -1,0 +1,125 @@
+//! Steps of roles, taken once and remembered.
+
+use std::sync::Arc;
+
+use holdall_core::{Addr, Broken, Effect, Event, Gone, Outbox, Protocol, Request, RequestId, Role};
+use rustc_hash::FxHashMap;
+
+use super::parts::{Item, ItemOf, Table};
+use super::world::World;
+
+/// What a step of a role leads to, remembered.
+pub(super) struct Outcome {
+    pub(super) role: u32,
+    pub(super) effects: Vec<Did>,
+    pub(super) broken: Option<String>,
+}
+
+pub(super) enum Did {
+    Arm(u32),
+    Disarm(u32),
+    Granted(Request),
+    Released(RequestId),
+    Send(u32),
+}
+
+type Memo = FxHashMap<(u32, u32), Arc<Outcome>>;
+
+/// More remembered steps than this are forgotten and started anew.
+const MEMO_MAX: usize = 1 << 22;
+
+/// What one thread remembers.
+#[derive(Default)]
+pub(super) struct Steps {
+    of_users: Memo,
+    of_managers: Memo,
+}
+
+impl Steps {
+    pub(super) fn of_user<P: Protocol>(
+        &mut self,
+        world: &World<'_, P>,
+        role: u32,
+        input: u32,
+    ) -> Arc<Outcome> {
+        remember(&mut self.of_users, (role, input), || {
+            let item = world.parts.items.value(input).clone();
+            let event = match item {
+                Item::Call { call, .. } => Event::Call(call),
+                Item::ToUser { from, msg, .. } => Event::Message { from, msg },
+                Item::UserTimer { timer, .. } => Event::Timer(timer),
+                _ => unreachable!("what is for a manager goes to a manager"),
+            };
+            let at = world.parts.items.value(input).to();
+            let Addr::User(id) = at else { unreachable!("a user's address") };
+            step(world, &world.parts.users, role, event, at, |timer| Item::UserTimer {
+                at: id,
+                timer,
+            })
+        })
+    }
+
+    pub(super) fn of_manager<P: Protocol>(
+        &mut self,
+        world: &World<'_, P>,
+        role: u32,
+        input: u32,
+    ) -> Arc<Outcome> {
+        remember(&mut self.of_managers, (role, input), || {
+            let item = world.parts.items.value(input).clone();
+            let event = match item {
+                Item::Gone { who, .. } => Event::Gone { who: Addr::User(who), how: Gone::Departed },
+                Item::ToManager { from, msg, .. } => Event::Message { from, msg },
+                Item::ManagerTimer { timer, .. } => Event::Timer(timer),
+                _ => unreachable!("what is for a user goes to a user"),
+            };
+            let at = world.parts.items.value(input).to();
+            let Addr::Manager(id) = at else { unreachable!("a manager's address") };
+            let timer = |timer| Item::ManagerTimer { at: id, timer };
+            step(world, &world.parts.managers, role, event, at, timer)
+        })
+    }
+}
+
+fn remember(memo: &mut Memo, key: (u32, u32), step: impl FnOnce() -> Outcome) -> Arc<Outcome> {
+    if memo.len() >= MEMO_MAX {
+        memo.clear();
+    }
+    Arc::clone(memo.entry(key).or_insert_with(|| Arc::new(step())))
+}
+
+/// Takes one step of a role, for the first time.
+fn step<P: Protocol, R: Role<P = P>>(
+    world: &World<'_, P>,
+    roles: &Table<R>,
+    role: u32,
+    event: Event<R>,
+    from: Addr,
+    timer: impl Fn(R::Timer) -> ItemOf<P>,
+) -> Outcome {
+    let mut role = roles.value(role).clone();
+    let mut out = Outbox::default();
+    role.step(&world.cfg, event, &mut out);
+    let mut broken = role.check(&world.cfg).err().map(|Broken(what)| format!("{from:?}: {what}"));
+    let items = &world.parts.items;
+    let mut effects = Vec::new();
+    for effect in out.drain() {
+        effects.push(match effect {
+            Effect::Arm(t, _) => Did::Arm(items.number(timer(t))),
+            Effect::Disarm(t) => Did::Disarm(items.number(timer(t))),
+            Effect::Granted(request) => Did::Granted(request),
+            Effect::Misbehaved(who, what) => {
+                broken = Some(format!("{from:?} says that {who:?} misbehaved: {what}"));
+                continue;
+            }
+            Effect::Released(request) => Did::Released(request),
+            Effect::ToManager(to, msg) => {
+                Did::Send(items.number(Item::ToManager { from, to, msg, copy: false }))
+            }
+            Effect::ToUser(to, msg) => {
+                Did::Send(items.number(Item::ToUser { from, to, msg, copy: false }))
+            }
+        });
+    }
+    Outcome { role: roles.number(role), effects, broken }
+}

@@ -1,0 +1,326 @@
+//! Carries actions out: copies a state, lets one role make one step, and changes what follows.
+
+use holdall_core::{Addr, Call, ManagerId, Property, Protocol, Request, RequestId};
+use rustc_hash::FxHashMap;
+
+use super::machine::{Action, Breach, Class, Expander, Label, Successors};
+use super::parts::Item;
+use super::print::Sum;
+use super::scope::Then;
+use super::seat::{Passed, Seat, Stage};
+use super::steps::{Did, Outcome, Steps};
+use super::world::{NOBODY, World};
+
+/// One thread's way through the world.
+pub(super) struct Walker<'w, P: Protocol> {
+    world: &'w World<'w, P>,
+    seats: FxHashMap<Seat, u32>,
+    steps: Steps,
+    moves: Vec<(Action, Class)>,
+    next: Vec<u32>,
+    breach: Option<Box<Breach>>,
+    sum: Sum,
+}
+
+impl<P: Protocol> Expander for Walker<'_, P> {
+    fn expand(&mut self, state: &[u32], out: &mut Successors) {
+        let mut moves = std::mem::take(&mut self.moves);
+        self.world.list_moves(state, &mut moves);
+        for (action, class) in &moves {
+            self.apply(state, *action);
+            let label = self.world.label(&self.next);
+            let print = self.fingerprint_next();
+            out.push(&self.next, print, *action, *class, label, self.breach.take());
+        }
+        out.finish(self.world.rest(state, &moves));
+        self.moves = moves;
+    }
+
+    fn fingerprint(&mut self, state: &[u32]) -> u64 {
+        self.next.clear();
+        self.next.extend_from_slice(state);
+        self.fingerprint_next()
+    }
+
+    fn label(&self, state: &[u32]) -> Label {
+        self.world.label(state)
+    }
+}
+
+impl<'w, P: Protocol> Walker<'w, P> {
+    pub(super) fn new(world: &'w World<'w, P>) -> Self {
+        Self {
+            world,
+            seats: FxHashMap::default(),
+            steps: Steps::default(),
+            moves: Vec::new(),
+            next: Vec::new(),
+            breach: None,
+            sum: Sum::default(),
+        }
+    }
+
+    /// Makes `next` of `state` by an action.
+    fn apply(&mut self, state: &[u32], action: Action) {
+        self.next.clear();
+        self.next.extend_from_slice(state);
+        match action {
+            Action::Ask(lane) => self.ask(lane),
+            Action::Crash(lane) => self.crash(lane),
+            Action::Deliver(id) => {
+                self.remove(id);
+                self.feed(id);
+            }
+            Action::Done(lane) => {
+                self.change_seat(lane, |seat| seat.stage = Stage::Releasing);
+                self.call(lane, Call::Done);
+            }
+            Action::Duplicate(id) => {
+                self.remove(id);
+                let twin = self.world.parts.items.value(id).duplicate().expect("listed for that");
+                self.next.push(self.world.parts.items.number(twin));
+                self.feed(id);
+            }
+            Action::Leave(lane) => {
+                self.change_seat(lane, |seat| {
+                    (seat.stage, seat.passed) = (Stage::Left, Passed::default());
+                });
+                self.forget_passer(lane);
+                self.call(lane, Call::Leave);
+            }
+            Action::Return(lane) => {
+                self.change_seat(lane, |seat| *seat = Seat::fresh(seat.user().next_life()));
+                let role = self.world.cfg.user(self.seat(lane).user());
+                let at = self.world.user_at(lane);
+                self.next[at] = self.world.parts.users.number(role);
+            }
+        }
+        if self.world.bound.is_some() {
+            self.settle();
+        }
+    }
+
+    fn ask(&mut self, lane: usize) {
+        self.change_seat(lane, |seat| {
+            seat.request.seq += 1;
+            seat.stage = Stage::Waiting;
+        });
+        let Seat { request: id, at, .. } = self.seat(lane);
+        let needs = self.world.scope.users[lane].requests[usize::from(at)].clone();
+        if self.world.bound.is_some() {
+            for other in 0..self.world.scope.users.len() {
+                let seat = self.seat(other);
+                let theirs = self.world.scope.users[other].requests.get(usize::from(seat.at));
+                if seat.passed.settled
+                    && theirs.is_some_and(|theirs| theirs.share_a_pool_with(&needs))
+                {
+                    self.change_seat(other, |seat| seat.passed.later |= 1 << lane);
+                }
+            }
+        }
+        self.call(lane, Call::Ask(Request { id, needs }));
+    }
+
+    /// The user stops; what was on its way to it is lost, and every manager will be told.
+    fn crash(&mut self, lane: usize) {
+        let who = self.seat(lane).user();
+        self.change_seat(lane, |seat| {
+            (seat.stage, seat.passed) = (Stage::Crashed, Passed::default());
+        });
+        self.forget_passer(lane);
+        let world = self.world;
+        self.next[world.user_at(lane)] = NOBODY;
+        let to_it = |id: &u32| world.parts.items.value(*id).to() == Addr::User(who);
+        let items = self.next.split_off(world.items_at());
+        self.next.extend(items.into_iter().filter(|id| !to_it(id)));
+        for m in 0..world.managers as u32 {
+            self.next.push(world.parts.items.number(Item::Gone { to: ManagerId(m), who }));
+        }
+    }
+
+    fn call(&mut self, lane: usize, call: Call) {
+        let to = self.seat(lane).user();
+        let id = self.world.parts.items.number(Item::Call { to, call });
+        self.feed(id);
+    }
+
+    /// Lets something happen to the role it is for.
+    fn feed(&mut self, id: u32) {
+        match self.world.parts.items.value(id).to() {
+            Addr::Manager(manager) => {
+                let at = self.world.manager_at(manager.index());
+                let outcome = self.steps.of_manager(self.world, self.next[at], id);
+                self.next[at] = outcome.role;
+                self.carry_out(None, &outcome);
+            }
+            Addr::User(user) => {
+                let lane = user.lane() as usize;
+                let at = self.world.user_at(lane);
+                let outcome = self.steps.of_user(self.world, self.next[at], id);
+                self.next[at] = outcome.role;
+                self.carry_out(Some(lane), &outcome);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, lane: Option<usize>, outcome: &Outcome) {
+        if let Some(what) = &outcome.broken {
+            self.breach(Property::Local, lane, what.clone());
+        }
+        for did in &outcome.effects {
+            match (did, lane) {
+                (Did::Send(id), _) => self.send(*id),
+                (Did::Arm(id), _) => {
+                    self.remove(*id);
+                    self.next.push(*id);
+                }
+                (Did::Disarm(id), _) => self.remove(*id),
+                (Did::Granted(request), Some(lane)) => self.granted(lane, request),
+                (Did::Released(request), Some(lane)) => self.released(lane, *request),
+                (Did::Granted(_) | Did::Released(_), None) => {
+                    self.breach(Property::Local, None, "a manager spoke for a client".into());
+                }
+            }
+        }
+    }
+
+    /// Puts a message under way, unless its addressee takes part no more.
+    fn send(&mut self, id: u32) {
+        let world = self.world;
+        match world.parts.items.value(id).to() {
+            Addr::Manager(m) if m.index() >= world.managers => {
+                self.breach(
+                    Property::Local,
+                    None,
+                    format!("a message to {m:?}, which there is not"),
+                );
+            }
+            Addr::Manager(_) => self.next.push(id),
+            Addr::User(user) => {
+                let lane = user.lane() as usize;
+                let there = lane < world.scope.users.len()
+                    && self.seat(lane).user() == user
+                    && self.next[world.user_at(lane)] != NOBODY;
+                if there {
+                    self.next.push(id);
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, lane: usize, request: &Request) {
+        let seat = self.seat(lane);
+        let script = &self.world.scope.users[lane];
+        let asked = script.requests.get(usize::from(seat.at));
+        if !seat.is_waiting() || seat.request != request.id || asked != Some(&request.needs) {
+            let what = format!("{request:?} was granted, which u{lane} is not waiting for");
+            return self.breach(Property::AllOrNothing, Some(lane), what);
+        }
+        self.change_seat(lane, |seat| {
+            (seat.stage, seat.passed) = (Stage::Using, Passed::default());
+        });
+        let used = self.world.in_use(&self.next, false);
+        for (pool, used) in used.iter().enumerate() {
+            let capacity = self.world.scope.pools[pool].capacity;
+            if *used > u64::from(capacity) {
+                let what = format!("{used} units of pool {pool} are in use, which has {capacity}");
+                self.breach(Property::Exclusion, Some(lane), what);
+            }
+        }
+        self.count_passer(lane);
+    }
+
+    /// The user may ask again.
+    fn released(&mut self, lane: usize, request: RequestId) {
+        let seat = self.seat(lane);
+        match seat.stage {
+            Stage::Releasing if seat.request == request => {
+                let script = &self.world.scope.users[lane];
+                self.change_seat(lane, |seat| {
+                    seat.stage = Stage::Idle;
+                    seat.at += 1;
+                    if usize::from(seat.at) == script.requests.len() && script.then == Then::Repeat
+                    {
+                        seat.at = 0;
+                    }
+                });
+            }
+            Stage::Left | Stage::Crashed => {}
+            _ => {
+                let what = format!("{request:?} was released, which u{lane} had not ended");
+                self.breach(Property::AllOrNothing, Some(lane), what);
+            }
+        }
+    }
+
+    /// A grant passes everybody who had settled before it was asked for.
+    fn count_passer(&mut self, lane: usize) {
+        let Some(bound) = self.world.bound else { return };
+        for other in 0..self.world.scope.users.len() {
+            if self.seat(other).passed.later >> lane & 1 == 0 {
+                continue;
+            }
+            self.change_seat(other, |seat| {
+                seat.passed.later &= !(1 << lane);
+                seat.passed.times = (seat.passed.times + 1).min(bound + 1);
+            });
+            let times = self.seat(other).passed.times;
+            if times > bound {
+                let what = format!("u{other} was overtaken {times} times by later requests");
+                self.breach(Property::BoundedOvertaking(bound), Some(other), what);
+            }
+        }
+    }
+
+    fn forget_passer(&mut self, lane: usize) {
+        for other in 0..self.world.scope.users.len() {
+            if self.seat(other).passed.later >> lane & 1 == 1 {
+                self.change_seat(other, |seat| seat.passed.later &= !(1 << lane));
+            }
+        }
+    }
+
+    /// Notes which waiting requests have nothing under way any more.
+    fn settle(&mut self) {
+        let world = self.world;
+        for lane in 0..world.scope.users.len() {
+            let seat = self.seat(lane);
+            if seat.is_waiting() && !seat.passed.settled {
+                let items = world.items(&self.next);
+                if !items.iter().any(|id| world.parts.items.value(*id).involves(seat.user())) {
+                    self.change_seat(lane, |seat| seat.passed.settled = true);
+                }
+            }
+        }
+    }
+
+    fn breach(&mut self, property: Property, lane: Option<usize>, what: String) {
+        if self.breach.is_none() {
+            self.breach = Some(Box::new(Breach { property, lane, what }));
+        }
+    }
+
+    /// Takes the oldest such item out, if there is one.
+    fn remove(&mut self, id: u32) {
+        let from = self.world.items_at();
+        if let Some(at) = self.next[from..].iter().position(|other| *other == id) {
+            self.next.remove(from + at);
+        }
+    }
+
+    fn seat(&self, lane: usize) -> Seat {
+        *self.world.parts.seats.value(self.next[lane])
+    }
+
+    fn change_seat(&mut self, lane: usize, change: impl FnOnce(&mut Seat)) {
+        let mut seat = self.seat(lane);
+        change(&mut seat);
+        let table = &self.world.parts.seats;
+        self.next[lane] = *self.seats.entry(seat).or_insert_with(|| table.number(seat));
+    }
+
+    fn fingerprint_next(&mut self) -> u64 {
+        let parts = self.world.prints(&self.next);
+        if self.world.canonical { self.sum.relative(parts) } else { Sum::plain(parts) }
+    }
+}

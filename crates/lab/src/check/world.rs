@@ -1,0 +1,167 @@
+//! The world of the checker: what may happen in a state, and what it leads to.
+//!
+//! A state is a list of part numbers: the seats of all users, their roles, the roles of all
+//! managers, and then whatever is under way (messages, armed timers, reports of departures). Every
+//! action is one step of one role; `moves` lists the actions, `walker` carries them out.
+
+use holdall_core::{ManagerId, Order, Protocol, UserId};
+
+use super::machine::{Expander, Label, Machine};
+use super::parts::Parts;
+use super::print::Print;
+use super::seat::{Seat, Stage};
+use super::walker::Walker;
+use super::{Scope, Settings};
+
+/// In the place of a role that takes part no more.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// A protocol at work in a scope.
+pub(super) struct World<'a, P: Protocol> {
+    pub(super) cfg: P,
+    pub(super) scope: &'a Scope,
+    pub(super) settings: &'a Settings,
+    pub(super) parts: Parts<P>,
+    /// Where states are the same up to a shift of their stamps.
+    pub(super) canonical: bool,
+    /// For each user, those it shares a pool with.
+    pub(super) sharing: Vec<u32>,
+    pub(super) bound: Option<u32>,
+    pub(super) managers: usize,
+}
+
+impl<'a, P: Protocol> World<'a, P> {
+    pub(super) fn new(
+        cfg: P,
+        scope: &'a Scope,
+        settings: &'a Settings,
+        bound: Option<u32>,
+    ) -> Self {
+        Self {
+            managers: cfg.managers().len(),
+            cfg,
+            scope,
+            settings,
+            parts: Parts::default(),
+            canonical: settings.canonical.unwrap_or_else(|| scope.goes_on_for_ever()),
+            sharing: scope.sharing(),
+            bound,
+        }
+    }
+
+    pub(super) fn seats<'s>(
+        &self,
+        state: &'s [u32],
+    ) -> impl Iterator<Item = &Seat> + use<'_, 's, P> {
+        state[..self.scope.users.len()].iter().map(|id| self.parts.seats.value(*id))
+    }
+
+    pub(super) fn user_at(&self, lane: usize) -> usize {
+        self.scope.users.len() + lane
+    }
+
+    pub(super) fn manager_at(&self, manager: usize) -> usize {
+        2 * self.scope.users.len() + manager
+    }
+
+    pub(super) fn items_at(&self) -> usize {
+        self.manager_at(self.managers)
+    }
+
+    pub(super) fn items<'s>(&self, state: &'s [u32]) -> &'s [u32] {
+        &state[self.items_at()..]
+    }
+
+    /// The user role in a lane, unless it crashed.
+    pub(super) fn user(&self, state: &[u32], lane: usize) -> Option<&P::User> {
+        let id = state[self.user_at(lane)];
+        (id != NOBODY).then(|| self.parts.users.value(id))
+    }
+
+    pub(super) fn manager(&self, state: &[u32], manager: usize) -> &P::Manager {
+        self.parts.managers.value(state[self.manager_at(manager)])
+    }
+
+    /// The units each user in possession of its grant has in use, by pool.
+    pub(super) fn in_use(&self, state: &[u32], only_endless: bool) -> Vec<u64> {
+        let mut used = vec![0; self.scope.pools.len()];
+        for (seat, script) in self.seats(state).zip(&self.scope.users) {
+            if seat.stage == Stage::Using && (script.endless || !only_endless) {
+                for need in script.requests[usize::from(seat.at)].iter() {
+                    used[need.pool.index()] += u64::from(need.units);
+                }
+            }
+        }
+        used
+    }
+
+    pub(super) fn label(&self, state: &[u32]) -> Label {
+        let mut label = Label::default();
+        for (lane, seat) in self.seats(state).enumerate() {
+            label.waiting |= u32::from(seat.is_waiting()) << lane;
+            let endless = self.scope.users[lane].endless && seat.stage == Stage::Using;
+            label.endless |= endless;
+        }
+        if label.endless {
+            let used = self.in_use(state, true);
+            for (lane, seat) in self.seats(state).enumerate().filter(|(_, seat)| seat.is_waiting())
+            {
+                let needs = &self.scope.users[lane].requests[usize::from(seat.at)];
+                let fits = needs.iter().all(|need| {
+                    let pool = need.pool.index();
+                    used[pool] + u64::from(need.units) <= u64::from(self.scope.pools[pool].capacity)
+                });
+                label.blocked |= u32::from(!fits) << lane;
+            }
+        }
+        label
+    }
+
+    /// The fingerprints of a state's parts, each with its place: for roles which role it is, for
+    /// items nothing, or the place in their channel where order counts.
+    pub(super) fn prints<'s>(
+        &'s self,
+        state: &'s [u32],
+    ) -> impl Iterator<Item = (u64, &'s Print)> + Clone {
+        let users = self.scope.users.len();
+        state.iter().enumerate().filter(|(_, id)| **id != NOBODY).map(move |(at, &id)| match at {
+            _ if at < users => (at as u64, &self.parts.seats.row(id).print),
+            _ if at < 2 * users => (at as u64, &self.parts.users.row(id).print),
+            _ if at < self.items_at() => (at as u64, &self.parts.managers.row(id).print),
+            _ => (self.place_of_item(state, at), &self.parts.items.row(id).print),
+        })
+    }
+
+    fn place_of_item(&self, state: &[u32], at: usize) -> u64 {
+        let from = self.items_at();
+        if self.settings.order != Some(Order::Fifo) {
+            return from as u64;
+        }
+        let item = self.parts.items.value(state[at]);
+        let in_channel = |id: &&u32| {
+            let other = self.parts.items.value(**id);
+            other.from() == item.from() && other.to() == item.to()
+        };
+        (from + state[from..at].iter().filter(in_channel).count()) as u64
+    }
+}
+
+impl<P: Protocol> Machine for World<'_, P> {
+    fn start(&self) -> Vec<u32> {
+        let lanes = 0..self.scope.users.len();
+        let seats = lanes.clone().map(|lane| self.parts.seats.number(Seat::first(lane)));
+        let users =
+            lanes.map(|lane| self.parts.users.number(self.cfg.user(UserId::first(lane as u32))));
+        let managers = (0..self.managers as u32)
+            .map(|m| self.parts.managers.number(self.cfg.manager(ManagerId(m))));
+        seats.chain(users).chain(managers).collect()
+    }
+
+    fn expander(&self) -> Box<dyn Expander + Send + '_> {
+        Box::new(Walker::new(self))
+    }
+
+    fn sharing(&self) -> &[u32] {
+        &self.sharing
+    }
+}
