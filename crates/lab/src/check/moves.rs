@@ -60,7 +60,9 @@ impl<P: Protocol> World<'_, P> {
         let script = &self.scope.users[lane];
         match seat.stage {
             Stage::Idle if usize::from(seat.at) < script.requests.len() => {
-                moves.push((Action::Ask(lane), Class::UNFAIR));
+                if self.may_ask(state, seat) {
+                    moves.push((Action::Ask(lane), Class::UNFAIR));
+                }
             }
             Stage::Idle if script.then == Then::Respawn => {
                 moves.push((Action::Leave(lane), Class::UNFAIR));
@@ -77,6 +79,14 @@ impl<P: Protocol> World<'_, P> {
         if seat.is_busy() && self.settings.crash == Some(lane) {
             moves.push((Action::Crash(lane), Class::UNFAIR));
         }
+    }
+
+    /// A list is begun anew only when everything its user sent has arrived: otherwise a message
+    /// could be overtaken by ever later rounds, and there would be no end of states. Requests of
+    /// one list do overtake each other.
+    fn may_ask(&self, state: &[u32], seat: &Seat) -> bool {
+        let own = |id: &u32| self.parts.items.value(*id).from() == Some(Addr::User(seat.user()));
+        seat.at > 0 || seat.request.seq == 0 || !self.items(state).iter().any(own)
     }
 
     /// A fresh life starts when nothing of the old one is under way: otherwise users could

@@ -110,6 +110,16 @@ impl Scope {
         self.users.iter().any(|user| user.then != Then::Stop)
     }
 
+    /// Whether two requests cannot be held at the same time.
+    pub(super) fn conflict(&self, a: &Needs, b: &Needs) -> bool {
+        a.iter().any(|mine| {
+            let theirs = b.iter().find(|theirs| theirs.pool == mine.pool);
+            let together =
+                theirs.map_or(0, |theirs| u64::from(theirs.units) + u64::from(mine.units));
+            together > u64::from(self.pools[mine.pool.index()].capacity)
+        })
+    }
+
     /// For each user, the mask of users with whom it shares a pool in some request.
     pub(super) fn sharing(&self) -> Vec<u32> {
         let share = |a: &Script, b: &Script| {

@@ -34,7 +34,7 @@ pub(super) struct Passed {
     /// Since it was asked for, there was a moment when nothing from, to or about its user was
     /// under way: it stands in whatever queue it must.
     pub(super) settled: bool,
-    /// The users who asked for something of the same pools after that.
+    /// The users who asked after that for something that conflicts with it.
     pub(super) later: u32,
     /// How many of them were served first, up to one more than the bound.
     pub(super) times: u32,

@@ -112,7 +112,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
                 let seat = self.seat(other);
                 let theirs = self.world.scope.users[other].requests.get(usize::from(seat.at));
                 if seat.passed.settled
-                    && theirs.is_some_and(|theirs| theirs.share_a_pool_with(&needs))
+                    && theirs.is_some_and(|theirs| self.world.scope.conflict(theirs, &needs))
                 {
                     self.change_seat(other, |seat| seat.passed.later |= 1 << lane);
                 }
