@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 /// Hands out sets of exclusive resources, all or nothing.
@@ -37,15 +38,19 @@ fn usage(what: impl std::fmt::Display) -> anyhow::Error {
 
 /// `EX_USAGE` of sysexits.h.
 const USAGE: u8 = 64;
+const NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let asked = !error.use_stderr();
-            // Nobody is left to tell if this cannot be printed.
+            if error.use_stderr() && error.kind() != NO_COMMAND {
+                eprintln!("holdall: {}", one_line(&error));
+                return ExitCode::from(USAGE);
+            }
+            // Help or version. Nobody is left to tell if it cannot be printed.
             let _ = error.print();
-            return if asked { ExitCode::SUCCESS } else { ExitCode::from(USAGE) };
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
     let done = match cli.command {
@@ -57,6 +62,17 @@ fn main() -> ExitCode {
         eprintln!("holdall: {error:#}");
         ExitCode::from(if error.is::<Usage>() { USAGE } else { 1 })
     })
+}
+
+/// What clap found wrong, and its advice, without the usage below.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let told: Vec<_> = lines.filter(|l| !l.is_empty() && !l.starts_with("For more")).collect();
+    format!(
+        "{} (--help tells more)",
+        told.join("; ").replace(":; ", ": ").trim_start_matches("error: ")
+    )
 }
 
 /// Prints a text and a line end. Whoever reads may stop reading: that is no error.

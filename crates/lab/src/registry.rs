@@ -27,31 +27,39 @@ impl Chosen {
     /// # Errors
     /// If there is no such protocol, no such variant, or no such rule to do without.
     pub fn new(name: &str, without: &[String]) -> Result<Self, BadName> {
+        with(name, Choose { name, without }).map_err(|Unknown(name)| BadName(unknown(&name)))?
+    }
+
+    /// A protocol that need not be in any registry.
+    ///
+    /// # Errors
+    /// If there is no such variant, or no such rule to do without.
+    pub fn of<P: Protocol>(name: &str, without: &[String]) -> Result<Self, BadName> {
         let (_, variant) = split_name(name);
-        let about = with(name, AboutVisitor(variant))
-            .map_err(|Unknown(name)| BadName(unknown(&name)))?
-            .map_err(|Unsupported(why)| BadName(why))?;
-        for rule in without {
-            if about.rules.iter().all(|known| known.name != rule) {
-                let rules: Vec<_> = about.rules.iter().map(|rule| rule.name).collect();
-                let rules = rules.join(", ");
-                return Err(BadName(format!(
-                    "{name} has no rule '{rule}' to do without; its rules: {rules}"
-                )));
-            }
+        let about = P::about(variant).map_err(|Unsupported(why)| BadName(why))?;
+        let is_rule = |name: &&String| about.rules.iter().any(|rule| rule.name == **name);
+        if let Some(rule) = without.iter().find(|name| !is_rule(name)) {
+            let rules: Vec<_> = about.rules.iter().map(|rule| rule.name).collect();
+            return Err(BadName(format!(
+                "{name} has no rule '{rule}' to do without; its rules: {}",
+                rules.join(", ")
+            )));
         }
         let options = Options { variant: variant.map(Into::into), without: without.to_vec() };
         Ok(Self { name: name.into(), about, options })
     }
 }
 
-struct AboutVisitor<'a>(Option<&'a str>);
+struct Choose<'a> {
+    name: &'a str,
+    without: &'a [String],
+}
 
-impl Visitor for AboutVisitor<'_> {
-    type Out = Result<About, Unsupported>;
+impl Visitor for Choose<'_> {
+    type Out = Result<Chosen, BadName>;
 
     fn visit<P: Protocol>(self) -> Self::Out {
-        P::about(self.0)
+        Chosen::of::<P>(self.name, self.without)
     }
 }
 

@@ -87,17 +87,8 @@ pub fn check(
     settings: &Settings,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Report, BadScope> {
-    scope.suits(&chosen.about)?;
-    if let Some(lane) = settings.crash.filter(|lane| *lane >= scope.users.len()) {
-        let last = scope.users.len() - 1;
-        return Err(BadScope(format!("--crash {lane}: the users are 0 to {last}")));
-    }
-    let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
-    let settings = Settings { order, ..settings.clone() };
-    let visitor = Check { chosen, scope, settings: &settings, progress };
-    registry::with(&chosen.name, visitor)
-        .map_err(|unknown| BadScope(unknown.0))?
-        .map_err(|Unsupported(why)| BadScope(why))
+    let visitor = Check { chosen, scope, settings, progress };
+    registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.0))?
 }
 
 struct Check<'a> {
@@ -108,15 +99,35 @@ struct Check<'a> {
 }
 
 impl Visitor for Check<'_> {
-    type Out = Result<Report, Unsupported>;
+    type Out = Result<Report, BadScope>;
 
     fn visit<P: Protocol>(self) -> Self::Out {
-        let cfg = P::new(&self.scope.topology(), &self.chosen.options)?;
-        let bound = self.chosen.about.overtaking_bound();
-        let world = World::new(cfg, self.scope, self.settings, bound);
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.settings.threads.unwrap_or_else(cores);
-        let found = search::search(&world, self.settings.max_states, threads, self.progress);
-        Ok(report::report(self.chosen, &world, &world, &found))
+        check_protocol::<P>(self.chosen, self.scope, self.settings, self.progress)
     }
+}
+
+/// Explores a scope with a protocol that need not be in any registry.
+///
+/// # Errors
+/// If the protocol does not serve the scope.
+pub fn check_protocol<P: Protocol>(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Report, BadScope> {
+    scope.suits(&chosen.about)?;
+    if let Some(lane) = settings.crash.filter(|lane| *lane >= scope.users.len()) {
+        let last = scope.users.len() - 1;
+        return Err(BadScope(format!("--crash {lane}: the users are 0 to {last}")));
+    }
+    let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
+    let settings = Settings { order, ..settings.clone() };
+    let cfg = P::new(&scope.topology(), &chosen.options);
+    let cfg = cfg.map_err(|Unsupported(why)| BadScope(why))?;
+    let world = World::new(cfg, scope, &settings, chosen.about.overtaking_bound());
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = settings.threads.unwrap_or_else(cores);
+    let found = search::search(&world, settings.max_states, threads, progress);
+    Ok(report::report(chosen, &world, &world, &found))
 }

@@ -59,10 +59,10 @@ impl<P: Protocol> World<'_, P> {
     ) {
         let script = &self.scope.users[lane];
         match seat.stage {
-            Stage::Idle if usize::from(seat.at) < script.requests.len() => {
-                if self.may_ask(state, seat) {
-                    moves.push((Action::Ask(lane), Class::UNFAIR));
-                }
+            Stage::Idle
+                if usize::from(seat.at) < script.requests.len() && self.may_ask(state, seat) =>
+            {
+                moves.push((Action::Ask(lane), Class::UNFAIR));
             }
             Stage::Idle if script.then == Then::Respawn => {
                 moves.push((Action::Leave(lane), Class::UNFAIR));
