@@ -227,8 +227,17 @@ impl<'g> Tarjan<'g> {
     }
 
     /// If the state is the first visited of its component, the component is on top of the stack.
+    /// A state by itself counts only with a step to itself.
     fn close(&mut self, state: u32) {
         if self.low[state as usize] != self.index[state as usize] {
+            return;
+        }
+        if self.stack.last() == Some(&state) {
+            self.stack.pop();
+            self.on_stack[state as usize] = false;
+            if self.graph.edges(state).iter().any(|(to, _)| *to == state) {
+                self.components.push(vec![state]);
+            }
             return;
         }
         let mut component = Vec::new();
@@ -239,9 +248,6 @@ impl<'g> Tarjan<'g> {
                 break;
             }
         }
-        let to_itself = || self.graph.edges(state).iter().any(|(to, _)| *to == state);
-        if component.len() > 1 || to_itself() {
-            self.components.push(component);
-        }
+        self.components.push(component);
     }
 }

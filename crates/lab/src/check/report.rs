@@ -3,9 +3,11 @@
 use std::fmt;
 
 use holdall_core::{Assumes, Order, Property};
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::fair::{Premise, find_trap};
+use super::graph::Graph;
 use super::machine::Machine;
 use super::search::Found;
 use super::story::{Story, Teller, Way, tell};
@@ -221,34 +223,33 @@ fn at_rest(found: &Found) -> Vec<Violation> {
     violations
 }
 
-/// Fair cycles. If a user can starve although every use ends, that is no fault of strangers: it
-/// counts against `concurrency` only if the user is stuck at rest.
+/// Fair cycles, for each user.
 fn for_ever(machine: &dyn Machine, found: &Found) -> Vec<Violation> {
-    let graph = &found.graph;
-    let mut violations = Vec::new();
     if !found.complete {
-        return violations; // Where edges are missing, fairness cannot be judged.
+        return Vec::new(); // Where edges are missing, fairness cannot be judged.
     }
-    for (lane, sharing) in machine.sharing().iter().enumerate() {
-        let all_end = Premise { ending: u32::MAX, excused: |label, _| label.endless };
-        let sharers_end =
-            Premise { ending: *sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
-        let starving =
-            find_trap(graph, lane, &all_end).map(|trap| (trap, &all_end, Property::NoStarvation));
-        let trapped = starving.or_else(|| {
-            find_trap(graph, lane, &sharers_end)
-                .map(|trap| (trap, &sharers_end, Property::Concurrency))
-        });
-        if let Some((trap, premise, property)) = trapped {
-            let cycle = trap.cycle(graph, premise);
-            violations.push(Violation {
-                property,
-                user: Some(lane),
-                way: graph.way_to(cycle[0]),
-                cycle,
-                what: format!("this repeats for ever, fairly, and u{lane} is never satisfied"),
-            });
-        }
-    }
-    violations
+    let lanes = machine.sharing().par_iter().enumerate();
+    let trapped = lanes.map(|(lane, sharing)| trapped(&found.graph, lane, *sharing));
+    trapped.collect::<Vec<_>>().into_iter().flatten().collect()
+}
+
+/// A fair cycle in which a user waits. If it can starve although every use ends, that is no fault
+/// of strangers: it then counts against `concurrency` only if the user is stuck at rest.
+fn trapped(graph: &Graph, lane: usize, sharing: u32) -> Option<Violation> {
+    let all_end = Premise { ending: u32::MAX, excused: |label, _| label.endless };
+    let sharers_end =
+        Premise { ending: sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
+    let starving = find_trap(graph, lane, &all_end);
+    let (trap, premise, property) = match starving {
+        Some(trap) => (trap, all_end, Property::NoStarvation),
+        None => (find_trap(graph, lane, &sharers_end)?, sharers_end, Property::Concurrency),
+    };
+    let cycle = trap.cycle(graph, &premise);
+    Some(Violation {
+        property,
+        user: Some(lane),
+        way: graph.way_to(cycle[0]),
+        cycle,
+        what: format!("this repeats for ever, fairly, and u{lane} is never satisfied"),
+    })
 }

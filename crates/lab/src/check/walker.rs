@@ -15,6 +15,8 @@ use super::world::{NOBODY, World};
 pub(super) struct Walker<'w, P: Protocol> {
     world: &'w World<'w, P>,
     seats: FxHashMap<Seat, u32>,
+    /// The call that a seat leads to.
+    calls: FxHashMap<u32, u32>,
     steps: Steps,
     moves: Vec<(Action, Class)>,
     next: Vec<u32>,
@@ -52,6 +54,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
         Self {
             world,
             seats: FxHashMap::default(),
+            calls: FxHashMap::default(),
             steps: Steps::default(),
             moves: Vec::new(),
             next: Vec::new(),
@@ -73,7 +76,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
             }
             Action::Done(lane) => {
                 self.change_seat(lane, |seat| seat.stage = Stage::Releasing);
-                self.call(lane, Call::Done);
+                self.call(lane);
             }
             Action::Duplicate(id) => {
                 self.remove(id);
@@ -86,7 +89,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
                     (seat.stage, seat.passed) = (Stage::Left, Passed::default());
                 });
                 self.forget_passer(lane);
-                self.call(lane, Call::Leave);
+                self.call(lane);
             }
             Action::Return(lane) => {
                 self.change_seat(lane, |seat| *seat = Seat::fresh(seat.user().next_life()));
@@ -105,20 +108,24 @@ impl<'w, P: Protocol> Walker<'w, P> {
             seat.request.seq += 1;
             seat.stage = Stage::Waiting;
         });
-        let Seat { request: id, at, .. } = self.seat(lane);
-        let needs = self.world.scope.users[lane].requests[usize::from(at)].clone();
         if self.world.bound.is_some() {
-            for other in 0..self.world.scope.users.len() {
-                let seat = self.seat(other);
-                let theirs = self.world.scope.users[other].requests.get(usize::from(seat.at));
-                if seat.passed.settled
-                    && theirs.is_some_and(|theirs| self.world.scope.conflict(theirs, &needs))
-                {
-                    self.change_seat(other, |seat| seat.passed.later |= 1 << lane);
-                }
+            self.note_later(lane);
+        }
+        self.call(lane);
+    }
+
+    /// The request now asked for is later than all that have settled and conflict with it.
+    fn note_later(&mut self, lane: usize) {
+        let scope = self.world.scope;
+        let needs = |lane: usize, at: u8| scope.users[lane].requests.get(usize::from(at));
+        let mine = needs(lane, self.seat(lane).at);
+        for other in 0..scope.users.len() {
+            let Seat { passed, at, .. } = self.seat(other);
+            let conflict = mine.zip(needs(other, at)).is_some_and(|(a, b)| scope.conflict(a, b));
+            if passed.settled && conflict {
+                self.change_seat(other, |seat| seat.passed.later |= 1 << lane);
             }
         }
-        self.call(lane, Call::Ask(Request { id, needs }));
     }
 
     /// The user stops; what was on its way to it is lost, and every manager will be told.
@@ -138,9 +145,21 @@ impl<'w, P: Protocol> Walker<'w, P> {
         }
     }
 
-    fn call(&mut self, lane: usize, call: Call) {
-        let to = self.seat(lane).user();
-        let id = self.world.parts.items.number(Item::Call { to, call });
+    /// Calls the user role: its seat says for what.
+    fn call(&mut self, lane: usize) {
+        let world = self.world;
+        let Seat { request, at, stage, .. } = self.seat(lane);
+        let id = *self.calls.entry(self.next[lane]).or_insert_with(|| {
+            let call = match stage {
+                Stage::Waiting => {
+                    let needs = world.scope.users[lane].requests[usize::from(at)].clone();
+                    Call::Ask(Request { id: request, needs })
+                }
+                Stage::Releasing => Call::Done,
+                _ => Call::Leave,
+            };
+            world.parts.items.number(Item::Call { to: request.user, call })
+        });
         self.feed(id);
     }
 
