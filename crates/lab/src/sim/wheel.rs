@@ -8,7 +8,7 @@
 //! - A buffer that is used up is handed to the next tick that needs one, last first: it is warm in
 //!   the cache, and there are never more buffers than ticks with something to do.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque, vec_deque};
 
 const SLOTS: u64 = 4096;
 const MASK: u64 = SLOTS - 1;
@@ -81,6 +81,12 @@ impl<T> Wheel<T> {
                 return None;
             }
         }
+    }
+
+    /// What else is due at this tick, in order.
+    pub(super) fn rest_of_tick(&self) -> vec_deque::Iter<'_, T> {
+        let buffer = self.buffers.get(self.slots[slot(self.now)] as usize);
+        buffer.map(VecDeque::iter).unwrap_or_default()
     }
 
     /// Goes on to the next tick, or straight to the next that has something to do if that is far;

@@ -29,8 +29,7 @@ impl<P: Protocol> World<'_, P> {
     fn ask(&mut self, request: RequestId) -> Step {
         let number = request.user.lane();
         let lane = &mut self.lanes[number as usize];
-        lane.state = State::Waiting;
-        lane.asked = self.now;
+        lane.begin(State::Waiting, self.now);
         let needs = lane.needs.clone();
         self.overtaking.ask(number, &needs, self.now);
         match self.fates.of(number) {
@@ -55,12 +54,11 @@ impl<P: Protocol> World<'_, P> {
             let what = format!("granted {request:?}, which nobody waits for");
             return Err(self.wrong(Addr::User(request.id.user), what));
         }
-        lane.state = State::Using;
-        lane.entered = self.now;
+        let asked = lane.begin(State::Using, self.now);
         lane.grants += 1;
         self.pools.enter(&lane.needs);
-        self.times.add(lane.asked, self.now);
-        self.overtaking.grant(number, &lane.needs, lane.asked);
+        self.times.add(asked, self.now);
+        self.overtaking.grant(number, &lane.needs, asked);
         let service = lane.service;
         if let Some(fate) = self.fates.of(number).filter(|fate| fate.stage == Stage::Using) {
             let act = Act::Fail(fate.how, fate.stage);
@@ -72,8 +70,8 @@ impl<P: Protocol> World<'_, P> {
 
     fn done(&mut self, request: RequestId) -> Step {
         let lane = &mut self.lanes[request.user.lane() as usize];
-        lane.state = State::Ending;
-        self.pools.leave(&lane.needs, lane.entered, self.now);
+        let entered = lane.begin(State::Ending, self.now);
+        self.pools.leave(&lane.needs, entered, self.now);
         self.step_user(request.user, Event::Call(Call::Done))
     }
 
@@ -95,7 +93,7 @@ impl<P: Protocol> World<'_, P> {
         let lane = &mut self.lanes[number as usize];
         let plan = self.drawer.next(&mut lane.client);
         self.fates.decide(number);
-        lane.state = State::Thinking;
+        lane.begin(State::Thinking, self.now);
         lane.seq += 1;
         lane.needs = plan.needs;
         lane.service = plan.service;
@@ -108,18 +106,18 @@ impl<P: Protocol> World<'_, P> {
         let number = request.user.lane();
         let lane = &mut self.lanes[number as usize];
         if lane.state == State::Using {
-            self.pools.leave(&lane.needs, lane.entered, self.now);
+            self.pools.leave(&lane.needs, lane.since, self.now);
         } else {
-            self.overtaking.withdraw(number, &lane.needs, lane.asked);
+            self.overtaking.withdraw(number, &lane.needs, lane.since);
         }
         match how {
             How::Leave => {
-                lane.state = State::Leaving;
+                lane.begin(State::Leaving, self.now);
                 self.step_user(request.user, Event::Call(Call::Leave))?;
                 self.replace(number);
             }
             How::Stop => {
-                lane.state = State::Stopped;
+                lane.begin(State::Stopped, self.now);
                 let noticed = (self.now + u64::from(self.settings.detect)).max(lane.last_arrival);
                 self.push(noticed, Item::Client(request, Act::Detected));
             }

@@ -9,6 +9,10 @@
 
 mod clients;
 mod roles;
+#[cfg(test)]
+mod tests;
+
+use std::hint::black_box;
 
 use hashbrown::HashMap;
 use holdall_core::{
@@ -24,6 +28,9 @@ use super::stats::{Seen, Times, jain};
 use super::timers::Timers;
 use super::wheel::Wheel;
 use super::workload::{Client, Drawer, mean_degree};
+
+/// How many events to look ahead.
+const AHEAD: usize = 16;
 
 type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
 type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
@@ -58,24 +65,26 @@ enum Act {
 }
 
 /// A place from which users come and go one after another.
+/// Laid out for [`World::look_ahead`], with the role amid numbers that are read there.
 #[derive(Debug)]
+#[repr(C)]
 struct Lane<P: Protocol> {
     /// The present user.
     id: UserId,
-    role: P::User,
-    state: State,
     /// The present request, or the next while the client thinks.
     seq: u64,
-    needs: Needs,
+    state: State,
+    /// Since when.
+    since: u64,
+    role: P::User,
     service: u64,
-    asked: u64,
-    entered: u64,
+    needs: Needs,
     /// When the last message of the present user arrives, of those sent so far.
     last_arrival: u64,
-    /// The first tick at which no event is taken on yet.
-    free_at: u64,
     grants: u64,
     client: Client,
+    /// The first tick at which no event is taken on yet.
+    free_at: u64,
 }
 
 /// What the client of a lane is at.
@@ -92,10 +101,12 @@ enum State {
     Stopped,
 }
 
+/// A manager; laid out like [`Lane`].
 #[derive(Debug)]
+#[repr(C)]
 struct Post<P: Protocol> {
-    role: P::Manager,
     node: NodeId,
+    role: P::Manager,
     free_at: u64,
 }
 
@@ -206,17 +217,45 @@ impl<'a, P: Protocol> World<'a, P> {
     pub(super) fn run(mut self, progress: impl Fn(u64)) -> Result<Seen, Box<Wrong>> {
         let end = self.settings.ticks;
         let part = end.div_ceil(100);
-        let mut told = 0;
+        let (mut told, mut ahead) = (0, 0);
         while let Some((now, item)) = self.wheel.pop_before(end) {
             self.now = now;
             if now - told >= part {
                 progress(now - told);
                 told = now;
             }
+            if ahead == 0 {
+                ahead = self.look_ahead();
+            }
+            ahead = ahead.saturating_sub(1);
             self.take(item)?;
         }
         progress(end - told);
         Ok(self.finish(end))
+    }
+
+    /// Reads a little of the roles whose turn comes next, and returns how many. In a large system
+    /// each of them is far away in memory; read one after another without a use in between, they
+    /// are fetched at the same time.
+    fn look_ahead(&self) -> usize {
+        let next = self.wheel.rest_of_tick();
+        if next.len() < AHEAD {
+            return 0;
+        }
+        for item in next.take(AHEAD) {
+            match item {
+                Item::ToManager { to, .. } => {
+                    let post = &self.posts[to.index()];
+                    black_box(u64::from(post.node.0) + post.free_at);
+                }
+                Item::Client(RequestId { user, .. }, _) | Item::ToUser { to: user, .. } => {
+                    let lane = &self.lanes[user.lane() as usize];
+                    black_box(lane.seq + lane.grants + lane.service + lane.free_at);
+                }
+                _ => {}
+            }
+        }
+        AHEAD
     }
 
     fn take(&mut self, item: Item<P>) -> Step {
@@ -262,13 +301,13 @@ impl<'a, P: Protocol> World<'a, P> {
 
     fn finish(mut self, end: u64) -> Seen {
         for lane in self.lanes.iter().filter(|lane| lane.state == State::Using) {
-            self.pools.measure(&lane.needs, lane.entered, end);
+            self.pools.measure(&lane.needs, lane.since, end);
         }
         let waiting = self.lanes.iter().filter(|lane| lane.state == State::Waiting);
         Seen {
             grants: self.lanes.iter().map(|lane| lane.grants).sum(),
             unfinished: waiting.clone().count() as u64,
-            unfinished_longest: waiting.map(|lane| end - lane.asked).max(),
+            unfinished_longest: waiting.map(|lane| end - lane.since).max(),
             messages: self.messages,
             utilisation: self.pools.utilisation(end),
             degree: self.degree,
@@ -290,13 +329,18 @@ impl<P: Protocol> Lane<P> {
             seq: 1,
             needs,
             service,
-            asked: 0,
-            entered: 0,
+            since: 0,
             last_arrival: 0,
             free_at: 0,
             grants: 0,
             client,
         }
+    }
+
+    /// Goes on to the next state, and returns when the last one began.
+    fn begin(&mut self, state: State, now: u64) -> u64 {
+        self.state = state;
+        std::mem::replace(&mut self.since, now)
     }
 
     fn request(&self) -> RequestId {
