@@ -14,23 +14,13 @@ pub(super) const WIDE: u32 = 8;
 /// One user in so many is wide.
 const WIDE_EVERY: u32 = 16;
 
-/// A user's stream, and its set if that is fixed.
-#[derive(Debug)]
-pub(super) struct Client {
-    lane: u32,
-    stream: Stream,
-    fixed: Option<Needs>,
-}
-
-/// A request to come.
-#[derive(Debug)]
+/// How a request to come goes.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// How long before it is made.
     pub(super) think: u64,
     /// How long the use takes.
     pub(super) service: u64,
-    /// What it names.
-    pub(super) needs: Needs,
 }
 
 /// Draws requests.
@@ -46,28 +36,24 @@ impl<'a> Drawer<'a> {
         Self { settings, moved: FxHashMap::default() }
     }
 
-    pub(super) fn client(&mut self, graph: u32, lane: u32) -> Client {
-        let stream = Stream::new(self.settings.seed, graph, Purpose::User(lane));
-        let mut client = Client { lane, stream, fixed: None };
-        if self.settings.sets == Sets::Fixed {
-            client.fixed = Some(self.needs(&mut client));
-        }
-        client
+    /// Where everything that a user does comes from.
+    pub(super) fn stream(&self, graph: u32, lane: u32) -> Stream {
+        Stream::new(self.settings.seed, graph, Purpose::User(lane))
     }
 
-    pub(super) fn next(&mut self, client: &mut Client) -> Plan {
-        let think = client.stream.below(2 * u64::from(self.settings.think) + 1);
-        let needs = match &client.fixed {
-            Some(needs) => needs.clone(),
-            None => self.needs(client),
-        };
+    /// Whether a user asks for something else each time.
+    pub(super) fn fresh(&self) -> bool {
+        self.settings.sets == Sets::Fresh
+    }
+
+    pub(super) fn plan(&self, stream: &mut Stream, needs: &Needs) -> Plan {
+        let think = stream.below(2 * u64::from(self.settings.think) + 1);
         let per_pool = 2 * u64::from(self.settings.service) + 1;
-        let service = needs.iter().map(|_| client.stream.below(per_pool)).sum();
-        Plan { think, service, needs }
+        let service = needs.iter().map(|_| stream.below(per_pool)).sum();
+        Plan { think, service }
     }
 
-    fn needs(&mut self, client: &mut Client) -> Needs {
-        let Client { lane, stream, .. } = client;
+    pub(super) fn needs(&mut self, lane: u32, stream: &mut Stream) -> Needs {
         let all = self.settings.resources;
         let pools = match self.settings.workload {
             Workload::Uniform => {
@@ -76,11 +62,11 @@ impl<'a> Drawer<'a> {
             }
             Workload::Hot => self.hot(stream),
             Workload::Mix => {
-                let size = if *lane % WIDE_EVERY == 0 { WIDE.min(all) } else { 1 };
+                let size = if lane % WIDE_EVERY == 0 { WIDE.min(all) } else { 1 };
                 self.sample(stream, 0, size)
             }
             Workload::Ring if all == 1 => vec![0],
-            Workload::Ring => vec![*lane % all, (*lane + 1) % all],
+            Workload::Ring => vec![lane % all, (lane + 1) % all],
         };
         let needs = pools.into_iter().map(|pool| Need { pool: PoolId(pool), units: 1 }).collect();
         Needs::new(needs).expect("at least one pool, and none twice")
@@ -151,47 +137,39 @@ pub(super) fn mean_degree(sets: &[&Needs], resources: u32) -> f64 {
 mod tests {
     use super::*;
 
-    fn requests(settings: &Settings, lane: u32, n: usize) -> Vec<Plan> {
+    fn draw(settings: &Settings, lane: u32, n: usize) -> Vec<Needs> {
         let mut drawer = Drawer::new(settings);
-        let mut client = drawer.client(0, lane);
-        (0..n).map(|_| drawer.next(&mut client)).collect()
+        let mut stream = drawer.stream(0, lane);
+        (0..n).map(|_| drawer.needs(lane, &mut stream)).collect()
     }
 
     #[test]
     fn sizes_are_as_asked_and_all_pools_are_drawn() {
-        let settings = Settings { sets: Sets::Fresh, resources: 10, ..Settings::default() };
+        let settings = Settings { resources: 10, ..Settings::default() };
         for per_request in [1, 3, 10] {
-            let drawn = requests(&Settings { per_request, ..settings.clone() }, 0, 500);
-            assert!(drawn.iter().all(|plan| plan.needs.len() == per_request as usize));
-            let first = |pool| drawn.iter().any(|plan| plan.needs[0].pool == PoolId(pool));
+            let drawn = draw(&Settings { per_request, ..settings.clone() }, 0, 500);
+            assert!(drawn.iter().all(|needs| needs.len() == per_request as usize));
+            let first = |pool| drawn.iter().any(|needs| needs[0].pool == PoolId(pool));
             assert!((0..10).all(first), "every pool comes first some time");
         }
         let unequal = Settings { per_request: 4, unequal: true, ..settings };
-        let drawn = requests(&unequal, 0, 500);
-        assert!((1..=7).all(|size| drawn.iter().any(|plan| plan.needs.len() == size)));
+        let drawn = draw(&unequal, 0, 500);
+        assert!((1..=7).all(|size| drawn.iter().any(|needs| needs.len() == size)));
     }
 
     #[test]
     fn the_hot_pool_is_in_half_of_the_requests() {
-        let settings =
-            Settings { sets: Sets::Fresh, workload: Workload::Hot, ..Settings::default() };
-        let drawn = requests(&settings, 0, 1000);
-        let hot = drawn.iter().filter(|plan| plan.needs.iter().any(|n| n.pool.0 == 0)).count();
+        let settings = Settings { workload: Workload::Hot, ..Settings::default() };
+        let drawn = draw(&settings, 0, 1000);
+        let hot = drawn.iter().filter(|needs| needs.iter().any(|n| n.pool.0 == 0)).count();
         assert!((400..600).contains(&hot), "{hot}");
-    }
-
-    #[test]
-    fn fixed_sets_stay() {
-        let drawn = requests(&Settings::default(), 3, 50);
-        assert!(drawn.iter().all(|plan| plan.needs == drawn[0].needs));
     }
 
     #[test]
     fn philosophers_have_two_neighbours() {
         let settings =
             Settings { users: 5, resources: 5, workload: Workload::Ring, ..Settings::default() };
-        let sets: Vec<_> =
-            (0..5).map(|lane| requests(&settings, lane, 1).remove(0).needs).collect();
+        let sets: Vec<_> = (0..5).map(|lane| draw(&settings, lane, 1).remove(0)).collect();
         assert_eq!(mean_degree(&sets.iter().collect::<Vec<_>>(), 5), 2.0);
     }
 }

@@ -91,11 +91,13 @@ impl<P: Protocol> World<'_, P> {
 
     fn think(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
-        let plan = self.drawer.next(&mut lane.client);
+        if self.drawer.fresh() {
+            lane.needs = self.drawer.needs(number, &mut lane.stream);
+        }
+        let plan = self.drawer.plan(&mut lane.stream, &lane.needs);
         self.fates.decide(number);
         lane.begin(State::Thinking, self.now);
         lane.seq += 1;
-        lane.needs = plan.needs;
         lane.service = plan.service;
         let ask = Item::Client(lane.request(), Act::Ask);
         self.push(self.now + plan.think, ask);

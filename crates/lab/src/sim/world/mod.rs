@@ -23,11 +23,12 @@ use rustc_hash::FxBuildHasher;
 use super::faults::{Delays, Fates};
 use super::overtaking::Overtaking;
 use super::pools::Pools;
+use super::random::Stream;
 use super::settings::{How, Settings, Stage};
 use super::stats::{Seen, Times, jain};
 use super::timers::Timers;
 use super::wheel::Wheel;
-use super::workload::{Client, Drawer, mean_degree};
+use super::workload::{Drawer, mean_degree};
 
 /// How many events to look ahead.
 const AHEAD: usize = 16;
@@ -67,7 +68,7 @@ enum Act {
 /// A place from which users come and go one after another.
 /// Laid out for [`World::look_ahead`], with the role amid numbers that are read there.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 struct Lane<P: Protocol> {
     /// The present user.
     id: UserId,
@@ -82,7 +83,7 @@ struct Lane<P: Protocol> {
     /// When the last message of the present user arrives, of those sent so far.
     last_arrival: u64,
     grants: u64,
-    client: Client,
+    stream: Stream,
     /// The first tick at which no event is taken on yet.
     free_at: u64,
 }
@@ -103,7 +104,7 @@ enum State {
 
 /// A manager; laid out like [`Lane`].
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 struct Post<P: Protocol> {
     node: NodeId,
     role: P::Manager,
@@ -171,10 +172,11 @@ impl<'a, P: Protocol> World<'a, P> {
         let mut fates = Fates::new(settings, graph);
         let lanes: Vec<_> = (0..settings.users)
             .map(|lane| {
-                let mut client = drawer.client(graph, lane);
-                let plan = drawer.next(&mut client);
+                let mut stream = drawer.stream(graph, lane);
+                let needs = drawer.needs(lane, &mut stream);
+                let plan = drawer.plan(&mut stream, &needs);
                 fates.decide(lane);
-                let lane = Lane::new(&cfg, UserId::first(lane), client, plan.needs, plan.service);
+                let lane = Lane::new(&cfg, UserId::first(lane), stream, needs, plan.service);
                 wheel.push(plan.think, Item::Client(lane.request(), Act::Ask));
                 lane
             })
@@ -321,7 +323,7 @@ impl<'a, P: Protocol> World<'a, P> {
 }
 
 impl<P: Protocol> Lane<P> {
-    fn new(cfg: &P, id: UserId, client: Client, needs: Needs, service: u64) -> Self {
+    fn new(cfg: &P, id: UserId, stream: Stream, needs: Needs, service: u64) -> Self {
         Self {
             id,
             role: cfg.user(id),
@@ -333,7 +335,7 @@ impl<P: Protocol> Lane<P> {
             last_arrival: 0,
             free_at: 0,
             grants: 0,
-            client,
+            stream,
         }
     }
 
