@@ -5,12 +5,12 @@
 //! the result. Time is counted in *ticks*.
 
 mod faults;
-mod overtaking;
 mod pools;
 mod random;
 mod settings;
 mod stats;
 mod timers;
+mod waiting;
 mod wheel;
 mod workload;
 mod world;

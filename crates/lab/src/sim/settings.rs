@@ -149,7 +149,7 @@ pub struct BadSettings(pub(super) String);
 
 const MOST_RESOURCES: u32 = 1 << 24;
 const MOST_GRAPHS: u32 = 100_000;
-const MOST_TICKS: u64 = 1 << 48;
+const MOST_TICKS: u64 = super::waiting::END_OF_TIME;
 
 impl Settings {
     /// Whether the settings make sense together.

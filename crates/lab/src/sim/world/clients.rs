@@ -31,7 +31,7 @@ impl<P: Protocol> World<'_, P> {
         let lane = &mut self.lanes[number as usize];
         lane.begin(State::Waiting, self.now);
         let needs = lane.needs.clone();
-        self.overtaking.ask(number, &needs, self.now);
+        self.pools.ask(number, &needs, self.now);
         match self.fates.of(number) {
             Some(fate) if fate.stage == Stage::Asking => {
                 self.push(self.now, Item::Client(request, Act::Fail(fate.how, fate.stage)));
@@ -56,9 +56,8 @@ impl<P: Protocol> World<'_, P> {
         }
         let asked = lane.begin(State::Using, self.now);
         lane.grants += 1;
-        self.pools.enter(&lane.needs);
         self.times.add(asked, self.now);
-        self.overtaking.grant(number, &lane.needs, asked);
+        self.pools.grant(number, &lane.needs, asked);
         let service = lane.service;
         if let Some(fate) = self.fates.of(number).filter(|fate| fate.stage == Stage::Using) {
             let act = Act::Fail(fate.how, fate.stage);
@@ -110,7 +109,7 @@ impl<P: Protocol> World<'_, P> {
         if lane.state == State::Using {
             self.pools.leave(&lane.needs, lane.since, self.now);
         } else {
-            self.overtaking.withdraw(number, &lane.needs, lane.since);
+            self.pools.withdraw(number, &lane.needs, lane.since);
         }
         match how {
             How::Leave => {

@@ -21,7 +21,6 @@ use holdall_core::{
 use rustc_hash::FxBuildHasher;
 
 use super::faults::{Delays, Fates};
-use super::overtaking::Overtaking;
 use super::pools::Pools;
 use super::random::Stream;
 use super::settings::{How, Settings, Stage};
@@ -158,7 +157,6 @@ pub(super) struct World<'a, P: Protocol> {
     delays: Delays,
     fates: Fates<'a>,
     pools: Pools,
-    overtaking: Overtaking,
     times: Times,
     degree: f64,
     messages: u64,
@@ -206,8 +204,7 @@ impl<'a, P: Protocol> World<'a, P> {
             drawer,
             delays: Delays::new(settings, graph, mean_delay),
             fates,
-            pools: Pools::new(settings.resources, settings.units, warm_up),
-            overtaking: Overtaking::new(settings.resources, settings.users),
+            pools: Pools::new(settings.resources, settings.units, settings.users, warm_up),
             times: Times::new(warm_up, settings.ticks),
             messages: 0,
             events: 0,
@@ -244,20 +241,28 @@ impl<'a, P: Protocol> World<'a, P> {
         if next.len() < AHEAD {
             return 0;
         }
-        for item in next.take(AHEAD) {
-            match item {
-                Item::ToManager { to, .. } => {
-                    let post = &self.posts[to.index()];
-                    black_box(u64::from(post.node.0) + post.free_at);
-                }
-                Item::Client(RequestId { user, .. }, _) | Item::ToUser { to: user, .. } => {
-                    let lane = &self.lanes[user.lane() as usize];
-                    black_box(lane.seq + lane.grants + lane.service + lane.free_at);
-                }
-                _ => {}
+        for item in next.clone().take(AHEAD) {
+            if let Some(lane) = self.lane_of(item) {
+                black_box(lane.seq + lane.grants + lane.service + lane.free_at);
+            } else if let Item::ToManager { to, .. } = item {
+                let post = &self.posts[to.index()];
+                black_box(u64::from(post.node.0) + post.free_at);
             }
         }
+        for lane in next.take(AHEAD).filter_map(|item| self.lane_of(item)) {
+            black_box(lane.needs.first().copied());
+        }
         AHEAD
+    }
+
+    /// The lane whose turn it is at an event, if any.
+    fn lane_of(&self, item: &Item<P>) -> Option<&Lane<P>> {
+        match item {
+            Item::Client(RequestId { user, .. }, _) | Item::ToUser { to: user, .. } => {
+                self.lanes.get(user.lane() as usize)
+            }
+            _ => None,
+        }
     }
 
     fn take(&mut self, item: Item<P>) -> Step {
@@ -313,7 +318,7 @@ impl<'a, P: Protocol> World<'a, P> {
             messages: self.messages,
             utilisation: self.pools.utilisation(end),
             degree: self.degree,
-            overtaken_max: self.overtaking.max(),
+            overtaken_max: self.pools.overtaken_max(),
             jain: jain(self.lanes.iter().map(|lane| lane.grants)),
             violations: self.pools.violations(),
             events: self.events,
