@@ -39,7 +39,7 @@ quick="--ticks 10000"
 # Every protocol, as a table and as JSON.
 all=ordered,skeen,coordinator:fifo,coordinator:skip,coordinator:reserve=2,oracle
 works $all $quick
-grep -q '100 users, 100 pools' "$work/out" || fail "no headline"
+grep -q 'users 100, pools 100' "$work/out" || fail "no headline"
 grep -q 'messages a grant' "$work/out" || fail "no figures"
 works $all $quick --json
 [ "$(wc -l <"$work/out")" -eq 6 ] || fail "not one object a line"
@@ -84,6 +84,14 @@ grep -q ' -$' "$work/out" || fail "a figure of nothing"
 # A reader that has read enough.
 "$HOLDALL" sim $all $quick 2>"$work/err" | true
 [ ! -s "$work/err" ] || fail "complains about a closed pipe: $(cat "$work/err")"
+
+# A full disk.
+if [ -w /dev/full ]; then
+    status=0
+    "$HOLDALL" sim ordered $quick >/dev/full 2>"$work/err" || status=$?
+    [ "$status" -eq 64 ] || fail "status $status instead of 64 with a full disk"
+    grep -q 'cannot write' "$work/err" || fail "does not say that it cannot write"
+fi
 
 # Bad input.
 refused_saying "did you mean 'ordered'" orderd

@@ -140,8 +140,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
 
     match print(args, &settings, &outcomes) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => bail!("cannot write: {error}"),
-        _ => {} // Whoever reads has read enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(Usage::new(format!("cannot write the result: {error}")));
+        }
+        _ => {} // Written, or whoever reads has read enough.
     }
     for Outcome { report, .. } in &outcomes {
         if report.violations > 0 {
@@ -191,8 +193,7 @@ fn rate(outcome: &Outcome) -> f64 {
 
 fn headline(settings: &Settings) -> String {
     let Settings { users, resources, ticks, graphs, seed, .. } = settings;
-    let runs = if *graphs == 1 { "1 graph".into() } else { format!("{graphs} graphs") };
-    format!("{users} users, {resources} pools; {runs} of {ticks} ticks, seed {seed}")
+    format!("users {users}, pools {resources}; graphs {graphs}, ticks {ticks}, seed {seed}")
 }
 
 /// How to write one figure of a report.

@@ -38,6 +38,7 @@ pub(super) struct Waiting {
     near: [Waiter; NEAR],
     /// How many of `near` there are; if there are more in all, then all of them.
     filled: u32,
+    #[expect(clippy::box_collection, reason = "in place it would not fit into the cache line")]
     far: Option<Box<VecDeque<Waiter>>>,
 }
 

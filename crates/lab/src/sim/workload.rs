@@ -62,7 +62,7 @@ impl<'a> Drawer<'a> {
             }
             Workload::Hot => self.hot(stream),
             Workload::Mix => {
-                let size = if lane % WIDE_EVERY == 0 { WIDE.min(all) } else { 1 };
+                let size = if lane.is_multiple_of(WIDE_EVERY) { WIDE.min(all) } else { 1 };
                 self.sample(stream, 0, size)
             }
             Workload::Ring if all == 1 => vec![0],
