@@ -174,6 +174,21 @@ fn settings_without_sense_are_refused() {
     }
 }
 
+/// Protocols that can do less than those there are.
+#[test]
+fn what_a_protocol_cannot_do_is_refused() {
+    let refused = |settings: &Settings, change: fn(&mut Chosen)| {
+        let mut chosen = Chosen::new("ordered", &[]).expect("a protocol");
+        change(&mut chosen);
+        let error = run(settings, &[chosen.into()], &|_| {}).expect_err("it cannot");
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    };
+    refused(&small(), |chosen| chosen.about.assumes.needs_max = Some(2));
+    refused(&Settings { units: 2, ..small() }, |chosen| chosen.about.assumes.units = false);
+    let faults = Settings { faults: all_faults(), ..small() };
+    refused(&faults, |chosen| chosen.about.assumes.departures = false);
+}
+
 #[test]
 fn the_largest_numbers_do_no_harm() {
     let settings = Settings {
