@@ -1,11 +1,240 @@
-//! `holdall sim`.
+//! `holdall sim`: compares protocols in simulated time.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Simulate
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use anyhow::bail;
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use holdall_lab::sim::{
+    self, At, Contender, Error, Fault, How, Outcome, Report, Sets, Settings, Spikes, Workload,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
-pub(crate) fn run(_: &Args) -> anyhow::Result<ExitCode> {
+use crate::usage;
+
+/// Play protocols through in simulated time, on the same workload, and compare them.
+///
+/// Times are in ticks. The same command prints the same, byte for byte. `docs/simulation.md` says
+/// what each figure means.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Protocols, as `holdall protocols` lists them, or `oracle`: a greedy yardstick that sees
+    /// everything at once and needs no message
+    #[arg(required = true, value_delimiter = ',', value_name = "PROTOCOL")]
+    protocols: Vec<String>,
+
+    /// Users at a time
+    #[arg(long, default_value_t = 100)]
+    users: u32,
+    /// Pools; in a ring, as many as users unless told otherwise [default: 100]
+    #[arg(long)]
+    resources: Option<u32>,
+    /// Pools in a request (uniform and hot workloads)
+    #[arg(long, default_value_t = 2)]
+    per_request: u32,
+    /// Let the number of pools be uniform from 1 to twice the mean less 1
+    #[arg(long)]
+    unequal: bool,
+    /// fixed: a user always asks for the same; fresh: for something else each time
+    #[arg(long, default_value = "fixed")]
+    sets: Sets,
+    /// uniform; ring: philosophers; hot: half of the requests name pool 0; mix: one user in 16
+    /// asks for 8 pools, the others for one
+    #[arg(long, default_value = "uniform")]
+    workload: Workload,
+    /// Units of each pool; a request needs one of each pool it names
+    #[arg(long, default_value_t = 1)]
+    units: u32,
+    /// Mean time of use for each pool, uniform from 0; a use lasts for the sum
+    #[arg(long, default_value_t = 50)]
+    service: u32,
+    /// Mean time a message takes, uniform from 1; 0 for no time at all
+    #[arg(long, default_value_t = 50)]
+    delay: u32,
+    /// Mean time between a use and the next request, uniform from 0
+    #[arg(long, default_value_t = 25)]
+    think: u32,
+    /// Nodes that the pools are dealt to in turn; managers on one node talk in no time
+    /// [default: a node for each pool]
+    #[arg(long)]
+    nodes: Option<u32>,
+    /// Let a role handle at most one event a tick
+    #[arg(long)]
+    one_per_tick: bool,
+
+    /// Let a client leave, saying so, at STAGE (asking, waiting or using) with probability P for
+    /// each request
+    #[arg(long, value_name = "STAGE:P")]
+    leave: Vec<At>,
+    /// Let a client stop silently at STAGE with probability P for each request
+    #[arg(long, value_name = "STAGE:P")]
+    stop: Vec<At>,
+    /// Time until it is noticed that a client has stopped
+    #[arg(long, default_value_t = 1000)]
+    detect: u32,
+    /// Let a message take F times as long with probability P
+    #[arg(long, value_name = "P:F")]
+    spikes: Option<Spikes>,
+
+    /// Length of a run; the first fifth is warm-up
+    #[arg(long, default_value_t = 100_000)]
+    ticks: u64,
+    /// Runs, each with other sets and times
+    #[arg(long, default_value_t = 1)]
+    graphs: u32,
+    /// Where all chance comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Print one JSON object for each protocol, one a line
+    #[arg(long)]
+    json: bool,
+    /// Tell how many events a second were simulated: on stderr, or with --json in the object
+    #[arg(long)]
+    timing: bool,
+}
+
+impl Args {
+    fn settings(&self) -> Settings {
+        let ring = self.workload == Workload::Ring;
+        let fault = |how| move |when: &At| Fault { how, when: *when };
+        let leave = self.leave.iter().map(fault(How::Leave));
+        let stop = self.stop.iter().map(fault(How::Stop));
+        Settings {
+            users: self.users,
+            resources: self.resources.unwrap_or(if ring { self.users } else { 100 }),
+            per_request: self.per_request,
+            unequal: self.unequal,
+            sets: self.sets,
+            workload: self.workload,
+            units: self.units,
+            service: self.service,
+            delay: self.delay,
+            think: self.think,
+            nodes: self.nodes,
+            ticks: self.ticks,
+            graphs: self.graphs,
+            seed: self.seed,
+            one_per_tick: self.one_per_tick,
+            faults: leave.chain(stop).collect(),
+            detect: self.detect,
+            spikes: self.spikes,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let contenders = args.protocols.iter().map(|name| Contender::new(name));
+    let contenders: Vec<_> = contenders.collect::<Result<_, _>>().map_err(usage)?;
+    let settings = args.settings();
+    settings.validate().map_err(usage)?;
+
+    let runs = contenders.len() as u64 * u64::from(settings.graphs);
+    let bar = progress_bar(settings.ticks.saturating_mul(runs));
+    let outcomes = sim::run(&settings, &contenders, &|ticks| bar.inc(ticks));
+    bar.finish_and_clear();
+    let outcomes = outcomes.map_err(|error| match error {
+        Error::Wrong { .. } => error.into(),
+        Error::Settings(_) | Error::Unsupported { .. } => usage(error),
+    })?;
+
+    match print(args, &settings, &outcomes) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(usage(format!("cannot write the result: {error}")));
+        }
+        _ => {} // Written, or whoever reads has read enough.
+    }
+    for Outcome { report, .. } in &outcomes {
+        if report.violations > 0 {
+            bail!("{} broke exclusion {} times", report.protocol, report.violations);
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// On stderr, and only if that is a terminal.
+fn progress_bar(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {percent} % of the ticks, {eta} to go")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
+}
+
+fn print(args: &Args, settings: &Settings, outcomes: &[Outcome]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        for outcome in outcomes {
+            let events_per_second = args.timing.then(|| rate(outcome));
+            let line = Line { report: &outcome.report, events_per_second };
+            serde_json::to_writer(&mut out, &line)?;
+            writeln!(out)?;
+        }
+    } else {
+        writeln!(out, "{}\n{}", headline(settings), table(outcomes).trim_fmt())?;
+        for outcome in outcomes.iter().filter(|_| args.timing) {
+            let millions = rate(outcome) / 1e6;
+            eprintln!("{}: {millions:.2} million events a second", outcome.report.protocol);
+        }
+    }
+    out.flush()
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events_per_second: Option<f64>,
+}
+
+fn rate(outcome: &Outcome) -> f64 {
+    outcome.report.events as f64 / outcome.seconds.max(f64::MIN_POSITIVE)
+}
+
+fn headline(settings: &Settings) -> String {
+    let Settings { users, resources, ticks, graphs, seed, .. } = settings;
+    format!("users {users}, pools {resources}; graphs {graphs}, ticks {ticks}, seed {seed}")
+}
+
+/// How to write one figure of a report.
+type Figure = fn(&Report) -> String;
+
+/// A column for each protocol, a line for each figure.
+fn table(outcomes: &[Outcome]) -> Table {
+    let figures: [(&str, Figure); 14] = [
+        ("grants", |r| r.grants.to_string()),
+        ("response: mean, ticks", |r| decimal(r.response.mean, 1)),
+        ("  95 % confidence, +-", |r| decimal(r.response.ci95, 1)),
+        ("  median, ticks", |r| whole(r.response.p50)),
+        ("  99th percentile, ticks", |r| whole(r.response.p99)),
+        ("  longest, ticks", |r| whole(r.response.max)),
+        ("waiting at the end", |r| r.unfinished.to_string()),
+        ("  longest so far, ticks", |r| whole(r.unfinished_longest)),
+        ("messages a grant", |r| decimal(r.messages_per_grant, 2)),
+        ("units in use, %", |r| decimal(Some(r.utilisation * 100.0), 1)),
+        ("rivals of a user, mean", |r| decimal(Some(r.degree), 1)),
+        ("overtaken at most, times", |r| r.overtaken_max.to_string()),
+        ("fairness, Jain's index", |r| decimal(r.jain, 4)),
+        ("exclusion violated, times", |r| r.violations.to_string()),
+    ];
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
+    let names = outcomes.iter().map(|outcome| outcome.report.protocol.clone());
+    table.set_header(std::iter::once(String::new()).chain(names));
+    for (name, figure) in figures {
+        let values = outcomes.iter().map(|outcome| figure(&outcome.report));
+        table.add_row(std::iter::once(name.to_owned()).chain(values));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn decimal(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+}
+
+fn whole(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
 }

@@ -1,0 +1,296 @@
+//! What to simulate.
+
+use std::str::FromStr;
+
+use holdall_core::{NodeId, Pool, Topology, UserId};
+
+/// A system, its users and what happens to them. The default is the set-up of Rhee's simulation
+/// ("A modular algorithm for resource allocation", section 6), with a service time of 50 and two
+/// pools a request, which the paper varies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How many users there are at a time.
+    pub users: u32,
+    /// How many pools.
+    pub resources: u32,
+    /// How many pools a request names.
+    pub per_request: u32,
+    /// Whether the number of pools is uniform on `1..=2 * per_request - 1` instead.
+    pub unequal: bool,
+    /// Whether a user always asks for the same.
+    pub sets: Sets,
+    /// Which pools users ask for.
+    pub workload: Workload,
+    /// Units of each pool; a request needs one of each pool it names.
+    pub units: u32,
+    /// Mean time a pool is used: uniform on `0..=2 * service`. A use lasts for the sum over its
+    /// pools.
+    pub service: u32,
+    /// Mean time a message takes: uniform on `1..=2 * delay - 1`, or nothing if 0.
+    pub delay: u32,
+    /// Mean time between a use and the next request: uniform on `0..=2 * think`.
+    pub think: u32,
+    /// How many nodes the pools are dealt to in turn; `None` is a node for each.
+    pub nodes: Option<u32>,
+    /// How long a run is.
+    pub ticks: u64,
+    /// How many runs, each with other sets and other times.
+    pub graphs: u32,
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// Whether a role handles at most one event a tick.
+    pub one_per_tick: bool,
+    /// Users that fail.
+    pub faults: Vec<Fault>,
+    /// How long it takes to notice that a user has stopped.
+    pub detect: u32,
+    /// Messages that take long.
+    pub spikes: Option<Spikes>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            users: 100,
+            resources: 100,
+            per_request: 2,
+            unequal: false,
+            sets: Sets::Fixed,
+            workload: Workload::Uniform,
+            units: 1,
+            service: 50,
+            delay: 50,
+            think: 25,
+            nodes: None,
+            ticks: 100_000,
+            graphs: 1,
+            seed: 1,
+            one_per_tick: false,
+            faults: Vec::new(),
+            detect: 1000,
+            spikes: None,
+        }
+    }
+}
+
+/// Whether a user always asks for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sets {
+    /// The same set for ever.
+    Fixed,
+    /// A new set for each request.
+    Fresh,
+}
+
+/// Which pools users ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Any, each as likely.
+    Uniform,
+    /// User `i` asks for the pools `i` and `i + 1`, in a ring.
+    Ring,
+    /// Half of the requests name pool 0; the rest is uniform.
+    Hot,
+    /// One user in 16 asks for 8 pools (or all, if there are fewer), the others for one.
+    Mix,
+}
+
+/// How a user fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It says that it leaves.
+    Leave,
+    /// It stops silently.
+    Stop,
+}
+
+/// When a user fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Right after it asked.
+    Asking,
+    /// Up to four mean delays after it asked, if it still waits then.
+    Waiting,
+    /// At some moment of the use.
+    Using,
+}
+
+/// Users that fail: at this stage of a request, with this probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// How.
+    pub how: How,
+    /// When.
+    pub when: At,
+}
+
+/// A stage and the probability that something happens then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct At {
+    /// The stage of a request.
+    pub stage: Stage,
+    /// For each request.
+    pub probability: f64,
+}
+
+/// Messages that take long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spikes {
+    /// For each message.
+    pub probability: f64,
+    /// How many times as long it takes.
+    pub factor: u32,
+}
+
+/// Settings that make no sense, and how to mend them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadSettings(pub(super) String);
+
+const MOST_RESOURCES: u32 = 1 << 24;
+const MOST_GRAPHS: u32 = 100_000;
+const MOST_TICKS: u64 = super::waiting::END_OF_TIME;
+
+impl Settings {
+    /// Whether the settings make sense together.
+    ///
+    /// # Errors
+    /// Says what does not, and how to mend it.
+    pub fn validate(&self) -> Result<(), BadSettings> {
+        within("users", self.users.into(), 1, (UserId::LANES - 1).into())?;
+        within("resources", self.resources.into(), 1, MOST_RESOURCES.into())?;
+        within("per-request", self.per_request.into(), 1, self.most_per_request().into())?;
+        within("units", self.units.into(), 1, u32::MAX.into())?;
+        within("nodes", self.nodes.unwrap_or(1).into(), 1, u32::MAX.into())?;
+        within("ticks", self.ticks, 1, MOST_TICKS)?;
+        within("graphs", self.graphs.into(), 1, MOST_GRAPHS.into())?;
+        refuse_if(
+            self.think == 0 && self.service == 0,
+            "think and service are both 0, so time would stand still: let one be at least 1",
+        )?;
+        refuse_if(
+            self.unequal && !self.draws_size(),
+            "unequal sizes need the workload uniform or hot: the others have sizes of their own",
+        )?;
+        refuse_if(
+            self.sets == Sets::Fresh && self.workload == Workload::Ring,
+            "in a ring a user always asks for the same: leave out fresh sets",
+        )?;
+        for fault in &self.faults {
+            probability(fault.when.probability)?;
+        }
+        let Some(spikes) = self.spikes else { return Ok(()) };
+        probability(spikes.probability)?;
+        within("the factor of spikes", spikes.factor.into(), 1, u32::MAX.into())
+    }
+
+    /// The pools, dealt to the nodes in turn.
+    pub(super) fn topology(&self) -> Topology {
+        let nodes = self.nodes.unwrap_or(self.resources);
+        let node = |pool| NodeId(pool % nodes);
+        let pool = |pool| Pool { capacity: self.units, node: node(pool) };
+        Topology { pools: (0..self.resources).map(pool).collect() }
+    }
+
+    /// The most pools any request may name.
+    pub(super) fn largest_request(&self) -> u32 {
+        let largest = match self.workload {
+            Workload::Ring => 2,
+            Workload::Mix => super::workload::WIDE,
+            Workload::Uniform | Workload::Hot if self.unequal => {
+                self.per_request.saturating_mul(2) - 1
+            }
+            Workload::Uniform | Workload::Hot => self.per_request,
+        };
+        largest.min(self.resources)
+    }
+
+    /// The first fifth of a run, in which nothing but grants, messages and violations counts.
+    pub(super) fn warm_up(&self) -> u64 {
+        self.ticks / 5
+    }
+
+    fn draws_size(&self) -> bool {
+        matches!(self.workload, Workload::Uniform | Workload::Hot)
+    }
+
+    fn most_per_request(&self) -> u32 {
+        if self.draws_size() { self.resources } else { u32::MAX }
+    }
+}
+
+fn within(what: &str, value: u64, least: u64, most: u64) -> Result<(), BadSettings> {
+    match value {
+        _ if value < least => {
+            Err(BadSettings(format!("{what} is {value}: let it be at least {least}")))
+        }
+        _ if value > most => {
+            Err(BadSettings(format!("{what} is {value}: let it be at most {most}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse_if(bad: bool, why: &str) -> Result<(), BadSettings> {
+    if bad { Err(BadSettings(why.into())) } else { Ok(()) }
+}
+
+fn probability(p: f64) -> Result<(), BadSettings> {
+    refuse_if(!(0.0..=1.0).contains(&p), &format!("{p} is no probability: let it be from 0 to 1"))
+}
+
+impl FromStr for Sets {
+    type Err = BadSettings;
+
+    fn from_str(text: &str) -> Result<Self, BadSettings> {
+        choose(text, &[("fixed", Self::Fixed), ("fresh", Self::Fresh)])
+    }
+}
+
+impl FromStr for Workload {
+    type Err = BadSettings;
+
+    fn from_str(text: &str) -> Result<Self, BadSettings> {
+        let all = [
+            ("uniform", Self::Uniform),
+            ("ring", Self::Ring),
+            ("hot", Self::Hot),
+            ("mix", Self::Mix),
+        ];
+        choose(text, &all)
+    }
+}
+
+impl FromStr for At {
+    type Err = BadSettings;
+
+    fn from_str(text: &str) -> Result<Self, BadSettings> {
+        let (stage, probability) = halves(text, "STAGE:P, such as waiting:0.1")?;
+        let all = [("asking", Stage::Asking), ("waiting", Stage::Waiting), ("using", Stage::Using)];
+        Ok(Self { stage: choose(stage, &all)?, probability: number(probability)? })
+    }
+}
+
+impl FromStr for Spikes {
+    type Err = BadSettings;
+
+    fn from_str(text: &str) -> Result<Self, BadSettings> {
+        let (probability, factor) = halves(text, "P:F, such as 0.01:20")?;
+        Ok(Self { probability: number(probability)?, factor: number(factor)? })
+    }
+}
+
+fn choose<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, BadSettings> {
+    all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+        BadSettings(format!("'{text}' is none of {}", names.join(", ")))
+    })
+}
+
+fn halves<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str), BadSettings> {
+    text.split_once(':').ok_or_else(|| BadSettings(format!("'{text}' is not of the form {form}")))
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, BadSettings> {
+    text.parse().map_err(|_| BadSettings(format!("'{text}' is not a number that can be used here")))
+}

@@ -1,0 +1,236 @@
+//! From what was seen to what is reported.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+/// What one protocol did, over all graphs. `docs/simulation.md` says what each figure means.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Its name.
+    pub protocol: String,
+    /// Requests granted.
+    pub grants: u64,
+    /// Ticks from asking to the grant.
+    pub response: Response,
+    /// Requests still waiting at the end.
+    pub unfinished: u64,
+    /// How long the oldest of them had waited, in ticks.
+    pub unfinished_longest: Option<u64>,
+    /// Messages between machines for each grant.
+    pub messages_per_grant: Option<f64>,
+    /// The share of unit-time in use.
+    pub utilisation: f64,
+    /// The mean number of other users whose set shares a pool with a user's.
+    pub degree: f64,
+    /// The most times a request was overtaken while it waited.
+    pub overtaken_max: u64,
+    /// Jain's index of the users' grants: 1 if all got the same number.
+    pub jain: Option<f64>,
+    /// Entries into a pool that had no room.
+    pub violations: u64,
+    /// Steps of roles.
+    pub events: u64,
+}
+
+/// Response times: of requests asked after the warm-up, and granted. Nothing if there are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Response {
+    /// The mean.
+    pub mean: Option<f64>,
+    /// Half the width of the mean's 95 % confidence interval.
+    pub ci95: Option<f64>,
+    /// The median.
+    pub p50: Option<u64>,
+    /// As long as 99 % of them, at most.
+    pub p99: Option<u64>,
+    /// The longest.
+    pub max: Option<u64>,
+}
+
+/// Into how many parts a single run is cut for its confidence interval.
+const BATCHES: u64 = 10;
+
+/// Response times of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Times {
+    /// Requests asked before this are left out.
+    from: u64,
+    end: u64,
+    /// How often each time was seen. Exact, and no larger than there are different times.
+    counts: FxHashMap<u64, u64>,
+    /// Sum and number of those asked in each tenth of the time.
+    batches: [(u128, u64); BATCHES as usize],
+}
+
+impl Times {
+    pub(super) fn new(from: u64, end: u64) -> Self {
+        Self { from, end, counts: FxHashMap::default(), batches: Default::default() }
+    }
+
+    pub(super) fn add(&mut self, asked: u64, granted: u64) {
+        let Some(since) = asked.checked_sub(self.from) else { return };
+        *self.counts.entry(granted - asked).or_insert(0) += 1;
+        let (sum, number) = &mut self.batches[(since * BATCHES / (self.end - self.from)) as usize];
+        *sum += u128::from(granted - asked);
+        *number += 1;
+    }
+
+    fn mean(&self) -> Option<f64> {
+        let (sum, number) = self.batches.iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        ratio(sum as f64, number)
+    }
+
+    fn batch_means(&self) -> Vec<f64> {
+        self.batches.iter().filter_map(|(sum, number)| ratio(*sum as f64, *number)).collect()
+    }
+}
+
+/// What one run showed.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) grants: u64,
+    pub(super) times: Times,
+    pub(super) unfinished: u64,
+    pub(super) unfinished_longest: Option<u64>,
+    pub(super) messages: u64,
+    pub(super) utilisation: f64,
+    pub(super) degree: f64,
+    pub(super) overtaken_max: u64,
+    pub(super) jain: Option<f64>,
+    pub(super) violations: u64,
+    pub(super) events: u64,
+}
+
+/// Combines the runs of one protocol: counts are added up, the rest is averaged with every graph
+/// counting the same.
+pub(super) fn report(protocol: &str, runs: &[Seen]) -> Report {
+    let total = |figure: fn(&Seen) -> u64| runs.iter().map(figure).sum::<u64>();
+    let average =
+        |figure: fn(&Seen) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len() as f64;
+    let grants = total(|run| run.grants);
+    Report {
+        protocol: protocol.into(),
+        grants,
+        response: response(runs),
+        unfinished: total(|run| run.unfinished),
+        unfinished_longest: runs.iter().filter_map(|run| run.unfinished_longest).max(),
+        messages_per_grant: ratio(total(|run| run.messages) as f64, grants),
+        utilisation: average(|run| run.utilisation),
+        degree: average(|run| run.degree),
+        overtaken_max: runs.iter().map(|run| run.overtaken_max).max().unwrap_or(0),
+        jain: mean(&runs.iter().filter_map(|run| run.jain).collect::<Vec<_>>()),
+        violations: total(|run| run.violations),
+        events: total(|run| run.events),
+    }
+}
+
+fn response(runs: &[Seen]) -> Response {
+    let means: Vec<f64> = runs.iter().filter_map(|run| run.times.mean()).collect();
+    let ci95 = match runs {
+        [one] => half_width(&one.times.batch_means()),
+        _ => half_width(&means),
+    };
+    let mut counts: FxHashMap<u64, u64> = FxHashMap::default();
+    for (time, count) in runs.iter().flat_map(|run| &run.times.counts) {
+        *counts.entry(*time).or_insert(0) += count;
+    }
+    let mut counts: Vec<(u64, u64)> = counts.into_iter().collect();
+    counts.sort_unstable();
+    Response {
+        mean: mean(&means),
+        ci95,
+        p50: percentile(&counts, 50),
+        p99: percentile(&counts, 99),
+        max: counts.last().map(|(time, _)| *time),
+    }
+}
+
+/// The smallest time that so many percent do not exceed.
+fn percentile(counts: &[(u64, u64)], percent: u64) -> Option<u64> {
+    let number: u64 = counts.iter().map(|(_, count)| count).sum();
+    let wanted = (u128::from(number) * u128::from(percent)).div_ceil(100);
+    let mut passed = 0;
+    counts.iter().find_map(|(time, count)| {
+        passed += u128::from(*count);
+        (passed >= wanted).then_some(*time)
+    })
+}
+
+/// Jain's index of fairness.
+pub(super) fn jain(shares: impl Iterator<Item = u64> + Clone) -> Option<f64> {
+    let sum: f64 = shares.clone().map(|share| share as f64).sum();
+    let squares: f64 = shares.clone().map(|share| (share as f64).powi(2)).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.count() as f64 * squares))
+}
+
+fn mean(samples: &[f64]) -> Option<f64> {
+    ratio(samples.iter().sum(), samples.len() as u64)
+}
+
+fn ratio(sum: f64, number: u64) -> Option<f64> {
+    (number > 0).then(|| sum / number as f64)
+}
+
+/// Half the width of the 95 % confidence interval of the mean of independent samples.
+fn half_width(samples: &[f64]) -> Option<f64> {
+    let mean = mean(samples)?;
+    let freedom = samples.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    let error = (squares / freedom as f64 / samples.len() as f64).sqrt();
+    Some(student(freedom) * error)
+}
+
+/// The two-sided 95 % point of Student's t: from the table, beyond it by the expansion of Fisher
+/// and Cornish, which is good to four digits there.
+fn student(freedom: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    const Z: f64 = 1.959_964;
+    TABLE.get(freedom.wrapping_sub(1)).copied().unwrap_or_else(|| {
+        let n = freedom as f64;
+        Z + (Z.powi(3) + Z) / (4.0 * n)
+            + (5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z) / (96.0 * n * n)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_by_rank() {
+        let counts = [(1, 50), (2, 49), (9, 1)];
+        assert_eq!(percentile(&counts, 50), Some(1));
+        assert_eq!(percentile(&counts, 51), Some(2));
+        assert_eq!(percentile(&counts, 99), Some(2));
+        assert_eq!(percentile(&[], 50), None);
+    }
+
+    #[test]
+    fn confidence() {
+        assert_eq!(half_width(&[1.0]), None);
+        let half = half_width(&[1.0, 2.0, 3.0]).expect("three samples");
+        assert!((half - 4.303 / 3f64.sqrt()).abs() < 1e-9, "{half}");
+        assert!((student(31) - 2.0395).abs() < 1e-3 && (student(100_000) - 1.96).abs() < 1e-3);
+    }
+
+    #[test]
+    fn fairness() {
+        assert_eq!(jain([3, 3, 3].into_iter()), Some(1.0));
+        assert_eq!(jain([6, 0].into_iter()), Some(0.5));
+        assert_eq!(jain([0, 0].into_iter()), None);
+    }
+
+    #[test]
+    fn what_is_asked_in_the_warm_up_is_left_out() {
+        let mut times = Times::new(20, 100);
+        times.add(19, 90);
+        times.add(20, 30);
+        times.add(99, 99);
+        assert_eq!(times.mean(), Some(5.0));
+        assert_eq!(times.batch_means(), [10.0, 0.0]);
+    }
+}

@@ -1,0 +1,175 @@
+//! What users ask for, how long they use it, and how long they think in between.
+//!
+//! The n-th request of a user is drawn from that user's own stream, whole, before it is made, so
+//! it is the same whatever the protocol does.
+
+use holdall_core::{Need, Needs, PoolId};
+use rustc_hash::FxHashMap;
+
+use super::random::{Purpose, Stream};
+use super::settings::{Sets, Settings, Workload};
+
+/// How many pools a wide user of the mix asks for.
+pub(super) const WIDE: u32 = 8;
+/// One user in so many is wide.
+const WIDE_EVERY: u32 = 16;
+
+/// How a request to come goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// How long before it is made.
+    pub(super) think: u64,
+    /// How long the use takes.
+    pub(super) service: u64,
+}
+
+/// Draws requests.
+#[derive(Debug)]
+pub(super) struct Drawer<'a> {
+    settings: &'a Settings,
+    /// Where a place in the list of all pools no longer has its own number; kept for its memory.
+    moved: FxHashMap<u32, u32>,
+}
+
+impl<'a> Drawer<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Self {
+        Self { settings, moved: FxHashMap::default() }
+    }
+
+    /// Where everything that a user does comes from.
+    pub(super) fn stream(&self, graph: u32, lane: u32) -> Stream {
+        Stream::new(self.settings.seed, graph, Purpose::User(lane))
+    }
+
+    /// Whether a user asks for something else each time.
+    pub(super) fn fresh(&self) -> bool {
+        self.settings.sets == Sets::Fresh
+    }
+
+    pub(super) fn plan(&self, stream: &mut Stream, needs: &Needs) -> Plan {
+        let think = stream.below(2 * u64::from(self.settings.think) + 1);
+        let per_pool = 2 * u64::from(self.settings.service) + 1;
+        let service = needs.iter().map(|_| stream.below(per_pool)).sum();
+        Plan { think, service }
+    }
+
+    pub(super) fn needs(&mut self, lane: u32, stream: &mut Stream) -> Needs {
+        let all = self.settings.resources;
+        let pools = match self.settings.workload {
+            Workload::Uniform => {
+                let size = self.size(stream);
+                self.sample(stream, 0, size)
+            }
+            Workload::Hot => self.hot(stream),
+            Workload::Mix => {
+                let size = if lane.is_multiple_of(WIDE_EVERY) { WIDE.min(all) } else { 1 };
+                self.sample(stream, 0, size)
+            }
+            Workload::Ring if all == 1 => vec![0],
+            Workload::Ring => vec![lane % all, (lane + 1) % all],
+        };
+        let needs = pools.into_iter().map(|pool| Need { pool: PoolId(pool), units: 1 }).collect();
+        Needs::new(needs).expect("at least one pool, and none twice")
+    }
+
+    fn size(&self, stream: &mut Stream) -> u32 {
+        let mean = self.settings.per_request;
+        if !self.settings.unequal {
+            return mean;
+        }
+        let size = 1 + stream.below(2 * u64::from(mean) - 1) as u32;
+        size.min(self.settings.resources)
+    }
+
+    /// Pool 0 with probability 1/2, at any place; always if everything is asked for.
+    fn hot(&mut self, stream: &mut Stream) -> Vec<u32> {
+        let size = self.size(stream);
+        let included = stream.below(2) == 0 || size == self.settings.resources;
+        if !included {
+            return self.sample(stream, 1, size);
+        }
+        let mut pools = self.sample(stream, 1, size - 1);
+        pools.insert(stream.below(u64::from(size)) as usize, 0);
+        pools
+    }
+
+    /// So many different pools from `first` on, in random order: the start of a shuffle of which
+    /// only the places touched are written down.
+    fn sample(&mut self, stream: &mut Stream, first: u32, size: u32) -> Vec<u32> {
+        let all = self.settings.resources;
+        self.moved.clear();
+        (first..first + size)
+            .map(|place| {
+                let other = place + stream.below(u64::from(all - place)) as u32;
+                let here = self.moved.get(&place).copied().unwrap_or(place);
+                self.moved.insert(other, here).unwrap_or(other)
+            })
+            .collect()
+    }
+}
+
+/// The mean number of other users whose needs share a pool with a user's. Over every user up to
+/// `ALL`, beyond that over about so many of them, evenly spread.
+pub(super) fn mean_degree(sets: &[&Needs], resources: u32) -> f64 {
+    const ALL: usize = 10_000;
+    let mut by_pool = vec![Vec::new(); resources as usize];
+    for (user, needs) in sets.iter().enumerate() {
+        for need in needs.iter() {
+            by_pool[need.pool.index()].push(user);
+        }
+    }
+    let mut seen_by = vec![usize::MAX; sets.len()];
+    let (mut degrees, mut looked_at) = (0u64, 0u64);
+    for user in (0..sets.len()).step_by(sets.len().div_ceil(ALL)) {
+        seen_by[user] = user;
+        looked_at += 1;
+        for other in sets[user].iter().flat_map(|need| &by_pool[need.pool.index()]) {
+            if seen_by[*other] != user {
+                seen_by[*other] = user;
+                degrees += 1;
+            }
+        }
+    }
+    degrees as f64 / looked_at as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(settings: &Settings, lane: u32, n: usize) -> Vec<Needs> {
+        let mut drawer = Drawer::new(settings);
+        let mut stream = drawer.stream(0, lane);
+        (0..n).map(|_| drawer.needs(lane, &mut stream)).collect()
+    }
+
+    #[test]
+    fn sizes_are_as_asked_and_all_pools_are_drawn() {
+        let settings = Settings { resources: 10, ..Settings::default() };
+        for per_request in [1, 3, 10] {
+            let drawn = draw(&Settings { per_request, ..settings.clone() }, 0, 500);
+            assert!(drawn.iter().all(|needs| needs.len() == per_request as usize));
+            let first = |pool| drawn.iter().any(|needs| needs[0].pool == PoolId(pool));
+            assert!((0..10).all(first), "every pool comes first some time");
+        }
+        let unequal = Settings { per_request: 4, unequal: true, ..settings };
+        let drawn = draw(&unequal, 0, 500);
+        assert!((1..=7).all(|size| drawn.iter().any(|needs| needs.len() == size)));
+    }
+
+    #[test]
+    fn the_hot_pool_is_in_half_of_the_requests() {
+        let settings = Settings { workload: Workload::Hot, ..Settings::default() };
+        let drawn = draw(&settings, 0, 1000);
+        let hot = drawn.iter().filter(|needs| needs.iter().any(|n| n.pool.0 == 0)).count();
+        assert!((400..600).contains(&hot), "{hot}");
+    }
+
+    #[test]
+    fn philosophers_have_two_neighbours() {
+        let settings =
+            Settings { users: 5, resources: 5, workload: Workload::Ring, ..Settings::default() };
+        let sets: Vec<_> = (0..5).map(|lane| draw(&settings, lane, 1).remove(0)).collect();
+        assert_eq!(mean_degree(&sets.iter().collect::<Vec<_>>(), 5), 2.0);
+    }
+}

@@ -1,0 +1,151 @@
+//! What clients do: ask, use, end, think; leave, or stop.
+
+use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, Role};
+
+use super::{Act, Item, State, Step, World};
+use crate::sim::settings::{How, Stage};
+
+impl<P: Protocol> World<'_, P> {
+    pub(super) fn act(&mut self, request: RequestId, act: Act) -> Step {
+        let lane = &self.lanes[request.user.lane() as usize];
+        if lane.request() != request {
+            return Ok(()); // It is over.
+        }
+        match (act, lane.state) {
+            (Act::Ask, State::Thinking) => self.ask(request),
+            (Act::Done, State::Using) => self.done(request),
+            (Act::Detected, State::Stopped) => {
+                self.detected(request);
+                Ok(())
+            }
+            (Act::Fail(how, Stage::Asking | Stage::Waiting), State::Waiting)
+            | (Act::Fail(how, Stage::Asking | Stage::Using), State::Using) => {
+                self.fail(request, how)
+            }
+            _ => Ok(()), // It failed before, or was too quick to fail.
+        }
+    }
+
+    fn ask(&mut self, request: RequestId) -> Step {
+        let number = request.user.lane();
+        let lane = &mut self.lanes[number as usize];
+        lane.begin(State::Waiting, self.now);
+        let needs = lane.needs.clone();
+        self.pools.ask(number, &needs, self.now);
+        match self.fates.of(number) {
+            Some(fate) if fate.stage == Stage::Asking => {
+                self.push(self.now, Item::Client(request, Act::Fail(fate.how, fate.stage)));
+            }
+            Some(fate) if fate.stage == Stage::Waiting => {
+                let wait = fate.after(4 * u64::from(self.settings.delay));
+                self.push(self.now + wait, Item::Client(request, Act::Fail(fate.how, fate.stage)));
+            }
+            _ => {}
+        }
+        self.step_user(request.user, Event::Call(Call::Ask(Request { id: request, needs })))
+    }
+
+    /// The client is told that it may use everything.
+    pub(super) fn granted(&mut self, request: &Request) -> Step {
+        let number = request.id.user.lane();
+        let lane = &mut self.lanes[number as usize];
+        let awaited = lane.state == State::Waiting && lane.request() == request.id;
+        if !awaited || lane.needs != request.needs {
+            let what = format!("granted {request:?}, which nobody waits for");
+            return Err(self.wrong(Addr::User(request.id.user), what));
+        }
+        let asked = lane.begin(State::Using, self.now);
+        lane.grants += 1;
+        self.times.add(asked, self.now);
+        self.pools.grant(number, &lane.needs, asked);
+        let service = lane.service;
+        if let Some(fate) = self.fates.of(number).filter(|fate| fate.stage == Stage::Using) {
+            let act = Act::Fail(fate.how, fate.stage);
+            self.push(self.now + fate.after(service), Item::Client(request.id, act));
+        }
+        self.push(self.now + service, Item::Client(request.id, Act::Done));
+        Ok(())
+    }
+
+    fn done(&mut self, request: RequestId) -> Step {
+        let lane = &mut self.lanes[request.user.lane() as usize];
+        let entered = lane.begin(State::Ending, self.now);
+        self.pools.leave(&lane.needs, entered, self.now);
+        self.step_user(request.user, Event::Call(Call::Done))
+    }
+
+    /// The role is done with a request; unless it was called to leave, its client thinks next.
+    pub(super) fn released(&mut self, request: RequestId) -> Step {
+        let lane = &self.lanes[request.user.lane() as usize];
+        if lane.id != request.user || lane.state == State::Leaving {
+            return Ok(());
+        }
+        if lane.state != State::Ending || lane.seq != request.seq {
+            let what = format!("released {request:?}, whose use has not ended");
+            return Err(self.wrong(Addr::User(request.user), what));
+        }
+        self.think(request.user.lane());
+        Ok(())
+    }
+
+    fn think(&mut self, number: u32) {
+        let lane = &mut self.lanes[number as usize];
+        if self.drawer.fresh() {
+            lane.needs = self.drawer.needs(number, &mut lane.stream);
+        }
+        let plan = self.drawer.plan(&mut lane.stream, &lane.needs);
+        self.fates.decide(number);
+        lane.begin(State::Thinking, self.now);
+        lane.seq += 1;
+        lane.service = plan.service;
+        let ask = Item::Client(lane.request(), Act::Ask);
+        self.push(self.now + plan.think, ask);
+    }
+
+    /// The client waits or uses no more.
+    fn fail(&mut self, request: RequestId, how: How) -> Step {
+        let number = request.user.lane();
+        let lane = &mut self.lanes[number as usize];
+        if lane.state == State::Using {
+            self.pools.leave(&lane.needs, lane.since, self.now);
+        } else {
+            self.pools.withdraw(number, &lane.needs, lane.since);
+        }
+        match how {
+            How::Leave => {
+                lane.begin(State::Leaving, self.now);
+                self.step_user(request.user, Event::Call(Call::Leave))?;
+                self.replace(number);
+            }
+            How::Stop => {
+                lane.begin(State::Stopped, self.now);
+                let noticed = (self.now + u64::from(self.settings.detect)).max(lane.last_arrival);
+                self.push(noticed, Item::Client(request, Act::Detected));
+            }
+        }
+        Ok(())
+    }
+
+    /// All messages of the stopped user have arrived or arrive at this tick, and are in the queue
+    /// before what is put there now.
+    fn detected(&mut self, request: RequestId) {
+        for manager in 0..self.posts.len() as u32 {
+            self.push(self.now, Item::Gone(ManagerId(manager), request.user));
+        }
+        self.replace(request.user.lane());
+    }
+
+    /// The lane's next user takes over. Its predecessor stays, if it left and is not quiet yet.
+    fn replace(&mut self, number: u32) {
+        let lane = &mut self.lanes[number as usize];
+        let old = lane.id;
+        lane.id = old.next_life();
+        lane.seq = 0;
+        lane.last_arrival = 0;
+        let role = std::mem::replace(&mut lane.role, self.cfg.user(lane.id));
+        if lane.state == State::Leaving && !role.quiet() {
+            self.leaving.insert(old, role);
+        }
+        self.think(number);
+    }
+}

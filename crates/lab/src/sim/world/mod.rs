@@ -1,0 +1,356 @@
+//! The loop: takes the next event from the queue, lets a role handle it, carries out what follows.
+//!
+//! # Invariants
+//! - A run is a function of the settings, the graph's number and the protocol: every random number
+//!   comes from a seeded stream, and events come out of the queue in one order.
+//! - An event in the queue names the request or the life it belongs to, and is void once that is
+//!   over. Nothing is ever searched for in the queue.
+//! - A lane's role is called to ask only while no request of it is under way.
+
+mod clients;
+mod roles;
+#[cfg(test)]
+mod tests;
+
+use std::hint::black_box;
+
+use hashbrown::HashMap;
+use holdall_core::{
+    About, Addr, ManagerId, Needs, NodeId, Order, Outbox, Protocol, RequestId, Role, UserId,
+};
+use rustc_hash::FxBuildHasher;
+
+use super::faults::{Delays, Fates};
+use super::pools::Pools;
+use super::random::Stream;
+use super::settings::{How, Settings, Stage};
+use super::stats::{Seen, Times, jain};
+use super::timers::Timers;
+use super::wheel::Wheel;
+use super::workload::{Drawer, mean_degree};
+
+/// How many events to look ahead.
+const AHEAD: usize = 16;
+
+type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
+type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
+
+/// What is due some time.
+#[derive(Debug)]
+enum Item<P: Protocol> {
+    /// A client does something.
+    Client(RequestId, Act),
+    /// The detector tells a manager that a user is gone.
+    Gone(ManagerId, UserId),
+    /// A timer rings, if it is still of this arming.
+    ManagerRing(ManagerId, ManagerTimer<P>, u64),
+    /// A message arrives.
+    ToManager { to: ManagerId, from: Addr, msg: P::ToManager },
+    /// A message arrives.
+    ToUser { to: UserId, from: Addr, msg: P::ToUser },
+    /// Something that had to wait for its turn, because its role handles one event a tick.
+    Turn(Box<Self>),
+    /// A timer rings, if it is still of this arming.
+    UserRing(UserId, UserTimer<P>, u64),
+}
+
+/// What a client does, or what is done to it.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Ask,
+    /// The detector notices that it has stopped.
+    Detected,
+    Done,
+    Fail(How, Stage),
+}
+
+/// A place from which users come and go one after another.
+/// Laid out for [`World::look_ahead`], with the role amid numbers that are read there.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Lane<P: Protocol> {
+    /// The present user.
+    id: UserId,
+    /// The present request, or the next while the client thinks.
+    seq: u64,
+    state: State,
+    /// Since when.
+    since: u64,
+    role: P::User,
+    service: u64,
+    needs: Needs,
+    /// When the last message of the present user arrives, of those sent so far.
+    last_arrival: u64,
+    grants: u64,
+    stream: Stream,
+    /// The first tick at which no event is taken on yet.
+    free_at: u64,
+}
+
+/// What the client of a lane is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Thinking,
+    Waiting,
+    Using,
+    /// The use is over, the request not yet.
+    Ending,
+    /// It was called to leave.
+    Leaving,
+    /// It has stopped, and nobody knows yet.
+    Stopped,
+}
+
+/// A manager; laid out like [`Lane`].
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Post<P: Protocol> {
+    node: NodeId,
+    role: P::Manager,
+    free_at: u64,
+}
+
+/// Where and how a protocol went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) tick: u64,
+    pub(super) who: Addr,
+    pub(super) what: String,
+}
+
+type Step = Result<(), Box<Wrong>>;
+
+/// How a protocol is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// Whether messages take time and count.
+    pub(super) messages: bool,
+    /// In which order they arrive on a link.
+    pub(super) order: Order,
+}
+
+impl Manner {
+    pub(super) fn new(about: &About, oracle: bool) -> Self {
+        Self { messages: !oracle, order: about.assumes.order }
+    }
+}
+
+/// One run of one protocol.
+#[derive(Debug)]
+pub(super) struct World<'a, P: Protocol> {
+    cfg: P,
+    settings: &'a Settings,
+    manner: Manner,
+    now: u64,
+    wheel: Wheel<Item<P>>,
+    lanes: Vec<Lane<P>>,
+    posts: Vec<Post<P>>,
+    /// Users that were called to leave and are not quiet yet.
+    leaving: HashMap<UserId, P::User, FxBuildHasher>,
+    user_out: Outbox<P, UserTimer<P>>,
+    manager_out: Outbox<P, ManagerTimer<P>>,
+    user_timers: Timers<UserId, UserTimer<P>>,
+    manager_timers: Timers<ManagerId, ManagerTimer<P>>,
+    /// When the last message on a link arrives; kept only if links must keep order.
+    links: HashMap<(Addr, Addr), u64, FxBuildHasher>,
+    drawer: Drawer<'a>,
+    delays: Delays,
+    fates: Fates<'a>,
+    pools: Pools,
+    times: Times,
+    degree: f64,
+    messages: u64,
+    events: u64,
+}
+
+impl<'a, P: Protocol> World<'a, P> {
+    pub(super) fn new(cfg: P, settings: &'a Settings, graph: u32, manner: Manner) -> Self {
+        let mut drawer = Drawer::new(settings);
+        let mut wheel = Wheel::new();
+        let mut fates = Fates::new(settings, graph);
+        let lanes: Vec<_> = (0..settings.users)
+            .map(|lane| {
+                let mut stream = drawer.stream(graph, lane);
+                let needs = drawer.needs(lane, &mut stream);
+                let plan = drawer.plan(&mut stream, &needs);
+                fates.decide(lane);
+                let lane = Lane::new(&cfg, UserId::first(lane), stream, needs, plan.service);
+                wheel.push(plan.think, Item::Client(lane.request(), Act::Ask));
+                lane
+            })
+            .collect();
+        let posts = cfg.managers().into_iter().zip(0..).map(|(node, id)| Post {
+            role: cfg.manager(ManagerId(id)),
+            node,
+            free_at: 0,
+        });
+        let sets: Vec<&Needs> = lanes.iter().map(|lane| &lane.needs).collect();
+        let warm_up = settings.warm_up();
+        let mean_delay = if manner.messages { settings.delay } else { 0 };
+        Self {
+            settings,
+            manner,
+            now: 0,
+            wheel,
+            degree: mean_degree(&sets, settings.resources),
+            posts: posts.collect(),
+            lanes,
+            leaving: HashMap::default(),
+            user_out: Outbox::default(),
+            manager_out: Outbox::default(),
+            user_timers: Timers::default(),
+            manager_timers: Timers::default(),
+            links: HashMap::default(),
+            drawer,
+            delays: Delays::new(settings, graph, mean_delay),
+            fates,
+            pools: Pools::new(settings.resources, settings.units, settings.users, warm_up),
+            times: Times::new(warm_up, settings.ticks),
+            messages: 0,
+            events: 0,
+            cfg,
+        }
+    }
+
+    /// Runs to the end. `progress` is told now and then how many ticks went by since last time.
+    pub(super) fn run(mut self, progress: impl Fn(u64)) -> Result<Seen, Box<Wrong>> {
+        let end = self.settings.ticks;
+        let part = end.div_ceil(100);
+        let (mut told, mut ahead) = (0, 0);
+        while let Some((now, item)) = self.wheel.pop_before(end) {
+            self.now = now;
+            if now - told >= part {
+                progress(now - told);
+                told = now;
+            }
+            if ahead == 0 {
+                ahead = self.look_ahead();
+            }
+            ahead = ahead.saturating_sub(1);
+            self.take(item)?;
+        }
+        progress(end - told);
+        Ok(self.finish(end))
+    }
+
+    /// Reads a little of the roles whose turn comes next, and returns how many. In a large system
+    /// each of them is far away in memory; read one after another without a use in between, they
+    /// are fetched at the same time.
+    fn look_ahead(&self) -> usize {
+        let next = self.wheel.rest_of_tick();
+        if next.len() < AHEAD {
+            return 0;
+        }
+        for item in next.clone().take(AHEAD) {
+            if let Some(lane) = self.lane_of(item) {
+                black_box(lane.seq + lane.grants + lane.service + lane.free_at);
+            } else if let Item::ToManager { to, .. } = item {
+                let post = &self.posts[to.index()];
+                black_box(u64::from(post.node.0) + post.free_at);
+            }
+        }
+        for lane in next.take(AHEAD).filter_map(|item| self.lane_of(item)) {
+            black_box(lane.needs.first().copied());
+        }
+        AHEAD
+    }
+
+    /// The lane whose turn it is at an event, if any.
+    fn lane_of(&self, item: &Item<P>) -> Option<&Lane<P>> {
+        match item {
+            Item::Client(RequestId { user, .. }, _) | Item::ToUser { to: user, .. } => {
+                self.lanes.get(user.lane() as usize)
+            }
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, item: Item<P>) -> Step {
+        match item {
+            Item::Turn(item) => self.handle(*item),
+            item if self.settings.one_per_tick => match self.turn_of(&item) {
+                turn if turn > self.now => {
+                    self.push(turn, Item::Turn(Box::new(item)));
+                    Ok(())
+                }
+                _ => self.handle(item),
+            },
+            item => self.handle(item),
+        }
+    }
+
+    /// The tick at which a role handles what comes to it now: the first that is not taken.
+    fn turn_of(&mut self, item: &Item<P>) -> u64 {
+        let user = |user: &UserId| user.lane() as usize;
+        let free_at = match item {
+            Item::Client(_, Act::Detected) | Item::Turn(_) => return self.now,
+            Item::Client(request, _) => &mut self.lanes[user(&request.user)].free_at,
+            Item::ToUser { to, .. } | Item::UserRing(to, ..) => &mut self.lanes[user(to)].free_at,
+            Item::Gone(to, _) | Item::ManagerRing(to, ..) | Item::ToManager { to, .. } => {
+                &mut self.posts[to.index()].free_at
+            }
+        };
+        let turn = self.now.max(*free_at);
+        *free_at = turn + 1;
+        turn
+    }
+
+    /// Lets something happen at a time, unless all is over by then.
+    fn push(&mut self, time: u64, item: Item<P>) {
+        if time < self.settings.ticks {
+            self.wheel.push(time, item);
+        }
+    }
+
+    fn wrong(&self, who: Addr, what: impl Into<String>) -> Box<Wrong> {
+        Box::new(Wrong { tick: self.now, who, what: what.into() })
+    }
+
+    fn finish(mut self, end: u64) -> Seen {
+        for lane in self.lanes.iter().filter(|lane| lane.state == State::Using) {
+            self.pools.measure(&lane.needs, lane.since, end);
+        }
+        let waiting = self.lanes.iter().filter(|lane| lane.state == State::Waiting);
+        Seen {
+            grants: self.lanes.iter().map(|lane| lane.grants).sum(),
+            unfinished: waiting.clone().count() as u64,
+            unfinished_longest: waiting.map(|lane| end - lane.since).max(),
+            messages: self.messages,
+            utilisation: self.pools.utilisation(end),
+            degree: self.degree,
+            overtaken_max: self.pools.overtaken_max(),
+            jain: jain(self.lanes.iter().map(|lane| lane.grants)),
+            violations: self.pools.violations(),
+            events: self.events,
+            times: self.times,
+        }
+    }
+}
+
+impl<P: Protocol> Lane<P> {
+    fn new(cfg: &P, id: UserId, stream: Stream, needs: Needs, service: u64) -> Self {
+        Self {
+            id,
+            role: cfg.user(id),
+            state: State::Thinking,
+            seq: 1,
+            needs,
+            service,
+            since: 0,
+            last_arrival: 0,
+            free_at: 0,
+            grants: 0,
+            stream,
+        }
+    }
+
+    /// Goes on to the next state, and returns when the last one began.
+    fn begin(&mut self, state: State, now: u64) -> u64 {
+        self.state = state;
+        std::mem::replace(&mut self.since, now)
+    }
+
+    fn request(&self) -> RequestId {
+        RequestId { user: self.id, seq: self.seq }
+    }
+}

@@ -1,0 +1,163 @@
+//! What roles do: handle an event, and what follows from it.
+
+use std::mem;
+
+use holdall_core::{Addr, Effect, Event, Gone, ManagerId, Order, Protocol, Role, UserId};
+
+use super::{Item, ManagerTimer, State, Step, UserTimer, World};
+use crate::sim::timers::wait;
+
+impl<P: Protocol> World<'_, P> {
+    pub(super) fn handle(&mut self, item: Item<P>) -> Step {
+        match item {
+            Item::ToManager { to, from, msg } => {
+                self.step_manager(to, Event::Message { from, msg })
+            }
+            Item::ToUser { to, from, msg } => self.step_user(to, Event::Message { from, msg }),
+            Item::Client(request, act) => self.act(request, act),
+            Item::Gone(to, user) => {
+                let gone = Event::Gone { who: Addr::User(user), how: Gone::Departed };
+                self.step_manager(to, gone)
+            }
+            Item::ManagerRing(to, timer, arming) => {
+                if self.manager_timers.rings(to, timer.clone(), arming) {
+                    self.step_manager(to, Event::Timer(timer))?;
+                }
+                Ok(())
+            }
+            Item::UserRing(to, timer, arming) => {
+                if self.user_timers.rings(to, timer.clone(), arming) {
+                    self.step_user(to, Event::Timer(timer))?;
+                }
+                Ok(())
+            }
+            Item::Turn(item) => self.handle(*item),
+        }
+    }
+
+    /// Lets a user handle an event. To one that has stopped or is over, nothing happens.
+    pub(super) fn step_user(&mut self, to: UserId, event: Event<P::User>) -> Step {
+        let lane = &mut self.lanes[to.lane() as usize];
+        let present = lane.id == to;
+        let role = if present {
+            Some(&mut lane.role).filter(|_| lane.state != State::Stopped)
+        } else {
+            self.leaving.get_mut(&to)
+        };
+        let Some(role) = role else { return Ok(()) };
+        self.events += 1;
+        role.step(&self.cfg, event, &mut self.user_out);
+        let checked = role.check(&self.cfg);
+        let over = !present && role.quiet();
+        if let Err(broken) = checked {
+            return Err(self.wrong(Addr::User(to), broken.0));
+        }
+        let mut out = mem::take(&mut self.user_out);
+        for effect in out.drain() {
+            self.user_effect(to, effect)?;
+        }
+        self.user_out = out;
+        if over {
+            self.leaving.remove(&to);
+        }
+        Ok(())
+    }
+
+    fn step_manager(&mut self, to: ManagerId, event: Event<P::Manager>) -> Step {
+        self.events += 1;
+        let role = &mut self.posts[to.index()].role;
+        role.step(&self.cfg, event, &mut self.manager_out);
+        if let Err(broken) = role.check(&self.cfg) {
+            return Err(self.wrong(Addr::Manager(to), broken.0));
+        }
+        let mut out = mem::take(&mut self.manager_out);
+        for effect in out.drain() {
+            self.manager_effect(to, effect)?;
+        }
+        self.manager_out = out;
+        Ok(())
+    }
+
+    fn user_effect(&mut self, of: UserId, effect: Effect<P, UserTimer<P>>) -> Step {
+        match effect {
+            Effect::Arm(timer, rung) => {
+                let arming = self.user_timers.arm(of, timer.clone());
+                let rings = self.now.saturating_add(wait(self.settings.delay, rung));
+                self.push(rings, Item::UserRing(of, timer, arming));
+                Ok(())
+            }
+            Effect::Disarm(timer) => {
+                self.user_timers.disarm(of, timer);
+                Ok(())
+            }
+            Effect::Granted(request) if request.id.user == of => self.granted(&request),
+            Effect::Released(request) if request.user == of => self.released(request),
+            Effect::ToManager(to, msg) => self.send_to_manager(Addr::User(of), to, msg),
+            Effect::ToUser(to, msg) => self.send_to_user(Addr::User(of), to, msg),
+            other => Err(self.wrong(Addr::User(of), format!("{other:?}"))),
+        }
+    }
+
+    fn manager_effect(&mut self, of: ManagerId, effect: Effect<P, ManagerTimer<P>>) -> Step {
+        match effect {
+            Effect::Arm(timer, rung) => {
+                let arming = self.manager_timers.arm(of, timer.clone());
+                let rings = self.now.saturating_add(wait(self.settings.delay, rung));
+                self.push(rings, Item::ManagerRing(of, timer, arming));
+                Ok(())
+            }
+            Effect::Disarm(timer) => {
+                self.manager_timers.disarm(of, timer);
+                Ok(())
+            }
+            Effect::ToManager(to, msg) => self.send_to_manager(Addr::Manager(of), to, msg),
+            Effect::ToUser(to, msg) => self.send_to_user(Addr::Manager(of), to, msg),
+            other => Err(self.wrong(Addr::Manager(of), format!("{other:?}"))),
+        }
+    }
+
+    fn send_to_manager(&mut self, from: Addr, to: ManagerId, msg: P::ToManager) -> Step {
+        if to.index() >= self.posts.len() {
+            return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
+        }
+        let arrival = self.arrival(from, Addr::Manager(to));
+        self.push(arrival, Item::ToManager { to, from, msg });
+        Ok(())
+    }
+
+    fn send_to_user(&mut self, from: Addr, to: UserId, msg: P::ToUser) -> Step {
+        if to.lane() as usize >= self.lanes.len() {
+            return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
+        }
+        let arrival = self.arrival(from, Addr::User(to));
+        self.push(arrival, Item::ToUser { to, from, msg });
+        Ok(())
+    }
+
+    /// When a message that is sent now arrives. Inside a machine that is now, and does not count.
+    fn arrival(&mut self, from: Addr, to: Addr) -> u64 {
+        let inside = match (from, to) {
+            (Addr::Manager(a), Addr::Manager(b)) => {
+                self.posts[a.index()].node == self.posts[b.index()].node
+            }
+            _ => from == to,
+        };
+        if inside || !self.manner.messages {
+            return self.now;
+        }
+        self.messages += 1;
+        let mut arrival = self.now.saturating_add(self.delays.draw());
+        if self.manner.order == Order::Fifo {
+            let last = self.links.entry((from, to)).or_insert(0);
+            arrival = arrival.max(*last);
+            *last = arrival;
+        }
+        if let Addr::User(user) = from {
+            let lane = &mut self.lanes[user.lane() as usize];
+            if lane.id == user {
+                lane.last_arrival = lane.last_arrival.max(arrival);
+            }
+        }
+        arrival
+    }
+}

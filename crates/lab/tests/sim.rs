@@ -1,0 +1,210 @@
+//! The simulator as a whole, over all protocols there are.
+
+use holdall_lab::registry::Chosen;
+use holdall_lab::sim::{
+    At, Contender, Error, Fault, How, ORACLE, Report, Sets, Settings, Spikes, Stage, Workload, run,
+};
+
+fn contenders(names: &[&str]) -> Vec<Contender> {
+    names.iter().map(|name| Contender::new(name).expect("a protocol")).collect()
+}
+
+fn everyone() -> Vec<Contender> {
+    contenders(&holdall_protocols::names().chain([ORACLE]).collect::<Vec<_>>())
+}
+
+fn simulate(settings: &Settings, contenders: &[Contender]) -> Vec<Report> {
+    let outcomes = run(settings, contenders, &|_| {}).expect("a sound simulation");
+    outcomes.into_iter().map(|outcome| outcome.report).collect()
+}
+
+fn small() -> Settings {
+    Settings { users: 20, resources: 12, per_request: 3, ticks: 20_000, ..Settings::default() }
+}
+
+fn fault(how: How, stage: Stage) -> Fault {
+    Fault { how, when: At { stage, probability: 0.1 } }
+}
+
+fn all_faults() -> Vec<Fault> {
+    let stages = [Stage::Asking, Stage::Waiting, Stage::Using];
+    stages.into_iter().flat_map(|s| [fault(How::Leave, s), fault(How::Stop, s)]).collect()
+}
+
+#[test]
+fn a_seed_is_a_result() {
+    let settings = Settings { graphs: 3, faults: all_faults(), ..small() };
+    let once = simulate(&settings, &everyone());
+    assert_eq!(once, simulate(&settings, &everyone()));
+    let other = Settings { seed: 2, ..settings };
+    assert_ne!(once, simulate(&other, &everyone()));
+}
+
+#[test]
+fn the_number_of_threads_does_not_matter() {
+    let settings = Settings { graphs: 4, ..small() };
+    let with = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+        pool.install(|| simulate(&settings, &everyone()))
+    };
+    assert_eq!(with(1), with(4));
+}
+
+#[test]
+fn neither_company_nor_order_matters() {
+    let together = simulate(&small(), &contenders(&["ordered", "skeen"]));
+    let mut turned = simulate(&small(), &contenders(&["skeen", "ordered"]));
+    turned.reverse();
+    assert_eq!(together, turned);
+}
+
+/// Exclusion, the roles' own invariants, and progress, in all kinds of circumstances.
+#[test]
+fn nobody_goes_wrong() {
+    let workloads = [Workload::Uniform, Workload::Ring, Workload::Hot, Workload::Mix];
+    let manners = [
+        small(),
+        Settings { sets: Sets::Fresh, ..small() },
+        Settings { units: 3, nodes: Some(1), ..small() },
+        Settings { nodes: Some(4), one_per_tick: true, ..small() },
+        Settings { delay: 0, detect: 0, faults: all_faults(), ..small() },
+        Settings { faults: all_faults(), one_per_tick: true, units: 2, ..small() },
+        Settings {
+            faults: all_faults(),
+            spikes: Some(Spikes { probability: 0.05, factor: 30 }),
+            ..small()
+        },
+    ];
+    for workload in workloads {
+        for manner in &manners {
+            let sets = if workload == Workload::Ring { Sets::Fixed } else { manner.sets };
+            for report in simulate(&Settings { workload, sets, ..manner.clone() }, &everyone()) {
+                assert_eq!(report.violations, 0, "{report:?} {workload:?} {manner:?}");
+                assert!(report.grants > 10, "{report:?} {workload:?} {manner:?}");
+                assert!(report.utilisation > 0.0 && report.utilisation <= 1.0, "{report:?}");
+            }
+        }
+    }
+}
+
+/// When nobody competes, what is lost to failures comes back: nobody waits for long.
+#[test]
+fn nothing_stays_with_the_gone() {
+    let faults = all_faults();
+    let settings = Settings { users: 1, resources: 3, faults, ..Settings::default() };
+    for report in simulate(&settings, &everyone()) {
+        assert!(report.response.max < Some(2_000), "{report:?}");
+        assert!(report.unfinished_longest < Some(2_000), "{report:?}");
+    }
+}
+
+#[test]
+fn a_wrong_protocol_is_seen() {
+    let wrong = Chosen::new("coordinator:skip", &["room".into()]).expect("it has that rule");
+    let report = &simulate(&small(), &[wrong.into()])[0];
+    assert!(report.violations > 0);
+}
+
+#[test]
+fn unequal_sizes_and_several_units() {
+    let one = &simulate(&small(), &contenders(&["ordered"]))[0];
+    let unequal = &simulate(&Settings { unequal: true, ..small() }, &contenders(&["ordered"]))[0];
+    assert_ne!(one.degree, unequal.degree);
+    let four = &simulate(&Settings { units: 4, ..small() }, &contenders(&["ordered"]))[0];
+    assert!(four.response.mean < one.response.mean);
+}
+
+#[test]
+fn the_yardsticks_are_where_they_belong() {
+    let names = ["oracle", "coordinator:skip", "coordinator:fifo", "ordered", "skeen"];
+    let settings = Settings { ticks: 50_000, per_request: 4, ..Settings::default() };
+    let reports = simulate(&settings, &contenders(&names));
+    for other in &reports[1..] {
+        assert!(reports[0].response.mean < other.response.mean, "{}", other.protocol);
+    }
+    let [_, skip, fifo, ..] = &reports[..] else { unreachable!("five reports") };
+    assert!(10 * fifo.overtaken_max < skip.overtaken_max);
+    assert!(fifo.jain > skip.jain);
+    let messages: Vec<_> = reports.iter().flat_map(|report| report.messages_per_grant).collect();
+    let expected = [0.0, 3.0, 3.0, 12.0, 20.0];
+    for (messages, expected) in messages.into_iter().zip(expected) {
+        assert!((expected..=expected * 1.1).contains(&messages), "{messages} for {expected}");
+    }
+}
+
+#[test]
+fn without_a_grant_there_is_no_figure() {
+    let report = &simulate(&Settings { ticks: 1, ..small() }, &contenders(&["ordered"]))[0];
+    assert_eq!((report.grants, report.response.mean, report.jain), (0, None, None));
+    let json = serde_json::to_value(report).expect("it can be written");
+    assert!(json["response"]["mean"].is_null() && json["messages_per_grant"].is_null());
+}
+
+#[test]
+fn settings_without_sense_are_refused() {
+    let bad = [
+        Settings { users: 0, ..small() },
+        Settings { users: 1 << 24, ..small() },
+        Settings { resources: 0, ..small() },
+        Settings { resources: u32::MAX, ..small() },
+        Settings { per_request: 0, ..small() },
+        Settings { per_request: 13, ..small() },
+        Settings { units: 0, ..small() },
+        Settings { nodes: Some(0), ..small() },
+        Settings { ticks: 0, ..small() },
+        Settings { ticks: u64::MAX, ..small() },
+        Settings { graphs: 0, ..small() },
+        Settings { think: 0, service: 0, ..small() },
+        Settings { unequal: true, workload: Workload::Mix, ..small() },
+        Settings { sets: Sets::Fresh, workload: Workload::Ring, ..small() },
+        Settings { spikes: Some(Spikes { probability: f64::NAN, factor: 2 }), ..small() },
+        Settings { spikes: Some(Spikes { probability: 0.5, factor: 0 }), ..small() },
+        Settings {
+            faults: vec![Fault {
+                how: How::Stop,
+                when: At { stage: Stage::Using, probability: 1.1 },
+            }],
+            ..small()
+        },
+    ];
+    for settings in bad {
+        let error = run(&settings, &everyone(), &|_| {}).expect_err("no sense");
+        assert!(matches!(error, Error::Settings(_)), "{error}");
+        assert!(!error.to_string().contains('\n'));
+    }
+}
+
+/// Protocols that can do less than those there are.
+#[test]
+fn what_a_protocol_cannot_do_is_refused() {
+    let refused = |settings: &Settings, change: fn(&mut Chosen)| {
+        let mut chosen = Chosen::new("ordered", &[]).expect("a protocol");
+        change(&mut chosen);
+        let error = run(settings, &[chosen.into()], &|_| {}).expect_err("it cannot");
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    };
+    refused(&small(), |chosen| chosen.about.assumes.needs_max = Some(2));
+    refused(&Settings { units: 2, ..small() }, |chosen| chosen.about.assumes.units = false);
+    let faults = Settings { faults: all_faults(), ..small() };
+    refused(&faults, |chosen| chosen.about.assumes.departures = false);
+}
+
+#[test]
+fn the_largest_numbers_do_no_harm() {
+    let settings = Settings {
+        users: 3,
+        units: u32::MAX,
+        service: u32::MAX,
+        delay: u32::MAX,
+        think: u32::MAX,
+        detect: u32::MAX,
+        seed: u64::MAX,
+        ticks: 1 << 40,
+        faults: all_faults(),
+        spikes: Some(Spikes { probability: 0.5, factor: u32::MAX }),
+        ..Settings::default()
+    };
+    for report in simulate(&settings, &everyone()) {
+        assert_eq!(report.violations, 0);
+    }
+}
