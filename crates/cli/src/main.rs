@@ -7,7 +7,6 @@ mod sim;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
@@ -79,6 +78,7 @@ fn one_line(error: &clap::Error) -> String {
 fn print(text: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        done => done.context("cannot write to standard output"),
+        Err(error) => Err(usage(format!("cannot write the result: {error}"))),
+        Ok(()) => Ok(()),
     }
 }

@@ -1,0 +1,22 @@
+//! Runs every script in `tests/acceptance/`, with the path of the command in `HOLDALL`.
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_acceptance_scripts_pass() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let scripts = std::fs::read_dir(root.join("tests/acceptance")).expect("the folder is there");
+    let mut scripts: Vec<_> = scripts.map(|entry| entry.expect("readable").path()).collect();
+    scripts.sort();
+    assert!(!scripts.is_empty());
+    for script in scripts {
+        let out = Command::new(&script)
+            .current_dir(&root)
+            .env("HOLDALL", env!("CARGO_BIN_EXE_holdall"))
+            .output()
+            .expect("the script starts");
+        print!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{} failed; run it again with HOLDALL set", script.display());
+    }
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Every command in the README and in docs/ works as printed: indented lines that begin with
+# `holdall` or `cargo run --release --`. A command may show a violation (1), nothing worse.
+set -euo pipefail
+: "${HOLDALL:?is the path of the holdall binary}"
+PATH="$(dirname "$HOLDALL"):$PATH"
+
+count=0
+while IFS= read -r line; do
+    status=0
+    bash -c "$line" >/dev/null 2>&1 </dev/null || status=$?
+    if [ "$status" -gt 1 ]; then
+        echo "docs.sh: status $status: $line" >&2
+        exit 1
+    fi
+    count=$((count + 1))
+done < <(cat README.md docs/*.md docs/protocols/*.md |
+    sed -n 's/^    cargo run --release -- /    holdall /; s/^    \(holdall .*\)$/\1/p' | sort -u)
+[ "$count" -gt 10 ] || { echo "docs.sh: found only $count commands" >&2; exit 1; }
+echo "docs.sh: ok, $count commands"
