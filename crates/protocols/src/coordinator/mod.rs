@@ -12,7 +12,7 @@
 //! schedulers (Lifka 1995 reserves for the first).
 //!
 //! # Invariants
-//! - **C1, units.** What is held and what is free make up each pool ([`Manager::check`]).
+//! - **C1, units.** What is held and what is free make up each pool (`Manager::check`).
 //! - **C2.** A waiting request does not fit beside what is held and what older requests reserve
 //!   (the scan after every change).
 //!

@@ -5,9 +5,9 @@
 //! sort. It is the yardstick for everything else.
 //!
 //! # Invariants
-//! - **O1, units.** What is held and what is free make up a pool ([`Manager::check`]).
+//! - **O1, units.** What is held and what is free make up a pool (`Manager::check`).
 //! - **O2, ascent.** A user waits only at a pool above all those it holds, so waiting forms no
-//!   cycle ([`User::check`]).
+//!   cycle (`User::check`).
 //!
 //! It holds while it waits: a request that waits high up blocks those who want only what it has
 //! below (no *concurrency*), and makes long convoys.

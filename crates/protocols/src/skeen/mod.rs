@@ -6,7 +6,7 @@
 //! request's place in every queue. Ties are broken by the user's id.
 //!
 //! # Invariants
-//! - **S1, units.** What is held and what is free make up a pool ([`Manager::check`]).
+//! - **S1, units.** What is held and what is free make up a pool (`Manager::check`).
 //! - **S2, one order.** Queues are sorted by (time, user), and an entry is served only when its
 //!   time is agreed and nothing stands before it; since a proposal can only grow, nothing can
 //!   still come before it. So all queues serve common requests in the same order, and waiting
