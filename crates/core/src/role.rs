@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::about::{About, Options, Topology, Unsupported};
-use crate::ids::{Addr, ManagerId, NodeId, UserId};
+use crate::ids::{Addr, ManagerId, NodeId, PoolId, UserId};
 use crate::needs::Request;
 use crate::outbox::Outbox;
 
@@ -28,7 +28,8 @@ impl<T> Data for T where
 pub trait Role: Data {
     /// The protocol this is a side of.
     type P: Protocol;
-    /// What the application may tell it: [`Call`] for users, usually nothing for managers.
+    /// What the application may tell it: [`Call`] for users; [`Resize`] for managers whose pools
+    /// may change, and [`Never`] for others.
     type Call: Data;
     /// What it may receive.
     type Msg: Data;
@@ -90,6 +91,16 @@ pub enum Call {
     /// The client departs, at whatever stage: waiting requests are withdrawn, grants released.
     /// The world keeps the role until it is quiet, and calls it no more.
     Leave,
+}
+
+/// What a manager may be told of one of its pools: it appears, grows, shrinks, or (with no units)
+/// disappears. Units in use stay in use; a pool shrinks as they come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Resize {
+    /// The pool.
+    pub pool: PoolId,
+    /// How many units it has from now on.
+    pub capacity: u32,
 }
 
 /// How somebody came to be gone.

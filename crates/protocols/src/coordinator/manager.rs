@@ -3,7 +3,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use holdall_core::{Addr, Broken, Event, Needs, Never, Outbox, Request, RequestId, Role, UserId};
+use holdall_core::{
+    Addr, Broken, Event, Needs, Never, Outbox, Request, RequestId, Resize, Role, UserId,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Coordinator, ToManager, ToUser};
@@ -14,7 +16,8 @@ type Out = Outbox<Coordinator, Never>;
 /// Guards every pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manager {
-    /// Free units by pool. Below zero only inside a scan, while reservations are counted.
+    /// Free units by pool. Below zero inside a scan, while reservations are counted, and while a
+    /// pool that has shrunk waits for its units.
     free: Vec<i64>,
     capacity: Vec<u32>,
     holders: BTreeMap<RequestId, Needs>,
@@ -73,6 +76,17 @@ impl Manager {
         }
         self.forget(|id| id.user == user);
         self.early.forget_user(user);
+        self.scan(cfg, out);
+    }
+
+    fn on_resize(&mut self, cfg: &Coordinator, Resize { pool, capacity }: Resize, out: &mut Out) {
+        let at = pool.index();
+        if at >= self.capacity.len() {
+            self.capacity.resize(at + 1, 0);
+            self.free.resize(at + 1, 0);
+        }
+        self.free[at] += i64::from(capacity) - i64::from(self.capacity[at]);
+        self.capacity[at] = capacity;
         self.scan(cfg, out);
     }
 
@@ -137,7 +151,7 @@ fn subtract(free: &mut [i64], needs: &Needs) {
 
 impl Role for Manager {
     type P = Coordinator;
-    type Call = Never;
+    type Call = Resize;
     type Msg = ToManager;
     type Timer = Never;
 
@@ -151,7 +165,8 @@ impl Role for Manager {
             }
             Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, out),
             Event::Gone { who: Addr::Manager(_), .. } => {}
-            Event::Call(never) | Event::Timer(never) => match never {},
+            Event::Call(resize) => self.on_resize(cfg, resize, out),
+            Event::Timer(never) => match never {},
         }
     }
 
@@ -165,5 +180,43 @@ impl Role for Manager {
 
     fn quiet(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty() && self.early.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use holdall_core::{Effect, Need, Options, PoolId, Protocol, Topology};
+
+    use super::*;
+
+    #[test]
+    fn a_pool_grows_at_once_and_shrinks_as_units_come_back() {
+        let options = Options { variant: Some("skip".into()), ..Options::default() };
+        let cfg = Coordinator::new(&Topology { pools: vec![] }, &options).expect("a variant");
+        let mut manager = Manager::new([].into_iter());
+        let mut step = |event| {
+            let mut out = Outbox::default();
+            manager.step(&cfg, event, &mut out);
+            assert_eq!(manager.check(&cfg), Ok(()));
+            out.drain().filter(|effect| matches!(effect, Effect::ToUser(..))).count()
+        };
+        let resize = |capacity| Event::Call(Resize { pool: PoolId(0), capacity });
+        let user = UserId::first(0);
+        let id = |seq| RequestId { user, seq };
+        let message = |msg| Event::Message { from: Addr::User(user), msg };
+        let ask = |seq, units| {
+            let needs = Needs::new(vec![Need { pool: PoolId(0), units }]).expect("sensible");
+            message(ToManager::Ask(Request { id: id(seq), needs }))
+        };
+        assert_eq!(step(resize(2)), 0);
+        assert_eq!(step(ask(1, 2)), 1);
+        assert_eq!(step(ask(2, 1)), 0);
+        assert_eq!(step(resize(3)), 1, "it grew, and there is room");
+        assert_eq!(step(resize(1)), 0);
+        assert_eq!(step(ask(3, 1)), 0);
+        assert_eq!(step(message(ToManager::Release(id(1)))), 0, "one unit is left, and in use");
+        assert_eq!(step(message(ToManager::Release(id(2)))), 1);
     }
 }
