@@ -53,7 +53,10 @@ pub(crate) struct Args {
     /// Let this user stop silently at any stage; a perfect detector then tells the managers
     #[arg(long, value_name = "USER")]
     crash: Option<usize>,
-    /// When timers may ring: at any time, or only when no message is under way
+    /// Let this user be taken for dead once, at any stage, although it lives
+    #[arg(long, value_name = "USER")]
+    suspect: Option<usize>,
+    /// When timers may ring: at any time, or only when nothing else can move
     #[arg(long, default_value = "any")]
     timers: TimersArg,
     /// The order in which links deliver [default: what the protocol assumes]
@@ -62,6 +65,9 @@ pub(crate) struct Args {
     /// Let the network deliver any message twice
     #[arg(long)]
     duplicates: bool,
+    /// Keep messages that their receivers say they will ignore
+    #[arg(long)]
+    keep_stale: bool,
     /// Take away a rule of the protocol, to see what it is for (`holdall protocols P` lists them)
     #[arg(long, value_name = "RULE")]
     without: Vec<String>,
@@ -172,6 +178,7 @@ fn settings(args: &Args) -> Settings {
     Settings {
         departures: args.departures,
         crash: args.crash,
+        suspect: args.suspect,
         timers: match args.timers {
             TimersArg::Any => Timers::Any,
             TimersArg::Quiet => Timers::Quiet,
@@ -181,6 +188,7 @@ fn settings(args: &Args) -> Settings {
             OrderArg::Unordered => Order::Unordered,
         }),
         duplicates: args.duplicates,
+        keep_stale: args.keep_stale,
         max_states: args.max_states as usize,
         canonical: args.plain.then_some(false),
         threads: args.threads,

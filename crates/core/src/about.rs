@@ -22,6 +22,8 @@ pub struct About {
     pub assumes: Assumes,
     /// What it promises in return.
     pub promises: Vec<Property>,
+    /// What it promises besides if timers ring only when nothing else can move (`--timers quiet`).
+    pub with_patience: Vec<Property>,
     /// Its rules that can be taken away, to see what each is for.
     pub rules: &'static [Rule],
 }

@@ -19,6 +19,9 @@ pub enum Effect<P: Protocol, T> {
     Disarm(T),
     /// The client may use everything its request names.
     Granted(Request),
+    /// The request is over although its client lives: it was taken for dead, or its lease ran out.
+    /// The client must stop using what it was granted, and may ask again as a fresh user.
+    Lost(RequestId),
     /// A party did what no honest party does; the service drops it, the lab calls it an error.
     Misbehaved(Addr, &'static str),
     /// The request is over, and the user may ask again.
@@ -55,6 +58,11 @@ impl<P: Protocol, T> Outbox<P, T> {
     /// See [`Effect::Granted`].
     pub fn granted(&mut self, request: Request) {
         self.effects.push(Effect::Granted(request));
+    }
+
+    /// See [`Effect::Lost`].
+    pub fn lost(&mut self, request: RequestId) {
+        self.effects.push(Effect::Lost(request));
     }
 
     /// See [`Effect::Misbehaved`].
@@ -98,6 +106,7 @@ impl<P: Protocol, T> Outbox<P, T> {
                 Effect::Arm(t, rung) => self.arm(timer(t), rung),
                 Effect::Disarm(t) => self.disarm(timer(t)),
                 Effect::Granted(request) => notes.push(Note::Granted(request)),
+                Effect::Lost(request) => notes.push(Note::Lost(request)),
                 Effect::Misbehaved(who, what) => self.misbehaved(who, what),
                 Effect::Released(request) => notes.push(Note::Released(request)),
                 Effect::ToManager(to, msg) => self.to_manager(to, to_manager(msg)),
@@ -113,6 +122,8 @@ impl<P: Protocol, T> Outbox<P, T> {
 pub enum Note {
     /// The subroutine granted a request.
     Granted(Request),
+    /// The subroutine has lost a request.
+    Lost(RequestId),
     /// The subroutine is done with a request.
     Released(RequestId),
 }

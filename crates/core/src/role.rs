@@ -48,6 +48,14 @@ pub trait Role: Data {
     /// Names the invariant that is broken.
     fn check(&self, cfg: &Self::P) -> Result<(), Broken>;
 
+    /// Whether this message would change nothing, now and at any later time. A protocol may say so
+    /// to spare the checker the orders in which such messages arrive; the checker looks that the
+    /// message changes nothing now, and trusts that it will not later.
+    fn is_stale(&self, cfg: &Self::P, from: Addr, msg: &Self::Msg) -> bool {
+        let _ = (cfg, from, msg);
+        false
+    }
+
     /// Whether no request is left in it. Clocks, tokens and forks may stay.
     fn quiet(&self) -> bool;
 }

@@ -208,6 +208,7 @@ mod noted {
                 self.granted = matches!(note, Note::Granted(_));
                 match note {
                     Note::Granted(request) => out.granted(request),
+                    Note::Lost(request) => out.lost(request),
                     Note::Released(request) => out.released(request),
                 }
             }

@@ -79,6 +79,7 @@ impl State {
                 Effect::Released(request) => {
                     self.clients[request.user.lane() as usize].stage = Stage::Idle;
                 }
+                Effect::Lost(request) => panic!("{request:?} is lost"),
                 Effect::Misbehaved(who, what) => panic!("{who:?}: {what}"),
                 Effect::Arm(never, _) | Effect::Disarm(never) => match never {},
             }

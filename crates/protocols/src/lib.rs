@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod coordinator;
 mod early;
+pub mod house;
 pub mod ordered;
 mod pool;
 mod registry;
@@ -20,6 +21,7 @@ pub use registry::{Unknown, Visitor, split_name};
 
 registry! {
     coordinator::Coordinator,
+    house::House,
     ordered::Ordered,
     skeen::Skeen,
 }

@@ -37,6 +37,7 @@ pub(super) enum Action {
     Duplicate(u32),
     Leave(usize),
     Return(usize),
+    Suspect(usize),
 }
 
 /// Actions that are the same for fairness: the delivery of one message to one role (up to a shift

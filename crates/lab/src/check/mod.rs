@@ -38,12 +38,17 @@ pub struct Settings {
     pub departures: bool,
     /// The user that may stop silently at any stage; a perfect detector then tells the managers.
     pub crash: Option<usize>,
+    /// The user that may once be taken for dead at any stage although it lives: its claims are
+    /// dropped, its lease runs out, and what it held is reclaimed.
+    pub suspect: Option<usize>,
     /// When a timer may ring.
     pub timers: Timers,
     /// The order of messages; what the protocol assumes if not said.
     pub order: Option<Order>,
     /// Whether the network may deliver a message twice.
     pub duplicates: bool,
+    /// Whether messages are kept that their receivers say they will ignore.
+    pub keep_stale: bool,
     /// Give up after this many states.
     pub max_states: usize,
     /// Whether states are the same up to a shift of their stamps. If not said: where somebody
@@ -58,9 +63,11 @@ impl Default for Settings {
         Self {
             departures: false,
             crash: None,
+            suspect: None,
             timers: Timers::Any,
             order: None,
             duplicates: false,
+            keep_stale: false,
             max_states: 10_000_000,
             canonical: None,
             threads: None,
@@ -73,7 +80,7 @@ impl Default for Settings {
 pub enum Timers {
     /// At any time.
     Any,
-    /// Only when no message is under way.
+    /// Only when nothing else can move: no message, and no use that ends.
     Quiet,
 }
 
@@ -117,9 +124,11 @@ pub fn check_protocol<P: Protocol>(
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Report, BadScope> {
     scope.suits(&chosen.about)?;
-    if let Some(lane) = settings.crash.filter(|lane| *lane >= scope.users.len()) {
-        let last = scope.users.len() - 1;
-        return Err(BadScope(format!("--crash {lane}: the users are 0 to {last}")));
+    for (option, lane) in [("--crash", settings.crash), ("--suspect", settings.suspect)] {
+        if let Some(lane) = lane.filter(|lane| *lane >= scope.users.len()) {
+            let last = scope.users.len() - 1;
+            return Err(BadScope(format!("{option} {lane}: the users are 0 to {last}")));
+        }
     }
     let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
     let settings = Settings { order, ..settings.clone() };

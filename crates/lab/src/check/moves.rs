@@ -1,10 +1,10 @@
 //! What may happen in a state, and what is to be said of a state in which nothing will.
 
-use holdall_core::{Addr, Order, Protocol, Role};
+use holdall_core::{Addr, Gone, Order, Protocol, Role};
 
 use super::Timers;
 use super::machine::{Action, Class, Rest};
-use super::parts::Item;
+use super::parts::{Item, ItemOf};
 use super::scope::Then;
 use super::seat::{Seat, Stage};
 use super::world::World;
@@ -14,38 +14,45 @@ impl<P: Protocol> World<'_, P> {
     pub(super) fn list_moves(&self, state: &[u32], moves: &mut Vec<(Action, Class)>) {
         moves.clear();
         let items = self.items(state);
-        let calm = items.iter().all(|id| self.parts.items.value(*id).is_timer());
         for (i, &id) in items.iter().enumerate() {
             let item = self.parts.items.value(id);
-            if self.may_happen(&items[..i], id, items, calm) {
-                moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
-                if self.settings.duplicates && item.duplicate().is_some() {
-                    moves.push((Action::Duplicate(id), Class::UNFAIR));
-                }
+            if item.is_timer() || !self.may_happen(&items[..i], id, items) {
+                continue;
+            }
+            moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
+            if self.settings.duplicates && item.duplicate().is_some() {
+                moves.push((Action::Duplicate(id), Class::UNFAIR));
             }
         }
         for (lane, seat) in self.seats(state).enumerate() {
             self.list_calls(state, lane, seat, moves);
         }
+        let calm = moves.iter().all(|(_, class)| *class == Class::UNFAIR);
+        if calm || self.settings.timers == Timers::Any {
+            for &id in items.iter().filter(|id| self.parts.items.value(**id).is_timer()) {
+                moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
+            }
+        }
     }
 
     /// Whether an item may be delivered now; `before` is what stands before it among the items.
-    fn may_happen(&self, before: &[u32], id: u32, items: &[u32], calm: bool) -> bool {
+    fn may_happen(&self, before: &[u32], id: u32, items: &[u32]) -> bool {
         let table = &self.parts.items;
         let item = table.value(id);
-        let in_the_way = |other: &u32| {
-            let other = table.value(*other);
-            other.from() == item.from() && other.to() == item.to()
-        };
+        let some = |is: &dyn Fn(&ItemOf<P>) -> bool| items.iter().any(|id| is(table.value(*id)));
+        let channel = |other: &ItemOf<P>| other.from() == item.from() && other.to() == item.to();
         match item {
-            Item::Gone { to, who } => !items.iter().any(|other| {
-                let other = table.value(*other);
+            Item::Gone { to, who, how: Gone::Departed } => !some(&|other| {
                 other.from() == Some(Addr::User(*who)) && other.to() == Addr::Manager(*to)
             }),
-            Item::ManagerTimer { .. } | Item::UserTimer { .. } => {
-                calm || self.settings.timers == Timers::Any
+            Item::Lapse { who } => {
+                !some(&|other| matches!(other, Item::Gone { who: suspect, .. } if suspect == who))
             }
-            _ if self.settings.order == Some(Order::Fifo) => !before.iter().any(in_the_way),
+            Item::ToManager { .. } | Item::ToUser { .. }
+                if self.settings.order == Some(Order::Fifo) =>
+            {
+                !before.iter().any(|other| channel(table.value(*other)))
+            }
             _ => !before.contains(&id),
         }
     }
@@ -68,13 +75,19 @@ impl<P: Protocol> World<'_, P> {
                 moves.push((Action::Leave(lane), Class::UNFAIR));
             }
             Stage::Using if !script.endless => moves.push((Action::Done(lane), Class::done(lane))),
-            Stage::Left if script.then == Then::Respawn && self.may_return(state, lane, seat) => {
-                moves.push((Action::Return(lane), Class::UNFAIR));
+            Stage::Left | Stage::Lost => {
+                let returns = seat.stage == Stage::Lost || script.then == Then::Respawn;
+                if returns && self.may_return(state, lane, seat) {
+                    moves.push((Action::Return(lane), Class::UNFAIR));
+                }
             }
             _ => {}
         }
         if seat.is_busy() && self.settings.departures {
             moves.push((Action::Leave(lane), Class::UNFAIR));
+        }
+        if seat.is_busy() && self.settings.suspect == Some(lane) && !seat.suspected {
+            moves.push((Action::Suspect(lane), Class::UNFAIR));
         }
         if seat.is_busy() && self.settings.crash == Some(lane) {
             moves.push((Action::Crash(lane), Class::UNFAIR));
@@ -110,9 +123,13 @@ impl<P: Protocol> World<'_, P> {
         let label = self.label(state);
         let waiting = (0..self.scope.users.len()).filter(|lane| label.waiting >> lane & 1 == 1);
         let held_elsewhere = ends != 0 || label.endless;
+        // A timer that waits until nothing else can move relies on uses that end.
+        let owed = |lane: usize| match self.settings.timers {
+            Timers::Any => self.sharing[lane],
+            Timers::Quiet => u32::MAX,
+        };
         let stuck = |lane: &usize| {
-            let by_strangers = ends & self.sharing[*lane] == 0;
-            held_elsewhere && by_strangers && label.blocked >> lane & 1 == 0
+            held_elsewhere && ends & owed(*lane) == 0 && label.blocked >> lane & 1 == 0
         };
         let busy = self.seats(state).any(Seat::is_busy);
         let hanging =

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashTable;
-use holdall_core::{Addr, Call, ManagerId, Protocol, Role, UserId};
+use holdall_core::{Addr, Call, Gone, ManagerId, Protocol, Role, UserId};
 
 use super::print::Print;
 use super::seat::Seat;
@@ -66,6 +66,11 @@ pub(super) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
     Gone {
         to: ManagerId,
         who: UserId,
+        how: Gone,
+    },
+    /// The lease of a suspected user runs out.
+    Lapse {
+        who: UserId,
     },
     /// `copy`: it was delivered once already, and is a duplicate.
     ToManager {
@@ -100,9 +105,10 @@ pub(super) type ItemOf<P> = Item<
 impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
     pub(super) fn to(&self) -> Addr {
         match self {
-            Self::Call { to, .. } | Self::ToUser { to, .. } | Self::UserTimer { at: to, .. } => {
-                Addr::User(*to)
-            }
+            Self::Call { to, .. }
+            | Self::Lapse { who: to }
+            | Self::ToUser { to, .. }
+            | Self::UserTimer { at: to, .. } => Addr::User(*to),
             Self::Gone { to, .. }
             | Self::ToManager { to, .. }
             | Self::ManagerTimer { at: to, .. } => Addr::Manager(*to),

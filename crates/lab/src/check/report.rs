@@ -11,7 +11,7 @@ use super::graph::Graph;
 use super::machine::Machine;
 use super::search::Found;
 use super::story::{Story, Teller, Way, tell};
-use super::{Scope, Settings};
+use super::{Scope, Settings, Timers};
 use crate::registry::Chosen;
 
 /// The verdicts of one exploration. The field names are stable.
@@ -114,8 +114,12 @@ pub(super) fn report(
 ) -> Report {
     let mut violations = safety(found);
     violations.extend(at_rest(found));
-    violations.extend(for_ever(machine, found));
+    violations.extend(for_ever(machine, found, teller.settings().timers == Timers::Quiet));
     let within = within_assumptions(chosen.about.assumes, teller.settings());
+    let mut promises = chosen.about.promises.clone();
+    if teller.settings().timers == Timers::Quiet {
+        promises.extend(&chosen.about.with_patience);
+    }
     let mut properties: Vec<Property> = vec![
         Property::Exclusion,
         Property::AllOrNothing,
@@ -131,7 +135,7 @@ pub(super) fn report(
         let otherwise = if found.complete { Outcome::Holds } else { Outcome::Undecided };
         Verdict {
             name: property.name(),
-            promised: within && chosen.about.promises.contains(&property),
+            promised: within && promises.contains(&property),
             verdict: violation.map_or(otherwise, |_| Outcome::Violated),
             user: violation.and_then(|v| v.user),
             trace: violation.map(|v| v.story(machine, teller, found)),
@@ -165,7 +169,10 @@ fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
     if let Some(lane) = settings.crash {
         text.push_str(&format!(" --crash {lane}"));
     }
-    if settings.timers == super::Timers::Quiet {
+    if let Some(lane) = settings.suspect {
+        text.push_str(&format!(" --suspect {lane}"));
+    }
+    if settings.timers == Timers::Quiet {
         text.push_str(" --timers quiet");
     }
     if settings.order != Some(assumes.order) {
@@ -173,6 +180,9 @@ fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
             Some(Order::Fifo) => " --order fifo",
             _ => " --order unordered",
         });
+    }
+    if settings.keep_stale {
+        text.push_str(" --keep-stale");
     }
     if settings.duplicates {
         text.push_str(" --duplicates");
@@ -184,7 +194,8 @@ fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
 fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
     let order = assumes.order == Order::Unordered || settings.order == Some(Order::Fifo);
     let once = !settings.duplicates || !assumes.exactly_once;
-    let departures = assumes.departures || !settings.departures && settings.crash.is_none();
+    let departures = assumes.departures
+        || !settings.departures && settings.crash.is_none() && settings.suspect.is_none();
     order && once && departures
 }
 
@@ -223,13 +234,15 @@ fn at_rest(found: &Found) -> Vec<Violation> {
     violations
 }
 
-/// Fair cycles, for each user.
-fn for_ever(machine: &dyn Machine, found: &Found) -> Vec<Violation> {
+/// Fair cycles, for each user. A patient timer relies on uses that end, so that then only those
+/// who never do count as strangers.
+fn for_ever(machine: &dyn Machine, found: &Found, patient: bool) -> Vec<Violation> {
     if !found.complete {
         return Vec::new(); // Where edges are missing, fairness cannot be judged.
     }
     let lanes = machine.sharing().par_iter().enumerate();
-    let trapped = lanes.map(|(lane, sharing)| trapped(&found.graph, lane, *sharing));
+    let owed = |sharing: u32| if patient { u32::MAX } else { sharing };
+    let trapped = lanes.map(|(lane, sharing)| trapped(&found.graph, lane, owed(*sharing)));
     trapped.collect::<Vec<_>>().into_iter().flatten().collect()
 }
 

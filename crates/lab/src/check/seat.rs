@@ -11,6 +11,8 @@ pub(super) struct Seat {
     pub(super) at: u8,
     pub(super) stage: Stage,
     pub(super) passed: Passed,
+    /// Whether it was wrongly suspected before.
+    pub(super) suspected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +25,8 @@ pub(super) enum Stage {
     Releasing,
     /// Departed with notice; the role stays until it is quiet.
     Left,
+    /// Taken for dead although alive, and told so; it may return.
+    Lost,
     /// Stopped silently; the role takes part no more.
     Crashed,
 }
@@ -51,6 +55,7 @@ impl Seat {
             at: 0,
             stage: Stage::Idle,
             passed: Passed::default(),
+            suspected: false,
         }
     }
 

@@ -19,6 +19,7 @@ pub(super) enum Did {
     Arm(u32),
     Disarm(u32),
     Granted(Request),
+    Lost(RequestId),
     Released(RequestId),
     Send(u32),
 }
@@ -47,6 +48,7 @@ impl Steps {
             let event = match item {
                 Item::Call { call, .. } => Event::Call(call),
                 Item::ToUser { from, msg, .. } => Event::Message { from, msg },
+                Item::Lapse { who } => Event::Gone { who: Addr::User(who), how: Gone::Lapsed },
                 Item::UserTimer { timer, .. } => Event::Timer(timer),
                 _ => unreachable!("what is for a manager goes to a manager"),
             };
@@ -68,7 +70,7 @@ impl Steps {
         remember(&mut self.of_managers, (role, input), || {
             let item = world.parts.items.value(input).clone();
             let event = match item {
-                Item::Gone { who, .. } => Event::Gone { who: Addr::User(who), how: Gone::Departed },
+                Item::Gone { who, how, .. } => Event::Gone { who: Addr::User(who), how },
                 Item::ToManager { from, msg, .. } => Event::Message { from, msg },
                 Item::ManagerTimer { timer, .. } => Event::Timer(timer),
                 _ => unreachable!("what is for a user goes to a user"),
@@ -108,6 +110,7 @@ fn step<P: Protocol, R: Role<P = P>>(
             Effect::Arm(t, _) => Did::Arm(items.number(timer(t))),
             Effect::Disarm(t) => Did::Disarm(items.number(timer(t))),
             Effect::Granted(request) => Did::Granted(request),
+            Effect::Lost(request) => Did::Lost(request),
             Effect::Misbehaved(who, what) => {
                 broken = Some(format!("{from:?} says that {who:?} misbehaved: {what}"));
                 continue;

@@ -150,6 +150,7 @@ impl<P: Protocol> World<'_, P> {
                 (of(lane), format!("{:?} is done with {:?}", of(lane), seat(before, lane).request))
             }
             Action::Duplicate(id) => self.delivery(id, " (and will again)"),
+            Action::Suspect(lane) => (of(lane), format!("{:?} is taken for dead", of(lane))),
             Action::Leave(lane) => (of(lane), format!("{:?} departs", of(lane))),
             Action::Return(lane) => (of(lane), format!("a fresh client comes as {:?}", of(lane))),
         }
@@ -160,7 +161,8 @@ impl<P: Protocol> World<'_, P> {
         let to = item.to();
         let what = match item {
             Item::Call { call, .. } => format!("{to:?} is called: {call:?}"),
-            Item::Gone { who, .. } => format!("{to:?} is told that {who:?} is gone"),
+            Item::Gone { who, how, .. } => format!("{to:?} is told of {who:?}: {how:?}"),
+            Item::Lapse { .. } => format!("the lease of {to:?} runs out"),
             Item::ManagerTimer { timer, .. } => format!("{to:?}: timer {timer:?} rings"),
             Item::ToManager { from, msg, .. } => {
                 format!("{to:?} receives {msg:?} from {from:?}{again}")
@@ -200,7 +202,8 @@ where
     let to = item.to();
     match item {
         Item::Call { call, .. } => format!("{to:?} {call:?}"),
-        Item::Gone { who, .. } => format!("{to:?} the report that {who:?} is gone"),
+        Item::Gone { who, how, .. } => format!("{to:?} a report on {who:?}: {how:?}"),
+        Item::Lapse { .. } => format!("{to:?} the end of its lease"),
         Item::ManagerTimer { timer, .. } => format!("itself a timer {timer:?}"),
         Item::ToManager { msg, .. } => format!("{to:?} {msg:?}"),
         Item::ToUser { msg, .. } => format!("{to:?} {msg:?}"),

@@ -1,6 +1,8 @@
 //! Carries actions out: copies a state, lets one role make one step, and changes what follows.
 
-use holdall_core::{Addr, Call, ManagerId, Property, Protocol, Request, RequestId};
+use std::sync::Arc;
+
+use holdall_core::{Addr, Call, Gone, ManagerId, Property, Protocol, Request, RequestId, UserId};
 use rustc_hash::FxHashMap;
 
 use super::machine::{Action, Breach, Class, Expander, Label, Successors};
@@ -72,6 +74,9 @@ impl<'w, P: Protocol> Walker<'w, P> {
             Action::Crash(lane) => self.crash(lane),
             Action::Deliver(id) => {
                 self.remove(id);
+                if let Item::Lapse { who } = self.world.parts.items.value(id) {
+                    self.report(*who, Gone::Reclaimed);
+                }
                 self.feed(id);
             }
             Action::Done(lane) => {
@@ -91,15 +96,48 @@ impl<'w, P: Protocol> Walker<'w, P> {
                 self.forget_passer(lane);
                 self.call(lane);
             }
+            Action::Suspect(lane) => {
+                self.change_seat(lane, |seat| seat.suspected = true);
+                let who = self.seat(lane).user();
+                self.report(who, Gone::Suspected);
+                self.next.push(self.world.parts.items.number(Item::Lapse { who }));
+            }
             Action::Return(lane) => {
-                self.change_seat(lane, |seat| *seat = Seat::fresh(seat.user().next_life()));
+                self.change_seat(lane, |seat| {
+                    let fresh = Seat::fresh(seat.user().next_life());
+                    let at = if seat.stage == Stage::Lost { seat.at } else { 0 };
+                    *seat = Seat { at, suspected: seat.suspected, ..fresh };
+                });
                 let role = self.world.cfg.user(self.seat(lane).user());
                 let at = self.world.user_at(lane);
                 self.next[at] = self.world.parts.users.number(role);
             }
         }
+        if !self.world.settings.keep_stale {
+            self.drop_stale();
+        }
         if self.world.bound.is_some() {
             self.settle();
+        }
+    }
+
+    /// Takes out the messages that their receivers say they will ignore whenever they come.
+    fn drop_stale(&mut self) {
+        let mut at = self.world.items_at();
+        while at < self.next.len() {
+            let id = self.next[at];
+            if !self.world.is_stale(&self.next, id) {
+                at += 1;
+                continue;
+            }
+            self.next.remove(at);
+            let Some(slot) = self.world.slot_of(id) else { continue };
+            let role = self.next[slot];
+            let outcome = self.outcome(slot, id);
+            if outcome.role != role || !outcome.effects.is_empty() {
+                let what = "a message was called stale that still changes something".into();
+                self.breach(Property::Local, None, what);
+            }
         }
     }
 
@@ -140,8 +178,13 @@ impl<'w, P: Protocol> Walker<'w, P> {
         let to_it = |id: &u32| world.parts.items.value(*id).to() == Addr::User(who);
         let items = self.next.split_off(world.items_at());
         self.next.extend(items.into_iter().filter(|id| !to_it(id)));
-        for m in 0..world.managers as u32 {
-            self.next.push(world.parts.items.number(Item::Gone { to: ManagerId(m), who }));
+        self.report(who, Gone::Departed);
+    }
+
+    /// Every manager will be told of a user.
+    fn report(&mut self, who: UserId, how: Gone) {
+        for to in (0..self.world.managers as u32).map(ManagerId) {
+            self.next.push(self.world.parts.items.number(Item::Gone { to, who, how }));
         }
     }
 
@@ -165,20 +208,22 @@ impl<'w, P: Protocol> Walker<'w, P> {
 
     /// Lets something happen to the role it is for.
     fn feed(&mut self, id: u32) {
-        match self.world.parts.items.value(id).to() {
-            Addr::Manager(manager) => {
-                let at = self.world.manager_at(manager.index());
-                let outcome = self.steps.of_manager(self.world, self.next[at], id);
-                self.next[at] = outcome.role;
-                self.carry_out(None, &outcome);
-            }
-            Addr::User(user) => {
-                let lane = user.lane() as usize;
-                let at = self.world.user_at(lane);
-                let outcome = self.steps.of_user(self.world, self.next[at], id);
-                self.next[at] = outcome.role;
-                self.carry_out(Some(lane), &outcome);
-            }
+        let Some(slot) = self.world.slot_of(id) else { return };
+        let outcome = self.outcome(slot, id);
+        self.next[slot] = outcome.role;
+        let lane = match self.world.parts.items.value(id).to() {
+            Addr::Manager(_) => None,
+            Addr::User(user) => Some(user.lane() as usize),
+        };
+        self.carry_out(lane, &outcome);
+    }
+
+    /// What something leads to in the role at a place of `next`.
+    fn outcome(&mut self, slot: usize, id: u32) -> Arc<Outcome> {
+        if slot < self.world.manager_at(0) {
+            self.steps.of_user(self.world, self.next[slot], id)
+        } else {
+            self.steps.of_manager(self.world, self.next[slot], id)
         }
     }
 
@@ -195,8 +240,9 @@ impl<'w, P: Protocol> Walker<'w, P> {
                 }
                 (Did::Disarm(id), _) => self.remove(*id),
                 (Did::Granted(request), Some(lane)) => self.granted(lane, request),
+                (Did::Lost(request), Some(lane)) => self.lost(lane, *request),
                 (Did::Released(request), Some(lane)) => self.released(lane, *request),
-                (Did::Granted(_) | Did::Released(_), None) => {
+                (Did::Granted(_) | Did::Lost(_) | Did::Released(_), None) => {
                     self.breach(Property::Local, None, "a manager spoke for a client".into());
                 }
             }
@@ -264,11 +310,26 @@ impl<'w, P: Protocol> Walker<'w, P> {
                     }
                 });
             }
-            Stage::Left | Stage::Crashed => {}
+            Stage::Left | Stage::Lost | Stage::Crashed => {}
             _ => {
                 let what = format!("{request:?} was released, which u{lane} had not ended");
                 self.breach(Property::AllOrNothing, Some(lane), what);
             }
+        }
+    }
+
+    /// The user was taken for dead, and knows it now.
+    fn lost(&mut self, lane: usize, request: RequestId) {
+        let seat = self.seat(lane);
+        if seat.request != request || !seat.suspected {
+            let what = format!("{request:?} was lost, though nobody suspected u{lane}");
+            return self.breach(Property::AllOrNothing, Some(lane), what);
+        }
+        if seat.is_busy() {
+            self.change_seat(lane, |seat| {
+                (seat.stage, seat.passed) = (Stage::Lost, Passed::default());
+            });
+            self.forget_passer(lane);
         }
     }
 

@@ -4,10 +4,10 @@
 //! managers, and then whatever is under way (messages, armed timers, reports of departures). Every
 //! action is one step of one role; `moves` lists the actions, `walker` carries them out.
 
-use holdall_core::{ManagerId, Order, Protocol, UserId};
+use holdall_core::{Addr, ManagerId, Order, Protocol, Role, UserId};
 
 use super::machine::{Expander, Label, Machine};
-use super::parts::Parts;
+use super::parts::{Item, Parts};
 use super::print::Print;
 use super::seat::{Seat, Stage};
 use super::walker::Walker;
@@ -80,6 +80,31 @@ impl<'a, P: Protocol> World<'a, P> {
 
     pub(super) fn manager(&self, state: &[u32], manager: usize) -> &P::Manager {
         self.parts.managers.value(state[self.manager_at(manager)])
+    }
+
+    /// The place of the role that something is for.
+    pub(super) fn slot_of(&self, item: u32) -> Option<usize> {
+        match self.parts.items.value(item).to() {
+            Addr::Manager(m) => (m.index() < self.managers).then(|| self.manager_at(m.index())),
+            Addr::User(user) => {
+                let lane = user.lane() as usize;
+                (lane < self.scope.users.len()).then(|| self.user_at(lane))
+            }
+        }
+    }
+
+    /// Whether a message will change nothing, whenever it arrives.
+    pub(super) fn is_stale(&self, state: &[u32], item: u32) -> bool {
+        match self.parts.items.value(item) {
+            Item::ToManager { from, to, msg, .. } => {
+                self.manager(state, to.index()).is_stale(&self.cfg, *from, msg)
+            }
+            Item::ToUser { from, to, msg, .. } => {
+                let role = self.user(state, to.lane() as usize);
+                role.is_some_and(|role| role.is_stale(&self.cfg, *from, msg))
+            }
+            _ => false,
+        }
     }
 
     /// The units each user in possession of its grant has in use, by pool.

@@ -134,6 +134,7 @@ impl Protocol for Coordinator {
                 order_asked: false,
             },
             promises,
+            with_patience: Vec::new(),
             rules: RULES,
         })
     }

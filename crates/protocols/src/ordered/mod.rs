@@ -107,6 +107,7 @@ impl Protocol for Ordered {
                 Property::NoResidue,
                 Property::NoStarvation,
             ],
+            with_patience: Vec::new(),
             rules: RULES,
         })
     }

@@ -130,6 +130,7 @@ impl Protocol for Skeen {
                 Property::NoStarvation,
                 Property::BoundedOvertaking(0),
             ],
+            with_patience: Vec::new(),
             rules: RULES,
         })
     }

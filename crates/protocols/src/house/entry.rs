@@ -1,0 +1,98 @@
+//! What a manager knows of a request.
+
+use core::fmt;
+
+use holdall_core::{Needs, PoolId, RequestId};
+use serde::{Deserialize, Serialize};
+
+use super::Round;
+
+/// A request at a manager.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) request: RequestId,
+    /// Its needs here.
+    pub(super) needs: Needs,
+    /// Whether these are all its needs.
+    pub(super) solo: bool,
+    /// Its latest stance.
+    pub(super) n: u32,
+    /// Its place, if it has one.
+    pub(super) round: Option<Round>,
+    /// The round it will probably choose instead, since its own was taken.
+    pub(super) hint: Option<Round>,
+    pub(super) held: bool,
+    /// Whether it was asked to give this hold back.
+    pub(super) asked_back: bool,
+    /// How often younger requests were served first, while it waited without a round.
+    pub(super) passed: u32,
+    /// How many rings others have waited for it while it held.
+    pub(super) age: u8,
+    /// Its user keeps only its place here, because it waits elsewhere behind an overdue holder.
+    pub(super) parked: bool,
+    /// It waits here behind an overdue holder.
+    pub(super) blocked: bool,
+    /// How often it began or ceased to be blocked.
+    pub(super) turns: u32,
+}
+
+/// A holder that others have waited for through so many rings is overdue.
+pub(super) const OVERDUE: u8 = 2;
+
+impl Entry {
+    pub(super) fn new(request: RequestId, needs: Needs, solo: bool) -> Self {
+        Self {
+            request,
+            needs,
+            solo,
+            n: 0,
+            round: None,
+            hint: None,
+            held: false,
+            asked_back: false,
+            passed: 0,
+            age: 0,
+            parked: false,
+            blocked: false,
+            turns: 0,
+        }
+    }
+
+    /// Whether it waits and wants to be served.
+    pub(super) fn competes(&self) -> bool {
+        !self.held && !self.parked && !self.blocked
+    }
+
+    pub(super) fn units_of(&self, pool: PoolId) -> u64 {
+        self.needs.iter().find(|need| need.pool == pool).map_or(0, |need| u64::from(need.units))
+    }
+
+    /// Its place in the order of service, if it has one.
+    pub(super) fn key(&self) -> Option<(Round, RequestId)> {
+        self.round.map(|round| (round, self.request))
+    }
+
+    /// The round in which others should expect it.
+    pub(super) fn expected(&self) -> Option<Round> {
+        self.hint.or(self.round)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?} n{}", self.request, self.needs, self.n)?;
+        if let Some(round) = self.round {
+            write!(f, " {round:?}")?;
+        }
+        for (flag, name) in [
+            (self.held, " held"),
+            (self.asked_back, " asked back"),
+            (self.age >= OVERDUE, " overdue"),
+            (self.parked, " parked"),
+            (self.blocked, " blocked"),
+        ] {
+            f.write_str(if flag { name } else { "" })?;
+        }
+        Ok(())
+    }
+}

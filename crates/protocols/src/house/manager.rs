@@ -1,0 +1,421 @@
+//! The manager of a node: its pools, and every request that has to do with them.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use holdall_core::{
+    Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, Resize, Role, UserId,
+};
+use serde::{Deserialize, Serialize};
+
+use super::entry::Entry;
+use super::{House, Round, ToManager, ToUser};
+
+pub(super) type Out = Outbox<House, Timer>;
+
+/// The manager's timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// Somebody has waited for a while: look whose holds are getting old.
+    Patience,
+}
+
+/// Guards the pools of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Manager {
+    pub(super) pools: BTreeMap<PoolId, Pool>,
+    /// In the order in which they came.
+    pub(super) entries: Vec<Entry>,
+    /// Those that were turned away and will choose a round, with the one they will probably choose.
+    pub(super) choosing: BTreeMap<RequestId, (Needs, Round)>,
+    /// By lane, what is over.
+    ended: BTreeMap<u32, Ended>,
+    /// Whether the timer is armed.
+    pub(super) armed: bool,
+}
+
+/// A pool of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Pool {
+    pub(super) capacity: u64,
+    pub(super) used: u64,
+    /// The greatest round that was used. Forgotten when nobody is there whom a lower one could
+    /// pass, so that rounds need not grow for ever.
+    pub(super) floor: Option<Round>,
+}
+
+/// All requests of a lane up to this one are over; and if the user is gone, all of its.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Ended {
+    last: RequestId,
+    gone: bool,
+}
+
+impl Ended {
+    fn covers(self, request: RequestId) -> bool {
+        request <= self.last || self.gone && request.user == self.last.user
+    }
+}
+
+impl Manager {
+    pub(super) fn new(pools: impl Iterator<Item = (PoolId, u32)>) -> Self {
+        let pool = |(id, capacity): (PoolId, u32)| {
+            (id, Pool { capacity: u64::from(capacity), ..Pool::default() })
+        };
+        Self {
+            pools: pools.map(pool).collect(),
+            entries: Vec::new(),
+            choosing: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            armed: false,
+        }
+    }
+
+    /// The requests that wait, in the order in which they would be served if all were free.
+    pub fn waiting(&self) -> Vec<RequestId> {
+        let mut waiting: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.held).collect();
+        waiting.sort_by_key(|entry| (entry.round.is_none(), entry.key()));
+        waiting.into_iter().map(|entry| entry.request).collect()
+    }
+
+    /// Whether a message is to be heard at all. If it is of a later request of its lane than the
+    /// one at hand, that one is over.
+    fn hears(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) -> bool {
+        if from != Addr::User(request.user) {
+            out.misbehaved(from, "a request of another user");
+            return false;
+        }
+        let lane = request.user.lane();
+        if let Some(ended) = self.ended(cfg, request) {
+            if ended.gone {
+                out.to_user(request.user, ToUser::Over(request));
+            }
+            return false;
+        }
+        let earlier = |id: RequestId| id.user.lane() == lane && id < request;
+        let old: Vec<RequestId> = self.known().filter(|id| earlier(*id)).collect();
+        if cfg.rules.implied {
+            for id in &old {
+                self.end(cfg, *id, false);
+            }
+            if !old.is_empty() {
+                self.scan(cfg, out);
+            }
+        }
+        true
+    }
+
+    /// What is remembered of a request that is over.
+    fn ended(&self, cfg: &House, request: RequestId) -> Option<Ended> {
+        let ended = self.ended.get(&request.user.lane()).copied();
+        ended.filter(|ended| cfg.rules.ended && ended.covers(request))
+    }
+
+    fn known(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.entries.iter().map(|entry| entry.request).chain(self.choosing.keys().copied())
+    }
+
+    fn on_try(&mut self, cfg: &House, request: RequestId, needs: Needs, solo: bool, out: &mut Out) {
+        if let Some(entry) = self.entry(request) {
+            if entry.n == 0 && entry.held {
+                out.to_user(request.user, ToUser::Yes { request, n: 0 });
+            }
+            return;
+        }
+        let mut entry = Entry::new(request, needs, solo);
+        if solo {
+            self.entries.push(entry);
+            return self.scan(cfg, out);
+        }
+        if self.fits_behind_all(cfg, &entry.needs) {
+            entry.held = true;
+            self.take(&entry.needs);
+            out.to_user(request.user, ToUser::Yes { request, n: 0 });
+            self.entries.push(entry);
+            self.note_passed(self.entries.len() - 1);
+            return self.watch(cfg, out);
+        }
+        let (floor, marks) = (self.floor(&entry.needs), self.marks(&entry.needs, request));
+        let hint = first_free(floor, &marks);
+        self.choosing.insert(request, (entry.needs, hint));
+        out.to_user(request.user, ToUser::No { request, n: 0, floor, marks });
+    }
+
+    /// Whether there is room beside all that is held and all that is waited for.
+    fn fits_behind_all(&self, cfg: &House, needs: &Needs) -> bool {
+        needs.iter().all(|need| {
+            let Some(pool) = self.pools.get(&need.pool) else { return false };
+            let waiting = self.entries.iter().filter(|entry| entry.competes() && cfg.rules.behind);
+            let wanted: u64 = waiting.map(|entry| entry.units_of(need.pool)).sum();
+            pool.used + wanted + u64::from(need.units) <= pool.capacity
+        })
+    }
+
+    fn on_queue(&mut self, cfg: &House, stance: Stance, out: &mut Out) {
+        let Stance { request, n, round, base, needs, parked } = stance;
+        self.choosing.remove(&request);
+        if let Some(entry) = self.entry(request) {
+            if n == entry.n && entry.held {
+                out.to_user(request.user, ToUser::Yes { request, n });
+            }
+            if n <= entry.n && cfg.rules.stance {
+                return;
+            }
+        } else {
+            self.entries.push(Entry::new(request, needs, false));
+        }
+        self.drop_hold(request);
+        let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) else {
+            return;
+        };
+        (entry.n, entry.round, entry.parked, entry.hint) = (n, Some(round), parked, None);
+        let needs = entry.needs.clone();
+        if cfg.rules.floor {
+            self.raise_floor(&needs, base);
+        }
+        let marks = self.marks(&needs, request);
+        if marks.contains(&round) && !parked {
+            let floor = self.floor(&needs);
+            let hint = first_free(floor.max(Some(round)), &marks);
+            if let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) {
+                entry.hint = Some(hint);
+            }
+            out.to_user(request.user, ToUser::No { request, n, floor, marks });
+        }
+        self.scan(cfg, out);
+    }
+
+    fn on_release(&mut self, cfg: &House, request: RequestId, out: &mut Out) {
+        if self.ended(cfg, request).is_none() {
+            self.end(cfg, request, false);
+            self.scan(cfg, out);
+        }
+    }
+
+    fn on_gone(&mut self, cfg: &House, user: UserId, how: Gone, out: &mut Out) {
+        if !cfg.rules.purge || how == Gone::Lapsed {
+            return;
+        }
+        let mine = |id: &RequestId| id.user == user;
+        let known: Vec<RequestId> = self.known().filter(mine).collect();
+        // Whoever is only suspected keeps what it may be using.
+        let spare = |id: &RequestId| {
+            how == Gone::Suspected && self.entry(*id).is_some_and(|entry| entry.held)
+        };
+        if known.iter().any(spare) {
+            return;
+        }
+        let last = known.last().copied().unwrap_or(RequestId { user, seq: 0 });
+        self.end(cfg, last, true);
+        if how != Gone::Departed {
+            out.to_user(user, ToUser::Over(last));
+        }
+        self.scan(cfg, out);
+    }
+
+    fn on_resize(&mut self, cfg: &House, Resize { pool, capacity }: Resize, out: &mut Out) {
+        self.pools.entry(pool).or_default().capacity = u64::from(capacity);
+        self.scan(cfg, out);
+        if capacity == 0 && self.entries.iter().all(|entry| entry.units_of(pool) == 0) {
+            self.pools.remove(&pool);
+        }
+    }
+
+    /// Forgets a request, and remembers that it and all before it in its lane are over.
+    fn end(&mut self, cfg: &House, request: RequestId, gone: bool) {
+        let held_round =
+            self.entry(request).filter(|entry| entry.held).and_then(|entry| entry.round);
+        self.drop_hold(request);
+        self.choosing.remove(&request);
+        if let Some(at) = self.entries.iter().position(|entry| entry.request == request) {
+            let entry = self.entries.remove(at);
+            if let Some(round) = held_round.filter(|_| cfg.rules.floor) {
+                self.raise_floor(&entry.needs, Some(round));
+            }
+        }
+        self.forget_floors();
+        let ended = Ended { last: request, gone };
+        let known = self.ended.entry(request.user.lane()).or_insert(ended);
+        if known.last.user == request.user {
+            *known = Ended { last: known.last.max(request), gone: known.gone || gone };
+        } else if known.last < request {
+            *known = ended;
+        }
+    }
+
+    pub(super) fn entry(&self, request: RequestId) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.request == request)
+    }
+
+    pub(super) fn take(&mut self, needs: &Needs) {
+        for need in needs.iter() {
+            self.pools.entry(need.pool).or_default().used += u64::from(need.units);
+        }
+    }
+
+    /// Ends a hold; the entry stays.
+    fn drop_hold(&mut self, request: RequestId) {
+        let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) else {
+            return;
+        };
+        if entry.held {
+            (entry.held, entry.asked_back, entry.age) = (false, false, 0);
+            for need in entry.needs.iter() {
+                if let Some(pool) = self.pools.get_mut(&need.pool) {
+                    pool.used -= u64::from(need.units);
+                }
+            }
+        }
+    }
+
+    fn raise_floor(&mut self, needs: &Needs, round: Option<Round>) {
+        for need in needs.iter() {
+            if let Some(pool) = self.pools.get_mut(&need.pool) {
+                pool.floor = pool.floor.max(round);
+            }
+        }
+    }
+
+    fn forget_floors(&mut self) {
+        let entries = self.entries.iter().map(|entry| &entry.needs);
+        let choosing = self.choosing.values().map(|(needs, _)| needs);
+        let wanted: BTreeSet<PoolId> =
+            entries.chain(choosing).flat_map(|needs| needs.iter()).map(|need| need.pool).collect();
+        for (id, pool) in &mut self.pools {
+            if !wanted.contains(id) {
+                pool.floor = None;
+            }
+        }
+    }
+
+    pub(super) fn floor(&self, needs: &Needs) -> Option<Round> {
+        needs.iter().filter_map(|need| self.pools.get(&need.pool)?.floor).max()
+    }
+
+    /// The rounds above the floor in which there is no room for these needs beside the others,
+    /// each taken where it is expected.
+    pub(super) fn marks(&self, needs: &Needs, except: RequestId) -> BTreeSet<Round> {
+        let floor = self.floor(needs);
+        let entries =
+            self.entries.iter().map(|entry| (entry.request, &entry.needs, entry.expected()));
+        let choosing = self.choosing.iter().map(|(id, (needs, round))| (*id, needs, Some(*round)));
+        let mut taken: BTreeMap<(PoolId, Round), u64> = BTreeMap::new();
+        for (request, theirs, round) in entries.chain(choosing) {
+            let Some(round) = round.filter(|round| Some(*round) > floor && request != except)
+            else {
+                continue;
+            };
+            for need in theirs.iter() {
+                *taken.entry((need.pool, round)).or_default() += u64::from(need.units);
+            }
+        }
+        let full = |pool: PoolId, units: u64| {
+            let capacity = self.pools.get(&pool).map_or(0, |pool| pool.capacity);
+            let mine = needs.iter().find(|need| need.pool == pool);
+            mine.is_some_and(|need| units + u64::from(need.units) > capacity)
+        };
+        let marks = taken.iter().filter(|((pool, _), units)| full(*pool, **units));
+        marks.map(|((_, round), _)| *round).collect()
+    }
+
+    fn feasible(&self, needs: &Needs) -> bool {
+        needs.iter().all(|need| {
+            self.pools.get(&need.pool).is_some_and(|pool| u64::from(need.units) <= pool.capacity)
+        })
+    }
+}
+
+/// The least round above a floor that is not marked.
+pub(super) fn first_free(floor: Option<Round>, marks: &BTreeSet<Round>) -> Round {
+    let mut round = floor.unwrap_or_default().next();
+    while marks.contains(&round) {
+        round = round.next();
+    }
+    round
+}
+
+/// [`ToManager::Queue`].
+struct Stance {
+    request: RequestId,
+    n: u32,
+    round: Round,
+    base: Option<Round>,
+    needs: Needs,
+    parked: bool,
+}
+
+impl Role for Manager {
+    type P = House;
+    type Call = Resize;
+    type Msg = ToManager;
+    type Timer = Timer;
+
+    fn step(&mut self, cfg: &House, event: Event<Self>, out: &mut Out) {
+        match event {
+            Event::Call(resize) => self.on_resize(cfg, resize, out),
+            Event::Gone { who: Addr::User(user), how } => self.on_gone(cfg, user, how, out),
+            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Message {
+                from,
+                msg: ToManager::Queue { request, n, round, base, needs, parked },
+            } => {
+                if !self.feasible(&needs) {
+                    return out.misbehaved(from, "queue: for units there are not");
+                }
+                if self.hears(cfg, from, request, out) {
+                    self.on_queue(cfg, Stance { request, n, round, base, needs, parked }, out);
+                }
+            }
+            Event::Message { from, msg: ToManager::Release(request) } => {
+                if from != Addr::User(request.user) {
+                    return out.misbehaved(from, "release: for another user");
+                }
+                self.on_release(cfg, request, out);
+            }
+            Event::Message { from, msg: ToManager::Try { request, needs, solo } } => {
+                if !self.feasible(&needs) {
+                    return out.misbehaved(from, "try: for units there are not");
+                }
+                if self.hears(cfg, from, request, out) {
+                    self.on_try(cfg, request, needs, solo, out);
+                }
+            }
+            Event::Timer(Timer::Patience) => self.on_patience(cfg, out),
+        }
+    }
+
+    fn check(&self, cfg: &House) -> Result<(), Broken> {
+        let mut held: BTreeMap<PoolId, u64> = BTreeMap::new();
+        for need in self.entries.iter().filter(|e| e.held).flat_map(|entry| entry.needs.iter()) {
+            *held.entry(need.pool).or_default() += u64::from(need.units);
+        }
+        let used = self.pools.iter().filter(|(_, pool)| pool.used > 0);
+        let same = used.map(|(id, pool)| (*id, pool.used)).eq(held);
+        Broken::unless(same, "H1: what is held makes up what is used")?;
+        let lanes: BTreeSet<u32> = self.entries.iter().map(|e| e.request.user.lane()).collect();
+        let one = lanes.len() == self.entries.len() || !cfg.rules.implied || !cfg.rules.ended;
+        Broken::unless(one, "H2: a lane has one entry")
+    }
+
+    fn is_stale(&self, cfg: &House, from: Addr, msg: &ToManager) -> bool {
+        let (ToManager::Queue { request, .. }
+        | ToManager::Release(request)
+        | ToManager::Try { request, .. }) = *msg;
+        if from != Addr::User(request.user) {
+            return false;
+        }
+        if let Some(ended) = self.ended(cfg, request) {
+            return !ended.gone || matches!(msg, ToManager::Release(_));
+        }
+        let stance = self.entry(request).map(|entry| entry.n);
+        match msg {
+            ToManager::Queue { n, .. } => cfg.rules.stance && stance > Some(*n),
+            ToManager::Release(_) => false,
+            ToManager::Try { .. } => stance > Some(0),
+        }
+    }
+
+    fn quiet(&self) -> bool {
+        self.entries.is_empty() && self.choosing.is_empty()
+    }
+}

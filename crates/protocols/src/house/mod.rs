@@ -1,0 +1,309 @@
+//! The house protocol: what the service runs.
+//!
+//! One manager per node guards all pools of the node. A request whose pools are all on one node is
+//! *solo*: its manager decides alone, by skipping with reservations for the oldest. A request over
+//! several nodes first tries all of them at once; if they cannot all serve it at once, it takes a
+//! *round*, a number it chooses once from what the managers tell, and queues everywhere under it.
+//! (Round, user) is the same order at every node, so waiting forms no cycle; a guess that was wrong
+//! is repaired by asking unconfirmed holds back.
+//!
+//! Source: the rounds are the positions of Rhee's modular algorithm ("A modular algorithm for
+//! resource allocation"), made absolute, so that nobody has to walk down from position to position.
+//!
+//! # Invariants
+//! - **H1, units.** What is held makes up what is used of a pool (`Manager::check`).
+//! - **H2, one place.** A lane has at most one entry at a manager, of its latest request.
+//! - **H3, stance.** An entry follows the user's latest stance (`n`): a hold ends only by a later
+//!   stance, by a release, or by a report that the user is gone. A user enters only with an answer
+//!   to its current stance from every node, and from then on sends nothing but the release. So
+//!   whoever is granted is held for everywhere.
+//! - **H4.** Whoever has the least (round, user) of all that compete gets everything: larger ones
+//!   give back what they hold and have not confirmed.
+//!
+//! # Overdue holders
+//! A request that waits behind a holder that does not end must not keep other units idle. A holder
+//! that others have been waiting for through two rings of the manager's timer is *overdue*. Whoever
+//! waits behind one steps aside: it reserves nothing here, and *parks* at its other nodes, giving
+//! back what it holds there but keeping its place, until the holder ends. A request steps aside at
+//! most `PARKS_MAX` times at a node, each time with twice the patience, so that long uses one
+//! after another cannot starve it.
+//!
+//! Assumes that every message arrives, in any order, once or more often. Users of one lane follow
+//! each other: a later request of a lane says that the earlier ones are over. So what a manager
+//! must remember of the past is one id for each lane.
+
+mod entry;
+mod manager;
+mod scan;
+mod user;
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+
+use holdall_core::{
+    About, Assumes, Known, ManagerId, Needs, NodeId, Options, Order, PoolId, Property, Protocol,
+    RequestId, Rule, Stamp, Topology, Unsupported, UserId,
+};
+use serde::{Deserialize, Serialize};
+
+pub use self::manager::{Manager, Timer};
+pub use self::user::User;
+
+/// A place in the order of service, the same at all nodes.
+pub type Round = Stamp<1>;
+
+/// What a manager may receive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToManager {
+    /// Wait for these, under a round. The `n`-th stance of the request at this node.
+    Queue {
+        /// The request.
+        request: RequestId,
+        /// Which stance this is; the attempt was number 0.
+        n: u32,
+        /// Its round.
+        round: Round,
+        /// The floor above which the round was chosen, if there was one.
+        base: Option<Round>,
+        /// Its needs at this node.
+        needs: Needs,
+        /// Whether it only keeps its place, because it waits elsewhere behind an overdue holder.
+        parked: bool,
+    },
+    /// Withdraw this, or take it back.
+    Release(RequestId),
+    /// Hold these if they are free and nobody waits for them. Number 0 of its stances.
+    Try {
+        /// The request.
+        request: RequestId,
+        /// Its needs at this node.
+        needs: Needs,
+        /// Whether these are all its needs; then it waits if they are not free.
+        solo: bool,
+    },
+}
+
+/// What a user may receive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToUser {
+    /// Choose a round above the floor that is not marked.
+    No {
+        /// The request.
+        request: RequestId,
+        /// To which stance.
+        n: u32,
+        /// No round up to this one is left.
+        floor: Option<Round>,
+        /// Rounds in which there is no room.
+        marks: BTreeSet<Round>,
+    },
+    /// The request is over for this manager: it was taken for dead.
+    Over(RequestId),
+    /// A holder in the way of the request is overdue, or no longer.
+    Park {
+        /// The request.
+        request: RequestId,
+        /// How often this manager has said so; what comes late is known by it.
+        turn: u32,
+        /// Whether to park elsewhere.
+        on: bool,
+    },
+    /// The units are held, as long as this is the latest stance.
+    Yes {
+        /// The request.
+        request: RequestId,
+        /// Under which stance.
+        n: u32,
+    },
+    /// Somebody who comes first needs what is held: give it back, unless all is held.
+    Yield {
+        /// The request.
+        request: RequestId,
+        /// Under which stance it is held.
+        n: u32,
+    },
+}
+
+impl ToUser {
+    /// What the message is about.
+    const fn request(&self) -> RequestId {
+        match self {
+            Self::No { request, .. }
+            | Self::Over(request)
+            | Self::Park { request, .. }
+            | Self::Yes { request, .. }
+            | Self::Yield { request, .. } => *request,
+        }
+    }
+}
+
+const RULES: &[Rule] = &[
+    Rule { name: "ended", says: "messages of a request that is over are ignored" },
+    Rule { name: "stance", says: "an older stance does not undo a later one" },
+    Rule { name: "latest", says: "a user counts only answers to its latest stance" },
+    Rule { name: "firm", says: "a user that was granted gives nothing back" },
+    Rule { name: "yield", says: "whoever comes first asks unconfirmed holds back" },
+    Rule { name: "reserve", says: "whoever waits under a round reserves what it needs" },
+    Rule { name: "oldest", says: "the oldest solo requests reserve what they need" },
+    Rule { name: "solo-rounds", says: "a solo request in the way of a round takes one itself" },
+    Rule { name: "floor", says: "a round that was used is not chosen again" },
+    Rule { name: "behind", says: "an attempt does not pass those who wait" },
+    Rule { name: "order", says: "rounds order the queue, not arrival" },
+    Rule {
+        name: "implied",
+        says: "a later request of a lane ends the earlier and frees its units",
+    },
+    Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
+    Rule { name: "park", says: "whoever waits behind an overdue holder steps aside" },
+];
+
+/// The configuration.
+#[derive(Debug)]
+pub struct House {
+    topology: Topology,
+    /// The nodes that have pools; a manager is numbered by its place here.
+    nodes: Vec<NodeId>,
+    /// How many of the oldest solo requests reserve what they need (`reserve=`).
+    reserving: usize,
+    /// How often a solo request is passed before it takes a round (`passes=`).
+    passes: u32,
+    /// How often a user chooses again because its round was taken meanwhile (`bumps=`).
+    bumps: u32,
+    /// How often a request steps aside at a node (`parks=`).
+    parks: u32,
+    rules: Rules,
+}
+
+/// The rules in force; see [`RULES`].
+#[derive(Debug)]
+struct Rules {
+    ended: bool,
+    stance: bool,
+    latest: bool,
+    firm: bool,
+    yields: bool,
+    reserve: bool,
+    oldest: bool,
+    solo_rounds: bool,
+    floor: bool,
+    behind: bool,
+    order: bool,
+    implied: bool,
+    purge: bool,
+    park: bool,
+}
+
+/// Rings of patience before a holder is overdue start at this rung.
+const PATIENCE: u8 = 6;
+/// A request steps aside at most this often at a node.
+const PARKS_MAX: u32 = 16;
+
+impl House {
+    /// The manager that guards a pool. A pool that came later is on the first node.
+    fn manager_of(&self, pool: PoolId) -> ManagerId {
+        let node = self.topology.pools.get(pool.index()).map(|pool| pool.node);
+        let at = node.and_then(|node| self.nodes.binary_search(&node).ok()).unwrap_or(0);
+        ManagerId(at as u32)
+    }
+
+    fn setting(variant: Option<&str>, name: &str, default: u32) -> Result<u32, Unsupported> {
+        let mut value = default;
+        for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
+            let (key, number) = part.split_once('=').unwrap_or((part, ""));
+            if !["reserve", "passes", "bumps", "parks"].contains(&key) {
+                return Err(Unsupported(format!(
+                    "house has no setting '{part}': use reserve=, passes=, bumps= or parks="
+                )));
+            }
+            let number = number
+                .parse()
+                .map_err(|_| Unsupported(format!("house:{part}: '{number}' is no number")))?;
+            if key == name {
+                value = number;
+            }
+        }
+        Ok(value)
+    }
+}
+
+impl Protocol for House {
+    const FAMILY: &'static str = "house";
+    const NAMES: &'static [&'static str] = &["house"];
+    type ToUser = ToUser;
+    type ToManager = ToManager;
+    type User = User;
+    type Manager = Manager;
+
+    fn about(variant: Option<&str>) -> Result<About, Unsupported> {
+        Self::setting(variant, "", 0)?;
+        Ok(About {
+            name: variant.map_or_else(|| Self::FAMILY.into(), |v| format!("{}:{v}", Self::FAMILY)),
+            summary: "one node decides alone; several agree on rounds; nobody idles behind the overdue",
+            source: "rounds after Rhee's positions; reservations as in backfilling",
+            assumes: Assumes {
+                order: Order::Unordered,
+                exactly_once: false,
+                participants: Known::Unknown,
+                needs_max: None,
+                units: true,
+                departures: true,
+                order_asked: false,
+            },
+            promises: alloc::vec![
+                Property::Exclusion,
+                Property::AllOrNothing,
+                Property::Local,
+                Property::NoDeadlock,
+                Property::NoResidue,
+                Property::NoStarvation,
+            ],
+            with_patience: alloc::vec![Property::Concurrency],
+            rules: RULES,
+        })
+    }
+
+    fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
+        let variant = options.variant.as_deref();
+        let setting = |name, default| Self::setting(variant, name, default);
+        let nodes: BTreeSet<NodeId> = topology.pools.iter().map(|pool| pool.node).collect();
+        Ok(Self {
+            topology: topology.clone(),
+            nodes: nodes.into_iter().collect(),
+            reserving: setting("reserve", 2)? as usize,
+            passes: setting("passes", 1024)?,
+            bumps: setting("bumps", 1)?,
+            parks: setting("parks", PARKS_MAX)?,
+            rules: Rules {
+                ended: options.keeps("ended"),
+                stance: options.keeps("stance"),
+                latest: options.keeps("latest"),
+                firm: options.keeps("firm"),
+                yields: options.keeps("yield"),
+                reserve: options.keeps("reserve"),
+                oldest: options.keeps("oldest"),
+                solo_rounds: options.keeps("solo-rounds"),
+                floor: options.keeps("floor"),
+                behind: options.keeps("behind"),
+                order: options.keeps("order"),
+                implied: options.keeps("implied"),
+                purge: options.keeps("purge"),
+                park: options.keeps("park"),
+            },
+        })
+    }
+
+    fn managers(&self) -> Vec<NodeId> {
+        if self.nodes.is_empty() { alloc::vec![NodeId(0)] } else { self.nodes.clone() }
+    }
+
+    fn user(&self, id: UserId) -> User {
+        User::new(id)
+    }
+
+    fn manager(&self, id: ManagerId) -> Manager {
+        let of = |(pool, _): &(u32, u32)| self.manager_of(PoolId(*pool)) == id;
+        let pools = (0..).zip(self.topology.pools.iter().map(|pool| pool.capacity));
+        Manager::new(pools.filter(of).map(|(pool, capacity)| (PoolId(pool), capacity)))
+    }
+}

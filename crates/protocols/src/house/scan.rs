@@ -1,0 +1,232 @@
+//! Who is served next: looked through after every change at a manager.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use holdall_core::{PoolId, RequestId};
+
+use super::entry::{Entry, OVERDUE};
+use super::manager::{Manager, Out, Timer, first_free};
+use super::{House, PATIENCE, ToUser};
+
+/// What is set aside for those who come first, by pool.
+type Reserved = BTreeMap<PoolId, u64>;
+
+impl Manager {
+    /// Serves whoever can be served, in order: first those with a round, then the solo requests
+    /// without one. Those who must wait reserve what they need, the latter only if they are among
+    /// the oldest.
+    pub(super) fn scan(&mut self, cfg: &House, out: &mut Out) {
+        self.look_for_overdue(cfg, out);
+        if self.entries.iter().all(|entry| !entry.competes()) {
+            return self.watch(cfg, out);
+        }
+        if cfg.rules.solo_rounds {
+            self.give_solos_rounds(cfg);
+        }
+        let mut reserved = Reserved::new();
+        for at in self.in_order_of_rounds(cfg) {
+            if self.fits(at, &reserved) {
+                self.hold(at, out);
+            } else {
+                if cfg.rules.yields {
+                    self.ask_back(at, &reserved, out);
+                }
+                if cfg.rules.reserve {
+                    self.reserve(at, &mut reserved);
+                }
+            }
+        }
+        let mut reserving = if cfg.rules.oldest { cfg.reserving } else { 0 };
+        for at in 0..self.entries.len() {
+            if !self.entries[at].competes() || self.entries[at].round.is_some() {
+                continue;
+            }
+            if self.fits(at, &reserved) {
+                self.hold(at, out);
+            } else if reserving > 0 {
+                reserving -= 1;
+                self.reserve(at, &mut reserved);
+            }
+        }
+        self.watch(cfg, out);
+    }
+
+    /// Those who compete under a round, least first.
+    fn in_order_of_rounds(&self, cfg: &House) -> Vec<usize> {
+        let with_round =
+            |at: &usize| self.entries[*at].competes() && self.entries[*at].round.is_some();
+        let mut order: Vec<usize> = (0..self.entries.len()).filter(with_round).collect();
+        if cfg.rules.order {
+            order.sort_by_key(|at| self.entries[*at].key());
+        }
+        order
+    }
+
+    /// A solo request takes a round when a request with a round competes for the same, or when it
+    /// was passed too often: from then on it has its place among them.
+    fn give_solos_rounds(&mut self, cfg: &House) {
+        for at in 0..self.entries.len() {
+            let entry = &self.entries[at];
+            if !entry.competes() || !entry.solo || entry.round.is_some() {
+                continue;
+            }
+            let rival = |other: &Entry| {
+                let there = other.held || other.competes();
+                let placed = !other.solo && other.round.is_some();
+                there && placed && other.needs.share_a_pool_with(&entry.needs)
+            };
+            if entry.passed >= cfg.passes || self.entries.iter().any(rival) {
+                let (needs, request) = (entry.needs.clone(), entry.request);
+                let round = first_free(self.floor(&needs), &self.marks(&needs, request));
+                self.entries[at].round = Some(round);
+            }
+        }
+    }
+
+    fn fits(&self, at: usize, reserved: &Reserved) -> bool {
+        self.entries[at]
+            .needs
+            .iter()
+            .all(|need| self.lacking(need.pool, u64::from(need.units), reserved) == 0)
+    }
+
+    /// How many units of a pool are missing for so many more.
+    fn lacking(&self, pool: PoolId, units: u64, reserved: &Reserved) -> u64 {
+        let Some(state) = self.pools.get(&pool) else { return units };
+        let set_aside = reserved.get(&pool).copied().unwrap_or(0);
+        (state.used + set_aside + units).saturating_sub(state.capacity)
+    }
+
+    fn reserve(&self, at: usize, reserved: &mut Reserved) {
+        for need in self.entries[at].needs.iter() {
+            *reserved.entry(need.pool).or_default() += u64::from(need.units);
+        }
+    }
+
+    fn hold(&mut self, at: usize, out: &mut Out) {
+        let entry = &mut self.entries[at];
+        (entry.held, entry.asked_back, entry.age) = (true, false, 0);
+        let (request, n, needs) = (entry.request, entry.n, entry.needs.clone());
+        self.take(&needs);
+        out.to_user(request.user, ToUser::Yes { request, n });
+        self.note_passed(at);
+    }
+
+    /// Those who came before the one served now, and still wait without a round, were passed.
+    pub(super) fn note_passed(&mut self, by: usize) {
+        let needs = self.entries[by].needs.clone();
+        for older in &mut self.entries[..by] {
+            let waits = older.solo && older.round.is_none() && older.competes();
+            if waits && older.needs.share_a_pool_with(&needs) {
+                older.passed = older.passed.saturating_add(1);
+            }
+        }
+    }
+
+    /// Asks those back who hold what is missing here and come later, the last first.
+    fn ask_back(&mut self, at: usize, reserved: &Reserved, out: &mut Out) {
+        let key = self.entries[at].key();
+        for need in self.entries[at].needs.clone().iter() {
+            let mut missing = self.lacking(need.pool, u64::from(need.units), reserved);
+            let later = |entry: &Entry| {
+                entry.held
+                    && !entry.solo
+                    && entry.units_of(need.pool) > 0
+                    && (entry.key() > key || entry.round.is_none())
+            };
+            let mut holders: Vec<usize> =
+                (0..self.entries.len()).filter(|i| later(&self.entries[*i])).collect();
+            holders.sort_by_key(|i| self.entries[*i].key());
+            for i in holders.into_iter().rev() {
+                if missing == 0 {
+                    break;
+                }
+                let holder = &mut self.entries[i];
+                missing = missing.saturating_sub(holder.units_of(need.pool));
+                if !holder.asked_back {
+                    holder.asked_back = true;
+                    let (request, n) = (holder.request, holder.n);
+                    out.to_user(request.user, ToUser::Yield { request, n });
+                }
+            }
+        }
+    }
+
+    /// Notes who waits behind an overdue holder, and tells those who wait elsewhere as well.
+    fn look_for_overdue(&mut self, cfg: &House, out: &mut Out) {
+        if !cfg.rules.park {
+            return;
+        }
+        let mut overdue = Reserved::new();
+        for entry in self.entries.iter().filter(|entry| entry.held && entry.age >= OVERDUE) {
+            for need in entry.needs.iter() {
+                *overdue.entry(need.pool).or_default() += u64::from(need.units);
+            }
+        }
+        for entry in self.entries.iter_mut().filter(|entry| !entry.held) {
+            let behind = entry.needs.iter().any(|need| {
+                let stuck = overdue.get(&need.pool).copied().unwrap_or(0);
+                let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
+                stuck > 0 && stuck + u64::from(need.units) > capacity
+            });
+            let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
+            let blocked = behind && !tired;
+            if blocked != entry.blocked {
+                entry.blocked = blocked;
+                entry.turns += 1;
+                if !entry.solo {
+                    let park =
+                        ToUser::Park { request: entry.request, turn: entry.turns, on: blocked };
+                    out.to_user(entry.request.user, park);
+                }
+            }
+        }
+    }
+
+    /// Arms the timer while somebody competes for what a holder has who is not overdue yet.
+    pub(super) fn watch(&mut self, cfg: &House, out: &mut Out) {
+        let waits = self.watched(cfg).map(|(_, turns)| turns).min();
+        match waits {
+            Some(turns) if !self.armed => {
+                self.armed = true;
+                let rung = PATIENCE.saturating_add(u8::try_from(turns / 2).unwrap_or(u8::MAX));
+                out.arm(Timer::Patience, rung);
+            }
+            None if self.armed => {
+                self.armed = false;
+                out.disarm(Timer::Patience);
+            }
+            _ => {}
+        }
+    }
+
+    /// The holders who are not overdue yet and whom somebody waits for who would step aside, each
+    /// with how often that one did.
+    fn watched<'a>(&'a self, cfg: &'a House) -> impl Iterator<Item = (RequestId, u32)> + 'a {
+        let young = self.entries.iter().filter(|entry| entry.held && entry.age < OVERDUE);
+        let waiting = move |holder: &Entry| {
+            let behind = |entry: &&Entry| {
+                entry.competes()
+                    && entry.turns / 2 < cfg.parks
+                    && entry.needs.share_a_pool_with(&holder.needs)
+            };
+            self.entries.iter().filter(behind).map(|entry| entry.turns).min()
+        };
+        young
+            .filter(|_| cfg.rules.park)
+            .filter_map(move |holder| Some((holder.request, waiting(holder)?)))
+    }
+
+    /// Somebody has waited for a while: those waited for are getting old.
+    pub(super) fn on_patience(&mut self, cfg: &House, out: &mut Out) {
+        self.armed = false;
+        let watched: Vec<RequestId> = self.watched(cfg).map(|(request, _)| request).collect();
+        for entry in &mut self.entries {
+            if watched.contains(&entry.request) {
+                entry.age += 1;
+            }
+        }
+        self.scan(cfg, out);
+    }
+}
