@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// Let the network deliver any message twice
     #[arg(long)]
     duplicates: bool,
+    /// Decide whether a settled request is overtaken more often than N times
+    #[arg(long, value_name = "N")]
+    overtaking: Option<u32>,
     /// Keep messages that their receivers say they will ignore
     #[arg(long)]
     keep_stale: bool,
@@ -150,6 +153,7 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
                 let settings = Settings {
                     departures: faults.departures || settings.departures,
                     crash: faults.crash.or(settings.crash),
+                    timers: faults.timers,
                     ..settings.clone()
                 };
                 jobs.push((chosen.clone(), scope, settings));
@@ -188,6 +192,7 @@ fn settings(args: &Args) -> Settings {
             OrderArg::Unordered => Order::Unordered,
         }),
         duplicates: args.duplicates,
+        overtaking: args.overtaking,
         keep_stale: args.keep_stale,
         max_states: args.max_states as usize,
         canonical: args.plain.then_some(false),

@@ -47,6 +47,8 @@ pub struct Settings {
     pub order: Option<Order>,
     /// Whether the network may deliver a message twice.
     pub duplicates: bool,
+    /// Decide whether a settled request is overtaken more often than this, whatever is promised.
+    pub overtaking: Option<u32>,
     /// Whether messages are kept that their receivers say they will ignore.
     pub keep_stale: bool,
     /// Give up after this many states.
@@ -67,6 +69,7 @@ impl Default for Settings {
             timers: Timers::Any,
             order: None,
             duplicates: false,
+            overtaking: None,
             keep_stale: false,
             max_states: 10_000_000,
             canonical: None,
@@ -134,7 +137,8 @@ pub fn check_protocol<P: Protocol>(
     let settings = Settings { order, ..settings.clone() };
     let cfg = P::new(&scope.topology(), &chosen.options);
     let cfg = cfg.map_err(|Unsupported(why)| BadScope(why))?;
-    let world = World::new(cfg, scope, &settings, chosen.about.overtaking_bound());
+    let bound = settings.overtaking.or(chosen.about.overtaking_bound());
+    let world = World::new(cfg, scope, &settings, bound);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = settings.threads.unwrap_or_else(cores);
     let found = search::search(&world, settings.max_states, threads, progress);

@@ -129,7 +129,8 @@ pub(super) fn report(
         Property::NoStarvation,
         Property::Concurrency,
     ];
-    properties.extend(chosen.about.overtaking_bound().map(Property::BoundedOvertaking));
+    let bound = teller.settings().overtaking.or(chosen.about.overtaking_bound());
+    properties.extend(bound.map(Property::BoundedOvertaking));
     let decide = |property: Property| {
         let violation = violations.iter().find(|v| v.property == property);
         let otherwise = if found.complete { Outcome::Holds } else { Outcome::Undecided };
@@ -180,6 +181,9 @@ fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
             Some(Order::Fifo) => " --order fifo",
             _ => " --order unordered",
         });
+    }
+    if let Some(times) = settings.overtaking {
+        text.push_str(&format!(" --overtaking {times}"));
     }
     if settings.keep_stale {
         text.push_str(" --keep-stale");

@@ -3,8 +3,8 @@
 use holdall_core::{About, Need, Needs, NodeId, Pool, PoolId};
 use holdall_protocols::split_name;
 
-use super::Settings;
 use super::scope::{BadScope, Scope, Script, Then};
+use super::{Settings, Timers};
 
 /// How large a set of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,8 @@ const FULL: &[Line] = &[
 ];
 
 impl Suite {
-    /// The scopes of the suite that the protocol serves.
+    /// The scopes of the suite that the protocol serves. Where patient timers make a difference,
+    /// timers are patient.
     pub fn scopes(self, about: &About) -> Vec<(Scope, Settings)> {
         let lines = match self {
             Self::Quick => QUICK.to_vec(),
@@ -68,7 +69,9 @@ impl Suite {
         };
         let drifts = DRIFTING.contains(&split_name(&about.name).0);
         let closes = |line: &Line| !(drifts && UNEVEN.contains(&line.1));
-        lines.into_iter().filter(closes).map(read).filter(serves).collect()
+        let timers = if about.with_patience.is_empty() { Timers::Any } else { Timers::Quiet };
+        let scopes = lines.into_iter().filter(closes).map(read).filter(serves);
+        scopes.map(|(scope, settings)| (scope, Settings { timers, ..settings })).collect()
     }
 }
 

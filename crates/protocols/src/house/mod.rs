@@ -272,7 +272,7 @@ impl Protocol for House {
             nodes: nodes.into_iter().collect(),
             reserving: setting("reserve", 2)? as usize,
             passes: setting("passes", 1024)?,
-            bumps: setting("bumps", 1)?,
+            bumps: setting("bumps", 4)?,
             parks: setting("parks", PARKS_MAX)?,
             rules: Rules {
                 ended: options.keeps("ended"),
