@@ -131,6 +131,8 @@ pub(super) fn report(
     ];
     let bound = teller.settings().overtaking.or(chosen.about.overtaking_bound());
     properties.extend(bound.map(Property::BoundedOvertaking));
+    // Whoever names a bound demands it.
+    promises.extend(teller.settings().overtaking.map(Property::BoundedOvertaking));
     let decide = |property: Property| {
         let violation = violations.iter().find(|v| v.property == property);
         let otherwise = if found.complete { Outcome::Holds } else { Outcome::Undecided };

@@ -78,31 +78,17 @@ impl Manager {
         waiting.into_iter().map(|entry| entry.request).collect()
     }
 
-    /// Whether a message is to be heard at all. If it is of a later request of its lane than the
-    /// one at hand, that one is over.
-    fn hears(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) -> bool {
+    /// Whether a message is to be heard at all. Whoever was taken for dead is told so.
+    fn hears(&self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) -> bool {
         if from != Addr::User(request.user) {
             out.misbehaved(from, "a request of another user");
             return false;
         }
-        let lane = request.user.lane();
-        if let Some(ended) = self.ended(cfg, request) {
-            if ended.gone {
-                out.to_user(request.user, ToUser::Over(request));
-            }
-            return false;
+        let ended = self.ended(cfg, request);
+        if ended.is_some_and(|ended| ended.gone) {
+            out.to_user(request.user, ToUser::Over(request));
         }
-        let earlier = |id: RequestId| id.user.lane() == lane && id < request;
-        let old: Vec<RequestId> = self.known().filter(|id| earlier(*id)).collect();
-        if cfg.rules.implied {
-            for id in &old {
-                self.end(cfg, *id, false);
-            }
-            if !old.is_empty() {
-                self.scan(cfg, out);
-            }
-        }
-        true
+        ended.is_none()
     }
 
     /// What is remembered of a request that is over.
@@ -384,17 +370,14 @@ impl Role for Manager {
         }
     }
 
-    fn check(&self, cfg: &House) -> Result<(), Broken> {
+    fn check(&self, _: &House) -> Result<(), Broken> {
         let mut held: BTreeMap<PoolId, u64> = BTreeMap::new();
         for need in self.entries.iter().filter(|e| e.held).flat_map(|entry| entry.needs.iter()) {
             *held.entry(need.pool).or_default() += u64::from(need.units);
         }
         let used = self.pools.iter().filter(|(_, pool)| pool.used > 0);
         let same = used.map(|(id, pool)| (*id, pool.used)).eq(held);
-        Broken::unless(same, "H1: what is held makes up what is used")?;
-        let lanes: BTreeSet<u32> = self.entries.iter().map(|e| e.request.user.lane()).collect();
-        let one = lanes.len() == self.entries.len() || !cfg.rules.implied || !cfg.rules.ended;
-        Broken::unless(one, "H2: a lane has one entry")
+        Broken::unless(same, "H1: what is held makes up what is used")
     }
 
     fn is_stale(&self, cfg: &House, from: Addr, msg: &ToManager) -> bool {

@@ -12,12 +12,11 @@
 //!
 //! # Invariants
 //! - **H1, units.** What is held makes up what is used of a pool (`Manager::check`).
-//! - **H2, one place.** A lane has at most one entry at a manager, of its latest request.
-//! - **H3, stance.** An entry follows the user's latest stance (`n`): a hold ends only by a later
+//! - **H2, stance.** An entry follows the user's latest stance (`n`): a hold ends only by a later
 //!   stance, by a release, or by a report that the user is gone. A user enters only with an answer
 //!   to its current stance from every node, and from then on sends nothing but the release. So
 //!   whoever is granted is held for everywhere.
-//! - **H4.** Whoever has the least (round, user) of all that compete gets everything: larger ones
+//! - **H3.** Whoever has the least (round, user) of all that compete gets everything: larger ones
 //!   give back what they hold and have not confirmed.
 //!
 //! # Overdue holders
@@ -28,9 +27,8 @@
 //! most `PARKS_MAX` times at a node, each time with twice the patience, so that long uses one
 //! after another cannot starve it.
 //!
-//! Assumes that every message arrives, in any order, once or more often. Users of one lane follow
-//! each other: a later request of a lane says that the earlier ones are over. So what a manager
-//! must remember of the past is one id for each lane.
+//! Assumes that every message arrives, in any order, once or more often. The requests of one lane
+//! follow each other, so that what a manager must remember of the past is one id for each lane.
 
 mod entry;
 mod manager;
@@ -145,15 +143,10 @@ const RULES: &[Rule] = &[
     Rule { name: "firm", says: "a user that was granted gives nothing back" },
     Rule { name: "yield", says: "whoever comes first asks unconfirmed holds back" },
     Rule { name: "reserve", says: "whoever waits under a round reserves what it needs" },
-    Rule { name: "oldest", says: "the oldest solo requests reserve what they need" },
     Rule { name: "solo-rounds", says: "a solo request in the way of a round takes one itself" },
     Rule { name: "floor", says: "a round that was used is not chosen again" },
     Rule { name: "behind", says: "an attempt does not pass those who wait" },
     Rule { name: "order", says: "rounds order the queue, not arrival" },
-    Rule {
-        name: "implied",
-        says: "a later request of a lane ends the earlier and frees its units",
-    },
     Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
     Rule { name: "park", says: "whoever waits behind an overdue holder steps aside" },
 ];
@@ -184,12 +177,10 @@ struct Rules {
     firm: bool,
     yields: bool,
     reserve: bool,
-    oldest: bool,
     solo_rounds: bool,
     floor: bool,
     behind: bool,
     order: bool,
-    implied: bool,
     purge: bool,
     park: bool,
 }
@@ -281,12 +272,10 @@ impl Protocol for House {
                 firm: options.keeps("firm"),
                 yields: options.keeps("yield"),
                 reserve: options.keeps("reserve"),
-                oldest: options.keeps("oldest"),
                 solo_rounds: options.keeps("solo-rounds"),
                 floor: options.keeps("floor"),
                 behind: options.keeps("behind"),
                 order: options.keeps("order"),
-                implied: options.keeps("implied"),
                 purge: options.keeps("purge"),
                 park: options.keeps("park"),
             },

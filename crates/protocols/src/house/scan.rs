@@ -7,7 +7,7 @@ use holdall_core::{PoolId, RequestId};
 
 use super::entry::{Entry, OVERDUE};
 use super::manager::{Manager, Out, Timer, first_free};
-use super::{House, PATIENCE, ToUser};
+use super::{House, PATIENCE, Round, ToUser};
 
 /// What is set aside for those who come first, by pool.
 type Reserved = BTreeMap<PoolId, u64>;
@@ -30,14 +30,14 @@ impl Manager {
                 self.hold(at, out);
             } else {
                 if cfg.rules.yields {
-                    self.ask_back(at, &reserved, out);
+                    self.ask_back(cfg, at, &reserved, out);
                 }
                 if cfg.rules.reserve {
                     self.reserve(at, &mut reserved);
                 }
             }
         }
-        let mut reserving = if cfg.rules.oldest { cfg.reserving } else { 0 };
+        let mut reserving = cfg.reserving;
         for at in 0..self.entries.len() {
             if !self.entries[at].competes() || self.entries[at].round.is_some() {
                 continue;
@@ -52,15 +52,19 @@ impl Manager {
         self.watch(cfg, out);
     }
 
-    /// Those who compete under a round, least first.
+    /// Those who compete under a round, first come first.
     fn in_order_of_rounds(&self, cfg: &House) -> Vec<usize> {
         let with_round =
             |at: &usize| self.entries[*at].competes() && self.entries[*at].round.is_some();
         let mut order: Vec<usize> = (0..self.entries.len()).filter(with_round).collect();
-        if cfg.rules.order {
-            order.sort_by_key(|at| self.entries[*at].key());
-        }
+        order.sort_by_key(|at| self.rank(cfg, *at));
         order
+    }
+
+    /// The place of an entry in the order of service. Whoever has no round yet comes last.
+    fn rank(&self, cfg: &House, at: usize) -> (bool, Option<(Round, RequestId)>, usize) {
+        let key = self.entries[at].key();
+        (key.is_none(), key.filter(|_| cfg.rules.order), at)
     }
 
     /// A solo request takes a round when a request with a round competes for the same, or when it
@@ -125,23 +129,18 @@ impl Manager {
     }
 
     /// Asks those back who hold what is missing here and come later, the last first.
-    fn ask_back(&mut self, at: usize, reserved: &Reserved, out: &mut Out) {
-        let key = self.entries[at].key();
+    fn ask_back(&mut self, cfg: &House, at: usize, reserved: &Reserved, out: &mut Out) {
+        let rank = self.rank(cfg, at);
         for need in self.entries[at].needs.clone().iter() {
             let mut missing = self.lacking(need.pool, u64::from(need.units), reserved);
-            let later = |entry: &Entry| {
-                entry.held
-                    && !entry.solo
-                    && entry.units_of(need.pool) > 0
-                    && (entry.key() > key || entry.round.is_none())
+            let later = |i: &usize| {
+                let entry = &self.entries[*i];
+                let holds = entry.held && !entry.solo && entry.units_of(need.pool) > 0;
+                holds && self.rank(cfg, *i) > rank
             };
-            let mut holders: Vec<usize> =
-                (0..self.entries.len()).filter(|i| later(&self.entries[*i])).collect();
-            holders.sort_by_key(|i| self.entries[*i].key());
-            for i in holders.into_iter().rev() {
-                if missing == 0 {
-                    break;
-                }
+            let mut holders: Vec<usize> = (0..self.entries.len()).filter(later).collect();
+            holders.sort_by_key(|i| self.rank(cfg, *i));
+            while let Some(i) = holders.pop().filter(|_| missing > 0) {
                 let holder = &mut self.entries[i];
                 missing = missing.saturating_sub(holder.units_of(need.pool));
                 if !holder.asked_back {

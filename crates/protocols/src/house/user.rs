@@ -261,7 +261,7 @@ impl Role for User {
         let Some(quest) = &self.quest else { return Ok(()) };
         Broken::unless(quest.request.id.user == self.id, "a user asks for itself")?;
         let held = quest.phase != Phase::Granted || quest.parts.iter().all(|part| part.held);
-        Broken::unless(held, "H3: whoever is granted holds everywhere")
+        Broken::unless(held, "H2: whoever is granted holds everywhere")
     }
 
     fn is_stale(&self, cfg: &House, from: Addr, msg: &ToUser) -> bool {
