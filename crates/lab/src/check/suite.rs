@@ -40,6 +40,9 @@ const QUICK: &[Line] = &[
     ("1,1", "0+1*/0*/1*", ""),
     ("1,1", "1/0+1/0", ""),
     ("1,1", "1!/0+1/0", ""),
+    ("1,1", "0,1/0", "one node"),
+    ("1,1", "0+1*/0*/1*", "one node"),
+    ("1,1", "0!/0+1/1", "one node"),
 ];
 
 const FULL: &[Line] = &[
@@ -76,7 +79,8 @@ impl Suite {
 }
 
 fn read((pools, users, faults): Line) -> (Scope, Settings) {
-    let scope = Scope::parse(pools, users, None).expect("the suites are well written");
+    let nodes = (faults == "one node").then_some("0,0");
+    let scope = Scope::parse(pools, users, nodes).expect("the suites are well written");
     let settings = Settings {
         departures: faults == "departures",
         crash: (faults == "crash").then_some(0),

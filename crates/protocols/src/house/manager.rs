@@ -79,7 +79,7 @@ impl Manager {
     }
 
     /// Whether a message is to be heard at all. Whoever was taken for dead is told so.
-    fn hears(&self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) -> bool {
+    fn hears(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) -> bool {
         if from != Addr::User(request.user) {
             out.misbehaved(from, "a request of another user");
             return false;
@@ -88,7 +88,23 @@ impl Manager {
         if ended.is_some_and(|ended| ended.gone) {
             out.to_user(request.user, ToUser::Over(request));
         }
+        if ended.is_none() && cfg.rules.implied {
+            self.end_earlier(cfg, request, out);
+        }
         ended.is_none()
+    }
+
+    /// A lane makes one request after another: what came before this one is over, even if its
+    /// release is still under way. Once this one has ended, that release will not be heard.
+    fn end_earlier(&mut self, cfg: &House, request: RequestId, out: &mut Out) {
+        let earlier = |id: &RequestId| id.user.lane() == request.user.lane() && *id < request;
+        let over: Vec<RequestId> = self.known().filter(earlier).collect();
+        for id in &over {
+            self.end(cfg, *id, false);
+        }
+        if !over.is_empty() {
+            self.scan(cfg, out);
+        }
     }
 
     /// What is remembered of a request that is over.
@@ -169,13 +185,6 @@ impl Manager {
             out.to_user(request.user, ToUser::No { request, n, floor, marks });
         }
         self.scan(cfg, out);
-    }
-
-    fn on_release(&mut self, cfg: &House, request: RequestId, out: &mut Out) {
-        if self.ended(cfg, request).is_none() {
-            self.end(cfg, request, false);
-            self.scan(cfg, out);
-        }
     }
 
     fn on_gone(&mut self, cfg: &House, user: UserId, how: Gone, out: &mut Out) {
@@ -353,10 +362,10 @@ impl Role for Manager {
                 }
             }
             Event::Message { from, msg: ToManager::Release(request) } => {
-                if from != Addr::User(request.user) {
-                    return out.misbehaved(from, "release: for another user");
+                if self.hears(cfg, from, request, out) {
+                    self.end(cfg, request, false);
+                    self.scan(cfg, out);
                 }
-                self.on_release(cfg, request, out);
             }
             Event::Message { from, msg: ToManager::Try { request, needs, solo } } => {
                 if !self.feasible(&needs) {
@@ -388,7 +397,7 @@ impl Role for Manager {
             return false;
         }
         if let Some(ended) = self.ended(cfg, request) {
-            return !ended.gone || matches!(msg, ToManager::Release(_));
+            return !ended.gone;
         }
         let stance = self.entry(request).map(|entry| entry.n);
         match msg {

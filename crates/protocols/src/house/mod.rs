@@ -28,7 +28,8 @@
 //! after another cannot starve it.
 //!
 //! Assumes that every message arrives, in any order, once or more often. The requests of one lane
-//! follow each other, so that what a manager must remember of the past is one id for each lane.
+//! follow each other: a later one says that the earlier are over, and what a manager must remember
+//! of the past is one id for each lane.
 
 mod entry;
 mod manager;
@@ -147,6 +148,7 @@ const RULES: &[Rule] = &[
     Rule { name: "floor", says: "a round that was used is not chosen again" },
     Rule { name: "behind", says: "an attempt does not pass those who wait" },
     Rule { name: "order", says: "rounds order the queue, not arrival" },
+    Rule { name: "implied", says: "a later request of a lane ends the earlier ones" },
     Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
     Rule { name: "park", says: "whoever waits behind an overdue holder steps aside" },
 ];
@@ -181,6 +183,7 @@ struct Rules {
     floor: bool,
     behind: bool,
     order: bool,
+    implied: bool,
     purge: bool,
     park: bool,
 }
@@ -276,6 +279,7 @@ impl Protocol for House {
                 floor: options.keeps("floor"),
                 behind: options.keeps("behind"),
                 order: options.keeps("order"),
+                implied: options.keeps("implied"),
                 purge: options.keeps("purge"),
                 park: options.keeps("park"),
             },
