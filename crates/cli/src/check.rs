@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// Let the network deliver any message twice
     #[arg(long)]
     duplicates: bool,
+    /// Let up to N messages be lost, in all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    loss: u32,
     /// Decide whether a settled request is overtaken more often than N times
     #[arg(long, value_name = "N")]
     overtaking: Option<u32>,
@@ -192,6 +195,7 @@ fn settings(args: &Args) -> Settings {
             OrderArg::Unordered => Order::Unordered,
         }),
         duplicates: args.duplicates,
+        loss: args.loss,
         overtaking: args.overtaking,
         keep_stale: args.keep_stale,
         max_states: args.max_states as usize,

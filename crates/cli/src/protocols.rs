@@ -85,7 +85,8 @@ fn assumptions(assumes: &Assumes) -> String {
             Order::Fifo => "links in order",
             Order::Unordered => "links in any order",
         },
-        if assumes.exactly_once { "each message once" } else { "duplicates and loss tolerated" },
+        if assumes.exactly_once { "each message once" } else { "duplicates tolerated" },
+        if assumes.no_loss { "no loss" } else { "loss tolerated" },
         match assumes.participants {
             Known::Known => "known neighbours",
             Known::Unknown => "unknown participants",

@@ -33,6 +33,27 @@ fn small_scopes_are_sound_at_pinned_counts() {
     }
 }
 
+/// With `resend=1`, messages may be lost.
+const LOSSY: &[(&[&str], u64)] = &[
+    (&["--pools", "1", "--users", "0/0", "--loss", "2"], 1872),
+    (&["--pools", "1,1", "--users", "0+1/1+0", "--loss", "1"], 211054),
+    (&["--pools", "1,1", "--users", "0!/0+1/1", "--loss", "1"], 39237),
+    (&["--pools", "1,1", "--users", "0+1/1+0", "--loss", "1", "--crash", "0"], 399080),
+];
+
+#[test]
+fn what_is_lost_is_sent_again() {
+    let small = format!("{SMALL},resend=1");
+    for (scope, states) in LOSSY {
+        let (code, reports) = check(&[&[&small, "--timers", "quiet"], *scope].concat());
+        assert_eq!((code, violated(&reports[0], true)), (0, vec![]), "{scope:?}");
+        assert_eq!(reports[0]["states"].as_u64(), Some(*states), "{scope:?}");
+    }
+    let (_, reports) = check(&[&[SMALL, "--timers", "quiet"], LOSSY[0].0].concat());
+    let lost = violated(&reports[0], false);
+    assert!(lost.iter().any(|(name, _)| name == "no-deadlock"), "nobody sends again: {lost:?}");
+}
+
 /// Rules taken away, a scope in which that matters, and what is lost. Stepping aside from overdue
 /// holders also resolves deadlocks, so it is taken away as well where it would hide one.
 const MUTANTS: &[(&[&str], &[&str], &str)] = &[

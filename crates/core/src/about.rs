@@ -45,6 +45,8 @@ pub struct Assumes {
     pub order: Order,
     /// Whether every message must arrive exactly once.
     pub exactly_once: bool,
+    /// Whether every message must arrive.
+    pub no_loss: bool,
     /// Whether users must know whom they may conflict with.
     pub participants: Known,
     /// The largest number of needs in one request.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::Graph;
+use super::graph::{Graph, NOWHERE};
 use super::machine::{Class, Label};
 
 /// Whose ends of use a fair run must not leave out, and where waiting is excused.
@@ -200,7 +200,7 @@ impl<'g> Tarjan<'g> {
                 continue;
             };
             *edge += 1;
-            if !self.waits(to) {
+            if to == NOWHERE || !self.waits(to) {
                 continue;
             }
             if self.index[to as usize] == 0 {

@@ -36,6 +36,7 @@ pub(super) enum Action {
     Done(usize),
     Duplicate(u32),
     Leave(usize),
+    Lose(u32),
     Return(usize),
     Suspect(usize),
 }
@@ -104,6 +105,8 @@ pub(super) struct Successors {
     pub(super) steps: Vec<Step>,
     /// For each expanded state: where its steps end, and what is to be said of it.
     pub(super) states: Vec<(usize, Rest)>,
+    /// Timers that are armed but must wait, each with the place of its state in `states`.
+    pub(super) waiting: Vec<(usize, Class)>,
 }
 
 pub(super) struct Step {
@@ -134,6 +137,12 @@ impl Successors {
         self.states.push((self.steps.len(), rest));
     }
 
+    /// A timer of the state that is being expanded is armed but must wait. A fair run lets it ring
+    /// in the end.
+    pub(super) fn must_wait(&mut self, class: Class) {
+        self.waiting.push((self.states.len(), class));
+    }
+
     pub(super) fn state(&self, step: usize) -> &[u32] {
         let start = if step == 0 { 0 } else { self.steps[step - 1].end };
         &self.words[start..self.steps[step].end]
@@ -143,5 +152,6 @@ impl Successors {
         self.words.clear();
         self.steps.clear();
         self.states.clear();
+        self.waiting.clear();
     }
 }

@@ -47,6 +47,8 @@ pub struct Settings {
     pub order: Option<Order>,
     /// Whether the network may deliver a message twice.
     pub duplicates: bool,
+    /// How many messages may be lost, in all.
+    pub loss: u32,
     /// Decide whether a settled request is overtaken more often than this, whatever is promised.
     pub overtaking: Option<u32>,
     /// Whether messages are kept that their receivers say they will ignore.
@@ -69,6 +71,7 @@ impl Default for Settings {
             timers: Timers::Any,
             order: None,
             duplicates: false,
+            loss: 0,
             overtaking: None,
             keep_stale: false,
             max_states: 10_000_000,
@@ -137,7 +140,7 @@ pub fn check_protocol<P: Protocol>(
     let settings = Settings { order, ..settings.clone() };
     let cfg = P::new(&scope.topology(), &chosen.options);
     let cfg = cfg.map_err(|Unsupported(why)| BadScope(why))?;
-    let bound = settings.overtaking.or(chosen.about.overtaking_bound());
+    let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
     let world = World::new(cfg, scope, &settings, bound);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = settings.threads.unwrap_or_else(cores);

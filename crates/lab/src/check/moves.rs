@@ -20,6 +20,9 @@ impl<P: Protocol> World<'_, P> {
                 continue;
             }
             moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
+            if item.from().is_some() && items.contains(&self.ill) {
+                moves.push((Action::Lose(id), Class::UNFAIR));
+            }
             if self.settings.duplicates && item.duplicate().is_some() {
                 moves.push((Action::Duplicate(id), Class::UNFAIR));
             }
@@ -27,12 +30,32 @@ impl<P: Protocol> World<'_, P> {
         for (lane, seat) in self.seats(state).enumerate() {
             self.list_calls(state, lane, seat, moves);
         }
-        let calm = moves.iter().all(|(_, class)| *class == Class::UNFAIR);
-        if calm || self.settings.timers == Timers::Any {
+        if self.is_calm(moves) {
             for &id in items.iter().filter(|id| self.parts.items.value(**id).is_timer()) {
                 moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
             }
         }
+    }
+
+    /// Armed timers that are not among the moves.
+    pub(super) fn timers_that_wait<'s>(
+        &'s self,
+        state: &'s [u32],
+        moves: &[(Action, Class)],
+    ) -> impl Iterator<Item = Class> + 's {
+        let calm = self.is_calm(moves);
+        let timers = self.items(state).iter().filter(|id| self.parts.items.value(**id).is_timer());
+        timers.filter(move |_| !calm).map(|id| Class::item(self.parts.items.row(*id)))
+    }
+
+    /// Whether timers may ring.
+    fn is_calm(&self, moves: &[(Action, Class)]) -> bool {
+        let is_timer = |action: &Action| match action {
+            Action::Deliver(id) => self.parts.items.value(*id).is_timer(),
+            _ => false,
+        };
+        self.settings.timers == Timers::Any
+            || moves.iter().all(|(action, class)| *class == Class::UNFAIR || is_timer(action))
     }
 
     /// Whether an item may be delivered now; `before` is what stands before it among the items.
@@ -42,6 +65,7 @@ impl<P: Protocol> World<'_, P> {
         let some = |is: &dyn Fn(&ItemOf<P>) -> bool| items.iter().any(|id| is(table.value(*id)));
         let channel = |other: &ItemOf<P>| other.from() == item.from() && other.to() == item.to();
         match item {
+            Item::Ill => false,
             Item::Gone { to, who, how: Gone::Departed } => !some(&|other| {
                 other.from() == Some(Addr::User(*who)) && other.to() == Addr::Manager(*to)
             }),

@@ -68,6 +68,8 @@ pub(super) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
         who: UserId,
         how: Gone,
     },
+    /// One more message may be lost.
+    Ill,
     /// The lease of a suspected user runs out.
     Lapse {
         who: UserId,
@@ -109,6 +111,8 @@ impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
             | Self::Lapse { who: to }
             | Self::ToUser { to, .. }
             | Self::UserTimer { at: to, .. } => Addr::User(*to),
+            // It is for nobody.
+            Self::Ill => Addr::Manager(ManagerId(u32::MAX)),
             Self::Gone { to, .. }
             | Self::ToManager { to, .. }
             | Self::ManagerTimer { at: to, .. } => Addr::Manager(*to),

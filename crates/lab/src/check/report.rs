@@ -129,7 +129,7 @@ pub(super) fn report(
         Property::NoStarvation,
         Property::Concurrency,
     ];
-    let bound = teller.settings().overtaking.or(chosen.about.overtaking_bound());
+    let bound = teller.settings().overtaking.or_else(|| chosen.about.overtaking_bound());
     properties.extend(bound.map(Property::BoundedOvertaking));
     // Whoever names a bound demands it.
     promises.extend(teller.settings().overtaking.map(Property::BoundedOvertaking));
@@ -184,6 +184,9 @@ fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
             _ => " --order unordered",
         });
     }
+    if settings.loss > 0 {
+        text.push_str(&format!(" --loss {}", settings.loss));
+    }
     if let Some(times) = settings.overtaking {
         text.push_str(&format!(" --overtaking {times}"));
     }
@@ -202,7 +205,8 @@ fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
     let once = !settings.duplicates || !assumes.exactly_once;
     let departures = assumes.departures
         || !settings.departures && settings.crash.is_none() && settings.suspect.is_none();
-    order && once && departures
+    let loss = settings.loss == 0 || !assumes.no_loss;
+    order && once && loss && departures
 }
 
 fn safety(found: &Found) -> Vec<Violation> {

@@ -151,6 +151,10 @@ impl<P: Protocol> World<'_, P> {
             }
             Action::Duplicate(id) => self.delivery(id, " (and will again)"),
             Action::Suspect(lane) => (of(lane), format!("{:?} is taken for dead", of(lane))),
+            Action::Lose(id) => {
+                let (to, what) = self.delivery(id, "");
+                (to, format!("lost: {what}"))
+            }
             Action::Leave(lane) => (of(lane), format!("{:?} departs", of(lane))),
             Action::Return(lane) => (of(lane), format!("a fresh client comes as {:?}", of(lane))),
         }
@@ -162,6 +166,7 @@ impl<P: Protocol> World<'_, P> {
         let what = match item {
             Item::Call { call, .. } => format!("{to:?} is called: {call:?}"),
             Item::Gone { who, how, .. } => format!("{to:?} is told of {who:?}: {how:?}"),
+            Item::Ill => "nothing".into(),
             Item::Lapse { .. } => format!("the lease of {to:?} runs out"),
             Item::ManagerTimer { timer, .. } => format!("{to:?}: timer {timer:?} rings"),
             Item::ToManager { from, msg, .. } => {
@@ -203,6 +208,7 @@ where
     match item {
         Item::Call { call, .. } => format!("{to:?} {call:?}"),
         Item::Gone { who, how, .. } => format!("{to:?} a report on {who:?}: {how:?}"),
+        Item::Ill => "nothing".into(),
         Item::Lapse { .. } => format!("{to:?} the end of its lease"),
         Item::ManagerTimer { timer, .. } => format!("itself a timer {timer:?}"),
         Item::ToManager { msg, .. } => format!("{to:?} {msg:?}"),

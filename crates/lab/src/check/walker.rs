@@ -36,6 +36,7 @@ impl<P: Protocol> Expander for Walker<'_, P> {
             let print = self.fingerprint_next();
             out.push(&self.next, print, *action, *class, label, self.breach.take());
         }
+        self.world.timers_that_wait(state, &moves).for_each(|class| out.must_wait(class));
         out.finish(self.world.rest(state, &moves));
         self.moves = moves;
     }
@@ -95,6 +96,10 @@ impl<'w, P: Protocol> Walker<'w, P> {
                 });
                 self.forget_passer(lane);
                 self.call(lane);
+            }
+            Action::Lose(id) => {
+                self.remove(id);
+                self.remove(self.world.ill);
             }
             Action::Suspect(lane) => {
                 self.change_seat(lane, |seat| seat.suspected = true);
@@ -260,13 +265,16 @@ impl<'w, P: Protocol> Walker<'w, P> {
                     format!("a message to {m:?}, which there is not"),
                 );
             }
+            // What may be lost is sent again; the same message under way twice is one.
+            Addr::Manager(_) if world.settings.loss > 0 && self.is_under_way(id) => {}
             Addr::Manager(_) => self.next.push(id),
             Addr::User(user) => {
                 let lane = user.lane() as usize;
                 let there = lane < world.scope.users.len()
                     && self.seat(lane).user() == user
                     && self.next[world.user_at(lane)] != NOBODY;
-                if there {
+                let again = world.settings.loss > 0 && self.is_under_way(id);
+                if there && !again {
                     self.next.push(id);
                 }
             }
@@ -386,6 +394,10 @@ impl<'w, P: Protocol> Walker<'w, P> {
         if let Some(at) = self.next[from..].iter().position(|other| *other == id) {
             self.next.remove(from + at);
         }
+    }
+
+    fn is_under_way(&self, id: u32) -> bool {
+        self.world.items(&self.next).contains(&id)
     }
 
     fn seat(&self, lane: usize) -> Seat {

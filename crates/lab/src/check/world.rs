@@ -27,6 +27,8 @@ pub(super) struct World<'a, P: Protocol> {
     /// For each user, those it shares a pool with.
     pub(super) sharing: Vec<u32>,
     pub(super) bound: Option<u32>,
+    /// The number of [`Item::Ill`].
+    pub(super) ill: u32,
     pub(super) managers: usize,
 }
 
@@ -37,12 +39,14 @@ impl<'a, P: Protocol> World<'a, P> {
         settings: &'a Settings,
         bound: Option<u32>,
     ) -> Self {
+        let parts = Parts::<P>::default();
         Self {
             managers: cfg.managers().len(),
             cfg,
             scope,
             settings,
-            parts: Parts::default(),
+            ill: parts.items.number(Item::Ill),
+            parts,
             canonical: settings.canonical.unwrap_or_else(|| scope.goes_on_for_ever()),
             sharing: scope.sharing(),
             bound,
@@ -179,7 +183,8 @@ impl<P: Protocol> Machine for World<'_, P> {
             lanes.map(|lane| self.parts.users.number(self.cfg.user(UserId::first(lane as u32))));
         let managers = (0..self.managers as u32)
             .map(|m| self.parts.managers.number(self.cfg.manager(ManagerId(m))));
-        seats.chain(users).chain(managers).collect()
+        let ills = std::iter::repeat_n(self.ill, self.settings.loss as usize);
+        seats.chain(users).chain(managers).chain(ills).collect()
     }
 
     fn expander(&self) -> Box<dyn Expander + Send + '_> {

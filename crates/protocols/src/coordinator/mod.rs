@@ -127,6 +127,7 @@ impl Protocol for Coordinator {
             assumes: Assumes {
                 order: Order::Unordered,
                 exactly_once: true,
+                no_loss: true,
                 participants: Known::Unknown,
                 needs_max: None,
                 units: true,

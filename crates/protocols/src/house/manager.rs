@@ -143,6 +143,20 @@ impl Manager {
         out.to_user(request.user, ToUser::No { request, n: 0, floor, marks });
     }
 
+    /// A waiting user sends its stance again: perhaps something that concerns it was lost. Those who
+    /// hold what it needs are asked again, and it is told again whether to park.
+    fn repeat(&mut self, cfg: &House, request: RequestId, out: &mut Out) {
+        let Some(entry) = self.entry(request).cloned() else { return };
+        if entry.turns > 0 {
+            let park = ToUser::Park { request, turn: entry.turns, on: entry.blocked };
+            out.to_user(request.user, park);
+        }
+        for holder in self.entries.iter_mut().filter(|other| other.held) {
+            holder.asked_back &= !holder.needs.share_a_pool_with(&entry.needs);
+        }
+        self.scan(cfg, out);
+    }
+
     /// Whether there is room beside all that is held and all that is waited for.
     fn fits_behind_all(&self, cfg: &House, needs: &Needs) -> bool {
         needs.iter().all(|need| {
@@ -159,8 +173,10 @@ impl Manager {
         if let Some(entry) = self.entry(request) {
             if n == entry.n && entry.held {
                 out.to_user(request.user, ToUser::Yes { request, n });
+            } else if n == entry.n && cfg.resend {
+                self.repeat(cfg, request, out);
             }
-            if n <= entry.n && cfg.rules.stance {
+            if self.entry(request).is_some_and(|entry| n <= entry.n) && cfg.rules.stance {
                 return;
             }
         } else {
@@ -366,6 +382,9 @@ impl Role for Manager {
                     self.end(cfg, request, false);
                     self.scan(cfg, out);
                 }
+                if cfg.resend && from == Addr::User(request.user) {
+                    out.to_user(request.user, ToUser::Over(request));
+                }
             }
             Event::Message { from, msg: ToManager::Try { request, needs, solo } } => {
                 if !self.feasible(&needs) {
@@ -397,7 +416,8 @@ impl Role for Manager {
             return false;
         }
         if let Some(ended) = self.ended(cfg, request) {
-            return !ended.gone;
+            let answered = cfg.resend && matches!(msg, ToManager::Release(_));
+            return !ended.gone && !answered;
         }
         let stance = self.entry(request).map(|entry| entry.n);
         match msg {

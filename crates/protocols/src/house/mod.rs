@@ -27,7 +27,8 @@
 //! most `PARKS_MAX` times at a node, each time with twice the patience, so that long uses one
 //! after another cannot starve it.
 //!
-//! Assumes that every message arrives, in any order, once or more often. The requests of one lane
+//! Assumes that messages arrive in any order, once or more often; with `resend=1` they may also be
+//! lost, are sent again until they are answered, and releases are acknowledged. The requests of one lane
 //! follow each other: a later one says that the earlier are over, and what a manager must remember
 //! of the past is one id for each lane.
 
@@ -97,7 +98,8 @@ pub enum ToUser {
         /// Rounds in which there is no room.
         marks: BTreeSet<Round>,
     },
-    /// The request is over for this manager: it was taken for dead.
+    /// The request is over for this manager: it was released, if that is to be acknowledged, or its
+    /// user was taken for dead.
     Over(RequestId),
     /// A holder in the way of the request is overdue, or no longer.
     Park {
@@ -167,6 +169,9 @@ pub struct House {
     bumps: u32,
     /// How often a request steps aside at a node (`parks=`).
     parks: u32,
+    /// Whether messages may be lost, and are therefore sent again until they are answered
+    /// (`resend=1`).
+    resend: bool,
     rules: Rules,
 }
 
@@ -205,9 +210,9 @@ impl House {
         let mut value = default;
         for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
             let (key, number) = part.split_once('=').unwrap_or((part, ""));
-            if !["reserve", "passes", "bumps", "parks"].contains(&key) {
+            if !["reserve", "passes", "bumps", "parks", "resend"].contains(&key) {
                 return Err(Unsupported(format!(
-                    "house has no setting '{part}': use reserve=, passes=, bumps= or parks="
+                    "house has no setting '{part}': use reserve=, passes=, bumps=, parks= or resend="
                 )));
             }
             let number = number
@@ -238,6 +243,7 @@ impl Protocol for House {
             assumes: Assumes {
                 order: Order::Unordered,
                 exactly_once: false,
+                no_loss: Self::setting(variant, "resend", 0)? == 0,
                 participants: Known::Unknown,
                 needs_max: None,
                 units: true,
@@ -268,6 +274,7 @@ impl Protocol for House {
             passes: setting("passes", 1024)?,
             bumps: setting("bumps", 4)?,
             parks: setting("parks", PARKS_MAX)?,
+            resend: setting("resend", 0)? != 0,
             rules: Rules {
                 ended: options.keeps("ended"),
                 stance: options.keeps("stance"),

@@ -4,21 +4,34 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use holdall_core::{
-    Addr, Broken, Call, Event, Gone, ManagerId, Need, Needs, Never, Outbox, Request, RequestId,
-    Role, UserId,
+    Addr, Broken, Call, Event, Gone, ManagerId, Need, Needs, Outbox, Request, RequestId, Role,
+    UserId,
 };
 use serde::{Deserialize, Serialize};
 
 use super::manager::first_free;
 use super::{House, Round, ToManager, ToUser};
 
-type Out = Outbox<House, Never>;
+type Out = Outbox<House, Timer>;
+
+/// The user's timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// Nothing was heard for a while: send again what is not answered.
+    Resend,
+}
+
+/// Each time nothing is heard, the next waiting is longer, up to this.
+const RUNG_MAX: u8 = 5;
 
 /// Acts for one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct User {
     id: UserId,
     quest: Option<Quest>,
+    /// The last release sent to a manager that has not acknowledged it.
+    owed: BTreeMap<ManagerId, RequestId>,
+    rung: u8,
 }
 
 /// A request under way.
@@ -97,15 +110,34 @@ impl Quest {
         let part = &mut self.parts[at];
         part.n += 1;
         (part.held, part.parked) = (false, parked);
-        let queue = ToManager::Queue {
-            request: self.request.id,
-            n: part.n,
-            round: self.round.unwrap_or_default(),
-            base: self.floor,
-            needs: part.needs.clone(),
-            parked,
+        self.send_stance(at, out);
+    }
+
+    fn send_stance(&self, at: usize, out: &mut Out) {
+        let Part { manager, needs, n, parked, .. } = &self.parts[at];
+        let request = self.request.id;
+        let stance = match self.round {
+            None => {
+                let solo = self.parts.len() == 1;
+                ToManager::Try { request, needs: needs.clone(), solo }
+            }
+            Some(round) => {
+                let (n, parked, needs, base) = (*n, *parked, needs.clone(), self.floor);
+                ToManager::Queue { request, n, round, base, needs, parked }
+            }
         };
-        out.to_manager(part.manager, queue);
+        out.to_manager(*manager, stance);
+    }
+
+    /// Sends again what may not have arrived: every stance that is not answered by a hold.
+    fn resend(&self, out: &mut Out) {
+        for at in 0..self.parts.len() {
+            let Part { held, answered, .. } = self.parts[at];
+            let answered = held || answered && self.phase == Phase::Trying;
+            if !answered {
+                self.send_stance(at, out);
+            }
+        }
     }
 
     /// Takes the least round that is free everywhere, as far as is known.
@@ -186,30 +218,74 @@ impl Quest {
 
 impl User {
     pub(super) fn new(id: UserId) -> Self {
-        Self { id, quest: None }
+        Self { id, quest: None, owed: BTreeMap::new(), rung: 0 }
     }
 
     fn ask(&mut self, cfg: &House, request: Request, out: &mut Out) {
         let quest = Quest::new(cfg, request);
-        let solo = quest.parts.len() == 1;
-        for part in &quest.parts {
-            let attempt =
-                ToManager::Try { request: quest.request.id, needs: part.needs.clone(), solo };
-            out.to_manager(part.manager, attempt);
+        for at in 0..quest.parts.len() {
+            quest.send_stance(at, out);
         }
         self.quest = Some(quest);
+        self.rung = 0;
+        self.watch(cfg, out);
     }
 
-    fn end(&mut self, out: &mut Out) {
-        let Some(quest) = self.quest.take() else { return };
+    /// Gives everything back, wherever it stands.
+    fn give_back(&mut self, cfg: &House, out: &mut Out) -> Option<RequestId> {
+        let quest = self.quest.take()?;
+        let request = quest.request.id;
         for part in &quest.parts {
-            out.to_manager(part.manager, ToManager::Release(quest.request.id));
+            out.to_manager(part.manager, ToManager::Release(request));
+            if cfg.resend {
+                self.owed.insert(part.manager, request);
+            }
         }
-        out.released(quest.request.id);
+        self.watch(cfg, out);
+        Some(request)
+    }
+
+    /// Keeps the timer armed while something is not answered.
+    fn watch(&self, cfg: &House, out: &mut Out) {
+        if !cfg.resend {
+            return;
+        }
+        let waits = self.quest.as_ref().is_some_and(|quest| quest.phase != Phase::Granted);
+        if waits || !self.owed.is_empty() {
+            out.arm(Timer::Resend, self.rung);
+        } else {
+            out.disarm(Timer::Resend);
+        }
+    }
+
+    fn on_resend(&mut self, cfg: &House, out: &mut Out) {
+        if let Some(quest) = self.quest.as_ref().filter(|quest| quest.phase != Phase::Granted) {
+            quest.resend(out);
+        }
+        for (manager, request) in &self.owed {
+            out.to_manager(*manager, ToManager::Release(*request));
+        }
+        self.rung = RUNG_MAX.min(self.rung + 1);
+        self.watch(cfg, out);
+    }
+
+    /// A manager has done with a request: an acknowledgement, or news that it was taken for dead.
+    fn on_over(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) {
+        let owed = self.owed.len();
+        self.owed.retain(|manager, owed| Addr::Manager(*manager) != from || *owed > request);
+        if self.quest.as_ref().is_some_and(|quest| quest.request.id == request) {
+            self.give_back(cfg, out);
+            out.lost(request);
+        } else if self.owed.len() < owed {
+            self.watch(cfg, out);
+        }
     }
 
     fn on_message(&mut self, cfg: &House, from: Addr, msg: ToUser, out: &mut Out) {
         let about = msg.request();
+        if let ToUser::Over(request) = msg {
+            return self.on_over(cfg, from, request, out);
+        }
         let Some(quest) = self.quest.as_mut().filter(|quest| quest.request.id == about) else {
             return; // It crossed our release.
         };
@@ -217,22 +293,17 @@ impl User {
         else {
             return out.misbehaved(from, "an answer that was not asked for");
         };
+        let granted = quest.phase == Phase::Granted;
         match msg {
             ToUser::No { n, floor, marks, .. } => quest.on_no(cfg, at, n, floor, marks, out),
-            ToUser::Over(request) => self.lose(request, out),
+            ToUser::Over(_) => {}
             ToUser::Park { turn, on, .. } => quest.on_park(at, turn, on, out),
             ToUser::Yes { n, .. } => quest.on_yes(cfg, at, n, out),
             ToUser::Yield { n, .. } => quest.on_yield(cfg, at, n, out),
         }
-    }
-
-    /// The request is over although the client lives: everything else of it is given back.
-    fn lose(&mut self, request: RequestId, out: &mut Out) {
-        let Some(quest) = self.quest.take() else { return };
-        for part in &quest.parts {
-            out.to_manager(part.manager, ToManager::Release(request));
+        if quest.phase == Phase::Granted && !granted {
+            self.watch(cfg, out);
         }
-        out.lost(request);
     }
 }
 
@@ -240,20 +311,24 @@ impl Role for User {
     type P = House;
     type Call = Call;
     type Msg = ToUser;
-    type Timer = Never;
+    type Timer = Timer;
 
     fn step(&mut self, cfg: &House, event: Event<Self>, out: &mut Out) {
         match event {
             Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
-            Event::Call(Call::Done | Call::Leave) => self.end(out),
+            Event::Call(Call::Done | Call::Leave) => {
+                if let Some(request) = self.give_back(cfg, out) {
+                    out.released(request);
+                }
+            }
             Event::Gone { who, how: Gone::Lapsed } if who == Addr::User(self.id) => {
-                if let Some(quest) = &self.quest {
-                    self.lose(quest.request.id, out);
+                if let Some(request) = self.give_back(cfg, out) {
+                    out.lost(request);
                 }
             }
             Event::Gone { .. } => {}
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
-            Event::Timer(never) => match never {},
+            Event::Timer(Timer::Resend) => self.on_resend(cfg, out),
         }
     }
 
@@ -267,7 +342,8 @@ impl Role for User {
     fn is_stale(&self, cfg: &House, from: Addr, msg: &ToUser) -> bool {
         let about = msg.request();
         let Some(quest) = self.quest.as_ref().filter(|quest| quest.request.id == about) else {
-            return true;
+            let owed = self.owed.iter().any(|(m, id)| Addr::Manager(*m) == from && *id <= about);
+            return !(owed && matches!(msg, ToUser::Over(_)));
         };
         let Some(part) = quest.parts.iter().find(|part| Addr::Manager(part.manager) == from) else {
             return false;
@@ -286,6 +362,6 @@ impl Role for User {
     }
 
     fn quiet(&self) -> bool {
-        self.quest.is_none()
+        self.quest.is_none() && self.owed.is_empty()
     }
 }

@@ -93,6 +93,7 @@ impl Protocol for Ordered {
             assumes: Assumes {
                 order: Order::Unordered,
                 exactly_once: true,
+                no_loss: true,
                 participants: Known::Unknown,
                 needs_max: None,
                 units: true,

@@ -115,6 +115,7 @@ impl Protocol for Skeen {
             assumes: Assumes {
                 order: Order::Unordered,
                 exactly_once: true,
+                no_loss: true,
                 participants: Known::Unknown,
                 needs_max: None,
                 units: true,
