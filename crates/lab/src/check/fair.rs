@@ -5,13 +5,15 @@
 //! ever. It is *fair* if every class of actions is taken inside it or impossible somewhere in it.
 //! If a component is not fair, then some class is possible in all of its states and taken by none
 //! of its steps, and the same is true of every part of it: so looking at whole components is
-//! enough.
+//! enough. A timer that may ring only when nothing else moves is often impossible in between, and
+//! must ring all the same if it may again and again: where it never does, only the part of the
+//! component is looked at in which it may not.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::{Graph, NOWHERE};
+use super::graph::Graph;
 use super::machine::{Class, Label};
 
 /// Whose ends of use a fair run must not leave out, and where waiting is excused.
@@ -35,15 +37,44 @@ pub(super) struct Trap {
 
 /// The first fair component in which `lane` waits without excuse.
 pub(super) fn find_trap(graph: &Graph, lane: usize, premise: &Premise) -> Option<Trap> {
-    Tarjan::new(graph, lane, premise)
-        .run()
+    let waits = |state: u32| {
+        let label = graph.label(state);
+        label.waiting >> lane & 1 == 1 && !(premise.excused)(label, lane)
+    };
+    let mut components = Tarjan::new(graph, &waits).run(0..graph.states() as u32);
+    let mut traps = Vec::new();
+    while let Some(states) = components.pop() {
+        match judge(graph, &states, premise) {
+            Verdict::Fair => traps.push(states),
+            Verdict::Unfair => {}
+            Verdict::FairWithout(timers) => {
+                let silent = |state: &u32| {
+                    graph.edges(*state).iter().all(|(_, class)| !timers.contains(class))
+                };
+                let rest: FxHashSet<u32> = states.iter().copied().filter(silent).collect();
+                let inside = |state: u32| rest.contains(&state);
+                components.extend(
+                    Tarjan::new(graph, &inside)
+                        .run(states.into_iter().filter(|s| rest.contains(s))),
+                );
+            }
+        }
+    }
+    traps
         .into_iter()
-        .filter(|states| is_fair(graph, states, premise))
         .min_by_key(|states| states.iter().min().copied())
         .map(|states| Trap { states })
 }
 
-fn is_fair(graph: &Graph, states: &[u32], premise: &Premise) -> bool {
+enum Verdict {
+    Fair,
+    /// Nor is any part of it.
+    Unfair,
+    /// These timers may ring somewhere in it and never do.
+    FairWithout(FxHashSet<Class>),
+}
+
+fn judge(graph: &Graph, states: &[u32], premise: &Premise) -> Verdict {
     let inside: FxHashSet<u32> = states.iter().copied().collect();
     let mut enabled: FxHashMap<Class, usize> = FxHashMap::default();
     let mut taken: FxHashSet<Class> = FxHashSet::default();
@@ -62,10 +93,12 @@ fn is_fair(graph: &Graph, states: &[u32], premise: &Premise) -> bool {
             *enabled.entry(*class).or_default() += 1;
         }
     }
-    enabled
-        .iter()
-        .filter(|(class, _)| premise.owes(**class))
-        .all(|(class, times)| *times < states.len() || taken.contains(class))
+    enabled.retain(|class, _| premise.owes(*class) && !taken.contains(class));
+    if enabled.values().any(|times| *times == states.len()) {
+        return Verdict::Unfair;
+    }
+    let silent: FxHashSet<Class> = enabled.into_keys().filter(|class| class.is_timer()).collect();
+    if silent.is_empty() { Verdict::Fair } else { Verdict::FairWithout(silent) }
 }
 
 impl Trap {
@@ -141,11 +174,10 @@ fn shortest(
     None
 }
 
-/// Tarjan's algorithm without recursion, on the states in which one user waits.
+/// Tarjan's algorithm without recursion, on some of the states.
 struct Tarjan<'g> {
     graph: &'g Graph,
-    lane: usize,
-    premise: &'g Premise,
+    member: &'g dyn Fn(u32) -> bool,
     /// 0 for a state not seen yet, else one more than its place in the order of visits.
     index: Vec<u32>,
     low: Vec<u32>,
@@ -155,12 +187,11 @@ struct Tarjan<'g> {
 }
 
 impl<'g> Tarjan<'g> {
-    fn new(graph: &'g Graph, lane: usize, premise: &'g Premise) -> Self {
+    fn new(graph: &'g Graph, member: &'g dyn Fn(u32) -> bool) -> Self {
         let n = graph.states();
         Self {
             graph,
-            lane,
-            premise,
+            member,
             index: vec![0; n],
             low: vec![0; n],
             stack: Vec::new(),
@@ -169,15 +200,10 @@ impl<'g> Tarjan<'g> {
         }
     }
 
-    fn waits(&self, state: u32) -> bool {
-        let label = self.graph.label(state);
-        label.waiting >> self.lane & 1 == 1 && !(self.premise.excused)(label, self.lane)
-    }
-
-    fn run(mut self) -> Vec<Vec<u32>> {
+    fn run(mut self, from: impl Iterator<Item = u32>) -> Vec<Vec<u32>> {
         let mut visits = 0;
-        for root in 0..self.graph.states() as u32 {
-            if self.waits(root) && self.index[root as usize] == 0 {
+        for root in from {
+            if (self.member)(root) && self.index[root as usize] == 0 {
                 self.visit(root, &mut visits);
             }
         }
@@ -200,7 +226,7 @@ impl<'g> Tarjan<'g> {
                 continue;
             };
             *edge += 1;
-            if to == NOWHERE || !self.waits(to) {
+            if !(self.member)(to) {
                 continue;
             }
             if self.index[to as usize] == 0 {

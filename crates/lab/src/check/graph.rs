@@ -2,9 +2,6 @@
 
 use super::machine::{Class, Label};
 
-/// Where the step of a timer leads that is armed but must wait.
-pub(super) const NOWHERE: u32 = u32::MAX;
-
 /// Grows during the search. States up to some number have their edges; the rest have none yet.
 #[derive(Default)]
 pub(super) struct Graph {
@@ -13,8 +10,6 @@ pub(super) struct Graph {
     /// Where the edges of each expanded state end.
     ends: Vec<usize>,
     edges: Vec<(u32, Class)>,
-    /// How many of the edges lead nowhere.
-    waiting: usize,
 }
 
 impl Graph {
@@ -23,14 +18,14 @@ impl Graph {
     }
 
     pub(super) fn transitions(&self) -> usize {
-        self.edges.len() - self.waiting
+        self.edges.len()
     }
 
     pub(super) fn label(&self, state: u32) -> Label {
         self.labels[state as usize]
     }
 
-    /// The steps out of a state, and to nowhere the timers that must wait.
+    /// The steps out of a state.
     pub(super) fn edges(&self, state: u32) -> &[(u32, Class)] {
         let i = state as usize;
         let start =
@@ -59,12 +54,6 @@ impl Graph {
 
     pub(super) fn edge(&mut self, to: u32, class: Class) {
         self.edges.push((to, class));
-    }
-
-    /// A timer that is armed but must wait: possible, as far as fairness is concerned.
-    pub(super) fn must_wait(&mut self, class: Class) {
-        self.edges.push((NOWHERE, class));
-        self.waiting += 1;
     }
 
     pub(super) fn end_of_edges(&mut self) {

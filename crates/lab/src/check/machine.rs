@@ -43,7 +43,7 @@ pub(super) enum Action {
 
 /// Actions that are the same for fairness: the delivery of one message to one role (up to a shift
 /// of its stamps), one timer, one user's end of use. A fair run does not leave a class out for
-/// ever while it is always possible.
+/// ever while it is always possible; a timer, not even if it is possible again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Class(u32);
 
@@ -51,6 +51,7 @@ impl Class {
     /// New calls, departures, crashes, duplicates: nothing says they ever happen.
     pub(super) const UNFAIR: Self = Self(0);
     const ITEMS_FROM: u32 = 32;
+    const TIMER: u32 = 1 << 31;
 
     pub(super) fn done(lane: usize) -> Self {
         Self(1 + lane as u32)
@@ -64,7 +65,16 @@ impl Class {
     /// By fingerprint. Should two classes ever collide, less is asked of fair runs, so that a
     /// starvation may be reported that is none, but none is missed.
     pub(super) fn item<T>(row: &Row<T>) -> Self {
-        Self((row.print.relative as u32).max(Self::ITEMS_FROM))
+        Self((row.print.relative as u32 & !Self::TIMER).max(Self::ITEMS_FROM))
+    }
+
+    /// The same for a timer.
+    pub(super) fn timer<T>(row: &Row<T>) -> Self {
+        Self(row.print.relative as u32 | Self::TIMER)
+    }
+
+    pub(super) fn is_timer(self) -> bool {
+        self.0 & Self::TIMER != 0
     }
 }
 
@@ -105,8 +115,6 @@ pub(super) struct Successors {
     pub(super) steps: Vec<Step>,
     /// For each expanded state: where its steps end, and what is to be said of it.
     pub(super) states: Vec<(usize, Rest)>,
-    /// Timers that are armed but must wait, each with the place of its state in `states`.
-    pub(super) waiting: Vec<(usize, Class)>,
 }
 
 pub(super) struct Step {
@@ -137,12 +145,6 @@ impl Successors {
         self.states.push((self.steps.len(), rest));
     }
 
-    /// A timer of the state that is being expanded is armed but must wait. A fair run lets it ring
-    /// in the end.
-    pub(super) fn must_wait(&mut self, class: Class) {
-        self.waiting.push((self.states.len(), class));
-    }
-
     pub(super) fn state(&self, step: usize) -> &[u32] {
         let start = if step == 0 { 0 } else { self.steps[step - 1].end };
         &self.words[start..self.steps[step].end]
@@ -152,6 +154,5 @@ impl Successors {
         self.words.clear();
         self.steps.clear();
         self.states.clear();
-        self.waiting.clear();
     }
 }

@@ -30,32 +30,12 @@ impl<P: Protocol> World<'_, P> {
         for (lane, seat) in self.seats(state).enumerate() {
             self.list_calls(state, lane, seat, moves);
         }
-        if self.is_calm(moves) {
+        let calm = moves.iter().all(|(_, class)| *class == Class::UNFAIR);
+        if calm || self.settings.timers == Timers::Any {
             for &id in items.iter().filter(|id| self.parts.items.value(**id).is_timer()) {
-                moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
+                moves.push((Action::Deliver(id), Class::timer(self.parts.items.row(id))));
             }
         }
-    }
-
-    /// Armed timers that are not among the moves.
-    pub(super) fn timers_that_wait<'s>(
-        &'s self,
-        state: &'s [u32],
-        moves: &[(Action, Class)],
-    ) -> impl Iterator<Item = Class> + 's {
-        let calm = self.is_calm(moves);
-        let timers = self.items(state).iter().filter(|id| self.parts.items.value(**id).is_timer());
-        timers.filter(move |_| !calm).map(|id| Class::item(self.parts.items.row(*id)))
-    }
-
-    /// Whether timers may ring.
-    fn is_calm(&self, moves: &[(Action, Class)]) -> bool {
-        let is_timer = |action: &Action| match action {
-            Action::Deliver(id) => self.parts.items.value(*id).is_timer(),
-            _ => false,
-        };
-        self.settings.timers == Timers::Any
-            || moves.iter().all(|(action, class)| *class == Class::UNFAIR || is_timer(action))
     }
 
     /// Whether an item may be delivered now; `before` is what stands before it among the items.

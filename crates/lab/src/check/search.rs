@@ -165,8 +165,7 @@ impl Search {
     /// Enters the successors of the next states.
     fn enter(&mut self, out: &Successors, max_states: usize) {
         let mut at = 0;
-        let mut waiting = out.waiting.iter().peekable();
-        for (i, (end, rest)) in out.states.iter().enumerate() {
+        for (end, rest) in &out.states {
             if self.found.graph.states() >= max_states {
                 self.found.complete = false;
                 return;
@@ -187,9 +186,6 @@ impl Search {
                     self.found.graph.edge(id, step.class);
                 }
                 at += 1;
-            }
-            while let Some((_, class)) = waiting.next_if(|(state, _)| *state == i) {
-                self.found.graph.must_wait(*class);
             }
             self.found.graph.end_of_edges();
             self.cursor += 1;

@@ -36,7 +36,6 @@ impl<P: Protocol> Expander for Walker<'_, P> {
             let print = self.fingerprint_next();
             out.push(&self.next, print, *action, *class, label, self.breach.take());
         }
-        self.world.timers_that_wait(state, &moves).for_each(|class| out.must_wait(class));
         out.finish(self.world.rest(state, &moves));
         self.moves = moves;
     }
