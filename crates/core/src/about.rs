@@ -59,6 +59,21 @@ pub struct Assumes {
     pub order_asked: bool,
 }
 
+impl Assumes {
+    /// That every message arrives once, in any order; and nothing else: whoever asks may ask for
+    /// whatever there is, is known to nobody, and may depart at any time.
+    pub const RELIABLE: Self = Self {
+        order: Order::Unordered,
+        exactly_once: true,
+        no_loss: true,
+        participants: Known::Unknown,
+        needs_max: None,
+        units: true,
+        departures: true,
+        order_asked: false,
+    };
+}
+
 /// In which order messages between two roles arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -102,6 +117,13 @@ pub enum Property {
 }
 
 impl Property {
+    /// What every sound protocol promises, and these others besides.
+    pub fn sound_and(others: &[Self]) -> Vec<Self> {
+        let sound =
+            [Self::Exclusion, Self::AllOrNothing, Self::Local, Self::NoDeadlock, Self::NoResidue];
+        [&sound, others].concat()
+    }
+
     /// The name without a number.
     pub const fn name(self) -> &'static str {
         match self {

@@ -26,8 +26,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Known, ManagerId, NodeId, Options, Order, Property, Protocol, Request,
-    RequestId, Rule, Topology, Unsupported, UserId,
+    About, Assumes, ManagerId, NodeId, Options, Property, Protocol, Request, RequestId, Rule,
+    Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -104,17 +104,10 @@ impl Protocol for Coordinator {
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
         let reserving = Self::reserving(variant)?;
-        let mut promises = alloc::vec![
-            Property::Exclusion,
-            Property::AllOrNothing,
-            Property::Local,
-            Property::NoDeadlock,
-            Property::NoResidue,
-        ];
-        promises.extend(match reserving {
-            0 => alloc::vec![Property::Concurrency],
-            usize::MAX => alloc::vec![Property::NoStarvation, Property::BoundedOvertaking(0)],
-            _ => alloc::vec![Property::NoStarvation],
+        let promises = Property::sound_and(match reserving {
+            0 => &[Property::Concurrency],
+            usize::MAX => &[Property::NoStarvation, Property::BoundedOvertaking(0)],
+            _ => &[Property::NoStarvation],
         });
         Ok(About {
             name: format!("{}:{}", Self::FAMILY, variant.unwrap_or_default()),
@@ -124,16 +117,7 @@ impl Protocol for Coordinator {
                 _ => "one manager grants whatever fits beside what the G oldest reserve",
             },
             source: "common practice; backfilling as in batch schedulers",
-            assumes: Assumes {
-                order: Order::Unordered,
-                exactly_once: true,
-                no_loss: true,
-                participants: Known::Unknown,
-                needs_max: None,
-                units: true,
-                departures: true,
-                order_asked: false,
-            },
+            assumes: Assumes::RELIABLE,
             promises,
             with_patience: Vec::new(),
             rules: RULES,

@@ -42,8 +42,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Known, ManagerId, Needs, NodeId, Options, Order, PoolId, Property, Protocol,
-    RequestId, Rule, Stamp, Topology, Unsupported, UserId,
+    About, Assumes, ManagerId, Needs, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
+    Stamp, Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -241,23 +241,11 @@ impl Protocol for House {
             summary: "one node decides alone; several agree on rounds; nobody idles behind the overdue",
             source: "rounds after Rhee's positions; reservations as in backfilling",
             assumes: Assumes {
-                order: Order::Unordered,
                 exactly_once: false,
                 no_loss: Self::setting(variant, "resend", 0)? == 0,
-                participants: Known::Unknown,
-                needs_max: None,
-                units: true,
-                departures: true,
-                order_asked: false,
+                ..Assumes::RELIABLE
             },
-            promises: alloc::vec![
-                Property::Exclusion,
-                Property::AllOrNothing,
-                Property::Local,
-                Property::NoDeadlock,
-                Property::NoResidue,
-                Property::NoStarvation,
-            ],
+            promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: alloc::vec![Property::Concurrency],
             rules: RULES,
         })

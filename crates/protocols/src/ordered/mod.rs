@@ -20,8 +20,8 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Known, ManagerId, NodeId, Options, Order, PoolId, Property, Protocol,
-    RequestId, Rule, Topology, Unsupported, UserId,
+    About, Assumes, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
+    Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,24 +90,8 @@ impl Protocol for Ordered {
             name: Self::FAMILY.into(),
             summary: "pools taken one after another in a global order, a FIFO queue at each",
             source: "Havender 1968; common practice",
-            assumes: Assumes {
-                order: Order::Unordered,
-                exactly_once: true,
-                no_loss: true,
-                participants: Known::Unknown,
-                needs_max: None,
-                units: true,
-                departures: true,
-                order_asked: false,
-            },
-            promises: alloc::vec![
-                Property::Exclusion,
-                Property::AllOrNothing,
-                Property::Local,
-                Property::NoDeadlock,
-                Property::NoResidue,
-                Property::NoStarvation,
-            ],
+            assumes: Assumes::RELIABLE,
+            promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
             rules: RULES,
         })

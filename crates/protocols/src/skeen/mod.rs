@@ -23,8 +23,8 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Clock, Known, ManagerId, NodeId, Options, Order, PoolId, Property, Protocol,
-    RequestId, Rule, Topology, Unsupported, UserId,
+    About, Assumes, Clock, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
+    Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -112,25 +112,11 @@ impl Protocol for Skeen {
             name: Self::FAMILY.into(),
             summary: "requests join all their queues in one agreed timestamp order",
             source: "Skeen's total order multicast (Birman and Joseph 1987)",
-            assumes: Assumes {
-                order: Order::Unordered,
-                exactly_once: true,
-                no_loss: true,
-                participants: Known::Unknown,
-                needs_max: None,
-                units: true,
-                departures: true,
-                order_asked: false,
-            },
-            promises: alloc::vec![
-                Property::Exclusion,
-                Property::AllOrNothing,
-                Property::Local,
-                Property::NoDeadlock,
-                Property::NoResidue,
+            assumes: Assumes::RELIABLE,
+            promises: Property::sound_and(&[
                 Property::NoStarvation,
                 Property::BoundedOvertaking(0),
-            ],
+            ]),
             with_patience: Vec::new(),
             rules: RULES,
         })
