@@ -59,7 +59,8 @@ fn overview(abouts: &[About]) -> String {
 }
 
 fn promises(about: &About) -> String {
-    let names: Vec<_> = about.promises.iter().map(ToString::to_string).collect();
+    let patient = about.with_patience.iter().map(|p| format!("{p} (with patient timers)"));
+    let names: Vec<_> = about.promises.iter().map(ToString::to_string).chain(patient).collect();
     names.join(", ")
 }
 
