@@ -118,7 +118,7 @@ impl<V: Rules> WindowsModel<V> {
             let lots = (0..n).map(|seat| self.layout.lot(window, seat));
             let lost = lots.filter(|lot| had >> lot & 1 == 0).count() as u32;
             let pinned = stopped.is_some_and(|who| sign(who).window == window);
-            let theirs = stopped.is_some_and(|who| workers[who].seat.entered(window));
+            let theirs = stopped.is_some_and(|who| workers[who].seat.holds(window));
             if lost > 0 && !pinned && !theirs {
                 return Err(format!("{lost} lots of window {window} are lost"));
             }

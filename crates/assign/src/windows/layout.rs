@@ -89,10 +89,12 @@ impl Layout {
         APART + 2 * self.workers + k
     }
 
-    /// At most n-1 windows stay open after a look at all signs (each other worker holds up one),
-    /// and the last one entered is open too; one more is being entered.
+    /// After an operation at most n+1 windows are open: those before the last one of which its
+    /// look left some open (each other worker holds up one at most), that last one, and the new
+    /// one. An operation adds one, or two if it gives one away, and reuses no place that it has
+    /// itself marked closed.
     pub(crate) fn open_len(&self) -> usize {
-        self.workers + 1
+        self.workers + 3
     }
 
     /// That a window was entered: its number, in the place it has in the ring.

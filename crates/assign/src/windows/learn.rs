@@ -95,6 +95,7 @@ impl<V: Rules> Seat<V> {
             return None;
         };
         let open = self.open.swap_remove(i);
+        self.closed |= 1 << open.place;
         let n = self.layout.workers();
         let lots = if open.doubt { &mut self.doubts } else { &mut self.won };
         let mut seat = (self.me + n - 1) % n;
@@ -108,8 +109,8 @@ impl<V: Rules> Seat<V> {
 
     /// A worker that starts again, from its own registers, which `own` reads.
     ///
-    /// The first operation must be driven to its end before another starts: it takes back an
-    /// intent that was not sealed, or shows an entry that was (I3).
+    /// Its first operation has begun and must be driven to its end: it takes back an intent that
+    /// was not sealed, or shows an entry that was (I3), and learns what is doubtful.
     pub fn resume(layout: Layout, me: usize, own: &mut dyn FnMut(usize) -> u64) -> Self {
         let mut seat = Self::new(layout, me);
         let n = layout.workers();
@@ -159,7 +160,7 @@ impl<V: Rules> Seat<V> {
         if let Some(place) = self.stale.pop() {
             return Do::Put { slot: self.layout.open(place), value: 0 };
         }
-        self.at = At::Publish;
+        self.begin_poll();
         let sign = Sign { window: self.last, doing: Doing::Entered, hungry: false };
         Do::Put { slot: Layout::SIGN, value: sign.pack() }
     }

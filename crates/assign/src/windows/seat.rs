@@ -117,6 +117,8 @@ pub struct Seat<V = Sound> {
     /// Windows others need and this worker entered, as far as looked.
     pub(super) needs: Vec<u64>,
     pub(super) open: Vec<Open>,
+    /// Places of windows closed in this operation: kept until the caller has what they gave.
+    pub(super) closed: u128,
     /// Lots obtained and not yet collected by the caller.
     pub(super) won: Vec<u64>,
     /// Lots that may have been used before this worker stopped and started again.
@@ -153,6 +155,7 @@ impl<V: Rules> Seat<V> {
             passed: 0,
             needs: Vec::new(),
             open: Vec::new(),
+            closed: 0,
             won: Vec::new(),
             doubts: Vec::new(),
             stale: Vec::new(),
@@ -166,6 +169,7 @@ impl<V: Rules> Seat<V> {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
         self.only_learn = false;
         self.gave = false;
+        self.closed = 0;
         self.begin_try();
     }
 
@@ -173,8 +177,8 @@ impl<V: Rules> Seat<V> {
     #[inline]
     pub fn poll(&mut self) {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
-        self.only_learn = true;
-        self.at = At::Fence;
+        self.closed = 0;
+        self.begin_poll();
     }
 
     /// The lots obtained so far, for the caller to take.
@@ -193,15 +197,23 @@ impl<V: Rules> Seat<V> {
         self.last
     }
 
-    /// Whether its registers say that it entered this window, as far as it remembers.
-    pub fn entered(&self, window: u64) -> bool {
-        self.ring[self.layout.place(window)] == window || self.saved.contains(&window)
+    /// Whether lots of this window may be this worker's, and not all known: it has the window
+    /// open, or has just recorded it.
+    pub fn holds(&self, window: u64) -> bool {
+        let recorded = self.ring[self.layout.place(window)] == window;
+        recorded || self.open.iter().any(|open| open.window == window)
     }
 
     /// Whether all may be closed that can be: windows before the last one entered.
     #[inline]
     pub(super) fn left(&self, window: u64) -> bool {
         window < self.last || !V::LEAVE_FIRST
+    }
+
+    #[inline]
+    pub(super) fn begin_poll(&mut self) {
+        self.only_learn = true;
+        self.at = At::Fence;
     }
 
     #[inline]
@@ -303,9 +315,9 @@ impl<V: Rules> Seat<V> {
 
     /// Lists the window as open, in a free place.
     fn list(&mut self) -> Do {
-        let mut free = 0..self.layout.open_len();
-        let place = free.find(|k| self.open.iter().all(|open| open.place != *k));
-        let place = place.expect("n windows are open at most, and there are n+1 places");
+        let used = self.open.iter().fold(self.closed, |used, open| used | 1 << open.place);
+        let place = used.trailing_ones() as usize;
+        assert!(place < self.layout.open_len(), "there are places enough for an operation");
         let (window, present) = (self.want, 1 << self.me);
         self.open.push(Open { window, place, present, unknown: self.others(), doubt: false });
         self.at = At::Record;

@@ -43,7 +43,8 @@ impl<R: Registers, V: Rules> Worker<R, V> {
             return Err(error);
         }
         drive(&mut seat, &mut regs)?;
-        Ok(Self { regs, seat, stock: Vec::new(), broken: false, _id: None })
+        let stock = seat.won().drain(..).map(|lot| layout.items(lot)).collect();
+        Ok(Self { regs, seat, stock, broken: false, _id: None })
     }
 
     pub(super) fn keep(mut self, id: Seats) -> Self {
@@ -58,6 +59,7 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// If the registers fail. The worker is then of no use; make a new one under the same id.
     #[inline]
     pub fn acquire(&mut self, out: &mut Vec<Range<u64>>) -> Result<(), R::Error> {
+        out.append(&mut self.stock);
         self.run(Seat::acquire, out)
     }
 
@@ -66,6 +68,7 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn learn(&mut self, out: &mut Vec<Range<u64>>) -> Result<(), R::Error> {
+        out.append(&mut self.stock);
         self.run(Seat::poll, out)
     }
 
@@ -96,7 +99,7 @@ impl<R: Registers, V: Rules> Worker<R, V> {
                 return Ok(item);
             }
             let mut stock = std::mem::take(&mut self.stock);
-            let done = self.acquire(&mut stock);
+            let done = self.run(Seat::acquire, &mut stock);
             self.stock = stock;
             done?;
         }
@@ -115,8 +118,8 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     }
 
     /// Items that a worker under the same id may or may not have handed out just before it
-    /// stopped: appended to `out`. They are never handed out again here. The first call of
-    /// [`acquire`](Self::acquire) or [`learn`](Self::learn) may add to them.
+    /// stopped, and perhaps some it handed out earlier: appended to `out`. They are never handed
+    /// out again here; only the caller can know whether they were used.
     pub fn doubtful(&mut self, out: &mut Vec<Range<u64>>) {
         let layout = self.seat.layout;
         out.extend(self.seat.doubts().drain(..).map(|lot| layout.items(lot)));
@@ -182,7 +185,7 @@ impl<R: Registers<Error = Infallible>, V: Rules> Worker<R, V> {
     /// ```
     pub fn poll(&mut self) -> u64 {
         let mut stock = std::mem::take(&mut self.stock);
-        sure(self.learn(&mut stock));
+        sure(self.run(Seat::poll, &mut stock));
         self.stock = stock;
         self.stock.iter().map(|range| range.end - range.start).sum()
     }
