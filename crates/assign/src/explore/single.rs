@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Memory, Model, World};
+use super::{Memory, Model, Slotted, World};
 use crate::machine::{Do, Machine};
 use crate::paper::{Announce, Enter, Growth, Ids, Saying};
 
@@ -125,8 +125,8 @@ impl<S: Saying> Model for AssignmentModel<S> {
     }
 
     /// Consistency and Non-Triviality 1 in every state; Fairness, Non-Triviality 2 and the limit
-    /// of two items for each operation once all are done; once all but one are done, the items
-    /// that are unassigned because of that one.
+    /// of two items for each operation whenever nobody is in an operation; once all but one are
+    /// done, the items that are unassigned because of that one.
     fn check(&self, world: &World<Busy<S>>) -> Result<u32, String> {
         let mut owners = BTreeMap::new();
         for slotted in &world.processes {
@@ -139,15 +139,17 @@ impl<S: Saying> Model for AssignmentModel<S> {
             }
         }
         // Whose first write is in memory takes part.
-        let part = |id: &usize| world.memory.get(self.ids.owner(*id), self.ids.level(*id, 0)) != 0;
-        let part = (0..self.ids.all()).filter(part).count();
+        let begun = |id: usize| world.memory.get(self.ids.owner(id), self.ids.level(id, 0)) != 0;
+        let part = (0..self.ids.all()).filter(|id| begun(*id)).count();
         let last = owners.last_key_value().map_or(0, |(item, _)| *item);
         if last > self.growth.at(part) {
             return Err(format!("item {last} was assigned with {part} participants"));
         }
-        let busy = world.processes.iter().filter(|slotted| !slotted.done()).count();
-        match busy {
-            0 => self.complete(&owners, part).map(|()| 0),
+        let between = |p: &Slotted<Busy<S>>| p.buffer.is_empty() && !begun(p.process.id());
+        if world.processes.iter().all(|p| p.done() || between(p)) {
+            self.complete(&owners, &begun)?;
+        }
+        match world.processes.iter().filter(|p| !p.done()).count() {
             1 => Ok((1..=last).filter(|item| !owners.contains_key(item)).count() as u32),
             _ => Ok(0),
         }
@@ -160,21 +162,24 @@ impl<S: Saying> Model for AssignmentModel<S> {
 }
 
 impl<S: Saying> AssignmentModel<S> {
-    fn complete(&self, owners: &BTreeMap<u64, usize>, part: usize) -> Result<(), String> {
-        let end = self.growth.at(part);
+    fn complete(
+        &self,
+        owners: &BTreeMap<u64, usize>,
+        begun: &dyn Fn(usize) -> bool,
+    ) -> Result<(), String> {
+        let part: Vec<usize> = (0..self.ids.all()).filter(|id| begun(*id)).collect();
+        let end = self.growth.at(part.len());
         if let Some(item) = (1..=end).find(|item| !owners.contains_key(item)) {
             return Err(format!("item {item} of {end} was not announced"));
         }
-        let most = (0..self.ids.all()).map(|id| owners.values().filter(|o| **o == id).count());
-        let most = most.max().unwrap_or(0);
-        let least_growth = self.growth == Growth::least(self.ids.all());
-        if least_growth && most > 2 {
-            return Err(format!("an operation has {most} items"));
-        }
-        let without = |id: &usize| !owners.values().any(|owner| owner == id);
-        let took_part = |id: usize| id / self.ids.processors() < self.start[self.ids.owner(id)].ops;
-        if let Some(id) = (0..self.ids.all()).filter(|id| took_part(*id)).find(without) {
-            return Err(format!("operation {id} has no item"));
+        for id in part {
+            let has = owners.values().filter(|owner| **owner == id).count();
+            if has == 0 {
+                return Err(format!("operation {id} has no item"));
+            }
+            if has > 2 && self.growth == Growth::least(self.ids.all()) {
+                return Err(format!("operation {id} has {has} items"));
+            }
         }
         Ok(())
     }

@@ -86,11 +86,7 @@ impl<V: Rules> WindowsModel<V> {
 
     /// Lets everybody but `stopped` learn all there is, and counts the lots that nobody has:
     /// of windows that all their entrants have left behind.
-    fn unassigned(
-        &self,
-        world: &World<Busy<V>>,
-        stopped: Option<usize>,
-    ) -> Result<u32, String> {
+    fn unassigned(&self, world: &World<Busy<V>>, stopped: Option<usize>) -> Result<u32, String> {
         let n = self.layout.workers();
         let mut memory = world.memory.clone();
         let mut workers: Vec<_> = world.processes.iter().map(|p| p.process.clone()).collect();

@@ -19,17 +19,17 @@
 //! | [`Dir`] | processes, or machines on a file system with fresh reads | writes the file, by rename | the same |
 
 mod atomic;
-//mod dir;
-//#[cfg(not(any(loom, shuttle)))]
-//mod mapped;
+mod dir;
+#[cfg(not(any(loom, shuttle)))]
+mod mapped;
 
 use std::convert::Infallible;
 use std::fmt;
 
 pub use self::atomic::{Atomic, Atomics};
-//pub use self::dir::{Dir, DirError, DirRegisters, Durability};
-//#[cfg(not(any(loom, shuttle)))]
-//pub use self::mapped::{Mapped, MappedError, MappedRegisters};
+pub use self::dir::{Dir, DirError, DirRegisters, Durability};
+#[cfg(not(any(loom, shuttle)))]
+pub use self::mapped::{Mapped, MappedError, MappedRegisters};
 
 /// One worker's handle to the shared memory.
 ///

@@ -13,7 +13,7 @@ mod seat;
 mod worker;
 
 pub use self::assigner::{Assigner, Builder, Pin, WorkerError};
-pub use self::layout::{BadLayout, Layout, WORKERS_MAX};
 pub(crate) use self::layout::Sign;
+pub use self::layout::{BadLayout, Layout, WORKERS_MAX};
 pub use self::seat::Seat;
 pub use self::worker::Worker;
