@@ -1,6 +1,7 @@
 //! The `holdall` command.
 
 mod check;
+mod deal;
 mod protocols;
 mod sim;
 
@@ -22,6 +23,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Deal(deal::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
 }
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Deal(args) => deal::run(args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Sim(args) => sim::run(&args),
     };

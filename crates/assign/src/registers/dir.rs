@@ -113,6 +113,17 @@ impl Dir {
         path.join(format!("worker-{worker}"))
     }
 
+    /// Writes the file of a worker that has none, so that others see the terms.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn declare(&self, worker: usize) -> Result<(), DirError> {
+        if read_words(&Self::file(&self.path, worker))?.is_some() {
+            return Ok(());
+        }
+        self.write(worker, &vec![0; self.slots])
+    }
+
     /// The terms of a worker's file, if there is one.
     ///
     /// # Errors

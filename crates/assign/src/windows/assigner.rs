@@ -150,21 +150,43 @@ impl<M: Memory> Assigner<M> {
     /// # Errors
     /// If the registers fail.
     pub fn pinned(&self) -> Result<Vec<Pin>, M::Error> {
-        let mut pins = Vec::new();
+        let positions = self.positions()?;
+        let pins = positions.into_iter().filter(|at| at.entering);
+        Ok(pins.map(|at| Pin { worker: at.worker, items: at.items }).collect())
+    }
+
+    /// Where every worker is that has begun.
+    ///
+    /// # Errors
+    /// If the registers fail.
+    pub fn positions(&self) -> Result<Vec<Position>, M::Error> {
+        let mut positions = Vec::new();
         for worker in 0..self.layout.workers() {
             let word = self.memory.handle(worker)?.get(worker, Layout::SIGN)?;
-            let sign = Sign::unpack(word);
-            if sign.doing != Doing::Entered {
-                pins.push(Pin { worker, items: self.layout.window_items(sign.window) });
+            let Sign { window, doing, .. } = Sign::unpack(word);
+            if window > 0 {
+                let (items, entering) = (self.layout.window_items(window), doing != Doing::Entered);
+                positions.push(Position { worker, items, entering });
             }
         }
-        Ok(pins)
+        Ok(positions)
     }
 
     /// Its sizes.
     pub fn layout(&self) -> Layout {
         self.layout
     }
+}
+
+/// Where a worker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The worker.
+    pub worker: usize,
+    /// The items of the window it entered last, or is entering.
+    pub items: Range<u64>,
+    /// Whether it is in the middle of taking.
+    pub entering: bool,
 }
 
 /// A worker in the middle of taking.

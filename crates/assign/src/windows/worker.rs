@@ -125,6 +125,11 @@ impl<R: Registers, V: Rules> Worker<R, V> {
         out.extend(self.seat.doubts().drain(..).map(|lot| layout.items(lot)));
     }
 
+    /// The items of the last window entered: what is taken next comes from later ones.
+    pub fn entered(&self) -> Option<Range<u64>> {
+        (self.seat.last > 0).then(|| self.seat.layout.window_items(self.seat.last))
+    }
+
     /// Windows entered of which not all items are known to be assigned: their items.
     pub fn open(&self) -> Vec<Range<u64>> {
         let mut open: Vec<_> = self.seat.open.iter().map(|open| open.window).collect();
