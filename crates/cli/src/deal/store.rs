@@ -90,10 +90,14 @@ impl Store {
             ("items:", found.count, self.terms.count)
         } else {
             let path = self.path.display();
-            return format!("--store {path} deals other items: use the same list, or another store");
+            return format!(
+                "--store {path} deals other items: use the same list, or another store"
+            );
         };
         let path = self.path.display();
-        format!("--store {path} was begun with {what} {there}, not {here}: use that, or another store")
+        format!(
+            "--store {path} was begun with {what} {there}, not {here}: use that, or another store"
+        )
     }
 
     pub(super) fn dir(&self, sync: bool) -> Dir {

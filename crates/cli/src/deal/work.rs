@@ -28,7 +28,10 @@ pub(super) fn run(args: Work) -> anyhow::Result<ExitCode> {
     let (count, fingerprint) = (items.count(), items.fingerprint());
     check_fresh(&path, args.store_is_fresh)?;
     if id >= of {
-        return Err(usage(format!("--worker {id}: with --of {of} they are 0 to {}", of.max(1) - 1)));
+        return Err(usage(format!(
+            "--worker {id}: with --of {of} they are 0 to {}",
+            of.max(1) - 1
+        )));
     }
     let terms = Terms { workers: of, batch: args.batch, count, fingerprint };
     let store = Store::make(&path, terms)?;
@@ -247,7 +250,11 @@ impl Dealer {
 
     fn run_item(&mut self, item: u64) -> anyhow::Result<()> {
         let name = self.items.name(item);
-        self.reporter.show(format!("{} run, {} waiting, now {name}", self.tally.run, self.todo.len()));
+        self.reporter.show(format!(
+            "{} run, {} waiting, now {name}",
+            self.tally.run,
+            self.todo.len()
+        ));
         let mut args: Vec<_> = self.command.iter().map(|arg| arg.replace("{}", &name)).collect();
         if !self.command.iter().any(|arg| arg.contains("{}")) {
             args.push(name.clone());
