@@ -100,7 +100,7 @@ impl<V: Rules> WindowsModel<V> {
             }
             worker.collect();
         }
-        self.disjoint(&workers)?;
+        disjoint(workers.iter())?;
         let sign = |who| Sign::unpack(memory.get(who, Layout::SIGN));
         let last: BTreeSet<u64> = (0..n).map(|who| workers[who].seat.last()).collect();
         let newest = last.last().copied().unwrap_or(0);
@@ -123,19 +123,20 @@ impl<V: Rules> WindowsModel<V> {
         }
         Ok(missing)
     }
+}
 
-    fn disjoint(&self, workers: &[Busy<V>]) -> Result<(), String> {
-        let mut had = 0;
-        for worker in workers {
-            let twice = had & worker.kept;
-            if let Some(lot) = worker.twice.or((twice != 0).then(|| twice.trailing_zeros().into()))
-            {
-                return Err(format!("lot {lot} was handed out twice"));
-            }
-            had |= worker.kept;
+/// Whether no lot was handed out twice.
+fn disjoint<'a, V: 'a>(workers: impl Iterator<Item = &'a Busy<V>>) -> Result<(), String> {
+    let mut had = 0;
+    for worker in workers {
+        let twice = had & worker.kept;
+        let lot = (twice != 0).then(|| twice.trailing_zeros().into());
+        if let Some(lot) = worker.twice.or(lot) {
+            return Err(format!("lot {lot} was handed out twice"));
         }
-        Ok(())
+        had |= worker.kept;
     }
+    Ok(())
 }
 
 impl<V: Rules> Model for WindowsModel<V> {
@@ -152,17 +153,7 @@ impl<V: Rules> Model for WindowsModel<V> {
     /// Nothing handed out twice, ever; once all but one worker are done, the lots that are
     /// unassigned because of that one.
     fn check(&self, world: &World<Busy<V>>) -> Result<u32, String> {
-        let mut had = 0;
-        for p in &world.processes {
-            if let Some(lot) = p.process.twice {
-                return Err(format!("lot {lot} was handed out twice"));
-            }
-            if had & p.process.kept != 0 {
-                let lot = (had & p.process.kept).trailing_zeros();
-                return Err(format!("lot {lot} was handed out twice"));
-            }
-            had |= p.process.kept;
-        }
+        disjoint(world.processes.iter().map(|p| &p.process))?;
         let mut busy = (0..world.processes.len()).filter(|who| !world.processes[*who].done());
         let stopped = busy.next();
         if busy.next().is_some() {
