@@ -11,14 +11,15 @@ impl<V: Rules> Seat<V> {
     ///
     /// Only windows before the last one entered: of those, and no others, it is certain that
     /// whoever shows an intent later gives it up (I2).
-    #[inline]
-    pub(super) fn learn(&mut self, q: usize, mut i: usize, sign: u64) -> Option<Do> {
-        let shown = Sign::unpack(sign).window;
+    #[inline(always)]
+    pub(super) fn learn(&mut self, mut i: usize) -> Option<Do> {
+        let (q, shown) = (self.q, Sign::unpack(self.sign).window);
         while let Some(open) = self.open.get(i) {
             if self.left(open.window) && open.unknown >> q & 1 == 1 {
                 if shown >= open.window {
                     let slot = self.layout.record(open.window);
-                    self.at = At::Recorded { q, i, sign };
+                    self.i = i;
+                    self.at = At::Recorded;
                     return Some(Do::Get { owner: q, slot });
                 }
                 // A sign never shows less than the last window entered: q did not enter this
@@ -27,57 +28,68 @@ impl<V: Rules> Seat<V> {
             }
             i += 1;
         }
-        self.at = At::Box { q, sign };
-        None
+        self.i = 0;
+        if self.watch >> q & 1 == 1 {
+            self.at = At::Boxed;
+            return Some(Do::Get { owner: q, slot: self.layout.gift(self.me) });
+        }
+        self.pass_on();
+        self.ask()
+    }
+
+    /// Done with this worker.
+    #[inline(always)]
+    fn pass_on(&mut self) {
+        self.sign = 0;
+        self.q += 1;
+        self.at = At::Ask;
     }
 
     /// The record of `q` in the place of the i-th open window.
-    pub(super) fn recorded(&mut self, q: usize, i: usize, sign: u64, found: u64) -> Option<Do> {
+    #[inline(always)]
+    pub(super) fn recorded(&mut self, found: u64) -> Option<Do> {
+        let (q, i) = (self.q, self.i);
         let window = self.open[i].window;
         if found > window {
-            self.at = At::Scanned { q, i, sign, k: 0 };
+            self.at = At::Scanned;
             return Some(Do::Get { owner: q, slot: self.layout.saved(0) });
         }
         if found == window {
             self.open[i].present |= 1 << q;
             self.open[i].unknown &= !(1 << q);
-        } else if Sign::unpack(sign).window > window {
+        } else if Sign::unpack(self.sign).window > window {
             // It went on without recording this window.
             self.open[i].unknown &= !(1 << q);
         }
         // Otherwise it wants this very window: entered or given up, it will say.
-        self.at = At::Learn { q, i: i + 1, sign };
-        None
+        self.learn(i + 1)
     }
 
     /// The k-th saved window of `q`. Saving precedes overwriting, and what is needed stays saved.
-    pub(super) fn scanned(
-        &mut self,
-        q: usize,
-        i: usize,
-        sign: u64,
-        k: usize,
-        found: u64,
-    ) -> Option<Do> {
+    #[cold]
+    pub(super) fn scanned(&mut self, found: u64) -> Option<Do> {
+        let (q, i) = (self.q, self.i);
         if found == self.open[i].window {
             self.open[i].present |= 1 << q;
-        } else if k + 1 < self.layout.saved_len() {
-            self.at = At::Scanned { q, i, sign, k: k + 1 };
-            return Some(Do::Get { owner: q, slot: self.layout.saved(k + 1) });
+        } else if self.k + 1 < self.layout.saved_len() {
+            self.k += 1;
+            return Some(Do::Get { owner: q, slot: self.layout.saved(self.k) });
         }
         self.open[i].unknown &= !(1 << q);
-        self.at = At::Learn { q, i: i + 1, sign };
-        None
+        self.k = 0;
+        self.learn(i + 1)
     }
 
     /// What `q` has in its box for this worker.
-    pub(super) fn boxed(&mut self, q: usize, sign: u64, found: u64) -> Option<Do> {
+    #[cold]
+    pub(super) fn boxed(&mut self, found: u64) -> Option<Do> {
+        let q = self.q;
         // The flag was down, and fenced, before the sign was read, and the sign says that q is
         // in no try: what q looks at from now on has no flag, so this was the last word.
-        if !self.hungry && Sign::unpack(sign).doing == Doing::Entered {
+        if !self.hungry && Sign::unpack(self.sign).doing == Doing::Entered {
             self.watch &= !(1 << q);
         }
-        self.at = At::Ask { q: q + 1 };
+        self.pass_on();
         if found == self.taken[q] {
             return None;
         }
@@ -156,6 +168,7 @@ impl<V: Rules> Seat<V> {
     }
 
     /// Puts the registers in order after a restart.
+    #[cold]
     pub(super) fn settle(&mut self) -> Do {
         if let Some(place) = self.stale.pop() {
             return Do::Put { slot: self.layout.open(place), value: 0 };

@@ -20,26 +20,29 @@ impl<V: Rules> Seat<V> {
     }
 
     /// One access of a pass.
+    #[cold]
     pub(super) fn save(&mut self, read: u64) -> Option<Do> {
         match self.at {
-            At::Needs { p } if p == self.me => self.at = At::Needs { p: p + 1 },
-            At::Needs { p } if p == self.layout.workers() => self.forget(),
-            At::Needs { p } => {
-                self.at = At::NeedsSign { p };
-                return Some(Do::Get { owner: p, slot: Layout::SIGN });
+            At::Needs if self.q == self.me => self.q += 1,
+            At::Needs if self.q == self.layout.workers() => self.forget(),
+            At::Needs => {
+                self.at = At::NeedsSign;
+                return Some(Do::Get { owner: self.q, slot: Layout::SIGN });
             }
-            At::NeedsSign { p } => {
+            At::NeedsSign => {
                 self.need(Sign::unpack(read).window);
-                self.at = At::NeedsOpen { p, k: 0 };
-                return Some(Do::Get { owner: p, slot: self.layout.open(0) });
+                self.at = At::NeedsOpen;
+                return Some(Do::Get { owner: self.q, slot: self.layout.open(0) });
             }
-            At::NeedsOpen { p, k } => {
+            At::NeedsOpen => {
                 self.need(Entry::unpack(read).window);
-                if k + 1 < self.layout.open_len() {
-                    self.at = At::NeedsOpen { p, k: k + 1 };
-                    return Some(Do::Get { owner: p, slot: self.layout.open(k + 1) });
+                self.k += 1;
+                if self.k < self.layout.open_len() {
+                    return Some(Do::Get { owner: self.q, slot: self.layout.open(self.k) });
                 }
-                self.at = At::Needs { p: p + 1 };
+                self.k = 0;
+                self.q += 1;
+                self.at = At::Needs;
             }
             _ => return self.copy(),
         }
@@ -60,6 +63,7 @@ impl<V: Rules> Seat<V> {
     /// Nobody can enter a window before `passed` any more: the look that precedes the pass, or
     /// this worker's own last entry, shows that somebody has left it behind.
     fn forget(&mut self) {
+        self.q = 0;
         self.passed = self.reached.max(self.last);
         for saved in &mut self.saved {
             if *saved != 0 && !self.needs.contains(saved) {

@@ -58,21 +58,19 @@ pub(super) enum At {
     Publish,
     Intend,
     Fence,
-    Ask { q: usize },
-    Seen { q: usize },
-    Learn { q: usize, i: usize, sign: u64 },
-    Recorded { q: usize, i: usize, sign: u64 },
-    Scanned { q: usize, i: usize, sign: u64, k: usize },
-    Box { q: usize, sign: u64 },
-    Boxed { q: usize, sign: u64 },
+    Ask,
+    Seen,
+    Recorded,
+    Scanned,
+    Boxed,
     Close,
     Judge,
-    Needs { p: usize },
-    NeedsSign { p: usize },
-    NeedsOpen { p: usize, k: usize },
+    Needs,
+    NeedsSign,
+    NeedsOpen,
     Save,
     Choose,
-    Chosen { q: usize },
+    Chosen,
     List,
     Record,
     Give,
@@ -85,6 +83,12 @@ pub struct Seat<V = Sound> {
     pub(super) layout: Layout,
     pub(super) me: usize,
     pub(super) at: At,
+    /// Whom this worker looks at, and of that one: its sign, the open window in question, and
+    /// which of several registers. 0 when they have no meaning.
+    pub(super) q: usize,
+    pub(super) sign: u64,
+    pub(super) i: usize,
+    pub(super) k: usize,
     /// The last window entered; 0 at first.
     pub(super) last: u64,
     /// A window somebody has entered.
@@ -136,6 +140,10 @@ impl<V: Rules> Seat<V> {
             layout,
             me,
             at: At::Rest,
+            q: 0,
+            sign: 0,
+            i: 0,
+            k: 0,
             last: 0,
             newest: 0,
             want: 0,
@@ -230,7 +238,7 @@ impl<V: Rules> Seat<V> {
     }
 
     #[inline]
-    fn sign(&self, window: u64, doing: Doing) -> Do {
+    fn put_sign(&self, window: u64, doing: Doing) -> Do {
         let sign = Sign { window, doing, hungry: self.hungry };
         Do::Put { slot: Layout::SIGN, value: sign.pack() }
     }
@@ -240,22 +248,38 @@ impl<V: Rules> Seat<V> {
     fn intend(&mut self) -> Do {
         self.at = if V::FENCE { At::Fence } else { self.first_look() };
         let doing = if self.newest > self.last { Doing::Jump } else { Doing::Next };
-        self.sign(self.want, doing)
+        self.put_sign(self.want, doing)
     }
 
     #[inline]
     fn first_look(&mut self) -> At {
         self.reached = 0;
         self.asking = 0;
-        At::Ask { q: 0 }
+        At::Ask
     }
 
-    #[inline]
-    fn seen(&mut self, q: usize, word: u64) {
+    /// Looks at the next worker.
+    #[inline(always)]
+    pub(super) fn ask(&mut self) -> Option<Do> {
+        if self.q == self.me {
+            self.q += 1;
+        }
+        if self.q == self.layout.workers() {
+            self.q = 0;
+            self.at = At::Close;
+            return None;
+        }
+        self.at = At::Seen;
+        Some(Do::Get { owner: self.q, slot: Layout::SIGN })
+    }
+
+    #[inline(always)]
+    fn seen(&mut self, word: u64) -> Option<Do> {
         let sign = Sign::unpack(word);
         self.reached = self.reached.max(sign.reached());
-        self.asking |= u64::from(sign.hungry) << q;
-        self.at = At::Learn { q, i: 0, sign: word };
+        self.asking |= u64::from(sign.hungry) << self.q;
+        self.sign = word;
+        self.learn(0)
     }
 
     /// The look is over and all that could be closed is: was it good enough to enter?
@@ -267,7 +291,7 @@ impl<V: Rules> Seat<V> {
             return self.failed();
         } else if self.must_save() {
             self.needs.clear();
-            self.at = At::Needs { p: 0 };
+            self.at = At::Needs;
         } else {
             self.at = At::Choose;
         }
@@ -276,12 +300,13 @@ impl<V: Rules> Seat<V> {
 
     /// Somebody went beyond the window wanted. What was learned or given meanwhile will do;
     /// otherwise the newest window is wanted, and help after some failures.
+    #[cold]
     fn failed(&mut self) -> Option<Do> {
         self.fails += 1;
         if !self.won.is_empty() {
             self.at = At::Publish;
             self.hungry = false;
-            return Some(self.sign(self.last, Doing::Entered));
+            return Some(self.put_sign(self.last, Doing::Entered));
         }
         if V::HELP && self.fails >= V::PATIENCE {
             self.hungry = true;
@@ -302,11 +327,13 @@ impl<V: Rules> Seat<V> {
         let after = self.asking & !(u64::MAX >> (63 - self.turn));
         let q = if after != 0 { after } else { self.asking }.trailing_zeros() as usize;
         self.turn = q;
-        self.at = At::Chosen { q };
+        self.at = At::Chosen;
         Some(Do::Get { owner: q, slot: self.layout.taken(self.me) })
     }
 
-    fn chosen(&mut self, q: usize, taken: u64) {
+    #[cold]
+    fn chosen(&mut self, taken: u64) {
+        let q = self.turn;
         if taken == self.given[q] || !V::ACKNOWLEDGE {
             self.to = Some(q);
         }
@@ -332,6 +359,7 @@ impl<V: Rules> Seat<V> {
         Do::Put { slot: self.layout.record(window), value: window }
     }
 
+    #[cold]
     fn give(&mut self, to: usize) -> Do {
         self.given[to] = self.want;
         self.at = At::Show;
@@ -343,7 +371,7 @@ impl<V: Rules> Seat<V> {
         self.last = self.want;
         self.newest = self.newest.max(self.last);
         self.hungry = false;
-        let shown = self.sign(self.last, Doing::Entered);
+        let shown = self.put_sign(self.last, Doing::Entered);
         let given = self.to.is_some();
         if !given || !V::PART_WITH {
             self.won.push(self.layout.lot(self.last, self.me));
@@ -374,39 +402,29 @@ impl<V: Rules> Machine for Seat<V> {
                     self.at = self.first_look();
                     return Do::Fence;
                 }
-                At::Ask { q } if q == self.me => self.at = At::Ask { q: q + 1 },
-                At::Ask { q } if q == self.layout.workers() => self.at = At::Close,
-                At::Ask { q } => {
-                    self.at = At::Seen { q };
-                    return Do::Get { owner: q, slot: Layout::SIGN };
-                }
-                At::Seen { q } => self.seen(q, read),
-                At::Learn { q, i, sign } => {
-                    if let Some(get) = self.learn(q, i, sign) {
+                At::Ask => {
+                    if let Some(get) = self.ask() {
                         return get;
                     }
                 }
-                At::Recorded { q, i, sign } => {
-                    if let Some(get) = self.recorded(q, i, sign, read) {
+                At::Seen => {
+                    if let Some(get) = self.seen(read) {
                         return get;
                     }
                 }
-                At::Scanned { q, i, sign, k } => {
-                    if let Some(get) = self.scanned(q, i, sign, k, read) {
+                At::Recorded => {
+                    if let Some(get) = self.recorded(read) {
                         return get;
                     }
                 }
-                At::Box { q, sign } => {
-                    if self.watch >> q & 1 == 0 {
-                        self.at = At::Ask { q: q + 1 };
-                    } else {
-                        self.at = At::Boxed { q, sign };
-                        return Do::Get { owner: q, slot: self.layout.gift(self.me) };
+                At::Scanned => {
+                    if let Some(get) = self.scanned(read) {
+                        return get;
                     }
                 }
-                At::Boxed { q, sign } => {
-                    if let Some(put) = self.boxed(q, sign, read) {
-                        return put;
+                At::Boxed => {
+                    if let Some(access) = self.boxed(read) {
+                        return access;
                     }
                 }
                 At::Close => {
@@ -419,7 +437,7 @@ impl<V: Rules> Machine for Seat<V> {
                         return put;
                     }
                 }
-                At::Needs { .. } | At::NeedsSign { .. } | At::NeedsOpen { .. } | At::Save => {
+                At::Needs | At::NeedsSign | At::NeedsOpen | At::Save => {
                     if let Some(access) = self.save(read) {
                         return access;
                     }
@@ -429,7 +447,7 @@ impl<V: Rules> Machine for Seat<V> {
                         return get;
                     }
                 }
-                At::Chosen { q } => self.chosen(q, read),
+                At::Chosen => self.chosen(read),
                 At::List => return self.list(),
                 At::Record => return self.record(),
                 At::Give => {
