@@ -98,7 +98,7 @@ impl Layout {
     }
 
     /// That a window was entered: its number, in the place it has in the ring.
-    pub(crate) fn record(&self, window: u64) -> usize {
+    pub fn record(&self, window: u64) -> usize {
         self.open(self.open_len()) + self.place(window)
     }
 

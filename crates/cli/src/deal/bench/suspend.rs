@@ -46,7 +46,8 @@ fn bakery(workers: usize, time: Duration, point: Point) -> u64 {
                 suspended.wait();
                 while !stop.load(Ordering::Relaxed) {
                     let item = bakery.next(id, stop, &mut |_| {});
-                    got.fetch_add(u64::from(item.is_some()), Ordering::Relaxed);
+                    let meanwhile = item.is_some() && !stop.load(Ordering::Relaxed);
+                    got.fetch_add(u64::from(meanwhile), Ordering::Relaxed);
                 }
             });
         }
@@ -84,7 +85,7 @@ fn windows(workers: usize, time: Duration, accesses: usize) -> Option<(String, u
     });
     let next = next?;
     let obtained = ended.iter().map(|(_, _, obtained)| obtained).sum();
-    Some((next, obtained, unassigned(&seat, &lots, ended, layout)))
+    Some((next, obtained, unassigned(&memory, &lots, ended, layout)))
 }
 
 type Ended = (Worker<holdall_assign::registers::Atomic>, Vec<Range<u64>>, u64);
@@ -152,8 +153,8 @@ fn stop_at(seat: &mut Seat, memory: &Atomics, accesses: usize) -> (Option<String
 }
 
 /// Items that are nobody's, below all windows that the others entered last, and not in a window
-/// that the suspended worker entered: what it has there is its own.
-fn unassigned(seat: &Seat, lots: &[u64], ended: Vec<Ended>, layout: Layout) -> u64 {
+/// that the suspended worker has recorded: what it has there is its own.
+fn unassigned(memory: &Atomics, lots: &[u64], ended: Vec<Ended>, layout: Layout) -> u64 {
     let mut all: Vec<u64> = lots.to_vec();
     let mut below = u64::MAX;
     for (mut worker, mut had, _) in ended {
@@ -168,5 +169,10 @@ fn unassigned(seat: &Seat, lots: &[u64], ended: Vec<Ended>, layout: Layout) -> u
     all.sort_unstable();
     let n = layout.workers() as u64;
     let holes = (0..below).filter(|item| all.binary_search(item).is_err());
-    holes.filter(|item| !seat.holds(item / n + 1)).count() as u64
+    let Ok(mut regs) = memory.handle(0);
+    let mut recorded = |window| {
+        let Ok(found) = regs.get(0, layout.record(window));
+        found == window
+    };
+    holes.filter(|item| !recorded(item / n + 1)).count() as u64
 }
