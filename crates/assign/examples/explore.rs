@@ -21,6 +21,7 @@ explore assignment OPS [OPTIONS]   Figures 2 and 3 with real snapshots and renam
   --crashes N       crashes with restart [0]
   --saying S        framed (Fig. 3's l4), printed (Fig. 2's l4 on a collect), biggest [framed]
   --growth F        f(0),f(1),... like 0,2,4,6 [2k-1]; --any-growth lets a bad one pass
+  --item-as-printed the first item is f(|IS|) - Name, as the paper's remark says
   --max-states N    [100000000]
 
 Exit status: 0 all seen and nothing wrong, 1 something wrong, 3 cut off, 64 bad usage.";
@@ -97,7 +98,8 @@ fn assignment(args: &[String], ops: &str, settings: &Settings) -> Result<ExitCod
             Some(if any { growth } else { good.map_err(|bad| bad.to_string())? })
         }
     };
-    let scope = AssignmentScope { ops: numbers(ops)?, growth };
+    let as_printed = args.iter().any(|arg| arg == "--item-as-printed");
+    let scope = AssignmentScope { ops: numbers(ops)?, growth, as_printed };
     Ok(match option(args, "--saying", "framed") {
         "framed" => tell(&AssignmentModel::<Framed>::new(&scope), settings),
         "printed" => tell(&AssignmentModel::<AsPrinted>::new(&scope), settings),

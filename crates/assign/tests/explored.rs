@@ -29,7 +29,7 @@ fn windows<V: Rules>(ops: &[u32], ring: usize) -> WindowsModel<V> {
 }
 
 fn figures(ops: &[usize]) -> AssignmentScope {
-    AssignmentScope { ops: ops.into(), growth: None }
+    AssignmentScope { ops: ops.into(), growth: None, as_printed: false }
 }
 
 #[test]
@@ -125,16 +125,22 @@ fn the_text_and_figure_2_are_wrong_with_three() {
 fn other_growths() {
     for good in [vec![0, 2, 4, 6], vec![0, 3, 6, 9], vec![0, 1, 4, 9], vec![0, 2, 6, 12]] {
         let growth = Growth::new(good).expect("increasing").assignable().expect("good");
-        let scope = AssignmentScope { ops: vec![1, 1, 1], growth: Some(growth) };
+        let scope = AssignmentScope { ops: vec![1, 1, 1], growth: Some(growth), as_printed: false };
         sound(&AssignmentModel::<Framed>::new(&scope), &PLAIN);
     }
     for bad in [vec![0, 1, 2, 4], vec![0, 5, 6, 8]] {
         let growth = Growth::new(bad).expect("increasing");
         assert!(growth.clone().assignable().is_err());
-        let scope = AssignmentScope { ops: vec![1, 1, 1], growth: Some(growth) };
+        let scope = AssignmentScope { ops: vec![1, 1, 1], growth: Some(growth), as_printed: false };
         let found = explore(&AssignmentModel::<Framed>::new(&scope), &PLAIN);
         assert!(found.violation.is_some());
     }
+}
+
+#[test]
+fn the_remarks_formula_is_off_by_one() {
+    let scope = AssignmentScope { ops: vec![1, 1], growth: None, as_printed: true };
+    assert!(explore(&AssignmentModel::<Framed>::new(&scope), &PLAIN).violation.is_some());
 }
 
 /// Fig. 1: the row of test-and-set objects as bits, and where each processor is or what it got.

@@ -47,12 +47,32 @@ fn windows_1_2() {
 
 #[test]
 fn windows_2_3() {
-    model(2, || windows::<Sound>([2, 3]));
+    model(3, || windows::<Sound>([2, 3]));
 }
 
 #[test]
 fn windows_with_help() {
     model(2, || windows::<Impatient>([1, 4]));
+}
+
+#[test]
+fn three_threads() {
+    model(2, || {
+        let assigner = Assigner::builder(3).ring(2).threads().expect("sizes");
+        let take = |id, ops: usize| {
+            let mut worker = assigner.worker_with::<Sound>(id).expect("free");
+            move || {
+                let mut out = Vec::new();
+                (0..ops).for_each(|_| worker.acquire(&mut out).expect("atomics"));
+                out
+            }
+        };
+        let others = [loom::thread::spawn(take(1, 1)), loom::thread::spawn(take(2, 1))];
+        let mut all = take(0, 2)();
+        all.extend(others.into_iter().flat_map(|thread| thread.join().expect("no panic")));
+        let distinct: BTreeSet<_> = all.iter().map(|range| range.start).collect();
+        assert_eq!(all.len(), distinct.len(), "handed out twice");
+    });
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub struct AssignmentScope {
     pub ops: Vec<usize>,
     /// f; 2k-1 if not said.
     pub growth: Option<Growth>,
+    /// The first item by the paper's formula for general f.
+    pub as_printed: bool,
 }
 
 /// The processors of a scope.
@@ -30,6 +32,7 @@ pub struct Busy<S> {
     processor: usize,
     made: usize,
     ops: usize,
+    as_printed: bool,
     doing: Doing<S>,
     /// What was announced in earlier operations.
     said: Vec<(u64, usize)>,
@@ -54,6 +57,7 @@ impl<S: Saying> AssignmentModel<S> {
             processor,
             made: 0,
             ops: *ops,
+            as_printed: scope.as_printed,
             doing: Doing::Nothing,
             said: Vec::new(),
         };
@@ -91,7 +95,9 @@ impl<S: Saying> Machine for Busy<S> {
             match &mut self.doing {
                 Doing::Nothing if self.made == self.ops => return Do::Done,
                 Doing::Nothing => {
-                    self.doing = Doing::Enter(Enter::new(self.ids, &self.growth, self.id()));
+                    let enter = Enter::new(self.ids, &self.growth, self.id());
+                    let enter = if self.as_printed { enter.as_printed() } else { enter };
+                    self.doing = Doing::Enter(enter);
                 }
                 Doing::Enter(enter) => match enter.step(read) {
                     Do::Done => {

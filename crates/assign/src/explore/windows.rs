@@ -101,7 +101,7 @@ impl<V: Rules> WindowsModel<V> {
             worker.collect();
         }
         disjoint(workers.iter())?;
-        let sign = |who| Sign::unpack(memory.get(who, Layout::SIGN));
+        let sign = |who| Sign(memory.get(who, Layout::SIGN));
         let last: BTreeSet<u64> = (0..n).map(|who| workers[who].seat.last()).collect();
         let newest = last.last().copied().unwrap_or(0);
         let mut had = workers.iter().fold(0, |had, worker| had | worker.kept | worker.doubted);
@@ -113,7 +113,7 @@ impl<V: Rules> WindowsModel<V> {
         for window in (1..=newest).filter(|window| !last.contains(window)) {
             let lots = (0..n).map(|seat| self.layout.lot(window, seat));
             let lost = lots.filter(|lot| had >> lot & 1 == 0).count() as u32;
-            let pinned = stopped.is_some_and(|who| sign(who).window == window);
+            let pinned = stopped.is_some_and(|who| sign(who).window() == window);
             let theirs = stopped.is_some_and(|who| workers[who].seat.holds(window));
             if lost > 0 && !pinned && !theirs {
                 return Err(format!("{lost} lots of window {window} are lost"));

@@ -28,6 +28,8 @@ pub struct Enter {
     depth: usize,
     first: i64,
     up: bool,
+    /// 1 for the formula as printed, 0 for the right one.
+    short: i64,
     /// The first item; 0 until it is known.
     pub(super) item: u64,
 }
@@ -55,8 +57,15 @@ impl Enter {
             depth: 0,
             first: 1,
             up: true,
+            short: 0,
             item: 0,
         }
+    }
+
+    /// With the paper's formula for general f, which is off by one: for the explorer.
+    #[must_use]
+    pub fn as_printed(self) -> Self {
+        Self { short: 1, ..self }
     }
 
     /// The first item, if it is known.
@@ -88,7 +97,7 @@ impl Enter {
             // l3, counted from the end of the group's range. The paper's f(|IS|) - Name is off by
             // one (errata D4); for 2k-1 both are 2|IS| - Name.
             let end = self.growth.at(self.seen.count_ones() as usize);
-            self.item = (end as i64 + 1 - last) as u64;
+            self.item = (end as i64 + 1 - self.short - last) as u64;
             self.at = At::PostItem;
         } else {
             self.path |= 1 << (size - 1);

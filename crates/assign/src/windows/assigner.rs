@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 
-use super::layout::{BadLayout, Doing, Layout, Sign};
+use super::layout::{BadLayout, Layout, Sign};
 use super::rules::{Rules, Sound};
 use super::worker::Worker;
 use crate::registers::{Atomics, Memory, Registers};
@@ -163,10 +163,10 @@ impl<M: Memory> Assigner<M> {
         let mut positions = Vec::new();
         for worker in 0..self.layout.workers() {
             let word = self.memory.handle(worker)?.get(worker, Layout::SIGN)?;
-            let Sign { window, doing, .. } = Sign::unpack(word);
-            if window > 0 {
-                let (items, entering) = (self.layout.window_items(window), doing != Doing::Entered);
-                positions.push(Position { worker, items, entering });
+            let sign = Sign(word);
+            if sign.window() > 0 {
+                let items = self.layout.window_items(sign.window());
+                positions.push(Position { worker, items, entering: !sign.entered() });
             }
         }
         Ok(positions)

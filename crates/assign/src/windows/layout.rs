@@ -147,41 +147,45 @@ pub(crate) enum Doing {
 
 /// The register every worker reads of every other in every operation: a window, what is done
 /// about it, and whether help is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sign {
-    pub(crate) window: u64,
-    pub(crate) doing: Doing,
-    pub(crate) hungry: bool,
-}
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Sign(pub(crate) u64);
 
 impl Sign {
+    const NEXT: u64 = 1;
+    const JUMP: u64 = 2;
+    const HUNGRY: u64 = 4;
+
     #[inline]
-    pub(crate) fn pack(self) -> u64 {
-        let doing = match self.doing {
+    pub(crate) fn new(window: u64, doing: Doing, hungry: bool) -> Self {
+        let doing = match doing {
             Doing::Entered => 0,
-            Doing::Next => 1,
-            Doing::Jump => 2,
+            Doing::Next => Self::NEXT,
+            Doing::Jump => Self::JUMP,
         };
-        self.window << 3 | u64::from(self.hungry) << 2 | doing
+        Self(window << 3 | if hungry { Self::HUNGRY } else { 0 } | doing)
     }
 
     #[inline]
-    pub(crate) fn unpack(word: u64) -> Self {
-        let doing = match word & 3 {
-            0 => Doing::Entered,
-            1 => Doing::Next,
-            _ => Doing::Jump,
-        };
-        Self { window: word >> 3, doing, hungry: word & 4 != 0 }
+    pub(crate) fn window(self) -> u64 {
+        self.0 >> 3
     }
 
-    /// A window that somebody has entered: at least the last one this worker entered.
+    /// Whether it is not in the middle of entering.
+    #[inline]
+    pub(crate) fn entered(self) -> bool {
+        self.0 & (Self::NEXT | Self::JUMP) == 0
+    }
+
+    #[inline]
+    pub(crate) fn hungry(self) -> bool {
+        self.0 & Self::HUNGRY != 0
+    }
+
+    /// A window that somebody has entered: at least the last one this worker entered. With
+    /// `Next` that is the one before its window.
     #[inline]
     pub(crate) fn reached(self) -> u64 {
-        match self.doing {
-            Doing::Entered | Doing::Jump => self.window,
-            Doing::Next => self.window - 1,
-        }
+        self.window() - (self.0 & Self::NEXT)
     }
 }
 
@@ -227,10 +231,11 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for doing in [Doing::Entered, Doing::Next, Doing::Jump] {
+        for (doing, reached) in [(Doing::Entered, 77), (Doing::Next, 76), (Doing::Jump, 77)] {
             for hungry in [false, true] {
-                let sign = Sign { window: 77, doing, hungry };
-                assert_eq!(Sign::unpack(sign.pack()), sign);
+                let sign = Sign::new(77, doing, hungry);
+                assert_eq!((sign.window(), sign.hungry(), sign.reached()), (77, hungry, reached));
+                assert_eq!(sign.entered(), doing == Doing::Entered);
             }
         }
         let entry = Entry { window: 5, closed: true };

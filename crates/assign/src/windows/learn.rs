@@ -13,7 +13,7 @@ impl<V: Rules> Seat<V> {
     /// whoever shows an intent later gives it up (I2).
     #[inline(always)]
     pub(super) fn learn(&mut self, mut i: usize) -> Option<Do> {
-        let (q, shown) = (self.q, Sign::unpack(self.sign).window);
+        let (q, shown) = (self.q, self.sign.window());
         while let Some(open) = self.open.get(i) {
             if self.left(open.window) && open.unknown >> q & 1 == 1 {
                 if shown >= open.window {
@@ -40,7 +40,7 @@ impl<V: Rules> Seat<V> {
     /// Done with this worker.
     #[inline(always)]
     fn pass_on(&mut self) {
-        self.sign = 0;
+        self.sign = Sign(0);
         self.q += 1;
         self.at = At::Ask;
     }
@@ -57,7 +57,7 @@ impl<V: Rules> Seat<V> {
         if found == window {
             self.open[i].present |= 1 << q;
             self.open[i].unknown &= !(1 << q);
-        } else if Sign::unpack(self.sign).window > window {
+        } else if self.sign.window() > window {
             // It went on without recording this window.
             self.open[i].unknown &= !(1 << q);
         }
@@ -86,7 +86,7 @@ impl<V: Rules> Seat<V> {
         let q = self.q;
         // The flag was down, and fenced, before the sign was read, and the sign says that q is
         // in no try: what q looks at from now on has no flag, so this was the last word.
-        if !self.hungry && Sign::unpack(self.sign).doing == Doing::Entered {
+        if !self.hungry && self.sign.entered() {
             self.watch &= !(1 << q);
         }
         self.pass_on();
@@ -137,7 +137,7 @@ impl<V: Rules> Seat<V> {
             seat.saved[k] = own(layout.saved(k));
         }
         seat.last = seat.ring.iter().copied().max().unwrap_or(0);
-        seat.newest = seat.last.max(Sign::unpack(own(Layout::SIGN)).reached());
+        seat.newest = seat.last.max(Sign(own(Layout::SIGN)).reached());
         seat.watch = seat.others();
         for k in 0..layout.open_len() {
             seat.resume_open(k, Entry::unpack(own(layout.open(k))));
@@ -174,7 +174,7 @@ impl<V: Rules> Seat<V> {
             return Do::Put { slot: self.layout.open(place), value: 0 };
         }
         self.begin_poll();
-        let sign = Sign { window: self.last, doing: Doing::Entered, hungry: false };
-        Do::Put { slot: Layout::SIGN, value: sign.pack() }
+        let sign = Sign::new(self.last, Doing::Entered, false);
+        Do::Put { slot: Layout::SIGN, value: sign.0 }
     }
 }

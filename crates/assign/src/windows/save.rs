@@ -30,7 +30,7 @@ impl<V: Rules> Seat<V> {
                 return Some(Do::Get { owner: self.q, slot: Layout::SIGN });
             }
             At::NeedsSign => {
-                self.need(Sign::unpack(read).window);
+                self.need(Sign(read).window());
                 self.at = At::NeedsOpen;
                 return Some(Do::Get { owner: self.q, slot: self.layout.open(0) });
             }

@@ -86,7 +86,7 @@ pub struct Seat<V = Sound> {
     /// Whom this worker looks at, and of that one: its sign, the open window in question, and
     /// which of several registers. 0 when they have no meaning.
     pub(super) q: usize,
-    pub(super) sign: u64,
+    pub(super) sign: Sign,
     pub(super) i: usize,
     pub(super) k: usize,
     /// The last window entered; 0 at first.
@@ -141,7 +141,7 @@ impl<V: Rules> Seat<V> {
             me,
             at: At::Rest,
             q: 0,
-            sign: 0,
+            sign: Sign(0),
             i: 0,
             k: 0,
             last: 0,
@@ -239,8 +239,7 @@ impl<V: Rules> Seat<V> {
 
     #[inline]
     fn put_sign(&self, window: u64, doing: Doing) -> Do {
-        let sign = Sign { window, doing, hungry: self.hungry };
-        Do::Put { slot: Layout::SIGN, value: sign.pack() }
+        Do::Put { slot: Layout::SIGN, value: Sign::new(window, doing, self.hungry).0 }
     }
 
     /// Shows what is wanted. Having *seen* that somebody entered it says more than `Next`.
@@ -275,10 +274,10 @@ impl<V: Rules> Seat<V> {
 
     #[inline(always)]
     fn seen(&mut self, word: u64) -> Option<Do> {
-        let sign = Sign::unpack(word);
+        let sign = Sign(word);
         self.reached = self.reached.max(sign.reached());
-        self.asking |= u64::from(sign.hungry) << self.q;
-        self.sign = word;
+        self.asking |= u64::from(sign.hungry()) << self.q;
+        self.sign = sign;
         self.learn(0)
     }
 

@@ -55,6 +55,14 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// Takes items: appends to `out` at least one batch that nobody else has or will have, and
     /// all others learned meanwhile. Never waits for anybody.
     ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).batch(10).threads()?;
+    /// let (mut worker, mut out) = (assigner.worker(0)?, Vec::new());
+    /// worker.acquire(&mut out)?;
+    /// assert_eq!(out, [0..10]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the registers fail. The worker is then of no use; make a new one under the same id.
     #[inline]
@@ -120,6 +128,16 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// Items that a worker under the same id may or may not have handed out just before it
     /// stopped, and perhaps some it handed out earlier: appended to `out`. They are never handed
     /// out again here; only the caller can know whether they were used.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// let had = assigner.worker(0)?.next();
+    /// let (mut again, mut doubts) = (assigner.worker(0)?, Vec::new());
+    /// again.doubtful(&mut doubts);
+    /// assert_eq!(doubts, [had..had + 1]);
+    /// assert_ne!(again.next(), had);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn doubtful(&mut self, out: &mut Vec<Range<u64>>) {
         let layout = self.seat.layout;
         out.extend(self.seat.doubts().drain(..).map(|lot| layout.items(lot)));
@@ -131,6 +149,14 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     }
 
     /// Windows entered of which not all items are known to be assigned: their items.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(3).threads()?;
+    /// let mut worker = assigner.worker(0)?;
+    /// worker.next();
+    /// assert_eq!(worker.open(), [0..3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(&self) -> Vec<Range<u64>> {
         let mut open: Vec<_> = self.seat.open.iter().map(|open| open.window).collect();
         open.sort_unstable();

@@ -156,9 +156,9 @@ fn claims(store: &Path, worker: usize) -> anyhow::Result<Vec<(PathBuf, Process)>
 
 /// The process that works under a number, if one does or may.
 pub(super) fn holder(store: &Path, worker: usize) -> anyhow::Result<Option<(Process, State)>> {
-    let known = claims(store, worker)?.into_iter().map(|(_, process)| {
+    let mut known = claims(store, worker)?.into_iter().map(|(_, process)| {
         let state = process.state();
         (process, state)
     });
-    Ok(known.filter(|(_, state)| *state != State::Gone).last())
+    Ok(known.find(|(_, state)| *state != State::Gone))
 }

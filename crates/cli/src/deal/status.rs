@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             row.taken.to_string(),
             row.done.to_string(),
             row.undecided.to_string(),
-            row.pins.map_or("-".into(), |(start, end)| format!("{start} to {}", end - 1)),
+            row.pins.map_or_else(|| "-".into(), |(start, end)| format!("{start} to {}", end - 1)),
         ]);
     }
     let Status { items, done, failed, .. } = status;

@@ -148,7 +148,7 @@ pub(super) fn workers(path: &Path) -> anyhow::Result<Vec<usize>> {
 /// Refuses a file system whose reads may be old.
 pub(super) fn check_fresh(path: &Path, store_is_fresh: bool) -> anyhow::Result<()> {
     // The directory may not be there yet: its nearest ancestor is.
-    let there = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let there = path.ancestors().find(|path| path.exists()).unwrap_or_else(|| Path::new("."));
     let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
     let Ok(found) = rustix::fs::statfs(there) else {
         bail!("--store {}: cannot see on which file system it is", path.display());

@@ -20,6 +20,9 @@ use crate::usage;
 /// `EX_TEMPFAIL` of sysexits.h: items are left that somebody else holds.
 pub(super) const LEFT: u8 = 75;
 
+/// Who holds up which items.
+type Delays = Vec<(usize, Range<u64>)>;
+
 pub(super) fn run(args: Work) -> anyhow::Result<ExitCode> {
     let (Some(path), Some(id), Some(of)) = (args.store, args.worker, args.of) else {
         return Err(usage("--store, --worker and --of are needed"));
@@ -117,7 +120,7 @@ impl Desk {
     }
 
     /// Who holds up items that may be this worker's.
-    pub(super) fn delays(&self) -> Vec<(usize, Range<u64>)> {
+    pub(super) fn delays(&self) -> Delays {
         let count = self.store.terms.count;
         let mut delays = self.worker.delayed();
         delays.retain(|(_, items)| items.start < count);
@@ -179,7 +182,7 @@ impl Dealer {
     }
 
     fn run(&mut self) -> anyhow::Result<ExitCode> {
-        let mut waiting: Option<(Instant, Vec<(usize, Range<u64>)>)> = None;
+        let mut waiting: Option<(Instant, Delays)> = None;
         loop {
             while let Some(item) = self.todo.pop_front() {
                 self.run_item(item)?;
