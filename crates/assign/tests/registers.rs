@@ -7,8 +7,9 @@ use std::fs;
 use std::hint::black_box;
 use std::process::Command;
 
+use holdall_assign::machine::{Do, Machine};
 use holdall_assign::registers::{Atomic, Atomics, Dir, DirError, Durability, Memory, Registers};
-use holdall_assign::windows::{Layout, Worker};
+use holdall_assign::windows::{Layout, Seat, Worker};
 
 /// Registers that count.
 struct Counting<R> {
@@ -162,4 +163,72 @@ fn functions(dump: &str) -> BTreeMap<&str, Vec<&str>> {
         }
     }
     functions
+}
+
+/// A worker that is stopped and moved on by hand.
+struct Puppet<R> {
+    seat: Seat,
+    regs: R,
+    next: Do,
+}
+
+impl<R: Registers<Error: std::fmt::Debug>> Puppet<R> {
+    fn acquire(&mut self) {
+        self.seat.acquire();
+        self.next = self.seat.step(0);
+    }
+
+    /// Makes accesses up to the first that is told, or to the end of the operation.
+    fn until(&mut self, stop: Do) {
+        while self.next != stop && self.next != Do::Done {
+            let mut read = 0;
+            match self.next {
+                Do::Get { owner, slot } => read = self.regs.get(owner, slot).expect("read"),
+                Do::Put { slot, value } => self.regs.put(slot, value).expect("noted"),
+                Do::Fence => self.regs.fence().expect("written"),
+                Do::Publish => self.regs.publish().expect("written"),
+                Do::Done => {}
+            }
+            self.next = self.seat.step(read);
+        }
+    }
+
+    fn take(&mut self) -> Vec<u64> {
+        self.acquire();
+        self.until(Do::Done);
+        std::mem::take(self.seat.won())
+    }
+}
+
+/// Between two fences a directory answers from one reading of each file. A worker that has read
+/// one file, in which nobody needs its last window, and then another, which shows that window left
+/// behind, must not conclude that nobody will need it.
+#[test]
+fn what_was_read_before_says_nothing_of_needs_after() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let layout = Layout::new(4, 2, 1).expect("good sizes");
+    let store = Dir::new(dir.path(), 4, layout.slots(), [0; 4], Durability::Process);
+    let puppet = |id| Puppet {
+        seat: Seat::new(layout, id),
+        regs: store.handle(id).expect("new"),
+        next: Do::Done,
+    };
+    let (mut p, mut s, mut r, mut me) = (puppet(0), puppet(1), puppet(2), puppet(3));
+    let mut mine = [me.take(), me.take()].concat();
+    assert_eq!(me.seat.last(), 2);
+    // The third entry, which makes a pass, has looked at p and s and not yet at r.
+    me.acquire();
+    me.until(Do::Get { owner: 2, slot: 0 });
+    let mut theirs = p.take();
+    assert_eq!(p.seat.last(), 2, "p comes to need the window");
+    theirs.extend([s.take(), s.take(), r.take()].concat());
+    assert_eq!(r.seat.last(), 3, "r, which never was there, shows it left behind");
+    me.until(Do::Done);
+    mine.append(me.seat.won());
+    mine.extend(me.take());
+    assert_eq!(me.seat.last(), 4, "the record of window 2 is overwritten");
+    theirs.extend(p.take());
+    theirs.extend(p.take());
+    let both: Vec<_> = mine.iter().filter(|lot| theirs.contains(lot)).collect();
+    assert!(both.is_empty(), "handed out twice: {both:?}");
 }

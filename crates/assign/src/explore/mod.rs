@@ -9,7 +9,8 @@
 //! Memory is sequentially consistent, or each process has a buffer of writes in front of it:
 //! [`Buffers::Stores`] is what the processors of a machine do (a fence waits until the buffer is
 //! empty, a crash empties it), [`Buffers::Files`] what a store does whose puts are collected
-//! until a fence or a publication (a crash loses them).
+//! until a fence or a publication (a crash loses them), and whose gets of one owner between two
+//! fences are answered from one reading.
 
 mod single;
 mod walk;
@@ -31,7 +32,7 @@ pub enum Buffers {
     None,
     /// A store buffer.
     Stores,
-    /// Writes are collected and lost in a crash.
+    /// Writes are collected, and lost in a crash; reads are of whole files, once a fence.
     Files,
 }
 
@@ -90,6 +91,11 @@ impl Memory {
         self.words[owner * self.slots + slot]
     }
 
+    /// All registers of an owner.
+    fn of(&self, owner: usize) -> Vec<u64> {
+        self.words[owner * self.slots..(owner + 1) * self.slots].to_vec()
+    }
+
     /// Writes a register.
     pub(crate) fn put(&mut self, owner: usize, slot: usize, value: u64) {
         self.words[owner * self.slots + slot] = value;
@@ -118,9 +124,15 @@ pub struct Slotted<P> {
     pub next: Do,
     /// Writes that are not in memory yet.
     pub buffer: Vec<(usize, u64)>,
+    /// What it read of others since its last fence, whole files: owner and registers.
+    pub read: Vec<(usize, Vec<u64>)>,
 }
 
 impl<P> Slotted<P> {
+    fn new(process: P, next: Do) -> Self {
+        Self { process, next, buffer: Vec::new(), read: Vec::new() }
+    }
+
     /// Whether it has finished all its operations.
     pub fn done(&self) -> bool {
         self.next == Do::Done && self.buffer.is_empty()

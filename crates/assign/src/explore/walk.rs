@@ -76,7 +76,7 @@ impl<'a, M: Model> Walk<'a, M> {
         let memory = Memory::new(start.len(), model.slots());
         let processes = start.into_iter().map(|mut process| {
             let next = advance(&mut process, 0, settings.buffers);
-            Slotted { process, next, buffer: Vec::new() }
+            Slotted::new(process, next)
         });
         let processes: Vec<_> = processes.collect();
         let hasher = FixedState::with_seed(7);
@@ -231,20 +231,32 @@ impl<'a, M: Model> Walk<'a, M> {
     fn step(&mut self, who: usize, undo: &mut Undo<M::Process>) {
         let mut read = 0;
         match self.world.processes[who].next {
-            Do::Get { owner, slot } => {
-                let buffer = &self.world.processes[who].buffer;
-                let own = buffer.iter().rev().find(|(s, _)| owner == who && *s == slot);
-                let memory = || self.world.memory.get(owner, slot);
-                read = own.map_or_else(memory, |(_, value)| *value);
-            }
+            Do::Get { owner, slot } => read = self.get(who, owner, slot),
             Do::Put { slot, value } if self.settings.buffers == Buffers::None => {
                 undo.word = Some((who, slot, self.write(who, slot, value)));
             }
             Do::Put { slot, value } => self.world.processes[who].buffer.push((slot, value)),
-            Do::Done | Do::Fence | Do::Publish => {}
+            Do::Fence => self.world.processes[who].read.clear(),
+            Do::Done | Do::Publish => {}
         }
         let slotted = &mut self.world.processes[who];
         slotted.next = advance(&mut slotted.process, read, self.settings.buffers);
+    }
+
+    fn get(&mut self, who: usize, owner: usize, slot: usize) -> u64 {
+        let slotted = &mut self.world.processes[who];
+        if owner == who {
+            let own = slotted.buffer.iter().rev().find(|(s, _)| *s == slot);
+            return own.map_or_else(|| self.world.memory.get(owner, slot), |(_, value)| *value);
+        }
+        if self.settings.buffers != Buffers::Files {
+            return self.world.memory.get(owner, slot);
+        }
+        if let Some((_, file)) = slotted.read.iter().find(|(of, _)| *of == owner) {
+            return file[slot];
+        }
+        slotted.read.push((owner, self.world.memory.of(owner)));
+        self.world.memory.get(owner, slot)
     }
 
     fn crash(&mut self, who: usize) {
@@ -252,7 +264,7 @@ impl<'a, M: Model> Walk<'a, M> {
         let process = &self.world.processes[who].process;
         let mut process = self.model.restart(who, process, &self.world.memory);
         let next = advance(&mut process, 0, self.settings.buffers);
-        self.world.processes[who] = Slotted { process, next, buffer: Vec::new() };
+        self.world.processes[who] = Slotted::new(process, next);
     }
 
     fn write(&mut self, owner: usize, slot: usize, value: u64) -> u64 {

@@ -60,11 +60,13 @@ impl<V: Rules> Seat<V> {
     /// All needs are known: the saved windows nobody needs are gone, and those already saved need
     /// no copy.
     ///
-    /// Nobody can enter a window before `passed` any more: the look that precedes the pass, or
-    /// this worker's own last entry, shows that somebody has left it behind.
+    /// Nobody can enter a window before `passed` any more, and could not when the first need was
+    /// read: this worker's own sign, shown before the look, tells that somebody has left it behind.
+    /// What the look itself found reached is too young: a register may have been read before
+    /// that, and its owner have come to need a window since.
     fn forget(&mut self) {
         self.q = 0;
-        self.passed = self.reached.max(self.last);
+        self.passed = self.shown;
         for saved in &mut self.saved {
             if *saved != 0 && !self.needs.contains(saved) {
                 *saved = 0;

@@ -21,7 +21,8 @@
 //!   if it stops and starts again.
 //! - **I4, needed records survive.** A record is overwritten only if no sign and no table of open
 //!   windows names its window, or after it was copied to the saved ones. Needs of windows left
-//!   behind only shrink, because nobody can enter those any more.
+//!   behind only shrink, because nobody can enter those any more; but they must have been left
+//!   behind before the first need was read.
 //! - **I5, one unread gift.** A worker gives to q only after q took what it gave before.
 //!
 //! # Wait-freedom
@@ -95,6 +96,8 @@ pub struct Seat<V = Sound> {
     pub(super) newest: u64,
     /// The window this operation wants.
     pub(super) want: u64,
+    /// A window that somebody had entered when that was shown.
+    pub(super) shown: u64,
     /// Whether this operation takes nothing new.
     pub(super) only_learn: bool,
     pub(super) fails: u32,
@@ -147,6 +150,7 @@ impl<V: Rules> Seat<V> {
             last: 0,
             newest: 0,
             want: 0,
+            shown: 0,
             only_learn: false,
             fails: 0,
             hungry: false,
@@ -246,8 +250,9 @@ impl<V: Rules> Seat<V> {
     #[inline]
     fn intend(&mut self) -> Do {
         self.at = if V::FENCE { At::Fence } else { self.first_look() };
-        let doing = if self.newest > self.last { Doing::Jump } else { Doing::Next };
-        self.put_sign(self.want, doing)
+        let jump = self.newest > self.last;
+        self.shown = if jump { self.want } else { self.last };
+        self.put_sign(self.want, if jump { Doing::Jump } else { Doing::Next })
     }
 
     #[inline]
