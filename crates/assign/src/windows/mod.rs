@@ -5,6 +5,7 @@
 //! plain words.
 
 mod assigner;
+mod enter;
 mod layout;
 mod learn;
 pub mod rules;
