@@ -1,19 +1,30 @@
 //! Real threads, more than there are cores.
 #![cfg(not(any(loom, shuttle)))]
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use holdall_assign::Assigner;
 use holdall_assign::paper::Assignment;
+use holdall_assign::registers::{Memory, Registers};
+
+fn run(workers: usize, ring: usize, batch: u64, items: u64) {
+    let sizes = Assigner::builder(workers).ring(ring).batch(batch);
+    share(&sizes.threads().expect("sizes"), items);
+}
 
 /// All workers take until the stream has passed `items`; then those learn what they have won.
-fn run(workers: usize, ring: usize, batch: u64, items: u64) {
-    let assigner = Assigner::builder(workers).ring(ring).batch(batch).threads().expect("sizes");
+fn share<M: Memory<Error = Infallible> + Sync>(assigner: &Assigner<M>, items: u64)
+where
+    M::Handle: Send,
+{
+    let (workers, batch) = (assigner.layout().workers(), assigner.layout().batch());
     let newest = AtomicU64::new(0);
     let mut all: Vec<u64> = thread::scope(|scope| {
         let work = |id| {
-            let (assigner, newest) = (&assigner, &newest);
+            let newest = &newest;
             move || {
                 let mut worker = assigner.worker(id).expect("a free id");
                 let mut mine = Vec::new();
@@ -48,6 +59,81 @@ fn finish(
     }
     mine.extend(out.into_iter().flatten());
     mine
+}
+
+/// A store of whole objects: puts are collected until a fence, and between two fences each other
+/// worker's object is read once. Every now and then a reader pauses between two objects.
+#[derive(Clone)]
+struct Objects(Arc<Vec<Mutex<Vec<u64>>>>);
+
+struct Handle {
+    objects: Objects,
+    id: usize,
+    own: Vec<u64>,
+    read: Vec<Option<Vec<u64>>>,
+    random: u64,
+}
+
+impl Memory for Objects {
+    type Handle = Handle;
+    type Error = Infallible;
+
+    fn workers(&self) -> usize {
+        self.0.len()
+    }
+
+    fn slots(&self) -> usize {
+        self.0[0].lock().expect("no panic").len()
+    }
+
+    fn handle(&self, id: usize) -> Result<Handle, Infallible> {
+        let own = self.0[id].lock().expect("no panic").clone();
+        let read = vec![None; self.0.len()];
+        Ok(Handle { objects: self.clone(), id, own, read, random: id as u64 })
+    }
+}
+
+impl Registers for Handle {
+    type Error = Infallible;
+
+    fn get(&mut self, owner: usize, slot: usize) -> Result<u64, Infallible> {
+        if owner == self.id {
+            return Ok(self.own[slot]);
+        }
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        if self.read[owner].is_none() && self.random >> 60 == 0 {
+            thread::yield_now();
+        }
+        let object = &self.objects.0[owner];
+        let read = || object.lock().expect("no panic").clone();
+        Ok(self.read[owner].get_or_insert_with(read)[slot])
+    }
+
+    fn put(&mut self, slot: usize, value: u64) -> Result<(), Infallible> {
+        self.own[slot] = value;
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<(), Infallible> {
+        self.read.fill(None);
+        self.publish()
+    }
+
+    fn publish(&mut self) -> Result<(), Infallible> {
+        self.objects.0[self.id].lock().expect("no panic").clone_from(&self.own);
+        Ok(())
+    }
+}
+
+#[test]
+fn whole_objects() {
+    for round in 0..6 {
+        let workers = 4 + round % 3;
+        let layout = Assigner::builder(workers).ring(2).layout().expect("sizes");
+        let object = |_| Mutex::new(vec![0; layout.slots()]);
+        let objects = Objects(Arc::new((0..workers).map(object).collect()));
+        share(&Assigner::over(layout, objects), 60_000);
+    }
 }
 
 #[test]
