@@ -1,6 +1,7 @@
 //! The `holdall` command.
 
 mod check;
+mod deal;
 mod protocols;
 mod sim;
 
@@ -21,6 +22,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Deal(deal::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
 }
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Deal(args) => deal::run(args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Sim(args) => sim::run(&args),
     };

@@ -1,0 +1,192 @@
+//! Figures 2 and 3, explored: processors with a number of operations each.
+
+use std::collections::BTreeMap;
+
+use super::{Memory, Model, Slotted, World};
+use crate::machine::{Do, Machine};
+use crate::paper::{Announce, Enter, Growth, Ids, Saying};
+
+/// How many operations each processor makes, and f.
+#[derive(Clone, Debug)]
+pub struct AssignmentScope {
+    /// Operations of each processor.
+    pub ops: Vec<usize>,
+    /// f; 2k-1 if not said.
+    pub growth: Option<Growth>,
+    /// The first item by the paper's formula for general f.
+    pub as_printed: bool,
+}
+
+/// The processors of a scope.
+pub struct AssignmentModel<S> {
+    ids: Ids,
+    growth: Growth,
+    start: Vec<Busy<S>>,
+}
+
+/// A processor with its operations.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Busy<S> {
+    ids: Ids,
+    growth: Growth,
+    processor: usize,
+    made: usize,
+    ops: usize,
+    as_printed: bool,
+    doing: Doing<S>,
+    /// What was announced in earlier operations.
+    said: Vec<(u64, usize)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Doing<S> {
+    Enter(Enter),
+    Announce(Announce<S>),
+    Nothing,
+}
+
+impl<S: Saying> AssignmentModel<S> {
+    /// The model of a scope.
+    pub fn new(scope: &AssignmentScope) -> Self {
+        let most = scope.ops.iter().copied().max().unwrap_or(1);
+        let ids = Ids::new(scope.ops.len(), most);
+        let growth = scope.growth.clone().unwrap_or_else(|| Growth::least(ids.all()));
+        let busy = |(processor, ops): (usize, &usize)| Busy {
+            ids,
+            growth: growth.clone(),
+            processor,
+            made: 0,
+            ops: *ops,
+            as_printed: scope.as_printed,
+            doing: Doing::Nothing,
+            said: Vec::new(),
+        };
+        Self { ids, start: scope.ops.iter().enumerate().map(busy).collect(), growth }
+    }
+}
+
+impl<S: Saying> Busy<S> {
+    fn id(&self) -> usize {
+        self.ids.id(self.processor, self.made)
+    }
+
+    /// The first item of the operation under way, announced or not.
+    fn item(&self) -> Option<(u64, usize)> {
+        let item = match &self.doing {
+            Doing::Enter(enter) => enter.item(),
+            Doing::Announce(announce) => announce.first(),
+            Doing::Nothing => None,
+        };
+        item.map(|item| (item, self.id()))
+    }
+
+    fn end_operation(&mut self, said: &[(u64, usize)]) {
+        self.said.extend_from_slice(said);
+        self.said.sort_unstable();
+        self.said.dedup();
+        self.made += 1;
+        self.doing = Doing::Nothing;
+    }
+}
+
+impl<S: Saying> Machine for Busy<S> {
+    fn step(&mut self, read: u64) -> Do {
+        loop {
+            match &mut self.doing {
+                Doing::Nothing if self.made == self.ops => return Do::Done,
+                Doing::Nothing => {
+                    let enter = Enter::new(self.ids, &self.growth, self.id());
+                    let enter = if self.as_printed { enter.as_printed() } else { enter };
+                    self.doing = Doing::Enter(enter);
+                }
+                Doing::Enter(enter) => match enter.step(read) {
+                    Do::Done => {
+                        let enter = enter.clone();
+                        let next = Announce::new(&enter, self.ids, &self.growth, self.id());
+                        self.doing = Doing::Announce(next);
+                    }
+                    access => return access,
+                },
+                Doing::Announce(announce) => match announce.step(read) {
+                    Do::Done => {
+                        let said = announce.said().to_vec();
+                        self.end_operation(&said);
+                    }
+                    access => return access,
+                },
+            }
+        }
+    }
+}
+
+impl<S: Saying> Model for AssignmentModel<S> {
+    type Process = Busy<S>;
+
+    fn slots(&self) -> usize {
+        self.ids.slots()
+    }
+
+    fn start(&self) -> Vec<Busy<S>> {
+        self.start.clone()
+    }
+
+    /// Consistency and Non-Triviality 1 in every state; Fairness, Non-Triviality 2 and the limit
+    /// of two items for each operation whenever nobody is in an operation; once all but one are
+    /// done, the items that are unassigned because of that one.
+    fn check(&self, world: &World<Busy<S>>) -> Result<u32, String> {
+        let mut owners = BTreeMap::new();
+        for slotted in &world.processes {
+            for (item, owner) in slotted.process.said.iter().copied().chain(slotted.process.item())
+            {
+                let other = *owners.entry(item).or_insert(owner);
+                if other != owner {
+                    return Err(format!("item {item} was said to be {other}'s and {owner}'s"));
+                }
+            }
+        }
+        // Whose first write is in memory takes part.
+        let begun = |id: usize| world.memory.get(self.ids.owner(id), self.ids.level(id, 0)) != 0;
+        let part = (0..self.ids.all()).filter(|id| begun(*id)).count();
+        let last = owners.last_key_value().map_or(0, |(item, _)| *item);
+        if last > self.growth.at(part) {
+            return Err(format!("item {last} was assigned with {part} participants"));
+        }
+        let between = |p: &Slotted<Busy<S>>| p.buffer.is_empty() && !begun(p.process.id());
+        if world.processes.iter().all(|p| p.done() || between(p)) {
+            self.complete(&owners, &begun)?;
+        }
+        match world.processes.iter().filter(|p| !p.done()).count() {
+            1 => Ok((1..=last).filter(|item| !owners.contains_key(item)).count() as u32),
+            _ => Ok(0),
+        }
+    }
+
+    fn restart(&self, _: usize, process: &Busy<S>, _: &Memory) -> Busy<S> {
+        // The paper's processors do not come back.
+        process.clone()
+    }
+}
+
+impl<S: Saying> AssignmentModel<S> {
+    fn complete(
+        &self,
+        owners: &BTreeMap<u64, usize>,
+        begun: &dyn Fn(usize) -> bool,
+    ) -> Result<(), String> {
+        let part: Vec<usize> = (0..self.ids.all()).filter(|id| begun(*id)).collect();
+        let end = self.growth.at(part.len());
+        if let Some(item) = (1..=end).find(|item| !owners.contains_key(item)) {
+            return Err(format!("item {item} of {end} was not announced"));
+        }
+        for id in part {
+            let has = owners.values().filter(|owner| **owner == id).count();
+            if has == 0 {
+                return Err(format!("operation {id} has no item"));
+            }
+            if has > 2 && self.growth == Growth::least(self.ids.all()) {
+                return Err(format!("operation {id} has {has} items"));
+            }
+        }
+        Ok(())
+    }
+}

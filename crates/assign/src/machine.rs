@@ -1,0 +1,58 @@
+//! Algorithms as step machines: one access to shared memory a step.
+//!
+//! Every read-write algorithm of this crate is written once, as a [`Machine`]: a value that is
+//! told what its last read returned and answers with its next access. Two things drive it:
+//! [`drive`], which performs the accesses on real [`Registers`], and [`crate::explore`], which
+//! performs them on a copy of a small memory in every possible order. So what is explored is the
+//! code that runs, access by access: there is no second description that could drift from it.
+
+use crate::registers::Registers;
+
+/// The next access of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Do {
+    /// Nothing more to do.
+    Done,
+    /// Make all earlier writes visible to everybody before any later read.
+    Fence,
+    /// Read a register of `owner`; the next step is told its value.
+    Get {
+        /// The worker whose register it is.
+        owner: usize,
+        /// Which of its registers.
+        slot: usize,
+    },
+    /// Make all earlier writes survive the end of this worker.
+    Publish,
+    /// Write one of the own registers.
+    Put {
+        /// Which of the own registers.
+        slot: usize,
+        /// What to write.
+        value: u64,
+    },
+}
+
+/// An algorithm of one worker, access by access.
+pub trait Machine {
+    /// Says the next access. `read` is what the last one returned, if it was a [`Do::Get`].
+    fn step(&mut self, read: u64) -> Do;
+}
+
+/// Runs a machine to its end on real registers.
+///
+/// # Errors
+/// The first error of the registers. The machine is then in the middle of an operation.
+#[inline]
+pub fn drive<M: Machine, R: Registers>(machine: &mut M, regs: &mut R) -> Result<(), R::Error> {
+    let mut read = 0;
+    loop {
+        match machine.step(read) {
+            Do::Done => return Ok(()),
+            Do::Fence => regs.fence()?,
+            Do::Get { owner, slot } => read = regs.get(owner, slot)?,
+            Do::Publish => regs.publish()?,
+            Do::Put { slot, value } => regs.put(slot, value)?,
+        }
+    }
+}

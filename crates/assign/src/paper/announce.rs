@@ -1,0 +1,185 @@
+//! Label l4: which items belong to whom, as far as that is certain.
+//!
+//! Fig. 3's rule: find the largest frame, two posted snapshots Low and High such that this
+//! processor is in High but not in Low and all of High \ Low have posted their items; announce the
+//! items of that range. What it looks at is written once, so a plain collect suffices, also for
+//! single use. Fig. 2's own rule needs an atomic snapshot of the memory: errata D3.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+use super::enter::Enter;
+use super::growth::Growth;
+use super::ids::Ids;
+use crate::machine::{Do, Machine};
+
+/// A way to say at l4 who gets what.
+pub trait Saying: Copy + Debug + Default + Eq + Hash + Send + 'static {
+    /// Frames of posted snapshots, as in Fig. 3; or all participants, as in Fig. 2.
+    const FRAMES: bool = true;
+    /// The i-th free item goes to who posted the i-th smallest item; or the i-th biggest.
+    const SMALLEST: bool = true;
+}
+
+/// As it should be: Fig. 3's rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Framed;
+impl Saying for Framed {}
+
+/// Fig. 2's rule, on a plain collect: wrong with three processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AsPrinted;
+impl Saying for AsPrinted {
+    const FRAMES: bool = false;
+}
+
+/// The rank the paper's text names ("ith biggest"): wrong with three processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Biggest;
+impl Saying for Biggest {
+    const SMALLEST: bool = false;
+}
+
+/// One identity's announcement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Announce<S = Framed> {
+    ids: Ids,
+    growth: Growth,
+    me: usize,
+    at: At,
+    /// By identity: the snapshot posted (Fig. 2: whether it takes part), and the item.
+    posted: Vec<u64>,
+    items: Vec<u64>,
+    /// What is certain: item and identity, by item.
+    said: Vec<(u64, usize)>,
+    saying: PhantomData<S>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum At {
+    Ask(usize),
+    Posted(usize),
+    Item(usize),
+    Done,
+}
+
+impl<S: Saying> Announce<S> {
+    /// What an identity that has its first item says next.
+    pub fn new(entered: &Enter, ids: Ids, growth: &Growth, me: usize) -> Self {
+        let (mut posted, mut items) = (vec![0; ids.all()], vec![0; ids.all()]);
+        posted[me] = entered.seen;
+        items[me] = entered.item;
+        let growth = growth.clone();
+        let at = At::Ask(0);
+        Self { ids, growth, me, at, posted, items, said: Vec::new(), saying: PhantomData }
+    }
+
+    /// The items that are certain, with the identity each belongs to.
+    pub fn said(&self) -> &[(u64, usize)] {
+        &self.said
+    }
+
+    /// This identity's own first item.
+    pub fn first(&self) -> Option<u64> {
+        self.items.get(self.me).copied()
+    }
+
+    fn conclude(&mut self) {
+        let frame = if S::FRAMES { self.largest_frame() } else { self.participants() };
+        self.said = match frame {
+            Some((low, high)) => self.assign(low, high),
+            None => vec![(self.items[self.me], self.me)],
+        };
+        // Only what was said matters from here on.
+        self.posted.clear();
+        self.items.clear();
+        self.at = At::Done;
+    }
+
+    fn largest_frame(&self) -> Option<(u64, u64)> {
+        let mut chain: Vec<u64> = self.posted.clone();
+        chain.push(0);
+        chain.sort_unstable_by_key(|seen| seen.count_ones());
+        chain.dedup();
+        let mut best = None;
+        for &low in chain.iter().filter(|low| **low >> self.me & 1 == 0) {
+            for &high in chain.iter().filter(|high| **high >> self.me & 1 == 1) {
+                let between = high & !low;
+                let size = between.count_ones();
+                if self.all_posted(between) && best.is_none_or(|(most, _)| size > most) {
+                    best = Some((size, (low, high)));
+                }
+            }
+        }
+        best.map(|(_, frame)| frame)
+    }
+
+    /// Fig. 2: everybody who takes part, if all have posted.
+    fn participants(&self) -> Option<(u64, u64)> {
+        let part = |set: u64, q: usize| set | u64::from(self.posted[q] != 0) << q;
+        let all = (0..self.ids.all()).fold(0, part);
+        self.all_posted(all).then_some((0, all))
+    }
+
+    fn all_posted(&self, set: u64) -> bool {
+        (0..self.ids.all()).all(|q| set >> q & 1 == 0 || self.items[q] != 0)
+    }
+
+    /// The operator Assign. An item posted belongs to who posted it. The free ones are counted
+    /// through from the very first item: all up to f(|Low|) but |Low| are free, whoever took which.
+    /// Positions whose rank is within Low belong to members of Low, and are not said here.
+    fn assign(&self, low: u64, high: u64) -> Vec<(u64, usize)> {
+        let members = (0..self.ids.all()).filter(|q| (high & !low) >> q & 1 == 1);
+        let mut posters: Vec<_> = members.map(|q| (self.items[q], q)).collect();
+        posters.sort_unstable();
+        let ranked: Vec<_> = match S::SMALLEST {
+            true => posters.clone(),
+            false => posters.iter().rev().copied().collect(),
+        };
+        let before = low.count_ones() as usize;
+        let start = self.growth.at(before);
+        let mut position = start - before as u64;
+        let mut said = Vec::new();
+        for item in start + 1..=self.growth.at(high.count_ones() as usize) {
+            if let Some(poster) = posters.iter().find(|(posted, _)| *posted == item) {
+                said.push(*poster);
+                continue;
+            }
+            position += 1;
+            let rank = self.growth.rank(position);
+            let within = rank.checked_sub(before + 1).and_then(|r| ranked.get(r));
+            said.extend(within.map(|(_, q)| (item, *q)));
+        }
+        said
+    }
+}
+
+impl<S: Saying> Machine for Announce<S> {
+    fn step(&mut self, read: u64) -> Do {
+        loop {
+            match self.at {
+                At::Ask(q) if q == self.ids.all() => self.conclude(),
+                At::Ask(q) if q == self.me => self.at = At::Ask(q + 1),
+                At::Ask(q) => {
+                    self.at = At::Posted(q);
+                    let part = self.ids.level(q, 0);
+                    let slot = if S::FRAMES { self.ids.posted(q) } else { part };
+                    return Do::Get { owner: self.ids.owner(q), slot };
+                }
+                // Who has not posted a snapshot has not posted an item.
+                At::Posted(q) if read == 0 => self.at = At::Ask(q + 1),
+                At::Posted(q) => {
+                    self.posted[q] = read;
+                    self.at = At::Item(q);
+                    return Do::Get { owner: self.ids.owner(q), slot: self.ids.item(q) };
+                }
+                At::Item(q) => {
+                    self.items[q] = read;
+                    self.at = At::Ask(q + 1);
+                }
+                At::Done => return Do::Done,
+            }
+        }
+    }
+}

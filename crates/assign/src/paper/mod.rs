@@ -1,0 +1,27 @@
+//! The paper's algorithms.
+//!
+//! Source: Carole Delporte-Gallet, Hugues Fauconnier, Eli Gafni, Giuliano Losa, "The Assignment
+//! Problem" (2018). What it prints and where that fails is in `docs/errata.md`.
+//!
+//! | paper | here |
+//! |---|---|
+//! | Fig. 1, allocation from test-and-set | [`Allocation`] |
+//! | immediate snapshot, (2k-1)-adaptive renaming (Borowsky and Gafni) | [`Enter`] |
+//! | Fig. 2, single-use assignment, with l4 of Fig. 3 | [`Assignment::single_use`] |
+//! | remark on general f, with the corrected condition | [`Growth::assignable`] |
+//! | Fig. 3, long-lived assignment, for a fixed number of operations | [`Assignment::long_lived`] |
+
+mod allocation;
+mod announce;
+mod assignment;
+mod enter;
+mod growth;
+mod ids;
+mod snapshot;
+
+pub use self::allocation::{Allocation, Walk};
+pub use self::announce::{Announce, AsPrinted, Biggest, Framed, Saying};
+pub use self::assignment::{Assignment, Exhausted, Participant};
+pub use self::enter::Enter;
+pub use self::growth::{BadGrowth, Growth};
+pub use self::ids::Ids;

@@ -1,0 +1,180 @@
+//! What a look at another worker teaches: of open windows, whether it entered; of gifts, what it
+//! gave.
+
+use super::layout::{Doing, Entry, Layout, Sign};
+use super::rules::Rules;
+use super::seat::{At, Open, Seat};
+use crate::machine::Do;
+
+impl<V: Rules> Seat<V> {
+    /// Goes on to the next open window, from the i-th, of which nothing is known about `q`.
+    ///
+    /// Only windows before the last one entered: of those, and no others, it is certain that
+    /// whoever shows an intent later gives it up (I2).
+    #[inline(always)]
+    pub(super) fn learn(&mut self, mut i: usize) -> Option<Do> {
+        let (q, shown) = (self.q, self.sign.window());
+        while let Some(open) = self.open.get(i) {
+            if self.left(open.window) && open.unknown >> q & 1 == 1 {
+                if shown >= open.window {
+                    let slot = self.layout.record(open.window);
+                    self.i = i;
+                    self.at = At::Recorded;
+                    return Some(Do::Get { owner: q, slot });
+                }
+                // A sign never shows less than the last window entered: q did not enter this
+                // one, and if it intends to now, it will see ours.
+                self.open[i].unknown &= !(1 << q);
+            }
+            i += 1;
+        }
+        self.i = 0;
+        if self.watch >> q & 1 == 1 {
+            self.at = At::Boxed;
+            return Some(Do::Get { owner: q, slot: self.layout.gift(self.me) });
+        }
+        self.pass_on();
+        self.ask()
+    }
+
+    /// Done with this worker.
+    #[inline(always)]
+    fn pass_on(&mut self) {
+        self.sign = Sign(0);
+        self.q += 1;
+        self.at = At::Ask;
+    }
+
+    /// The record of `q` in the place of the i-th open window.
+    #[inline(always)]
+    pub(super) fn recorded(&mut self, found: u64) -> Option<Do> {
+        let (q, i) = (self.q, self.i);
+        let window = self.open[i].window;
+        if found > window {
+            self.at = At::Scanned;
+            return Some(Do::Get { owner: q, slot: self.layout.saved(0) });
+        }
+        if found == window {
+            self.open[i].present |= 1 << q;
+            self.open[i].unknown &= !(1 << q);
+        } else if self.sign.window() > window {
+            // It went on without recording this window.
+            self.open[i].unknown &= !(1 << q);
+        }
+        // Otherwise it wants this very window: entered or given up, it will say.
+        self.learn(i + 1)
+    }
+
+    /// The k-th saved window of `q`. Saving precedes overwriting, and what is needed stays saved.
+    #[cold]
+    pub(super) fn scanned(&mut self, found: u64) -> Option<Do> {
+        let (q, i) = (self.q, self.i);
+        if found == self.open[i].window {
+            self.open[i].present |= 1 << q;
+        } else if self.k + 1 < self.layout.saved_len() {
+            self.k += 1;
+            return Some(Do::Get { owner: q, slot: self.layout.saved(self.k) });
+        }
+        self.open[i].unknown &= !(1 << q);
+        self.k = 0;
+        self.learn(i + 1)
+    }
+
+    /// What `q` has in its box for this worker.
+    #[cold]
+    pub(super) fn boxed(&mut self, found: u64) -> Option<Do> {
+        let q = self.q;
+        // The flag was down, and fenced, before the sign was read, and the sign says that q is
+        // in no try: what q looks at from now on has no flag, so this was the last word.
+        if !self.hungry && self.sign.entered() {
+            self.watch &= !(1 << q);
+        }
+        self.pass_on();
+        if found == self.taken[q] {
+            return None;
+        }
+        self.taken[q] = found;
+        self.won.push(self.layout.lot(found, q));
+        Some(Do::Put { slot: self.layout.taken(q), value: found })
+    }
+
+    /// Closes one window of which all is known, and marks it before its lots are used.
+    #[inline]
+    pub(super) fn close(&mut self) -> Option<Do> {
+        let known = |open: &Open| open.unknown == 0 && self.left(open.window);
+        let Some(i) = self.open.iter().position(known) else {
+            self.at = At::Judge;
+            return None;
+        };
+        let open = self.open.swap_remove(i);
+        self.closed |= 1 << open.place;
+        let n = self.layout.workers();
+        let lots = if open.doubt { &mut self.doubts } else { &mut self.won };
+        let mut seat = (self.me + n - 1) % n;
+        while open.present >> seat & 1 == 0 {
+            lots.push(self.layout.lot(open.window, seat));
+            seat = (seat + n - 1) % n;
+        }
+        let value = Entry { window: open.window, closed: true }.pack();
+        Some(Do::Put { slot: self.layout.open(open.place), value })
+    }
+
+    /// A worker that starts again, from its own registers, which `own` reads.
+    ///
+    /// Its first operation has begun and must be driven to its end: it takes back an intent that
+    /// was not sealed, or shows an entry that was (I3), and learns what is doubtful.
+    pub fn resume(layout: Layout, me: usize, own: &mut dyn FnMut(usize) -> u64) -> Self {
+        let mut seat = Self::new(layout, me);
+        let n = layout.workers();
+        for q in 0..n {
+            seat.given[q] = own(layout.gift(q));
+            seat.taken[q] = own(layout.taken(q));
+        }
+        for window in 0..layout.ring() as u64 {
+            seat.ring[layout.place(window)] = own(layout.record(window));
+        }
+        for k in 0..layout.saved_len() {
+            seat.saved[k] = own(layout.saved(k));
+        }
+        seat.last = seat.ring.iter().copied().max().unwrap_or(0);
+        seat.newest = seat.last.max(Sign(own(Layout::SIGN)).reached());
+        seat.watch = seat.others();
+        for k in 0..layout.open_len() {
+            seat.resume_open(k, Entry::unpack(own(layout.open(k))));
+        }
+        if seat.last > 0 && !seat.given.contains(&seat.last) {
+            seat.doubts.push(layout.lot(seat.last, me));
+        }
+        for q in (0..n).filter(|q| seat.taken[*q] > 0) {
+            seat.doubts.push(layout.lot(seat.taken[q], q));
+        }
+        seat.at = At::Settle;
+        seat
+    }
+
+    fn resume_open(&mut self, place: usize, entry: Entry) {
+        if entry.window > self.last {
+            // Listed, not recorded: it was not entered. It must not look so later.
+            self.stale.push(place);
+        } else if entry.window > 0 {
+            self.open.push(Open {
+                window: entry.window,
+                place,
+                present: 1 << self.me,
+                unknown: self.others(),
+                doubt: entry.closed,
+            });
+        }
+    }
+
+    /// Puts the registers in order after a restart.
+    #[cold]
+    pub(super) fn settle(&mut self) -> Do {
+        if let Some(place) = self.stale.pop() {
+            return Do::Put { slot: self.layout.open(place), value: 0 };
+        }
+        self.begin_poll();
+        let sign = Sign::new(self.last, Doing::Entered, false);
+        Do::Put { slot: Layout::SIGN, value: sign.0 }
+    }
+}

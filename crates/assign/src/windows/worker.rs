@@ -1,0 +1,223 @@
+//! A worker: takes items, learns of more.
+
+use std::convert::Infallible;
+use std::ops::Range;
+
+use super::assigner::Seats;
+use super::layout::Layout;
+use super::rules::{Rules, Sound};
+use super::seat::Seat;
+use crate::machine::drive;
+use crate::registers::{Registers, sure};
+
+/// One worker of an [`Assigner`](super::Assigner).
+///
+/// Not shared: one worker, one thread. Dropping it leaves its registers as they are; another
+/// worker made under the same id goes on from there.
+#[derive(Debug)]
+pub struct Worker<R, V = Sound> {
+    regs: R,
+    seat: Seat<V>,
+    /// Items won and not handed out, first to last.
+    stock: Vec<Range<u64>>,
+    broken: bool,
+    _id: Option<Seats>,
+}
+
+impl<R: Registers, V: Rules> Worker<R, V> {
+    /// A worker on its registers, going on from what is in them.
+    ///
+    /// # Errors
+    /// If the registers cannot be read or written.
+    pub fn resume(layout: Layout, id: usize, mut regs: R) -> Result<Self, R::Error> {
+        let mut failed = None;
+        let mut own = |slot| match regs.get(id, slot) {
+            Ok(value) => value,
+            Err(error) => {
+                failed.get_or_insert(error);
+                0
+            }
+        };
+        let mut seat = Seat::resume(layout, id, &mut own);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        drive(&mut seat, &mut regs)?;
+        let stock = seat.won().drain(..).map(|lot| layout.items(lot)).collect();
+        Ok(Self { regs, seat, stock, broken: false, _id: None })
+    }
+
+    pub(super) fn keep(mut self, id: Seats) -> Self {
+        self._id = Some(id);
+        self
+    }
+
+    /// Takes items: appends to `out` at least one batch that nobody else has or will have, and
+    /// all others learned meanwhile. Never waits for anybody.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).batch(10).threads()?;
+    /// let (mut worker, mut out) = (assigner.worker(0)?, Vec::new());
+    /// worker.acquire(&mut out)?;
+    /// assert_eq!(out, [0..10]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the registers fail. The worker is then of no use; make a new one under the same id.
+    #[inline]
+    pub fn acquire(&mut self, out: &mut Vec<Range<u64>>) -> Result<(), R::Error> {
+        out.append(&mut self.stock);
+        self.run(Seat::acquire, out)
+    }
+
+    /// Learns of more items of its own without taking new ones: appends them to `out`.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub fn learn(&mut self, out: &mut Vec<Range<u64>>) -> Result<(), R::Error> {
+        out.append(&mut self.stock);
+        self.run(Seat::poll, out)
+    }
+
+    #[inline]
+    fn run(
+        &mut self,
+        start: impl FnOnce(&mut Seat<V>),
+        out: &mut Vec<Range<u64>>,
+    ) -> Result<(), R::Error> {
+        assert!(!self.broken, "its registers failed: make a new worker under the same id");
+        start(&mut self.seat);
+        self.broken = true;
+        drive(&mut self.seat, &mut self.regs)?;
+        self.broken = false;
+        let layout = self.seat.layout;
+        out.extend(self.seat.won().drain(..).map(|lot| layout.items(lot)));
+        Ok(())
+    }
+
+    /// The next item: from the stock, or taken.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    #[inline]
+    pub fn try_next(&mut self) -> Result<u64, R::Error> {
+        loop {
+            if let Some(item) = self.known() {
+                return Ok(item);
+            }
+            let mut stock = std::mem::take(&mut self.stock);
+            let done = self.run(Seat::acquire, &mut stock);
+            self.stock = stock;
+            done?;
+        }
+    }
+
+    /// An item that is known to be this worker's already, if there is one.
+    #[inline]
+    pub fn known(&mut self) -> Option<u64> {
+        let range = self.stock.last_mut()?;
+        let item = range.start;
+        range.start += 1;
+        if range.start == range.end {
+            self.stock.pop();
+        }
+        Some(item)
+    }
+
+    /// Items that a worker under the same id may or may not have handed out just before it
+    /// stopped, and perhaps some it handed out earlier: appended to `out`. They are never handed
+    /// out again here; only the caller can know whether they were used.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// let had = assigner.worker(0)?.next();
+    /// let (mut again, mut doubts) = (assigner.worker(0)?, Vec::new());
+    /// again.doubtful(&mut doubts);
+    /// assert_eq!(doubts, [had..had + 1]);
+    /// assert_ne!(again.next(), had);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn doubtful(&mut self, out: &mut Vec<Range<u64>>) {
+        let layout = self.seat.layout;
+        out.extend(self.seat.doubts().drain(..).map(|lot| layout.items(lot)));
+    }
+
+    /// The items of the last window entered: what is taken next comes from later ones.
+    pub fn entered(&self) -> Option<Range<u64>> {
+        (self.seat.last > 0).then(|| self.seat.layout.window_items(self.seat.last))
+    }
+
+    /// Windows entered of which not all items are known to be assigned: their items.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(3).threads()?;
+    /// let mut worker = assigner.worker(0)?;
+    /// worker.next();
+    /// assert_eq!(worker.open(), [0..3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(&self) -> Vec<Range<u64>> {
+        let mut open: Vec<_> = self.seat.open.iter().map(|open| open.window).collect();
+        open.sort_unstable();
+        open.into_iter().map(|window| self.seat.layout.window_items(window)).collect()
+    }
+
+    /// Who holds up which of this worker's open windows, as far as it knows: worker and items.
+    pub fn delayed(&self) -> Vec<(usize, Range<u64>)> {
+        let mut delays = Vec::new();
+        for open in self.seat.open.iter().filter(|open| open.window < self.seat.last) {
+            let items = self.seat.layout.window_items(open.window);
+            let unknown = (0..self.seat.layout.workers()).filter(|q| open.unknown >> q & 1 == 1);
+            delays.extend(unknown.map(|q| (q, items.clone())));
+        }
+        delays
+    }
+
+    /// The sizes it works with.
+    pub fn layout(&self) -> Layout {
+        self.seat.layout
+    }
+
+    /// Its registers.
+    pub fn registers(&mut self) -> &mut R {
+        &mut self.regs
+    }
+}
+
+impl<R: Registers<Error = Infallible>, V: Rules> Worker<R, V> {
+    /// The next item, which nobody else has or will have. Never waits.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(3).threads()?;
+    /// let mut worker = assigner.worker(1)?;
+    /// let (first, second) = (worker.next(), worker.next());
+    /// assert_ne!(first, second);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Not an `Iterator`: the stream has no end, and an `Option` would ask what `None` means.
+    #[expect(clippy::should_implement_trait)]
+    #[inline]
+    pub fn next(&mut self) -> u64 {
+        sure(self.try_next())
+    }
+
+    /// Learns of more items of its own without taking new ones; says how many are known.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// let mut worker = assigner.worker(0)?;
+    /// worker.next();
+    /// worker.next();
+    /// // The other worker never came: its item of the first window is ours.
+    /// assert_eq!(worker.poll(), 1);
+    /// assert_eq!(worker.known(), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll(&mut self) -> u64 {
+        let mut stock = std::mem::take(&mut self.stock);
+        sure(self.run(Seat::poll, &mut stock));
+        self.stock = stock;
+        self.stock.iter().map(|range| range.end - range.start).sum()
+    }
+}

@@ -1,0 +1,141 @@
+//! Several processes on one memory, killed at any moment and started again: nothing is handed out
+//! twice, and nothing is lost.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fmt::Debug;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use holdall_assign::Assigner;
+use holdall_assign::registers::{Dir, Durability, Mapped, Memory};
+use holdall_assign::windows::Layout;
+
+const WORKERS: usize = 3;
+const SECONDS: u64 = 3;
+
+fn layout() -> Layout {
+    Layout::new(WORKERS, 4, 2).expect("good sizes")
+}
+
+fn mapped(dir: &Path) -> Mapped {
+    Mapped::open(&dir.join("registers"), WORKERS, layout().slots()).expect("made by the parent")
+}
+
+fn files(dir: &Path) -> Dir {
+    Dir::new(dir, WORKERS, layout().slots(), [0; 4], Durability::Process)
+}
+
+/// Not a test: what the parent starts. Told by its environment which worker it is.
+#[test]
+fn child() {
+    let Ok(told) = env::var("HOLDALL_TEST_WORKER") else { return };
+    let mut told = told.splitn(3, ' ');
+    let mut next = || told.next().expect("kind, worker, directory");
+    let (kind, worker, dir) = (next(), next(), PathBuf::from(next()));
+    let worker = worker.parse().expect("a number");
+    let goes_on = || !dir.join("stop").exists();
+    match kind {
+        "mapped" => work(mapped(&dir), &dir, worker, goes_on),
+        _ => work(files(&dir), &dir, worker, goes_on),
+    }
+}
+
+/// Takes and notes what it took, in one write each; what it may have taken before it was killed
+/// and did not note, it did not use, and notes first.
+fn work<M: Memory<Error: Debug>>(memory: M, dir: &Path, id: usize, goes_on: impl Fn() -> bool) {
+    let notes = dir.join(format!("notes-{id}"));
+    let noted: BTreeSet<u64> = read(&notes).into_iter().collect();
+    let mut file = OpenOptions::new().create(true).append(true).open(notes).expect("notes");
+    let mut note = |won: &mut Vec<Range<u64>>| {
+        let lines: Vec<_> = won.drain(..).flatten().map(|item| format!("{item}\n")).collect();
+        file.write_all(lines.concat().as_bytes()).expect("notes");
+    };
+    let assigner = Assigner::over(layout(), memory);
+    let mut worker = assigner.worker(id).expect("resumed");
+    let mut won = Vec::new();
+    worker.doubtful(&mut won);
+    won.retain(|items| !noted.contains(&items.start));
+    worker.learn(&mut won).expect("learned");
+    note(&mut won);
+    while goes_on() {
+        worker.acquire(&mut won).expect("acquired");
+        note(&mut won);
+        // So that windows are shared: a lone worker would run away.
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+fn read(notes: &Path) -> Vec<u64> {
+    let text = fs::read_to_string(notes).unwrap_or_default();
+    text.lines().map(|line| line.parse().expect("a number")).collect()
+}
+
+fn start(kind: &str, worker: usize, dir: &Path) -> Child {
+    Command::new(env::current_exe().expect("this test"))
+        .args(["--exact", "child", "--nocapture"])
+        .env("HOLDALL_TEST_WORKER", format!("{kind} {worker} {}", dir.display()))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("this test runs")
+}
+
+/// Kills one after another for a while, then lets all end, and looks at what they noted.
+fn kill_at_random<M: Memory<Error: Debug>>(kind: &str, memory: impl Fn(&Path) -> M, dir: &Path) {
+    let mut children: Vec<_> = (0..WORKERS).map(|worker| start(kind, worker, dir)).collect();
+    let until = Instant::now() + Duration::from_secs(SECONDS);
+    let (mut random, mut kills) = (12345_u64, 0);
+    while Instant::now() < until {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        thread::sleep(Duration::from_micros((random >> 40) % 20_000));
+        let victim = (random >> 20) as usize % WORKERS;
+        children[victim].kill().expect("SIGKILL");
+        children[victim].wait().expect("gone");
+        children[victim] = start(kind, victim, dir);
+        kills += 1;
+    }
+    fs::write(dir.join("stop"), "").expect("written");
+    for child in &mut children {
+        assert!(child.wait().expect("it ends").success());
+    }
+    // All are at rest: two more entries of each leave everything behind.
+    let mut beyond = u64::MAX;
+    for round in 0..2 {
+        for id in 0..WORKERS {
+            let left = std::cell::Cell::new(2);
+            work(memory(dir), dir, id, || left.replace(left.get() - 1) > 0);
+            let last = read(&dir.join(format!("notes-{id}"))).into_iter().max();
+            beyond = if round == 0 { beyond.min(last.expect("items")) } else { beyond };
+        }
+    }
+    let mut all: Vec<_> =
+        (0..WORKERS).flat_map(|id| read(&dir.join(format!("notes-{id}")))).collect();
+    all.sort_unstable();
+    let twice = all.windows(2).find(|pair| pair[0] == pair[1]);
+    assert_eq!(twice, None, "handed out twice after {kills} kills");
+    let hole = (0..beyond).find(|item| all[*item as usize] != *item);
+    assert_eq!(hole, None, "lost after {kills} kills, of {beyond}");
+    println!("{kind}: {kills} kills, {beyond} items");
+}
+
+#[test]
+fn killed_on_a_mapped_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("registers");
+    Mapped::create(&path, WORKERS, layout().slots()).expect("made");
+    assert!(Mapped::create(&path, WORKERS, layout().slots()).is_err());
+    assert!(Mapped::open(&path, WORKERS + 1, layout().slots()).is_err());
+    kill_at_random("mapped", mapped, dir.path());
+}
+
+#[test]
+fn killed_on_a_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    kill_at_random("files", files, dir.path());
+}

@@ -1,0 +1,234 @@
+//! What the registers do underneath: a directory sees whole-file gets and puts, few of them; the
+//! hot path has no read-modify-write instruction.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::hint::black_box;
+use std::process::Command;
+
+use holdall_assign::machine::{Do, Machine};
+use holdall_assign::registers::{Atomic, Atomics, Dir, DirError, Durability, Memory, Registers};
+use holdall_assign::windows::{Layout, Seat, Worker};
+
+/// Registers that count.
+struct Counting<R> {
+    inner: R,
+    gets: usize,
+    puts: usize,
+    fences: usize,
+}
+
+impl<R: Registers> Registers for Counting<R> {
+    type Error = R::Error;
+
+    fn get(&mut self, owner: usize, slot: usize) -> Result<u64, R::Error> {
+        self.gets += 1;
+        self.inner.get(owner, slot)
+    }
+
+    fn put(&mut self, slot: usize, value: u64) -> Result<(), R::Error> {
+        self.puts += 1;
+        self.inner.put(slot, value)
+    }
+
+    fn fence(&mut self) -> Result<(), R::Error> {
+        self.fences += 1;
+        self.inner.fence()
+    }
+
+    fn publish(&mut self) -> Result<(), R::Error> {
+        self.inner.publish()
+    }
+}
+
+#[test]
+fn steps_of_an_operation() {
+    const N: usize = 16;
+    let layout = Layout::new(N, 256, 1).expect("good sizes");
+    let memory = Atomics::new(N, layout.slots());
+    let worker = |id| {
+        let Ok(inner) = memory.handle(id);
+        let regs = Counting { inner, gets: 0, puts: 0, fences: 0 };
+        let Ok(worker) = Worker::<_>::resume(layout, id, regs);
+        worker
+    };
+    let mut workers: Vec<Worker<Counting<Atomic>>> = (0..N).map(worker).collect();
+    let mut out = Vec::new();
+    let mut count = |workers: &mut [Worker<Counting<Atomic>>]| {
+        for _ in 0..1000 {
+            for worker in &mut *workers {
+                let Ok(()) = worker.acquire(&mut out);
+                out.clear();
+            }
+        }
+        let regs = workers[0].registers();
+        let counted = [regs.gets, regs.puts, regs.fences].map(|count| count as f64 / 1000.0);
+        (regs.gets, regs.puts, regs.fences) = (0, 0, 0);
+        counted
+    };
+    count(&mut workers[..1]);
+    let [gets, puts, fences] = count(&mut workers[..1]);
+    println!("alone: {gets} gets, {puts} puts, {fences} fences an operation, {N} items");
+    assert!(gets < 20.0 && puts <= 5.1 && fences == 1.0);
+    count(&mut workers);
+    let [gets, puts, fences] = count(&mut workers);
+    println!("in turn: {gets} gets, {puts} puts, {fences} fences an operation, 1 item");
+    assert!(gets < 40.0 && puts <= 5.1 && fences == 1.0);
+}
+
+#[test]
+fn a_directory_refuses_what_it_cannot_trust() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = |terms| Dir::new(dir.path(), 2, 4, terms, Durability::Disk);
+    let mut regs = store([1; 4]).handle(0).expect("new");
+    regs.put(2, 9).expect("noted");
+    assert!(!Dir::file(dir.path(), 0).exists(), "puts wait for a fence");
+    regs.fence().expect("written");
+    assert_eq!(store([1; 4]).handle(1).expect("new").get(0, 2).expect("read"), 9);
+    assert!(matches!(store([2; 4]).handle(0), Err(DirError::Terms { .. })));
+    let file = Dir::file(dir.path(), 0);
+    let good = fs::read(&file).expect("there");
+    let mut other = good.clone();
+    other[8] = 77;
+    fs::write(&file, &other).expect("written");
+    assert!(matches!(store([1; 4]).handle(0), Err(DirError::Version { found: 77, .. })));
+    let mut damaged = good.clone();
+    *damaged.last_mut().expect("not empty") ^= 1;
+    fs::write(&file, &damaged).expect("written");
+    assert!(matches!(store([1; 4]).handle(0), Err(DirError::Damaged(_))));
+    fs::write(&file, &good[..good.len() - 8]).expect("written");
+    assert!(matches!(store([1; 4]).handle(0), Err(DirError::Damaged(_))));
+}
+
+#[inline(never)]
+fn hot_path_of_windows(worker: &mut Worker<Atomic>) -> u64 {
+    worker.next()
+}
+
+/// Disassembles this test and follows the calls from the hot path: no instruction reads and
+/// writes shared memory at once. The fence is a locked write to the private stack, or `mfence`.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn no_read_modify_write() {
+    let layout = Layout::new(3, 4, 1).expect("good sizes");
+    let Ok(regs) = Atomics::new(3, layout.slots()).handle(0);
+    let Ok(mut worker) = Worker::resume(layout, 0, regs);
+    black_box(hot_path_of_windows(black_box(&mut worker)));
+    let exe = std::env::current_exe().expect("this test");
+    let dump = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(exe).output();
+    let Ok(dump) = dump else {
+        eprintln!("SKIPPED: no objdump here, nothing was disassembled");
+        return;
+    };
+    let text = String::from_utf8_lossy(&dump.stdout);
+    let functions = functions(&text);
+    let start = functions.keys().find(|name| name.contains("hot_path_of_windows"));
+    let mut todo = vec![*start.expect("the hot path is in this test")];
+    let (mut seen, mut fences) = (BTreeSet::new(), 0);
+    while let Some(name) = todo.pop() {
+        if !seen.insert(name) {
+            continue;
+        }
+        for line in functions.get(name).into_iter().flatten() {
+            let fence = line.contains("mfence") || line.contains("lock") && line.contains("(%rsp)");
+            fences += usize::from(fence);
+            // An exchange with memory is locked without saying so.
+            let exchange = line.contains("xchg") && line.contains('(');
+            assert!(fence || !line.contains("lock") && !exchange, "in {name}: {line}");
+            let call = line.contains("call") || line.contains("jmp");
+            let target = line.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+            todo.extend(target.map(|(target, _)| target).filter(|t| call && ours(t)));
+        }
+    }
+    println!("{} functions, {fences} fences", seen.len());
+    assert!(seen.len() > 1 && fences > 0, "the walk saw the algorithm: {seen:?}");
+}
+
+/// Not the allocator, nor what happens after a panic.
+#[cfg(target_arch = "x86_64")]
+fn ours(function: &str) -> bool {
+    function.contains("holdall_assign") && !function.contains('+')
+}
+
+#[cfg(target_arch = "x86_64")]
+fn functions(dump: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut functions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut current = "";
+    for line in dump.lines() {
+        let head = line.strip_suffix(">:").and_then(|head| head.split_once('<'));
+        match head {
+            Some((_, name)) => current = name,
+            None => functions.entry(current).or_default().push(line),
+        }
+    }
+    functions
+}
+
+/// A worker that is stopped and moved on by hand.
+struct Puppet<R> {
+    seat: Seat,
+    regs: R,
+    next: Do,
+}
+
+impl<R: Registers<Error: std::fmt::Debug>> Puppet<R> {
+    fn acquire(&mut self) {
+        self.seat.acquire();
+        self.next = self.seat.step(0);
+    }
+
+    /// Makes accesses up to the first that is told, or to the end of the operation.
+    fn until(&mut self, stop: Do) {
+        while self.next != stop && self.next != Do::Done {
+            let mut read = 0;
+            match self.next {
+                Do::Get { owner, slot } => read = self.regs.get(owner, slot).expect("read"),
+                Do::Put { slot, value } => self.regs.put(slot, value).expect("noted"),
+                Do::Fence => self.regs.fence().expect("written"),
+                Do::Publish => self.regs.publish().expect("written"),
+                Do::Done => {}
+            }
+            self.next = self.seat.step(read);
+        }
+    }
+
+    fn take(&mut self) -> Vec<u64> {
+        self.acquire();
+        self.until(Do::Done);
+        std::mem::take(self.seat.won())
+    }
+}
+
+/// Between two fences a directory answers from one reading of each file. A worker that has read
+/// one file, in which nobody needs its last window, and then another, which shows that window left
+/// behind, must not conclude that nobody will need it.
+#[test]
+fn what_was_read_before_says_nothing_of_needs_after() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let layout = Layout::new(4, 2, 1).expect("good sizes");
+    let store = Dir::new(dir.path(), 4, layout.slots(), [0; 4], Durability::Process);
+    let puppet = |id| Puppet {
+        seat: Seat::new(layout, id),
+        regs: store.handle(id).expect("new"),
+        next: Do::Done,
+    };
+    let (mut p, mut s, mut r, mut me) = (puppet(0), puppet(1), puppet(2), puppet(3));
+    let mut mine = [me.take(), me.take()].concat();
+    assert_eq!(me.seat.last(), 2);
+    // The third entry, which makes a pass, has looked at p and s and not yet at r.
+    me.acquire();
+    me.until(Do::Get { owner: 2, slot: 0 });
+    let mut theirs = p.take();
+    assert_eq!(p.seat.last(), 2, "p comes to need the window");
+    theirs.extend([s.take(), s.take(), r.take()].concat());
+    assert_eq!(r.seat.last(), 3, "r, which never was there, shows it left behind");
+    me.until(Do::Done);
+    mine.append(me.seat.won());
+    mine.extend(me.take());
+    assert_eq!(me.seat.last(), 4, "the record of window 2 is overwritten");
+    theirs.extend(p.take());
+    theirs.extend(p.take());
+    let both: Vec<_> = mine.iter().filter(|lot| theirs.contains(lot)).collect();
+    assert!(both.is_empty(), "handed out twice: {both:?}");
+}
