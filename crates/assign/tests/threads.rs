@@ -50,7 +50,7 @@ where
 
 /// After all others have stopped: one more entry leaves everything behind, and closes it.
 fn finish(
-    mut worker: holdall_assign::Worker<impl holdall_assign::registers::Registers>,
+    mut worker: holdall_assign::Worker<impl Registers>,
     mut mine: Vec<u64>,
 ) -> Vec<u64> {
     let mut out = Vec::new();
