@@ -1,8 +1,18 @@
 //! The `holdall` command.
 
+mod agent;
 mod check;
+mod explain;
+mod failure;
+mod hold;
+mod manual;
+mod pool;
 mod protocols;
+mod reach;
+mod run;
+mod show;
 mod sim;
+mod status;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,9 +30,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
+    Hold(hold::Args),
+    Renew(hold::RenewArgs),
+    Release(hold::ReleaseArgs),
+    Status(status::Args),
+    Explain(explain::Args),
+    Pool(pool::Args),
+    Agent(agent::Args),
     Check(check::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 /// Bad input: one line that says what is wrong and how to mend it. Exit status 64.
@@ -40,6 +60,9 @@ const USAGE: u8 = 64;
 const NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {
+    if let Some(failed) = run::become_child() {
+        return failed;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -53,13 +76,23 @@ fn main() -> ExitCode {
         }
     };
     let done = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Hold(args) => hold::run(&args),
+        Command::Renew(args) => hold::renew(&args),
+        Command::Release(args) => hold::release(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Pool(args) => pool::run(&args),
+        Command::Agent(args) => agent::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Check(args) => check::run(&args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Sim(args) => sim::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("holdall: {error:#}");
-        ExitCode::from(if error.is::<Usage>() { USAGE } else { 1 })
+        ExitCode::from(if error.is::<Usage>() { USAGE } else { failure::code(&error) })
     })
 }
 

@@ -2,4 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
+mod audit;
+mod config;
+mod data;
 pub mod engine;
+mod holders;
+mod metrics;
+mod service;
+
+pub use agent::{Settings, run};
+pub use config::{Config, Limits, Pool, span};
+pub use data::InUse;

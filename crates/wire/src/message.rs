@@ -79,8 +79,10 @@ pub enum Body {
         /// The leader.
         pid: u32,
     },
-    /// A request of this connection is withdrawn, or its grant given back.
+    /// A grant of this connection is given back.
     End(RequestNo),
+    /// What this call of the same connection asked for is not wanted any more, granted or not.
+    Withdraw(u64),
     /// Who holds and who waits; of these names, or of all.
     Status(Vec<Name>),
     /// Why a request waits.
@@ -200,6 +202,8 @@ pub enum Reply {
         /// For each need in the order named, what is held.
         taken: Vec<Taken>,
     },
+    /// A grant was taken away. Its use must stop at once.
+    Lost(RequestNo),
     /// It has to wait.
     Queued(RequestNo),
     /// It will not be granted.
@@ -246,4 +250,13 @@ pub enum Fault {
     /// The agent could not do it.
     #[error("{0}")]
     Failed(String),
+}
+
+/// A reply and the call it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The number of the call.
+    pub id: u64,
+    /// The reply.
+    pub reply: Reply,
 }

@@ -72,7 +72,7 @@ impl fmt::Display for Name {
 }
 
 /// How much of a pool or lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Amount {
     /// One unit of a pool, or a lock exclusively: nothing stood after the name.
     One,
@@ -84,13 +84,28 @@ pub enum Amount {
     Shared,
 }
 
-/// One need of a request: `gpu`, `gpu:2`, `gpu:all`, `db:shared`.
+/// One need of a request: `gpu`, `gpu:2`, `gpu:all`, `db:shared`. That is also how it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Need {
     /// Of what.
     pub name: Name,
     /// How much.
     pub amount: Amount,
+}
+
+impl TryFrom<String> for Need {
+    type Error = BadNeed;
+
+    fn try_from(text: String) -> Result<Self, BadNeed> {
+        text.parse()
+    }
+}
+
+impl From<Need> for String {
+    fn from(need: Need) -> Self {
+        need.to_string()
+    }
 }
 
 impl FromStr for Need {

@@ -205,7 +205,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub fn step(&mut self, now: u64, input: Input) -> Result<Vec<Effect>, Broken> {
         self.now = now;
         match input {
-            Input::Ask { who, ask } => self.on_ask(who, ask)?,
+            Input::Ask { who, ask } => self.on_ask(who, &ask)?,
             Input::Change(change) => self.on_change(&change)?,
             Input::End(request) => {
                 let waited = self.requests.contains_key(&request) && !self.is_held(request);
@@ -225,7 +225,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, who: Who, ask: Ask) -> Result<(), Broken> {
+    fn on_ask(&mut self, who: Who, ask: &Ask) -> Result<(), Broken> {
         let request = self.draw_request();
         let counts = match self.resolve(&ask.needs) {
             Ok(counts) => counts,
