@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holdall_node::{InUse, Settings, span};
+use holdall_node::{Config, InUse, Settings, span};
 use holdall_wire::{AgentView, Body, Reply};
 use tracing_subscriber::EnvFilter;
 
@@ -69,6 +69,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = match &args.config {
+        Some(path) => Config::read(path).map_err(|error| usage(format!("{error:#}")))?,
+        None => Config::default(),
+    };
     let place = place(args.socket.clone(), args.data.clone())?;
     let mut idle_exit = args.idle_exit;
     if args.background {
@@ -84,7 +88,7 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         .with_ansi(false)
         .init();
     let (socket, data) = (place.socket, place.data);
-    let (config, metrics) = (args.config.clone(), args.metrics);
+    let metrics = args.metrics;
     match holdall_node::run(&Settings { socket, data, config, metrics, idle_exit }) {
         Err(error) if error.is::<InUse>() => Err(Failure(NOT_NOW, error.to_string()).into()),
         done => done.map(|()| ExitCode::SUCCESS),

@@ -26,8 +26,8 @@ pub struct Settings {
     pub socket: PathBuf,
     /// Where its files are.
     pub data: PathBuf,
-    /// The configuration file, if any.
-    pub config: Option<PathBuf>,
+    /// What its configuration file says.
+    pub config: Config,
     /// Where Prometheus reaches it.
     pub metrics: Option<SocketAddr>,
     /// After what time without pools, holders and waiters it ends by itself.
@@ -39,23 +39,19 @@ pub struct Settings {
 /// # Errors
 /// [`InUse`] if an agent runs there already; otherwise if it cannot start.
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
-    let config = match &settings.config {
-        Some(path) => Config::read(path)?,
-        None => Config::default(),
-    };
     let data = Data::open(&settings.data)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, live(settings, config, data))
+    local.block_on(&runtime, live(settings, data))
 }
 
-async fn live(settings: &Settings, config: Config, data: Data) -> anyhow::Result<()> {
+async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
     raise_file_limit();
-    let mode = config.mode()?;
+    let mode = settings.config.mode()?;
     if let Some(addr) = settings.metrics {
         metrics::serve(addr)?;
     }
-    let service = Service::new(data, config)?;
+    let service = Service::new(data, settings.config.clone())?;
     let socket = Socket::bind(&settings.socket, mode)?;
     info!(socket = %settings.socket.display(), "listening");
     tokio::task::spawn_local(start(service.clone()));

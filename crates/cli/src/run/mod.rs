@@ -143,10 +143,10 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let (request, pid) = (grant.number(), child.pid());
     // From here on the agent ends the grant only when the child's group is gone. The child has
     // the lock already, so an agent that comes after this one waits for it, too.
-    match client.call(Body::Child { request, pid }).await {
-        Err(Error::Lost) => return Err(Failure(LOST, "the grant was lost".into()).into()),
-        done => done?,
-    };
+    if let Err(error) = client.call(Body::Child { request, pid }).await {
+        let text = format!("the grant was lost before the command started: {error}");
+        return Err(Failure(LOST, text).into());
+    }
     child.go()?;
     let ended = child.supervise(&mut grant, &mut signals, GRACE).await?;
     match ended {

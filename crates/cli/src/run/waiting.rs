@@ -57,7 +57,6 @@ pub(super) async fn granted(
     tokio::pin!(over);
     let line = Line::new(needs.clone());
     loop {
-        let number = waiting.number();
         tokio::select! {
             biased;
             granted = waiting.granted() => return Ok(granted?),
@@ -69,7 +68,7 @@ pub(super) async fn granted(
                 }
             },
             () = &mut over => {
-                let why = why(client, number).await;
+                let why = why(client, waiting.number()).await;
                 return Err(Failure(NOT_NOW, format!("not granted in time: {why}")).into());
             }
             () = line.pause() => line.tell(client, &waiting).await,

@@ -107,7 +107,10 @@ impl Service {
         for (conn, call, _) in self.early.as_mut().map(std::mem::take).unwrap_or_default() {
             self.answer(conn, call, Reply::Refused(why()));
         }
-        for request in self.engine.waiting() {
+        for request in self.engine.waiting().into_iter().rev() {
+            if self.engine.grant(request).is_some() {
+                continue; // It got the place of one that was just turned away.
+            }
             self.reply(request, Reply::Refused(why()));
             if let Some(known) = self.known.get_mut(&request) {
                 known.asked = None;
