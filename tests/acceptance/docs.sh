@@ -4,6 +4,10 @@
 set -euo pipefail
 : "${HOLDALL:?is the path of the holdall binary}"
 PATH="$(dirname "$HOLDALL"):$PATH"
+# Commands that need an agent get one of their own.
+own=$(mktemp -d)
+export HOLDALL_AGENT="$own/agent.sock" HOLDALL_DATA="$own/data"
+trap '"$HOLDALL" agent stop --now >/dev/null 2>&1 || true; rm -rf "$own"' EXIT
 
 count=0
 while IFS= read -r line; do

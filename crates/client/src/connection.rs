@@ -123,6 +123,10 @@ impl Connection {
     /// lasts. It is taken before asking, so the agent that grants has been alive after it.
     pub(crate) fn lock(&self) -> Result<Arc<File>, Error> {
         let mut holders = locked(&self.holders);
+        // Closing forgets the calls before the lock: a lost connection does not get it again.
+        if locked(&self.calls).is_none() {
+            return Err(Error::Lost);
+        }
         if let Some(file) = &*holders {
             return Ok(file.clone());
         }

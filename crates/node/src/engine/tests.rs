@@ -307,7 +307,7 @@ fn change(what: u8, units: u8) -> Change {
     match what / 2 {
         0 => Change::Add { name, kind: Kind::Numbered(units.into()) },
         1 => Change::Resize { name, units: units.into() },
-        _ => Change::Remove { name, force: units % 2 == 0 },
+        _ => Change::Remove { name, force: units.is_multiple_of(2) },
     }
 }
 
