@@ -40,7 +40,7 @@ expect 0 "a test" status a
 expect 0 '"reason":"a test"' status --json
 "$HOLDALL" run a b -- true &
 waiter=$!
-eventually grep -q 'held by' <("$HOLDALL" status)
+eventually sh -c '"$HOLDALL" status | grep -q "held by"'
 request=$("$HOLDALL" status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["waiting"][0]["request"])')
 expect 0 "would go on with the release of" explain "$request"
 expect 0 '"release":[{"request"' explain "$request" --json
@@ -106,6 +106,9 @@ expect 64 "there is no command" man nothing
 expect 0 "_holdall" completions bash
 expect 0 ".TH" man
 expect 0 "" man run
+
+# A terminal: job control and the live line.
+timeout 60 python3 tests/lib/terminal.py || fail "on a terminal"
 
 expect 0 "" agent stop
 expect 69 "no agent listens" agent stop

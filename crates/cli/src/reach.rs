@@ -176,7 +176,7 @@ fn log_path(place: &Place) -> PathBuf {
 fn spawn(place: &Place) -> anyhow::Result<Child> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.data);
     made.with_context(|| format!("cannot make {}", place.data.display()))?;
-    let log = OpenOptions::new().create(true).append(true).open(log_path(place));
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log_path(place));
     let log = log.with_context(|| format!("cannot write {}", log_path(place).display()))?;
     Command::new(std::env::current_exe()?)
         .args(["agent", "--background", "--socket"])

@@ -51,6 +51,9 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
     if let Some(addr) = settings.metrics {
         metrics::serve(addr)?;
     }
+    if mode & 0o077 != 0 {
+        data.open_to_others()?;
+    }
     let service = Service::new(data, settings.config.clone())?;
     let socket = Socket::bind(&settings.socket, mode)?;
     info!(socket = %settings.socket.display(), "listening");

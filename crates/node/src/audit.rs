@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -100,7 +101,7 @@ impl Audit {
 }
 
 fn open(path: &PathBuf) -> anyhow::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot open {}", path.display()))
 }
 

@@ -12,7 +12,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -73,6 +73,12 @@ impl Data {
         let epoch = data.read_epoch()?;
         data.set_epoch(epoch + 1)?;
         Ok(data)
+    }
+
+    /// Lets other users reach the file of holders, and nothing else.
+    pub(crate) fn open_to_others(&self) -> anyhow::Result<()> {
+        fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o711))
+            .with_context(|| format!("cannot open {} to other users", self.dir.display()))
     }
 
     /// The present epoch.
@@ -154,7 +160,9 @@ impl Data {
     fn replace(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
         let (new, path) = (self.path(&format!("{name}.new")), self.path(name));
         let write = || {
-            let mut file = File::create(&new)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&new)?;
             file.write_all(content)?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
