@@ -54,10 +54,11 @@ impl Reach {
     /// Connects to an agent that runs.
     pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
         let mut last = None;
-        for (place, _) in self.places()? {
+        for (place, own) in self.places()? {
             match Client::connect(&place.socket).await {
                 Ok(client) => return Ok(client),
                 Err(error @ Error::NoAgent(_)) => last = Some(error),
+                Err(Error::Unreachable(..)) if !own => {} // The machine's agent may be for others.
                 Err(error) => return Err(error.into()),
             }
         }
@@ -71,7 +72,8 @@ impl Reach {
             match Client::connect(&place.socket).await {
                 Ok(client) => return Ok(client),
                 Err(Error::NoAgent(_)) if startable => return start(&place).await,
-                Err(Error::NoAgent(_)) => {}
+                // The machine's agent may be for others.
+                Err(Error::NoAgent(_) | Error::Unreachable(..)) if !startable => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -106,28 +106,24 @@ async fn start(service: Shared) {
 /// Ends when the agent is to end. Meanwhile, reservations run out.
 async fn ending(service: Shared, idle_exit: Option<Duration>) {
     let changed = service.borrow().changed.clone();
-    let mut idle_since = None;
     loop {
         let next = service.borrow_mut().expire();
-        let view = service.borrow().agent_view();
-        let empty = view.grants == 0 && view.waiting == 0;
-        if service.borrow().stop_at_once || (view.stopping && empty) {
+        if service.borrow().drained() {
             // Let the last replies leave.
             tokio::time::sleep(Duration::from_millis(20)).await;
             return;
         }
-        let idle = empty && view.pools == 0 && !view.starting && service.borrow().alone();
-        let now = tokio::time::Instant::now();
-        idle_since = if idle { idle_since.or(Some(now)) } else { None };
-        let deadline = idle_since.zip(idle_exit).map(|(since, exit)| since + exit);
-        if deadline.is_some_and(|deadline| deadline <= now) {
+        // Work does not wake us: we look again when it could have been idle for long enough.
+        let idle = service.borrow().idle_for().unwrap_or_default();
+        let left = idle_exit.map(|exit| exit.saturating_sub(idle));
+        if left == Some(Duration::ZERO) {
             info!("idle for long enough");
             return;
         }
-        let soonest = deadline.into_iter().chain(next.map(|next| now + next)).min();
+        let soonest = left.into_iter().chain(next).min();
         let sleep = async {
             match soonest {
-                Some(at) => tokio::time::sleep_until(at).await,
+                Some(span) => tokio::time::sleep(span).await,
                 None => std::future::pending().await,
             }
         };

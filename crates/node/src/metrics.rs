@@ -3,6 +3,7 @@
 //! Only declared pools have series of their own: names of locks come and go without bound.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,6 +16,8 @@ use crate::engine::{Engine, Serving};
 /// The upper bounds of the wait time histogram, in seconds.
 const WAITS: [f64; 12] =
     [0.0001, 0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 7200.0];
+
+static SERVED: AtomicBool = AtomicBool::new(false);
 
 /// Serves metrics at an address, on the present runtime.
 ///
@@ -31,6 +34,7 @@ pub(crate) fn serve(addr: SocketAddr) -> anyhow::Result<()> {
         .set_buckets_for_metric(Matcher::Full("holdall_wait_seconds".into()), &WAITS)?;
     let (recorder, exporter) = builder.build().context("cannot serve metrics")?;
     metrics::set_global_recorder(recorder).context("metrics are served already")?;
+    SERVED.store(true, Ordering::Relaxed);
     tokio::spawn(exporter);
     describe_counter!("holdall_requests_total", "Requests asked");
     describe_counter!("holdall_refusals_total", "Requests refused or withdrawn");
@@ -62,8 +66,11 @@ pub(crate) fn ended() {
     counter!("holdall_releases_total").increment(1);
 }
 
-/// The present state of an engine.
+/// The present state of an engine. It is looked at only if somebody may see it.
 pub(crate) fn observe<P: Protocol<Manager: Serving>>(engine: &Engine<P>) {
+    if !SERVED.load(Ordering::Relaxed) {
+        return;
+    }
     let (held, waiting) = engine.load();
     gauge!("holdall_waiting").set(waiting as f64);
     gauge!("holdall_grants").set(held as f64);

@@ -80,8 +80,7 @@ impl Service {
         debug!(%request, user = who.user, pid = who.pid, "asked");
         self.log_ask(request, &who, &ask.needs);
         self.input(Input::Ask { who, ask });
-        metrics::observe(&self.engine);
-        self.changed.notify_one();
+        self.touch(false);
     }
 
     /// The connection gives back a grant.
@@ -178,7 +177,7 @@ impl Service {
         self.input(Input::Renew { request, until: now() + millis });
         self.keep().map_err(|error| Fault::Failed(format!("{error:#}")))?;
         self.log("renewed", request, &grant.taken, None);
-        self.changed.notify_one();
+        self.touch(true);
         Ok(Reply::Done)
     }
 
@@ -194,8 +193,7 @@ impl Service {
             info!(user, ?change, "the pools change");
         }
         self.carry_out(effects);
-        metrics::observe(&self.engine);
-        self.changed.notify_one();
+        self.touch(false);
         done?;
         self.keep().map_err(|error| Fault::Failed(format!("done, but not for good: {error:#}")))?;
         Ok(Reply::Done)

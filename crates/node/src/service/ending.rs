@@ -30,7 +30,7 @@ impl Service {
                 }
             }
         }
-        self.changed.notify_one();
+        self.touch(false);
     }
 
     /// The client of a request has ended its use, in order or by its own end.
@@ -117,6 +117,6 @@ impl Service {
             }
             self.end(request, "withdrawn");
         }
-        self.changed.notify_one();
+        self.touch(true);
     }
 }

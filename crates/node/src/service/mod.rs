@@ -76,8 +76,9 @@ pub(crate) struct Service {
     pub(crate) since: u64,
     pub(crate) stopping: bool,
     pub(crate) stop_at_once: bool,
-    /// Something has changed that decides how long the agent lives.
+    /// Wakes whoever decides how long the agent lives.
     pub(crate) changed: Rc<Notify>,
+    touched: std::time::Instant,
     pub(crate) host: String,
 }
 
@@ -111,6 +112,7 @@ impl Service {
                 stopping: false,
                 stop_at_once: false,
                 changed: Rc::new(Notify::new()),
+                touched: std::time::Instant::now(),
                 host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             })
         });
@@ -148,11 +150,6 @@ impl Service {
             self.on_ask(conn, call, ask);
         }
         info!(epoch = self.data.epoch(), "granting");
-    }
-
-    /// Whether nobody is connected.
-    pub(crate) fn alone(&self) -> bool {
-        self.peers.is_empty()
     }
 
     pub(crate) fn starting(&self) -> bool {
@@ -239,6 +236,7 @@ impl Service {
                 self.reply(request, Reply::Failed(why));
                 return self.input(Input::End(request));
             }
+            self.touch(true);
         }
         self.reply(request, Reply::Granted { request, taken });
     }
@@ -268,13 +266,37 @@ impl Service {
     }
 
     fn forget(&mut self, request: RequestNo) {
-        if let Some(Known { asked: Some((conn, call)), .. }) = self.known.remove(&request)
+        let Some(known) = self.known.remove(&request) else { return };
+        if let Some((conn, call)) = known.asked
             && let Some(peer) = self.peers.get_mut(&conn)
         {
             peer.requests.remove(&call);
         }
+        self.touch(known.reserved);
+    }
+
+    /// Something has happened; `soon` if how long the agent lives, or its next deadline, may
+    /// depend on it.
+    fn touch(&mut self, soon: bool) {
         metrics::observe(&self.engine);
-        self.changed.notify_one();
+        self.touched = std::time::Instant::now();
+        if soon || self.stopping {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether everything that a stopping agent waits for is over. Reservations are on disk.
+    pub(crate) fn drained(&self) -> bool {
+        self.stop_at_once || (self.stopping && self.known.values().all(|known| known.reserved))
+    }
+
+    /// For how long nobody was connected, held, waited or had declared anything.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        let idle = self.peers.is_empty()
+            && self.known.is_empty()
+            && self.early.is_none()
+            && self.engine.declared().is_empty();
+        idle.then(|| self.touched.elapsed())
     }
 
     /// Replies to the call that asked for a request, if somebody still listens.
