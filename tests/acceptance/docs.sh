@@ -19,6 +19,6 @@ while IFS= read -r line; do
     fi
     count=$((count + 1))
 done < <(cat README.md docs/*.md docs/protocols/*.md |
-    sed -n 's/^    cargo run --release -- /    holdall /; s/^    \(holdall .*\)$/\1/p' | sort -u)
+    sed -n 's/^    cargo run --release -- /    holdall /; s/^    \(holdall .*\)$/\1/p' | awk '!seen[$0]++')
 [ "$count" -gt 10 ] || { echo "docs.sh: found only $count commands" >&2; exit 1; }
 echo "docs.sh: ok, $count commands"

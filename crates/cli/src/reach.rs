@@ -143,22 +143,21 @@ async fn start(place: &Place) -> anyhow::Result<Client> {
             Err(Error::NoAgent(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let ended = match &mut agent {
-            None => true,
-            Some(child) => match child.try_wait()? {
-                // Another agent is just coming or going there; look again.
-                Some(status) if status.code() == Some(NOT_NOW.into()) => true,
-                Some(_) => return Err(not_started(place)),
-                None => false,
-            },
-        };
+        let (mut ended, mut pause) = (agent.is_none(), Duration::from_millis(3));
+        if let Some(status) = agent.as_mut().map_or(Ok(None), Child::try_wait)? {
+            if status.code() != Some(NOT_NOW.into()) {
+                return Err(not_started(place));
+            }
+            // Another agent is just coming or going there; look again.
+            (ended, pause) = (true, Duration::from_millis(100));
+        }
         if Instant::now() > deadline {
             return Err(not_started(place));
         }
         if ended {
             agent = Some(spawn(place)?);
         }
-        tokio::time::sleep(Duration::from_millis(3)).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //! socket of the same kind, and `holdall run` beside `flock`, in turns within one run.
 //!
 //! ```text
-//! cargo run --release -p holdall-client --example overhead -- target/release/holdall
+//! cargo run -p holdall-client --example overhead -- target/debug/holdall
 //! ```
 
 use std::io::{Read, Write};

@@ -74,7 +74,10 @@ impl Connection {
         tokio::spawn(read(Arc::downgrade(&connection), stream, full, incoming));
         match replies.recv().await {
             Some(Reply::Agent(view)) => drop(connection.agent.set(view)),
-            _ => return Err(Error::NoAgent(shown())),
+            _ => {
+                let why = "it closed the connection; perhaps this user has too many";
+                return Err(Error::Unreachable(shown(), io::Error::other(why)));
+            }
         }
         Ok(connection)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdall_client::wire::{Body, Refusal, Reply, Status};
 use holdall_client::{Client, Error};
-use holdall_node::{Config, Settings};
+use holdall_node::{Config, Limits, Settings};
 use tokio::time::timeout;
 
 /// An agent on a thread, stopped at the end.
@@ -16,11 +16,15 @@ struct Agent {
 
 impl Agent {
     fn start() -> Self {
+        Self::with(Config::default())
+    }
+
+    fn with(config: Config) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let settings = Settings {
             socket: dir.path().join("agent.sock"),
             data: dir.path().join("data"),
-            config: Config::default(),
+            config,
             metrics: None,
             idle_exit: None,
         };
@@ -36,7 +40,9 @@ impl Agent {
         loop {
             match Client::connect(self.socket()).await {
                 Ok(client) => return client,
-                Err(Error::NoAgent(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                Err(Error::NoAgent(_) | Error::Unreachable(..)) => {
+                    tokio::time::sleep(Duration::from_millis(5)).await
+                }
                 Err(error) => panic!("{error}"),
             }
         }
@@ -128,6 +134,24 @@ async fn refusals_say_why_and_a_lost_agent_is_noticed() {
     assert!(matches!(released, Err(Error::Lost)), "{released:?}");
     let asked = client.request(&["a"]).await;
     assert!(matches!(asked, Err(Error::Lost)), "{asked:?}");
+}
+
+#[tokio::test]
+async fn one_client_cannot_have_everything() {
+    let limits = Limits { connections: 2, requests: 2, ..Limits::default() };
+    let agent = Agent::with(Config { limits, ..Config::default() });
+    let client = agent.client().await;
+    let held = [client.request(&["a"]).await, client.request(&["b"]).await];
+    assert!(held.iter().all(Result::is_ok));
+    let third = client.request(&["c"]).await;
+    assert!(matches!(third, Err(Error::Refused(Refusal::Closed(_)))), "{third:?}");
+    let second = agent.client().await;
+    let third = Client::connect(agent.socket()).await;
+    assert!(matches!(third, Err(Error::Unreachable(..))), "{third:?}");
+    drop((held, second));
+    client.request(&["c"]).await.expect("there is room again");
+    drop(client);
+    agent.stop().await;
 }
 
 #[tokio::test]

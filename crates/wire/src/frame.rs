@@ -18,6 +18,8 @@ pub const FROM_NODE_MAX: usize = 1 << 26;
 
 const MAGIC: &[u8; 8] = b"holdall\n";
 const HEAD: usize = 4;
+/// How much is read at once, at least.
+const ROOM: usize = 8192;
 
 /// Something that is no frame of ours.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +102,7 @@ impl Incoming {
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.start);
         self.start = 0;
+        self.bytes.reserve(ROOM);
         &mut self.bytes
     }
 

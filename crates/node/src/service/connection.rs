@@ -21,6 +21,10 @@ pub(crate) async fn serve(service: Shared, stream: UnixStream) {
     let pid = cred.pid().map_or(0, i32::unsigned_abs);
     let Some((conn, outbox)) = service.borrow_mut().open(cred.uid(), pid) else {
         debug!(uid = cred.uid(), "too many connections of this user");
+        // Greeted and sent away: it knows that somebody is there.
+        let outbox = Outbox::new(0);
+        outbox.greet();
+        let _ = outbox.flush(&stream);
         return;
     };
     if let Err(error) = talk(&service, conn, &outbox, &stream).await {
