@@ -62,19 +62,19 @@ pub(crate) fn who(who: &Who) -> String {
 /// What keeps a request, need by need.
 pub(crate) fn hindrances(all: &[Hindrance]) -> String {
     let each = all.iter().map(|hindrance| {
-        let list = |requests: &[RequestNo]| {
+        let list = |requests: &[RequestNo], total: u32| {
             let some: Vec<_> = requests.iter().take(4).map(ToString::to_string).collect();
-            let more = requests.len().saturating_sub(4);
+            let more = total.saturating_sub(4);
             some.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
         };
-        let Hindrance { need, wanted, free, holders, ahead } = hindrance;
+        let Hindrance { need, wanted, free, holders, ahead, .. } = hindrance;
+        let held = list(holders, hindrance.holders_total);
+        let before = list(ahead, hindrance.ahead_total);
         let lacks = if *wanted > 1 { format!(" ({free} of {wanted} free)") } else { String::new() };
         match (holders.is_empty(), ahead.is_empty()) {
-            (false, true) => format!("{need}: held by {}{lacks}", list(holders)),
-            (false, false) => {
-                format!("{need}: held by {}, then {}{lacks}", list(holders), list(ahead))
-            }
-            (true, _) => format!("{need}: kept for {}{lacks}", list(ahead)),
+            (false, true) => format!("{need}: held by {held}{lacks}"),
+            (false, false) => format!("{need}: held by {held}, then {before}{lacks}"),
+            (true, _) => format!("{need}: kept for {before}{lacks}"),
         }
     });
     each.collect::<Vec<_>>().join("; ")

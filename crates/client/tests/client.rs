@@ -41,7 +41,7 @@ impl Agent {
             match Client::connect(self.socket()).await {
                 Ok(client) => return client,
                 Err(Error::NoAgent(_) | Error::Unreachable(..)) => {
-                    tokio::time::sleep(Duration::from_millis(5)).await
+                    tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 Err(error) => panic!("{error}"),
             }

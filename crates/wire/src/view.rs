@@ -126,10 +126,14 @@ pub struct Hindrance {
     pub wanted: u32,
     /// How many are free.
     pub free: u32,
-    /// The grants that hold too much of it.
+    /// The grants that hold too much of it; of many, the oldest.
     pub holders: Vec<RequestNo>,
-    /// The requests that are served earlier and want some of it.
+    /// How many these are in all.
+    pub holders_total: u32,
+    /// The requests that are served earlier and want some of it; of many, the first.
     pub ahead: Vec<RequestNo>,
+    /// How many these are in all.
+    pub ahead_total: u32,
 }
 
 /// The chain of waiting from a request to whoever it ends at.

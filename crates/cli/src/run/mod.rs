@@ -147,7 +147,7 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         let text = format!("the grant was lost before the command started: {error}");
         return Err(Failure(LOST, text).into());
     }
-    child.go()?;
+    child.go();
     let ended = child.supervise(&mut grant, &mut signals, GRACE).await?;
     match ended {
         Ended::Code(code) => {

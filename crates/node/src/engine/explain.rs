@@ -22,11 +22,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Why a request waits; nothing if there is no such request.
     pub fn explain(&self, request: RequestNo) -> Option<Explanation> {
         let held = self.requests.get(&request)?.taken.is_some();
-        let chain = self.chain(request);
+        let (chain, places) = (self.chain(request), self.places());
         Some(Explanation {
             request,
             held,
-            chain: chain.waiting.iter().filter_map(|r| self.wait_view(*r)).collect(),
+            chain: chain.waiting.iter().filter_map(|r| self.wait_view(*r, &places)).collect(),
             release: chain.grants.iter().filter_map(|r| self.grant(*r)).collect(),
             circular: chain.circular,
         })
@@ -37,12 +37,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if self.is_held(request) {
             return chain;
         }
+        let places = self.places();
         let outer: BTreeSet<_> = self.outer(request).collect();
         let mut next = std::collections::VecDeque::from([request]);
         let mut seen = BTreeSet::from([request]);
         while let Some(waiter) = next.pop_front() {
             chain.waiting.push(waiter);
-            for hindrance in self.hindrances(waiter) {
+            for hindrance in self.hindrances(waiter, &places, usize::MAX) {
                 for holder in hindrance.holders {
                     chain.circular |= outer.contains(&holder);
                     let inner = self.waiting_inside(holder);
@@ -103,15 +104,16 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Why a request is not free right now, in a few words.
     pub(super) fn busy(&self, request: RequestNo) -> String {
-        let told = self.hindrances(request).into_iter().map(|hindrance| {
+        let hindrances = self.hindrances(request, &self.places(), 3);
+        let told = hindrances.into_iter().map(|hindrance| {
             let name = hindrance.need.name;
             let by = |r: &RequestNo| match self.who(*r) {
                 Some(who) => format!("{r} ({}, pid {})", who.user, who.pid),
                 None => r.to_string(),
             };
-            let holders: Vec<_> = hindrance.holders.iter().take(3).map(by).collect();
-            match hindrance.holders.len() {
-                0 => format!("{name} is wanted by {} before", hindrance.ahead.len()),
+            let holders: Vec<_> = hindrance.holders.iter().map(by).collect();
+            match hindrance.holders_total {
+                0 => format!("{name} is wanted by {} before", hindrance.ahead_total),
                 n if n > 3 => {
                     format!("{name} is held by {} and {} more", holders.join(", "), n - 3)
                 }

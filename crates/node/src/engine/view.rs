@@ -1,19 +1,25 @@
 //! What people are shown.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use holdall_core::Protocol;
 use holdall_wire::{
-    Amount, Change, GrantView, Hindrance, Name, PoolView, RequestNo, State, Status, UnitView,
-    WaitView, Who,
+    Change, GrantView, Hindrance, Name, PoolView, RequestNo, State, Status, UnitView, WaitView, Who,
 };
 
 use super::ledger::{Pool, Stock};
 use super::{Engine, Entry, Reservation, Serving};
 
+/// The place of each waiting request in the order of service.
+pub(super) type Places = BTreeMap<RequestNo, usize>;
+
+/// How many rivals of one kind are named in a view.
+const NAMED: usize = 32;
+
 impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Pools, grants and waiting requests; all, or those that concern some names.
     pub fn status(&self, names: &[Name]) -> Status {
+        let places = self.places();
         let meant = |name: &Name| names.is_empty() || names.contains(name);
         let concerns = |entry: &Entry| entry.needs.iter().any(|need| meant(&need.name));
         let pools = self.ledger.pools().map(|(_, pool)| pool);
@@ -29,7 +35,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 .waiting()
                 .into_iter()
                 .filter(|request| self.requests.get(request).is_some_and(concerns))
-                .filter_map(|request| self.wait_view(request))
+                .filter_map(|request| self.wait_view(request, &places))
                 .collect(),
         }
     }
@@ -88,7 +94,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         })
     }
 
-    pub(super) fn wait_view(&self, request: RequestNo) -> Option<WaitView> {
+    pub(super) fn wait_view(&self, request: RequestNo, places: &Places) -> Option<WaitView> {
         let entry = self.requests.get(&request).filter(|entry| entry.taken.is_none())?;
         Some(WaitView {
             request,
@@ -96,36 +102,51 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             who: entry.who.clone(),
             since: entry.since,
             within: entry.within,
-            hindrances: self.hindrances(request),
+            hindrances: self.hindrances(request, places, NAMED),
         })
     }
 
+    /// The place of each waiting request in the order of service.
+    pub(super) fn places(&self) -> Places {
+        self.waiting().into_iter().enumerate().map(|(place, request)| (request, place)).collect()
+    }
+
     /// What keeps a waiting request, need by need: units that are held, or wanted by those who
-    /// are served earlier.
-    pub(super) fn hindrances(&self, request: RequestNo) -> Vec<Hindrance> {
+    /// are served earlier. Names at most `most` of each.
+    pub(super) fn hindrances(
+        &self,
+        request: RequestNo,
+        places: &Places,
+        most: usize,
+    ) -> Vec<Hindrance> {
         let Some(entry) = self.requests.get(&request) else { return Vec::new() };
-        let order = self.waiting();
-        let earlier: BTreeSet<_> = order.iter().take_while(|r| **r != request).collect();
+        let mine = places.get(&request).copied().unwrap_or(usize::MAX);
         let mut all = Vec::new();
         for (need, count) in entry.needs.iter().zip(entry.counts.iter()) {
             let Some(pool) = self.ledger.pool(count.pool) else { continue };
             let lacks = count.units > pool.free();
-            let holders: Vec<_> =
-                if lacks { pool.holders.keys().copied().collect() } else { Vec::new() };
-            let ahead: Vec<_> = order
+            let mut ahead: Vec<_> = pool
+                .waiting
                 .iter()
-                .filter(|r| earlier.contains(r) && pool.waiting.contains(r))
-                .copied()
+                .filter_map(|rival| Some((*places.get(rival)?, *rival)))
+                .filter(|(place, _)| *place < mine)
                 .collect();
-            if lacks || !ahead.is_empty() {
-                let (wanted, free) = match need.amount {
-                    _ if pool.is_lock() => (1, u32::from(!lacks)),
-                    Amount::One | Amount::Units(_) | Amount::All | Amount::Shared => {
-                        (count.units, pool.free())
-                    }
-                };
-                all.push(Hindrance { need: need.clone(), wanted, free, holders, ahead });
+            if !lacks && ahead.is_empty() {
+                continue;
             }
+            ahead.sort_unstable();
+            let holders = pool.holders.keys().filter(|_| lacks).copied();
+            let (wanted, free) =
+                if pool.is_lock() { (1, u32::from(!lacks)) } else { (count.units, pool.free()) };
+            all.push(Hindrance {
+                need: need.clone(),
+                wanted,
+                free,
+                holders_total: holders.clone().count() as u32,
+                holders: holders.take(most).collect(),
+                ahead_total: ahead.len() as u32,
+                ahead: ahead.into_iter().take(most).map(|(_, rival)| rival).collect(),
+            });
         }
         all
     }
