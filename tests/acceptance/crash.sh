@@ -61,6 +61,11 @@ kill -9 "$(agent_pid)"
 expect 0 "" run other -- sh -c 'test -s "$0"' "$work/old"
 wait "$old" || true
 
+# An agent that is started from inside a grant of the one before does not wait for itself.
+"$HOLDALL" run outer -- sh -c 'trap "" TERM; kill -9 "$0"; "$HOLDALL" run inner -- true; sleep 1' \
+    "$(agent_pid)" 2>/dev/null || true
+expect 0 "" run -w 20s outer -- true
+
 # A stale socket is replaced; SIGTERM drains.
 pid=$(agent_pid)
 kill -9 "$pid"

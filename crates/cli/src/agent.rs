@@ -76,6 +76,7 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let place = place(args.socket.clone(), args.data.clone())?;
     let mut idle_exit = args.idle_exit;
     if args.background {
+        close_inherited();
         // It fails only for the leader of a process group, which is on its own already.
         let _ = rustix::process::setsid();
         let wanted = std::env::var("HOLDALL_IDLE_EXIT").unwrap_or_else(|_| "5m".into());
@@ -92,6 +93,17 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     match holdall_node::run(&Settings { socket, data, config, metrics, idle_exit }) {
         Err(error) if error.is::<InUse>() => Err(Failure(NOT_NOW, error.to_string()).into()),
         done => done.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Closes what the command that started us left open. Above all the lock of holders: a command
+/// that runs inside a grant has inherited it, and we would wait for ourselves to give it back.
+fn close_inherited() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
+        // One of them was the directory itself, which is closed already.
+        let _ = nix::unistd::close(number);
     }
 }
 

@@ -84,6 +84,9 @@ async fn explain(client: &Client, number: Option<RequestNo>) -> Option<Explanati
 }
 
 async fn why(client: &Client, number: Option<RequestNo>) -> String {
+    if number.is_none() {
+        return "processes of a former agent still hold what it granted".into();
+    }
     let explanation = explain(client, number).await;
     let first = explanation.as_ref().and_then(|explanation| explanation.chain.first());
     first.map_or_else(|| "others hold it".into(), |first| show::hindrances(&first.hindrances))
