@@ -62,6 +62,9 @@ expect 78 "would wait for itself" run a -- "$HOLDALL" run a b -- true
 expect 0 "better ask for everything at once" run a -- "$HOLDALL" run b -- true
 expect 0 "" run s:shared -- "$HOLDALL" run -n s:shared -- true
 
+[ "$(env -u HOLDALL_AGENT "$HOLDALL" run --agent "$HOLDALL_AGENT" a -- printenv HOLDALL_AGENT)" = "$HOLDALL_AGENT" ] ||
+    fail "the child does not know the agent"
+
 # Pools change while units are held.
 "$HOLDALL" run gpu:3 -- sleep 100 &
 holder=$!

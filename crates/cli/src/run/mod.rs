@@ -138,7 +138,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let (client, mut grant) = args.wanted.get(ask, &mut signals).await?;
-    let variables = environment::variables(&grant, &ask.needs);
+    let mut variables = environment::variables(&grant, &ask.needs);
+    if let Some(socket) = &args.wanted.reach.socket {
+        // What runs inside shall talk to the same agent, which knows our grant.
+        let socket = std::path::absolute(socket)?.display().to_string();
+        variables.push(("HOLDALL_AGENT".into(), socket));
+    }
     let mut child = Child::prepare(&args.command, variables, &client.agent().holders_file)?;
     let (request, pid) = (grant.number(), child.pid());
     // From here on the agent ends the grant only when the child's group is gone. The child has
