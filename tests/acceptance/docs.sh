@@ -4,6 +4,10 @@
 set -euo pipefail
 : "${HOLDALL:?is the path of the holdall binary}"
 PATH="$(dirname "$HOLDALL"):$PATH"
+# Commands that need an agent get one of their own.
+own=$(mktemp -d)
+export HOLDALL_AGENT="$own/agent.sock" HOLDALL_DATA="$own/data"
+trap '"$HOLDALL" agent stop --now >/dev/null 2>&1 || true; rm -rf "$own"' EXIT
 
 count=0
 while IFS= read -r line; do
@@ -15,6 +19,6 @@ while IFS= read -r line; do
     fi
     count=$((count + 1))
 done < <(cat README.md docs/*.md docs/protocols/*.md |
-    sed -n 's/^    cargo run --release -- /    holdall /; s/^    \(holdall .*\)$/\1/p' | sort -u)
+    sed -n 's/^    cargo run --release -- /    holdall /; s/^    \(holdall .*\)$/\1/p' | awk '!seen[$0]++')
 [ "$count" -gt 10 ] || { echo "docs.sh: found only $count commands" >&2; exit 1; }
 echo "docs.sh: ok, $count commands"

@@ -1,9 +1,19 @@
 //! The `holdall` command.
 
+mod agent;
 mod check;
 mod deal;
+mod explain;
+mod failure;
+mod hold;
+mod manual;
+mod pool;
 mod protocols;
+mod reach;
+mod run;
+mod show;
 mod sim;
+mod status;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,10 +31,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
+    Hold(hold::Args),
+    Renew(hold::RenewArgs),
+    Release(hold::ReleaseArgs),
+    Status(status::Args),
+    Explain(explain::Args),
+    Pool(pool::Args),
+    Agent(agent::Args),
     Check(check::Args),
     Deal(deal::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 /// Bad input: one line that says what is wrong and how to mend it. Exit status 64.
@@ -42,6 +62,9 @@ const USAGE: u8 = 64;
 const NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {
+    if let Some(failed) = run::become_child() {
+        return failed;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -55,6 +78,16 @@ fn main() -> ExitCode {
         }
     };
     let done = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Hold(args) => hold::run(&args),
+        Command::Renew(args) => hold::renew(&args),
+        Command::Release(args) => hold::release(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Pool(args) => pool::run(&args),
+        Command::Agent(args) => agent::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Check(args) => check::run(&args),
         Command::Deal(args) => deal::run(args),
         Command::Protocols(args) => protocols::run(&args),
@@ -62,7 +95,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         eprintln!("holdall: {error:#}");
-        ExitCode::from(if error.is::<Usage>() { USAGE } else { 1 })
+        ExitCode::from(if error.is::<Usage>() { USAGE } else { failure::code(&error) })
     })
 }
 

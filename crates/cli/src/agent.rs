@@ -1,0 +1,148 @@
+//! `holdall agent`: the process that hands things out.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use holdall_node::{Config, InUse, Settings, span};
+use holdall_wire::{AgentView, Body, Reply};
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::{Failure, NOT_NOW};
+use crate::reach::{Reach, block_on, place};
+use crate::{print, show, usage};
+
+/// Run the agent that hands things out; `run` starts one in the background if none runs
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Pools, limits and behaviour, in TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where clients reach it [default: $HOLDALL_AGENT, or your own]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Where its files are [default: $HOLDALL_DATA, or SOCKET.data, or your state directory]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Serve Prometheus metrics at this address, like 127.0.0.1:9187
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// End after this time without pools, holders and waiters
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    idle_exit: Option<Duration>,
+    /// Leave the session; end when idle for $HOLDALL_IDLE_EXIT [default: 5m]
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Say whether an agent runs, and where
+    Status {
+        #[command(flatten)]
+        reach: Reach,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// End the agent when nothing is held any more; it takes no more requests
+    Stop {
+        #[command(flatten)]
+        reach: Reach,
+        /// Do not wait for holders: they lose their grants
+        #[arg(long)]
+        now: bool,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        None => serve(args),
+        Some(Command::Status { reach, json }) => block_on(status(reach, *json)),
+        Some(Command::Stop { reach, now }) => block_on(stop(reach, *now)),
+    }
+}
+
+fn serve(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = match &args.config {
+        Some(path) => Config::read(path).map_err(|error| usage(format!("{error:#}")))?,
+        None => Config::default(),
+    };
+    let place = place(args.socket.clone(), args.data.clone())?;
+    let mut idle_exit = args.idle_exit;
+    if args.background {
+        close_inherited();
+        // It fails only for the leader of a process group, which is on its own already.
+        let _ = rustix::process::setsid();
+        let wanted = std::env::var("HOLDALL_IDLE_EXIT").unwrap_or_else(|_| "5m".into());
+        idle_exit = Some(span(&wanted).map_err(usage)?);
+    }
+    let filter = EnvFilter::try_from_env("HOLDALL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let (socket, data) = (place.socket, place.data);
+    let metrics = args.metrics;
+    match holdall_node::run(&Settings { socket, data, config, metrics, idle_exit }) {
+        Err(error) if error.is::<InUse>() => Err(Failure(NOT_NOW, error.to_string()).into()),
+        done => done.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Closes what the command that started us left open. Above all the lock of holders: a command
+/// that runs inside a grant has inherited it, and we would wait for ourselves to give it back.
+fn close_inherited() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
+        // One of them was the directory itself, which is closed already.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+async fn status(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
+    let client = reach.connect().await?;
+    let Reply::Agent(view) = client.call(Body::Agent).await? else {
+        anyhow::bail!("the agent gave an unexpected reply");
+    };
+    let text = if json { show::json(&view)? } else { told(&view) };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(view: &AgentView) -> String {
+    let mut state = match (view.stopping, view.starting) {
+        (true, _) => "stopping: takes no more requests, ends when nothing is held",
+        (_, true) => "starting: waits for processes that hold grants of the agent before",
+        _ => "running",
+    }
+    .to_owned();
+    state.push_str(&format!(
+        "\nprocess    {}, since {} ago\nversion    {}, protocol {}\nfiles      {} (epoch {})\n\
+         holds      {} grants, {} waiting, {} pools declared",
+        view.pid,
+        show::ago(view.since),
+        view.version,
+        view.protocol,
+        view.data,
+        view.epoch,
+        view.grants,
+        view.waiting,
+        view.pools
+    ));
+    state
+}
+
+async fn stop(reach: &Reach, now: bool) -> anyhow::Result<ExitCode> {
+    let client = reach.connect().await?;
+    client.call(Body::Stop { now }).await?;
+    client.lost().await;
+    Ok(ExitCode::SUCCESS)
+}

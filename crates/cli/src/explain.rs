@@ -1,0 +1,72 @@
+//! `holdall explain`: what exactly a request waits for, and for whom.
+
+use std::process::ExitCode;
+
+use holdall_wire::{Body, Explanation, Reply, RequestNo};
+
+use crate::reach::{Reach, block_on};
+use crate::{print, show};
+
+/// Follow the chain of waiting from a request to whoever it ends at
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The request, as `holdall status` shows it: 3-17
+    request: RequestNo,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    block_on(async {
+        let client = args.reach.connect().await?;
+        let Reply::Explanation(explanation) = client.call(Body::Explain(args.request)).await?
+        else {
+            anyhow::bail!("the agent gave an unexpected reply");
+        };
+        let text = if args.json { show::json(&explanation)? } else { told(&explanation) };
+        print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn told(explanation: &Explanation) -> String {
+    if explanation.held {
+        return format!("{} waits for nothing: it is held", explanation.request);
+    }
+    let mut lines = Vec::new();
+    for (i, wait) in explanation.chain.iter().enumerate() {
+        lines.push(format!(
+            "{}{} ({}) waits for {}, {} by now",
+            if i == 0 { "" } else { "  " },
+            wait.request,
+            show::who(&wait.who),
+            show::needs(&wait.needs),
+            show::ago(wait.since)
+        ));
+        lines.push(format!("    {}", show::hindrances(&wait.hindrances)));
+    }
+    if explanation.circular {
+        lines.push(
+            "this chain comes back to itself: it does not end unless somebody gives up".into(),
+        );
+    }
+    match &explanation.release[..] {
+        [] => lines.push("nothing is held that it waits for".into()),
+        grants => {
+            lines.push("it ends at, and would go on with the release of:".into());
+            for grant in grants {
+                lines.push(format!(
+                    "  {} ({}) holds {}, since {}",
+                    grant.request,
+                    show::who(&grant.who),
+                    show::taken(&grant.taken),
+                    show::ago(grant.since)
+                ));
+            }
+        }
+    }
+    lines.join("\n")
+}

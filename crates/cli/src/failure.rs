@@ -1,0 +1,35 @@
+//! What went wrong, as an exit status. `sysexits.h` gives the numbers their meaning.
+
+use holdall_client::Error;
+use holdall_wire::{Fault, Refusal};
+
+/// The agent cannot be reached.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The grant was lost, and the child was stopped.
+pub(crate) const LOST: u8 = 70;
+/// Not granted in time.
+pub(crate) const NOT_NOW: u8 = 75;
+/// Can never be granted.
+pub(crate) const NEVER: u8 = 78;
+
+/// An exit status with the line that explains it.
+#[derive(Debug, thiserror::Error)]
+#[error("{1}")]
+pub(crate) struct Failure(pub(crate) u8, pub(crate) String);
+
+/// The exit status of an error.
+pub(crate) fn code(error: &anyhow::Error) -> u8 {
+    if let Some(Failure(code, _)) = error.downcast_ref() {
+        return *code;
+    }
+    match error.downcast_ref() {
+        Some(Error::NoAgent(_) | Error::Unreachable(..) | Error::Version { .. }) => UNAVAILABLE,
+        Some(Error::Lost | Error::Lock(..) | Error::Protocol(_)) => UNAVAILABLE,
+        Some(Error::Refused(Refusal::Busy(_) | Refusal::Withdrawn)) => NOT_NOW,
+        Some(Error::Refused(Refusal::Closed(_))) => UNAVAILABLE,
+        Some(Error::Refused(Refusal::Never(_))) => NEVER,
+        Some(Error::Refused(Refusal::Senseless(_)) | Error::Need(_)) => crate::USAGE,
+        Some(Error::Fault(Fault::Wrong(_))) => crate::USAGE,
+        Some(Error::Fault(Fault::Failed(_))) | None => 1,
+    }
+}

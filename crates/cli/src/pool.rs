@@ -1,0 +1,140 @@
+//! `holdall pool`: what there is to hand out.
+
+use std::process::ExitCode;
+
+use comfy_table::{Table, presets};
+use holdall_wire::{Body, Change, Kind, Name, PoolView, Reply, Status};
+
+use crate::reach::{Reach, block_on};
+use crate::{print, show, usage};
+
+/// Add, remove, resize and list pools
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Declare a pool of units, or a lock
+    Add {
+        /// Its name: letters, digits, _ - . /
+        name: Name,
+        /// So many units, called NAME/0, NAME/1, ... [default: 1]
+        #[arg(long, value_name = "N", conflicts_with_all = ["unit", "lock"])]
+        units: Option<u32>,
+        /// A unit with a name of its own; may be repeated
+        #[arg(long, value_name = "UNIT", conflicts_with = "lock")]
+        unit: Vec<Name>,
+        /// A lock: exclusive, or shared by any number
+        #[arg(long)]
+        lock: bool,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Remove a pool; whoever waits for it is refused
+    Remove {
+        /// Its name
+        name: Name,
+        /// Even while some of it is held: that goes when it comes back
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Change the number of units; fewer take effect as units come back
+    Resize {
+        /// Its name
+        name: Name,
+        /// How many units from now on
+        units: u32,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// List the pools and their units
+    List {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Add { name, units, unit, lock, reach } => {
+            let kind = match (lock, &unit[..], units) {
+                (true, ..) => Kind::Lock,
+                (_, [], n) => Kind::Numbered(n.unwrap_or(1)),
+                (_, units, _) => Kind::Named(units.to_vec()),
+            };
+            if let Kind::Numbered(0) = kind {
+                return Err(usage("a pool has at least one unit"));
+            }
+            change(reach, Change::Add { name: name.clone(), kind }, true)
+        }
+        Command::Remove { name, force, reach } => {
+            change(reach, Change::Remove { name: name.clone(), force: *force }, false)
+        }
+        Command::Resize { name, units, reach } => {
+            change(reach, Change::Resize { name: name.clone(), units: *units }, false)
+        }
+        Command::List { json, reach } => block_on(list(reach, *json)),
+    }
+}
+
+fn change(reach: &Reach, change: Change, start: bool) -> anyhow::Result<ExitCode> {
+    block_on(async {
+        let client = if start { reach.connect_or_start().await? } else { reach.connect().await? };
+        client.call(Body::Change(change)).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn list(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
+    let client = reach.connect().await?;
+    let Reply::Status(mut status) = client.call(Body::Status(Vec::new())).await? else {
+        anyhow::bail!("the agent gave an unexpected reply");
+    };
+    status.pools.retain(|pool| pool.declared || pool.removed);
+    if json {
+        let only = Status { pools: status.pools, ..Status::default() };
+        print(&show::json(&only)?)?;
+    } else if status.pools.is_empty() {
+        print("no pools are declared; every other name is a lock, made on first use")?;
+    } else {
+        print(&table(&status.pools).trim_fmt())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pools with their units, and who holds them.
+pub(crate) fn table(pools: &[PoolView]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["pool", "free", "units", "waiting"]);
+    for pool in pools {
+        table.add_row([
+            format!("{}{}", pool.name, if pool.removed { " (being removed)" } else { "" }),
+            if pool.lock { lock_state(pool) } else { pool.free.to_string() },
+            if pool.lock { "lock".into() } else { units(pool) },
+            pool.waiting.to_string(),
+        ]);
+    }
+    table
+}
+
+fn lock_state(pool: &PoolView) -> String {
+    if pool.holders.is_empty() { "yes".into() } else { "no".into() }
+}
+
+fn units(pool: &PoolView) -> String {
+    let unit = |unit: &holdall_wire::UnitView| {
+        let holder = unit.holder.map(|holder| format!("={holder}")).unwrap_or_default();
+        format!("{}{holder}{}", unit.name, if unit.retiring { " (going)" } else { "" })
+    };
+    let some: Vec<_> = pool.units.iter().take(16).map(unit).collect();
+    let more = pool.units.len().saturating_sub(16);
+    some.join(" ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}

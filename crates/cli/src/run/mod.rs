@@ -1,0 +1,169 @@
+//! `holdall run`: hold everything while a command runs.
+//!
+//! The command is the child of this process, in a process group of its own. Before it starts, the
+//! agent knows that group and the child has the lock that keeps a later agent from granting: so
+//! nothing that is granted is used by anybody the agent does not know of.
+
+mod child;
+mod environment;
+mod terminal;
+mod waiting;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use holdall_client::{Client, Error, Grant};
+use holdall_node::span;
+use holdall_wire::{Ask, Body, From as About, Lasting, NEEDS_MAX, Need, RequestNo};
+
+pub(crate) use self::child::become_child;
+use self::child::{Child, Ended};
+pub(crate) use self::waiting::Signals;
+use crate::failure::{Failure, LOST};
+use crate::reach::{Reach, block_on};
+use crate::usage;
+
+/// How long a command may take to end after SIGTERM, before SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Hold all needs while a command runs
+///
+/// A need is a lock (`db`, or `db:shared`) or units of a pool (`gpu`, `gpu:2`, `gpu:all`). All of
+/// them are held, or none.
+///
+/// The exit status is the command's own (128+n if signal n ended it, 126 or 127 if it cannot be
+/// run), or 64 for a usage error, 69 if the agent cannot be reached, 75 if it is not granted in
+/// time, 78 if it can never be granted, 70 if the grant was lost and the command was stopped.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<std::ffi::OsString>,
+}
+
+/// What is asked for, and how patiently.
+#[derive(clap::Args)]
+pub(crate) struct Wanted {
+    /// What to hold: gpu, gpu:2, gpu:all, db, db:shared
+    #[arg(required = true, value_name = "NEED")]
+    needs: Vec<String>,
+    /// Do not wait: give up if it is not free right now
+    #[arg(short = 'n', long = "no-wait", conflicts_with = "wait")]
+    no_wait: bool,
+    /// Wait no longer than this, like 30s or 5m
+    #[arg(short = 'w', long, value_name = "TIME", value_parser = span)]
+    wait: Option<Duration>,
+    /// The exit status if it is not granted in time
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::failure::NOT_NOW)]
+    conflict_exit_code: u8,
+    /// Why, for others to see
+    #[arg(long)]
+    reason: Option<String>,
+    /// A name for the request, for others to see
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+impl Wanted {
+    /// The request, with sense checked as far as it can be here.
+    pub(crate) fn ask(&self, command: String, lasting: Lasting) -> anyhow::Result<Ask> {
+        if self.needs.len() > NEEDS_MAX {
+            let count = self.needs.len();
+            return Err(usage(format!("{count} needs; a request has at most {NEEDS_MAX}")));
+        }
+        let needs: Vec<Need> =
+            self.needs.iter().map(|need| need.parse()).collect::<Result<_, _>>().map_err(usage)?;
+        environment::check(&needs).map_err(usage)?;
+        let from = About { command, name: self.name.clone(), reason: self.reason.clone() };
+        Ok(Ask { needs, now: self.no_wait, lasting, from, within: within()? })
+    }
+
+    /// Asks, starting an agent if need be, and waits as long as it is told to.
+    pub(crate) async fn get(
+        &self,
+        ask: &Ask,
+        signals: &mut Signals,
+    ) -> anyhow::Result<(Client, Grant)> {
+        let got = self.wait_for(ask, signals).await;
+        got.map_err(|error| match crate::failure::code(&error) {
+            crate::failure::NOT_NOW => {
+                Failure(self.conflict_exit_code, format!("{error:#}")).into()
+            }
+            _ => error,
+        })
+    }
+
+    async fn wait_for(&self, ask: &Ask, signals: &mut Signals) -> anyhow::Result<(Client, Grant)> {
+        let deadline = self.wait.map(|wait| tokio::time::Instant::now() + wait);
+        loop {
+            let client = self.reach.connect_or_start().await?;
+            match waiting::granted(&client, ask.clone(), deadline, signals).await {
+                Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
+                    eprintln!("holdall: the agent was lost while waiting; asking again");
+                }
+                Err(error) => return Err(error),
+                Ok(grant) => return Ok((client, grant)),
+            }
+        }
+    }
+}
+
+/// The grant inside which this command runs.
+fn within() -> anyhow::Result<Option<RequestNo>> {
+    match std::env::var("HOLDALL_GRANT") {
+        Ok(text) if !text.is_empty() => {
+            text.parse().map(Some).map_err(|bad| usage(format!("HOLDALL_GRANT: {bad}")))
+        }
+        _ => Ok(None),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let words = args.command.iter().map(|word| word.to_string_lossy());
+    let command = words.collect::<Vec<_>>().join(" ").chars().take(1000).collect();
+    let ask = args.wanted.ask(command, Lasting::Connection)?;
+    if let Some(outer) = ask.within {
+        eprintln!(
+            "holdall: asking inside grant {outer}, which is held while this waits; \
+             better ask for everything at once"
+        );
+    }
+    block_on(hold_and_run(args, &ask))
+}
+
+async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    let (client, mut grant) = args.wanted.get(ask, &mut signals).await?;
+    let mut variables = environment::variables(&grant, &ask.needs);
+    if let Some(socket) = &args.wanted.reach.socket {
+        // What runs inside shall talk to the same agent, which knows our grant.
+        let socket = std::path::absolute(socket)?.display().to_string();
+        variables.push(("HOLDALL_AGENT".into(), socket));
+    }
+    let mut child = Child::prepare(&args.command, variables, &client.agent().holders_file)?;
+    let (request, pid) = (grant.number(), child.pid());
+    // From here on the agent ends the grant only when the child's group is gone. The child has
+    // the lock already, so an agent that comes after this one waits for it, too.
+    if let Err(error) = client.call(Body::Child { request, pid }).await {
+        let text = format!("the grant was lost before the command started: {error}");
+        return Err(Failure(LOST, text).into());
+    }
+    child.go();
+    let ended = child.supervise(&mut grant, &mut signals, GRACE).await?;
+    match ended {
+        Ended::Code(code) => {
+            if let Err(error) = grant.release().await {
+                eprintln!("holdall: the grant was not given back in order: {error}");
+            }
+            Ok(ExitCode::from(code))
+        }
+        Ended::Lost => {
+            drop(grant);
+            Err(Failure(LOST, "the grant was lost, and the command was stopped".into()).into())
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How things are put into words.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use holdall_wire::{Hindrance, Need, RequestNo, Taken, Who};
+use serde::Serialize;
+
+/// The version of everything printed as JSON.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// One line of JSON with its version.
+pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&Versioned { schema: SCHEMA, value })?)
+}
+
+/// The time, in milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// How long ago something was.
+pub(crate) fn ago(since: u64) -> String {
+    span(now().saturating_sub(since) / 1000)
+}
+
+/// A span of time in its two largest units.
+pub(crate) fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// Needs as they were written.
+pub(crate) fn needs(needs: &[Need]) -> String {
+    let all: Vec<_> = needs.iter().map(ToString::to_string).collect();
+    shorten(&all.join(" "), 60)
+}
+
+/// Units with their fences.
+pub(crate) fn taken(taken: &[Taken]) -> String {
+    let units = taken.iter().flat_map(|taken| &taken.units);
+    let all: Vec<_> = units.map(|(unit, fence)| format!("{unit}#{fence}")).collect();
+    all.join(" ")
+}
+
+/// Who somebody is, in a few words.
+pub(crate) fn who(who: &Who) -> String {
+    let name = who.from.name.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
+    format!("{name}{}, pid {}, {}", who.user, who.pid, shorten(&who.from.command, 40))
+}
+
+/// What keeps a request, need by need.
+pub(crate) fn hindrances(all: &[Hindrance]) -> String {
+    let each = all.iter().map(|hindrance| {
+        let list = |requests: &[RequestNo], total: u32| {
+            let some: Vec<_> = requests.iter().take(4).map(ToString::to_string).collect();
+            let more = total.saturating_sub(4);
+            some.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+        };
+        let Hindrance { need, wanted, free, holders, ahead, .. } = hindrance;
+        let held = list(holders, hindrance.holders_total);
+        let before = list(ahead, hindrance.ahead_total);
+        let lacks = if *wanted > 1 { format!(" ({free} of {wanted} free)") } else { String::new() };
+        match (holders.is_empty(), ahead.is_empty()) {
+            (false, true) => format!("{need}: held by {held}{lacks}"),
+            (false, false) => format!("{need}: held by {held}, then {before}{lacks}"),
+            (true, _) => format!("{need}: kept for {before}{lacks}"),
+        }
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// A text of at most so many characters, without line ends.
+pub(crate) fn shorten(text: &str, most: usize) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().count() <= most {
+        return text;
+    }
+    text.chars().take(most.saturating_sub(3)).chain("...".chars()).collect()
+}

@@ -1,0 +1,122 @@
+//! `holdall status`: who holds, since when and why; who waits, in order.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use comfy_table::{Table, presets};
+use holdall_client::Client;
+use holdall_wire::{Body, GrantView, Name, Reply, State, Status, WaitView};
+
+use crate::pool;
+use crate::reach::{Reach, block_on};
+use crate::{print, show};
+
+/// Show who holds what, since when and why, and who waits, in the order of service
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only what concerns these pools and locks
+    #[arg(value_name = "POOL")]
+    names: Vec<Name>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Show it again every second, until interrupted
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    block_on(async {
+        let client = args.reach.connect().await?;
+        loop {
+            let status = ask(&client, &args.names).await?;
+            let text = if args.json {
+                show::json(&status)?
+            } else {
+                told(&status, !args.names.is_empty())
+            };
+            if args.watch && !args.json && rustix::termios::isatty(rustix::stdio::stdout()) {
+                // Home, and clear below.
+                write!(std::io::stdout(), "\x1b[H\x1b[J")?;
+            }
+            print(&text)?;
+            if !args.watch {
+                return Ok(ExitCode::SUCCESS);
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    })
+}
+
+async fn ask(client: &Client, names: &[Name]) -> anyhow::Result<Status> {
+    match client.call(Body::Status(names.to_vec())).await? {
+        Reply::Status(status) => Ok(status),
+        _ => anyhow::bail!("the agent gave an unexpected reply"),
+    }
+}
+
+fn told(status: &Status, some: bool) -> String {
+    let mut parts = Vec::new();
+    let pools = status.pools.iter().filter(|p| some || p.declared || p.removed);
+    let pools: Vec<_> = pools.cloned().collect();
+    if !pools.is_empty() {
+        parts.push(pool::table(&pools).trim_fmt());
+    }
+    if status.grants.is_empty() {
+        parts.push("nothing is held".into());
+    } else {
+        parts.push(grants(&status.grants).trim_fmt());
+    }
+    if !status.waiting.is_empty() {
+        parts.push(waiting(&status.waiting).trim_fmt());
+    }
+    parts.join("\n\n")
+}
+
+fn grants(grants: &[GrantView]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["grant", "holds (unit#fence)", "state", "since", "who", "reason"]);
+    for grant in grants {
+        table.add_row([
+            grant.request.to_string(),
+            show::shorten(&show::taken(&grant.taken), 120),
+            state(grant),
+            show::ago(grant.since),
+            show::who(&grant.who),
+            grant.who.from.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+fn state(grant: &GrantView) -> String {
+    match (grant.state, grant.until) {
+        (State::Held, _) => "held".into(),
+        (State::Stopped, _) => "held (stopped)".into(),
+        (State::Ending, _) => "ending".into(),
+        (State::Reserved, Some(until)) => {
+            format!("reserved, {} left", show::span(until.saturating_sub(show::now()) / 1000))
+        }
+        (State::Reserved, None) => "reserved".into(),
+    }
+}
+
+fn waiting(waiting: &[WaitView]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["waiting", "for", "since", "who", "because"]);
+    for wait in waiting {
+        table.add_row([
+            wait.request.to_string(),
+            show::needs(&wait.needs),
+            show::ago(wait.since),
+            show::who(&wait.who),
+            show::shorten(&show::hindrances(&wait.hindrances), 120),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,268 @@
+//! A connection: calls go out, replies are sorted to those who wait for them.
+//!
+//! Whoever calls writes its frame itself, and only if the socket is full leaves it to the task
+//! that also reads; so an uncontended call is one write and one read.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
+use holdall_wire::{AgentView, Answer, Body, Call, Reply};
+use rustix::fs::{FlockOperation, flock};
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::Error;
+
+/// The replies to one call.
+pub(crate) type Replies = mpsc::UnboundedReceiver<Reply>;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Arc<UnixStream>,
+    unsent: Mutex<Vec<u8>>,
+    full: Arc<Notify>,
+    /// `None` once the connection is lost.
+    calls: Mutex<Option<HashMap<u64, mpsc::UnboundedSender<Reply>>>>,
+    last: AtomicU64,
+    agent: OnceLock<AgentView>,
+    holders: Mutex<Option<Arc<File>>>,
+    open: watch::Sender<bool>,
+}
+
+/// Nothing panics while it has one of our locks; if it did, the data would still be sound.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    pub(crate) async fn open(path: &Path) -> Result<Arc<Self>, Error> {
+        let shown = || path.display().to_string();
+        let stream = UnixStream::connect(path).await.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoAgent(shown()),
+            _ => Error::Unreachable(shown(), error),
+        })?;
+        let connection = Arc::new(Self {
+            stream: Arc::new(stream),
+            unsent: Mutex::new(Vec::new()),
+            full: Arc::new(Notify::new()),
+            calls: Mutex::new(Some(HashMap::new())),
+            last: AtomicU64::new(0),
+            agent: OnceLock::new(),
+            holders: Mutex::new(None),
+            open: watch::Sender::new(true),
+        });
+        frame::greet(&mut locked(&connection.unsent));
+        let (_, mut replies) = connection.call(Body::Agent)?;
+        let mut incoming = Incoming::new(FROM_NODE_MAX);
+        // An agent that is just ending closes the connection instead of greeting.
+        let agent = greeted(&connection.stream, &mut incoming).await.map_err(|error| {
+            if error.kind() == io::ErrorKind::InvalidData {
+                Error::Unreachable(shown(), error)
+            } else {
+                Error::NoAgent(shown())
+            }
+        })?;
+        if agent != frame::VERSION {
+            return Err(Error::Version { agent });
+        }
+        let (stream, full) = (connection.stream.clone(), connection.full.clone());
+        tokio::spawn(read(Arc::downgrade(&connection), stream, full, incoming));
+        match replies.recv().await {
+            Some(Reply::Agent(view)) => drop(connection.agent.set(view)),
+            _ => {
+                let why = "it closed the connection; perhaps this user has too many";
+                return Err(Error::Unreachable(shown(), io::Error::other(why)));
+            }
+        }
+        Ok(connection)
+    }
+
+    pub(crate) fn agent(&self) -> &AgentView {
+        static NONE: OnceLock<AgentView> = OnceLock::new();
+        self.agent.get().unwrap_or_else(|| NONE.get_or_init(nobody))
+    }
+
+    /// Makes a call.
+    pub(crate) fn call(&self, body: Body) -> Result<(u64, Replies), Error> {
+        let id = self.last.fetch_add(1, Ordering::Relaxed);
+        let (sender, replies) = mpsc::unbounded_channel();
+        match &mut *locked(&self.calls) {
+            Some(calls) => drop(calls.insert(id, sender)),
+            None => return Err(Error::Lost),
+        }
+        self.send(&Call { id, body })?;
+        Ok((id, replies))
+    }
+
+    /// Makes a call whose reply nobody waits for.
+    pub(crate) fn tell(&self, body: Body) {
+        // If it cannot be sent, the connection is lost, and the agent knows better than we do.
+        let _ = self.send(&Call { id: self.last.fetch_add(1, Ordering::Relaxed), body });
+    }
+
+    /// No reply to this call is of interest any more.
+    pub(crate) fn forget(&self, call: u64) {
+        if let Some(calls) = &mut *locked(&self.calls) {
+            calls.remove(&call);
+        }
+    }
+
+    fn send(&self, call: &Call) -> Result<(), Error> {
+        let mut unsent = locked(&self.unsent);
+        frame::write(call, FROM_CLIENT_MAX, &mut unsent)
+            .map_err(|bad| Error::Protocol(format!("the call cannot be sent: {bad}")))?;
+        if !flush(&self.stream, &mut unsent) {
+            self.full.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Keeps a shared lock on the file of holders while this connection or one of its grants
+    /// lasts. It is taken before asking, so the agent that grants has been alive after it.
+    pub(crate) fn lock(&self) -> Result<Arc<File>, Error> {
+        let mut holders = locked(&self.holders);
+        // Closing forgets the calls before the lock: a lost connection does not get it again.
+        if locked(&self.calls).is_none() {
+            return Err(Error::Lost);
+        }
+        if let Some(file) = &*holders {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(lock_holders(&self.agent().holders_file)?);
+        *holders = Some(file.clone());
+        Ok(file)
+    }
+
+    pub(crate) fn held_lock(&self) -> Option<Arc<File>> {
+        locked(&self.holders).clone()
+    }
+
+    pub(crate) async fn lost(&self) {
+        // An error means that the sender is gone, and the connection with it.
+        let _ = self.open.subscribe().wait_for(|open| !open).await;
+    }
+
+    fn sort(&self, answer: Answer) {
+        if let Some(calls) = &mut *locked(&self.calls) {
+            let last = !matches!(answer.reply, Reply::Queued(_) | Reply::Granted { .. });
+            if let Some(sender) = calls.get(&answer.id) {
+                // Whoever has gone away does not want it.
+                let _ = sender.send(answer.reply);
+            }
+            if last {
+                calls.remove(&answer.id);
+            }
+        }
+    }
+
+    fn close(&self) {
+        *locked(&self.calls) = None;
+        *locked(&self.holders) = None;
+        self.open.send_replace(false);
+    }
+}
+
+/// Takes a shared lock on the file on which holders keep one.
+///
+/// # Errors
+/// If it cannot be opened or locked.
+fn lock_holders(path: &str) -> Result<File, Error> {
+    let file = File::open(path).map_err(|error| Error::Lock(path.into(), error))?;
+    flock(&file, FlockOperation::LockShared).map_err(|e| Error::Lock(path.into(), e.into()))?;
+    Ok(file)
+}
+
+fn nobody() -> AgentView {
+    AgentView {
+        version: String::new(),
+        pid: 0,
+        epoch: 0,
+        since: 0,
+        data: String::new(),
+        holders_file: String::new(),
+        protocol: String::new(),
+        grants: 0,
+        waiting: 0,
+        pools: 0,
+        stopping: false,
+        starting: false,
+    }
+}
+
+/// Sends as much as the socket takes; false if something is left.
+fn flush(stream: &UnixStream, unsent: &mut Vec<u8>) -> bool {
+    while !unsent.is_empty() {
+        match stream.try_write(unsent) {
+            Ok(n) => drop(unsent.drain(..n)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => unsent.clear(), // The reader notices that the connection is lost.
+        }
+    }
+    true
+}
+
+async fn fill(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<()> {
+    loop {
+        stream.readable().await?;
+        match stream.try_read_buf(incoming.buffer()) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn greeted(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<u32> {
+    loop {
+        if let Some(content) = incoming.next_frame()? {
+            return Ok(frame::version(content)?);
+        }
+        fill(stream, incoming).await?;
+    }
+}
+
+/// Sorts replies until the connection ends, or nobody wants it any more.
+async fn read(
+    connection: Weak<Connection>,
+    stream: Arc<UnixStream>,
+    full: Arc<Notify>,
+    mut incoming: Incoming,
+) {
+    let ended = async {
+        loop {
+            while let Some(content) = incoming.next_frame()? {
+                let answer: Answer = frame::read(content)?;
+                let Some(connection) = connection.upgrade() else { return Ok(()) };
+                connection.sort(answer);
+            }
+            tokio::select! {
+                filled = fill(&stream, &mut incoming) => filled?,
+                () = full.notified() => {
+                    stream.writable().await?;
+                    let Some(connection) = connection.upgrade() else { return Ok(()) };
+                    if !flush(&stream, &mut locked(&connection.unsent)) {
+                        full.notify_one();
+                    }
+                }
+            }
+        }
+    };
+    // Why it ended makes no difference to those who wait.
+    let _: io::Result<()> = ended.await;
+    if let Some(connection) = connection.upgrade() {
+        connection.close();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The reading task holds the stream; it would not notice by itself.
+        let _ = rustix::net::shutdown(&*self.stream, rustix::net::Shutdown::Both);
+    }
+}

@@ -1,0 +1,153 @@
+//! Requests that wait, and grants.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use holdall_wire::{Ask, Body, Name, Reply, RequestNo, Taken};
+
+use crate::Error;
+use crate::connection::{Connection, Replies};
+
+/// A request under way. Dropping it withdraws the request.
+#[derive(Debug)]
+pub struct Waiting {
+    connection: Arc<Connection>,
+    call: u64,
+    replies: Option<Replies>,
+    number: Option<RequestNo>,
+}
+
+impl Waiting {
+    pub(crate) fn ask(connection: Arc<Connection>, ask: Ask) -> Result<Self, Error> {
+        let (call, replies) = connection.call(Body::Ask(ask))?;
+        Ok(Self { connection, call, replies: Some(replies), number: None })
+    }
+
+    /// The number of the request, if it is known that it has to wait.
+    pub fn number(&self) -> Option<RequestNo> {
+        self.number
+    }
+
+    /// Waits until the request is granted. May be dropped and called again.
+    ///
+    /// # Errors
+    /// If it is refused, or the agent is lost.
+    pub async fn granted(&mut self) -> Result<Grant, Error> {
+        loop {
+            let Some(replies) = &mut self.replies else { return Err(Error::Lost) };
+            match replies.recv().await {
+                Some(Reply::Queued(number)) => self.number = Some(number),
+                Some(Reply::Granted { request, taken }) => {
+                    let lock = self.connection.held_lock();
+                    let connection = self.connection.clone();
+                    let replies = self.replies.take();
+                    let (call, ended) = (self.call, false);
+                    return Ok(Grant { connection, call, request, taken, replies, ended, lock });
+                }
+                Some(Reply::Refused(why)) => {
+                    self.replies = None;
+                    return Err(why.into());
+                }
+                Some(Reply::Failed(fault)) => {
+                    self.replies = None;
+                    return Err(fault.into());
+                }
+                Some(other) => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
+                None => {
+                    self.replies = None;
+                    return Err(Error::Lost);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.replies.is_some() {
+            self.connection.forget(self.call);
+            self.connection.tell(Body::Withdraw(self.call));
+        }
+    }
+}
+
+/// What a request holds. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Grant {
+    connection: Arc<Connection>,
+    call: u64,
+    request: RequestNo,
+    taken: Vec<Taken>,
+    replies: Option<Replies>,
+    ended: bool,
+    lock: Option<Arc<File>>,
+}
+
+impl Grant {
+    /// Its number.
+    pub fn number(&self) -> RequestNo {
+        self.request
+    }
+
+    /// What is held for each need, in the order they were named.
+    pub fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+
+    /// The units held, with their fences.
+    pub fn units(&self) -> impl Iterator<Item = (&Name, u64)> {
+        self.taken.iter().flat_map(|taken| &taken.units).map(|(name, fence)| (name, *fence))
+    }
+
+    /// The fences of the units of one need, in the order of the units.
+    pub fn fences(&self, name: &str) -> Vec<u64> {
+        let taken = self.taken.iter().find(|taken| taken.name.as_str() == name);
+        taken.into_iter().flat_map(|taken| &taken.units).map(|(_, fence)| *fence).collect()
+    }
+
+    /// Waits until the grant is lost: it was taken away, or the agent is gone. Its use must stop
+    /// then. The grant itself should be dropped after that, since a new agent waits for it.
+    pub async fn lost(&mut self) {
+        if let Some(replies) = &mut self.replies {
+            loop {
+                match replies.recv().await {
+                    Some(Reply::Lost(_)) | None => break,
+                    Some(_) => {}
+                }
+            }
+            self.replies = None;
+        }
+    }
+
+    /// Gives everything back, and waits until the agent has it.
+    ///
+    /// # Errors
+    /// If the agent is lost, or had taken it away before.
+    pub async fn release(mut self) -> Result<(), Error> {
+        self.ended = true;
+        self.connection.forget(self.call);
+        let (_, mut replies) = self.connection.call(Body::End(self.request))?;
+        match replies.recv().await {
+            Some(Reply::Failed(fault)) => Err(fault.into()),
+            Some(_) => Ok(()),
+            None => Err(Error::Lost),
+        }
+    }
+
+    /// Lets it last without this program: for reservations.
+    pub fn keep(mut self) {
+        self.ended = true;
+        self.connection.forget(self.call);
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.connection.forget(self.call);
+            self.connection.tell(Body::End(self.request));
+        }
+        // The use is over now, and with it the lock; not before the agent was told.
+        self.lock = None;
+    }
+}

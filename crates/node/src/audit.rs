@@ -1,0 +1,134 @@
+//! The audit log: who asked for, got, gave back and lost what, and when. One JSON object a line.
+//!
+//! Lines are collected and written together at the end of a round of the service, so that a busy
+//! agent writes once for many requests. The log is rotated by size: `audit.jsonl.1` is the newest
+//! of the old ones.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use holdall_wire::{Need, RequestNo, Taken, Who};
+use serde::Serialize;
+
+/// One line.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line<'a> {
+    /// When, in milliseconds since 1970.
+    pub(crate) at: u64,
+    /// What happened.
+    pub(crate) what: &'static str,
+    /// To which request.
+    pub(crate) request: RequestNo,
+    /// Whose it is.
+    pub(crate) who: Option<&'a Who>,
+    /// What was asked for.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) needs: &'a [Need],
+    /// What is held.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) taken: &'a [Taken],
+    /// More about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) detail: Option<String>,
+}
+
+/// The log.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    max: u64,
+    files: u32,
+    pending: Vec<u8>,
+}
+
+impl Audit {
+    /// Opens or begins a log that is rotated at `max` bytes, with so many old ones kept.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn open(path: PathBuf, max: u64, files: u32) -> anyhow::Result<Self> {
+        let file = open(&path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { path, file, length, max, files, pending: Vec::new() })
+    }
+
+    /// Adds a line; true if it is the first since the last [`Audit::flush`].
+    pub(crate) fn add(&mut self, line: &Line<'_>) -> bool {
+        let first = self.pending.is_empty();
+        if serde_json::to_writer(&mut self.pending, line).is_ok() {
+            self.pending.push(b'\n');
+        }
+        first
+    }
+
+    /// Writes what has been added.
+    ///
+    /// # Errors
+    /// If the disk does not take it. The lines are then lost.
+    pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
+        let lines = std::mem::take(&mut self.pending);
+        if lines.is_empty() {
+            return Ok(());
+        }
+        if self.length > 0 && self.length + lines.len() as u64 > self.max {
+            self.rotate()?;
+        }
+        self.length += lines.len() as u64;
+        self.file.write_all(&lines).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    fn rotate(&mut self) -> anyhow::Result<()> {
+        let old = |n: u32| PathBuf::from(format!("{}.{n}", self.path.display()));
+        for n in (1..self.files).rev() {
+            if old(n).exists() {
+                fs::rename(old(n), old(n + 1))?;
+            }
+        }
+        if self.files > 0 {
+            fs::rename(&self.path, old(1))?;
+        } else {
+            fs::remove_file(&self.path)?;
+        }
+        self.file = open(&self.path)?;
+        self.length = 0;
+        Ok(())
+    }
+}
+
+fn open(path: &PathBuf) -> anyhow::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    file.with_context(|| format!("cannot open {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_rotated_and_old_ones_go() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("audit.jsonl");
+        let mut audit = Audit::open(path.clone(), 150, 2).expect("writable");
+        for n in 0..6 {
+            let (needs, taken): (&[Need], &[Taken]) = (&[], &[]);
+            let request = RequestNo(n);
+            let (at, what, who, detail) = (n, "asked", None, Some("x".repeat(40)));
+            audit.add(&Line { at, what, request, who, needs, taken, detail });
+            audit.flush().expect("writable");
+        }
+        let at = |name: &str| -> Vec<u64> {
+            let text = fs::read_to_string(dir.path().join(name)).expect("it is there");
+            let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+            text.lines().map(|l| line(l)["at"].as_u64().expect("a number")).collect()
+        };
+        assert_eq!(at("audit.jsonl"), [5]);
+        assert_eq!(at("audit.jsonl.1"), [4]);
+        assert_eq!(at("audit.jsonl.2"), [3]);
+        assert!(!dir.path().join("audit.jsonl.3").exists());
+    }
+}

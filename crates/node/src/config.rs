@@ -1,0 +1,173 @@
+//! The configuration file: pools, limits, and how the agent behaves.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use holdall_wire::{Change, Kind, Name};
+use serde::Deserialize;
+
+/// What a configuration file may say. Everything has a default.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Whether a name that is no pool is a lock, made on first use.
+    pub ephemeral: bool,
+    /// Who may connect: the mode of the socket, as `chmod` writes it.
+    pub socket_mode: String,
+    /// What one user may have at a time.
+    pub limits: Limits,
+    /// The pools, by name.
+    pub pools: BTreeMap<String, Pool>,
+    /// How large the audit log gets before it is rotated, in bytes.
+    pub audit_bytes: u64,
+    /// How many old audit logs are kept.
+    pub audit_files: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ephemeral: true,
+            socket_mode: "0600".into(),
+            limits: Limits::default(),
+            pools: BTreeMap::new(),
+            audit_bytes: 16 << 20,
+            audit_files: 4,
+        }
+    }
+}
+
+/// What one user may have at a time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Connections of one user.
+    pub connections: usize,
+    /// Requests on one connection, waiting and granted.
+    pub requests: usize,
+    /// Bytes of replies that one client has not read.
+    pub unread_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 4096, requests: 4096, unread_bytes: 64 << 20 }
+    }
+}
+
+/// A pool: a number of units, units by name, or a lock.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    units: Option<Units>,
+    #[serde(default)]
+    lock: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Units {
+    Numbered(u32),
+    Named(Vec<Name>),
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read or says something unknown.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+        let config: Self = toml::from_str(&text).map_err(|error| {
+            anyhow::anyhow!("{}: {}", path.display(), error.to_string().replace('\n', "; "))
+        })?;
+        config.pools().with_context(|| format!("{}", path.display()))?;
+        config.mode().with_context(|| format!("{}", path.display()))?;
+        Ok(config)
+    }
+
+    /// The pools, as changes that add them.
+    ///
+    /// # Errors
+    /// If a name is none, or a pool is neither units nor a lock.
+    pub fn pools(&self) -> anyhow::Result<Vec<Change>> {
+        let pools = self.pools.iter().map(|(name, pool)| {
+            let kind = match (&pool.units, pool.lock) {
+                (Some(Units::Numbered(n)), false) => Kind::Numbered(*n),
+                (Some(Units::Named(names)), false) => Kind::Named(names.clone()),
+                (None, true) => Kind::Lock,
+                _ => bail!("pool '{name}' has either units = N, units = [names] or lock = true"),
+            };
+            Ok(Change::Add { name: name.parse()?, kind })
+        });
+        pools.collect()
+    }
+
+    /// The mode of the socket.
+    ///
+    /// # Errors
+    /// If it is no octal number.
+    pub fn mode(&self) -> anyhow::Result<u32> {
+        let mode = u32::from_str_radix(&self.socket_mode, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.with_context(|| format!("socket_mode '{}' is no mode like 0660", self.socket_mode))
+    }
+}
+
+/// Reads a span of time as people write it: `90`, `30s`, `5m`, `1h`, `2d`, `500ms`.
+///
+/// # Errors
+/// If it is none.
+pub fn span(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => f64::NAN,
+    };
+    let span = number.parse::<f64>().ok().map(|n| n * seconds).filter(|s| *s <= 3.2e9);
+    span.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
+        format!("'{text}' is no span of time; write it like 500ms, 30s, 5m, 1h or 2d")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_or_refused_with_a_reason() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("holdall.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).expect("writable");
+            Config::read(&path)
+        };
+        let config = read(
+            "ephemeral = false\n[pools.gpu]\nunits = 2\n[pools.seat]\nunits = ['a', 'b']\n\
+             [pools.db]\nlock = true\n[limits]\nrequests = 3\n",
+        )
+        .expect("sensible");
+        assert_eq!(config.pools().expect("pools").len(), 3);
+        assert_eq!(config.limits.requests, 3);
+        for bad in ["[pools.gpu]", "colour = 1", "[pools.'a b']\nunits = 1", "socket_mode = '9'"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn spans_are_read() {
+        assert_eq!(span("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(span("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
+        for bad in ["", "s", "-1", "1y", "1e9", "99999999999999d", ".", "NaN"] {
+            assert!(span(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The ledger: which name is which pool, which unit is whose, and the fences.
+//!
+//! Protocols count; the ledger knows names. It picks the units of a grant, and its picture of who
+//! waits for and holds what is what people are shown.
+//!
+//! # Invariants
+//! - **L1.** A unit has at most one holder, and a lock has one exclusive or any number of sharing
+//!   holders ([`Ledger::assign`] refuses anything else).
+//! - **L2.** A fence handed out for a unit is larger than every fence of that unit before; holders
+//!   that share a lock carry the same one.
+//! - **L3.** An undeclared lock is known only while somebody waits for it or holds it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdall_core::{Broken, PoolId, Resize};
+use holdall_wire::{Kind, Name, RequestNo, Taken};
+
+/// A lock is a pool of so many units: exclusive takes all, shared takes one.
+pub(crate) const LOCK_UNITS: u32 = u32::MAX;
+
+/// A pool or a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: Name,
+    pub(crate) declared: bool,
+    /// Nothing may be asked of it any more; it goes when its last unit is back.
+    pub(crate) removed: bool,
+    pub(crate) stock: Stock,
+    pub(crate) waiting: BTreeSet<RequestNo>,
+    /// How many units each grant holds.
+    pub(crate) holders: BTreeMap<RequestNo, u32>,
+}
+
+/// What a pool consists of.
+#[derive(Clone, Debug)]
+pub(crate) enum Stock {
+    /// The fence of its present holders.
+    Lock { fence: u64 },
+    /// Units in the order they are handed out, and how the pool came by their names.
+    Units { units: Vec<Unit>, numbered: bool },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    pub(crate) name: Name,
+    pub(crate) holder: Option<RequestNo>,
+    /// It goes when it comes back.
+    pub(crate) retiring: bool,
+}
+
+impl Pool {
+    pub(crate) fn is_lock(&self) -> bool {
+        matches!(self.stock, Stock::Lock { .. })
+    }
+
+    /// How many units may be held at a time.
+    pub(crate) fn capacity(&self) -> u32 {
+        match &self.stock {
+            _ if self.removed => 0,
+            Stock::Lock { .. } => LOCK_UNITS,
+            Stock::Units { units, .. } => units.iter().filter(|unit| !unit.retiring).count() as u32,
+        }
+    }
+
+    /// How many units a newcomer could have now if nobody waited.
+    pub(crate) fn free(&self) -> u32 {
+        let held: u32 = self.holders.values().copied().fold(0, u32::saturating_add);
+        self.capacity().saturating_sub(held)
+    }
+
+    fn unwanted(&self) -> bool {
+        self.waiting.is_empty() && self.holders.is_empty()
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match &self.stock {
+            Stock::Lock { .. } => Kind::Lock,
+            Stock::Units { numbered: true, .. } => Kind::Numbered(self.capacity()),
+            Stock::Units { units, .. } => {
+                Kind::Named(units.iter().filter(|u| !u.retiring).map(|u| u.name.clone()).collect())
+            }
+        }
+    }
+}
+
+/// All pools of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    slots: Vec<Option<Pool>>,
+    names: BTreeMap<Name, PoolId>,
+    /// Ids of forgotten locks. The protocol still counts them as locks, so that a lock that comes
+    /// and goes with each request costs no change of its pools.
+    spare_locks: Vec<PoolId>,
+    /// Ids of removed pools, without units.
+    spare: Vec<PoolId>,
+}
+
+impl Ledger {
+    pub(crate) fn find(&self, name: &Name) -> Option<(PoolId, &Pool)> {
+        let id = *self.names.get(name)?;
+        Some((id, self.pool(id)?))
+    }
+
+    pub(crate) fn pool(&self, id: PoolId) -> Option<&Pool> {
+        self.slots.get(id.index())?.as_ref()
+    }
+
+    pub(super) fn pool_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
+        self.slots.get_mut(id.index())?.as_mut()
+    }
+
+    pub(crate) fn pools(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
+        self.names.values().filter_map(|id| Some((*id, self.pool(*id)?)))
+    }
+
+    /// The lock of this name, made if it is not there.
+    pub(super) fn lock(&mut self, name: &Name) -> (PoolId, Option<Resize>) {
+        match self.names.get(name) {
+            Some(id) => (*id, None),
+            None => self.insert(name, Stock::Lock { fence: 0 }, false),
+        }
+    }
+
+    /// Adds a pool, and says what the protocol must be told.
+    pub(super) fn insert(
+        &mut self,
+        name: &Name,
+        stock: Stock,
+        declared: bool,
+    ) -> (PoolId, Option<Resize>) {
+        let recycled = match stock {
+            Stock::Lock { .. } => self.spare_locks.pop(),
+            Stock::Units { .. } => None,
+        };
+        let known = recycled.is_some();
+        let id = recycled.or_else(|| self.spare.pop()).unwrap_or_else(|| {
+            self.slots.push(None);
+            PoolId(self.slots.len() as u32 - 1)
+        });
+        let pool = Pool {
+            name: name.clone(),
+            declared,
+            removed: false,
+            stock,
+            waiting: BTreeSet::new(),
+            holders: BTreeMap::new(),
+        };
+        let capacity = pool.capacity();
+        self.slots[id.index()] = Some(pool);
+        self.names.insert(name.clone(), id);
+        (id, (!known).then_some(Resize { pool: id, capacity }))
+    }
+
+    /// A request takes its place at a pool.
+    pub(super) fn join(&mut self, id: PoolId, request: RequestNo) {
+        if let Some(pool) = self.pool_mut(id) {
+            pool.waiting.insert(request);
+        }
+    }
+
+    /// Hands `units` of a pool to a request: the first free ones.
+    pub(super) fn assign(
+        &mut self,
+        id: PoolId,
+        request: RequestNo,
+        units: u32,
+        fence: u64,
+    ) -> Result<Taken, Broken> {
+        let pool =
+            self.pool_mut(id).ok_or_else(|| Broken(format!("{id:?} is granted, unknown")))?;
+        let fits = units <= pool.free();
+        Broken::unless(fits, &format!("L1: {units} units of {} are not free", pool.name))?;
+        pool.waiting.remove(&request);
+        let shared_with_others = !pool.holders.is_empty();
+        pool.holders.insert(request, units);
+        let taken = match &mut pool.stock {
+            Stock::Lock { fence: present } => {
+                if !shared_with_others {
+                    *present = fence;
+                }
+                vec![(pool.name.clone(), *present)]
+            }
+            Stock::Units { units: all, .. } => {
+                let free = all.iter_mut().filter(|unit| unit.holder.is_none() && !unit.retiring);
+                let picked = free.take(units as usize).map(|unit| {
+                    unit.holder = Some(request);
+                    (unit.name.clone(), fence)
+                });
+                picked.collect()
+            }
+        };
+        let all = pool.is_lock() || taken.len() == units as usize;
+        Broken::unless(all, "L1: a grant has as many units as it asked for")?;
+        Ok(Taken { name: pool.name.clone(), units: taken })
+    }
+
+    /// Takes exactly these units, with their old fences, for a grant of a former life of the node;
+    /// false if that cannot be.
+    pub(super) fn retake(
+        &mut self,
+        id: PoolId,
+        request: RequestNo,
+        count: u32,
+        taken: &Taken,
+    ) -> bool {
+        let Some(pool) = self.pool_mut(id) else { return false };
+        if count > pool.free() {
+            return false;
+        }
+        match &mut pool.stock {
+            Stock::Lock { fence } => *fence = taken.units.iter().fold(*fence, |f, u| f.max(u.1)),
+            Stock::Units { units, .. } => {
+                let free = |unit: &Unit| unit.holder.is_none() && !unit.retiring;
+                let meant = |unit: &Unit| taken.units.iter().any(|(name, _)| *name == unit.name);
+                if units.iter().filter(|unit| free(unit) && meant(unit)).count() != count as usize {
+                    return false;
+                }
+                for unit in units.iter_mut().filter(|unit| meant(unit)) {
+                    unit.holder = Some(request);
+                }
+            }
+        }
+        pool.waiting.remove(&request);
+        pool.holders.insert(request, count);
+        true
+    }
+
+    /// A request leaves a pool, wherever it stood; retiring units and unwanted locks go.
+    pub(super) fn leave(&mut self, id: PoolId, request: RequestNo) -> Option<Resize> {
+        let pool = self.pool_mut(id)?;
+        pool.waiting.remove(&request);
+        pool.holders.remove(&request);
+        if let Stock::Units { units, .. } = &mut pool.stock {
+            for unit in units.iter_mut().filter(|unit| unit.holder == Some(request)) {
+                unit.holder = None;
+            }
+            units.retain(|unit| !unit.retiring || unit.holder.is_some());
+        }
+        self.tidy(id)
+    }
+
+    /// Forgets a pool that is neither declared nor wanted.
+    pub(super) fn tidy(&mut self, id: PoolId) -> Option<Resize> {
+        let pool = self.pool(id)?;
+        if pool.declared || !pool.unwanted() {
+            return None;
+        }
+        let recyclable = pool.is_lock() && !pool.removed;
+        let name = pool.name.clone();
+        self.names.remove(&name);
+        self.slots[id.index()] = None;
+        if recyclable {
+            self.spare_locks.push(id);
+            return None;
+        }
+        self.spare.push(id);
+        Some(Resize { pool: id, capacity: 0 })
+    }
+
+    /// The invariants, all of them. For tests; a step keeps those it touches.
+    #[cfg(test)]
+    pub(crate) fn check(&self) -> Result<(), Broken> {
+        for (_, pool) in self.pools() {
+            Broken::unless(pool.declared || !pool.unwanted(), "L3: an unwanted lock is forgotten")?;
+            if let Stock::Units { units, .. } = &pool.stock {
+                for (holder, count) in &pool.holders {
+                    let named = units.iter().filter(|unit| unit.holder == Some(*holder)).count();
+                    Broken::unless(named == *count as usize, "L1: counts and names agree")?;
+                }
+                let held = units.iter().filter_map(|unit| unit.holder);
+                let known = held.into_iter().all(|holder| pool.holders.contains_key(&holder));
+                Broken::unless(known, "L1: a unit's holder is known")?;
+            } else {
+                let exclusive = pool.holders.values().any(|units| *units == LOCK_UNITS);
+                Broken::unless(!exclusive || pool.holders.len() == 1, "L1: exclusive is alone")?;
+            }
+        }
+        Ok(())
+    }
+}

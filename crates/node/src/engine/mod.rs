@@ -1,0 +1,385 @@
+//! The engine: one deterministic state machine that holds the manager and all users of a node.
+//!
+//! Inputs in, effects out: no clock (whoever calls says what time it is), no I/O, no randomness,
+//! no hash order. The same inputs lead to the same state and the same effects, so a log of inputs
+//! is enough to build an engine again.
+//!
+//! Messages between the roles of the node are delivered here, at once, oldest first. Each request
+//! has a user of its own, which is forgotten when it is quiet.
+//!
+//! # Invariants
+//! - After a step no message is under way, and every role's own invariants hold.
+//! - A request is known from `Ask` until it is refused or ended, and is granted at most once.
+//! - What the protocol grants, the ledger has (`ledger`); anything else is [`Broken`], and the
+//!   engine must not be stepped again.
+
+mod explain;
+mod ledger;
+mod pools;
+mod roles;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use holdall_core::{
+    Broken, ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
+    Topology, Unsupported, UserId,
+};
+use holdall_protocols::coordinator;
+use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
+use serde::{Deserialize, Serialize};
+
+use self::ledger::Ledger;
+use self::roles::{Mail, Timers};
+
+/// What the engine needs of a manager beyond being one whose pools may change.
+pub trait Serving: Role<Call = Resize> {
+    /// The requests that wait, in the order in which they would be served.
+    fn waiting(&self) -> Vec<RequestId>;
+}
+
+impl Serving for coordinator::Manager {
+    fn waiting(&self) -> Vec<RequestId> {
+        Self::waiting(self).collect()
+    }
+}
+
+/// What happens to a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Input {
+    /// A client asks. The request gets the number [`Engine::next_number`] told before.
+    Ask {
+        /// Who asks.
+        who: Who,
+        /// For what.
+        ask: Ask,
+    },
+    /// The pools change.
+    Change(Change),
+    /// A request is withdrawn, or its grant given back.
+    End(RequestNo),
+    /// A reservation lasts until then.
+    Renew {
+        /// The reservation.
+        request: RequestNo,
+        /// The time.
+        until: u64,
+    },
+    /// A reservation of a former life of the node is in force again.
+    Restore(Reservation),
+    /// A timer rings.
+    Timer(TimerNo),
+}
+
+/// A timer that was armed; each number is used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TimerNo(u64);
+
+/// A grant that outlives its client and its agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Its number.
+    pub request: RequestNo,
+    /// Whose it is.
+    pub who: Who,
+    /// What was asked for.
+    pub needs: Vec<Need>,
+    /// What is held.
+    pub taken: Vec<Taken>,
+    /// Since when.
+    pub since: u64,
+    /// Until when.
+    pub until: u64,
+}
+
+/// What follows from an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A timer shall ring after the delay of this rung.
+    Arm(TimerNo, Rung),
+    /// The change of the pools was made, or not.
+    Changed(Result<(), Fault>),
+    /// A timer shall not ring.
+    Disarm(TimerNo),
+    /// A request is over, and what it held is free.
+    Ended(RequestNo),
+    /// A request holds all it asked for.
+    Granted {
+        /// The request.
+        request: RequestNo,
+        /// What it holds.
+        taken: Vec<Taken>,
+        /// How many older requests it has passed that want some of the same.
+        overtook: u32,
+    },
+    /// A request waits.
+    Queued(RequestNo),
+    /// A request is not granted, and forgotten.
+    Refused {
+        /// The request.
+        request: RequestNo,
+        /// Why.
+        why: Refusal,
+    },
+    /// A reservation could not be put in force again.
+    Unrestored(RequestNo),
+}
+
+/// A request that waits or holds.
+#[derive(Clone, Debug)]
+struct Entry {
+    user: UserId,
+    needs: Vec<Need>,
+    counts: Needs,
+    who: Who,
+    since: u64,
+    until: Option<u64>,
+    within: Option<RequestNo>,
+    taken: Option<Vec<Taken>>,
+}
+
+/// The state of a node.
+pub struct Engine<P: Protocol> {
+    cfg: P,
+    manager: P::Manager,
+    users: BTreeMap<UserId, P::User>,
+    by_user: BTreeMap<UserId, RequestNo>,
+    requests: BTreeMap<RequestNo, Entry>,
+    ledger: Ledger,
+    timers: Timers<P>,
+    mail: VecDeque<Mail<P>>,
+    resizes: Vec<Resize>,
+    doomed: Vec<(RequestNo, Refusal)>,
+    effects: Vec<Effect>,
+    /// What the next request or fence is above of.
+    counter: u64,
+    next_user: UserId,
+    now: u64,
+    ephemeral: bool,
+}
+
+impl<P: Protocol<Manager: Serving>> Engine<P> {
+    /// An engine without pools. Requests and fences are numbered from `epoch << 32`; with
+    /// `ephemeral`, locks are made on first use.
+    ///
+    /// # Errors
+    /// If the protocol has no such variant.
+    pub fn new(variant: Option<&str>, epoch: u32, ephemeral: bool) -> Result<Self, Unsupported> {
+        let options = Options { variant: variant.map(Into::into), ..Options::default() };
+        let cfg = P::new(&Topology { pools: Vec::new() }, &options)?;
+        Ok(Self {
+            manager: cfg.manager(ManagerId(0)),
+            cfg,
+            users: BTreeMap::new(),
+            by_user: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            ledger: Ledger::default(),
+            timers: Timers::default(),
+            mail: VecDeque::new(),
+            resizes: Vec::new(),
+            doomed: Vec::new(),
+            effects: Vec::new(),
+            counter: u64::from(epoch) << 32,
+            next_user: UserId::first(0),
+            now: 0,
+            ephemeral,
+        })
+    }
+
+    /// The epoch that numbers have reached. It must be on disk before effects are carried out.
+    pub fn epoch(&self) -> u32 {
+        (self.counter >> 32) as u32
+    }
+
+    /// The number the next `Ask` will get.
+    pub fn next_number(&self) -> RequestNo {
+        RequestNo(self.counter + 1)
+    }
+
+    /// Takes one input at a time given in milliseconds since 1970, and returns what follows.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn step(&mut self, now: u64, input: Input) -> Result<Vec<Effect>, Broken> {
+        self.now = now;
+        match input {
+            Input::Ask { who, ask } => self.on_ask(who, &ask)?,
+            Input::Change(change) => self.on_change(&change)?,
+            Input::End(request) => {
+                let waited = self.requests.contains_key(&request) && !self.is_held(request);
+                self.end(request)?;
+                if waited {
+                    self.effects.push(Effect::Refused { request, why: Refusal::Withdrawn });
+                }
+            }
+            Input::Renew { request, until } => {
+                if let Some(entry) = self.requests.get_mut(&request) {
+                    entry.until = Some(until);
+                }
+            }
+            Input::Restore(reservation) => self.on_restore(reservation)?,
+            Input::Timer(timer) => self.on_timer(timer)?,
+        }
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    fn on_ask(&mut self, who: Who, ask: &Ask) -> Result<(), Broken> {
+        let request = self.draw_request();
+        let counts = match self.resolve(&ask.needs) {
+            Ok(counts) => counts,
+            Err(why) => {
+                self.effects.push(Effect::Refused { request, why });
+                return Ok(());
+            }
+        };
+        self.tell_manager()?;
+        let until = match ask.lasting {
+            Lasting::Connection => None,
+            Lasting::Reservation(millis) => Some(self.now.saturating_add(millis)),
+        };
+        self.enter(request, &ask.needs, counts, who, until, ask.within);
+        if let Some(why) = self.waits_for_itself(request) {
+            return self.refuse(request, why);
+        }
+        self.call_ask(request)?;
+        if self.is_held(request) {
+            return Ok(());
+        }
+        if ask.now {
+            let why = Refusal::Busy(self.busy(request));
+            return self.refuse(request, why);
+        }
+        if let Some(why) = self.waits_in_a_circle(request) {
+            return self.refuse(request, why);
+        }
+        self.effects.push(Effect::Queued(request));
+        Ok(())
+    }
+
+    fn refuse(&mut self, request: RequestNo, why: Refusal) -> Result<(), Broken> {
+        self.end(request)?;
+        self.effects.push(Effect::Refused { request, why });
+        Ok(())
+    }
+
+    fn enter(
+        &mut self,
+        request: RequestNo,
+        needs: &[Need],
+        counts: Needs,
+        who: Who,
+        until: Option<u64>,
+        within: Option<RequestNo>,
+    ) {
+        let user = self.next_user;
+        self.next_user = user.next_life();
+        for count in counts.iter() {
+            self.ledger.join(count.pool, request);
+        }
+        // Whoever names a grant that is not its own user's names nothing.
+        let same_uid = |outer: &RequestNo| {
+            self.requests.get(outer).is_some_and(|entry| entry.who.uid == who.uid)
+        };
+        let within = within.filter(same_uid);
+        let (needs, since) = (needs.to_vec(), self.now);
+        let entry = Entry { user, needs, counts, who, since, until, within, taken: None };
+        self.requests.insert(request, entry);
+        self.by_user.insert(user, request);
+        self.users.insert(user, self.cfg.user(user));
+    }
+
+    fn on_restore(&mut self, reservation: Reservation) -> Result<(), Broken> {
+        let Reservation { request, who, needs, taken, since, until } = reservation;
+        self.counter = self.counter.max(request.0);
+        let Ok(counts) = self.resolve(&needs) else {
+            self.effects.push(Effect::Unrestored(request));
+            return Ok(());
+        };
+        self.tell_manager()?;
+        self.enter(request, &needs, counts, who, Some(until), None);
+        if let Some(entry) = self.requests.get_mut(&request) {
+            (entry.since, entry.taken) = (since, Some(taken));
+        }
+        self.call_ask(request)?;
+        let held = self.effects.iter().any(|effect| matches!(effect, Effect::Granted { .. }));
+        if !held {
+            self.end(request)?;
+            self.effects.push(Effect::Unrestored(request));
+        }
+        Ok(())
+    }
+
+    /// The protocol has granted a request: pick units and fences.
+    fn on_granted(&mut self, granted: &Request) -> Result<(), Broken> {
+        let Some(&request) = self.by_user.get(&granted.id.user) else {
+            return Ok(()); // It ended while its grant was under way.
+        };
+        let counts = granted.needs.clone();
+        let former = self.requests.get(&request).and_then(|entry| entry.taken.clone());
+        let overtook = self.overtaken_by(request, &counts);
+        let fence = self.draw();
+        let mut taken = Vec::with_capacity(counts.len());
+        for (i, count) in counts.iter().enumerate() {
+            let same = former.as_ref().and_then(|former| former.get(i));
+            match same {
+                Some(same) if self.ledger.retake(count.pool, request, count.units, same) => {
+                    taken.push(same.clone());
+                }
+                _ => taken.push(self.ledger.assign(count.pool, request, count.units, fence)?),
+            }
+        }
+        if let Some(entry) = self.requests.get_mut(&request) {
+            if former.is_none() {
+                entry.since = self.now;
+            }
+            entry.taken = Some(taken.clone());
+        }
+        self.effects.push(Effect::Granted { request, taken, overtook });
+        Ok(())
+    }
+
+    /// A request is over, whether it held or waited. Its units are free in the ledger before the
+    /// protocol hears of it, since the protocol may pass them on at once.
+    fn end(&mut self, request: RequestNo) -> Result<(), Broken> {
+        let Some(entry) = self.requests.remove(&request) else { return Ok(()) };
+        let mut unused = Vec::new();
+        for count in entry.counts.iter() {
+            unused.extend(self.ledger.leave(count.pool, request));
+        }
+        if entry.taken.is_some() {
+            self.effects.push(Effect::Ended(request));
+        }
+        self.call_end(entry.user, entry.taken.is_some())?;
+        self.resizes.append(&mut unused);
+        self.tell_manager()
+    }
+
+    fn overtaken_by(&self, request: RequestNo, counts: &Needs) -> u32 {
+        let pools = counts.iter().filter_map(|count| self.ledger.pool(count.pool));
+        let older: std::collections::BTreeSet<_> =
+            pools.flat_map(|pool| pool.waiting.range(..request)).collect();
+        older.len() as u32
+    }
+
+    fn is_held(&self, request: RequestNo) -> bool {
+        self.requests.get(&request).is_some_and(|entry| entry.taken.is_some())
+    }
+
+    /// How many units of a pool a request asks for.
+    fn wants(&self, request: RequestNo, pool: PoolId) -> u32 {
+        let entry = self.requests.get(&request);
+        let count = entry.and_then(|entry| entry.counts.iter().find(|count| count.pool == pool));
+        count.map_or(0, |count| count.units)
+    }
+
+    fn draw_request(&mut self) -> RequestNo {
+        RequestNo(self.draw())
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+}

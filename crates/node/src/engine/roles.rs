@@ -1,0 +1,173 @@
+//! Driving the roles: calls, messages inside the node, timers.
+
+use std::collections::BTreeMap;
+
+use holdall_core::{
+    Addr, Broken, Call, Effect as Wish, Event, ManagerId, Outbox, Protocol, Request, RequestId,
+    Role, Rung, UserId,
+};
+use holdall_wire::RequestNo;
+
+use super::{Effect, Engine, Serving, TimerNo};
+
+/// The only manager of a node.
+const MANAGER: ManagerId = ManagerId(0);
+
+/// A message under way.
+pub(super) enum Mail<P: Protocol> {
+    ToManager(Addr, P::ToManager),
+    ToUser(Addr, UserId, P::ToUser),
+}
+
+type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
+type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
+
+/// The timers that are armed. A role's tag is armed once or not at all.
+pub(super) struct Timers<P: Protocol> {
+    last: u64,
+    users: BTreeMap<TimerNo, (UserId, UserTimer<P>)>,
+    manager: BTreeMap<TimerNo, ManagerTimer<P>>,
+}
+
+impl<P: Protocol> Default for Timers<P> {
+    fn default() -> Self {
+        Self { last: 0, users: BTreeMap::new(), manager: BTreeMap::new() }
+    }
+}
+
+impl<P: Protocol> Timers<P> {
+    fn number(&mut self) -> TimerNo {
+        self.last += 1;
+        TimerNo(self.last)
+    }
+}
+
+impl<P: Protocol<Manager: Serving>> Engine<P> {
+    pub(super) fn call_ask(&mut self, request: RequestNo) -> Result<(), Broken> {
+        let Some(entry) = self.requests.get(&request) else { return Ok(()) };
+        let (user, needs) = (entry.user, entry.counts.clone());
+        let id = RequestId { user, seq: 1 };
+        self.step_user(user, Event::Call(Call::Ask(Request { id, needs })))?;
+        self.deliver()
+    }
+
+    pub(super) fn call_end(&mut self, user: UserId, held: bool) -> Result<(), Broken> {
+        self.by_user.remove(&user);
+        self.step_user(user, Event::Call(if held { Call::Done } else { Call::Leave }))?;
+        self.deliver()
+    }
+
+    /// Tells the manager which pools have changed.
+    pub(super) fn tell_manager(&mut self) -> Result<(), Broken> {
+        for resize in std::mem::take(&mut self.resizes) {
+            self.step_manager(Event::Call(resize))?;
+        }
+        self.deliver()
+    }
+
+    pub(super) fn on_timer(&mut self, timer: TimerNo) -> Result<(), Broken> {
+        if let Some((user, tag)) = self.timers.users.remove(&timer) {
+            self.step_user(user, Event::Timer(tag))?;
+        } else if let Some(tag) = self.timers.manager.remove(&timer) {
+            self.step_manager(Event::Timer(tag))?;
+        }
+        self.deliver()
+    }
+
+    fn deliver(&mut self) -> Result<(), Broken> {
+        while let Some(mail) = self.mail.pop_front() {
+            match mail {
+                Mail::ToManager(from, msg) => self.step_manager(Event::Message { from, msg })?,
+                Mail::ToUser(from, to, msg) => self.step_user(to, Event::Message { from, msg })?,
+            }
+        }
+        Ok(())
+    }
+
+    fn step_manager(&mut self, event: Event<P::Manager>) -> Result<(), Broken> {
+        let mut out = Outbox::default();
+        self.manager.step(&self.cfg, event, &mut out);
+        self.manager.check(&self.cfg)?;
+        let me = Addr::Manager(MANAGER);
+        for wish in out.drain() {
+            match wish {
+                Wish::Arm(tag, rung) => self.arm_manager(tag, rung),
+                Wish::Disarm(tag) => self.disarm_manager(&tag),
+                other => self.carry_out(me, other)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Result<(), Broken> {
+        let Some(user) = self.users.get_mut(&id) else {
+            return Ok(()); // It is over; what comes late is dropped.
+        };
+        let mut out = Outbox::default();
+        user.step(&self.cfg, event, &mut out);
+        user.check(&self.cfg)?;
+        let over = user.quiet() && !self.by_user.contains_key(&id);
+        for wish in out.drain() {
+            match wish {
+                Wish::Arm(tag, rung) => self.arm_user(id, tag, rung),
+                Wish::Disarm(tag) => self.disarm_user(id, Some(&tag)),
+                other => self.carry_out(Addr::User(id), other)?,
+            }
+        }
+        if over {
+            self.users.remove(&id);
+            self.disarm_user(id, None);
+        }
+        Ok(())
+    }
+
+    fn carry_out<T>(&mut self, from: Addr, wish: Wish<P, T>) -> Result<(), Broken> {
+        match wish {
+            Wish::Granted(request) => self.on_granted(&request)?,
+            Wish::Misbehaved(who, what) => {
+                return Err(Broken(format!("{from:?} says that {who:?} misbehaves: {what}")));
+            }
+            Wish::ToManager(_, msg) => self.mail.push_back(Mail::ToManager(from, msg)),
+            Wish::ToUser(to, msg) => self.mail.push_back(Mail::ToUser(from, to, msg)),
+            // Timers are the caller's; the end of a request we know already.
+            Wish::Arm(..) | Wish::Disarm(_) | Wish::Released(_) => {}
+        }
+        Ok(())
+    }
+
+    fn arm_manager(&mut self, tag: ManagerTimer<P>, rung: Rung) {
+        self.disarm_manager(&tag);
+        let number = self.timers.number();
+        self.timers.manager.insert(number, tag);
+        self.effects.push(Effect::Arm(number, rung));
+    }
+
+    fn disarm_manager(&mut self, tag: &ManagerTimer<P>) {
+        let effects = &mut self.effects;
+        self.timers.manager.retain(|number, armed| {
+            if armed == tag {
+                effects.push(Effect::Disarm(*number));
+            }
+            armed != tag
+        });
+    }
+
+    fn arm_user(&mut self, user: UserId, tag: UserTimer<P>, rung: Rung) {
+        self.disarm_user(user, Some(&tag));
+        let number = self.timers.number();
+        self.timers.users.insert(number, (user, tag));
+        self.effects.push(Effect::Arm(number, rung));
+    }
+
+    /// Disarms one timer of a user, or all of them.
+    fn disarm_user(&mut self, user: UserId, tag: Option<&UserTimer<P>>) {
+        let effects = &mut self.effects;
+        self.timers.users.retain(|number, (owner, armed)| {
+            let meant = *owner == user && tag.is_none_or(|tag| tag == armed);
+            if meant {
+                effects.push(Effect::Disarm(*number));
+            }
+            !meant
+        });
+    }
+}

@@ -1,0 +1,365 @@
+//! The engine against stories, and against random inputs with a model that knows only effects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdall_core::Protocol;
+use holdall_protocols::coordinator::Coordinator;
+use holdall_wire::{Ask, Change, From, Kind, Lasting, Name, Need, Refusal, RequestNo, Taken, Who};
+use proptest::prelude::*;
+
+use super::{Effect, Engine, Input, Reservation, Serving};
+
+fn engine() -> Engine<Coordinator> {
+    Engine::new(Some("reserve=2"), 7, true).expect("a variant")
+}
+
+fn who() -> Who {
+    let from = From { command: "test".into(), ..From::default() };
+    Who { uid: 1, user: "me".into(), host: "here".into(), pid: 1, from }
+}
+
+fn ask(needs: &str) -> Ask {
+    let needs = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
+    Ask { needs, now: false, lasting: Lasting::Connection, from: From::default(), within: None }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+/// Steps an engine and looks at everything that must hold after a step.
+fn step<P: Protocol<Manager: Serving>>(engine: &mut Engine<P>, input: Input) -> Vec<Effect> {
+    let effects = engine.step(0, input).expect("unbroken");
+    engine.ledger.check().expect("the ledger is sound");
+    effects
+}
+
+struct Story(Engine<Coordinator>);
+
+impl Story {
+    fn asks(&mut self, needs: &str) -> (RequestNo, Vec<Effect>) {
+        self.asks_with(ask(needs))
+    }
+
+    fn asks_with(&mut self, ask: Ask) -> (RequestNo, Vec<Effect>) {
+        let request = self.0.next_number();
+        (request, step(&mut self.0, Input::Ask { who: who(), ask }))
+    }
+
+    fn ends(&mut self, request: RequestNo) -> Vec<RequestNo> {
+        granted(&step(&mut self.0, Input::End(request))).into_iter().map(|(r, _)| r).collect()
+    }
+
+    fn changes(&mut self, change: Change) -> Vec<Effect> {
+        step(&mut self.0, Input::Change(change))
+    }
+
+    fn pool(&mut self, pool: &str, units: u32) {
+        let change = Change::Add { name: name(pool), kind: Kind::Numbered(units) };
+        assert_eq!(self.changes(change), [Effect::Changed(Ok(()))]);
+    }
+}
+
+fn granted(effects: &[Effect]) -> Vec<(RequestNo, Vec<Taken>)> {
+    let granted = effects.iter().filter_map(|effect| match effect {
+        Effect::Granted { request, taken, .. } => Some((*request, taken.clone())),
+        _ => None,
+    });
+    granted.collect()
+}
+
+fn units(effects: &[Effect]) -> Vec<String> {
+    let taken = granted(effects).into_iter().flat_map(|(_, taken)| taken);
+    taken.flat_map(|t| t.units).map(|(unit, _)| unit.to_string()).collect()
+}
+
+fn never(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Refused { why: Refusal::Never(_), .. }])
+}
+
+#[test]
+fn opposite_orders_take_turns() {
+    let mut story = Story(engine());
+    let (first, effects) = story.asks("a b");
+    assert_eq!(units(&effects), ["a", "b"]);
+    let (second, effects) = story.asks("b a");
+    assert_eq!(effects, [Effect::Queued(second)]);
+    assert_eq!(story.ends(first), [second]);
+    assert_eq!(story.ends(second), []);
+    assert_eq!(story.0.status(&[]), Default::default(), "locks are forgotten");
+}
+
+#[test]
+fn units_are_picked_by_name_and_shared_locks_carry_one_fence() {
+    let mut story = Story(engine());
+    story.pool("gpu", 3);
+    let (first, effects) = story.asks("gpu:2 db:shared");
+    assert_eq!(units(&effects), ["gpu/0", "gpu/1", "db"]);
+    let fence = |effects: &[Effect]| granted(effects)[0].1.last().expect("db is last").units[0].1;
+    let shared = fence(&effects);
+    assert!(shared > 7 << 32);
+    let (_, effects) = story.asks("gpu db:shared");
+    assert_eq!(units(&effects), ["gpu/2", "db"]);
+    assert_eq!(fence(&effects), shared);
+    story.ends(first);
+    let (_, effects) = story.asks("gpu:2");
+    assert_eq!(units(&effects), ["gpu/0", "gpu/1"]);
+    assert!(granted(&effects)[0].1[0].units[0].1 > shared);
+}
+
+#[test]
+fn what_can_never_be_is_refused_at_once() {
+    let mut story = Story(engine());
+    story.pool("gpu", 2);
+    for needs in ["gpu:3", "gpu:shared", "lock:2", "lock:all", "a gpu:3"] {
+        let (_, effects) = story.asks(needs);
+        assert!(never(&effects), "{needs}: {effects:?}");
+    }
+    let (_, effects) = story.asks("a a:shared");
+    assert!(matches!(effects[..], [Effect::Refused { why: Refusal::Senseless(_), .. }]));
+    assert_eq!(story.0.status(&[]).pools.len(), 1, "nothing was made on the way");
+    let mut strict = Story(Engine::new(Some("fifo"), 1, false).expect("a variant"));
+    assert!(never(&strict.asks("a").1));
+}
+
+#[test]
+fn whoever_will_not_wait_is_told_who_is_in_the_way() {
+    let mut story = Story(engine());
+    story.asks("a");
+    let (_, effects) = story.asks_with(Ask { now: true, ..ask("a b") });
+    let [Effect::Refused { why: Refusal::Busy(why), .. }] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert!(why.contains("a is held by 7-1 (me, pid 1)"), "{why}");
+    assert_eq!(units(&story.asks("b").1), ["b"], "it left nothing behind");
+}
+
+#[test]
+fn a_pool_shrinks_as_units_come_back_and_the_hopeless_are_told() {
+    let mut story = Story(engine());
+    story.pool("gpu", 4);
+    let (held, _) = story.asks("gpu:3");
+    let (hopeless, _) = story.asks("gpu:4");
+    let (small, _) = story.asks("gpu:2");
+    let effects = story.changes(Change::Resize { name: name("gpu"), units: 2 });
+    let refused = |e: &Effect| matches!(e, Effect::Refused { request, .. } if *request == hopeless);
+    assert!(effects.iter().any(refused), "{effects:?}");
+    assert_eq!(story.ends(held), [small]);
+    let view = story.0.status(&[]);
+    assert_eq!(view.pools[0].units.len(), 2);
+    let effects = story.changes(Change::Resize { name: name("gpu"), units: 5 });
+    assert_eq!(effects, [Effect::Changed(Ok(()))]);
+    assert_eq!(units(&story.asks("gpu:3").1), ["gpu/2", "gpu/3", "gpu/4"]);
+}
+
+#[test]
+fn removal_is_refused_while_held_unless_forced() {
+    let mut story = Story(engine());
+    story.pool("gpu", 1);
+    let (held, _) = story.asks("gpu");
+    let (waiter, _) = story.asks("gpu b");
+    let remove = |force| Change::Remove { name: name("gpu"), force };
+    assert!(matches!(story.changes(remove(false))[..], [Effect::Changed(Err(_))]));
+    let effects = story.changes(remove(true));
+    let told = |e: &Effect| matches!(e, Effect::Refused { request, .. } if *request == waiter);
+    assert!(effects.iter().any(told));
+    assert!(never(&story.asks("gpu").1), "it is being removed");
+    story.ends(held);
+    assert_eq!(units(&story.asks("gpu").1), ["gpu"], "now the name is free for a lock");
+}
+
+#[test]
+fn the_chain_of_waiting_is_followed_to_its_end() {
+    let mut story = Story(engine());
+    let (holder, _) = story.asks("a");
+    let (middle, _) = story.asks("a b");
+    let (last, _) = story.asks("b");
+    let explanation = story.0.explain(last).expect("known");
+    let chain: Vec<_> = explanation.chain.iter().map(|wait| wait.request).collect();
+    assert_eq!(chain, [last, middle]);
+    let release: Vec<_> = explanation.release.iter().map(|grant| grant.request).collect();
+    assert_eq!(release, [holder]);
+    assert!(!explanation.circular);
+}
+
+#[test]
+fn a_request_inside_a_grant_does_not_wait_for_itself() {
+    let mut story = Story(engine());
+    let (outer, _) = story.asks("a");
+    let inside = |needs| Ask { within: Some(outer), ..ask(needs) };
+    assert!(never(&story.asks_with(inside("a b")).1));
+    let (free, effects) = story.asks_with(inside("b"));
+    assert_eq!(units(&effects), ["b"]);
+    story.ends(free);
+    story.asks("a b");
+    let (_, effects) = story.asks_with(inside("b"));
+    assert!(never(&effects), "b is kept for a request that waits for a: {effects:?}");
+    let mut other = Story(engine());
+    let (a, _) = other.asks("a");
+    let (b, _) = other.asks("b");
+    assert!(!never(&other.asks_with(Ask { within: Some(a), ..ask("b") }).1));
+    assert!(never(&other.asks_with(Ask { within: Some(b), ..ask("a") }).1), "a circle of two");
+}
+
+#[test]
+fn reservations_come_back_with_their_units_and_fences() {
+    let mut story = Story(engine());
+    story.pool("gpu", 3);
+    let (first, _) = story.asks("gpu");
+    let lasting = Lasting::Reservation(1000);
+    let (kept, effects) = story.asks_with(Ask { lasting, ..ask("gpu lock") });
+    assert_eq!(units(&effects), ["gpu/1", "lock"]);
+    story.ends(first);
+    let kept_on_disk = story.0.reservations();
+    let mut next = Story(Engine::new(Some("reserve=2"), 8, true).expect("a variant"));
+    next.pool("gpu", 3);
+    let effects = step(&mut next.0, Input::Restore(kept_on_disk[0].clone()));
+    assert_eq!(granted(&effects), [(kept, kept_on_disk[0].taken.clone())]);
+    assert_eq!(units(&next.asks("gpu:2").1), ["gpu/0", "gpu/2"]);
+    let Reservation { since, until, .. } = next.0.reservations()[0];
+    assert_eq!((since, until), (0, 1000));
+}
+
+/// What a random run may do.
+#[derive(Clone, Debug)]
+enum Move {
+    Ask { needs: Vec<(usize, u8)>, now: bool },
+    End(prop::sample::Index),
+    Change(u8, u8),
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let needs = prop::collection::btree_map(0..6usize, 0..4u8, 1..4);
+    let one = prop_oneof![
+        5 => (needs, prop::bool::weighted(0.2)).prop_map(|(needs, now)| Move::Ask {
+            needs: needs.into_iter().collect(),
+            now
+        }),
+        5 => any::<prop::sample::Index>().prop_map(Move::End),
+        1 => (0..6u8, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
+    ];
+    prop::collection::vec(one, 1..120)
+}
+
+/// Knows who holds what, from effects alone.
+#[derive(Default)]
+struct Model {
+    live: BTreeSet<RequestNo>,
+    held: BTreeMap<RequestNo, Vec<(Name, u64)>>,
+    needs: BTreeMap<RequestNo, Vec<Need>>,
+    /// The last fence of each unit, and whether it was shared.
+    fences: BTreeMap<Name, (u64, bool)>,
+}
+
+impl Model {
+    fn see(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match effect {
+                Effect::Granted { request, taken, .. } => self.see_grant(*request, taken),
+                Effect::Ended(request) => {
+                    assert!(self.held.remove(request).is_some(), "only what is held ends");
+                    self.live.remove(request);
+                }
+                Effect::Refused { request, .. } => {
+                    assert!(!self.held.contains_key(request), "nobody who holds is refused");
+                    self.live.remove(request);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn see_grant(&mut self, request: RequestNo, taken: &[Taken]) {
+        let needs = &self.needs[&request];
+        assert_eq!(needs.len(), taken.len(), "all or nothing");
+        for (need, taken) in needs.iter().zip(taken) {
+            let shared = need.to_string().ends_with(":shared");
+            for (unit, fence) in &taken.units {
+                let others = self.held.values().flatten().filter(|(held, _)| held == unit);
+                let others: Vec<_> = others.map(|(_, fence)| fence).collect();
+                let (last, was_shared) = self.fences.get(unit).copied().unwrap_or_default();
+                if others.is_empty() {
+                    assert!(*fence > last, "fences grow");
+                } else {
+                    assert!(shared && was_shared, "{unit} has one holder");
+                    assert_eq!(*fence, last, "those who share carry the same fence");
+                }
+                self.fences.insert(unit.clone(), (*fence, shared));
+            }
+        }
+        let units = taken.iter().flat_map(|t| t.units.clone()).collect();
+        assert!(self.held.insert(request, units).is_none(), "granted once");
+    }
+}
+
+fn need(which: usize, amount: u8) -> Need {
+    let text = match (which, amount) {
+        (0..4, 0) => format!("lock{which}:shared"),
+        (0..4, _) => format!("lock{which}"),
+        (_, 0) => format!("pool{which}:all"),
+        _ => format!("pool{which}:{amount}"),
+    };
+    text.parse().expect("a need")
+}
+
+fn change(what: u8, units: u8) -> Change {
+    let name = name(&format!("pool{}", 4 + what % 2));
+    match what / 2 {
+        0 => Change::Add { name, kind: Kind::Numbered(units.into()) },
+        1 => Change::Resize { name, units: units.into() },
+        _ => Change::Remove { name, force: units.is_multiple_of(2) },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_held_twice_and_nothing_is_lost(moves in moves()) {
+        let mut engine = engine();
+        let mut model = Model::default();
+        for one in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat() {
+            let input = match one {
+                Move::Ask { needs, now } => {
+                    let needs: Vec<_> = needs.into_iter().map(|(w, a)| need(w, a)).collect();
+                    let request = engine.next_number();
+                    model.live.insert(request);
+                    model.needs.insert(request, needs.clone());
+                    Input::Ask { who: who(), ask: Ask { needs, now, ..ask("x") } }
+                }
+                Move::End(_) if model.live.is_empty() => continue,
+                Move::End(index) => {
+                    let live: Vec<_> = model.live.iter().copied().collect();
+                    Input::End(*index.get(&live))
+                }
+                Move::Change(what, units) => Input::Change(change(what, units)),
+            };
+            model.see(&step(&mut engine, input));
+            let (held, waiting) = engine.load();
+            prop_assert_eq!(held, model.held.len());
+            prop_assert_eq!(held + waiting, model.live.len());
+            prop_assert_eq!(engine.waiting().len(), waiting);
+            prop_assert!(held > 0 || waiting == 0, "somebody is served");
+        }
+        while let Some(request) = model.live.first().copied() {
+            let next = model.held.keys().next().copied().unwrap_or(request);
+            model.see(&step(&mut engine, Input::End(next)));
+        }
+        prop_assert_eq!(engine.load(), (0, 0));
+        prop_assert!(engine.users.is_empty() && engine.by_user.is_empty());
+        let left = engine.status(&[]).pools;
+        prop_assert!(left.iter().all(|pool| pool.declared && pool.holders.is_empty()));
+    }
+
+    #[test]
+    fn the_same_inputs_lead_to_the_same_effects(asks in prop::collection::vec((0..6usize, 0..4u8), 1..40)) {
+        let run = || {
+            let mut engine = engine();
+            let inputs = asks.iter().map(|(which, amount)| {
+                Input::Ask { who: who(), ask: Ask { needs: vec![need(*which, *amount)], ..ask("x") } }
+            });
+            inputs.flat_map(|input| step(&mut engine, input)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(run(), run());
+    }
+}

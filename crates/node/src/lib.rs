@@ -1,0 +1,16 @@
+//! The agent of holdall: an engine without I/O, and the service around it.
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod audit;
+mod config;
+mod data;
+pub mod engine;
+mod holders;
+mod metrics;
+mod service;
+
+pub use agent::{Settings, run};
+pub use config::{Config, Limits, Pool, span};
+pub use data::InUse;

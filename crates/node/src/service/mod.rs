@@ -1,0 +1,366 @@
+//! The service around the engine: it turns calls into inputs and effects into replies, and looks
+//! after what the engine does not know: connections, processes, disk, time.
+//!
+//! Everything runs on one thread. A call is handled from its frame to its replies without waiting
+//! for anything, so that an uncontended request costs one round trip and no hand-over between
+//! tasks.
+
+mod calls;
+mod connection;
+mod ending;
+mod outbox;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use holdall_core::{Broken, Rung};
+use holdall_protocols::coordinator::Coordinator;
+use holdall_wire::{Ask, Reply, RequestNo, Taken, Who};
+use tokio::sync::Notify;
+use tracing::{debug, error, info, warn};
+
+pub(crate) use self::connection::serve;
+use self::outbox::Outbox;
+use crate::audit::{Audit, Line};
+use crate::config::Config;
+use crate::data::{Data, Kept};
+use crate::engine::{Effect, Engine, Input, TimerNo};
+use crate::holders::Group;
+use crate::metrics;
+
+/// The protocol that the service runs, and its variant.
+pub(crate) type Served = Coordinator;
+const VARIANT: Option<&str> = Some("reserve=2");
+pub(crate) const PROTOCOL: &str = "coordinator:reserve=2";
+
+/// A connection; numbers are not used twice.
+type ConnNo = u64;
+
+/// What is known of a connection.
+struct Peer {
+    who: Who,
+    outbox: Rc<Outbox>,
+    /// By the number of the call that asked.
+    requests: BTreeMap<u64, RequestNo>,
+}
+
+/// What the service knows of a request, beyond the engine.
+struct Known {
+    /// The connection that asked, while it lasts, and the number of its call.
+    asked: Option<(ConnNo, u64)>,
+    /// When, to measure how long it waits.
+    at: std::time::Instant,
+    reserved: bool,
+    group: Option<Group>,
+    /// Its client has ended, its process group has not.
+    ending: bool,
+}
+
+/// The service. Tasks share it; no borrow is kept across a wait.
+pub(crate) struct Service {
+    me: Weak<RefCell<Self>>,
+    pub(crate) engine: Engine<Served>,
+    data: Data,
+    pub(crate) config: Config,
+    audit: Audit,
+    peers: BTreeMap<ConnNo, Peer>,
+    last_peer: ConnNo,
+    known: BTreeMap<RequestNo, Known>,
+    timers: BTreeMap<TimerNo, tokio::task::AbortHandle>,
+    /// Requests that came before the service may grant: see [`Service::start`].
+    early: Option<Vec<(ConnNo, u64, Ask)>>,
+    /// The pools of the configuration, which are not kept on disk.
+    configured: BTreeSet<holdall_wire::Name>,
+    pub(crate) since: u64,
+    pub(crate) stopping: bool,
+    pub(crate) stop_at_once: bool,
+    /// Wakes whoever decides how long the agent lives.
+    pub(crate) changed: Rc<Notify>,
+    touched: std::time::Instant,
+    pub(crate) host: String,
+}
+
+pub(crate) type Shared = Rc<RefCell<Service>>;
+
+/// The time, in milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+impl Service {
+    /// A service with the pools of its configuration, and everything that was kept. It takes
+    /// requests, but grants none before [`Service::start`].
+    pub(crate) fn new(data: Data, config: Config) -> anyhow::Result<Shared> {
+        let engine = Engine::new(VARIANT, data.epoch(), config.ephemeral)?;
+        let audit = Audit::open(data.path("audit.jsonl"), config.audit_bytes, config.audit_files)?;
+        let service = Rc::new_cyclic(|me| {
+            RefCell::new(Self {
+                me: me.clone(),
+                engine,
+                data,
+                config,
+                audit,
+                peers: BTreeMap::new(),
+                last_peer: 0,
+                known: BTreeMap::new(),
+                timers: BTreeMap::new(),
+                early: Some(Vec::new()),
+                configured: BTreeSet::new(),
+                since: now(),
+                stopping: false,
+                stop_at_once: false,
+                changed: Rc::new(Notify::new()),
+                touched: std::time::Instant::now(),
+                host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            })
+        });
+        service.borrow_mut().load()?;
+        Ok(service)
+    }
+
+    /// Builds the pools and puts reservations in force again.
+    fn load(&mut self) -> anyhow::Result<()> {
+        for change in self.config.pools()? {
+            let holdall_wire::Change::Add { name, .. } = &change else { continue };
+            self.configured.insert(name.clone());
+            if let [Effect::Changed(Err(wrong)), ..] = &self.step(Input::Change(change))[..] {
+                anyhow::bail!("the configuration: {wrong}");
+            }
+        }
+        let kept = self.data.kept()?;
+        for change in kept.pools {
+            if let [Effect::Changed(Err(wrong)), ..] = &self.step(Input::Change(change))[..] {
+                warn!("a pool that was kept is not made again: {wrong}");
+            }
+        }
+        for reservation in kept.reservations {
+            let (request, at) = (reservation.request, std::time::Instant::now());
+            let known = Known { asked: None, at, reserved: true, group: None, ending: false };
+            self.known.insert(request, known);
+            self.input(Input::Restore(reservation));
+        }
+        Ok(())
+    }
+
+    /// From now on requests are granted: nobody of a former agent uses anything any more.
+    pub(crate) fn start(&mut self) {
+        for (conn, call, ask) in self.early.take().into_iter().flatten() {
+            self.on_ask(conn, call, ask);
+        }
+        info!(epoch = self.data.epoch(), "granting");
+    }
+
+    pub(crate) fn starting(&self) -> bool {
+        self.early.is_some()
+    }
+
+    pub(crate) fn no_old_holders(&self) -> bool {
+        self.data.no_old_holders()
+    }
+
+    /// Steps the engine. If it is broken, nothing may follow.
+    fn step(&mut self, input: Input) -> Vec<Effect> {
+        match self.engine.step(now(), input) {
+            Ok(effects) => {
+                if self.engine.epoch() > self.data.epoch()
+                    && let Err(error) = self.data.set_epoch(self.engine.epoch())
+                {
+                    self.give_up(&Broken(format!("fences could go back: {error:#}")));
+                }
+                effects
+            }
+            Err(broken) => self.give_up(&broken),
+        }
+    }
+
+    /// A broken invariant: say so, leave a dump, and end before anybody is told anything.
+    fn give_up(&mut self, broken: &Broken) -> ! {
+        error!("an invariant is broken, nothing is granted any more: {broken}");
+        let status = self.engine.status(&[]);
+        let dump = serde_json::json!({ "broken": broken.0, "status": status });
+        if let Err(error) = self.data.dump(dump.to_string().as_bytes()) {
+            error!("cannot leave a dump: {error:#}");
+        }
+        self.flush_audit();
+        std::process::exit(70)
+    }
+
+    /// Steps the engine and carries out what follows.
+    fn input(&mut self, input: Input) {
+        let effects = self.step(input);
+        self.carry_out(effects);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Arm(timer, rung) => self.arm(timer, rung),
+                Effect::Disarm(timer) => {
+                    if let Some(task) = self.timers.remove(&timer) {
+                        task.abort();
+                    }
+                }
+                Effect::Changed(_) => {} // Whoever asked for it looks itself.
+                Effect::Ended(request) => self.on_ended(request),
+                Effect::Granted { request, taken, overtook } => {
+                    self.on_granted(request, taken, overtook);
+                }
+                Effect::Queued(request) => self.reply(request, Reply::Queued(request)),
+                Effect::Refused { request, why } => {
+                    self.log("refused", request, &[], Some(why.to_string()));
+                    metrics::refused();
+                    self.reply(request, Reply::Refused(why));
+                    self.forget(request);
+                }
+                Effect::Unrestored(request) => {
+                    warn!(%request, "a reservation no longer fits the pools and is lost");
+                    self.log("lost", request, &[], Some("it no longer fits the pools".into()));
+                    self.known.remove(&request);
+                }
+            }
+        }
+    }
+
+    fn on_granted(&mut self, request: RequestNo, taken: Vec<Taken>, overtook: u32) {
+        let Some(known) = self.known.get(&request) else { return };
+        metrics::granted(known.at.elapsed(), overtook);
+        debug!(%request, "granted");
+        let fresh_reservation = known.reserved && known.asked.is_some();
+        self.log("granted", request, &taken, None);
+        if fresh_reservation {
+            // A reservation is on disk before anybody is told of it.
+            if let Err(error) = self.keep() {
+                let why = holdall_wire::Fault::Failed(format!("{error:#}"));
+                self.reply(request, Reply::Failed(why));
+                return self.input(Input::End(request));
+            }
+            self.touch(true);
+        }
+        self.reply(request, Reply::Granted { request, taken });
+    }
+
+    fn on_ended(&mut self, request: RequestNo) {
+        metrics::ended();
+        debug!(%request, "ended");
+        let reserved = self.known.get(&request).is_some_and(|known| known.reserved);
+        self.forget(request);
+        if reserved && let Err(error) = self.keep() {
+            // It comes back if the agent is started again before this is written; its time ends.
+            error!("a released reservation is still on disk: {error:#}");
+        }
+    }
+
+    /// Writes what outlives the agent.
+    fn keep(&self) -> anyhow::Result<()> {
+        let own = |change: &holdall_wire::Change| match change {
+            holdall_wire::Change::Add { name, .. } => !self.configured.contains(name),
+            _ => false,
+        };
+        let pools = self.engine.declared().into_iter().filter(own).collect();
+        let reservations = self.engine.reservations();
+        let known = |r: &crate::engine::Reservation| self.known.contains_key(&r.request);
+        let reservations = reservations.into_iter().filter(known).collect();
+        self.data.keep(&Kept { schema: 1, pools, reservations })
+    }
+
+    fn forget(&mut self, request: RequestNo) {
+        let Some(known) = self.known.remove(&request) else { return };
+        if let Some((conn, call)) = known.asked
+            && let Some(peer) = self.peers.get_mut(&conn)
+        {
+            peer.requests.remove(&call);
+        }
+        self.touch(known.reserved);
+    }
+
+    /// Something has happened; `soon` if how long the agent lives, or its next deadline, may
+    /// depend on it.
+    fn touch(&mut self, soon: bool) {
+        metrics::observe(&self.engine);
+        self.touched = std::time::Instant::now();
+        if soon || self.stopping {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether everything that a stopping agent waits for is over. Reservations are on disk.
+    pub(crate) fn drained(&self) -> bool {
+        self.stop_at_once || (self.stopping && self.known.values().all(|known| known.reserved))
+    }
+
+    /// For how long nobody was connected, held, waited or had declared anything.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        let idle = self.peers.is_empty()
+            && self.known.is_empty()
+            && self.early.is_none()
+            && self.engine.declared().is_empty();
+        idle.then(|| self.touched.elapsed())
+    }
+
+    /// Replies to the call that asked for a request, if somebody still listens.
+    fn reply(&mut self, request: RequestNo, reply: Reply) {
+        if let Some((conn, call)) = self.known.get(&request).and_then(|known| known.asked) {
+            self.answer(conn, call, reply);
+        }
+    }
+
+    fn answer(&mut self, conn: ConnNo, id: u64, reply: Reply) {
+        if let Some(peer) = self.peers.get(&conn) {
+            peer.outbox.push(&holdall_wire::Answer { id, reply });
+        }
+    }
+
+    fn arm(&mut self, timer: TimerNo, rung: Rung) {
+        let me = self.me.clone();
+        let task = tokio::task::spawn_local(async move {
+            tokio::time::sleep(delay(rung)).await;
+            if let Some(service) = me.upgrade() {
+                let mut service = service.borrow_mut();
+                service.timers.remove(&timer);
+                service.input(Input::Timer(timer));
+            }
+        });
+        self.timers.insert(timer, task.abort_handle());
+    }
+
+    fn log(
+        &mut self,
+        what: &'static str,
+        request: RequestNo,
+        taken: &[Taken],
+        detail: Option<String>,
+    ) {
+        let grant = self.engine.grant(request);
+        let who = self.engine.who(request).cloned();
+        let needs = grant.map(|grant| grant.needs).unwrap_or_default();
+        let line =
+            Line { at: now(), what, request, who: who.as_ref(), needs: &needs, taken, detail };
+        self.add_line(&line);
+    }
+
+    fn add_line(&mut self, line: &Line<'_>) {
+        if self.audit.add(line) {
+            let me = self.me.clone();
+            // After everything that is ready now, so that a busy round is written at once.
+            tokio::task::spawn_local(async move {
+                tokio::task::yield_now().await;
+                if let Some(service) = me.upgrade() {
+                    service.borrow_mut().flush_audit();
+                }
+            });
+        }
+    }
+
+    pub(crate) fn flush_audit(&mut self) {
+        if let Err(error) = self.audit.flush() {
+            error!("the audit log is incomplete: {error:#}");
+        }
+    }
+}
+
+/// The delays of the rungs: doubling, from a tenth of a second.
+fn delay(rung: Rung) -> Duration {
+    Duration::from_millis(100 << rung.min(10))
+}

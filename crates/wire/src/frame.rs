@@ -1,0 +1,166 @@
+//! Frames: a length in four bytes, little end first, then so many bytes of postcard.
+//!
+//! The length is looked at before anything is allocated for it, so a peer cannot make us allocate
+//! more than the bound. The first frame of each side is a greeting with a fixed form that no
+//! version may change, so that peers of any two versions understand each other's greeting.
+
+use std::io;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The version of everything after the greeting.
+pub const VERSION: u32 = 1;
+/// The largest frame a client may send.
+pub const FROM_CLIENT_MAX: usize = 1 << 20;
+/// The largest frame a node may send.
+pub const FROM_NODE_MAX: usize = 1 << 26;
+
+const MAGIC: &[u8; 8] = b"holdall\n";
+const HEAD: usize = 4;
+/// How much is read at once, at least.
+const ROOM: usize = 8192;
+
+/// Something that is no frame of ours.
+#[derive(Debug, thiserror::Error)]
+pub enum Bad {
+    /// It is longer than allowed.
+    #[error("a frame of {0} bytes is longer than allowed")]
+    Long(usize),
+    /// Its content is not what this version says.
+    #[error("a frame cannot be read: {0}")]
+    Content(#[from] postcard::Error),
+    /// The first frame is no greeting.
+    #[error("whoever is at the other end does not speak holdall")]
+    Magic,
+}
+
+impl From<Bad> for io::Error {
+    fn from(bad: Bad) -> Self {
+        Self::new(io::ErrorKind::InvalidData, bad)
+    }
+}
+
+/// Appends the greeting: it says which version follows.
+pub fn greet(out: &mut Vec<u8>) {
+    out.extend((MAGIC.len() as u32 + 4).to_le_bytes());
+    out.extend(MAGIC);
+    out.extend(VERSION.to_le_bytes());
+}
+
+/// The version a greeting announces.
+///
+/// # Errors
+/// If it is no greeting.
+pub fn version(greeting: &[u8]) -> Result<u32, Bad> {
+    let version = greeting.strip_prefix(MAGIC).and_then(|rest| rest.try_into().ok());
+    version.map(u32::from_le_bytes).ok_or(Bad::Magic)
+}
+
+/// Appends a frame.
+///
+/// # Errors
+/// If the value is too large for a frame, or for postcard.
+pub fn write<T: Serialize>(value: &T, max: usize, out: &mut Vec<u8>) -> Result<(), Bad> {
+    let start = out.len();
+    out.extend([0; HEAD]);
+    let mut filled = postcard::to_extend(value, std::mem::take(out))?;
+    let length = filled.len() - start - HEAD;
+    if length > max {
+        filled.truncate(start);
+        *out = filled;
+        return Err(Bad::Long(length));
+    }
+    filled[start..start + HEAD].copy_from_slice(&(length as u32).to_le_bytes());
+    *out = filled;
+    Ok(())
+}
+
+/// Reads the content of a frame.
+///
+/// # Errors
+/// If it is not what this version says.
+pub fn read<T: DeserializeOwned>(content: &[u8]) -> Result<T, Bad> {
+    Ok(postcard::from_bytes(content)?)
+}
+
+/// Bytes that have come in, cut into frames.
+#[derive(Debug)]
+pub struct Incoming {
+    bytes: Vec<u8>,
+    start: usize,
+    max: usize,
+}
+
+impl Incoming {
+    /// For frames up to this length.
+    pub fn new(max: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, max }
+    }
+
+    /// Where to put the next bytes. What was cut off before is given up here.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        self.bytes.reserve(ROOM);
+        &mut self.bytes
+    }
+
+    /// The content of the next frame, if all of it is there.
+    ///
+    /// # Errors
+    /// If it is announced to be longer than allowed.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, Bad> {
+        let rest = &self.bytes[self.start..];
+        let Some(head) = rest.first_chunk::<HEAD>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*head) as usize;
+        if length > self.max {
+            return Err(Bad::Long(length));
+        }
+        if rest.len() < HEAD + length {
+            return Ok(None);
+        }
+        let start = self.start + HEAD;
+        self.start = start + length;
+        Ok(Some(&self.bytes[start..self.start]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_as_they_went_in_however_cut() {
+        let mut sent = Vec::new();
+        greet(&mut sent);
+        write(&(7u64, "seven"), 100, &mut sent).expect("small");
+        let mut incoming = Incoming::new(100);
+        let mut frames = Vec::new();
+        for byte in sent {
+            incoming.buffer().push(byte);
+            while let Some(frame) = incoming.next_frame().expect("short") {
+                frames.push(frame.to_vec());
+            }
+        }
+        assert_eq!(version(&frames[0]).expect("a greeting"), VERSION);
+        assert_eq!(read::<(u64, String)>(&frames[1]).expect("ours"), (7, "seven".into()));
+        assert_eq!(frames.len(), 2);
+    }
+
+    #[test]
+    fn what_is_too_long_is_neither_sent_nor_awaited() {
+        let mut out = vec![1, 2];
+        assert!(matches!(write(&vec![0u8; 50], 20, &mut out), Err(Bad::Long(51))));
+        assert_eq!(out, [1, 2]);
+        let mut incoming = Incoming::new(20);
+        incoming.buffer().extend(u32::MAX.to_le_bytes());
+        assert!(matches!(incoming.next_frame(), Err(Bad::Long(_))));
+    }
+
+    #[test]
+    fn strangers_are_recognised() {
+        assert!(matches!(version(b"GET / HTTP/1.1"), Err(Bad::Magic)));
+        assert!(read::<(u64, String)>(&[255; 40]).is_err());
+    }
+}

@@ -1,0 +1,262 @@
+//! Calls of clients and replies of nodes.
+//!
+//! A call has a number that the client picks; every reply names the call it belongs to, so many
+//! calls share one connection. An `Ask` gets [`Reply::Granted`] or [`Reply::Refused`] in the end,
+//! and [`Reply::Queued`] before that if it has to wait; every other call gets one reply.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::{Name, Need};
+use crate::view::{AgentView, Explanation, Status};
+
+/// The number of a request, and of the grant it becomes: unique on its node for ever. The upper
+/// half counts the starts of the agent; people see `3-17`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestNo(pub u64);
+
+impl Serialize for RequestNo {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            serializer.serialize_u64(self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestNo {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        } else {
+            u64::deserialize(deserializer).map(Self)
+        }
+    }
+}
+
+impl fmt::Display for RequestNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0 >> 32, self.0 & 0xffff_ffff)
+    }
+}
+
+impl FromStr for RequestNo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('-').and_then(|(epoch, n)| {
+            Some((u64::from(epoch.parse::<u32>().ok()?) << 32) | u64::from(n.parse::<u32>().ok()?))
+        });
+        parts.map(Self).ok_or_else(|| {
+            let short: String = text.chars().take(60).collect();
+            format!("'{short}' is no request; `holdall status` lists them, like 3-17")
+        })
+    }
+}
+
+/// One call of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Picked by the client; not in use by an unfinished call of the same connection.
+    pub id: u64,
+    /// What is wanted.
+    pub body: Body,
+}
+
+/// What a client may want.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    /// A set of things, all or nothing.
+    Ask(Ask),
+    /// The use of a grant of this connection starts in this process group, whose leader is a
+    /// child of the caller. From now on the grant lasts until that group is gone.
+    Child {
+        /// The grant.
+        request: RequestNo,
+        /// The leader.
+        pid: u32,
+    },
+    /// A grant of this connection is given back.
+    End(RequestNo),
+    /// What this call of the same connection asked for is not wanted any more, granted or not.
+    Withdraw(u64),
+    /// Who holds and who waits; of these names, or of all.
+    Status(Vec<Name>),
+    /// Why a request waits.
+    Explain(RequestNo),
+    /// A change of the pools.
+    Change(Change),
+    /// A reservation shall last for so many milliseconds from now.
+    Renew {
+        /// The reservation.
+        request: RequestNo,
+        /// How long.
+        millis: u64,
+    },
+    /// A grant of whatever connection shall end.
+    Release {
+        /// The grant.
+        request: RequestNo,
+        /// Even if it is somebody else's, or still in use.
+        force: bool,
+    },
+    /// About the agent itself.
+    Agent,
+    /// The agent shall end: when nothing is held any more, or at once.
+    Stop {
+        /// At once.
+        now: bool,
+    },
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// What is needed, in the order named.
+    pub needs: Vec<Need>,
+    /// Refuse at once what cannot be granted at once.
+    pub now: bool,
+    /// What the grant is tied to.
+    pub lasting: Lasting,
+    /// Who asks, and why, for people to read.
+    pub from: From,
+    /// The grant inside which this is asked: its holder waits for us.
+    pub within: Option<RequestNo>,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct From {
+    /// The command or program.
+    pub command: String,
+    /// A name for the request.
+    pub name: Option<String>,
+    /// The reason for it.
+    pub reason: Option<String>,
+}
+
+/// How long a grant lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lasting {
+    /// Until given back, or the connection ends; then, if a child was named, until that is gone.
+    Connection,
+    /// For so many milliseconds, whatever becomes of the connection and of the agent.
+    Reservation(u64),
+}
+
+/// The kind of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A lock.
+    Lock,
+    /// So many units, numbered from 0.
+    Numbered(u32),
+    /// Units with names.
+    Named(Vec<Name>),
+}
+
+/// A change of the pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// A new pool.
+    Add {
+        /// Its name.
+        name: Name,
+        /// Its units.
+        kind: Kind,
+    },
+    /// A pool is no more.
+    Remove {
+        /// Its name.
+        name: Name,
+        /// Even if some of it is held: that comes back later.
+        force: bool,
+    },
+    /// A pool has another number of units.
+    Resize {
+        /// Its name.
+        name: Name,
+        /// How many.
+        units: u32,
+    },
+}
+
+/// A reply of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// About the agent.
+    Agent(AgentView),
+    /// Done.
+    Done,
+    /// It could not be done.
+    Failed(Fault),
+    /// Why a request waits.
+    Explanation(Explanation),
+    /// All of it is held.
+    Granted {
+        /// The grant.
+        request: RequestNo,
+        /// For each need in the order named, what is held.
+        taken: Vec<Taken>,
+    },
+    /// A grant was taken away. Its use must stop at once.
+    Lost(RequestNo),
+    /// It has to wait.
+    Queued(RequestNo),
+    /// It will not be granted.
+    Refused(Refusal),
+    /// Who holds and who waits.
+    Status(Status),
+}
+
+/// What is held for one need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The pool or lock.
+    pub name: Name,
+    /// Its units by name, each with its fence; for a lock, the lock itself.
+    pub units: Vec<(Name, u64)>,
+}
+
+/// Why a request is not granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// It would have to wait, and was asked not to.
+    #[error("not free: {0}")]
+    Busy(String),
+    /// It was given up before it was granted.
+    #[error("the request was withdrawn")]
+    Withdrawn,
+    /// It can never be granted.
+    #[error("{0}")]
+    Never(String),
+    /// The needs make no sense.
+    #[error("{0}")]
+    Senseless(String),
+    /// The agent takes no requests now.
+    #[error("{0}")]
+    Closed(String),
+}
+
+/// Why a call was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Fault {
+    /// The caller asked for what cannot be.
+    #[error("{0}")]
+    Wrong(String),
+    /// The agent could not do it.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A reply and the call it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The number of the call.
+    pub id: u64,
+    /// The reply.
+    pub reply: Reply,
+}

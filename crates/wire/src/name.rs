@@ -1,0 +1,209 @@
+//! Names and needs as people write them.
+//!
+//! Everything here is checked when it is made, also when it is read from a frame: whoever has a
+//! [`Name`] has a valid one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest name.
+pub const NAME_MAX: usize = 200;
+/// The most needs one request may have.
+pub const NEEDS_MAX: usize = 1000;
+/// The most units one pool may have.
+pub const UNITS_MAX: u32 = 65_536;
+
+/// The name of a pool, a lock or a unit: letters, digits, `_ - . /`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(String);
+
+impl Name {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The part of an environment variable's name that stands for this name.
+    pub fn variable(&self) -> String {
+        let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        self.0.chars().map(letter).collect()
+    }
+}
+
+impl FromStr for Name {
+    type Err = BadNeed;
+
+    fn from_str(text: &str) -> Result<Self, BadNeed> {
+        text.to_owned().try_into()
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = BadNeed;
+
+    fn try_from(text: String) -> Result<Self, BadNeed> {
+        if text.is_empty() {
+            return Err(BadNeed::NoName);
+        }
+        if text.len() > NAME_MAX {
+            return Err(BadNeed::LongName(text.chars().take(20).collect(), text.len()));
+        }
+        let odd = |c: &char| !(c.is_ascii_alphanumeric() || "_-./".contains(*c));
+        match text.chars().find(odd) {
+            Some(c) => Err(BadNeed::BadName(text, c)),
+            None => Ok(Self(text)),
+        }
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How much of a pool or lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Amount {
+    /// One unit of a pool, or a lock exclusively: nothing stood after the name.
+    One,
+    /// So many units of a pool.
+    Units(u32),
+    /// All units of a pool.
+    All,
+    /// A lock, shared with others who share it.
+    Shared,
+}
+
+/// One need of a request: `gpu`, `gpu:2`, `gpu:all`, `db:shared`. That is also how it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Need {
+    /// Of what.
+    pub name: Name,
+    /// How much.
+    pub amount: Amount,
+}
+
+impl TryFrom<String> for Need {
+    type Error = BadNeed;
+
+    fn try_from(text: String) -> Result<Self, BadNeed> {
+        text.parse()
+    }
+}
+
+impl From<Need> for String {
+    fn from(need: Need) -> Self {
+        need.to_string()
+    }
+}
+
+impl FromStr for Need {
+    type Err = BadNeed;
+
+    fn from_str(text: &str) -> Result<Self, BadNeed> {
+        let (name, amount) = match text.split_once(':') {
+            None => (text, Amount::One),
+            Some((name, "all")) => (name, Amount::All),
+            Some((name, "shared")) => (name, Amount::Shared),
+            Some((name, units)) => (name, Amount::Units(number(text, units)?)),
+        };
+        Ok(Self { name: name.parse()?, amount })
+    }
+}
+
+fn number(need: &str, units: &str) -> Result<u32, BadNeed> {
+    let short = || need.chars().take(60).collect();
+    if units.is_empty() || !units.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(BadNeed::BadAmount(short()));
+    }
+    match units.parse() {
+        Ok(0) => Err(BadNeed::Zero(short())),
+        Ok(n) if n <= UNITS_MAX => Ok(n),
+        _ => Err(BadNeed::TooMany(short())),
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.amount {
+            Amount::One => write!(f, "{}", self.name),
+            Amount::Units(n) => write!(f, "{}:{n}", self.name),
+            Amount::All => write!(f, "{}:all", self.name),
+            Amount::Shared => write!(f, "{}:shared", self.name),
+        }
+    }
+}
+
+/// What makes a need unreadable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadNeed {
+    /// Something else than a number, `all` or `shared` after the colon.
+    #[error("'{0}': after the colon comes a number of units, 'all' or 'shared'")]
+    BadAmount(String),
+    /// A character that names may not have.
+    #[error("{1:?} cannot be part of the name '{0}'; use letters, digits, _ - . /")]
+    BadName(String, char),
+    /// A name beyond [`NAME_MAX`].
+    #[error("the name '{0}...' has {1} characters; at most {NAME_MAX} are allowed")]
+    LongName(String, usize),
+    /// An empty name.
+    #[error("a name is empty; use letters, digits, _ - . /")]
+    NoName,
+    /// More units than a pool can have.
+    #[error("'{0}': no pool has more than {UNITS_MAX} units")]
+    TooMany(String),
+    /// Zero units.
+    #[error("'{0}': zero units; ask for at least 1")]
+    Zero(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_are_read_and_written_alike() {
+        for text in ["gpu", "gpu:2", "gpu:all", "db:shared", "license/maya", "a.b_c-d/0"] {
+            assert_eq!(text.parse::<Need>().expect("a need").to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let long = "x".repeat(10_000);
+        let bad = [
+            "",
+            ":",
+            "gpu:",
+            "gpu:0",
+            "gpu:-1",
+            "gpu:99999999999",
+            "gpu:+1",
+            "gpu:two",
+            "a b",
+            "ä",
+            "a:1:2",
+            "a,b",
+            &long,
+        ];
+        for text in bad {
+            assert!(text.parse::<Need>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_are_upper_case() {
+        assert_eq!("lic/maya-7.x".parse::<Name>().expect("a name").variable(), "LIC_MAYA_7_X");
+    }
+}

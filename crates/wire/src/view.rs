@@ -1,0 +1,181 @@
+//! What there is to see: pools, grants, waiting requests, and why they wait.
+//!
+//! Times are milliseconds since 1970. The same types go through frames and out as JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{From, RequestNo, Taken};
+use crate::name::{Name, Need};
+
+/// Who asked for something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// The user's number, vouched for by the kernel.
+    pub uid: u32,
+    /// The user's name.
+    pub user: String,
+    /// The machine.
+    pub host: String,
+    /// The process, vouched for by the kernel.
+    pub pid: u32,
+    /// What the client said of itself.
+    pub from: From,
+}
+
+/// Everything, or what concerns some names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Pools and locks, by name.
+    pub pools: Vec<PoolView>,
+    /// What is held, oldest first.
+    pub grants: Vec<GrantView>,
+    /// What waits, in the order of service.
+    pub waiting: Vec<WaitView>,
+}
+
+/// A pool or a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolView {
+    /// Its name.
+    pub name: Name,
+    /// Whether it is a lock.
+    pub lock: bool,
+    /// Whether it was declared; otherwise it is forgotten when nobody wants it.
+    pub declared: bool,
+    /// Whether it is being removed, and stays only until its units come back.
+    pub removed: bool,
+    /// The units of a pool; none for a lock.
+    pub units: Vec<UnitView>,
+    /// How many units are free; for a lock 1 if nobody has it.
+    pub free: u32,
+    /// The grants that hold some of it.
+    pub holders: Vec<RequestNo>,
+    /// How many requests wait for some of it.
+    pub waiting: u32,
+}
+
+/// A unit of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitView {
+    /// Its name.
+    pub name: Name,
+    /// The grant that holds it, if any.
+    pub holder: Option<RequestNo>,
+    /// Whether it goes away when it comes back.
+    pub retiring: bool,
+}
+
+/// How it stands with a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// In use.
+    Held,
+    /// Its processes are stopped; they still hold.
+    Stopped,
+    /// Its client has ended, some of its processes have not.
+    Ending,
+    /// It outlives its client.
+    Reserved,
+}
+
+/// A grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantView {
+    /// Its number.
+    pub request: RequestNo,
+    /// What was asked for.
+    pub needs: Vec<Need>,
+    /// What is held.
+    pub taken: Vec<Taken>,
+    /// Who asked.
+    pub who: Who,
+    /// Since when it is held.
+    pub since: u64,
+    /// Until when it is held, for a reservation.
+    pub until: Option<u64>,
+    /// How it stands.
+    pub state: State,
+    /// The process group that uses it, if known.
+    pub group: Option<u32>,
+}
+
+/// A waiting request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitView {
+    /// Its number.
+    pub request: RequestNo,
+    /// What was asked for.
+    pub needs: Vec<Need>,
+    /// Who asked.
+    pub who: Who,
+    /// Since when it waits.
+    pub since: u64,
+    /// The grant inside which it was asked.
+    pub within: Option<RequestNo>,
+    /// What keeps it, one for each need that is lacking.
+    pub hindrances: Vec<Hindrance>,
+}
+
+/// What keeps a request from one of its needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hindrance {
+    /// The need.
+    pub need: Need,
+    /// How many units are wanted; for a lock 1.
+    pub wanted: u32,
+    /// How many are free.
+    pub free: u32,
+    /// The grants that hold too much of it; of many, the oldest.
+    pub holders: Vec<RequestNo>,
+    /// How many these are in all.
+    pub holders_total: u32,
+    /// The requests that are served earlier and want some of it; of many, the first.
+    pub ahead: Vec<RequestNo>,
+    /// How many these are in all.
+    pub ahead_total: u32,
+}
+
+/// The chain of waiting from a request to whoever it ends at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The request.
+    pub request: RequestNo,
+    /// Whether it is held already.
+    pub held: bool,
+    /// The request itself, then those it waits behind, in the order found.
+    pub chain: Vec<WaitView>,
+    /// The grants the chain ends at: all that would have to be released.
+    pub release: Vec<GrantView>,
+    /// Whether the chain comes back to itself, so that waiting will not end.
+    pub circular: bool,
+}
+
+/// About an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentView {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// How often it was started in its data directory.
+    pub epoch: u32,
+    /// Since when it runs.
+    pub since: u64,
+    /// Where its files are.
+    pub data: String,
+    /// The file on which holders keep a shared lock.
+    pub holders_file: String,
+    /// The protocol it runs.
+    pub protocol: String,
+    /// How many grants are held.
+    pub grants: u32,
+    /// How many requests wait.
+    pub waiting: u32,
+    /// How many pools are declared.
+    pub pools: u32,
+    /// Whether it takes no more requests and ends when nothing is held.
+    pub stopping: bool,
+    /// Whether it waits for processes of its predecessor to end before it grants anything.
+    pub starting: bool,
+}
