@@ -49,10 +49,7 @@ where
 }
 
 /// After all others have stopped: one more entry leaves everything behind, and closes it.
-fn finish(
-    mut worker: holdall_assign::Worker<impl Registers>,
-    mut mine: Vec<u64>,
-) -> Vec<u64> {
+fn finish(mut worker: holdall_assign::Worker<impl Registers>, mut mine: Vec<u64>) -> Vec<u64> {
     let mut out = Vec::new();
     for _ in 0..3 {
         worker.acquire(&mut out).expect("atomics do not fail");

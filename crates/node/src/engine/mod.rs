@@ -27,7 +27,7 @@ use holdall_core::{
     Broken, ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
     Topology, Unsupported, UserId,
 };
-use holdall_protocols::coordinator;
+use holdall_protocols::house;
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
 use serde::{Deserialize, Serialize};
 
@@ -40,9 +40,9 @@ pub trait Serving: Role<Call = Resize> {
     fn waiting(&self) -> Vec<RequestId>;
 }
 
-impl Serving for coordinator::Manager {
+impl Serving for house::Manager {
     fn waiting(&self) -> Vec<RequestId> {
-        Self::waiting(self).collect()
+        Self::waiting(self)
     }
 }
 
@@ -155,7 +155,10 @@ pub struct Engine<P: Protocol> {
     effects: Vec<Effect>,
     /// What the next request or fence is above of.
     counter: u64,
-    next_user: UserId,
+    /// The lanes that no user is in, each with the user to come next. There are as many lanes as
+    /// there ever were requests at a time.
+    lanes: Vec<UserId>,
+    lanes_made: u32,
     now: u64,
     ephemeral: bool,
 }
@@ -182,7 +185,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             doomed: Vec::new(),
             effects: Vec::new(),
             counter: u64::from(epoch) << 32,
-            next_user: UserId::first(0),
+            lanes: Vec::new(),
+            lanes_made: 0,
             now: 0,
             ephemeral,
         })
@@ -273,8 +277,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         until: Option<u64>,
         within: Option<RequestNo>,
     ) {
-        let user = self.next_user;
-        self.next_user = user.next_life();
+        let user = self.fresh_user();
         for count in counts.iter() {
             self.ledger.join(count.pool, request);
         }

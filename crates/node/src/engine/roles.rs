@@ -43,6 +43,14 @@ impl<P: Protocol> Timers<P> {
 }
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
+    /// A user for one request, in a lane of its own while it lasts.
+    pub(super) fn fresh_user(&mut self) -> UserId {
+        self.lanes.pop().unwrap_or_else(|| {
+            self.lanes_made += 1;
+            UserId::first(self.lanes_made - 1)
+        })
+    }
+
     pub(super) fn call_ask(&mut self, request: RequestNo) -> Result<(), Broken> {
         let Some(entry) = self.requests.get(&request) else { return Ok(()) };
         let (user, needs) = (entry.user, entry.counts.clone());
@@ -116,6 +124,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
         if over {
             self.users.remove(&id);
+            self.lanes.push(id.next_life());
             self.disarm_user(id, None);
         }
         Ok(())
@@ -124,6 +133,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn carry_out<T>(&mut self, from: Addr, wish: Wish<P, T>) -> Result<(), Broken> {
         match wish {
             Wish::Granted(request) => self.on_granted(&request)?,
+            Wish::Lost(request) => {
+                return Err(Broken(format!("{request:?} is lost, though nobody was suspected")));
+            }
             Wish::Misbehaved(who, what) => {
                 return Err(Broken(format!("{from:?} says that {who:?} misbehaves: {what}")));
             }

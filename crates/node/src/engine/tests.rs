@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_core::Protocol;
-use holdall_protocols::coordinator::Coordinator;
+use holdall_protocols::house::House;
 use holdall_wire::{Ask, Change, From, Kind, Lasting, Name, Need, Refusal, RequestNo, Taken, Who};
 use proptest::prelude::*;
 
 use super::{Effect, Engine, Input, Reservation, Serving};
 
-fn engine() -> Engine<Coordinator> {
-    Engine::new(Some("reserve=2"), 7, true).expect("a variant")
+fn engine() -> Engine<House> {
+    Engine::new(None, 7, true).expect("a variant")
 }
 
 fn who() -> Who {
@@ -31,10 +31,12 @@ fn name(text: &str) -> Name {
 fn step<P: Protocol<Manager: Serving>>(engine: &mut Engine<P>, input: Input) -> Vec<Effect> {
     let effects = engine.step(0, input).expect("unbroken");
     engine.ledger.check().expect("the ledger is sound");
-    effects
+    // Timers are the protocol's own affair.
+    let is_timer = |effect: &Effect| matches!(effect, Effect::Arm(..) | Effect::Disarm(_));
+    effects.into_iter().filter(|effect| !is_timer(effect)).collect()
 }
 
-struct Story(Engine<Coordinator>);
+struct Story(Engine<House>);
 
 impl Story {
     fn asks(&mut self, needs: &str) -> (RequestNo, Vec<Effect>) {
@@ -118,7 +120,7 @@ fn what_can_never_be_is_refused_at_once() {
     let (_, effects) = story.asks("a a:shared");
     assert!(matches!(effects[..], [Effect::Refused { why: Refusal::Senseless(_), .. }]));
     assert_eq!(story.0.status(&[]).pools.len(), 1, "nothing was made on the way");
-    let mut strict = Story(Engine::new(Some("fifo"), 1, false).expect("a variant"));
+    let mut strict = Story(Engine::new(None, 1, false).expect("a variant"));
     assert!(never(&strict.asks("a").1));
 }
 
@@ -211,7 +213,7 @@ fn reservations_come_back_with_their_units_and_fences() {
     assert_eq!(units(&effects), ["gpu/1", "lock"]);
     story.ends(first);
     let kept_on_disk = story.0.reservations();
-    let mut next = Story(Engine::new(Some("reserve=2"), 8, true).expect("a variant"));
+    let mut next = Story(Engine::new(None, 8, true).expect("a variant"));
     next.pool("gpu", 3);
     let effects = step(&mut next.0, Input::Restore(kept_on_disk[0].clone()));
     assert_eq!(granted(&effects), [(kept, kept_on_disk[0].taken.clone())]);
@@ -362,4 +364,25 @@ proptest! {
         };
         prop_assert_eq!(run(), run());
     }
+}
+
+/// A request that waits behind a holder that does not end keeps nothing else idle.
+#[test]
+fn whoever_waits_behind_an_overdue_holder_steps_aside() {
+    let mut engine = engine();
+    let mut asks = |needs: &str| engine.step(0, Input::Ask { who: who(), ask: ask(needs) });
+    asks("a").expect("unbroken");
+    let mut effects = asks("a b").expect("unbroken");
+    effects.extend(asks("b").expect("unbroken"));
+    assert_eq!(granted(&effects), [], "b is kept for the one that came first");
+    for ring in 0..2 {
+        let armed = effects.iter().find_map(|effect| match effect {
+            Effect::Arm(timer, _) => Some(*timer),
+            _ => None,
+        });
+        let timer = armed.expect("somebody waits, so there is patience to lose");
+        assert_eq!(granted(&effects), [], "after {ring} rings");
+        effects = engine.step(0, Input::Timer(timer)).expect("unbroken");
+    }
+    assert_eq!(units(&effects), ["b"], "the holder of a is overdue");
 }

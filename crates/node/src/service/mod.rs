@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdall_core::{Broken, Rung};
-use holdall_protocols::coordinator::Coordinator;
+use holdall_protocols::house::House;
 use holdall_wire::{Ask, Reply, RequestNo, Taken, Who};
 use tokio::sync::Notify;
 use tracing::{debug, error, info, warn};
@@ -30,10 +30,9 @@ use crate::engine::{Effect, Engine, Input, TimerNo};
 use crate::holders::Group;
 use crate::metrics;
 
-/// The protocol that the service runs, and its variant.
-pub(crate) type Served = Coordinator;
-const VARIANT: Option<&str> = Some("reserve=2");
-pub(crate) const PROTOCOL: &str = "coordinator:reserve=2";
+/// The protocol that the service runs.
+pub(crate) type Served = House;
+pub(crate) const PROTOCOL: &str = "house";
 
 /// A connection; numbers are not used twice.
 type ConnNo = u64;
@@ -93,7 +92,7 @@ impl Service {
     /// A service with the pools of its configuration, and everything that was kept. It takes
     /// requests, but grants none before [`Service::start`].
     pub(crate) fn new(data: Data, config: Config) -> anyhow::Result<Shared> {
-        let engine = Engine::new(VARIANT, data.epoch(), config.ephemeral)?;
+        let engine = Engine::new(None, data.epoch(), config.ephemeral)?;
         let audit = Audit::open(data.path("audit.jsonl"), config.audit_bytes, config.audit_files)?;
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {

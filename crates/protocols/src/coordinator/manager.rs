@@ -38,11 +38,6 @@ impl Manager {
         }
     }
 
-    /// The waiting requests, in the order of service.
-    pub fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
-        self.waiting.iter().map(|request| request.id)
-    }
-
     fn on_ask(&mut self, cfg: &Coordinator, from: Addr, request: Request, out: &mut Out) {
         if from != Addr::User(request.id.user) || !self.feasible(&request.needs) {
             return out.misbehaved(from, "ask: for another user, or for units there are not");
