@@ -237,14 +237,16 @@ impl Manager {
         let held_round =
             self.entry(request).filter(|entry| entry.held).and_then(|entry| entry.round);
         self.drop_hold(request);
-        self.choosing.remove(&request);
+        if let Some((needs, _)) = self.choosing.remove(&request) {
+            self.forget_floors(&needs);
+        }
         if let Some(at) = self.entries.iter().position(|entry| entry.request == request) {
             let entry = self.entries.remove(at);
             if let Some(round) = held_round.filter(|_| cfg.rules.floor) {
                 self.raise_floor(&entry.needs, Some(round));
             }
+            self.forget_floors(&entry.needs);
         }
-        self.forget_floors();
         let ended = Ended { last: request, gone };
         let known = self.ended.entry(request.user.lane()).or_insert(ended);
         if known.last.user == request.user {
@@ -287,13 +289,13 @@ impl Manager {
         }
     }
 
-    fn forget_floors(&mut self) {
-        let entries = self.entries.iter().map(|entry| &entry.needs);
-        let choosing = self.choosing.values().map(|(needs, _)| needs);
-        let wanted: BTreeSet<PoolId> =
-            entries.chain(choosing).flat_map(|needs| needs.iter()).map(|need| need.pool).collect();
-        for (id, pool) in &mut self.pools {
-            if !wanted.contains(id) {
+    /// Forgets the floors of pools that nobody wants any more.
+    fn forget_floors(&mut self, needs: &Needs) {
+        for need in needs.iter() {
+            let wants = |needs: &Needs| needs.iter().any(|other| other.pool == need.pool);
+            let wanted = self.entries.iter().any(|entry| wants(&entry.needs))
+                || self.choosing.values().any(|(needs, _)| wants(needs));
+            if let Some(pool) = self.pools.get_mut(&need.pool).filter(|_| !wanted) {
                 pool.floor = None;
             }
         }
