@@ -5,7 +5,7 @@ use core::fmt;
 use holdall_core::{Needs, PoolId, RequestId};
 use serde::{Deserialize, Serialize};
 
-use super::Round;
+use super::{House, Round};
 
 /// A request at a manager.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,6 +61,11 @@ impl Entry {
     /// Whether it waits and wants to be served.
     pub(super) fn competes(&self) -> bool {
         !self.held && !self.parked && !self.blocked
+    }
+
+    /// Whether it competes and has patience to lose.
+    pub(super) fn would_step_aside(&self, cfg: &House) -> bool {
+        cfg.rules.park && self.competes() && self.turns / 2 < cfg.parks
     }
 
     pub(super) fn units_of(&self, pool: PoolId) -> u64 {

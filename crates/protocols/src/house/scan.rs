@@ -1,6 +1,6 @@
 //! Who is served next: looked through after every change at a manager.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use holdall_core::{PoolId, RequestId};
@@ -70,17 +70,17 @@ impl Manager {
     /// A solo request takes a round when a request with a round competes for the same, or when it
     /// was passed too often: from then on it has its place among them.
     fn give_solos_rounds(&mut self, cfg: &House) {
+        let placed = |entry: &&Entry| {
+            !entry.solo && entry.round.is_some() && (entry.held || entry.competes())
+        };
+        let contested = pools(self.entries.iter().filter(placed));
         for at in 0..self.entries.len() {
             let entry = &self.entries[at];
             if !entry.competes() || !entry.solo || entry.round.is_some() {
                 continue;
             }
-            let rival = |other: &Entry| {
-                let there = other.held || other.competes();
-                let placed = !other.solo && other.round.is_some();
-                there && placed && other.needs.share_a_pool_with(&entry.needs)
-            };
-            if entry.passed >= cfg.passes || self.entries.iter().any(rival) {
+            let in_the_way = entry.needs.iter().any(|need| contested.contains(&need.pool));
+            if in_the_way || entry.passed >= cfg.passes {
                 let (needs, request) = (entry.needs.clone(), entry.request);
                 let round = first_free(self.floor(&needs), &self.marks(&needs, request));
                 self.entries[at].round = Some(round);
@@ -157,6 +157,9 @@ impl Manager {
         if !cfg.rules.park {
             return;
         }
+        if self.entries.iter().all(|entry| entry.age < OVERDUE && !entry.blocked) {
+            return;
+        }
         let mut overdue = Reserved::new();
         for entry in self.entries.iter().filter(|entry| entry.held && entry.age >= OVERDUE) {
             for need in entry.needs.iter() {
@@ -183,49 +186,46 @@ impl Manager {
         }
     }
 
-    /// Arms the timer while somebody competes for what a holder has who is not overdue yet.
+    /// Arms the timer when somebody competes for what a holder has who is not overdue yet. Once
+    /// armed it stays so while anybody competes: a ring too many changes nothing.
     pub(super) fn watch(&mut self, cfg: &House, out: &mut Out) {
-        let waits = self.watched(cfg).map(|(_, turns)| turns).min();
-        match waits {
-            Some(turns) if !self.armed => {
-                self.armed = true;
-                let rung = PATIENCE.saturating_add(u8::try_from(turns / 2).unwrap_or(u8::MAX));
-                out.arm(Timer::Patience, rung);
-            }
-            None if self.armed => {
+        if self.armed {
+            if self.entries.iter().all(|entry| !entry.competes()) {
                 self.armed = false;
                 out.disarm(Timer::Patience);
             }
-            _ => {}
+            return;
         }
-    }
-
-    /// The holders who are not overdue yet and whom somebody waits for who would step aside, each
-    /// with how often that one did.
-    fn watched<'a>(&'a self, cfg: &'a House) -> impl Iterator<Item = (RequestId, u32)> + 'a {
-        let young = self.entries.iter().filter(|entry| entry.held && entry.age < OVERDUE);
-        let waiting = move |holder: &Entry| {
-            let behind = |entry: &&Entry| {
-                entry.competes()
-                    && entry.turns / 2 < cfg.parks
-                    && entry.needs.share_a_pool_with(&holder.needs)
-            };
-            self.entries.iter().filter(behind).map(|entry| entry.turns).min()
+        let young: BTreeSet<PoolId> = pools(self.entries.iter().filter(|entry| is_young(entry)));
+        let waits = |entry: &&Entry| {
+            entry.would_step_aside(cfg) && entry.needs.iter().any(|need| young.contains(&need.pool))
         };
-        young
-            .filter(|_| cfg.rules.park)
-            .filter_map(move |holder| Some((holder.request, waiting(holder)?)))
+        if let Some(turns) = self.entries.iter().filter(waits).map(|entry| entry.turns).min() {
+            self.armed = true;
+            let rung = PATIENCE.saturating_add(u8::try_from(turns / 2).unwrap_or(u8::MAX));
+            out.arm(Timer::Patience, rung);
+        }
     }
 
     /// Somebody has waited for a while: those waited for are getting old.
     pub(super) fn on_patience(&mut self, cfg: &House, out: &mut Out) {
         self.armed = false;
-        let watched: Vec<RequestId> = self.watched(cfg).map(|(request, _)| request).collect();
-        for entry in &mut self.entries {
-            if watched.contains(&entry.request) {
+        let wanted = pools(self.entries.iter().filter(|entry| entry.would_step_aside(cfg)));
+        for entry in self.entries.iter_mut().filter(|entry| is_young(entry)) {
+            if entry.needs.iter().any(|need| wanted.contains(&need.pool)) {
                 entry.age += 1;
             }
         }
         self.scan(cfg, out);
     }
+}
+
+/// Whether it holds and is not overdue yet.
+fn is_young(entry: &Entry) -> bool {
+    entry.held && entry.age < OVERDUE
+}
+
+/// All pools that some entries need.
+fn pools<'a>(entries: impl Iterator<Item = &'a Entry>) -> BTreeSet<PoolId> {
+    entries.flat_map(|entry| entry.needs.iter()).map(|need| need.pool).collect()
 }
