@@ -59,6 +59,10 @@ cmp -s "$work/out" "$work/first" || fail "the number of threads matters"
 works $all $quick --graphs 3 --json --seed 2
 ! cmp -s "$work/out" "$work/first" || fail "the seed does not matter"
 
+# Settings of a protocol are no protocols.
+works ordered,house:reserve=1,passes=2,oracle $quick --json
+[ "$(wc -l <"$work/out")" -eq 3 ] || fail "settings are taken for protocols"
+
 # Timing on request, and not on stdout unless with JSON.
 "$HOLDALL" sim ordered $quick --timing >"$work/out" 2>"$work/err"
 grep -q 'events a second' "$work/err" || fail "no timing on stderr"

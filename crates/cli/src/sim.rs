@@ -21,7 +21,7 @@ use crate::usage;
 pub(crate) struct Args {
     /// Protocols, as `holdall protocols` lists them, or `oracle`: a greedy yardstick that sees
     /// everything at once and needs no message
-    #[arg(required = true, value_delimiter = ',', value_name = "PROTOCOL")]
+    #[arg(required = true, value_name = "PROTOCOL,...")]
     protocols: Vec<String>,
 
     /// Users at a time
@@ -125,7 +125,8 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let contenders = args.protocols.iter().map(|name| Contender::new(name));
+    let names = names(&args.protocols);
+    let contenders = names.iter().map(|name| Contender::new(name));
     let contenders: Vec<_> = contenders.collect::<Result<_, _>>().map_err(usage)?;
     let settings = args.settings();
     settings.validate().map_err(usage)?;
@@ -151,6 +152,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The names in lists separated by commas. Settings of a protocol are separated by commas as well:
+/// `ordered,house:reserve=1,passes=2` are two.
+fn names(lists: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in lists.iter().flat_map(|list| list.split(',')) {
+        match names.last_mut() {
+            Some(last) if part.contains('=') && !part.contains(':') => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => names.push(part.into()),
+        }
+    }
+    names
 }
 
 /// On stderr, and only if that is a terminal.
