@@ -77,6 +77,11 @@ pub(crate) struct Args {
     /// Take away a rule of the protocol, to see what it is for (`holdall protocols P` lists them)
     #[arg(long, value_name = "RULE")]
     without: Vec<String>,
+    /// Explore the algorithm as its paper prints it: with every known defect, or with only those
+    /// named (`docs/errata.md` numbers them) and all others repaired
+    #[arg(long, value_name = "DEFECT,...", num_args = 0..=1, value_delimiter = ',')]
+    #[arg(conflicts_with = "without")]
+    as_printed: Option<Vec<String>>,
     /// Give up after this many states
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     max_states: u32,
@@ -140,9 +145,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// What is to be explored, one after another.
 fn jobs(args: &Args) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
-    let chosen = match &args.protocol {
-        Some(name) => vec![Chosen::new(name, &args.without).map_err(usage)?],
-        None => registry::all_chosen(),
+    let chosen = match (&args.protocol, &args.as_printed) {
+        (Some(name), Some(defects)) => vec![Chosen::as_printed(name, defects).map_err(usage)?],
+        (Some(name), None) => vec![Chosen::new(name, &args.without).map_err(usage)?],
+        (None, _) => registry::all_chosen(),
     };
     let settings = settings(args);
     if let Some(suite) = args.suite {

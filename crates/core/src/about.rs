@@ -1,12 +1,13 @@
 //! What a protocol says of itself, and what it is told at the start.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use serde::Serialize;
 
-use crate::ids::NodeId;
+use crate::ids::{NodeId, PoolId};
 
 /// What a protocol is, assumes and promises. The registry prints it; the checker holds the
 /// protocol to it.
@@ -168,6 +169,16 @@ pub struct Rule {
 pub struct Topology {
     /// The pools, in their global order.
     pub pools: Vec<Pool>,
+    /// The pools that the users of each lane may ever ask for. Known only to protocols that assume
+    /// known neighbours ([`Known::Known`]); empty for all others.
+    pub users: Vec<BTreeSet<PoolId>>,
+}
+
+impl Topology {
+    /// A system whose users are unknown.
+    pub fn of_pools(pools: Vec<Pool>) -> Self {
+        Self { pools, users: Vec::new() }
+    }
 }
 
 /// A pool as a protocol sees it.

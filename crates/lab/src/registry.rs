@@ -5,6 +5,10 @@ use holdall_protocols::{Unknown, Visitor, split_name};
 
 use crate::specimens;
 
+/// What the name of a paper's own text begins with. Its rules are the repairs, each named after
+/// the defect in `docs/errata.md` that it repairs.
+pub const PRINTED: &str = "printed-";
+
 /// A protocol as a person names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
@@ -28,6 +32,29 @@ impl Chosen {
     /// If there is no such protocol, no such variant, or no such rule to do without.
     pub fn new(name: &str, without: &[String]) -> Result<Self, BadName> {
         with(name, Choose { name, without }).map_err(|Unknown(name)| BadName(unknown(&name)))?
+    }
+
+    /// Looks up a paper's own text of a protocol: with all the defects known of it, or with only
+    /// those named and everything else repaired.
+    ///
+    /// # Errors
+    /// If that text is not kept, or no such defect is known of it.
+    pub fn as_printed(name: &str, defects: &[String]) -> Result<Self, BadName> {
+        let printed = format!("{PRINTED}{name}");
+        let (family, _) = split_name(&printed);
+        if !specimens::names().any(|specimen| split_name(specimen).0 == family) {
+            let kept = specimens::names().filter_map(|name| name.strip_prefix(PRINTED));
+            return Err(BadName(format!(
+                "no paper's text of '{name}' is kept as it was printed; of these there is: {}",
+                kept.collect::<Vec<_>>().join(", ")
+            )));
+        }
+        let repaired = Self::new(&printed, defects)?;
+        if !defects.is_empty() {
+            return Ok(repaired);
+        }
+        let all: Vec<_> = repaired.about.rules.iter().map(|rule| rule.name.into()).collect();
+        Self::new(&printed, &all)
     }
 
     /// A protocol that need not be in any registry.
@@ -75,7 +102,7 @@ pub fn all_chosen() -> Vec<Chosen> {
 /// If there is none.
 pub fn with<V: Visitor>(name: &str, visitor: V) -> Result<V::Out, Unknown> {
     let (family, _) = split_name(name);
-    if specimens::names().any(|specimen| specimen == family) {
+    if specimens::names().any(|specimen| split_name(specimen).0 == family) {
         specimens::with(name, visitor)
     } else {
         holdall_protocols::with(name, visitor)
@@ -106,5 +133,7 @@ mod tests {
         assert!(no("coordinator:fast").contains("no variant 'fast'"));
         assert!(no("ordered:x").contains("no variants"));
         assert!(no("%%%%").contains("lists them"));
+        let not_kept = Chosen::as_printed("ordered", &[]).expect_err("no paper of ours prints it");
+        assert!(not_kept.to_string().starts_with("no paper's text of 'ordered'"), "{not_kept}");
     }
 }

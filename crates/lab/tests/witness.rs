@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use holdall_core::{
     Addr, Call, Effect, Event, ManagerId, Options, Outbox, Protocol, Request, RequestId, Role,
-    UserId,
+    Topology, UserId,
 };
 use holdall_lab::check::{Scope, Settings, check};
 use holdall_lab::registry::Chosen;
@@ -176,7 +176,8 @@ impl Model for Witness {
 fn stateright_counts_the_same_states() {
     for (pools, users) in [("1,1,1", "0+1/1+2/2+0"), ("2,1", "0:2+1,0/1+0,1/0")] {
         let scope = Scope::parse(pools, users, None).expect("sensible");
-        let cfg = Ordered::new(&scope.topology(), &Options::default()).expect("served");
+        let cfg = Ordered::new(&Topology::of_pools(scope.pools.clone()), &Options::default())
+            .expect("served");
         let theirs = Witness { cfg, scope: scope.clone() }.checker().spawn_bfs().join();
         theirs.assert_properties();
         let chosen = Chosen::new("ordered", &[]).expect("known");

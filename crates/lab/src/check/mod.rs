@@ -138,7 +138,7 @@ pub fn check_protocol<P: Protocol>(
     }
     let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
     let settings = Settings { order, ..settings.clone() };
-    let cfg = P::new(&scope.topology(), &chosen.options);
+    let cfg = P::new(&scope.topology(&chosen.about), &chosen.options);
     let cfg = cfg.map_err(|Unsupported(why)| BadScope(why))?;
     let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
     let world = World::new(cfg, scope, &settings, bound);

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use holdall_core::{About, Need, Needs, NodeId, Pool, PoolId, Topology};
+use holdall_core::{About, Known, Need, Needs, NodeId, Pool, PoolId, Topology};
 
 /// The most users a scope may have: sets of users are bit masks.
 pub(super) const USERS_MAX: usize = 24;
@@ -101,8 +101,15 @@ impl Scope {
     }
 
     /// The system as the protocol sees it.
-    pub fn topology(&self) -> Topology {
-        Topology { pools: self.pools.clone() }
+    pub fn topology(&self, about: &About) -> Topology {
+        let pools_of = |user: &Script| {
+            user.requests.iter().flat_map(|needs| needs.iter().map(|need| need.pool)).collect()
+        };
+        let mut topology = Topology::of_pools(self.pools.clone());
+        if about.assumes.participants == Known::Known {
+            topology.users = self.users.iter().map(pools_of).collect();
+        }
+        topology
     }
 
     /// Whether some user never comes to an end, so that numbers grow for ever.

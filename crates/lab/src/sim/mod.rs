@@ -17,7 +17,7 @@ mod world;
 
 use std::time::Instant;
 
-use holdall_core::{About, Protocol, Unsupported};
+use holdall_core::{About, Known, Protocol, Topology, Unsupported};
 use holdall_protocols::Visitor;
 use rayon::prelude::*;
 
@@ -172,8 +172,11 @@ impl Visitor for Job<'_> {
 
     fn visit<P: Protocol>(self) -> Self::Out {
         let Chosen { about, options, .. } = &self.contender.protocol;
-        let cfg = P::new(&self.settings.topology(), options)
-            .map_err(|Unsupported(why)| self.unsupported(why))?;
+        let mut topology = Topology::of_pools(self.settings.pools());
+        if about.assumes.participants == Known::Known {
+            topology.users = workload::pools_of_users(self.settings, self.graph);
+        }
+        let cfg = P::new(&topology, options).map_err(|Unsupported(why)| self.unsupported(why))?;
         let manner = Manner::new(about, self.contender.oracle);
         let world = World::new(cfg, self.settings, self.graph, manner);
         world.run(self.progress).map_err(|wrong| Error::Wrong {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use holdall_core::{NodeId, Pool, Topology, UserId};
+use holdall_core::{NodeId, Pool, UserId};
 
 /// A system, its users and what happens to them. The default is the set-up of Rhee's simulation
 /// ("A modular algorithm for resource allocation", section 6), with a service time of 50 and two
@@ -185,11 +185,11 @@ impl Settings {
     }
 
     /// The pools, dealt to the nodes in turn.
-    pub(super) fn topology(&self) -> Topology {
+    pub(super) fn pools(&self) -> Vec<Pool> {
         let nodes = self.nodes.unwrap_or(self.resources);
         let node = |pool| NodeId(pool % nodes);
         let pool = |pool| Pool { capacity: self.units, node: node(pool) };
-        Topology { pools: (0..self.resources).map(pool).collect() }
+        (0..self.resources).map(pool).collect()
     }
 
     /// The most pools any request may name.

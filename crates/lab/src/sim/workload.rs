@@ -3,6 +3,8 @@
 //! The n-th request of a user is drawn from that user's own stream, whole, before it is made, so
 //! it is the same whatever the protocol does.
 
+use std::collections::BTreeSet;
+
 use holdall_core::{Need, Needs, PoolId};
 use rustc_hash::FxHashMap;
 
@@ -106,6 +108,19 @@ impl<'a> Drawer<'a> {
             })
             .collect()
     }
+}
+
+/// The pools that each user may ever ask for in a run.
+pub(super) fn pools_of_users(settings: &Settings, graph: u32) -> Vec<BTreeSet<PoolId>> {
+    let mut drawer = Drawer::new(settings);
+    let mut pools_of = |lane| match settings.sets {
+        Sets::Fixed => {
+            let mut stream = drawer.stream(graph, lane);
+            drawer.needs(lane, &mut stream).iter().map(|need| need.pool).collect()
+        }
+        Sets::Fresh => (0..settings.resources).map(PoolId).collect(),
+    };
+    (0..settings.users).map(&mut pools_of).collect()
 }
 
 /// The mean number of other users whose needs share a pool with a user's. Over every user up to

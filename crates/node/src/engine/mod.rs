@@ -171,7 +171,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// If the protocol has no such variant.
     pub fn new(variant: Option<&str>, epoch: u32, ephemeral: bool) -> Result<Self, Unsupported> {
         let options = Options { variant: variant.map(Into::into), ..Options::default() };
-        let cfg = P::new(&Topology { pools: Vec::new() }, &options)?;
+        let cfg = P::new(&Topology::of_pools(Vec::new()), &options)?;
         Ok(Self {
             manager: cfg.manager(ManagerId(0)),
             cfg,

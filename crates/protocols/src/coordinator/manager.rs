@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_pool_grows_at_once_and_shrinks_as_units_come_back() {
         let options = Options { variant: Some("skip".into()), ..Options::default() };
-        let cfg = Coordinator::new(&Topology { pools: vec![] }, &options).expect("a variant");
+        let cfg = Coordinator::new(&Topology::of_pools(vec![]), &options).expect("a variant");
         let mut manager = Manager::new([].into_iter());
         let mut step = |event| {
             let mut out = Outbox::default();
