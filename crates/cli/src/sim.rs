@@ -1,12 +1,14 @@
 //! `holdall sim`: compares protocols in simulated time.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use holdall_lab::sim::{
-    self, At, Contender, Error, Fault, How, Outcome, Report, Sets, Settings, Spikes, Workload,
+    self, At, Contender, Error, Fault, How, Outcome, Report, Sets, Settings, Spikes, Tally,
+    Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -242,10 +244,22 @@ fn table(outcomes: &[Outcome]) -> Table {
         let values = outcomes.iter().map(|outcome| figure(&outcome.report));
         table.add_row(std::iter::once(name.to_owned()).chain(values));
     }
+    let counted: BTreeSet<_> =
+        outcomes.iter().flat_map(|outcome| outcome.report.tallies.keys()).collect();
+    for what in counted {
+        let values = outcomes.iter().map(|outcome| tally(&outcome.report, what));
+        table.add_row(std::iter::once(format!("{what} a grant (mean size, most)")).chain(values));
+    }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+fn tally(report: &Report, what: &str) -> String {
+    let Some(Tally { number, sum, max }) = report.tallies.get(what) else { return "-".into() };
+    let a_grant = *number as f64 / report.grants as f64;
+    format!("{a_grant:.3} ({:.1}, {max})", *sum as f64 / *number as f64)
 }
 
 fn decimal(value: Option<f64>, digits: usize) -> String {

@@ -26,6 +26,9 @@ pub enum Effect<P: Protocol, T> {
     Misbehaved(Addr, &'static str),
     /// The request is over, and the user may ask again.
     Released(RequestId),
+    /// Something happened that is worth counting: its name and its size. A world may keep the
+    /// number, the mean and the largest; nothing depends on it.
+    Tally(&'static str, u64),
     /// Send a message to a manager.
     ToManager(ManagerId, P::ToManager),
     /// Send a message to a user.
@@ -75,6 +78,11 @@ impl<P: Protocol, T> Outbox<P, T> {
         self.effects.push(Effect::Released(request));
     }
 
+    /// See [`Effect::Tally`].
+    pub fn tally(&mut self, what: &'static str, size: u64) {
+        self.effects.push(Effect::Tally(what, size));
+    }
+
     /// See [`Effect::ToManager`].
     pub fn to_manager(&mut self, to: ManagerId, msg: P::ToManager) {
         self.effects.push(Effect::ToManager(to, msg));
@@ -109,6 +117,7 @@ impl<P: Protocol, T> Outbox<P, T> {
                 Effect::Lost(request) => notes.push(Note::Lost(request)),
                 Effect::Misbehaved(who, what) => self.misbehaved(who, what),
                 Effect::Released(request) => notes.push(Note::Released(request)),
+                Effect::Tally(what, size) => self.tally(what, size),
                 Effect::ToManager(to, msg) => self.to_manager(to, to_manager(msg)),
                 Effect::ToUser(to, msg) => self.to_user(to, to_user(msg)),
             }

@@ -80,6 +80,7 @@ impl State {
                     self.clients[request.user.lane() as usize].stage = Stage::Idle;
                 }
                 Effect::Lost(request) => panic!("{request:?} is lost"),
+                Effect::Tally(..) => {}
                 Effect::Misbehaved(who, what) => panic!("{who:?}: {what}"),
                 Effect::Arm(never, _) | Effect::Disarm(never) => match never {},
             }

@@ -116,6 +116,7 @@ fn step<P: Protocol, R: Role<P = P>>(
                 continue;
             }
             Effect::Released(request) => Did::Released(request),
+            Effect::Tally(..) => continue,
             Effect::ToManager(to, msg) => {
                 Did::Send(items.number(Item::ToManager { from, to, msg, copy: false }))
             }

@@ -24,7 +24,7 @@ use rayon::prelude::*;
 use crate::registry::{self, BadName, Chosen};
 
 pub use self::settings::{At, BadSettings, Fault, How, Sets, Settings, Spikes, Stage, Workload};
-pub use self::stats::{Report, Response};
+pub use self::stats::{Report, Response, Tally};
 
 use self::stats::Seen;
 use self::world::{Manner, World};

@@ -1,5 +1,7 @@
 //! From what was seen to what is reported.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -30,6 +32,36 @@ pub struct Report {
     pub violations: u64,
     /// Steps of roles.
     pub events: u64,
+    /// What the protocol itself counts, by name.
+    pub tallies: BTreeMap<&'static str, Tally>,
+}
+
+/// Something that a protocol counts, warm-up included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// How often it happened.
+    pub number: u64,
+    /// The sizes added up.
+    pub sum: u64,
+    /// The largest size.
+    pub max: u64,
+}
+
+/// What a protocol counted in one run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tallies(BTreeMap<&'static str, Tally>);
+
+impl Tallies {
+    pub(super) fn add(&mut self, what: &'static str, size: u64) {
+        self.include(what, Tally { number: 1, sum: size, max: size });
+    }
+
+    fn include(&mut self, what: &'static str, more: Tally) {
+        let tally = self.0.entry(what).or_default();
+        tally.number += more.number;
+        tally.sum += more.sum;
+        tally.max = tally.max.max(more.max);
+    }
 }
 
 /// Response times: of requests asked after the warm-up, and granted. Nothing if there are none.
@@ -99,6 +131,7 @@ pub(super) struct Seen {
     pub(super) jain: Option<f64>,
     pub(super) violations: u64,
     pub(super) events: u64,
+    pub(super) tallies: Tallies,
 }
 
 /// Combines the runs of one protocol: counts are added up, the rest is averaged with every graph
@@ -121,7 +154,16 @@ pub(super) fn report(protocol: &str, runs: &[Seen]) -> Report {
         jain: mean(&runs.iter().filter_map(|run| run.jain).collect::<Vec<_>>()),
         violations: total(|run| run.violations),
         events: total(|run| run.events),
+        tallies: tallies(runs).0,
     }
+}
+
+fn tallies(runs: &[Seen]) -> Tallies {
+    let mut all = Tallies::default();
+    for (what, tally) in runs.iter().flat_map(|run| &run.tallies.0) {
+        all.include(what, *tally);
+    }
+    all
 }
 
 fn response(runs: &[Seen]) -> Response {

@@ -142,7 +142,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Wish::ToManager(_, msg) => self.mail.push_back(Mail::ToManager(from, msg)),
             Wish::ToUser(to, msg) => self.mail.push_back(Mail::ToUser(from, to, msg)),
             // Timers are the caller's; the end of a request we know already.
-            Wish::Arm(..) | Wish::Disarm(_) | Wish::Released(_) => {}
+            Wish::Arm(..) | Wish::Disarm(_) | Wish::Released(_) | Wish::Tally(..) => {}
         }
         Ok(())
     }

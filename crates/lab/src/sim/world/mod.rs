@@ -24,7 +24,7 @@ use super::faults::{Delays, Fates};
 use super::pools::Pools;
 use super::random::Stream;
 use super::settings::{How, Settings, Stage};
-use super::stats::{Seen, Times, jain};
+use super::stats::{Seen, Tallies, Times, jain};
 use super::timers::Timers;
 use super::wheel::Wheel;
 use super::workload::{Drawer, mean_degree};
@@ -158,6 +158,7 @@ pub(super) struct World<'a, P: Protocol> {
     fates: Fates<'a>,
     pools: Pools,
     times: Times,
+    tallies: Tallies,
     degree: f64,
     messages: u64,
     events: u64,
@@ -206,6 +207,7 @@ impl<'a, P: Protocol> World<'a, P> {
             fates,
             pools: Pools::new(settings.resources, settings.units, settings.users, warm_up),
             times: Times::new(warm_up, settings.ticks),
+            tallies: Tallies::default(),
             messages: 0,
             events: 0,
             cfg,
@@ -323,6 +325,7 @@ impl<'a, P: Protocol> World<'a, P> {
             violations: self.pools.violations(),
             events: self.events,
             times: self.times,
+            tallies: self.tallies,
         }
     }
 }

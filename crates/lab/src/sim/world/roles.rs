@@ -92,6 +92,10 @@ impl<P: Protocol> World<'_, P> {
             }
             Effect::Granted(request) if request.id.user == of => self.granted(&request),
             Effect::Released(request) if request.user == of => self.released(request),
+            Effect::Tally(what, size) => {
+                self.tallies.add(what, size);
+                Ok(())
+            }
             Effect::ToManager(to, msg) => self.send_to_manager(Addr::User(of), to, msg),
             Effect::ToUser(to, msg) => self.send_to_user(Addr::User(of), to, msg),
             other => Err(self.wrong(Addr::User(of), format!("{other:?}"))),
@@ -108,6 +112,10 @@ impl<P: Protocol> World<'_, P> {
             }
             Effect::Disarm(timer) => {
                 self.manager_timers.disarm(of, timer);
+                Ok(())
+            }
+            Effect::Tally(what, size) => {
+                self.tallies.add(what, size);
                 Ok(())
             }
             Effect::ToManager(to, msg) => self.send_to_manager(Addr::Manager(of), to, msg),
