@@ -8,9 +8,12 @@
 
 extern crate alloc;
 
+pub mod chandy_misra;
 pub mod coordinator;
 mod early;
 pub mod house;
+mod neighbours;
+mod nobody;
 pub mod ordered;
 mod pool;
 mod registry;
@@ -20,6 +23,7 @@ use registry::plain;
 pub use registry::{Unknown, Visitor, split_name};
 
 registry! {
+    chandy_misra::ChandyMisra,
     coordinator::Coordinator,
     house::House,
     ordered::Ordered,
