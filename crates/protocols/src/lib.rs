@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod chandy_misra;
+pub mod chandy_misra_drinking;
 pub mod coordinator;
 mod early;
 pub mod house;
@@ -24,6 +25,7 @@ pub use registry::{Unknown, Visitor, split_name};
 
 registry! {
     chandy_misra::ChandyMisra,
+    chandy_misra_drinking::Drinking,
     coordinator::Coordinator,
     house::House,
     ordered::Ordered,

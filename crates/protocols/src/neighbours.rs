@@ -49,6 +49,12 @@ impl Neighbours {
         }
     }
 
+    /// The pools that both may ask for, ascending.
+    pub(crate) fn shared(&self, a: UserId, b: UserId) -> impl Iterator<Item = PoolId> {
+        let [a, b] = [a, b].map(|user| self.pools.get(user.lane() as usize));
+        a.zip(b).into_iter().flat_map(|(a, b)| a.intersection(b)).copied()
+    }
+
     /// Whether a user named all these pools beforehand.
     pub(crate) fn may_ask(&self, user: UserId, needs: &Needs) -> bool {
         let pools = self.pools.get(user.lane() as usize);
@@ -73,6 +79,8 @@ mod tests {
         assert_eq!(ring.of(user(0)), [user(1), user(3)]);
         assert_eq!(ring.of(user(2)), [user(1), user(3)]);
         assert_eq!(ring.of(user(9)), []);
+        assert_eq!(ring.shared(user(0), user(3)).collect::<Vec<_>>(), [PoolId(0)]);
+        assert_eq!(ring.shared(user(0), user(2)).count(), 0);
         assert_eq!(ring.place(user(0), Addr::User(user(3))), Some(1));
         for stranger in [user(0), user(2), user(1).next_life(), user(9)] {
             assert_eq!(ring.place(user(0), Addr::User(stranger)), None);

@@ -54,7 +54,7 @@ const RULES: &[Rule] = &[
 /// The configuration.
 #[derive(Debug)]
 pub struct ChandyMisra {
-    neighbours: Neighbours,
+    pub(crate) neighbours: Neighbours,
     acyclic: bool,
     clean: bool,
     dirty: bool,
@@ -63,7 +63,7 @@ pub struct ChandyMisra {
 
 impl ChandyMisra {
     /// Whether a user holds the fork it shares with a neighbour at the start.
-    fn starts_with_fork(&self, user: UserId, neighbour: UserId) -> bool {
+    pub(crate) fn starts_with_fork(&self, user: UserId, neighbour: UserId) -> bool {
         let (low, high) = (user.min(neighbour), user.max(neighbour));
         let ring = high.lane() - low.lane() > 1;
         (user == low) == (self.acyclic || !ring)

@@ -61,6 +61,18 @@ impl User {
         Self { id, phase: Phase::Thinking, edges }
     }
 
+    /// Whether it has the fork of an edge, named by its place among the neighbours.
+    pub(crate) fn holds_fork(&self, place: usize) -> bool {
+        self.edges[place].fork
+    }
+
+    /// Whoever waits may wait for another request instead: forks are the same for all.
+    pub(crate) fn wait_instead_for(&mut self, request: &Request) {
+        if let Phase::Hungry(old) = &mut self.phase {
+            *old = request.clone();
+        }
+    }
+
     fn ask(&mut self, cfg: &ChandyMisra, request: Request, out: &mut Out) {
         if !matches!(self.phase, Phase::Thinking)
             || !cfg.neighbours.may_ask(self.id, &request.needs)
