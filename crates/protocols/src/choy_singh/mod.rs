@@ -36,7 +36,7 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 pub use self::user::User;
-use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours};
+use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours, colours};
 use crate::nobody::no_manager;
 use crate::plain;
 
@@ -89,19 +89,6 @@ impl ChoySingh {
     }
 }
 
-/// A colour for each lane that none of its neighbours has: the smallest that is left, in the order
-/// of lanes. At most one more than the most neighbours anybody has.
-fn colours(neighbours: &Neighbours, lanes: usize) -> Vec<u32> {
-    let mut colours: Vec<u32> = Vec::new();
-    for user in (0..).map(UserId::first).take(lanes) {
-        let lower =
-            neighbours.of(user).iter().filter_map(|other| colours.get(other.lane() as usize));
-        let used: Vec<u32> = lower.copied().collect();
-        colours.extend((0..).find(|colour| !used.contains(colour)));
-    }
-    colours
-}
-
 impl Protocol for ChoySingh {
     const FAMILY: &'static str = "choy-singh";
     const NAMES: &'static [&'static str] = &["choy-singh"];
@@ -126,8 +113,11 @@ impl Protocol for ChoySingh {
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         plain(Self::FAMILY, options.variant.as_deref())?;
         let neighbours = Neighbours::new(topology);
+        let adjacent = |lane| {
+            neighbours.of(UserId::first(lane as u32)).iter().map(|user| user.lane() as usize)
+        };
         Ok(Self {
-            colours: colours(&neighbours, topology.users.len()),
+            colours: colours(topology.users.len(), adjacent),
             neighbours,
             late: options.keeps("late"),
             outer: options.keeps("outer"),
