@@ -13,15 +13,19 @@ mod early;
 pub mod house;
 pub mod ordered;
 mod pool;
+pub mod positions;
 mod registry;
+pub mod rhee;
 pub mod skeen;
 
 use registry::plain;
-pub use registry::{Unknown, Visitor, split_name};
+pub use registry::{Unknown, Visitor, is_named, split_name, variant_of};
 
 registry! {
     coordinator::Coordinator,
     house::House,
     ordered::Ordered,
+    rhee::Rhee<ordered::Ordered> as "rhee:ordered" | "rhee+:ordered",
+    rhee::Rhee<skeen::Skeen> as "rhee:skeen" | "rhee+:skeen",
     skeen::Skeen,
 }
