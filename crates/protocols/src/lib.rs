@@ -8,9 +8,13 @@
 
 extern crate alloc;
 
+pub mod chandy_misra;
+pub mod chandy_misra_drinking;
 pub mod coordinator;
 mod early;
 pub mod house;
+mod neighbours;
+mod nobody;
 pub mod ordered;
 mod pool;
 pub mod positions;
@@ -22,6 +26,8 @@ use registry::plain;
 pub use registry::{Unknown, Visitor, is_named, split_name, variant_of};
 
 registry! {
+    chandy_misra::ChandyMisra,
+    chandy_misra_drinking::Drinking,
     coordinator::Coordinator,
     house::House,
     ordered::Ordered,

@@ -97,6 +97,9 @@ impl Scope {
         if !about.assumes.units && self.pools.iter().any(|pool| pool.capacity > 1) {
             return Err(BadScope(format!("{} takes only pools of 1 unit", about.name)));
         }
+        if !about.assumes.departures && self.users.iter().any(|user| user.then == Then::Respawn) {
+            return Err(BadScope(format!("{} takes only users that stay, not '^'", about.name)));
+        }
         Ok(())
     }
 
