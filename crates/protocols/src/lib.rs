@@ -13,6 +13,7 @@ pub mod chandy_misra_drinking;
 pub mod coordinator;
 mod early;
 pub mod house;
+mod line;
 mod neighbours;
 mod nobody;
 pub mod ordered;
@@ -21,6 +22,8 @@ pub mod positions;
 mod registry;
 pub mod rhee;
 pub mod skeen;
+pub mod skr;
+pub mod walk;
 
 use registry::plain;
 pub use registry::{Unknown, Visitor, is_named, split_name, variant_of};
@@ -31,7 +34,11 @@ registry! {
     coordinator::Coordinator,
     house::House,
     ordered::Ordered,
+    rhee::Rhee<chandy_misra::ChandyMisra> as "rhee:chandy-misra" | "rhee+:chandy-misra",
+    rhee::Rhee<chandy_misra_drinking::Drinking> as "rhee:chandy-misra-drinking" | "rhee+:chandy-misra-drinking",
     rhee::Rhee<ordered::Ordered> as "rhee:ordered" | "rhee+:ordered",
     rhee::Rhee<skeen::Skeen> as "rhee:skeen" | "rhee+:skeen",
     skeen::Skeen,
+    skr::Skr,
+    walk::Walking,
 }

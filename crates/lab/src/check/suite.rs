@@ -1,7 +1,6 @@
 //! Sets of scopes.
 
 use holdall_core::{About, Need, Needs, NodeId, Pool, PoolId};
-use holdall_protocols::split_name;
 
 use super::scope::{BadScope, Scope, Script, Then};
 use super::{Settings, Timers};
@@ -20,7 +19,7 @@ type Line = (&'static str, &'static str, &'static str);
 
 /// Where users ask for ever for different pools, the clocks of two managers drift apart without
 /// bound, so that these families do not close such a scope.
-const DRIFTING: &[&str] = &["skeen"];
+const DRIFTING: &[&str] = &["skeen", "skr"];
 const UNEVEN: &[&str] = &["0+1*/0*/1*", "0+1*/1+0*/0*", "0+1*/1+2*/2+0*", "0:2+1*/0+1*/0*"];
 
 const QUICK: &[Line] = &[
@@ -70,7 +69,7 @@ impl Suite {
             let leaving = settings.departures || settings.crash.is_some();
             scope.suits(about).is_ok() && (about.assumes.departures || !leaving)
         };
-        let drifts = DRIFTING.contains(&split_name(&about.name).0);
+        let drifts = about.name.split(':').any(|part| DRIFTING.contains(&part));
         let closes = |line: &Line| !(drifts && UNEVEN.contains(&line.1));
         let timers = if about.with_patience.is_empty() { Timers::Any } else { Timers::Quiet };
         let scopes = lines.into_iter().filter(closes).map(read).filter(serves);

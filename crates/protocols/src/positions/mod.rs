@@ -26,7 +26,8 @@
 //!   is told as soon as there is room.
 //! - **Q3** (Lemma 5.5, Claim 5.6) A request advances from a position only if it stands there and
 //!   was told; so its positions differ by at most one.
-//! - **Q4** At most one selection is open.
+//!
+//! At most one selection is open in a queue at a time; its owner sees to that.
 
 mod place;
 mod queue;
@@ -36,7 +37,7 @@ use alloc::vec::Vec;
 use holdall_core::{Options, RequestId, Rule};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::place::{Place, Word};
+pub(crate) use self::place::{Place, Turn};
 pub(crate) use self::queue::{Answers, Queue};
 
 /// What a request tells the queue of a pool.

@@ -2,14 +2,16 @@
 
 use alloc::vec::Vec;
 
+use holdall_core::{Addr, ManagerId, Need, PoolId, Request};
 use serde::{Deserialize, Serialize};
 
-use super::{News, QueueRules};
+use super::{Move, News, QueueRules};
 
 /// What a request waits for: the marks of all its queues, then at each position word from all of
 /// them that it may go on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Place {
+    request: Request,
     /// 0 while a position is being selected.
     position: u32,
     /// The queues heard of since the last move.
@@ -18,24 +20,23 @@ pub(crate) struct Place {
     marked: Vec<u32>,
 }
 
-/// What comes of a piece of news.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    /// It is to be waited for more.
-    Wait,
-    /// This position is free in all queues.
-    Select(u32),
-    /// There is room in all queues to leave this position.
-    Advance(u32),
+/// What a piece of news leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// This is to be told to all queues.
+    pub(crate) tell: Option<Move>,
     /// The request stands at position 1 everywhere.
-    Enter,
-    /// It was said twice, or not of this position.
-    Wrong,
+    pub(crate) enter: bool,
 }
 
 impl Place {
-    pub(crate) fn selecting(queues: usize) -> Self {
-        Self { position: 0, heard: alloc::vec![false; queues], marked: Vec::new() }
+    pub(crate) fn selecting(request: Request) -> Self {
+        let heard = alloc::vec![false; request.needs.len()];
+        Self { request, position: 0, heard, marked: Vec::new() }
+    }
+
+    pub(crate) fn request(&self) -> &Request {
+        &self.request
     }
 
     /// Whether no position is selected yet.
@@ -43,60 +44,60 @@ impl Place {
         self.position == 0
     }
 
-    /// Takes the news of one of its queues.
-    pub(crate) fn on_news(&mut self, queue: usize, news: &News, rules: QueueRules) -> Word {
-        match news {
-            News::Dec { from, .. } => self.on_dec(queue, *from, rules.align),
-            News::Grant(_) => self.on_grant(queue),
-            News::Marked { positions, .. } => self.on_marked(queue, positions),
+    /// Takes the news of one of its queues. If `granting`, queues tell when position 1 is reached;
+    /// if not, room kept at position 1 in all of them is enough.
+    pub(crate) fn on_news(
+        &mut self,
+        from: Addr,
+        manager_of: impl Fn(PoolId) -> ManagerId,
+        news: &News,
+        rules: QueueRules,
+        granting: bool,
+    ) -> Result<Turn, &'static str> {
+        let guards = |need: &Need| Addr::Manager(manager_of(need.pool)) == from;
+        let queue = self.request.needs.iter().position(guards);
+        let queue = queue.ok_or("news of a queue from a stranger")?;
+        let fits = match news {
+            News::Dec { from, .. } => *from == self.position && self.position > 1,
+            News::Grant(_) => self.position == 1,
+            News::Marked { .. } => self.position == 0,
+        };
+        if !fits || core::mem::replace(&mut self.heard[queue], true) {
+            return Err("Q3: news twice, or not of the position");
         }
+        if let News::Marked { positions, .. } = news {
+            self.marked.extend(positions);
+        }
+        let hasty = !rules.align && self.position > 1;
+        if !hasty && self.heard.iter().any(|heard| !heard) {
+            return Ok(Turn::default());
+        }
+        Ok(match news {
+            News::Dec { from, .. } => {
+                let request = self.request.id;
+                self.go_to(from - 1, Move::Advance { request, from: *from }, granting)
+            }
+            News::Grant(_) => Turn { tell: None, enter: true },
+            News::Marked { .. } => self.select(granting),
+        })
     }
 
-    /// Figure 4, lines 07 and 08: with the last marks, the least position that none of them has.
-    fn on_marked(&mut self, queue: usize, positions: &[u32]) -> Word {
-        if self.position != 0 || !self.hear(queue) {
-            return Word::Wrong;
-        }
-        self.marked.extend(positions);
-        if !self.heard_all() {
-            return Word::Wait;
-        }
-        let free = (1..).find(|position| !self.marked.contains(position)).unwrap_or(u32::MAX);
-        self.marked.clear();
-        self.go_to(free);
-        Word::Select(free)
+    /// With all marks at once: see [`Place::select`].
+    pub(crate) fn on_all_marks(&mut self, marked: Vec<u32>) -> Turn {
+        self.marked = marked;
+        self.select(false)
     }
 
-    /// Figure 4, lines 14 and 15. With `align` off, the first word will do.
-    fn on_dec(&mut self, queue: usize, from: u32, align: bool) -> Word {
-        if self.position < 2 || self.position != from || !self.hear(queue) {
-            return Word::Wrong;
-        }
-        if align && !self.heard_all() {
-            return Word::Wait;
-        }
-        self.go_to(from - 1);
-        Word::Advance(from)
+    /// Figure 4, line 08: the least position that is marked nowhere.
+    fn select(&mut self, granting: bool) -> Turn {
+        let marked = core::mem::take(&mut self.marked);
+        let position = (1..).find(|position| !marked.contains(position)).unwrap_or(u32::MAX);
+        self.go_to(position, Move::Select { request: self.request.id, position }, granting)
     }
 
-    /// Figure 4, lines 12 and 13.
-    fn on_grant(&mut self, queue: usize) -> Word {
-        if self.position != 1 || !self.hear(queue) {
-            return Word::Wrong;
-        }
-        if self.heard_all() { Word::Enter } else { Word::Wait }
-    }
-
-    fn go_to(&mut self, position: u32) {
+    fn go_to(&mut self, position: u32, step: Move, granting: bool) -> Turn {
         self.position = position;
         self.heard.fill(false);
-    }
-
-    fn hear(&mut self, queue: usize) -> bool {
-        self.heard.get_mut(queue).is_some_and(|heard| !core::mem::replace(heard, true))
-    }
-
-    fn heard_all(&self) -> bool {
-        self.heard.iter().all(|heard| *heard)
+        Turn { tell: Some(step), enter: position == 1 && !granting }
     }
 }

@@ -67,6 +67,9 @@ impl Keeper {
     /// Lines 05 to 15. A selection is ended by its own user only; what others do before that is
     /// put off, or with the improvements done at once.
     fn on_move<S: Protocol>(&mut self, cfg: &Rhee<S>, step: Move, answers: &mut Answers) {
+        if self.queue.is_over(&step) {
+            return;
+        }
         if let Some(at) = self.put_off.iter().position(|put| put.is_report_of(&step)) {
             self.put_off.remove(at); // It leaves before its turn came.
         } else if self.queue.is_selecting()
@@ -83,8 +86,7 @@ impl Keeper {
     /// Takes what was put off, until a selection is open again.
     fn resume<S: Protocol>(&mut self, cfg: &Rhee<S>, answers: &mut Answers) {
         while !self.queue.is_selecting() {
-            let put = if cfg.fifo { self.put_off.pop_front() } else { self.put_off.pop_back() };
-            match put {
+            match self.put_off.pop_front() {
                 Some(Put::Move(step)) => self.queue.make(cfg.queues, !cfg.plus, &step, answers),
                 Some(Put::Report(share)) => self.queue.open(cfg.queues, share, answers),
                 None => return,
@@ -176,6 +178,14 @@ where
         match self {
             Self::Inner(inner) => inner.check(&cfg.inner),
             Self::Pool(keeper) => keeper.queue.check(cfg.queues),
+        }
+    }
+
+    fn is_stale(&self, cfg: &Self::P, from: Addr, msg: &Self::Msg) -> bool {
+        match (self, msg) {
+            (Self::Inner(inner), ToManager::Inner(msg)) => inner.is_stale(&cfg.inner, from, msg),
+            (Self::Pool(keeper), ToManager::Move(step)) => keeper.queue.is_over(step),
+            _ => false,
         }
     }
 

@@ -62,7 +62,6 @@ pub enum ToUser<M> {
 
 const RULES: &[Rule] = &[
     Rule { name: "guard", says: "no report is answered while a selection is open" },
-    Rule { name: "fifo", says: "what is put off while a selection is open is taken in order" },
     BEHIND,
     FRONT,
     TURN,
@@ -82,7 +81,6 @@ pub struct Rhee<S> {
     /// With both improvements.
     plus: bool,
     guard: bool,
-    fifo: bool,
     queues: QueueRules,
 }
 
@@ -149,7 +147,6 @@ impl<S: Protocol> Protocol for Rhee<S> {
             pools: topology.pools.clone(),
             plus,
             guard: options.keeps("guard"),
-            fifo: options.keeps("fifo"),
             queues: QueueRules::new(options),
         })
     }

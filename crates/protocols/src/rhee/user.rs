@@ -7,7 +7,7 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{Rhee, ToManager, ToUser};
-use crate::positions::{Move, News, Place, Word};
+use crate::positions::{Move, News, Place, Turn};
 
 /// Acts for one client; `U` is the user of S.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,10 +28,7 @@ enum State {
         asked: bool,
     },
     /// Lines 04 to 15. While the place is being selected, S is held.
-    Queued {
-        request: Request,
-        place: Place,
-    },
+    Queued(Place),
     Using {
         request: Request,
     },
@@ -41,9 +38,8 @@ impl State {
     fn request(&self) -> Option<&Request> {
         match self {
             Self::Idle => None,
-            Self::Entering { request, .. }
-            | Self::Queued { request, .. }
-            | Self::Using { request } => Some(request),
+            Self::Entering { request, .. } | Self::Using { request } => Some(request),
+            Self::Queued(place) => Some(place.request()),
         }
     }
 }
@@ -60,12 +56,13 @@ where
     }
 
     /// Enters S, unless it is still busy with the last request.
-    fn enter(&mut self, cfg: &Rhee<U::P>, request: Request, out: &mut Out<U>) {
+    fn enter(&mut self, cfg: &Rhee<U::P>, request: &Request, out: &mut Out<U>) {
         let asked = !self.inner_busy;
         self.state = State::Entering { request: request.clone(), asked };
         if asked {
             self.inner_busy = true;
-            let ask = Call::Ask(Request { needs: single(&request.needs), ..request });
+            let needs = single(&request.needs);
+            let ask = Call::Ask(Request { id: request.id, needs });
             self.step_inner(cfg, Event::Call(ask), out);
         }
     }
@@ -79,7 +76,7 @@ where
                 Note::Released(_) => {
                     self.inner_busy = false;
                     if let State::Entering { request, asked: false } = self.state.clone() {
-                        self.enter(cfg, request, out);
+                        self.enter(cfg, &request, out);
                     }
                 }
                 Note::Lost(lost) => {
@@ -102,55 +99,38 @@ where
             let report = ToManager::Report { request: request.id, units: need.units };
             out.to_manager(cfg.manager_of(need.pool), report);
         }
-        let place = Place::selecting(request.needs.len());
-        self.state = State::Queued { request: request.clone(), place };
+        self.state = State::Queued(Place::selecting(request.clone()));
     }
 
     /// Lines 07 to 15.
     fn on_news(&mut self, cfg: &Rhee<U::P>, from: Addr, news: &News, out: &mut Out<U>) {
-        if self.state.request().is_none_or(|request| request.id != news.request()) {
+        if self.is_over(news) {
             return; // It crossed our departure.
         }
-        let State::Queued { request, place } = &mut self.state else {
+        let State::Queued(place) = &mut self.state else {
             return out.misbehaved(from, "news of a queue before or after its time");
         };
-        let guards = |need: &Need| Addr::Manager(cfg.manager_of(need.pool)) == from;
-        let Some(queue) = request.needs.iter().position(guards) else {
-            return out.misbehaved(from, "news of a queue from a stranger");
-        };
-        let request = request.clone();
-        match place.on_news(queue, news, cfg.queues) {
-            Word::Wait => {}
-            Word::Wrong => out.misbehaved(from, "Q3: news twice, or not of the position"),
-            Word::Enter => self.use_it(request, out),
-            Word::Select(position) => {
+        let manager_of = |pool| cfg.manager_of(pool);
+        match place.on_news(from, manager_of, news, cfg.queues, !cfg.plus) {
+            Err(what) => out.misbehaved(from, what),
+            Ok(turn) => {
+                let request = place.request().clone();
+                self.take(cfg, turn, request, out);
+            }
+        }
+    }
+
+    fn take(&mut self, cfg: &Rhee<U::P>, turn: Turn, request: Request, out: &mut Out<U>) {
+        if let Some(step) = turn.tell {
+            tell_all(cfg, &request, &step, out);
+            if let Move::Select { position, .. } = step {
                 out.tally("position", u64::from(position));
-                self.tell_all(cfg, &request, Move::Select { request: request.id, position }, out);
                 self.step_inner(cfg, Event::Call(Call::Done), out);
-                self.arrived(cfg, position, request, out);
-            }
-            Word::Advance(from) => {
-                self.tell_all(cfg, &request, Move::Advance { request: request.id, from }, out);
-                self.arrived(cfg, from - 1, request, out);
             }
         }
-    }
-
-    /// Improvement (a): at position 1 nothing more is waited for.
-    fn arrived(&mut self, cfg: &Rhee<U::P>, position: u32, request: Request, out: &mut Out<U>) {
-        if cfg.plus && position == 1 {
-            self.use_it(request, out);
-        }
-    }
-
-    fn use_it(&mut self, request: Request, out: &mut Out<U>) {
-        out.granted(request.clone());
-        self.state = State::Using { request };
-    }
-
-    fn tell_all(&self, cfg: &Rhee<U::P>, request: &Request, step: Move, out: &mut Out<U>) {
-        for need in request.needs.iter() {
-            out.to_manager(cfg.manager_of(need.pool), ToManager::Move(step.clone()));
+        if turn.enter {
+            out.granted(request.clone());
+            self.state = State::Using { request };
         }
     }
 
@@ -169,18 +149,34 @@ where
         let state = core::mem::replace(&mut self.state, State::Idle);
         let request = state.request().cloned()?;
         if !matches!(state, State::Entering { .. }) {
-            self.tell_all(cfg, &request, Move::Release(request.id), out);
+            tell_all(cfg, &request, &Move::Release(request.id), out);
         }
         Some(request)
+    }
+
+    /// Whether news are of a request that is over.
+    fn is_over(&self, news: &News) -> bool {
+        self.state.request().is_none_or(|request| request.id != news.request())
     }
 
     /// R1: whether S is waited for or held for the request under way.
     fn has_inner(&self) -> bool {
         match &self.state {
             State::Entering { asked, .. } => *asked,
-            State::Queued { place, .. } => place.is_selecting(),
+            State::Queued(place) => place.is_selecting(),
             State::Idle | State::Using { .. } => false,
         }
+    }
+}
+
+fn tell_all<P: Protocol, T>(
+    cfg: &Rhee<P>,
+    request: &Request,
+    step: &Move,
+    out: &mut Outbox<Rhee<P>, T>,
+) {
+    for need in request.needs.iter() {
+        out.to_manager(cfg.manager_of(need.pool), ToManager::Move(step.clone()));
     }
 }
 
@@ -202,7 +198,7 @@ where
 
     fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<U>) {
         match event {
-            Event::Call(Call::Ask(request)) => self.enter(cfg, request, out),
+            Event::Call(Call::Ask(request)) => self.enter(cfg, &request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Gone { who, how } => self.step_inner(cfg, Event::Gone { who, how }, out),
             Event::Message { from, msg: ToUser::Inner(msg) } => {
@@ -220,6 +216,13 @@ where
         Broken::unless(own, "a user asks for itself")?;
         Broken::unless(self.inner_busy || !self.has_inner(), "R1: whoever selects has S")?;
         self.inner.check(&cfg.inner)
+    }
+
+    fn is_stale(&self, cfg: &Self::P, from: Addr, msg: &Self::Msg) -> bool {
+        match msg {
+            ToUser::Inner(msg) => self.inner.is_stale(&cfg.inner, from, msg),
+            ToUser::News(news) => self.is_over(news),
+        }
     }
 
     fn quiet(&self) -> bool {
