@@ -35,7 +35,8 @@ registry! {
     house::House,
     ordered::Ordered,
     rhee::Rhee<chandy_misra::ChandyMisra> as "rhee:chandy-misra" | "rhee+:chandy-misra",
-    rhee::Rhee<chandy_misra_drinking::Drinking> as "rhee:chandy-misra-drinking" | "rhee+:chandy-misra-drinking",
+    rhee::Rhee<chandy_misra_drinking::Drinking>
+        as "rhee:chandy-misra-drinking" | "rhee+:chandy-misra-drinking",
     rhee::Rhee<ordered::Ordered> as "rhee:ordered" | "rhee+:ordered",
     rhee::Rhee<skeen::Skeen> as "rhee:skeen" | "rhee+:skeen",
     skeen::Skeen,
