@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod awerbuch_saks;
 pub mod chandy_misra;
 pub mod chandy_misra_drinking;
 pub mod coordinator;
@@ -29,6 +30,7 @@ use registry::plain;
 pub use registry::{Unknown, Visitor, is_named, split_name, variant_of};
 
 registry! {
+    awerbuch_saks::AwerbuchSaks,
     chandy_misra::ChandyMisra,
     chandy_misra_drinking::Drinking,
     coordinator::Coordinator,
