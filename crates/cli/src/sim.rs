@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Pools in a request (uniform and hot workloads)
     #[arg(long, default_value_t = 2)]
     per_request: u32,
+    /// Let each user have M pools of its own, and each of its requests name some of these at random
+    #[arg(long, value_name = "M")]
+    of: Option<u32>,
     /// Let the number of pools be uniform from 1 to twice the mean less 1
     #[arg(long)]
     unequal: bool,
@@ -107,6 +110,7 @@ impl Args {
             users: self.users,
             resources: self.resources.unwrap_or(if ring { self.users } else { 100 }),
             per_request: self.per_request,
+            of: self.of,
             unequal: self.unequal,
             sets: self.sets,
             workload: self.workload,

@@ -11,6 +11,7 @@ extern crate alloc;
 pub mod awerbuch_saks;
 pub mod chandy_misra;
 pub mod chandy_misra_drinking;
+pub mod choy_singh;
 pub mod coordinator;
 mod early;
 pub mod house;
@@ -33,6 +34,7 @@ registry! {
     awerbuch_saks::AwerbuchSaks,
     chandy_misra::ChandyMisra,
     chandy_misra_drinking::Drinking,
+    choy_singh::ChoySingh,
     coordinator::Coordinator,
     house::House,
     ordered::Ordered,

@@ -15,6 +15,9 @@ pub struct Settings {
     pub resources: u32,
     /// How many pools a request names.
     pub per_request: u32,
+    /// How many pools a user may ask for at all, if each of its requests names some of these at
+    /// random.
+    pub of: Option<u32>,
     /// Whether the number of pools is uniform on `1..=2 * per_request - 1` instead.
     pub unequal: bool,
     /// Whether a user always asks for the same.
@@ -54,6 +57,7 @@ impl Default for Settings {
             users: 100,
             resources: 100,
             per_request: 2,
+            of: None,
             unequal: false,
             sets: Sets::Fixed,
             workload: Workload::Uniform,
@@ -160,6 +164,7 @@ impl Settings {
         within("users", self.users.into(), 1, (UserId::LANES - 1).into())?;
         within("resources", self.resources.into(), 1, MOST_RESOURCES.into())?;
         within("per-request", self.per_request.into(), 1, self.most_per_request().into())?;
+        within("of", self.widest().into(), 1, self.resources.into())?;
         within("units", self.units.into(), 1, u32::MAX.into())?;
         within("nodes", self.nodes.unwrap_or(1).into(), 1, u32::MAX.into())?;
         within("ticks", self.ticks, 1, MOST_TICKS)?;
@@ -175,6 +180,10 @@ impl Settings {
         refuse_if(
             self.sets == Sets::Fresh && self.workload == Workload::Ring,
             "in a ring a user always asks for the same: leave out fresh sets",
+        )?;
+        refuse_if(
+            self.of.is_some() && (self.workload != Workload::Uniform || self.sets == Sets::Fresh),
+            "of needs the workload uniform and fixed sets: it says itself what is drawn each time",
         )?;
         for fault in &self.faults {
             probability(fault.when.probability)?;
@@ -202,7 +211,12 @@ impl Settings {
             }
             Workload::Uniform | Workload::Hot => self.per_request,
         };
-        largest.min(self.resources)
+        largest.min(self.widest())
+    }
+
+    /// How many pools a user chooses from.
+    pub(super) fn widest(&self) -> u32 {
+        self.of.unwrap_or(self.resources)
     }
 
     /// The first fifth of a run, in which nothing but grants, messages and violations counts.
@@ -215,7 +229,7 @@ impl Settings {
     }
 
     fn most_per_request(&self) -> u32 {
-        if self.draws_size() { self.resources } else { u32::MAX }
+        if self.draws_size() { self.widest() } else { u32::MAX }
     }
 }
 

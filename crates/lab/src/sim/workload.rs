@@ -29,23 +29,40 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Drawer<'a> {
     settings: &'a Settings,
+    graph: u32,
+    /// What each user may ask for, if its requests are drawn from a set of its own.
+    maxima: Vec<Needs>,
     /// Where a place in the list of all pools no longer has its own number; kept for its memory.
     moved: FxHashMap<u32, u32>,
 }
 
 impl<'a> Drawer<'a> {
-    pub(super) fn new(settings: &'a Settings) -> Self {
-        Self { settings, moved: FxHashMap::default() }
+    pub(super) fn new(settings: &'a Settings, graph: u32) -> Self {
+        let mut drawer = Self { settings, graph, maxima: Vec::new(), moved: FxHashMap::default() };
+        if let Some(of) = settings.of {
+            drawer.maxima = (0..settings.users).map(|lane| drawer.draw_maximum(lane, of)).collect();
+        }
+        drawer
     }
 
     /// Where everything that a user does comes from.
-    pub(super) fn stream(&self, graph: u32, lane: u32) -> Stream {
-        Stream::new(self.settings.seed, graph, Purpose::User(lane))
+    pub(super) fn stream(&self, lane: u32) -> Stream {
+        Stream::new(self.settings.seed, self.graph, Purpose::User(lane))
     }
 
     /// Whether a user asks for something else each time.
     pub(super) fn fresh(&self) -> bool {
-        self.settings.sets == Sets::Fresh
+        self.settings.sets == Sets::Fresh || self.settings.of.is_some()
+    }
+
+    /// All that a user may ask for, if its requests are drawn from a set of its own.
+    pub(super) fn maximum(&self, lane: u32) -> Option<&Needs> {
+        self.maxima.get(lane as usize)
+    }
+
+    fn draw_maximum(&mut self, lane: u32, of: u32) -> Needs {
+        let mut stream = Stream::new(self.settings.seed, self.graph, Purpose::Maximum(lane));
+        one_of_each(self.sample(&mut stream, 0, of, self.settings.resources))
     }
 
     pub(super) fn plan(&self, stream: &mut Stream, needs: &Needs) -> Plan {
@@ -57,21 +74,28 @@ impl<'a> Drawer<'a> {
 
     pub(super) fn needs(&mut self, lane: u32, stream: &mut Stream) -> Needs {
         let all = self.settings.resources;
-        let pools = match self.settings.workload {
+        one_of_each(match self.settings.workload {
+            Workload::Uniform if self.settings.of.is_some() => self.some_of(lane, stream),
             Workload::Uniform => {
                 let size = self.size(stream);
-                self.sample(stream, 0, size)
+                self.sample(stream, 0, size, all)
             }
             Workload::Hot => self.hot(stream),
             Workload::Mix => {
                 let size = if lane.is_multiple_of(WIDE_EVERY) { WIDE.min(all) } else { 1 };
-                self.sample(stream, 0, size)
+                self.sample(stream, 0, size, all)
             }
             Workload::Ring if all == 1 => vec![0],
             Workload::Ring => vec![lane % all, (lane + 1) % all],
-        };
-        let needs = pools.into_iter().map(|pool| Need { pool: PoolId(pool), units: 1 }).collect();
-        Needs::new(needs).expect("at least one pool, and none twice")
+        })
+    }
+
+    /// Some of the pools that a user may ask for at all.
+    fn some_of(&mut self, lane: u32, stream: &mut Stream) -> Vec<u32> {
+        let size = self.size(stream);
+        let places = self.sample(stream, 0, size, self.settings.widest());
+        let maximum = &self.maxima[lane as usize];
+        places.into_iter().map(|place| maximum[place as usize].pool.0).collect()
     }
 
     fn size(&self, stream: &mut Stream) -> u32 {
@@ -80,7 +104,7 @@ impl<'a> Drawer<'a> {
             return mean;
         }
         let size = 1 + stream.below(2 * u64::from(mean) - 1) as u32;
-        size.min(self.settings.resources)
+        size.min(self.settings.widest())
     }
 
     /// Pool 0 with probability 1/2, at any place; always if everything is asked for.
@@ -88,17 +112,16 @@ impl<'a> Drawer<'a> {
         let size = self.size(stream);
         let included = stream.below(2) == 0 || size == self.settings.resources;
         if !included {
-            return self.sample(stream, 1, size);
+            return self.sample(stream, 1, size, self.settings.resources);
         }
-        let mut pools = self.sample(stream, 1, size - 1);
+        let mut pools = self.sample(stream, 1, size - 1, self.settings.resources);
         pools.insert(stream.below(u64::from(size)) as usize, 0);
         pools
     }
 
-    /// So many different pools from `first` on, in random order: the start of a shuffle of which
-    /// only the places touched are written down.
-    fn sample(&mut self, stream: &mut Stream, first: u32, size: u32) -> Vec<u32> {
-        let all = self.settings.resources;
+    /// So many different numbers from `first` on and below `all`, in random order: the start of a
+    /// shuffle of which only the places touched are written down.
+    fn sample(&mut self, stream: &mut Stream, first: u32, size: u32, all: u32) -> Vec<u32> {
         self.moved.clear();
         (first..first + size)
             .map(|place| {
@@ -110,15 +133,22 @@ impl<'a> Drawer<'a> {
     }
 }
 
+fn one_of_each(pools: Vec<u32>) -> Needs {
+    let needs = pools.into_iter().map(|pool| Need { pool: PoolId(pool), units: 1 }).collect();
+    Needs::new(needs).expect("at least one pool, and none twice")
+}
+
 /// The pools that each user may ever ask for in a run.
 pub(super) fn pools_of_users(settings: &Settings, graph: u32) -> Vec<BTreeSet<PoolId>> {
-    let mut drawer = Drawer::new(settings);
-    let mut pools_of = |lane| match settings.sets {
-        Sets::Fixed => {
-            let mut stream = drawer.stream(graph, lane);
-            drawer.needs(lane, &mut stream).iter().map(|need| need.pool).collect()
+    let mut drawer = Drawer::new(settings, graph);
+    let pools = |needs: &Needs| needs.iter().map(|need| need.pool).collect();
+    let mut pools_of = |lane| match (drawer.maximum(lane), settings.sets) {
+        (Some(maximum), _) => pools(maximum),
+        (None, Sets::Fixed) => {
+            let mut stream = drawer.stream(lane);
+            pools(&drawer.needs(lane, &mut stream))
         }
-        Sets::Fresh => (0..settings.resources).map(PoolId).collect(),
+        (None, Sets::Fresh) => (0..settings.resources).map(PoolId).collect(),
     };
     (0..settings.users).map(&mut pools_of).collect()
 }
@@ -153,8 +183,8 @@ mod tests {
     use super::*;
 
     fn draw(settings: &Settings, lane: u32, n: usize) -> Vec<Needs> {
-        let mut drawer = Drawer::new(settings);
-        let mut stream = drawer.stream(0, lane);
+        let mut drawer = Drawer::new(settings, 0);
+        let mut stream = drawer.stream(lane);
         (0..n).map(|_| drawer.needs(lane, &mut stream)).collect()
     }
 
@@ -170,6 +200,18 @@ mod tests {
         let unequal = Settings { per_request: 4, unequal: true, ..settings };
         let drawn = draw(&unequal, 0, 500);
         assert!((1..=7).all(|size| drawn.iter().any(|needs| needs.len() == size)));
+    }
+
+    #[test]
+    fn a_user_asks_for_some_of_its_own_pools() {
+        let settings = Settings { users: 3, of: Some(4), ..Settings::default() };
+        let own = pools_of_users(&settings, 0);
+        assert!(own.iter().all(|pools| pools.len() == 4) && own[0] != own[1]);
+        let drawn = draw(&settings, 1, 500);
+        assert!(drawn.iter().all(|needs| needs.len() == 2));
+        let asked: BTreeSet<_> =
+            drawn.iter().flat_map(|needs| needs.iter().map(|n| n.pool)).collect();
+        assert_eq!(asked, own[1], "all of them some time, and no others");
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl User {
         let concern = |at: Position| if cfg.far { at.of_concern(self.id, neighbour) } else { at };
         let peer = &mut self.peers[place];
         peer.even_in = !peer.even_in;
-        peer.seen = mine.and(at.map(concern));
+        peer.seen = mine.and_then(|_| at.map(concern));
         if peer.balance == Balance::Awaits {
             peer.balance = Balance::Even;
             return;

@@ -166,12 +166,12 @@ pub(super) struct World<'a, P: Protocol> {
 
 impl<'a, P: Protocol> World<'a, P> {
     pub(super) fn new(cfg: P, settings: &'a Settings, graph: u32, manner: Manner) -> Self {
-        let mut drawer = Drawer::new(settings);
+        let mut drawer = Drawer::new(settings, graph);
         let mut wheel = Wheel::new();
         let mut fates = Fates::new(settings, graph);
         let lanes: Vec<_> = (0..settings.users)
             .map(|lane| {
-                let mut stream = drawer.stream(graph, lane);
+                let mut stream = drawer.stream(lane);
                 let needs = drawer.needs(lane, &mut stream);
                 let plan = drawer.plan(&mut stream, &needs);
                 fates.decide(lane);
@@ -185,7 +185,8 @@ impl<'a, P: Protocol> World<'a, P> {
             node,
             free_at: 0,
         });
-        let sets: Vec<&Needs> = lanes.iter().map(|lane| &lane.needs).collect();
+        let widest = (0..).zip(&lanes).map(|(n, lane)| drawer.maximum(n).unwrap_or(&lane.needs));
+        let sets: Vec<&Needs> = widest.collect();
         let warm_up = settings.warm_up();
         let mean_delay = if manner.messages { settings.delay } else { 0 };
         Self {

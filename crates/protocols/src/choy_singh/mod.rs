@@ -1,0 +1,152 @@
+//! A double doorway and coloured forks: few get to the forks at a time, and there the smaller
+//! colour comes first.
+//!
+//! Source: M. Choy and A. K. Singh, "Efficient fault-tolerant algorithms for distributed resource
+//! allocation", ACM TOPLAS 17(3), 1995 (first at STOC 1992); reconstructed, see
+//! `docs/protocols/choy-singh.md`.
+//!
+//! A user passes the *outer* door once it has seen each neighbour outside, one after the other,
+//! and the *inner* door when it sees no neighbour behind it at the same moment. Whoever is behind
+//! the inner door collects forks: those shared with neighbours of smaller colour first (the *low*
+//! ones), then the others. It gives a fork to a smaller colour whenever it does not eat, and to a
+//! larger one as long as it lacks a low fork.
+//!
+//! # Invariants
+//! - **D1, one fork.** Whoever lacks a fork has the token with which to ask for it, or has asked
+//!   (`User::check`).
+//! - **D2, all forks.** Whoever eats holds the forks of all its edges (`User::check`).
+//! - **D3, colours.** Neighbours differ in colour, so that of those behind the inner door some are
+//!   the smallest among their neighbours there, and get every fork they ask for.
+//!
+//! The outer door keeps a neighbour from passing a waiting user time and again: whoever is behind
+//! it is passed by each neighbour at most once.
+//!
+//! Like the diners of `chandy-misra` it takes the forks of all neighbours, whatever the request.
+//!
+//! Assumes that every message arrives once, in any order.
+
+mod user;
+
+use alloc::vec::Vec;
+
+use holdall_core::{
+    About, ManagerId, Never, NodeId, Options, Property, Protocol, RequestId, Rule, Topology,
+    Unsupported, UserId,
+};
+use serde::{Deserialize, Serialize};
+
+pub use self::user::User;
+use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours};
+use crate::nobody::no_manager;
+use crate::plain;
+
+/// What a user may receive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToUser {
+    /// The token: give me the fork.
+    Ask,
+    /// The fork.
+    Fork,
+    /// With this request the sender has come here.
+    Passed(RequestId, Passed),
+}
+
+/// How far a user has come with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Passed {
+    /// Through the outer door.
+    Outer,
+    /// Through the inner door as well.
+    Inner,
+    /// Out again.
+    Out,
+}
+
+const RULES: &[Rule] = &[
+    Rule { name: "late", says: "news that is older than what is known is ignored" },
+    Rule { name: "outer", says: "before the outer door one waits to see each neighbour outside" },
+    Rule { name: "use", says: "a fork in use is kept until the use ends" },
+    Rule { name: "yield", says: "who does not eat yet gives its forks to smaller colours" },
+];
+
+/// The configuration.
+#[derive(Debug)]
+pub struct ChoySingh {
+    neighbours: Neighbours,
+    /// For each lane.
+    colours: Vec<u32>,
+    late: bool,
+    outer: bool,
+    in_use: bool,
+    yields: bool,
+}
+
+impl ChoySingh {
+    /// Whether the fork that two neighbours share is a low one for the first of them.
+    fn is_low(&self, user: UserId, neighbour: UserId) -> bool {
+        let colour = |user: UserId| self.colours.get(user.lane() as usize);
+        colour(neighbour) < colour(user)
+    }
+}
+
+/// A colour for each lane that none of its neighbours has: the smallest that is left, in the order
+/// of lanes. At most one more than the most neighbours anybody has.
+fn colours(neighbours: &Neighbours, lanes: usize) -> Vec<u32> {
+    let mut colours: Vec<u32> = Vec::new();
+    for user in (0..).map(UserId::first).take(lanes) {
+        let lower =
+            neighbours.of(user).iter().filter_map(|other| colours.get(other.lane() as usize));
+        let used: Vec<u32> = lower.copied().collect();
+        colours.extend((0..).find(|colour| !used.contains(colour)));
+    }
+    colours
+}
+
+impl Protocol for ChoySingh {
+    const FAMILY: &'static str = "choy-singh";
+    const NAMES: &'static [&'static str] = &["choy-singh"];
+    type ToUser = ToUser;
+    type ToManager = Never;
+    type User = User;
+    type Manager = Manager;
+
+    fn about(variant: Option<&str>) -> Result<About, Unsupported> {
+        plain(Self::FAMILY, variant)?;
+        Ok(About {
+            name: Self::FAMILY.into(),
+            summary: "dining: forks by colour, behind a double doorway",
+            source: "Choy and Singh 1992, 1995, reconstructed",
+            assumes: AMONG_NEIGHBOURS,
+            promises: Property::sound_and(&[Property::NoStarvation]),
+            with_patience: Vec::new(),
+            rules: RULES,
+        })
+    }
+
+    fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
+        plain(Self::FAMILY, options.variant.as_deref())?;
+        let neighbours = Neighbours::new(topology);
+        Ok(Self {
+            colours: colours(&neighbours, topology.users.len()),
+            neighbours,
+            late: options.keeps("late"),
+            outer: options.keeps("outer"),
+            in_use: options.keeps("use"),
+            yields: options.keeps("yield"),
+        })
+    }
+
+    fn managers(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
+    fn user(&self, id: UserId) -> User {
+        User::new(self, id)
+    }
+
+    fn manager(&self, _: ManagerId) -> Manager {
+        unreachable!("there are no managers to make")
+    }
+}
+
+no_manager!(ChoySingh);
