@@ -41,6 +41,7 @@ registry! {
     rhee::Rhee<chandy_misra::ChandyMisra> as "rhee:chandy-misra" | "rhee+:chandy-misra",
     rhee::Rhee<chandy_misra_drinking::Drinking>
         as "rhee:chandy-misra-drinking" | "rhee+:chandy-misra-drinking",
+    rhee::Rhee<choy_singh::ChoySingh> as "rhee:choy-singh" | "rhee+:choy-singh",
     rhee::Rhee<ordered::Ordered> as "rhee:ordered" | "rhee+:ordered",
     rhee::Rhee<skeen::Skeen> as "rhee:skeen" | "rhee+:skeen",
     skeen::Skeen,
