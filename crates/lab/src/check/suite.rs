@@ -1,7 +1,6 @@
 //! Sets of scopes.
 
 use holdall_core::{About, Need, Needs, NodeId, Pool, PoolId};
-
 use holdall_protocols::split_name;
 
 use super::scope::{BadScope, Scope, Script, Then};

@@ -1,5 +1,5 @@
 //! Rhee's queues of positions, which `rhee`, `skr` and `walk` have in common: the queue of a pool
-//! ([`Queue`], at its manager) and a request's place in the queues of all its pools ([`Place`]).
+//! (`Queue`, at its manager) and a request's place in the queues of all its pools (`Place`).
 //!
 //! Source: I. Rhee, "A modular algorithm for resource allocation" (1998), Figures 4 and 5, lines 05
 //! to 33, repaired (`docs/errata.md`). A request stands at the same position in the queues of all

@@ -67,6 +67,8 @@ impl Place {
         }
         if let News::Marked { positions, .. } = news {
             self.marked.extend(positions);
+            self.marked.sort_unstable();
+            self.marked.dedup();
         }
         let hasty = !rules.align && self.position > 1;
         if !hasty && self.heard.iter().any(|heard| !heard) {
@@ -91,7 +93,7 @@ impl Place {
     /// Figure 4, line 08: the least position that is marked nowhere.
     fn select(&mut self, granting: bool) -> Turn {
         let marked = core::mem::take(&mut self.marked);
-        let position = (1..).find(|position| !marked.contains(position)).unwrap_or(u32::MAX);
+        let position = (1..).find(|position| !marked.contains(position)).unwrap_or_default();
         self.go_to(position, Move::Select { request: self.request.id, position }, granting)
     }
 

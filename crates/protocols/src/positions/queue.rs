@@ -104,12 +104,14 @@ impl Queue {
         if self.was_released(share.request) {
             return;
         }
-        let last = self.standing.last().map_or(0, |s| s.position);
         let full = |position: &u32| {
             let behind = if rules.behind { self.standing_at(*position + 1) } else { 0 };
             self.standing_at(*position) + behind + u64::from(share.units) > self.room()
         };
-        let positions = (1..=last).filter(full).collect();
+        let near = self.standing.iter().flat_map(|s| [s.position - 1, s.position]);
+        let mut positions: Vec<u32> = near.filter(|p| *p > 0).filter(full).collect();
+        positions.sort_unstable();
+        positions.dedup();
         answers.news.push(News::Marked { request: share.request, positions });
         self.selecting.push(share);
     }
@@ -143,8 +145,8 @@ impl Queue {
         let Some(at) = self.selecting.iter().position(|share| share.request == request) else {
             return Ok(0); // Its release overtook it.
         };
-        if position == 0 {
-            return Err("select: there is no position 0");
+        if position == 0 || position == u32::MAX {
+            return Err("select: there is no such position");
         }
         let share = self.close(at);
         self.stand(Standing { share, position, told: false, moved: false });
