@@ -1,7 +1,7 @@
 //! Protocols by name, as a person types them: the sound ones and the specimens.
 
 use holdall_core::{About, Options, Protocol, Unsupported};
-use holdall_protocols::{Unknown, Visitor, split_name};
+use holdall_protocols::{Unknown, Visitor, split_name, variant_of};
 
 use crate::specimens;
 
@@ -62,7 +62,7 @@ impl Chosen {
     /// # Errors
     /// If there is no such variant, or no such rule to do without.
     pub fn of<P: Protocol>(name: &str, without: &[String]) -> Result<Self, BadName> {
-        let (_, variant) = split_name(name);
+        let variant = variant_of::<P>(name);
         let about = P::about(variant).map_err(|Unsupported(why)| BadName(why))?;
         let is_rule = |name: &&String| about.rules.iter().any(|rule| rule.name == **name);
         if let Some(rule) = without.iter().find(|name| !is_rule(name)) {

@@ -1,6 +1,7 @@
 //! What a new protocol takes: its own code and one line in a registry. Here are two, unknown to
 //! the rest of the project, and both are checked: one of the usual shape, and one that puts
-//! something around any other protocol without knowing it.
+//! something around any other protocol without knowing it. One more line makes the first the
+//! subroutine of Rhee's algorithm.
 
 use holdall_core::{
     About, Addr, Broken, Call, Event, ManagerId, Never, NodeId, Note, Options, Outbox, Protocol,
@@ -10,12 +11,14 @@ use holdall_lab::check::{Outcome, Report, Scope, Settings, check_protocol};
 use holdall_lab::registry::Chosen;
 use holdall_protocols::Visitor;
 use holdall_protocols::ordered::Ordered;
+use holdall_protocols::rhee::Rhee;
 use holdall_protocols::skeen::Skeen;
 use serde::{Deserialize, Serialize};
 
 holdall_protocols::registry! {
     solo::Solo,
     noted::Noted<Skeen>,
+    Rhee<solo::Solo> as "rhee:solo",
 }
 
 /// One grant at a time, whatever it is for.
@@ -279,7 +282,7 @@ impl Visitor for CheckIt<'_> {
 
 #[test]
 fn a_registry_line_is_all_it_takes() {
-    assert_eq!(names().collect::<Vec<_>>(), ["solo", "noted"]);
+    assert_eq!(names().collect::<Vec<_>>(), ["solo", "noted", "rhee:solo"]);
     let report = with("solo", CheckIt("solo", "0+1*/0*/1*")).expect("registered");
     assert!(report.complete && !report.broken(), "{report:?}");
     let report = with("solo", CheckIt("solo", "0/1")).expect("registered");
@@ -293,5 +296,13 @@ fn a_protocol_over_a_subroutine_behaves_as_the_subroutine() {
         let plain = holdall_protocols::with("skeen", CheckIt("skeen", users)).expect("registered");
         assert!(!noted.broken());
         assert_eq!((noted.states, noted.depth), (plain.states, plain.depth), "{users}");
+    }
+}
+
+#[test]
+fn a_protocol_becomes_a_subroutine_of_rhee_by_a_registry_line() {
+    for users in ["0+1/1+0/0", "0+1*/1+0*"] {
+        let report = with("rhee:solo", CheckIt("rhee:solo", users)).expect("registered");
+        assert!(report.complete && !report.broken(), "{users}: {report:?}");
     }
 }

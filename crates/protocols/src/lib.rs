@@ -15,15 +15,20 @@ pub mod choy_singh;
 pub mod coordinator;
 mod early;
 pub mod house;
+mod line;
 mod neighbours;
 mod nobody;
 pub mod ordered;
 mod pool;
+pub mod positions;
 mod registry;
+pub mod rhee;
 pub mod skeen;
+pub mod skr;
+pub mod walk;
 
 use registry::plain;
-pub use registry::{Unknown, Visitor, split_name};
+pub use registry::{Unknown, Visitor, is_named, split_name, variant_of};
 
 registry! {
     awerbuch_saks::AwerbuchSaks,
@@ -33,5 +38,13 @@ registry! {
     coordinator::Coordinator,
     house::House,
     ordered::Ordered,
+    rhee::Rhee<chandy_misra::ChandyMisra> as "rhee:chandy-misra" | "rhee+:chandy-misra",
+    rhee::Rhee<chandy_misra_drinking::Drinking>
+        as "rhee:chandy-misra-drinking" | "rhee+:chandy-misra-drinking",
+    rhee::Rhee<choy_singh::ChoySingh> as "rhee:choy-singh" | "rhee+:choy-singh",
+    rhee::Rhee<ordered::Ordered> as "rhee:ordered" | "rhee+:ordered",
+    rhee::Rhee<skeen::Skeen> as "rhee:skeen" | "rhee+:skeen",
     skeen::Skeen,
+    skr::Skr,
+    walk::Walking,
 }

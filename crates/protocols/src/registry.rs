@@ -26,19 +26,36 @@ pub fn split_name(name: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// The variant in the name of a protocol: what follows its family, without the colon. `reserve=2`
+/// in `coordinator:reserve=2`; `skeen` in `rhee:skeen`, and `+:skeen` in `rhee+:skeen`.
+pub fn variant_of<P: Protocol>(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix(P::FAMILY)?;
+    Some(rest.strip_prefix(':').unwrap_or(rest)).filter(|variant| !variant.is_empty())
+}
+
+/// Whether a name is this one, or this one with a variant.
+pub fn is_named(name: &str, this: &str) -> bool {
+    name.strip_prefix(this).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
 /// Writes a registry: `with`, which finds a protocol by name, and `names`, which lists them.
-/// A new protocol is one more line.
+/// A new protocol is one more line: its type, found by its family and listed under its names; or,
+/// for one of several types of a family, the type and its own names, `Rhee<Skeen> as "rhee:skeen"`.
 #[macro_export]
 macro_rules! registry {
-    ($($protocol:ty),+ $(,)?) => {
+    (@names [$default:expr]) => { $default };
+    (@names [$default:expr] $($name:literal)|+) => { &[$($name),+] };
+    ($($protocol:ty $(as $($name:literal)|+)?),+ $(,)?) => {
         /// Visits the protocol of that name; the variant after the colon is the visitor's to pass on.
         ///
         /// # Errors
         /// If no protocol has that name.
         pub fn with<V: $crate::Visitor>(name: &str, visitor: V) -> Result<V::Out, $crate::Unknown> {
-            let (family, _) = $crate::split_name(name);
             $(
-                if family == <$protocol as ::holdall_core::Protocol>::FAMILY {
+                let known: &[&str] = $crate::registry!(
+                    @names [&[<$protocol as ::holdall_core::Protocol>::FAMILY]] $($($name)|+)?
+                );
+                if known.iter().any(|known| $crate::is_named(name, known)) {
                     return Ok(visitor.visit::<$protocol>());
                 }
             )+
@@ -47,7 +64,10 @@ macro_rules! registry {
 
         /// Every name worth listing.
         pub fn names() -> impl Iterator<Item = &'static str> {
-            [$(<$protocol as ::holdall_core::Protocol>::NAMES),+].into_iter().flatten().copied()
+            let lists: &[&[&str]] = &[$($crate::registry!(
+                @names [<$protocol as ::holdall_core::Protocol>::NAMES] $($($name)|+)?
+            )),+];
+            lists.iter().copied().flatten().copied()
         }
     };
 }

@@ -1,13 +1,11 @@
 //! The manager: a pool with a queue sorted by agreed time.
 
-use alloc::vec::Vec;
-use core::fmt;
-
 use holdall_core::{Addr, Broken, Clock, Event, Never, Outbox, RequestId, Role, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{Skeen, ToManager, ToUser};
 use crate::early::EarlyReleases;
+use crate::line::Line;
 use crate::pool::{Share, Units};
 
 type Out = Outbox<Skeen, Never>;
@@ -15,34 +13,14 @@ type Out = Outbox<Skeen, Never>;
 /// Guards one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manager {
-    clock: Clock,
     pool: Units,
-    /// In the order of service.
-    queue: Vec<Entry>,
+    line: Line,
     early: EarlyReleases,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Entry {
-    share: Share,
-    time: Clock,
-    agreed: bool,
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}{:?}{}", self.share, self.time, if self.agreed { "" } else { "?" })
-    }
 }
 
 impl Manager {
     pub(super) fn new(capacity: u32) -> Self {
-        Self {
-            clock: Clock::default(),
-            pool: Units::new(capacity),
-            queue: Vec::new(),
-            early: EarlyReleases::default(),
-        }
+        Self { pool: Units::new(capacity), line: Line::default(), early: EarlyReleases::default() }
     }
 
     fn on_join(&mut self, cfg: &Skeen, from: Addr, share: Share, out: &mut Out) {
@@ -53,12 +31,11 @@ impl Manager {
         if self.early.take(request) {
             return;
         }
-        if self.pool.held_by(request) || self.position(request).is_some() {
+        if self.pool.held_by(request) || self.line.contains(request) {
             return out.misbehaved(from, "join: twice for one request");
         }
-        self.clock = self.clock.next();
-        self.insert(cfg, Entry { share, time: self.clock, agreed: false });
-        out.to_user(request.user, ToUser::Proposed { request, time: self.clock });
+        let time = self.line.join(cfg.line, share);
+        out.to_user(request.user, ToUser::Proposed { request, time });
     }
 
     fn on_agreed(
@@ -72,18 +49,9 @@ impl Manager {
         if from != Addr::User(request.user) {
             return out.misbehaved(from, "agreed: for another user");
         }
-        if cfg.hear {
-            self.clock = self.clock.max(time);
-        }
-        let Some(at) = self.position(request) else {
-            return; // Its release overtook it.
-        };
-        let entry = self.queue.remove(at);
-        if entry.agreed || time < entry.time {
-            self.queue.insert(at, entry);
+        if !self.line.agree(cfg.line, request, time) {
             return out.misbehaved(from, "agreed: twice, or before the time proposed");
         }
-        self.insert(cfg, Entry { time, agreed: true, ..entry });
         self.serve(cfg, out);
     }
 
@@ -91,12 +59,8 @@ impl Manager {
         if from != Addr::User(request.user) {
             return out.misbehaved(from, "release: for another user");
         }
-        if !self.pool.give_back(request) {
-            match self.position(request) {
-                Some(at) => drop(self.queue.remove(at)),
-                None if cfg.early => self.early.remember(request),
-                None => {}
-            }
+        if !self.pool.give_back(request) && !self.line.remove(request) && cfg.early {
+            self.early.remember(request);
         }
         self.serve(cfg, out);
     }
@@ -106,36 +70,18 @@ impl Manager {
             return;
         }
         self.pool.forget_user(user);
-        self.queue.retain(|entry| entry.share.request.user != user);
+        self.line.forget_user(user);
         self.early.forget_user(user);
         self.serve(cfg, out);
     }
 
-    fn position(&self, request: RequestId) -> Option<usize> {
-        self.queue.iter().position(|entry| entry.share.request == request)
-    }
-
-    fn insert(&mut self, cfg: &Skeen, entry: Entry) {
-        let user = entry.share.request.user;
-        let before = |e: &Entry| {
-            e.time < entry.time
-                || e.time == entry.time && (!cfg.ties || e.share.request.user < user)
-        };
-        self.queue.insert(self.queue.partition_point(before), entry);
-    }
-
     /// Serves the head of the queue as long as its time is agreed and its units are free.
     fn serve(&mut self, cfg: &Skeen, out: &mut Out) {
-        let next = |queue: &[Entry]| match cfg.tentative {
-            true => queue.first().filter(|head| head.agreed).map(|_| 0),
-            false => queue.iter().position(|entry| entry.agreed),
-        };
-        while let Some(at) = next(&self.queue) {
-            let share = self.queue[at].share;
+        while let Some(share) = self.line.head(cfg.line) {
             if self.pool.free() < share.units {
                 return;
             }
-            self.queue.remove(at);
+            self.line.remove(share.request);
             self.pool.take(share);
             out.to_user(share.request.user, ToUser::Held(share.request));
         }
@@ -167,13 +113,10 @@ impl Role for Manager {
 
     fn check(&self, _: &Skeen) -> Result<(), Broken> {
         self.pool.check()?;
-        Broken::unless(
-            self.queue.is_sorted_by_key(|entry| entry.time),
-            "S2: the queue is in the order of time",
-        )
+        self.line.check()
     }
 
     fn quiet(&self) -> bool {
-        self.pool.is_free() && self.queue.is_empty() && self.early.is_empty()
+        self.pool.is_free() && self.line.is_empty() && self.early.is_empty()
     }
 }

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::manager::Manager;
 pub use self::user::User;
+use crate::line::{HEAR, LATEST, LineRules, TENTATIVE, TIES};
 use crate::plain;
 
 /// What a manager may receive.
@@ -68,13 +69,10 @@ pub enum ToUser {
 }
 
 const RULES: &[Rule] = &[
-    Rule {
-        name: "latest",
-        says: "the agreed time is the latest proposal, the same for all queues",
-    },
-    Rule { name: "tentative", says: "a proposed time holds back later ones until it is agreed" },
-    Rule { name: "ties", says: "equal times are ordered by user, not by arrival" },
-    Rule { name: "hear", says: "a manager's clock passes every agreed time it hears of" },
+    LATEST,
+    TENTATIVE,
+    TIES,
+    HEAR,
     Rule { name: "early", says: "a release that overtakes its request is remembered" },
     Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
 ];
@@ -83,10 +81,7 @@ const RULES: &[Rule] = &[
 #[derive(Debug)]
 pub struct Skeen {
     topology: Topology,
-    latest: bool,
-    tentative: bool,
-    ties: bool,
-    hear: bool,
+    line: LineRules,
     early: bool,
     purge: bool,
 }
@@ -126,10 +121,7 @@ impl Protocol for Skeen {
         plain(Self::FAMILY, options.variant.as_deref())?;
         Ok(Self {
             topology: topology.clone(),
-            latest: options.keeps("latest"),
-            tentative: options.keeps("tentative"),
-            ties: options.keeps("ties"),
-            hear: options.keeps("hear"),
+            line: LineRules::new(options),
             early: options.keeps("early"),
             purge: options.keeps("purge"),
         })

@@ -8,6 +8,7 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{Skeen, ToManager, ToUser};
+use crate::line::Proposals;
 
 type Out = Outbox<Skeen, Never>;
 
@@ -22,7 +23,7 @@ pub struct User {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum State {
     Idle,
-    Joining { request: Request, proposals: Vec<Option<Clock>> },
+    Joining { request: Request, proposals: Proposals },
     Queued { request: Request, held: Vec<bool> },
 }
 
@@ -45,7 +46,7 @@ impl User {
             let join = ToManager::Join { request: request.id, units: need.units };
             out.to_manager(Skeen::manager_of(need.pool), join);
         }
-        let proposals = alloc::vec![None; request.needs.len()];
+        let proposals = Proposals::none(request.needs.len());
         self.state = State::Joining { request, proposals };
     }
 
@@ -57,18 +58,15 @@ impl User {
         let State::Joining { request, proposals } = &mut self.state else {
             return out.misbehaved(from, "proposed: after the time was agreed");
         };
-        let Some(slot) = need_guarded_by(request, from).and_then(|i| proposals.get_mut(i)) else {
+        let Some(pool) = need_guarded_by(request, from) else {
             return out.misbehaved(from, "proposed: by a stranger");
         };
-        if slot.replace(time).is_some() {
-            return out.misbehaved(from, "proposed: twice");
-        }
-        if proposals.iter().any(Option::is_none) {
-            return;
-        }
-        let latest = proposals.iter().flatten().max().copied().unwrap_or_default();
-        for (need, own) in request.needs.iter().zip(proposals.iter()) {
-            let time = if cfg.latest { latest } else { own.unwrap_or_default() };
+        let times = match proposals.take(cfg.line, pool, time) {
+            Ok(Some(times)) => times,
+            Ok(None) => return,
+            Err(what) => return out.misbehaved(from, what),
+        };
+        for (need, time) in request.needs.iter().zip(times) {
             let agreed = ToManager::Agreed { request: request.id, time };
             out.to_manager(Skeen::manager_of(need.pool), agreed);
         }

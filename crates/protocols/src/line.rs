@@ -1,0 +1,166 @@
+//! A queue in the order of agreed times (Skeen's total order multicast), one for each pool.
+//!
+//! A manager proposes a time later than all it has seen; the user takes the latest proposal for
+//! all its pools; that is the request's place in every queue. Ties are broken by the user's id.
+//! Since a proposal can only grow, nothing can still come before an entry that is agreed and first;
+//! so all queues serve common requests in the same order.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use holdall_core::{Broken, Clock, Options, RequestId, Rule, UserId};
+use serde::{Deserialize, Serialize};
+
+use crate::pool::Share;
+
+pub(crate) const LATEST: Rule = Rule {
+    name: "latest",
+    says: "the agreed time is the latest proposal, the same for all queues",
+};
+pub(crate) const TENTATIVE: Rule =
+    Rule { name: "tentative", says: "a proposed time holds back later ones until it is agreed" };
+pub(crate) const TIES: Rule =
+    Rule { name: "ties", says: "equal times are ordered by user, not by arrival" };
+pub(crate) const HEAR: Rule =
+    Rule { name: "hear", says: "a manager's clock passes every agreed time it hears of" };
+
+/// Which rules are in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineRules {
+    latest: bool,
+    tentative: bool,
+    ties: bool,
+    hear: bool,
+}
+
+impl LineRules {
+    pub(crate) fn new(options: &Options) -> Self {
+        let keeps = |rule: Rule| options.keeps(rule.name);
+        Self {
+            latest: keeps(LATEST),
+            tentative: keeps(TENTATIVE),
+            ties: keeps(TIES),
+            hear: keeps(HEAR),
+        }
+    }
+}
+
+/// Those who wait at one pool, in the order of their times.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Line {
+    clock: Clock,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Entry {
+    share: Share,
+    time: Clock,
+    agreed: bool,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}{:?}{}", self.share, self.time, if self.agreed { "" } else { "?" })
+    }
+}
+
+impl Line {
+    /// Lets a request join, at a time yet to be agreed; returns the time proposed.
+    pub(crate) fn join(&mut self, rules: LineRules, share: Share) -> Clock {
+        self.clock = self.clock.next();
+        self.insert(rules, Entry { share, time: self.clock, agreed: false });
+        self.clock
+    }
+
+    /// Sets the time of a request; of one that has left there is none to set. False if that is
+    /// what no honest user does.
+    pub(crate) fn agree(&mut self, rules: LineRules, request: RequestId, time: Clock) -> bool {
+        if rules.hear {
+            self.clock = self.clock.max(time);
+        }
+        let Some(at) = self.place_of(request) else { return true };
+        let entry = self.entries[at];
+        if entry.agreed || time < entry.time {
+            return false;
+        }
+        self.entries.remove(at);
+        self.insert(rules, Entry { time, agreed: true, ..entry });
+        true
+    }
+
+    /// Who is next, if its time is agreed.
+    pub(crate) fn head(&self, rules: LineRules) -> Option<Share> {
+        let next = match rules.tentative {
+            true => self.entries.first().filter(|head| head.agreed),
+            false => self.entries.iter().find(|entry| entry.agreed),
+        };
+        next.map(|entry| entry.share)
+    }
+
+    /// Takes a request out; false if it is not there.
+    pub(crate) fn remove(&mut self, request: RequestId) -> bool {
+        let at = self.place_of(request);
+        at.map(|at| self.entries.remove(at)).is_some()
+    }
+
+    pub(crate) fn forget_user(&mut self, user: UserId) {
+        self.entries.retain(|entry| entry.share.request.user != user);
+    }
+
+    pub(crate) fn contains(&self, request: RequestId) -> bool {
+        self.place_of(request).is_some()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn place_of(&self, request: RequestId) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.share.request == request)
+    }
+
+    fn insert(&mut self, rules: LineRules, entry: Entry) {
+        let user = entry.share.request.user;
+        let before = |e: &Entry| {
+            e.time < entry.time
+                || e.time == entry.time && (!rules.ties || e.share.request.user < user)
+        };
+        self.entries.insert(self.entries.partition_point(before), entry);
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Broken> {
+        Broken::unless(
+            self.entries.is_sorted_by_key(|entry| entry.time),
+            "S2: the queue is in the order of time",
+        )
+    }
+}
+
+/// What was proposed to a request, by the managers of its pools in the order of its needs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Proposals(Vec<Option<Clock>>);
+
+impl Proposals {
+    pub(crate) fn none(pools: usize) -> Self {
+        Self(alloc::vec![None; pools])
+    }
+
+    /// Takes a proposal. With the last one, the time for each pool.
+    pub(crate) fn take(
+        &mut self,
+        rules: LineRules,
+        pool: usize,
+        time: Clock,
+    ) -> Result<Option<Vec<Clock>>, &'static str> {
+        match self.0.get_mut(pool) {
+            Some(slot @ None) => *slot = Some(time),
+            _ => return Err("proposed: twice"),
+        }
+        let all: Option<Vec<Clock>> = self.0.iter().copied().collect();
+        Ok(all.map(|times| match times.iter().max() {
+            Some(latest) if rules.latest => alloc::vec![*latest; times.len()],
+            _ => times,
+        }))
+    }
+}

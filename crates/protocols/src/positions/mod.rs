@@ -1,0 +1,158 @@
+//! Rhee's queues of positions, which `rhee`, `skr` and `walk` have in common: the queue of a pool
+//! (`Queue`, at its manager) and a request's place in the queues of all its pools (`Place`).
+//!
+//! Source: I. Rhee, "A modular algorithm for resource allocation" (1998), Figures 4 and 5, lines 05
+//! to 33, repaired (`docs/errata.md`). A request stands at the same position in the queues of all
+//! its pools, or one position further on in some of them. When the position before it has room in
+//! one queue, that queue tells it so (*dec*) and keeps the room for it; when all have, it
+//! *advances* in all. At position 1 of all its queues it is granted.
+//!
+//! # Several units
+//! The paper's pools have one unit, and a position is taken or not. Here a position is a round
+//! with room for as many requests as fit into the pool:
+//! - a request may select a position if it fits there *together with all who stand right behind*,
+//!   so that it keeps none of them from moving up (the paper's rule 4: for one unit, positions
+//!   `j` and `j-1` are marked if `j` is taken);
+//! - room in the position before goes to those at a position in the order in which they came to
+//!   it, and nobody passes one who waits for more room.
+//!
+//! Whoever stands first at its position and waits for room keeps every newcomer out of the position
+//! before, which can therefore only empty.
+//!
+//! # Invariants
+//! - **Q1** (Lemma 5.1) Those at a position, and those behind it for whom room is kept, fit into
+//!   the pool. At position 1 this is exclusion (Theorem 5.2).
+//! - **Q2** (Claims 5.3 and 5.4) Room is kept for a request if and only if it was told so, and it
+//!   is told as soon as there is room.
+//! - **Q3** (Lemma 5.5, Claim 5.6) A request advances from a position only if it stands there and
+//!   was told; so its positions differ by at most one.
+//!
+//! At most one selection is open in a queue at a time; its owner sees to that.
+
+mod place;
+mod queue;
+
+use alloc::vec::Vec;
+
+use holdall_core::{Options, RequestId, Rule};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::place::{Place, Turn};
+pub(crate) use self::queue::{Answers, Queue};
+
+/// What a request tells the queue of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Move {
+    /// It moves up from this position to the one before.
+    Advance {
+        /// The request.
+        request: RequestId,
+        /// The position it leaves.
+        from: u32,
+    },
+    /// It leaves the queue, wherever it is, or gives the units back.
+    Release(RequestId),
+    /// It takes this position.
+    Select {
+        /// The request.
+        request: RequestId,
+        /// Its position, from 1.
+        position: u32,
+    },
+}
+
+impl Move {
+    /// Whose move it is.
+    pub fn request(&self) -> RequestId {
+        match self {
+            Self::Advance { request, .. }
+            | Self::Release(request)
+            | Self::Select { request, .. } => *request,
+        }
+    }
+}
+
+/// What the queue of a pool tells a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum News {
+    /// There is room before this position, and it is kept for the request.
+    Dec {
+        /// The request.
+        request: RequestId,
+        /// The position it may leave.
+        from: u32,
+    },
+    /// It stands at position 1.
+    Grant(RequestId),
+    /// It may select any position but these.
+    Marked {
+        /// The request.
+        request: RequestId,
+        /// The positions, ascending.
+        positions: Vec<u32>,
+    },
+}
+
+impl News {
+    /// For which request it is.
+    pub fn request(&self) -> RequestId {
+        match self {
+            Self::Dec { request, .. } | Self::Grant(request) | Self::Marked { request, .. } => {
+                *request
+            }
+        }
+    }
+}
+
+/// The rules of the queues that can be taken away, for the lists of the protocols.
+pub(crate) const BEHIND: Rule = Rule {
+    name: "behind",
+    says: "a position is taken only where one fits together with those right behind it",
+};
+pub(crate) const FRONT: Rule = Rule { name: "front", says: "nobody moves up from position 1" };
+pub(crate) const TURN: Rule =
+    Rule { name: "turn", says: "room goes to those at a position in the order they came to it" };
+pub(crate) const FROZEN: Rule = Rule {
+    name: "frozen",
+    says: "whoever moved while a selection is open is told of no more room before it ends",
+};
+pub(crate) const ALIGN: Rule =
+    Rule { name: "align", says: "a request moves up when all its queues have room, not the first" };
+pub(crate) const EARLY: Rule =
+    Rule { name: "early", says: "a release that overtakes its request is remembered" };
+pub(crate) const PURGE: Rule =
+    Rule { name: "purge", says: "whoever is reported gone loses its place" };
+
+/// Which of them are in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueRules {
+    /// A newcomer must fit together with those right behind it.
+    pub(crate) behind: bool,
+    /// Nobody moves up from position 1.
+    pub(crate) front: bool,
+    /// Room goes to those at a position in the order they came to it.
+    pub(crate) turn: bool,
+    /// Whoever has moved since a selection was opened is told of no further room before it ends.
+    pub(crate) frozen: bool,
+    /// A release that overtakes its request is remembered.
+    pub(crate) early: bool,
+    /// A request moves up when all its queues have room.
+    pub(crate) align: bool,
+    /// Whoever is reported gone loses its place.
+    pub(crate) purge: bool,
+}
+
+impl QueueRules {
+    pub(crate) fn new(options: &Options) -> Self {
+        let keeps = |rule: Rule| options.keeps(rule.name);
+        Self {
+            behind: keeps(BEHIND),
+            front: keeps(FRONT),
+            turn: keeps(TURN),
+            frozen: keeps(FROZEN),
+            early: keeps(EARLY),
+            align: keeps(ALIGN),
+            purge: keeps(PURGE),
+        }
+    }
+}
