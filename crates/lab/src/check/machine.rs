@@ -6,6 +6,7 @@
 use holdall_core::Property;
 
 use super::parts::Row;
+use super::stages::StageNumber;
 
 /// A world to be searched.
 pub(super) trait Machine: Sync {
@@ -87,6 +88,8 @@ pub(super) struct Label {
     pub(super) blocked: u32,
     /// Whether somebody who never ends its use has begun it.
     pub(super) endless: bool,
+    /// Where the user that may crash stands, if the world is asked to keep that.
+    pub(super) stage: StageNumber,
 }
 
 /// What is wrong with a state that has come to rest.

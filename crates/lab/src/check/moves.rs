@@ -93,7 +93,8 @@ impl<P: Protocol> World<'_, P> {
         if seat.is_busy() && self.settings.suspect == Some(lane) && !seat.suspected {
             moves.push((Action::Suspect(lane), Class::UNFAIR));
         }
-        if seat.is_busy() && self.settings.crash == Some(lane) {
+        let idle = seat.stage == Stage::Idle && self.settings.crash_idle;
+        if (seat.is_busy() || idle) && self.settings.crash == Some(lane) {
             moves.push((Action::Crash(lane), Class::UNFAIR));
         }
     }

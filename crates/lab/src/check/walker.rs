@@ -12,6 +12,7 @@ use super::scope::Then;
 use super::seat::{Passed, Seat, Stage};
 use super::steps::{Did, Outcome, Steps};
 use super::world::{NOBODY, World};
+use super::Detector;
 
 /// One thread's way through the world.
 pub(super) struct Walker<'w, P: Protocol> {
@@ -170,7 +171,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
         }
     }
 
-    /// The user stops; what was on its way to it is lost, and every manager will be told.
+    /// The user stops; what was on its way to it is lost, and the detector takes notice.
     fn crash(&mut self, lane: usize) {
         let who = self.seat(lane).user();
         self.change_seat(lane, |seat| {
@@ -179,10 +180,24 @@ impl<'w, P: Protocol> Walker<'w, P> {
         self.forget_passer(lane);
         let world = self.world;
         self.next[world.user_at(lane)] = NOBODY;
+        let lapse = world.parts.items.number(Item::Lapse { who });
+        let detector = world.settings.detector();
+        // Who is certainly gone need not be waited for. Otherwise a lease runs out all the same.
+        let lasts = |id: u32| id == lapse && detector != Detector::Departed;
         let to_it = |id: &u32| world.parts.items.value(*id).to() == Addr::User(who);
         let items = self.next.split_off(world.items_at());
-        self.next.extend(items.into_iter().filter(|id| !to_it(id)));
-        self.report(who, Gone::Departed);
+        self.next.extend(items.into_iter().filter(|id| !to_it(id) || lasts(*id)));
+        // A suspicion that was wrong until now is not raised again.
+        match detector {
+            Detector::Departed => self.report(who, Gone::Departed),
+            _ if self.is_under_way(lapse) => {}
+            Detector::None => {}
+            Detector::Reclaim => {
+                self.report(who, Gone::Suspected);
+                self.next.push(lapse);
+            }
+            Detector::Suspect => self.report(who, Gone::Suspected),
+        }
     }
 
     /// Every manager will be told of a user.
@@ -212,7 +227,9 @@ impl<'w, P: Protocol> Walker<'w, P> {
 
     /// Lets something happen to the role it is for.
     fn feed(&mut self, id: u32) {
-        let Some(slot) = self.world.slot_of(id) else { return };
+        let Some(slot) = self.world.slot_of(id).filter(|slot| self.next[*slot] != NOBODY) else {
+            return;
+        };
         let outcome = self.outcome(slot, id);
         self.next[slot] = outcome.role;
         let lane = match self.world.parts.items.value(id).to() {
