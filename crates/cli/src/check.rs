@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// What every manager is told of a user that stopped silently [default: departed]
     #[arg(long, requires = "crash")]
     detector: Option<DetectorArg>,
+    /// Let it stop also in the middle of a step, when only the first of its messages have left
+    #[arg(long, requires = "crash")]
+    amid: bool,
     /// Let this user be taken for dead once, at any stage, although it lives
     #[arg(long, value_name = "USER")]
     suspect: Option<usize>,
@@ -158,6 +161,7 @@ fn settings(args: &Args) -> Settings {
     Settings {
         departures: args.departures,
         crash: args.crash,
+        crash_amid: args.amid,
         detector: args.detector.map(Into::into),
         suspect: args.suspect,
         duplicates: args.duplicates,

@@ -129,11 +129,11 @@ fn in_full(report: &Locality) -> String {
 
 /// The locality in both senses, as far as it is known.
 fn measured(report: &Locality) -> String {
-    let least = if report.exact { "" } else { "at least " };
-    if report.locality == report.locality_no_path {
-        format!("{least}{}", report.locality)
-    } else {
-        format!("{least}{} ({} where no path is left)", report.locality, report.locality_no_path)
+    let Locality { locality, locality_no_path, .. } = report;
+    match report.exact {
+        false => format!("at least {locality}"),
+        true if locality == locality_no_path => locality.to_string(),
+        true => format!("{locality} ({locality_no_path} where no path is left)"),
     }
 }
 

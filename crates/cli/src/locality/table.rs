@@ -68,7 +68,10 @@ fn settings(args: &Args, chosen: &Chosen, detector: Detector) -> Settings {
 fn header(name: &str, scope: &Scope) -> String {
     let detectors: Vec<_> = DETECTORS.iter().map(ToString::to_string).collect();
     let rule = "---|".repeat(1 + 2 * DETECTORS.len());
-    format!("\n### A {name}: `{scope}`\n\n| protocol | {} |\n|{rule}", detectors.join(" | states | ") + " | states")
+    format!(
+        "\n### A {name}: `{scope}`\n\n| protocol | {} |\n|{rule}",
+        detectors.join(" | states | ") + " | states"
+    )
 }
 
 /// A row of Markdown that grows to the right.

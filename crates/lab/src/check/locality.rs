@@ -140,7 +140,7 @@ pub fn locality(
         None => 0..scope.users.len(),
     };
     let measure = |lane| {
-        let settings = Settings { crash: Some(lane), ..settings.clone() };
+        let settings = Settings { crash: Some(lane), crash_amid: true, ..settings.clone() };
         let visitor = Measure { chosen, scope, settings: &settings, progress };
         registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.0))?
     };
@@ -161,8 +161,7 @@ impl Visitor for Measure<'_> {
     fn visit<P: Protocol>(self) -> Self::Out {
         let (cfg, settings) = prepare::<P>(self.chosen, self.scope, self.settings)?;
         let world = World::new(cfg, self.scope, &settings, None).with_stages();
-        let found =
-            search::search(&world, settings.max_states, settings.threads(), self.progress);
+        let found = search::search(&world, settings.max_states, settings.threads(), self.progress);
         Ok(part(&world, &world, &world.stage_names(), &found))
     }
 }

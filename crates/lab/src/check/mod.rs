@@ -47,6 +47,8 @@ pub struct Settings {
     pub crash: Option<usize>,
     /// Whether it may also stop while it has no request under way.
     pub crash_idle: bool,
+    /// Whether it may also stop in the middle of a step, when some of its messages have left.
+    pub crash_amid: bool,
     /// What the managers are told of it; [`Detector::Departed`] if not said.
     pub detector: Option<Detector>,
     /// The user that may once be taken for dead at any stage although it lives: its claims are
@@ -79,6 +81,7 @@ impl Default for Settings {
             departures: false,
             crash: None,
             crash_idle: false,
+            crash_amid: false,
             detector: None,
             suspect: None,
             timers: Timers::Any,

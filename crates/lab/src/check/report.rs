@@ -179,16 +179,19 @@ pub(super) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> 
     if settings.crash_idle {
         text.push_str(" --idle");
     }
+    if settings.crash_amid {
+        text.push_str(" --amid");
+    }
     if let Some(lane) = settings.suspect {
         text.push_str(&format!(" --suspect {lane}"));
     }
     if settings.timers == Timers::Quiet {
         text.push_str(" --timers quiet");
     }
-    if settings.order != Some(assumes.order) {
-        text.push_str(match settings.order {
-            Some(Order::Fifo) => " --order fifo",
-            _ => " --order unordered",
+    if let Some(order) = settings.order.filter(|order| *order != assumes.order) {
+        text.push_str(match order {
+            Order::Fifo => " --order fifo",
+            Order::Unordered => " --order unordered",
         });
     }
     if settings.loss > 0 {

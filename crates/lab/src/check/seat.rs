@@ -32,9 +32,10 @@ pub(super) enum Stage {
 }
 
 impl Stage {
+    /// For people. Whoever crashes in the middle of asking was idle before.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Idle => "idle",
+            Self::Idle => "idle or asking",
             Self::Waiting => "waiting",
             Self::Using => "using",
             Self::Releasing => "releasing",

@@ -129,9 +129,8 @@ fn hope(graph: &Graph) -> Vec<u32> {
             if !label.stage.is_crashed() {
                 continue;
             }
-            let step = |(to, _): &(u32, _)| {
-                hope[*to as usize] | label.waiting & !graph.label(*to).waiting
-            };
+            let step =
+                |(to, _): &(u32, _)| hope[*to as usize] | label.waiting & !graph.label(*to).waiting;
             let mask = graph.edges(state).iter().map(step).fold(0, |all, mask| all | mask);
             changed |= mask != hope[state as usize];
             hope[state as usize] = mask;
