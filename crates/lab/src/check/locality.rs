@@ -162,7 +162,7 @@ impl Visitor for Measure<'_> {
         let (cfg, settings) = prepare::<P>(self.chosen, self.scope, self.settings)?;
         let world = World::new(cfg, self.scope, &settings, None).with_stages();
         let found = search::search(&world, settings.max_states, settings.threads(), self.progress);
-        Ok(part(&world, &world, &world.stage_names(), &found))
+        Ok(part(&world, &world, &world.stage_names(&found.graph), &found))
     }
 }
 

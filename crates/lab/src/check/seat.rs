@@ -32,7 +32,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// For people. Whoever crashes in the middle of asking was idle before.
+    /// For people. Whoever crashes in the middle of asking was idle at the beginning of that step.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle or asking",

@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::graph::Graph;
 use super::seat::Stage;
 
 /// The number of a stage. Which stage has which number depends on who came first.
@@ -49,14 +50,23 @@ impl Stages {
         StageNumber(known().unwrap_or_else(add) as u8)
     }
 
-    /// Every stage with its name, in the order of a request.
-    pub(super) fn names(&self) -> Vec<(StageNumber, String)> {
-        let mut all: Vec<_> = self.seen.iter().map(|(i, seen)| (*seen, i)).collect();
-        all.sort_unstable();
+    /// Every stage with its name, in the order of a request; where the client stands the same, in
+    /// the order in which the search came upon them.
+    pub(super) fn names(&self, graph: &Graph) -> Vec<(StageNumber, String)> {
+        let mut first = [u32::MAX; STAGES_MAX];
+        for state in (0..graph.states() as u32).rev() {
+            let stage = graph.label(state).stage;
+            if !stage.is_crashed() {
+                first[usize::from(stage.0)] = state;
+            }
+        }
         let name = |(stage, word): (Stage, &str)| match word {
             "" => stage.name().into(),
             _ => format!("{}: {word}", stage.name()),
         };
-        all.into_iter().map(|(seen, i)| (StageNumber(i as u8), name(seen))).collect()
+        let all = self.seen.iter().map(|(i, seen)| (seen.0, first[i], i, name(*seen)));
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, _, i, name)| (StageNumber(i as u8), name)).collect()
     }
 }

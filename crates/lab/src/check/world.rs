@@ -6,6 +6,7 @@
 
 use holdall_core::{Addr, ManagerId, Order, Protocol, Role, UserId};
 
+use super::graph::Graph;
 use super::machine::{Expander, Label, Machine};
 use super::parts::{Item, Parts};
 use super::print::Print;
@@ -62,8 +63,8 @@ impl<'a, P: Protocol> World<'a, P> {
         Self { stages: Some(Stages::default()), ..self }
     }
 
-    pub(super) fn stage_names(&self) -> Vec<(StageNumber, String)> {
-        self.stages.as_ref().map(Stages::names).unwrap_or_default()
+    pub(super) fn stage_names(&self, graph: &Graph) -> Vec<(StageNumber, String)> {
+        self.stages.as_ref().map(|stages| stages.names(graph)).unwrap_or_default()
     }
 
     pub(super) fn seats<'s>(
