@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use comfy_table::{Table, presets};
-use holdall_lab::check::{self, Blocked, Crash, Detector, Locality, Scope, Settings};
+use holdall_lab::check::{self, Blocked, Crash, Detector, Distance, Locality, Scope, Settings};
 
 use crate::search::{DetectorArg, SearchArgs, bar};
 use crate::{print, usage};
@@ -121,7 +121,7 @@ fn in_full(report: &Locality) -> String {
         }
     }
     if let Some(story) = &report.story {
-        let _ = write!(text, "\nthe shortest way to distance {}:\n{story}", report.locality);
+        let _ = write!(text, "\nthe shortest way to the greatest distance:\n{story}");
     }
     text.truncate(text.trim_end().len());
     text
@@ -140,6 +140,10 @@ fn measured(report: &Locality) -> String {
 /// Users with their distances.
 fn list(blocked: &[Blocked], counts: fn(&Blocked) -> bool) -> String {
     let counted = blocked.iter().filter(|blocked| counts(blocked));
-    let names: Vec<_> = counted.map(|b| format!("u{} at {}", b.user, b.distance)).collect();
+    let place = |distance| match distance {
+        Distance::Steps(n) => format!("at {n}"),
+        Distance::Unconnected => "unconnected".into(),
+    };
+    let names: Vec<_> = counted.map(|b| format!("u{} {}", b.user, place(b.distance))).collect();
     if names.is_empty() { "-".into() } else { names.join(", ") }
 }

@@ -121,7 +121,7 @@ impl Settings {
 }
 
 /// What every manager is told of a user that stopped silently. Users are told nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Detector {
     /// That it has departed, after the last message it sent to that manager.
