@@ -133,12 +133,12 @@ fn a_fair_run_may_leave_out_whom_a_path_would_reach() {
 }
 
 #[test]
-fn whoever_shares_nothing_may_be_blocked_all_the_same() {
+fn a_queue_does_not_hold_up_strangers() {
     let scope = ["--pools", "1,1", "--users", "0/0/1"];
-    let (_, fifo) = locality(&[&["coordinator:fifo"], &scope[..]].concat());
-    assert_eq!(fifo["locality"], "unconnected");
-    let (_, skip) = locality(&[&["coordinator:skip"], &scope[..]].concat());
-    assert_eq!(skip["locality"], 1);
+    for protocol in ["coordinator:fifo", "coordinator:skip", "ordered", "skeen"] {
+        let (_, report) = locality(&[&[protocol], &scope[..]].concat());
+        assert_eq!(report["locality"], 1, "{protocol}");
+    }
 }
 
 #[test]

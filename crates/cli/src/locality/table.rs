@@ -117,7 +117,10 @@ fn header(name: &str, scope: &Scope) -> String {
 
 fn cells(report: Option<&Locality>) -> String {
     match report {
-        Some(report) => format!(" {} | {} |", measured(report), report.states),
+        Some(report) => {
+            let more = if report.complete { "" } else { "+" };
+            format!(" {} | {}{more} |", measured(report), report.states)
+        }
         None => " | |".into(),
     }
 }
