@@ -2,15 +2,13 @@
 
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use comfy_table::{Table, presets};
-use holdall_core::Order;
-use holdall_lab::check::{self, Outcome, Report, Scope, Settings, Suite, Timers, every_assignment};
+use holdall_lab::check::{self, Outcome, Report, Scope, Settings, Suite, every_assignment};
 use holdall_lab::registry::{self, Chosen};
-use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::search::{DetectorArg, SearchArgs, bar};
 use crate::{print, usage};
 
 /// Explore every interleaving of a small scope and decide what the protocol promises
@@ -50,18 +48,18 @@ pub(crate) struct Args {
     /// Let users depart at any stage
     #[arg(long)]
     departures: bool,
-    /// Let this user stop silently at any stage; a perfect detector then tells the managers
+    /// Let this user stop silently at any stage
     #[arg(long, value_name = "USER")]
     crash: Option<usize>,
+    /// What every manager is told of a user that stopped silently [default: departed]
+    #[arg(long, requires = "crash")]
+    detector: Option<DetectorArg>,
+    /// Let it stop also in the middle of a step, when only the first of its messages have left
+    #[arg(long, requires = "crash")]
+    amid: bool,
     /// Let this user be taken for dead once, at any stage, although it lives
     #[arg(long, value_name = "USER")]
     suspect: Option<usize>,
-    /// When timers may ring: at any time, or only when nothing else can move
-    #[arg(long, default_value = "any")]
-    timers: TimersArg,
-    /// The order in which links deliver [default: what the protocol assumes]
-    #[arg(long)]
-    order: Option<OrderArg>,
     /// Let the network deliver any message twice
     #[arg(long)]
     duplicates: bool,
@@ -74,23 +72,8 @@ pub(crate) struct Args {
     /// Keep messages that their receivers say they will ignore
     #[arg(long)]
     keep_stale: bool,
-    /// Take away a rule of the protocol, to see what it is for (`holdall protocols P` lists them)
-    #[arg(long, value_name = "RULE")]
-    without: Vec<String>,
-    /// Explore the algorithm as its paper prints it: with every known defect, or with only those
-    /// named (`docs/errata.md` numbers them) and all others repaired
-    #[arg(long, value_name = "DEFECT,...", num_args = 0..=1, value_delimiter = ',')]
-    #[arg(conflicts_with = "without")]
-    as_printed: Option<Vec<String>>,
-    /// Give up after this many states
-    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
-    max_states: u32,
-    /// Threads that make successors [default: all cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// Treat states as equal only if their clocks and counters are, also where users ask for ever
-    #[arg(long)]
-    plain: bool,
+    #[command(flatten)]
+    search: SearchArgs,
     /// Print one JSON object per scope
     #[arg(long)]
     json: bool,
@@ -102,18 +85,6 @@ enum SuiteArg {
     Quick,
     /// Minutes
     Full,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum TimersArg {
-    Any,
-    Quiet,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum OrderArg {
-    Fifo,
-    Unordered,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -145,10 +116,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// What is to be explored, one after another.
 fn jobs(args: &Args) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
-    let chosen = match (&args.protocol, &args.as_printed) {
-        (Some(name), Some(defects)) => vec![Chosen::as_printed(name, defects).map_err(usage)?],
-        (Some(name), None) => vec![Chosen::new(name, &args.without).map_err(usage)?],
-        (None, _) => registry::all_chosen(),
+    let chosen = match &args.protocol {
+        Some(name) => vec![args.search.chosen(name)?],
+        None => registry::all_chosen(),
     };
     let settings = settings(args);
     if let Some(suite) = args.suite {
@@ -191,33 +161,15 @@ fn settings(args: &Args) -> Settings {
     Settings {
         departures: args.departures,
         crash: args.crash,
+        crash_amid: args.amid,
+        detector: args.detector.map(Into::into),
         suspect: args.suspect,
-        timers: match args.timers {
-            TimersArg::Any => Timers::Any,
-            TimersArg::Quiet => Timers::Quiet,
-        },
-        order: args.order.map(|order| match order {
-            OrderArg::Fifo => Order::Fifo,
-            OrderArg::Unordered => Order::Unordered,
-        }),
         duplicates: args.duplicates,
         loss: args.loss,
         overtaking: args.overtaking,
         keep_stale: args.keep_stale,
-        max_states: args.max_states as usize,
-        canonical: args.plain.then_some(false),
-        threads: args.threads,
+        ..args.search.settings()
     }
-}
-
-fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {pos} states {elapsed} {msg}");
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 /// How all of it went.

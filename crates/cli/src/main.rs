@@ -6,11 +6,13 @@ mod deal;
 mod explain;
 mod failure;
 mod hold;
+mod locality;
 mod manual;
 mod pool;
 mod protocols;
 mod reach;
 mod run;
+mod search;
 mod show;
 mod sim;
 mod status;
@@ -41,6 +43,7 @@ enum Command {
     Agent(agent::Args),
     Check(check::Args),
     Deal(deal::Args),
+    Locality(locality::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
     Completions(manual::CompletionsArgs),
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args),
         Command::Check(args) => check::run(&args),
         Command::Deal(args) => deal::run(args),
+        Command::Locality(args) => locality::run(&args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Sim(args) => sim::run(&args),
     };

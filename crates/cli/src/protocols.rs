@@ -95,6 +95,7 @@ fn assumptions(assumes: &Assumes) -> String {
         &format!("{most} of pools a request"),
         if assumes.units { "pools of several units" } else { "single units" },
         if assumes.departures { "departures at any stage" } else { "no departures" },
+        if assumes.suspicions { "suspicions tolerated" } else { "no false suspicions" },
     ]
     .join(", ")
 }

@@ -56,6 +56,9 @@ pub struct Assumes {
     pub units: bool,
     /// Whether users may depart at any stage.
     pub departures: bool,
+    /// Whether managers may be told of a user that is only suspected: that it may be alive, and be
+    /// heard of later. Otherwise they must be told only of those who are certainly gone.
+    pub suspicions: bool,
     /// Whether the order in which a client names its needs makes a difference.
     pub order_asked: bool,
 }
@@ -71,6 +74,7 @@ impl Assumes {
         needs_max: None,
         units: true,
         departures: true,
+        suspicions: false,
         order_asked: false,
     };
 }

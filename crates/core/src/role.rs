@@ -56,6 +56,12 @@ pub trait Role: Data {
         false
     }
 
+    /// Where the request in it stands, in a word of the protocol's own; empty if it has none. For
+    /// people only: it tells in which stage of a request a fault does which harm.
+    fn stage(&self) -> &'static str {
+        ""
+    }
+
     /// Whether no request is left in it. Clocks, tokens and forks may stay.
     fn quiet(&self) -> bool;
 }

@@ -1,13 +1,18 @@
-//! Runs `holdall check` for a test.
+//! Runs `holdall check` and its like for a test.
 
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs the command; returns its exit status and the JSON objects it printed.
+/// Runs `holdall check`; returns its exit status and the JSON objects it printed.
 pub(crate) fn check(args: &[&str]) -> (i32, Vec<Value>) {
+    json("check", args)
+}
+
+/// The same for any command that prints JSON objects, one a line.
+pub(crate) fn json(command: &str, args: &[&str]) -> (i32, Vec<Value>) {
     let out = Command::new(env!("CARGO_BIN_EXE_holdall"))
-        .arg("check")
+        .arg(command)
         .args(args)
         .arg("--json")
         .output()

@@ -24,8 +24,11 @@ pub(super) struct Premise {
 }
 
 impl Premise {
+    /// Every use ends; waiting is excused only where somebody began one that does not.
+    pub(super) const ALL_END: Self = Self { ending: u32::MAX, excused: |label, _| label.endless };
+
     /// Whether a fair run owes this class anything.
-    fn owes(&self, class: Class) -> bool {
+    pub(super) fn owes(&self, class: Class) -> bool {
         class != Class::UNFAIR && class.done_by().is_none_or(|lane| self.ending >> lane & 1 == 1)
     }
 }
@@ -41,11 +44,21 @@ pub(super) fn find_trap(graph: &Graph, lane: usize, premise: &Premise) -> Option
         let label = graph.label(state);
         label.waiting >> lane & 1 == 1 && !(premise.excused)(label, lane)
     };
-    let mut components = Tarjan::new(graph, &waits).run(0..graph.states() as u32);
+    let traps = find_traps(graph, premise, &waits);
+    traps.into_iter().min_by_key(Trap::first)
+}
+
+/// All fair components of the graph restricted to some states.
+pub(super) fn find_traps(
+    graph: &Graph,
+    premise: &Premise,
+    member: &dyn Fn(u32) -> bool,
+) -> Vec<Trap> {
+    let mut components = Tarjan::new(graph, member).run(0..graph.states() as u32);
     let mut traps = Vec::new();
     while let Some(states) = components.pop() {
         match judge(graph, &states, premise) {
-            Verdict::Fair => traps.push(states),
+            Verdict::Fair => traps.push(Trap { states }),
             Verdict::Unfair => {}
             Verdict::FairWithout(timers) => {
                 let silent = |state: &u32| {
@@ -61,9 +74,6 @@ pub(super) fn find_trap(graph: &Graph, lane: usize, premise: &Premise) -> Option
         }
     }
     traps
-        .into_iter()
-        .min_by_key(|states| states.iter().min().copied())
-        .map(|states| Trap { states })
 }
 
 enum Verdict {
@@ -102,12 +112,17 @@ fn judge(graph: &Graph, states: &[u32], premise: &Premise) -> Verdict {
 }
 
 impl Trap {
+    /// The state of it that was found first.
+    pub(super) fn first(&self) -> u32 {
+        self.states.iter().copied().min().unwrap_or_default()
+    }
+
     /// A fair cycle through the component, as short as a greedy walk makes it: it starts and ends
     /// at the state found first, takes each class that is always possible, and visits for every
     /// other class a state where it is not.
     pub(super) fn cycle(&self, graph: &Graph, premise: &Premise) -> Vec<u32> {
         let inside: FxHashSet<u32> = self.states.iter().copied().collect();
-        let start = self.states.iter().copied().min().unwrap_or_default();
+        let start = self.first();
         let mut owed: BTreeSet<Class> = self
             .states
             .iter()

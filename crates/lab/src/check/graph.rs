@@ -21,6 +21,11 @@ impl Graph {
         self.edges.len()
     }
 
+    /// How many states have their edges: those numbered below.
+    pub(super) fn expanded(&self) -> usize {
+        self.ends.len()
+    }
+
     pub(super) fn label(&self, state: u32) -> Label {
         self.labels[state as usize]
     }

@@ -6,6 +6,7 @@
 use holdall_core::Property;
 
 use super::parts::Row;
+use super::stages::StageNumber;
 
 /// A world to be searched.
 pub(super) trait Machine: Sync {
@@ -87,6 +88,8 @@ pub(super) struct Label {
     pub(super) blocked: u32,
     /// Whether somebody who never ends its use has begun it.
     pub(super) endless: bool,
+    /// Where the user that may crash stands, if the world is asked to keep that.
+    pub(super) stage: StageNumber,
 }
 
 /// What is wrong with a state that has come to rest.
@@ -112,32 +115,29 @@ pub(super) struct Breach {
 #[derive(Default)]
 pub(super) struct Successors {
     words: Vec<u32>,
+    /// Where the state that each step leads to ends.
+    ends: Vec<usize>,
     pub(super) steps: Vec<Step>,
     /// For each expanded state: where its steps end, and what is to be said of it.
     pub(super) states: Vec<(usize, Rest)>,
 }
 
 pub(super) struct Step {
-    end: usize,
     pub(super) print: u64,
     pub(super) action: Action,
+    /// If the user that takes the step stops in the middle of it: how many messages have left.
+    pub(super) cut: Option<usize>,
     pub(super) class: Class,
     pub(super) label: Label,
     pub(super) breach: Option<Box<Breach>>,
 }
 
 impl Successors {
-    pub(super) fn push(
-        &mut self,
-        state: &[u32],
-        print: u64,
-        action: Action,
-        class: Class,
-        label: Label,
-        breach: Option<Box<Breach>>,
-    ) {
+    /// A step leads to a state.
+    pub(super) fn push(&mut self, step: Step, state: &[u32]) {
         self.words.extend_from_slice(state);
-        self.steps.push(Step { end: self.words.len(), print, action, class, label, breach });
+        self.ends.push(self.words.len());
+        self.steps.push(step);
     }
 
     /// All successors of one state have been pushed.
@@ -146,12 +146,13 @@ impl Successors {
     }
 
     pub(super) fn state(&self, step: usize) -> &[u32] {
-        let start = if step == 0 { 0 } else { self.steps[step - 1].end };
-        &self.words[start..self.steps[step].end]
+        let start = if step == 0 { 0 } else { self.ends[step - 1] };
+        &self.words[start..self.ends[step]]
     }
 
     pub(super) fn clear(&mut self) {
         self.words.clear();
+        self.ends.clear();
         self.steps.clear();
         self.states.clear();
     }

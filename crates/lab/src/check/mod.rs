@@ -7,6 +7,7 @@
 
 mod fair;
 mod graph;
+mod locality;
 mod machine;
 mod moves;
 mod parts;
@@ -15,15 +16,21 @@ mod report;
 mod scope;
 mod search;
 mod seat;
+mod stages;
 mod steps;
 mod story;
 mod suite;
 mod walker;
 mod world;
+mod wreck;
+
+use std::fmt;
 
 use holdall_core::{Order, Protocol, Unsupported};
 use holdall_protocols::Visitor;
+use serde::Serialize;
 
+pub use self::locality::{Blocked, Crash, Distance, InStage, Locality, locality};
 pub use self::report::{Outcome, Report, Verdict};
 pub use self::scope::{BadScope, Scope, Script, Then};
 pub use self::story::{Scene, Story};
@@ -36,8 +43,14 @@ use crate::registry::{self, Chosen};
 pub struct Settings {
     /// Whether users may depart at any stage.
     pub departures: bool,
-    /// The user that may stop silently at any stage; a perfect detector then tells the managers.
+    /// The user that may stop silently at any stage of a request.
     pub crash: Option<usize>,
+    /// Whether it may also stop while it has no request under way.
+    pub crash_idle: bool,
+    /// Whether it may also stop in the middle of a step, when some of its messages have left.
+    pub crash_amid: bool,
+    /// What the managers are told of it; [`Detector::Departed`] if not said.
+    pub detector: Option<Detector>,
     /// The user that may once be taken for dead at any stage although it lives: its claims are
     /// dropped, its lease runs out, and what it held is reclaimed.
     pub suspect: Option<usize>,
@@ -67,6 +80,9 @@ impl Default for Settings {
         Self {
             departures: false,
             crash: None,
+            crash_idle: false,
+            crash_amid: false,
+            detector: None,
             suspect: None,
             timers: Timers::Any,
             order: None,
@@ -78,6 +94,55 @@ impl Default for Settings {
             canonical: None,
             threads: None,
         }
+    }
+}
+
+impl Settings {
+    fn detector(&self) -> Detector {
+        self.detector.unwrap_or(Detector::Departed)
+    }
+
+    /// Whether managers may be told that somebody is gone who lives, or is heard of later.
+    fn suspects(&self) -> bool {
+        let crash = self.crash.is_some();
+        self.suspect.is_some()
+            || crash && matches!(self.detector(), Detector::Reclaim | Detector::Suspect)
+    }
+
+    /// Whether nobody takes back what a crashed user held.
+    fn holds_outlast_crash(&self) -> bool {
+        self.crash.is_some() && matches!(self.detector(), Detector::None | Detector::Suspect)
+    }
+
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores)
+    }
+}
+
+/// What every manager is told of a user that stopped silently. Users are told nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detector {
+    /// That it has departed, after the last message it sent to that manager.
+    Departed,
+    /// Nothing, ever.
+    None,
+    /// That it is suspected, at any time after; and when all know, its lease runs out and they are
+    /// told to reclaim what it held. Messages of its may still arrive later.
+    Reclaim,
+    /// That it is suspected, at any time after. Messages of its may still arrive later.
+    Suspect,
+}
+
+impl fmt::Display for Detector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Departed => "departed",
+            Self::None => "none",
+            Self::Reclaim => "reclaim",
+            Self::Suspect => "suspect",
+        })
     }
 }
 
@@ -129,6 +194,19 @@ pub fn check_protocol<P: Protocol>(
     settings: &Settings,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Report, BadScope> {
+    let (cfg, settings) = prepare::<P>(chosen, scope, settings)?;
+    let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
+    let world = World::new(cfg, scope, &settings, bound);
+    let found = search::search(&world, settings.max_states, settings.threads(), progress);
+    Ok(report::report(chosen, &world, &world, &found))
+}
+
+/// Makes sure that the protocol serves the scope, and fills in what the settings leave open.
+fn prepare<P: Protocol>(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+) -> Result<(P, Settings), BadScope> {
     scope.suits(&chosen.about)?;
     for (option, lane) in [("--crash", settings.crash), ("--suspect", settings.suspect)] {
         if let Some(lane) = lane.filter(|lane| *lane >= scope.users.len()) {
@@ -136,14 +214,16 @@ pub fn check_protocol<P: Protocol>(
             return Err(BadScope(format!("{option} {lane}: the users are 0 to {last}")));
         }
     }
-    let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
-    let settings = Settings { order, ..settings.clone() };
     let cfg = P::new(&scope.topology(&chosen.about), &chosen.options);
     let cfg = cfg.map_err(|Unsupported(why)| BadScope(why))?;
-    let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
-    let world = World::new(cfg, scope, &settings, bound);
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = settings.threads.unwrap_or_else(cores);
-    let found = search::search(&world, settings.max_states, threads, progress);
-    Ok(report::report(chosen, &world, &world, &found))
+    if let Some(detector) = settings.detector.filter(|detector| *detector != Detector::None)
+        && cfg.managers().is_empty()
+    {
+        return Err(BadScope(format!(
+            "--detector {detector}: {} has no managers that could be told; use --detector none",
+            chosen.name
+        )));
+    }
+    let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
+    Ok((cfg, Settings { order, ..settings.clone() }))
 }

@@ -93,9 +93,27 @@ impl<P: Protocol> World<'_, P> {
         if seat.is_busy() && self.settings.suspect == Some(lane) && !seat.suspected {
             moves.push((Action::Suspect(lane), Class::UNFAIR));
         }
-        if seat.is_busy() && self.settings.crash == Some(lane) {
+        if self.may_crash(lane, seat) {
             moves.push((Action::Crash(lane), Class::UNFAIR));
         }
+    }
+
+    fn may_crash(&self, lane: usize, seat: &Seat) -> bool {
+        let idle = seat.stage == Stage::Idle && self.settings.crash_idle;
+        self.settings.crash == Some(lane) && (seat.is_busy() || idle)
+    }
+
+    /// The user that takes a step, if it may stop in the middle of it.
+    pub(super) fn may_stop_amid(&self, state: &[u32], action: Action) -> Option<usize> {
+        let lane = self.settings.crash.filter(|_| self.settings.crash_amid)?;
+        let seat = self.parts.seats.value(state[lane]);
+        let takes_part = match action {
+            Action::Ask(by) => return (by == lane).then_some(lane),
+            Action::Deliver(id) => self.parts.items.value(id).to() == Addr::User(seat.user()),
+            Action::Done(by) => by == lane,
+            _ => false,
+        };
+        (takes_part && self.may_crash(lane, seat)).then_some(lane)
     }
 
     /// A list is begun anew only when everything its user sent has arrived: otherwise a message

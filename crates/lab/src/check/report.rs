@@ -133,12 +133,13 @@ pub(super) fn report(
     properties.extend(bound.map(Property::BoundedOvertaking));
     // Whoever names a bound demands it.
     promises.extend(teller.settings().overtaking.map(Property::BoundedOvertaking));
+    let lasting = teller.settings().holds_outlast_crash();
     let decide = |property: Property| {
         let violation = violations.iter().find(|v| v.property == property);
         let otherwise = if found.complete { Outcome::Holds } else { Outcome::Undecided };
         Verdict {
             name: property.name(),
-            promised: within && promises.contains(&property),
+            promised: within && promises.contains(&property) && !(lasting && is_progress(property)),
             verdict: violation.map_or(otherwise, |_| Outcome::Violated),
             user: violation.and_then(|v| v.user),
             trace: violation.map(|v| v.story(machine, teller, found)),
@@ -155,7 +156,7 @@ pub(super) fn report(
     }
 }
 
-fn name(chosen: &Chosen) -> String {
+pub(super) fn name(chosen: &Chosen) -> String {
     chosen
         .options
         .without
@@ -164,7 +165,7 @@ fn name(chosen: &Chosen) -> String {
 }
 
 /// The options that say what was explored.
-fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
+pub(super) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
     let mut text = scope.to_string();
     if settings.departures {
         text.push_str(" --departures");
@@ -172,16 +173,25 @@ fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
     if let Some(lane) = settings.crash {
         text.push_str(&format!(" --crash {lane}"));
     }
+    if let Some(detector) = settings.detector {
+        text.push_str(&format!(" --detector {detector}"));
+    }
+    if settings.crash_idle {
+        text.push_str(" --idle");
+    }
+    if settings.crash_amid {
+        text.push_str(" --amid");
+    }
     if let Some(lane) = settings.suspect {
         text.push_str(&format!(" --suspect {lane}"));
     }
     if settings.timers == Timers::Quiet {
         text.push_str(" --timers quiet");
     }
-    if settings.order != Some(assumes.order) {
-        text.push_str(match settings.order {
-            Some(Order::Fifo) => " --order fifo",
-            _ => " --order unordered",
+    if let Some(order) = settings.order.filter(|order| *order != assumes.order) {
+        text.push_str(match order {
+            Order::Fifo => " --order fifo",
+            Order::Unordered => " --order unordered",
         });
     }
     if settings.loss > 0 {
@@ -206,7 +216,15 @@ fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
     let departures = assumes.departures
         || !settings.departures && settings.crash.is_none() && settings.suspect.is_none();
     let loss = settings.loss == 0 || !assumes.no_loss;
-    order && once && loss && departures
+    let suspicions = assumes.suspicions || !settings.suspects();
+    order && once && loss && departures && suspicions
+}
+
+/// Whether a property is one of progress, which nobody can promise to those who wait for units that
+/// a dead user holds and nobody takes back.
+fn is_progress(property: Property) -> bool {
+    use Property::{Concurrency, NoDeadlock, NoResidue, NoStarvation};
+    matches!(property, Concurrency | NoDeadlock | NoResidue | NoStarvation)
 }
 
 fn safety(found: &Found) -> Vec<Violation> {
@@ -259,7 +277,7 @@ fn for_ever(machine: &dyn Machine, found: &Found, patient: bool) -> Vec<Violatio
 /// A fair cycle in which a user waits. If it can starve although every use ends, that is no fault
 /// of strangers: it then counts against `concurrency` only if the user is stuck at rest.
 fn trapped(graph: &Graph, lane: usize, sharing: u32) -> Option<Violation> {
-    let all_end = Premise { ending: u32::MAX, excused: |label, _| label.endless };
+    let all_end = Premise::ALL_END;
     let sharers_end =
         Premise { ending: sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
     let starving = find_trap(graph, lane, &all_end);

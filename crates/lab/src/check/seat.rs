@@ -15,7 +15,7 @@ pub(super) struct Seat {
     pub(super) suspected: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Stage {
     /// No request is under way.
     Idle,
@@ -29,6 +29,21 @@ pub(super) enum Stage {
     Lost,
     /// Stopped silently; the role takes part no more.
     Crashed,
+}
+
+impl Stage {
+    /// For people. Whoever crashes in the middle of asking was idle at the beginning of that step.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle or asking",
+            Self::Waiting => "waiting",
+            Self::Using => "using",
+            Self::Releasing => "releasing",
+            Self::Left => "left",
+            Self::Lost => "lost",
+            Self::Crashed => "crashed",
+        }
+    }
 }
 
 /// Who passed a waiting request. Kept only where a protocol promises a bound; otherwise it stays

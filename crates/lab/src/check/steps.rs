@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use holdall_core::{Addr, Broken, Effect, Event, Gone, Outbox, Protocol, Request, RequestId, Role};
+use holdall_core::{
+    Addr, Broken, Data, Effect, Event, Gone, Outbox, Protocol, Request, RequestId, Role,
+};
 use rustc_hash::FxHashMap;
 
 use super::parts::{Item, ItemOf, Table};
@@ -102,7 +104,9 @@ fn step<P: Protocol, R: Role<P = P>>(
     let mut role = roles.value(role).clone();
     let mut out = Outbox::default();
     role.step(&world.cfg, event, &mut out);
-    let mut broken = role.check(&world.cfg).err().map(|Broken(what)| format!("{from:?}: {what}"));
+    let sound =
+        role.check(&world.cfg).map_err(|Broken(what)| what).and_then(|()| comes_back(&role));
+    let mut broken = sound.err().map(|what| format!("{from:?}: {what}"));
     let items = &world.parts.items;
     let mut effects = Vec::new();
     for effect in out.drain() {
@@ -126,4 +130,37 @@ fn step<P: Protocol, R: Role<P = P>>(
         });
     }
     Outcome { role: roles.number(role), effects, broken }
+}
+
+/// A role that crashes and comes back from what it wrote down is the same. All it then does is to be
+/// slow, which the search explores anyway.
+fn comes_back<R: Data>(role: &R) -> Result<(), String> {
+    let written = postcard::to_stdvec(role).map_err(|why| format!("cannot be written: {why}"))?;
+    match postcard::from_bytes::<R>(&written) {
+        Ok(back) if back == *role => Ok(()),
+        Ok(back) => Err(format!("comes back from what it wrote down as {back:?}")),
+        Err(why) => Err(format!("cannot be read back: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    struct Forgetful {
+        queue: Vec<u32>,
+        #[serde(skip)]
+        waiting: bool,
+    }
+
+    #[test]
+    fn what_is_not_written_down_is_missed() {
+        let role = |waiting| Forgetful { queue: vec![1, 2], waiting };
+        assert_eq!(comes_back(&role(false)), Ok(()));
+        let lost = comes_back(&role(true)).expect_err("it forgets");
+        assert!(lost.starts_with("comes back from what it wrote down as Forgetful"), "{lost}");
+    }
 }

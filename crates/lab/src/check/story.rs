@@ -86,7 +86,10 @@ pub(super) fn tell(machine: &dyn Machine, teller: &dyn Teller, way: &Way, end: S
         let mut out = Successors::default();
         expander.expand(&state, &mut out);
         let at = out.steps.iter().position(serves).expect("the search took this step");
-        let scene = teller.scene(&state, out.steps[at].action, out.state(at));
+        let mut scene = teller.scene(&state, out.steps[at].action, out.state(at));
+        if let Some(sent) = out.steps[at].cut {
+            scene.what.push_str(&format!(", but stops without a word after message {sent}"));
+        }
         state = out.state(at).to_vec();
         scene
     };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use holdall_core::{Addr, Call, Gone, ManagerId, Property, Protocol, Request, RequestId, UserId};
 use rustc_hash::FxHashMap;
 
-use super::machine::{Action, Breach, Class, Expander, Label, Successors};
+use super::Detector;
+use super::machine::{Action, Breach, Class, Expander, Label, Step, Successors};
 use super::parts::Item;
 use super::print::Sum;
 use super::scope::Then;
@@ -23,6 +24,10 @@ pub(super) struct Walker<'w, P: Protocol> {
     moves: Vec<(Action, Class)>,
     next: Vec<u32>,
     breach: Option<Box<Breach>>,
+    /// How many messages the step has sent.
+    sent: usize,
+    /// How many it may send, if its user stops amid.
+    quota: Option<usize>,
     sum: Sum,
 }
 
@@ -31,10 +36,12 @@ impl<P: Protocol> Expander for Walker<'_, P> {
         let mut moves = std::mem::take(&mut self.moves);
         self.world.list_moves(state, &mut moves);
         for (action, class) in &moves {
-            self.apply(state, *action);
-            let label = self.world.label(&self.next);
-            let print = self.fingerprint_next();
-            out.push(&self.next, print, *action, *class, label, self.breach.take());
+            self.push(state, *action, *class, None, out);
+            if let Some(lane) = self.world.may_stop_amid(state, *action) {
+                for sent in 1..self.sent {
+                    self.push(state, *action, Class::UNFAIR, Some((lane, sent)), out);
+                }
+            }
         }
         out.finish(self.world.rest(state, &moves));
         self.moves = moves;
@@ -61,8 +68,31 @@ impl<'w, P: Protocol> Walker<'w, P> {
             moves: Vec::new(),
             next: Vec::new(),
             breach: None,
+            sent: 0,
+            quota: None,
             sum: Sum::default(),
         }
+    }
+
+    /// Appends the step that an action is; or the beginning of it, if its user stops amid.
+    fn push(
+        &mut self,
+        state: &[u32],
+        action: Action,
+        class: Class,
+        stop: Option<(usize, usize)>,
+        out: &mut Successors,
+    ) {
+        let cut = stop.map(|(_, sent)| sent);
+        (self.sent, self.quota) = (0, cut);
+        self.apply(state, action);
+        self.quota = None;
+        if let Some((lane, _)) = stop {
+            self.crash(lane);
+        }
+        let label = self.world.label(&self.next);
+        let (print, breach) = (self.fingerprint_next(), self.breach.take());
+        out.push(Step { print, action, cut, class, label, breach }, &self.next);
     }
 
     /// Makes `next` of `state` by an action.
@@ -170,7 +200,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
         }
     }
 
-    /// The user stops; what was on its way to it is lost, and every manager will be told.
+    /// The user stops; what was on its way to it is lost, and the detector takes notice.
     fn crash(&mut self, lane: usize) {
         let who = self.seat(lane).user();
         self.change_seat(lane, |seat| {
@@ -179,10 +209,24 @@ impl<'w, P: Protocol> Walker<'w, P> {
         self.forget_passer(lane);
         let world = self.world;
         self.next[world.user_at(lane)] = NOBODY;
+        let lapse = world.parts.items.number(Item::Lapse { who });
+        let detector = world.settings.detector();
+        // Who is certainly gone need not be waited for. Otherwise a lease runs out all the same.
+        let lasts = |id: u32| id == lapse && detector != Detector::Departed;
         let to_it = |id: &u32| world.parts.items.value(*id).to() == Addr::User(who);
         let items = self.next.split_off(world.items_at());
-        self.next.extend(items.into_iter().filter(|id| !to_it(id)));
-        self.report(who, Gone::Departed);
+        self.next.extend(items.into_iter().filter(|id| !to_it(id) || lasts(*id)));
+        // A suspicion that was wrong until now is not raised again.
+        match detector {
+            Detector::Departed => self.report(who, Gone::Departed),
+            _ if self.is_under_way(lapse) => {}
+            Detector::None => {}
+            Detector::Reclaim => {
+                self.report(who, Gone::Suspected);
+                self.next.push(lapse);
+            }
+            Detector::Suspect => self.report(who, Gone::Suspected),
+        }
     }
 
     /// Every manager will be told of a user.
@@ -212,7 +256,9 @@ impl<'w, P: Protocol> Walker<'w, P> {
 
     /// Lets something happen to the role it is for.
     fn feed(&mut self, id: u32) {
-        let Some(slot) = self.world.slot_of(id) else { return };
+        let Some(slot) = self.world.slot_of(id).filter(|slot| self.next[*slot] != NOBODY) else {
+            return;
+        };
         let outcome = self.outcome(slot, id);
         self.next[slot] = outcome.role;
         let lane = match self.world.parts.items.value(id).to() {
@@ -255,6 +301,10 @@ impl<'w, P: Protocol> Walker<'w, P> {
 
     /// Puts a message under way, unless its addressee takes part no more.
     fn send(&mut self, id: u32) {
+        if self.quota.is_some_and(|quota| self.sent >= quota) {
+            return;
+        }
+        self.sent += 1;
         let world = self.world;
         match world.parts.items.value(id).to() {
             Addr::Manager(m) if m.index() >= world.managers => {

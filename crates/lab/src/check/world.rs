@@ -6,10 +6,12 @@
 
 use holdall_core::{Addr, ManagerId, Order, Protocol, Role, UserId};
 
+use super::graph::Graph;
 use super::machine::{Expander, Label, Machine};
 use super::parts::{Item, Parts};
 use super::print::Print;
 use super::seat::{Seat, Stage};
+use super::stages::{StageNumber, Stages};
 use super::walker::Walker;
 use super::{Scope, Settings};
 
@@ -27,6 +29,8 @@ pub(super) struct World<'a, P: Protocol> {
     /// For each user, those it shares a pool with.
     pub(super) sharing: Vec<u32>,
     pub(super) bound: Option<u32>,
+    /// The stages in which the user stands that may crash, if labels are to tell.
+    stages: Option<Stages>,
     /// The number of [`Item::Ill`].
     pub(super) ill: u32,
     pub(super) managers: usize,
@@ -50,7 +54,17 @@ impl<'a, P: Protocol> World<'a, P> {
             canonical: settings.canonical.unwrap_or_else(|| scope.goes_on_for_ever()),
             sharing: scope.sharing(),
             bound,
+            stages: None,
         }
+    }
+
+    /// The same world, with labels that tell where the user stands that may crash.
+    pub(super) fn with_stages(self) -> Self {
+        Self { stages: Some(Stages::default()), ..self }
+    }
+
+    pub(super) fn stage_names(&self, graph: &Graph) -> Vec<(StageNumber, String)> {
+        self.stages.as_ref().map(|stages| stages.names(graph)).unwrap_or_default()
     }
 
     pub(super) fn seats<'s>(
@@ -125,7 +139,7 @@ impl<'a, P: Protocol> World<'a, P> {
     }
 
     pub(super) fn label(&self, state: &[u32]) -> Label {
-        let mut label = Label::default();
+        let mut label = Label { stage: self.stage(state), ..Label::default() };
         for (lane, seat) in self.seats(state).enumerate() {
             label.waiting |= u32::from(seat.is_waiting()) << lane;
             let endless = self.scope.users[lane].endless && seat.stage == Stage::Using;
@@ -144,6 +158,14 @@ impl<'a, P: Protocol> World<'a, P> {
             }
         }
         label
+    }
+
+    fn stage(&self, state: &[u32]) -> StageNumber {
+        let Some((stages, lane)) = self.stages.as_ref().zip(self.settings.crash) else {
+            return StageNumber::default();
+        };
+        let role = self.user(state, lane);
+        stages.number(self.parts.seats.value(state[lane]).stage, role.map_or("", Role::stage))
     }
 
     /// The fingerprints of a state's parts, each with its place: for roles which role it is, for

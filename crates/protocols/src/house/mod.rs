@@ -243,6 +243,7 @@ impl Protocol for House {
             assumes: Assumes {
                 exactly_once: false,
                 no_loss: Self::setting(variant, "resend", 0)? == 0,
+                suspicions: true,
                 ..Assumes::RELIABLE
             },
             promises: Property::sound_and(&[Property::NoStarvation]),

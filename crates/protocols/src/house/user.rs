@@ -361,6 +361,14 @@ impl Role for User {
         }
     }
 
+    fn stage(&self) -> &'static str {
+        match self.quest.as_ref().map(|quest| quest.phase) {
+            Some(Phase::Trying) => "trying",
+            Some(Phase::Queued) => "queued",
+            Some(Phase::Granted) | None => "",
+        }
+    }
+
     fn quiet(&self) -> bool {
         self.quest.is_none() && self.owed.is_empty()
     }

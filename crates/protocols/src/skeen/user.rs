@@ -136,6 +136,14 @@ impl Role for User {
         Broken::unless(own, "a user asks for itself")
     }
 
+    fn stage(&self) -> &'static str {
+        match &self.state {
+            State::Joining { .. } => "joining",
+            State::Queued { held, .. } if held.contains(&false) => "queued",
+            State::Idle | State::Queued { .. } => "",
+        }
+    }
+
     fn quiet(&self) -> bool {
         self.state == State::Idle
     }

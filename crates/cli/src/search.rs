@@ -1,0 +1,114 @@
+//! What `holdall check` and `holdall locality` have in common: which protocol, and how to search.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use holdall_core::Order;
+use holdall_lab::check::{Detector, Settings, Timers};
+use holdall_lab::registry::Chosen;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::usage;
+
+/// How a scope is searched.
+#[derive(clap::Args)]
+pub(crate) struct SearchArgs {
+    /// When timers may ring: at any time, or only when nothing else can move
+    #[arg(long, default_value = "any")]
+    timers: TimersArg,
+    /// The order in which links deliver [default: what the protocol assumes]
+    #[arg(long)]
+    order: Option<OrderArg>,
+    /// Take away a rule of the protocol, to see what it is for (`holdall protocols P` lists them)
+    #[arg(long, value_name = "RULE")]
+    without: Vec<String>,
+    /// Explore the algorithm as its paper prints it: with every known defect, or with only those
+    /// named (`docs/errata.md` numbers them) and all others repaired
+    #[arg(long, value_name = "DEFECT,...", num_args = 0..=1, value_delimiter = ',')]
+    #[arg(conflicts_with = "without")]
+    as_printed: Option<Vec<String>>,
+    /// Give up after this many states
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    max_states: u32,
+    /// Threads that make successors [default: all cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Treat states as equal only if their clocks and counters are, also where users ask for ever
+    #[arg(long)]
+    plain: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TimersArg {
+    Any,
+    Quiet,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OrderArg {
+    Fifo,
+    Unordered,
+}
+
+/// What the managers are told of a user that stopped.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum DetectorArg {
+    /// That it is certainly gone, after its last message
+    Departed,
+    /// Nothing, ever
+    None,
+    /// That it is suspected, and after its lease, to reclaim what it held
+    Reclaim,
+    /// That it is suspected
+    Suspect,
+}
+
+impl From<DetectorArg> for Detector {
+    fn from(arg: DetectorArg) -> Self {
+        match arg {
+            DetectorArg::Departed => Self::Departed,
+            DetectorArg::None => Self::None,
+            DetectorArg::Reclaim => Self::Reclaim,
+            DetectorArg::Suspect => Self::Suspect,
+        }
+    }
+}
+
+impl SearchArgs {
+    /// The protocol of that name, without the rules that were taken away, or as printed.
+    pub(crate) fn chosen(&self, name: &str) -> anyhow::Result<Chosen> {
+        match &self.as_printed {
+            Some(defects) => Chosen::as_printed(name, defects),
+            None => Chosen::new(name, &self.without),
+        }
+        .map_err(usage)
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            timers: match self.timers {
+                TimersArg::Any => Timers::Any,
+                TimersArg::Quiet => Timers::Quiet,
+            },
+            order: self.order.map(|order| match order {
+                OrderArg::Fifo => Order::Fifo,
+                OrderArg::Unordered => Order::Unordered,
+            }),
+            max_states: self.max_states as usize,
+            canonical: self.plain.then_some(false),
+            threads: self.threads,
+            ..Settings::default()
+        }
+    }
+}
+
+/// Shows how many states were found, and what is being explored.
+pub(crate) fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {pos} states {elapsed} {msg}");
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

@@ -1,0 +1,316 @@
+//! Failure locality: how far away a user may be that is blocked for ever because another stopped
+//! without a word. `docs/locality.md` says what exactly is measured.
+
+use std::fmt;
+
+use holdall_core::Protocol;
+use holdall_protocols::Visitor;
+use rayon::prelude::*;
+use serde::{Serialize, Serializer};
+
+use super::machine::Machine;
+use super::report;
+use super::scope::{BadScope, Scope};
+use super::search::{self, Found};
+use super::stages::StageNumber;
+use super::story::{Story, Teller, Way, tell};
+use super::world::World;
+use super::wreck::{Blocking, Fate, Wreck};
+use super::{Detector, Settings, prepare};
+use crate::registry::{self, Chosen};
+
+/// How far a protocol lets a crash be felt. The field names are stable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Locality {
+    /// The protocol's name.
+    pub protocol: String,
+    /// What was explored, as on the command line.
+    pub scope: String,
+    /// What the managers are told of the crash.
+    pub detector: Detector,
+    /// The greatest distance of a user that a fair run may never satisfy; 0 if there is none.
+    pub locality: Distance,
+    /// The greatest distance of a user that may be left without any path; 0 if there is none.
+    pub locality_no_path: Distance,
+    /// Whether `locality` is that; otherwise it is at least that, because not everything was seen.
+    pub exact: bool,
+    /// How many states there are (or were seen), over all crashes.
+    pub states: usize,
+    /// Whether everything was seen.
+    pub complete: bool,
+    /// Safety properties that were broken; what follows from there was not looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<&'static str>,
+    /// The user that crashes, one after another.
+    pub crashes: Vec<Crash>,
+    /// A shortest way to a user that is blocked at the greatest distance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub story: Option<Story>,
+}
+
+/// What the crash of one user does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Crash {
+    /// The user.
+    pub user: usize,
+    /// As for all of them.
+    pub locality: Distance,
+    /// As for all of them.
+    pub locality_no_path: Distance,
+    /// How many states there are (or were seen).
+    pub states: usize,
+    /// Whether everything was seen.
+    pub complete: bool,
+    /// By the stage in which it crashes.
+    pub stages: Vec<InStage>,
+    /// Users that a fair run may never satisfy even if nobody crashes. They count as blocked by a
+    /// crash only where no path is left.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub starving_anyway: Vec<usize>,
+}
+
+/// What a crash in one stage does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InStage {
+    /// The stage: where the client stands, and the protocol's word for it if it has one.
+    pub stage: String,
+    /// Who can be blocked for ever.
+    pub blocked: Vec<Blocked>,
+}
+
+/// A user that can be blocked for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Blocked {
+    /// The user.
+    pub user: usize,
+    /// How far it is from the one that crashed.
+    pub distance: Distance,
+    /// Whether it can come to where no path leads to its satisfaction.
+    pub no_path: bool,
+    /// Whether a fair run may never satisfy it.
+    pub fair_run: bool,
+}
+
+/// The length of a shortest way between two users over users that share a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// So many steps.
+    Steps(u32),
+    /// There is no way.
+    Unconnected,
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Steps(n) => write!(f, "{n}"),
+            Self::Unconnected => f.write_str("unconnected"),
+        }
+    }
+}
+
+impl Serialize for Distance {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Steps(n) => serializer.serialize_u32(*n),
+            Self::Unconnected => serializer.serialize_str("unconnected"),
+        }
+    }
+}
+
+/// Measures the failure locality of a protocol in a scope: of the crash of the user that the
+/// settings name, or of each user in turn. `progress` is told now and then how many states were
+/// found.
+///
+/// # Errors
+/// If the protocol does not serve the scope, or a use in it does not end.
+pub fn locality(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Locality, BadScope> {
+    if let Some(lane) = scope.users.iter().position(|user| user.endless) {
+        return Err(BadScope(format!(
+            "user {lane} never ends its use; locality is about users that do: leave out its '!'"
+        )));
+    }
+    let lanes = match settings.crash {
+        Some(lane) => lane..lane + 1,
+        None => 0..scope.users.len(),
+    };
+    let measure = |lane| {
+        let settings = Settings { crash: Some(lane), crash_amid: true, ..settings.clone() };
+        let visitor = Measure { chosen, scope, settings: &settings, progress };
+        registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.0))?
+    };
+    let parts = lanes.map(measure).collect::<Result<Vec<Part>, BadScope>>()?;
+    Ok(whole(chosen, scope, settings, parts))
+}
+
+struct Measure<'a> {
+    chosen: &'a Chosen,
+    scope: &'a Scope,
+    settings: &'a Settings,
+    progress: &'a (dyn Fn(usize) + Sync),
+}
+
+impl Visitor for Measure<'_> {
+    type Out = Result<Part, BadScope>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let (cfg, settings) = prepare::<P>(self.chosen, self.scope, self.settings)?;
+        let world = World::new(cfg, self.scope, &settings, None).with_stages();
+        let found = search::search(&world, settings.max_states, settings.threads(), self.progress);
+        Ok(part(&world, &world, &world.stage_names(&found.graph), &found))
+    }
+}
+
+/// What the crash of one user does, and how.
+struct Part {
+    crash: Crash,
+    /// The greatest distance that a user could have.
+    farthest: Distance,
+    broken: Vec<&'static str>,
+    story: Option<Story>,
+}
+
+fn part(
+    machine: &dyn Machine,
+    teller: &dyn Teller,
+    names: &[(StageNumber, String)],
+    found: &Found,
+) -> Part {
+    let lane = teller.settings().crash.unwrap_or_default();
+    let distances = distances(machine.sharing(), lane);
+    let wreck = Wreck::new(&found.graph);
+    let others: Vec<usize> = (0..distances.len()).filter(|other| *other != lane).collect();
+    let fates: Vec<_> = others.par_iter().map(|other| (*other, wreck.fate(*other))).collect();
+    let crash_stages = wreck.crash_stages();
+    let names = names.iter().filter(|(number, _)| crash_stages & number.mask() != 0);
+    let stages: Vec<InStage> = names
+        .map(|(number, stage)| InStage {
+            stage: stage.clone(),
+            blocked: blocked(*number, &fates, &distances),
+        })
+        .collect();
+    let crash = Crash {
+        user: lane,
+        locality: reach(&stages, |blocked| blocked.fair_run),
+        locality_no_path: reach(&stages, |blocked| blocked.no_path),
+        states: found.graph.states(),
+        complete: found.complete,
+        starving_anyway: fates.iter().filter(|(_, f)| f.anyway).map(|(user, _)| *user).collect(),
+        stages,
+    };
+    let mut farthest = fates.iter().filter(|(user, fate)| {
+        distances[*user] == crash.locality && (fate.no_path != 0 || !fate.anyway)
+    });
+    let story = farthest.find_map(|(user, fate)| {
+        let blocking = fate.first.as_ref()?;
+        let end = end(*user, lane, fate);
+        Some(tell(machine, teller, &way(found, blocking), end))
+    });
+    Part {
+        farthest: others.iter().map(|other| distances[*other]).max().unwrap_or(crash.locality),
+        broken: found.breaches.iter().map(|(_, breach)| breach.property.name()).collect(),
+        story,
+        crash,
+    }
+}
+
+/// Who can be blocked by a crash in one stage.
+fn blocked(stage: StageNumber, fates: &[(usize, Fate)], distances: &[Distance]) -> Vec<Blocked> {
+    let blocked = |(user, fate): &(usize, Fate)| {
+        let no_path = fate.no_path & stage.mask() != 0;
+        let fair_run = no_path || !fate.anyway && fate.fair_run & stage.mask() != 0;
+        fair_run.then(|| Blocked { user: *user, distance: distances[*user], no_path, fair_run })
+    };
+    fates.iter().filter_map(blocked).collect()
+}
+
+/// The greatest distance of those who count.
+fn reach(stages: &[InStage], counts: impl Fn(&Blocked) -> bool) -> Distance {
+    let blocked = stages.iter().flat_map(|stage| &stage.blocked).filter(|blocked| counts(blocked));
+    blocked.map(|blocked| blocked.distance).max().unwrap_or(Distance::Steps(0))
+}
+
+/// The distance of every user from one, given for each the mask of those it shares a pool with.
+fn distances(sharing: &[u32], from: usize) -> Vec<Distance> {
+    let mut distances = vec![Distance::Unconnected; sharing.len()];
+    let mut ring: u32 = 1 << from;
+    let mut seen = 0;
+    for steps in 0.. {
+        ring &= !seen;
+        if ring == 0 {
+            break;
+        }
+        seen |= ring;
+        let members = (0..sharing.len()).filter(|lane| ring >> lane & 1 == 1);
+        let next = members.clone().fold(0, |next, lane| next | sharing[lane]);
+        members.for_each(|lane| distances[lane] = Distance::Steps(steps));
+        ring = next;
+    }
+    distances
+}
+
+fn way(found: &Found, blocking: &Blocking) -> Way {
+    let prints = |states: &[u32]| states.iter().map(|s| found.prints[*s as usize]).collect();
+    Way {
+        steps: prints(&found.graph.way_to(blocking.state)),
+        cycle: prints(&blocking.cycle),
+        breaks: None,
+    }
+}
+
+fn end(user: usize, crashed: usize, fate: &Fate) -> String {
+    let what = match (&fate.first, fate.no_path) {
+        (Some(Blocking { cycle, .. }), 0) if !cycle.is_empty() => {
+            "this may repeat for ever, fairly, and never satisfies"
+        }
+        (_, 0) => "nothing happens by itself any more that would satisfy",
+        _ => "whatever happens from here on, nothing satisfies",
+    };
+    format!("u{crashed} has crashed, and {what} u{user}")
+}
+
+fn whole(chosen: &Chosen, scope: &Scope, settings: &Settings, parts: Vec<Part>) -> Locality {
+    let most = |of: fn(&Part) -> Distance| parts.iter().map(of).max();
+    let locality = most(|part| part.crash.locality).unwrap_or(Distance::Steps(0));
+    let complete = parts.iter().all(|part| part.crash.complete);
+    let mut broken: Vec<_> = parts.iter().flat_map(|part| part.broken.clone()).collect();
+    broken.sort_unstable();
+    broken.dedup();
+    let story = parts.iter().filter(|part| part.crash.locality == locality);
+    let story = story.filter_map(|part| part.story.clone()).min_by_key(|story| story.steps.len());
+    Locality {
+        protocol: report::name(chosen),
+        scope: report::describe(scope, settings, chosen.about.assumes),
+        detector: settings.detector(),
+        locality,
+        locality_no_path: most(|part| part.crash.locality_no_path).unwrap_or(locality),
+        exact: complete || most(|part| part.farthest) == Some(locality),
+        states: parts.iter().map(|part| part.crash.states).sum(),
+        complete,
+        broken,
+        story,
+        crashes: parts.into_iter().map(|part| part.crash).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_count_shared_pools() {
+        let of = |users: &str, from| {
+            let scope = Scope::parse("1,1,1,1", users, None).expect("sensible");
+            distances(&scope.sharing(), from).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of("0/0+1/1+2/2", 0), ["0", "1", "2", "3"]);
+        assert_eq!(of("0+1/1+2/2+3/3+0", 3), ["1", "2", "1", "0"]);
+        assert_eq!(of("0/1/1", 0), ["0", "unconnected", "unconnected"]);
+        assert!(Distance::Steps(9) < Distance::Unconnected);
+    }
+}
