@@ -220,10 +220,11 @@ type Figure = fn(&Report) -> String;
 
 /// A column for each protocol, a line for each figure.
 fn table(outcomes: &[Outcome]) -> Table {
-    let figures: [(&str, Figure); 14] = [
+    let figures: [(&str, Figure); 15] = [
         ("grants", |r| r.grants.to_string()),
         ("response: mean, ticks", |r| decimal(r.response.mean, 1)),
         ("  95 % confidence, +-", |r| decimal(r.response.ci95, 1)),
+        ("  by Little's law, ticks", |r| decimal(r.response.little, 1)),
         ("  median, ticks", |r| whole(r.response.p50)),
         ("  99th percentile, ticks", |r| whole(r.response.p99)),
         ("  longest, ticks", |r| whole(r.response.max)),
