@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The names in lists separated by commas. Settings of a protocol are separated by commas as well:
 /// `ordered,house:reserve=1,passes=2` are two.
-fn names(lists: &[String]) -> Vec<String> {
+pub(crate) fn names(lists: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in lists.iter().flat_map(|list| list.split(',')) {
         match names.last_mut() {
