@@ -5,13 +5,14 @@ use std::fmt;
 
 use super::{Row, Sizes};
 
-/// What data say of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What data say of a claim, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Holds,
     InPart,
-    Fails,
+    /// The data do not tell.
     Open,
+    Fails,
 }
 
 impl fmt::Display for Verdict {
@@ -19,8 +20,8 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Self::Holds => "**holds**",
             Self::InPart => "**in part**",
-            Self::Fails => "**fails**",
             Self::Open => "open",
+            Self::Fails => "**fails**",
         })
     }
 }
@@ -91,10 +92,10 @@ pub(super) fn cases(rows: &[Row], sizes: Sizes, measured: Measured) -> Vec<Case>
     cases.into_values().collect()
 }
 
-/// Claim: some of these are better than another by up to so many percent. It holds if the best
-/// case comes as far, as far as confidence goes.
+/// Claim: some of these are better than another by up to so many percent. It holds if the best case
+/// is better beyond chance and comes as far, within its confidence.
 pub(super) fn up_to(cases: &[Case], these: [(&str, &str); 2], than: &str, claimed: f64) -> Finding {
-    let (mut told, mut verdict) = (Vec::new(), Verdict::Open);
+    let (mut told, mut verdict) = (Vec::new(), None);
     for (short, protocol) in these {
         let pairs = cases.iter().filter_map(|case| {
             Some((case, case.get(protocol)?, case.get(than).filter(|than| than.mean > 0.0)?))
@@ -102,13 +103,16 @@ pub(super) fn up_to(cases: &[Case], these: [(&str, &str); 2], than: &str, claime
         let gain = |(_, a, b): &(&Case, Value, Value)| 100.0 * (1.0 - a.mean / b.mean);
         let Some(best) = pairs.max_by(|a, b| gain(a).total_cmp(&gain(b))) else { continue };
         let (case, a, b) = best;
-        let at_most = 100.0 * (1.0 - (a.mean - a.around) / (b.mean + b.around));
-        let found = match gain(&best) {
-            gain if gain >= claimed || at_most >= claimed => Verdict::Holds,
-            _ if a.below(b) => Verdict::InPart,
-            _ => Verdict::Fails,
+        // The errors of a quotient add up like the sides of a right angle.
+        let error = (a.around / b.mean).hypot(a.mean * b.around / b.mean.powi(2));
+        let reached = gain(&best) + 100.0 * error >= claimed;
+        let found = match (a.below(b), reached) {
+            (true, true) => Verdict::Holds,
+            (true, false) => Verdict::InPart,
+            (false, true) => Verdict::Open,
+            (false, false) => Verdict::Fails,
         };
-        verdict = better_of(verdict, found);
+        verdict = Some(verdict.map_or(found, |verdict: Verdict| verdict.min(found)));
         told.push(if gain(&best) > 0.0 {
             let (service, conflicts) = (case.service, case.conflicts);
             format!("{short} up to {:.0} % (service {service} at {conflicts:.1})", gain(&best))
@@ -116,12 +120,7 @@ pub(super) fn up_to(cases: &[Case], these: [(&str, &str); 2], than: &str, claime
             format!("{short} nowhere better")
         });
     }
-    Finding { measured: or_nothing(told.join("; ")), verdict }
-}
-
-fn better_of(a: Verdict, b: Verdict) -> Verdict {
-    let order = [Verdict::Holds, Verdict::InPart, Verdict::Fails];
-    order.into_iter().find(|verdict| *verdict == a || *verdict == b).unwrap_or(Verdict::Open)
+    Finding { measured: or_nothing(told.join("; ")), verdict: verdict.unwrap_or(Verdict::Open) }
 }
 
 /// What one case says of a claim about all cases.
