@@ -70,9 +70,9 @@ const LOOKS: [Look; 9] = [
 ];
 
 const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 72.0;
 const PANEL: (f64, f64) = (400.0, 330.0);
-const BETWEEN: f64 = 106.0;
+const BETWEEN: f64 = 100.0;
 const LEGEND_ROW: f64 = 22.0;
 const STYLE: &str = "\
 text { font-family: Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #222; font-size: 12px } \
@@ -110,7 +110,7 @@ impl Chart {
         let x = scale(&places().map(|place| place.x).collect::<Vec<_>>(), (left, right));
         let values: Vec<f64> = places().flat_map(|p| [p.y, p.y + p.around]).collect();
         let y = scale(&values, (bottom, top));
-        svg.text("label", (left - 44.0, top - 14.0), &format!("{} ({name})", self.y_label));
+        svg.text("label", (left - 52.0, top - 14.0), &format!("{} ({name})", self.y_label));
         for mark in y.marks() {
             svg.line("grid", (left, y.place(mark)), (right, y.place(mark)));
             svg.text("y", (left - 8.0, y.place(mark) + 4.0), &number(mark));
