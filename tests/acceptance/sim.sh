@@ -44,7 +44,7 @@ grep -q 'messages a grant' "$work/out" || fail "no figures"
 works $all $quick --json
 [ "$(wc -l <"$work/out")" -eq 6 ] || fail "not one object a line"
 for field in protocol grants response mean ci95 p50 p99 max unfinished unfinished_longest \
-    messages_per_grant utilisation degree overtaken_max jain violations events; do
+    messages_per_grant utilisation degree overtaken_max jain violations events little; do
     [ "$(grep -c "\"$field\":" "$work/out")" -eq 6 ] || fail "no field $field"
 done
 ! grep -q events_per_second "$work/out" || fail "timing without being asked"

@@ -5,6 +5,7 @@ mod check;
 mod deal;
 mod explain;
 mod failure;
+mod figures;
 mod hold;
 mod locality;
 mod manual;
@@ -43,6 +44,7 @@ enum Command {
     Agent(agent::Args),
     Check(check::Args),
     Deal(deal::Args),
+    Figures(figures::Args),
     Locality(locality::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args),
         Command::Check(args) => check::run(&args),
         Command::Deal(args) => deal::run(args),
+        Command::Figures(args) => figures::run(&args),
         Command::Locality(args) => locality::run(&args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Sim(args) => sim::run(&args),

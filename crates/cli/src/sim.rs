@@ -162,7 +162,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The names in lists separated by commas. Settings of a protocol are separated by commas as well:
 /// `ordered,house:reserve=1,passes=2` are two.
-fn names(lists: &[String]) -> Vec<String> {
+pub(crate) fn names(lists: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in lists.iter().flat_map(|list| list.split(',')) {
         match names.last_mut() {
@@ -224,10 +224,11 @@ type Figure = fn(&Report) -> String;
 
 /// A column for each protocol, a line for each figure.
 fn table(outcomes: &[Outcome]) -> Table {
-    let figures: [(&str, Figure); 14] = [
+    let figures: [(&str, Figure); 15] = [
         ("grants", |r| r.grants.to_string()),
         ("response: mean, ticks", |r| decimal(r.response.mean, 1)),
         ("  95 % confidence, +-", |r| decimal(r.response.ci95, 1)),
+        ("  by Little's law, ticks", |r| decimal(r.response.little, 1)),
         ("  median, ticks", |r| whole(r.response.p50)),
         ("  99th percentile, ticks", |r| whole(r.response.p99)),
         ("  longest, ticks", |r| whole(r.response.max)),

@@ -8,7 +8,7 @@ mod faults;
 mod pools;
 mod random;
 mod settings;
-mod stats;
+pub(crate) mod stats;
 mod timers;
 mod waiting;
 mod wheel;
@@ -121,9 +121,7 @@ pub fn run(
         .map(|(contender, graph)| {
             let started = Instant::now();
             let job = Job { settings, contender, graph: *graph, progress };
-            let seen = registry::with(&contender.protocol.name, job)
-                .map_err(|unknown| job.unsupported(format!("no protocol '{}'", unknown.0)))??;
-            Ok((seen, started.elapsed().as_secs_f64()))
+            Ok((job.run()?, started.elapsed().as_secs_f64()))
         })
         .collect::<Vec<Result<_, Error>>>()
         .into_iter()
@@ -134,6 +132,17 @@ pub fn run(
         Outcome { report: stats::report(&contender.name, &seen), seconds }
     };
     Ok(contenders.iter().zip(done.chunks(settings.graphs as usize)).map(outcome).collect())
+}
+
+/// Simulates one protocol on one graph, of any number: what [`run`] does there.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_graph(settings: &Settings, contender: &Contender, graph: u32) -> Result<Report, Error> {
+    settings.validate()?;
+    supports(settings, contender)?;
+    let seen = Job { settings, contender, graph, progress: &|_| {} }.run()?;
+    Ok(stats::report(&contender.name, &[seen]))
 }
 
 /// What a protocol says of itself decides what it is put to.
@@ -162,6 +171,11 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    fn run(self) -> Result<Seen, Error> {
+        registry::with(&self.contender.protocol.name, self)
+            .map_err(|unknown| self.unsupported(format!("no protocol '{}'", unknown.0)))?
+    }
+
     fn unsupported(&self, why: String) -> Error {
         Error::Unsupported { protocol: self.contender.name.clone(), why }
     }

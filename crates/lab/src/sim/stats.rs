@@ -71,6 +71,8 @@ pub struct Response {
     pub mean: Option<f64>,
     /// Half the width of the mean's 95 % confidence interval.
     pub ci95: Option<f64>,
+    /// The mean by Little's law, in which starvation cannot hide.
+    pub little: Option<f64>,
     /// The median.
     pub p50: Option<u64>,
     /// As long as 99 % of them, at most.
@@ -92,14 +94,27 @@ pub(super) struct Times {
     counts: FxHashMap<u64, u64>,
     /// Sum and number of those asked in each tenth of the time.
     batches: [(u128, u64); BATCHES as usize],
+    /// How long users waited after the warm-up, added up, whenever and whatever came of it.
+    waited: u128,
+    /// Grants after the warm-up.
+    grants: u64,
 }
 
 impl Times {
     pub(super) fn new(from: u64, end: u64) -> Self {
-        Self { from, end, counts: FxHashMap::default(), batches: Default::default() }
+        let (counts, batches) = Default::default();
+        Self { from, end, counts, batches, waited: 0, grants: 0 }
     }
 
+    /// A user waited, for nothing or not yet for anything.
+    pub(super) fn wait(&mut self, asked: u64, until: u64) {
+        self.waited += u128::from(until.saturating_sub(asked.max(self.from)));
+    }
+
+    /// A request was granted.
     pub(super) fn add(&mut self, asked: u64, granted: u64) {
+        self.wait(asked, granted);
+        self.grants += u64::from(granted >= self.from);
         let Some(since) = asked.checked_sub(self.from) else { return };
         *self.counts.entry(granted - asked).or_insert(0) += 1;
         let (sum, number) = &mut self.batches[(since * BATCHES / (self.end - self.from)) as usize];
@@ -110,6 +125,11 @@ impl Times {
     fn mean(&self) -> Option<f64> {
         let (sum, number) = self.batches.iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         ratio(sum as f64, number)
+    }
+
+    /// The mean number of waiting users divided by the grants in a tick.
+    fn little(&self) -> Option<f64> {
+        ratio(self.waited as f64, self.grants)
     }
 
     fn batch_means(&self) -> Vec<f64> {
@@ -178,9 +198,11 @@ fn response(runs: &[Seen]) -> Response {
     }
     let mut counts: Vec<(u64, u64)> = counts.into_iter().collect();
     counts.sort_unstable();
+    let little: Vec<f64> = runs.iter().filter_map(|run| run.times.little()).collect();
     Response {
         mean: mean(&means),
         ci95,
+        little: mean(&little),
         p50: percentile(&counts, 50),
         p99: percentile(&counts, 99),
         max: counts.last().map(|(time, _)| *time),
@@ -205,7 +227,7 @@ pub(super) fn jain(shares: impl Iterator<Item = u64> + Clone) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.count() as f64 * squares))
 }
 
-fn mean(samples: &[f64]) -> Option<f64> {
+pub(crate) fn mean(samples: &[f64]) -> Option<f64> {
     ratio(samples.iter().sum(), samples.len() as u64)
 }
 
@@ -214,7 +236,7 @@ fn ratio(sum: f64, number: u64) -> Option<f64> {
 }
 
 /// Half the width of the 95 % confidence interval of the mean of independent samples.
-fn half_width(samples: &[f64]) -> Option<f64> {
+pub(crate) fn half_width(samples: &[f64]) -> Option<f64> {
     let mean = mean(samples)?;
     let freedom = samples.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
     let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
@@ -274,5 +296,7 @@ mod tests {
         times.add(99, 99);
         assert_eq!(times.mean(), Some(5.0));
         assert_eq!(times.batch_means(), [10.0, 0.0]);
+        times.wait(10, 40);
+        assert_eq!(times.little(), Some((70.0 + 10.0 + 20.0) / 3.0));
     }
 }

@@ -109,6 +109,7 @@ impl<P: Protocol> World<'_, P> {
         if lane.state == State::Using {
             self.pools.leave(&lane.needs, lane.since, self.now);
         } else {
+            self.times.wait(lane.since, self.now);
             self.pools.withdraw(number, &lane.needs, lane.since);
         }
         match how {

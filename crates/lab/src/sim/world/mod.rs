@@ -314,6 +314,9 @@ impl<'a, P: Protocol> World<'a, P> {
             self.pools.measure(&lane.needs, lane.since, end);
         }
         let waiting = self.lanes.iter().filter(|lane| lane.state == State::Waiting);
+        for lane in waiting.clone() {
+            self.times.wait(lane.since, end);
+        }
         Seen {
             grants: self.lanes.iter().map(|lane| lane.grants).sum(),
             unfinished: waiting.clone().count() as u64,
