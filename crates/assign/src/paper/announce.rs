@@ -85,6 +85,19 @@ impl<S: Saying> Announce<S> {
         self.items.get(self.me).copied()
     }
 
+    /// Whose posts it is about to read.
+    pub(crate) fn asks(&self) -> Option<usize> {
+        match self.at {
+            At::Posted(q) | At::Item(q) => Some(q),
+            At::Ask(_) | At::Done => None,
+        }
+    }
+
+    /// Whether it may yet look at what `id` posts.
+    pub(crate) fn may_look(&self, id: usize) -> bool {
+        self.asks().is_some_and(|q| q <= id)
+    }
+
     fn conclude(&mut self) {
         let frame = if S::FRAMES { self.largest_frame() } else { self.participants() };
         self.said = match frame {

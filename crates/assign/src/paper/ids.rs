@@ -46,6 +46,11 @@ impl Ids {
         id % self.processors
     }
 
+    /// Which of its processor's operations an identity is.
+    pub(crate) fn operation(&self, id: usize) -> usize {
+        id / self.processors
+    }
+
     /// How many registers each processor needs.
     pub fn slots(&self) -> usize {
         self.operations * self.stride()
@@ -58,7 +63,7 @@ impl Ids {
     }
 
     fn base(&self, id: usize) -> usize {
-        id / self.processors * self.stride()
+        self.operation(id) * self.stride()
     }
 
     /// The level in an instance of immediate snapshot: the first at depth 0, those of the
@@ -68,12 +73,12 @@ impl Ids {
     }
 
     /// The immediate snapshot posted (l1b).
-    pub(super) fn posted(&self, id: usize) -> usize {
+    pub(crate) fn posted(&self, id: usize) -> usize {
         self.base(id) + self.processors + 1
     }
 
     /// The first item posted (l3).
-    pub(super) fn item(&self, id: usize) -> usize {
+    pub(crate) fn item(&self, id: usize) -> usize {
         self.base(id) + self.processors + 2
     }
 }

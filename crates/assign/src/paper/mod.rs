@@ -23,5 +23,7 @@ pub use self::allocation::{Allocation, Walk};
 pub use self::announce::{Announce, AsPrinted, Biggest, Framed, Saying};
 pub use self::assignment::{Assignment, Exhausted, Participant};
 pub use self::enter::Enter;
+pub(crate) use self::enter::instance_depth;
 pub use self::growth::{BadGrowth, Growth};
 pub use self::ids::Ids;
+pub(crate) use self::snapshot::unpack as unpack_level;

@@ -90,7 +90,11 @@ impl<V: Rules> Seat<V> {
         Do::Put { slot: self.layout.gift(to), value: self.want }
     }
 
-    /// Shows the entry; the lot is this worker's, or the next try is, if it was given away.
+    /// Shows the entry. The lot is this worker's; if it was given away, what was won by the look
+    /// must do, or another try.
+    ///
+    /// So no look follows one that won something: from each worker at most one gift is taken in
+    /// an operation, and the register that says so is enough to find it again after a restart.
     pub(super) fn show(&mut self) -> Do {
         self.last = self.want;
         self.newest = self.newest.max(self.last);
@@ -100,7 +104,7 @@ impl<V: Rules> Seat<V> {
         if !given || !V::PART_WITH {
             self.won.push(self.layout.lot(self.last, self.me));
         }
-        if given {
+        if self.won.is_empty() {
             self.gave = true;
             self.begin_try();
         } else {

@@ -9,8 +9,8 @@ use crate::machine::Do;
 impl<V: Rules> Seat<V> {
     /// Goes on to the next open window, from the i-th, of which nothing is known about `q`.
     ///
-    /// Only windows before the last one entered: of those, and no others, it is certain that
-    /// whoever shows an intent later gives it up (I2).
+    /// Only windows left behind: of those, and no others, it is certain that whoever shows an
+    /// intent later gives it up (I2).
     #[inline(always)]
     pub(super) fn learn(&mut self, mut i: usize) -> Option<Do> {
         let (q, shown) = (self.q, self.sign.window());
@@ -23,7 +23,7 @@ impl<V: Rules> Seat<V> {
                     return Some(Do::Get { owner: q, slot });
                 }
                 // A sign never shows less than the last window entered: q did not enter this
-                // one, and if it intends to now, it will see ours.
+                // one, and if it intends to now, it will see that it was left behind.
                 self.open[i].unknown &= !(1 << q);
             }
             i += 1;

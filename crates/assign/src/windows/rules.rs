@@ -13,7 +13,7 @@ pub trait Rules: Copy + Debug + Default + Eq + Hash + Send + 'static {
     const FENCE: bool = true;
     /// Help at all.
     const HELP: bool = true;
-    /// Close a window only after entering a later one.
+    /// Close a window only after somebody has entered a later one.
     const LEAVE_FIRST: bool = true;
     /// After giving a lot away, do not keep it.
     const PART_WITH: bool = true;

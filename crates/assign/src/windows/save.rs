@@ -61,12 +61,12 @@ impl<V: Rules> Seat<V> {
     /// no copy.
     ///
     /// Nobody can enter a window before `passed` any more, and could not when the first need was
-    /// read: this worker's own sign, shown before the look, tells that somebody has left it behind.
-    /// What the look itself found reached is too young: a register may have been read before
-    /// that, and its owner have come to need a window since.
+    /// read: it was left behind before the look began. What the look itself found reached is too
+    /// young: a register may have been read before that, and its owner have come to need a window
+    /// since.
     fn forget(&mut self) {
         self.q = 0;
-        self.passed = self.shown;
+        self.passed = self.floor;
         for saved in &mut self.saved {
             if *saved != 0 && !self.needs.contains(saved) {
                 *saved = 0;

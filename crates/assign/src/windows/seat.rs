@@ -14,8 +14,9 @@
 //! # Invariants
 //! - **I1, the sign tells.** `reached` of a sign is at least the last window its worker entered,
 //!   and somebody has entered it.
-//! - **I2, closers agree.** Who closes window u has entered a later one and fenced before it looks.
-//!   If q's look misses that, the closer sees u on q's sign; otherwise q gives u up.
+//! - **I2, closers agree.** Who closes window u knew that somebody had entered a later one, and
+//!   fenced, before it looks. Who has entered a window shows it, or a later one, for ever. So if
+//!   q's look at u misses that, the closer sees u on q's sign; otherwise q gives u up.
 //! - **I3, sealed by the record.** A worker records a window only after a look that found nobody
 //!   beyond it, with the window still on its sign; from then on the lot is its own for ever, also
 //!   if it stops and starts again.
@@ -92,12 +93,12 @@ pub struct Seat<V = Sound> {
     pub(super) k: usize,
     /// The last window entered; 0 at first.
     pub(super) last: u64,
-    /// A window somebody has entered.
+    /// The newest window known to have been entered, by anybody: at least `last`.
     pub(super) newest: u64,
     /// The window this operation wants.
     pub(super) want: u64,
-    /// A window that somebody had entered when that was shown.
-    pub(super) shown: u64,
+    /// A window that somebody had entered, and shown, before this look began.
+    pub(super) floor: u64,
     /// Whether this operation takes nothing new.
     pub(super) only_learn: bool,
     pub(super) fails: u32,
@@ -150,7 +151,7 @@ impl<V: Rules> Seat<V> {
             last: 0,
             newest: 0,
             want: 0,
-            shown: 0,
+            floor: 0,
             only_learn: false,
             fails: 0,
             hungry: false,
@@ -216,10 +217,10 @@ impl<V: Rules> Seat<V> {
         recorded || self.open.iter().any(|open| open.window == window)
     }
 
-    /// Whether all may be closed that can be: windows before the last one entered.
+    /// Whether a window was left behind before this look began: who wants it now gives it up.
     #[inline]
     pub(super) fn left(&self, window: u64) -> bool {
-        window < self.last || !V::LEAVE_FIRST
+        window < self.floor || !V::LEAVE_FIRST
     }
 
     #[inline]
@@ -251,12 +252,12 @@ impl<V: Rules> Seat<V> {
     fn intend(&mut self) -> Do {
         self.at = if V::FENCE { At::Fence } else { self.first_look() };
         let jump = self.newest > self.last;
-        self.shown = if jump { self.want } else { self.last };
         self.put_sign(self.want, if jump { Doing::Jump } else { Doing::Next })
     }
 
     #[inline]
     fn first_look(&mut self) -> At {
+        self.floor = self.newest;
         self.reached = 0;
         self.asking = 0;
         At::Ask

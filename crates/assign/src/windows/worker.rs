@@ -163,10 +163,12 @@ impl<R: Registers, V: Rules> Worker<R, V> {
         open.into_iter().map(|window| self.seat.layout.window_items(window)).collect()
     }
 
-    /// Who holds up which of this worker's open windows, as far as it knows: worker and items.
+    /// Who held up which of this worker's open windows at its last look: worker and items.
+    ///
+    /// Windows that nobody has left behind yet are held up by nobody.
     pub fn delayed(&self) -> Vec<(usize, Range<u64>)> {
         let mut delays = Vec::new();
-        for open in self.seat.open.iter().filter(|open| open.window < self.seat.last) {
+        for open in self.seat.open.iter().filter(|open| self.seat.left(open.window)) {
             let items = self.seat.layout.window_items(open.window);
             let unknown = (0..self.seat.layout.workers()).filter(|q| open.unknown >> q & 1 == 1);
             delays.extend(unknown.map(|q| (q, items.clone())));
