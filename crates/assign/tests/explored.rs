@@ -13,7 +13,7 @@ use holdall_assign::windows::rules::{
     Eager, Forgetful, Greedy, Helpless, Impatient, Overgiving, Rules, Sound, Unfenced, Unvalidated,
 };
 
-const PLAIN: Settings = Settings { buffers: Buffers::None, crashes: 0, max_states: 10_000_000 };
+const PLAIN: Settings = Settings { buffers: Buffers::None, crashes: 0, max_states: 10_000_000, reduce: false };
 const STORES: Settings = Settings { buffers: Buffers::Stores, ..PLAIN };
 
 /// States, and the most that was unassigned because one stopped.

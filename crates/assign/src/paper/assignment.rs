@@ -1,7 +1,5 @@
 //! Figures 2 and 3 for programs: participants that enter and announce.
 
-use std::convert::Infallible;
-
 use thiserror::Error;
 
 use super::announce::{Announce, Framed};
@@ -9,7 +7,7 @@ use super::enter::Enter;
 use super::growth::{BadGrowth, Growth};
 use super::ids::Ids;
 use crate::machine::drive;
-use crate::registers::{Atomic, Atomics, Memory, sure};
+use crate::registers::{Atomics, Memory, WordRegisters, sure};
 
 /// An assignment of items 1, 2, ... to processors: with k operations, the first f(k).
 ///
@@ -85,7 +83,7 @@ impl Assignment {
         Participant {
             ids: self.ids,
             growth: self.growth.clone(),
-            regs: sure::<Atomic>(self.memory.handle(processor)),
+            regs: sure(self.memory.handle(processor)),
             processor,
             operation: 0,
             entered: None,
@@ -98,7 +96,7 @@ impl Assignment {
 pub struct Participant {
     ids: Ids,
     growth: Growth,
-    regs: Atomic,
+    regs: WordRegisters<Atomics>,
     processor: usize,
     operation: usize,
     /// The last operation: its identity and where it got.
@@ -124,7 +122,7 @@ impl Participant {
         }
         let me = self.ids.id(self.processor, self.operation);
         let mut enter = Enter::new(self.ids, &self.growth, me);
-        sure::<()>(drive(&mut enter, &mut self.regs) as Result<(), Infallible>);
+        sure(drive(&mut enter, &mut self.regs));
         self.operation += 1;
         let item = enter.item().expect("an operation ends with an item");
         self.entered = Some((me, enter));
@@ -138,7 +136,7 @@ impl Participant {
             return Vec::new();
         };
         let mut announce = Announce::<Framed>::new(enter, self.ids, &self.growth, *me);
-        sure::<()>(drive(&mut announce, &mut self.regs) as Result<(), Infallible>);
+        sure(drive(&mut announce, &mut self.regs));
         announce.said().iter().map(|(item, id)| (*item, self.ids.owner(*id))).collect()
     }
 }

@@ -22,14 +22,16 @@ mod atomic;
 mod dir;
 #[cfg(not(any(loom, shuttle)))]
 mod mapped;
+mod words;
 
 use std::convert::Infallible;
 use std::fmt;
 
-pub use self::atomic::{Atomic, Atomics};
+pub use self::atomic::Atomics;
 pub use self::dir::{Dir, DirError, DirRegisters, Durability};
 #[cfg(not(any(loom, shuttle)))]
-pub use self::mapped::{Mapped, MappedError, MappedRegisters};
+pub use self::mapped::{Mapped, MappedError};
+pub use self::words::{WordRegisters, Words};
 
 /// One worker's handle to the shared memory.
 ///

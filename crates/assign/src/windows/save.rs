@@ -51,8 +51,9 @@ impl<V: Rules> Seat<V> {
 
     /// Notes a need, if this worker has a record of that window.
     fn need(&mut self, window: u64) {
-        let known = self.ring[self.layout.place(window)] == window || self.saved.contains(&window);
-        if window != 0 && known && !self.needs.contains(&window) {
+        let recorded = self.ring[self.layout.place(window)] == window;
+        let known = window != 0 && (recorded || self.saved.contains(&window));
+        if known && !self.needs.contains(&window) {
             self.needs.push(window);
         }
     }

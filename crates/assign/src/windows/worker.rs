@@ -158,9 +158,8 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(&self) -> Vec<Range<u64>> {
-        let mut open: Vec<_> = self.seat.open.iter().map(|open| open.window).collect();
-        open.sort_unstable();
-        open.into_iter().map(|window| self.seat.layout.window_items(window)).collect()
+        let open = self.seat.open.iter();
+        open.map(|open| self.seat.layout.window_items(open.window)).collect()
     }
 
     /// Who held up which of this worker's open windows at its last look: worker and items.
@@ -168,7 +167,7 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// Windows that nobody has left behind yet are held up by nobody.
     pub fn delayed(&self) -> Vec<(usize, Range<u64>)> {
         let mut delays = Vec::new();
-        for open in self.seat.open.iter().filter(|open| self.seat.left(open.window)) {
+        for open in &self.seat.open[..self.seat.left] {
             let items = self.seat.layout.window_items(open.window);
             let unknown = (0..self.seat.layout.workers()).filter(|q| open.unknown >> q & 1 == 1);
             delays.extend(unknown.map(|q| (q, items.clone())));
