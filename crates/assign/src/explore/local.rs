@@ -13,6 +13,7 @@ use super::{Buffers, Model};
 use crate::machine::{Do, Machine};
 
 /// A process and the access it makes next.
+/// [`Model`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slotted<P> {
     /// The process.
@@ -34,6 +35,7 @@ impl<P> Slotted<P> {
     }
 
     /// Whether it has finished all its operations.
+    /// [`Model`] has an example.
     pub fn done(&self) -> bool {
         self.next == Do::Done && self.buffer.is_empty()
     }
@@ -89,12 +91,7 @@ impl<P: Machine + Clone + Eq + Hash> Locals<P> {
     }
 
     /// Where the step of a state leads that reads this; `make` finds out, the first time.
-    pub(super) fn step(
-        &mut self,
-        id: u32,
-        read: u64,
-        make: impl FnOnce(&mut Slotted<P>),
-    ) -> u32 {
+    pub(super) fn step(&mut self, id: u32, read: u64, make: impl FnOnce(&mut Slotted<P>)) -> u32 {
         if let Some(next) = self.steps.get(&(id, read)) {
             return *next;
         }

@@ -200,11 +200,13 @@ pub struct Memory {
 
 impl Memory {
     /// `slots` registers for each owner, all 0.
+    /// [`Memory`] has an example.
     pub fn new(owners: usize, slots: usize) -> Self {
         Self { words: vec![0; owners * slots], slots }
     }
 
     /// The value of a register.
+    /// [`Memory`] has an example.
     pub fn get(&self, owner: usize, slot: usize) -> u64 {
         self.words[owner * self.slots + slot]
     }
@@ -243,22 +245,26 @@ pub struct World<'a, P> {
 
 impl<'a, P> World<'a, P> {
     /// A process, and the access it makes next.
+    /// [`Model`] has an example.
     pub fn process(&self, who: usize) -> &'a Slotted<P> {
         self.locals.get(self.ids[who])
     }
 
     /// All processes.
+    /// [`Model`] has an example.
     pub fn processes(&self) -> impl Iterator<Item = &'a Slotted<P>> + use<'a, P> {
         let locals = self.locals;
         self.ids.iter().map(move |id| locals.get(*id))
     }
 
     /// The registers.
+    /// [`Model`] has an example.
     pub fn memory(&self) -> &'a Memory {
         self.memory
     }
 
     /// Whether a process has anything left to do, and will.
+    /// [`Model`] has an example.
     pub fn acts(&self, who: usize) -> bool {
         self.stopped != Some(who) && !self.process(who).done()
     }

@@ -35,9 +35,7 @@ fn answered<S: Saying>(world: &World<'_, Busy<S>>, who: usize, owner: usize, slo
             let known = at != 0 && (there != name || at <= level);
             known || other.beyond(id, instance_depth(name))
         }),
-        Doing::Announce(announce) => {
-            word != 0 || announce.asks().is_some_and(|id| other.never(id))
-        }
+        Doing::Announce(announce) => word != 0 || announce.asks().is_some_and(|id| other.never(id)),
         Doing::Nothing => false,
     }
 }

@@ -8,6 +8,15 @@ use crate::machine::{Do, Machine};
 use crate::paper::{Announce, Enter, Growth, Ids, Saying};
 
 /// How many operations each processor makes, and f.
+///
+/// ```
+/// use holdall_assign::explore::{AssignmentModel, AssignmentScope, Settings, explore};
+/// use holdall_assign::paper::Framed;
+///
+/// let scope = AssignmentScope { ops: vec![1, 1], growth: None, as_printed: false };
+/// let found = explore(&AssignmentModel::<Framed>::new(&scope), &Settings::default());
+/// assert_eq!((found.states, found.violation.is_none()), (351, true));
+/// ```
 #[derive(Clone, Debug)]
 pub struct AssignmentScope {
     /// Operations of each processor.
@@ -19,6 +28,7 @@ pub struct AssignmentScope {
 }
 
 /// The processors of a scope.
+/// [`AssignmentScope`] has an example.
 pub struct AssignmentModel<S> {
     ids: Ids,
     growth: Growth,
@@ -48,6 +58,7 @@ pub(super) enum Doing<S> {
 
 impl<S: Saying> AssignmentModel<S> {
     /// The model of a scope.
+    /// [`AssignmentScope`] has an example.
     pub fn new(scope: &AssignmentScope) -> Self {
         let most = scope.ops.iter().copied().max().unwrap_or(1);
         let ids = Ids::new(scope.ops.len(), most);

@@ -137,12 +137,7 @@ impl<'a, M: Model> Walk<'a, M> {
     }
 
     fn world(&self) -> World<'_, M::Process> {
-        World {
-            locals: &self.locals,
-            ids: &self.ids,
-            memory: &self.memory,
-            stopped: self.stopped,
-        }
+        World { locals: &self.locals, ids: &self.ids, memory: &self.memory, stopped: self.stopped }
     }
 
     /// Enters the present state: new, known, or on the way to itself.
@@ -241,7 +236,8 @@ impl<'a, M: Model> Walk<'a, M> {
             Act::Step => self.step(who, &mut undo)?,
             Act::Drain => {
                 let mut slotted = self.locals.get(id).clone();
-                let (slot, value) = (!slotted.buffer.is_empty()).then(|| slotted.buffer.remove(0))?;
+                let (slot, value) =
+                    (!slotted.buffer.is_empty()).then(|| slotted.buffer.remove(0))?;
                 undo.word = Some((who, slot, self.write(who, slot, value)));
                 self.ids[who] = self.locals.add(slotted);
             }

@@ -6,6 +6,7 @@ use crate::windows::rules::Rules;
 use crate::windows::{Layout, Seat};
 
 /// How many operations each worker makes, and how large the ring is.
+/// [`explore`](super::explore) has an example.
 #[derive(Clone, Debug)]
 pub struct WindowsScope {
     /// Operations of each worker.
@@ -15,6 +16,7 @@ pub struct WindowsScope {
 }
 
 /// The workers of a scope.
+/// [`explore`](super::explore) has an example.
 pub struct WindowsModel<V> {
     layout: Layout,
     start: Vec<Busy<V>>,
@@ -64,7 +66,7 @@ impl<V: Rules> Machine for Busy<V> {
 }
 
 impl<V: Rules> WindowsModel<V> {
-    /// The model of a scope.
+    /// The model of a scope: [`explore`](super::explore) has an example.
     ///
     /// # Panics
     /// If the scope is too large for a word of lots.
@@ -126,11 +128,7 @@ impl<V: Rules> WindowsModel<V> {
 }
 
 /// These workers learn what there is to learn: first who is where, then who was.
-fn learn<V: Rules>(
-    workers: &mut [Busy<V>],
-    memory: &mut Memory,
-    these: impl Fn(usize) -> bool,
-) {
+fn learn<V: Rules>(workers: &mut [Busy<V>], memory: &mut Memory, these: impl Fn(usize) -> bool) {
     let n = workers.len();
     for who in (0..n).chain(0..n).filter(|who| these(*who)) {
         workers[who].seat.poll();

@@ -32,6 +32,11 @@ pub struct Assignment {
 
 impl Assignment {
     /// Fig. 2: one operation each, f(k) = 2k-1.
+    ///
+    /// ```
+    /// let assignment = holdall_assign::paper::Assignment::single_use(2);
+    /// assert_eq!(assignment.participant(1).enter(), Ok(1));
+    /// ```
     pub fn single_use(processors: usize) -> Self {
         Self::long_lived(processors, 1)
     }
@@ -79,6 +84,12 @@ impl Assignment {
     }
 
     /// A processor's part. Each must be used once only.
+    ///
+    /// ```
+    /// let assignment = holdall_assign::paper::Assignment::single_use(2);
+    /// let (mut p, mut q) = (assignment.participant(0), assignment.participant(1));
+    /// assert_ne!(p.enter(), q.enter());
+    /// ```
     pub fn participant(&self, processor: usize) -> Participant {
         Participant {
             ids: self.ids,
@@ -92,6 +103,14 @@ impl Assignment {
 }
 
 /// A processor's part in an [`Assignment`].
+///
+/// ```
+/// let assignment = holdall_assign::paper::Assignment::single_use(2);
+/// let mut participant: holdall_assign::paper::Participant = assignment.participant(0);
+/// assert_eq!(participant.announce(), []);
+/// assert_eq!(participant.enter(), Ok(1));
+/// assert_eq!(participant.announce(), [(1, 0)]);
+/// ```
 #[derive(Debug)]
 pub struct Participant {
     ids: Ids,
@@ -104,6 +123,14 @@ pub struct Participant {
 }
 
 /// All operations of this processor are used up.
+///
+/// ```
+/// use holdall_assign::paper::{Assignment, Exhausted};
+///
+/// let mut p = Assignment::single_use(2).participant(0);
+/// assert!(p.enter().is_ok());
+/// assert_eq!(p.enter(), Err(Exhausted { processor: 0 }));
+/// ```
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("processor {processor} has made all its operations")]
 pub struct Exhausted {
@@ -112,7 +139,7 @@ pub struct Exhausted {
 }
 
 impl Participant {
-    /// The first item of another operation. Never waits.
+    /// The first item of another operation. Never waits. [`Participant`] has an example.
     ///
     /// # Errors
     /// If all operations are used up.
@@ -131,6 +158,7 @@ impl Participant {
 
     /// What is certain by now: items and the processors they belong to. Empty before the first
     /// operation. May be called again, to learn more.
+    /// [`Participant`] has an example.
     pub fn announce(&mut self) -> Vec<(u64, usize)> {
         let Some((me, enter)) = &self.entered else {
             return Vec::new();

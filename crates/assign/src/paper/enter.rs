@@ -25,7 +25,7 @@ pub(crate) fn instance_depth(name: u64) -> usize {
 
 /// One identity's way to its first item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Enter {
+pub(crate) struct Enter {
     ids: Ids,
     growth: Growth,
     me: usize,
@@ -55,7 +55,7 @@ enum At {
 
 impl Enter {
     /// An identity that begins.
-    pub fn new(ids: Ids, growth: &Growth, me: usize) -> Self {
+    pub(crate) fn new(ids: Ids, growth: &Growth, me: usize) -> Self {
         Self {
             ids,
             growth: growth.clone(),
@@ -74,12 +74,12 @@ impl Enter {
 
     /// With the paper's formula for general f, which is off by one: for the explorer.
     #[must_use]
-    pub fn as_printed(self) -> Self {
+    pub(crate) fn as_printed(self) -> Self {
         Self { short: 1, ..self }
     }
 
     /// The first item, if it is known.
-    pub fn item(&self) -> Option<u64> {
+    pub(crate) fn item(&self) -> Option<u64> {
         (self.item != 0).then_some(self.item)
     }
 

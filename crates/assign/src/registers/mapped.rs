@@ -25,7 +25,7 @@ const VERSION: u64 = 1;
 const PAGE: usize = 4096;
 const PAGE_WORDS: usize = PAGE / size_of::<u64>();
 
-/// A mapped file of registers.
+/// A mapped file of registers: [`Mapped::create`] has an example.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     map: Arc<MmapRaw>,
@@ -34,6 +34,17 @@ pub struct Mapped {
 }
 
 /// Why a file cannot be mapped.
+///
+/// ```
+/// use holdall_assign::registers::{Mapped, MappedError};
+///
+/// let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("registers");
+/// Mapped::create(&path, 2, 8)?;
+/// assert!(matches!(Mapped::create(&path, 2, 8), Err(MappedError::Io { .. })));
+/// assert!(matches!(Mapped::open(&path, 3, 8), Err(MappedError::Other { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Error)]
 pub enum MappedError {
     /// Creating, opening or mapping failed.
@@ -91,7 +102,7 @@ impl Mapped {
         Self::open(path, workers, slots)
     }
 
-    /// Maps a file that exists.
+    /// Maps a file that exists: [`Mapped::create`] has an example.
     ///
     /// # Errors
     /// If it cannot be mapped, or has other sizes.

@@ -9,9 +9,22 @@ use thiserror::Error;
 const APART: usize = 16;
 
 /// The most workers: sets of them are bits of one word.
+///
+/// ```
+/// use holdall_assign::windows::{Layout, WORKERS_MAX};
+///
+/// assert!(Layout::new(WORKERS_MAX, 16, 1).is_ok());
+/// assert!(Layout::new(WORKERS_MAX + 1, 16, 1).is_err());
+/// ```
 pub const WORKERS_MAX: usize = 64;
 
 /// The sizes of an assigner; all its workers must agree on them.
+///
+/// ```
+/// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+/// assert_eq!((layout.workers(), layout.ring(), layout.batch()), (3, 16, 10));
+/// # Ok::<(), holdall_assign::windows::BadLayout>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     workers: usize,
@@ -21,6 +34,14 @@ pub struct Layout {
 }
 
 /// Sizes that cannot be.
+///
+/// ```
+/// use holdall_assign::windows::{BadLayout, Layout};
+///
+/// assert_eq!(Layout::new(0, 16, 1), Err(BadLayout::Workers(0)));
+/// assert_eq!(Layout::new(2, 15, 1), Err(BadLayout::Ring(15)));
+/// assert_eq!(Layout::new(2, 16, 0), Err(BadLayout::Batch));
+/// ```
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BadLayout {
     /// A batch without items.
@@ -36,6 +57,10 @@ pub enum BadLayout {
 
 impl Layout {
     /// Sizes for `workers` workers that remember `ring` windows and take `batch` items at a time.
+    ///
+    /// ```
+    /// assert!(holdall_assign::windows::Layout::new(3, 16, 10).is_ok());
+    /// ```
     ///
     /// # Errors
     /// If a size is out of range.
@@ -54,21 +79,47 @@ impl Layout {
     }
 
     /// How many workers share the items.
+    ///
+    /// ```
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// assert_eq!(layout.workers(), 3);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn workers(&self) -> usize {
         self.workers
     }
 
     /// How many windows each worker remembers without saving.
+    ///
+    /// ```
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// assert_eq!(layout.ring(), 16);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn ring(&self) -> usize {
         self.ring
     }
 
     /// How many items are taken at a time.
+    ///
+    /// ```
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// assert_eq!(layout.batch(), 10);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn batch(&self) -> u64 {
         self.batch
     }
 
     /// How many registers each worker needs.
+    ///
+    /// ```
+    /// use holdall_assign::registers::Atomics;
+    ///
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// let memory = Atomics::new(layout.workers(), layout.slots());
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn slots(&self) -> usize {
         self.saved(0) + self.saved_len()
     }
@@ -100,6 +151,16 @@ impl Layout {
     }
 
     /// That a window was entered: its number, in the place it has in the ring.
+    ///
+    /// ```
+    /// use holdall_assign::registers::{Atomics, Memory, Registers};
+    ///
+    /// let layout = holdall_assign::windows::Layout::new(2, 16, 1)?;
+    /// let memory = Atomics::new(2, layout.slots());
+    /// holdall_assign::Assigner::over(layout, memory.clone()).worker(1)?.next();
+    /// assert_eq!(memory.handle(0)?.get(1, layout.record(1)), Ok(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn record(&self, window: u64) -> usize {
         self.open(self.open_len()) + self.place(window)
     }
@@ -268,11 +329,9 @@ mod tests {
     #[test]
     fn words_come_back() {
         let layout = Layout::new(2, 4, 1).expect("good sizes");
-        for (doing, reached, tells) in [
-            (Doing::Entered, 77, Some(true)),
-            (Doing::Next, 76, None),
-            (Doing::Jump, 77, None),
-        ] {
+        for (doing, reached, tells) in
+            [(Doing::Entered, 77, Some(true)), (Doing::Next, 76, None), (Doing::Jump, 77, None)]
+        {
             for hungry in [false, true] {
                 let sign = Sign::new(77, doing, hungry, 0b101);
                 assert_eq!((sign.window(), sign.hungry(), sign.reached()), (77, hungry, reached));

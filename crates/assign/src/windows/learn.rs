@@ -121,6 +121,23 @@ impl<V: Rules> Seat<V> {
     ///
     /// Its first operation has begun and must be driven to its end: it takes back an intent that
     /// was not sealed, or shows an entry that was (I3), and learns what is doubtful.
+    ///
+    /// ```
+    /// use holdall_assign::machine::drive;
+    /// use holdall_assign::registers::{Atomics, Memory, Registers};
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let layout = Layout::new(2, 16, 1)?;
+    /// let mut regs = Atomics::new(2, layout.slots()).handle(1)?;
+    /// let mut seat: Seat = Seat::new(layout, 1);
+    /// seat.acquire();
+    /// drive(&mut seat, &mut regs)?;
+    /// let mut again: Seat = Seat::resume(layout, 1, &mut |slot| regs.get(1, slot).unwrap_or(0));
+    /// drive(&mut again, &mut regs)?;
+    /// assert_eq!(again.last(), 1);
+    /// assert_eq!(*again.doubts(), [1], "only the caller knows whether it was used");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn resume(layout: Layout, me: usize, own: &mut dyn FnMut(usize) -> u64) -> Self {
         let mut seat = Self::new(layout, me);
         let n = layout.workers();

@@ -91,6 +91,20 @@ pub(super) enum At {
 }
 
 /// One worker: what it remembers between and within operations.
+///
+/// ```
+/// use holdall_assign::machine::drive;
+/// use holdall_assign::registers::{Atomics, Memory};
+/// use holdall_assign::windows::{Layout, Seat};
+///
+/// let layout = Layout::new(2, 16, 1)?;
+/// let mut regs = Atomics::new(2, layout.slots()).handle(1)?;
+/// let mut seat: Seat = Seat::new(layout, 1);
+/// seat.acquire();
+/// drive(&mut seat, &mut regs)?;
+/// assert_eq!(*seat.won(), [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seat<V = Sound> {
     pub(super) layout: Layout,
@@ -153,6 +167,14 @@ pub struct Seat<V = Sound> {
 
 impl<V: Rules> Seat<V> {
     /// A worker at the beginning of time.
+    ///
+    /// ```
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
+    /// assert_eq!(seat.last(), 0);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn new(layout: Layout, me: usize) -> Self {
         assert!(me < layout.workers(), "worker {me} of {}", layout.workers());
         Self {
@@ -194,6 +216,16 @@ impl<V: Rules> Seat<V> {
     }
 
     /// Starts an operation that takes at least one lot.
+    ///
+    /// ```
+    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let mut seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
+    /// seat.acquire();
+    /// assert!(matches!(seat.step(0), Do::Put { .. }), "it shows what it wants");
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     #[inline]
     pub fn acquire(&mut self) {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
@@ -204,6 +236,16 @@ impl<V: Rules> Seat<V> {
     }
 
     /// Starts an operation that learns of lots won already, and takes none.
+    ///
+    /// ```
+    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let mut seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
+    /// seat.poll();
+    /// assert_eq!(seat.step(0), Do::Fence);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     #[inline]
     pub fn poll(&mut self) {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
@@ -212,26 +254,22 @@ impl<V: Rules> Seat<V> {
     }
 
     /// The lots obtained so far, for the caller to take.
+    /// [`Seat`] has an example.
     #[inline]
     pub fn won(&mut self) -> &mut Vec<u64> {
         &mut self.won
     }
 
     /// The lots that may have been used before a restart, for the caller to take.
+    /// [`Seat::resume`] has an example.
     pub fn doubts(&mut self) -> &mut Vec<u64> {
         &mut self.doubts
     }
 
     /// The last window entered.
+    /// [`Seat::new`] has an example.
     pub fn last(&self) -> u64 {
         self.last
-    }
-
-    /// Whether lots of this window may be this worker's, and not all known: it has the window
-    /// open, or has just recorded it.
-    pub fn holds(&self, window: u64) -> bool {
-        let recorded = self.ring[self.layout.place(window)] == window;
-        recorded || self.open.iter().any(|open| open.window == window)
     }
 
     #[inline]
