@@ -35,7 +35,7 @@ pub trait Saying: Copy + Debug + Default + Eq + Hash + Send + 'static {
 /// use holdall_assign::explore::{AssignmentModel, AssignmentScope, Settings, explore};
 /// use holdall_assign::paper::Framed;
 ///
-/// let scope = AssignmentScope { ops: vec![1, 1, 1], growth: None, as_printed: false };
+/// let scope = AssignmentScope { ops: vec![1, 1], growth: None, as_printed: false };
 /// let found = explore(&AssignmentModel::<Framed>::new(&scope), &Settings::default());
 /// assert!(found.violation.is_none());
 /// ```

@@ -301,7 +301,8 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// let assigner = holdall_assign::Assigner::builder(3).threads()?;
     /// let mut worker = assigner.worker(0)?;
     /// worker.next();
-    /// assert_eq!(worker.registers().get(0, worker.layout().record(1)), Ok(1));
+    /// let record = worker.layout().record(1);
+    /// assert_eq!(worker.registers().get(0, record), Ok(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn registers(&mut self) -> &mut R {
