@@ -49,8 +49,7 @@ until grep -q start "$dir/c/journal-1" 2>/dev/null; do
 done
 kill -9 $victim
 wait $victim 2>/dev/null || true
-"$HOLDALL" deal --store "$dir/c" --worker 0 --of 2 --count 20 --batch 5 -- true 2>/dev/null
-"$HOLDALL" deal retire --store "$dir/c" --worker 1 > "$dir/told"
+"$HOLDALL" deal retire --store "$dir/c" --worker 1 --to 0 > "$dir/told"
 grep -q "worker 1 is retired" "$dir/told" || fail "retire does not say so"
 "$HOLDALL" deal --store "$dir/c" --worker 0 --of 2 --count 20 --batch 5 -- true 2>/dev/null
 "$HOLDALL" deal status --store "$dir/c" | grep -q "19 of 20 done" || fail "items were not handed on"

@@ -22,6 +22,7 @@ explore assignment OPS [OPTIONS]   Figures 2 and 3 with real snapshots and renam
   --saying S        framed (Fig. 3's l4), printed (Fig. 2's l4 on a collect), biggest [framed]
   --growth F        f(0),f(1),... like 0,2,4,6 [2k-1]; --any-growth lets a bad one pass
   --item-as-printed the first item is f(|IS|) - Name, as the paper's remark says
+  --reduce          leave out orders that nobody can tell apart
   --max-states N    [100000000]
 
 Exit status: 0 all seen and nothing wrong, 1 something wrong, 3 cut off, 64 bad usage.";
@@ -56,6 +57,7 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
         return Err("name a model and the operations of each worker".into());
     };
     let settings = Settings {
+        reduce: args.iter().any(|arg| arg == "--reduce"),
         buffers: match option(args, "--buffers", "none") {
             "none" => Buffers::None,
             "stores" => Buffers::Stores,

@@ -9,6 +9,7 @@
 use crate::registers::Registers;
 
 /// The next access of a machine.
+/// [`Machine`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Do {
     /// Nothing more to do.
@@ -34,12 +35,36 @@ pub enum Do {
 }
 
 /// An algorithm of one worker, access by access.
+///
+/// ```
+/// use holdall_assign::machine::{Do, Machine, drive};
+/// use holdall_assign::registers::{Atomics, Memory, Registers};
+///
+/// /// Copies the first register of worker 1 to its own first.
+/// struct Copy(u8);
+/// impl Machine for Copy {
+///     fn step(&mut self, read: u64) -> Do {
+///         self.0 += 1;
+///         match self.0 {
+///             1 => Do::Get { owner: 1, slot: 0 },
+///             2 => Do::Put { slot: 0, value: read },
+///             _ => Do::Done,
+///         }
+///     }
+/// }
+///
+/// let memory = Atomics::new(2, 1);
+/// memory.handle(1)?.put(0, 42)?;
+/// drive(&mut Copy(0), &mut memory.handle(0)?)?;
+/// assert_eq!(memory.handle(1)?.get(0, 0), Ok(42));
+/// # Ok::<(), std::convert::Infallible>(())
+/// ```
 pub trait Machine {
     /// Says the next access. `read` is what the last one returned, if it was a [`Do::Get`].
     fn step(&mut self, read: u64) -> Do;
 }
 
-/// Runs a machine to its end on real registers.
+/// Runs a machine to its end on real registers: [`Machine`] has an example.
 ///
 /// # Errors
 /// The first error of the registers. The machine is then in the middle of an operation.

@@ -8,7 +8,9 @@ use std::hint::black_box;
 use std::process::Command;
 
 use holdall_assign::machine::{Do, Machine};
-use holdall_assign::registers::{Atomic, Atomics, Dir, DirError, Durability, Memory, Registers};
+use holdall_assign::registers::{
+    Atomics, Dir, DirError, Durability, Memory, Registers, WordRegisters,
+};
 use holdall_assign::windows::{Layout, Seat, Worker};
 
 /// Registers that count.
@@ -53,9 +55,9 @@ fn steps_of_an_operation() {
         let Ok(worker) = Worker::<_>::resume(layout, id, regs);
         worker
     };
-    let mut workers: Vec<Worker<Counting<Atomic>>> = (0..N).map(worker).collect();
+    let mut workers: Vec<Worker<Counting<WordRegisters<Atomics>>>> = (0..N).map(worker).collect();
     let mut out = Vec::new();
-    let mut count = |workers: &mut [Worker<Counting<Atomic>>]| {
+    let mut count = |workers: &mut [Worker<Counting<WordRegisters<Atomics>>>]| {
         for _ in 0..1000 {
             for worker in &mut *workers {
                 let Ok(()) = worker.acquire(&mut out);
@@ -102,7 +104,7 @@ fn a_directory_refuses_what_it_cannot_trust() {
 }
 
 #[inline(never)]
-fn hot_path_of_windows(worker: &mut Worker<Atomic>) -> u64 {
+fn hot_path_of_windows(worker: &mut Worker<WordRegisters<Atomics>>) -> u64 {
     worker.next()
 }
 

@@ -119,15 +119,50 @@ fn a_retired_worker_leaves_its_items_to_others() {
     refused(&[&args[..], &["--", "true"]].concat(), 64, "is run by process");
     dies.kill().expect("SIGKILL");
     dies.wait().expect("gone");
-    assert_eq!(works("0").status.code(), Some(0));
-    let retired = deal(&retire);
+    // Once is enough, although nobody has gone beyond its windows yet.
+    let retired = deal(&[&retire[..], &["--to", "0"]].concat());
     assert_eq!(retired.status.code(), Some(0), "{retired:?}");
     let told = String::from_utf8_lossy(&retired.stdout).into_owned();
     assert!(told.contains("go to 0") && told.contains("perhaps done"), "{told}");
-    assert_eq!(works("0").status.code(), Some(0));
+    assert!(told.contains("start again: 0"), "{told}");
     refused(&[&args[..], &["--", "true"]].concat(), 64, "is retired");
+    refused(&[&retire[..], &["--to", "0"]].concat(), 64, "is retired already");
+    assert_eq!(works("0").status.code(), Some(0));
     // All but the one item that was started.
     assert_eq!(ran(dir.path()).len(), 39);
+    let retried = deal(&[&retire[..], &["--retry-started"]].concat());
+    assert_eq!(retried.status.code(), Some(0), "{retried:?}");
+    assert_eq!(works("0").status.code(), Some(0));
+    assert_eq!(ran(dir.path()).len(), 40);
+    assert_eq!(status(&store)["done"], 40);
+}
+
+/// Workers killed in the middle and retired one after another, the heir before it has inherited.
+#[test]
+fn heirs_retire_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("store").display().to_string();
+    let (n, count) = (4, 120);
+    let mut workers: Vec<_> = (0..n).map(|worker| start(dir.path(), worker, n, count)).collect();
+    let began = Instant::now();
+    while ran(dir.path()).len() < 30 {
+        assert!(began.elapsed() < Duration::from_secs(60), "they work");
+        thread::sleep(Duration::from_millis(5));
+    }
+    for worker in &mut workers {
+        worker.kill().expect("SIGKILL");
+        worker.wait().expect("gone");
+    }
+    for (worker, to) in [("3", "2"), ("2", "1"), ("1", "0")] {
+        let retire = ["retire", "--store", &store, "--worker", worker, "--to", to];
+        assert_eq!(deal(&[&retire[..], &["--retry-started"]].concat()).status.code(), Some(0));
+    }
+    thread::sleep(Duration::from_millis(50));
+    let (count, args) = (count.to_string(), ["--store", &store, "--worker", "0", "--of", "4"]);
+    let rest = ["--count", &count, "--retry-started", "--", "true"];
+    let out = deal(&[&args[..], &rest].concat());
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert_eq!(status(&store)["done"], 120);
 }
 
 #[test]

@@ -2,11 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use super::settled::settled;
 use super::{Memory, Model, Slotted, World};
 use crate::machine::{Do, Machine};
 use crate::paper::{Announce, Enter, Growth, Ids, Saying};
 
 /// How many operations each processor makes, and f.
+///
+/// ```
+/// use holdall_assign::explore::{AssignmentModel, AssignmentScope, Settings, explore};
+/// use holdall_assign::paper::Framed;
+///
+/// let scope = AssignmentScope { ops: vec![1, 1], growth: None, as_printed: false };
+/// let found = explore(&AssignmentModel::<Framed>::new(&scope), &Settings::default());
+/// assert_eq!((found.states, found.violation.is_none()), (351, true));
+/// ```
 #[derive(Clone, Debug)]
 pub struct AssignmentScope {
     /// Operations of each processor.
@@ -18,6 +28,7 @@ pub struct AssignmentScope {
 }
 
 /// The processors of a scope.
+/// [`AssignmentScope`] has an example.
 pub struct AssignmentModel<S> {
     ids: Ids,
     growth: Growth,
@@ -27,19 +38,19 @@ pub struct AssignmentModel<S> {
 /// A processor with its operations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Busy<S> {
-    ids: Ids,
+    pub(super) ids: Ids,
     growth: Growth,
     processor: usize,
-    made: usize,
-    ops: usize,
+    pub(super) made: usize,
+    pub(super) ops: usize,
     as_printed: bool,
-    doing: Doing<S>,
+    pub(super) doing: Doing<S>,
     /// What was announced in earlier operations.
     said: Vec<(u64, usize)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Doing<S> {
+pub(super) enum Doing<S> {
     Enter(Enter),
     Announce(Announce<S>),
     Nothing,
@@ -47,6 +58,7 @@ enum Doing<S> {
 
 impl<S: Saying> AssignmentModel<S> {
     /// The model of a scope.
+    /// [`AssignmentScope`] has an example.
     pub fn new(scope: &AssignmentScope) -> Self {
         let most = scope.ops.iter().copied().max().unwrap_or(1);
         let ids = Ids::new(scope.ops.len(), most);
@@ -66,7 +78,7 @@ impl<S: Saying> AssignmentModel<S> {
 }
 
 impl<S: Saying> Busy<S> {
-    fn id(&self) -> usize {
+    pub(super) fn id(&self) -> usize {
         self.ids.id(self.processor, self.made)
     }
 
@@ -78,6 +90,19 @@ impl<S: Saying> Busy<S> {
             Doing::Nothing => None,
         };
         item.map(|item| (item, self.id()))
+    }
+
+    /// Non-Triviality 1 as one processor can tell: its first item is among the first f(|IS|), and
+    /// whoever is in a snapshot takes part. (What it announces ends with f(|High|), and High is
+    /// such a snapshot.) A reduced search sees every state of each processor, but not whom it
+    /// meets in which.
+    fn within_its_snapshot(&self) -> Result<(), String> {
+        let Doing::Enter(enter) = &self.doing else { return Ok(()) };
+        let end = self.growth.at(enter.seen.count_ones() as usize);
+        match enter.item() {
+            Some(item) if item > end => Err(format!("item {item} is beyond {end}")),
+            _ => Ok(()),
+        }
     }
 
     fn end_operation(&mut self, said: &[(u64, usize)]) {
@@ -133,29 +158,29 @@ impl<S: Saying> Model for AssignmentModel<S> {
     /// Consistency and Non-Triviality 1 in every state; Fairness, Non-Triviality 2 and the limit
     /// of two items for each operation whenever nobody is in an operation; once all but one are
     /// done, the items that are unassigned because of that one.
-    fn check(&self, world: &World<Busy<S>>) -> Result<u32, String> {
+    fn check(&self, world: &World<'_, Busy<S>>) -> Result<u32, String> {
         let mut owners = BTreeMap::new();
-        for slotted in &world.processes {
-            for (item, owner) in slotted.process.said.iter().copied().chain(slotted.process.item())
-            {
+        for Slotted { process, .. } in world.processes() {
+            for (item, owner) in process.said.iter().copied().chain(process.item()) {
                 let other = *owners.entry(item).or_insert(owner);
                 if other != owner {
                     return Err(format!("item {item} was said to be {other}'s and {owner}'s"));
                 }
             }
+            process.within_its_snapshot()?;
         }
         // Whose first write is in memory takes part.
-        let begun = |id: usize| world.memory.get(self.ids.owner(id), self.ids.level(id, 0)) != 0;
+        let begun = |id: usize| world.memory().get(self.ids.owner(id), self.ids.level(id, 0)) != 0;
         let part = (0..self.ids.all()).filter(|id| begun(*id)).count();
         let last = owners.last_key_value().map_or(0, |(item, _)| *item);
         if last > self.growth.at(part) {
             return Err(format!("item {last} was assigned with {part} participants"));
         }
         let between = |p: &Slotted<Busy<S>>| p.buffer.is_empty() && !begun(p.process.id());
-        if world.processes.iter().all(|p| p.done() || between(p)) {
+        if world.processes().all(|p| p.done() || between(p)) {
             self.complete(&owners, &begun)?;
         }
-        match world.processes.iter().filter(|p| !p.done()).count() {
+        match world.processes().filter(|p| !p.done()).count() {
             1 => Ok((1..=last).filter(|item| !owners.contains_key(item)).count() as u32),
             _ => Ok(0),
         }
@@ -164,6 +189,16 @@ impl<S: Saying> Model for AssignmentModel<S> {
     fn restart(&self, _: usize, process: &Busy<S>, _: &Memory) -> Busy<S> {
         // The paper's processors do not come back.
         process.clone()
+    }
+
+    fn settled(&self, world: &World<'_, Busy<S>>, who: usize) -> bool {
+        settled(world, who)
+    }
+
+    fn rest(&self, process: &Busy<S>) -> Option<Busy<S>> {
+        let Doing::Enter(enter) = &process.doing else { return None };
+        let rested = || Busy { ops: process.made, doing: Doing::Nothing, ..process.clone() };
+        enter.fresh().then(rested)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Windows, explored: workers with a number of operations each.
 
-use std::collections::BTreeSet;
-
-use super::{Memory, Model, World};
+use super::{Memory, Model, Slotted, World};
 use crate::machine::{Do, Machine};
 use crate::windows::rules::Rules;
-use crate::windows::{Layout, Seat, Sign};
+use crate::windows::{Layout, Seat};
 
 /// How many operations each worker makes, and how large the ring is.
+/// [`explore`](super::explore) has an example.
 #[derive(Clone, Debug)]
 pub struct WindowsScope {
     /// Operations of each worker.
@@ -17,6 +16,7 @@ pub struct WindowsScope {
 }
 
 /// The workers of a scope.
+/// [`explore`](super::explore) has an example.
 pub struct WindowsModel<V> {
     layout: Layout,
     start: Vec<Busy<V>>,
@@ -66,7 +66,7 @@ impl<V: Rules> Machine for Busy<V> {
 }
 
 impl<V: Rules> WindowsModel<V> {
-    /// The model of a scope.
+    /// The model of a scope: [`explore`](super::explore) has an example.
     ///
     /// # Panics
     /// If the scope is too large for a word of lots.
@@ -84,45 +84,63 @@ impl<V: Rules> WindowsModel<V> {
         Self { layout, start: scope.ops.iter().enumerate().map(busy).collect() }
     }
 
-    /// Lets everybody but `stopped` learn all there is, and counts the lots that nobody has:
-    /// of windows that all their entrants have left behind.
-    fn unassigned(&self, world: &World<Busy<V>>, stopped: Option<usize>) -> Result<u32, String> {
-        let n = self.layout.workers();
-        let mut memory = world.memory.clone();
-        let mut workers: Vec<_> = world.processes.iter().map(|p| p.process.clone()).collect();
-        for (who, p) in world.processes.iter().enumerate() {
-            p.buffer.iter().for_each(|(slot, value)| memory.put(who, *slot, *value));
+    /// Lets everybody but `stopped` learn all there is, and counts the lots that are nobody's, of
+    /// windows that somebody has left behind: `stopped` holds them up. Once it has started again
+    /// nothing may be missing.
+    fn unassigned(
+        &self,
+        world: &World<'_, Busy<V>>,
+        stopped: Option<usize>,
+    ) -> Result<u32, String> {
+        let mut memory = world.memory().clone();
+        let mut workers = Vec::new();
+        for (who, Slotted { process, buffer, .. }) in world.processes().enumerate() {
+            buffer.iter().for_each(|(slot, value)| memory.put(who, *slot, *value));
+            workers.push(process.clone());
         }
-        for (who, worker) in workers.iter_mut().enumerate() {
-            if Some(who) != stopped {
-                worker.seat.poll();
-                memory.drive(who, &mut worker.seat);
-            }
-            worker.collect();
-        }
-        disjoint(workers.iter())?;
-        let sign = |who| Sign(memory.get(who, Layout::SIGN));
-        let last: BTreeSet<u64> = (0..n).map(|who| workers[who].seat.last()).collect();
-        let newest = last.last().copied().unwrap_or(0);
-        let mut had = workers.iter().fold(0, |had, worker| had | worker.kept | worker.doubted);
-        for (who, to) in (0..n).flat_map(|who| stopped.map(|to| (who, to))) {
-            let window = memory.get(who, self.layout.gift(to));
-            had |= if window == 0 { 0 } else { 1 << self.layout.lot(window, who) };
-        }
+        learn(&mut workers, &mut memory, |who| Some(who) != stopped);
+        let had = lots(&workers)?;
+        let Some(who) = stopped else { return self.missing(&workers, had, true) };
+        workers[who] = self.restart(who, &workers[who], &memory);
+        memory.drive(who, &mut workers[who].seat);
+        learn(&mut workers, &mut memory, |other| other == who);
+        // What its registers say is its own is assigned, to it, although it does nothing about it.
+        let missing = self.missing(&workers, had | lots(&workers)?, false)?;
+        learn(&mut workers, &mut memory, |_| true);
+        self.missing(&workers, lots(&workers)?, true)?;
+        Ok(missing)
+    }
+
+    /// How many lots are missing of windows left behind.
+    fn missing(&self, workers: &[Busy<V>], had: u64, must_be_none: bool) -> Result<u32, String> {
+        let newest = workers.iter().map(|worker| worker.seat.last()).max().unwrap_or(0);
         let mut missing = 0;
-        for window in (1..=newest).filter(|window| !last.contains(window)) {
-            let lots = (0..n).map(|seat| self.layout.lot(window, seat));
+        for window in 1..newest {
+            let lots = (0..workers.len()).map(|seat| self.layout.lot(window, seat));
             let lost = lots.filter(|lot| had >> lot & 1 == 0).count() as u32;
-            let pinned = stopped.is_some_and(|who| sign(who).window() == window);
-            let theirs = stopped.is_some_and(|who| workers[who].seat.holds(window));
-            if lost > 0 && !pinned && !theirs {
+            if lost > 0 && must_be_none {
                 return Err(format!("{lost} lots of window {window} are lost"));
             }
-            // What the stopped worker holds of windows it entered is assigned, to it.
-            missing += if theirs { 0 } else { lost };
+            missing += lost;
         }
         Ok(missing)
     }
+}
+
+/// These workers learn what there is to learn: first who is where, then who was.
+fn learn<V: Rules>(workers: &mut [Busy<V>], memory: &mut Memory, these: impl Fn(usize) -> bool) {
+    let n = workers.len();
+    for who in (0..n).chain(0..n).filter(|who| these(*who)) {
+        workers[who].seat.poll();
+        memory.drive(who, &mut workers[who].seat);
+        workers[who].collect();
+    }
+}
+
+/// All lots that were handed out, or may have been before a restart; none was to two.
+fn lots<V>(workers: &[Busy<V>]) -> Result<u64, String> {
+    disjoint(workers.iter())?;
+    Ok(workers.iter().fold(0, |had, worker| had | worker.kept | worker.doubted))
 }
 
 /// Whether no lot was handed out twice.
@@ -152,10 +170,10 @@ impl<V: Rules> Model for WindowsModel<V> {
 
     /// Nothing handed out twice, ever; once all but one worker are done, the lots that are
     /// unassigned because of that one.
-    fn check(&self, world: &World<Busy<V>>) -> Result<u32, String> {
-        disjoint(world.processes.iter().map(|p| &p.process))?;
-        let mut busy = (0..world.processes.len()).filter(|who| !world.processes[*who].done());
-        let stopped = busy.next();
+    fn check(&self, world: &World<'_, Busy<V>>) -> Result<u32, String> {
+        disjoint(world.processes().map(|p| &p.process))?;
+        let mut busy = world.processes().enumerate().filter(|(_, p)| !p.done());
+        let stopped = busy.next().map(|(who, _)| who);
         if busy.next().is_some() {
             return Ok(0);
         }
@@ -165,5 +183,13 @@ impl<V: Rules> Model for WindowsModel<V> {
     fn restart(&self, who: usize, process: &Busy<V>, memory: &Memory) -> Busy<V> {
         let own = &mut |slot| memory.get(who, slot);
         Busy { seat: Seat::resume(self.layout, who, own), ..process.clone() }
+    }
+
+    /// Nobody changes the registers of a worker that has ended.
+    fn settled(&self, world: &World<'_, Busy<V>>, who: usize) -> bool {
+        match world.process(who).next {
+            Do::Get { owner, .. } => !world.acts(owner),
+            _ => false,
+        }
     }
 }

@@ -28,12 +28,20 @@ pub struct Allocation {
 
 impl Allocation {
     /// For as many processors as f is defined for, f strictly increasing.
+    ///
+    /// ```
+    /// use holdall_assign::paper::{Allocation, Growth};
+    ///
+    /// let allocation = Allocation::new(Growth::least(3));
+    /// assert_eq!(allocation.allocate(), Some(1..=1));
+    /// ```
     pub fn new(growth: Growth) -> Self {
         let taken = (0..growth.processors()).map(|_| AtomicBool::new(false)).collect();
         Self { growth, taken }
     }
 
     /// The items of the first object won; `None` if more processors came than f is defined for.
+    /// [`Allocation`] has an example.
     pub fn allocate(&self) -> Option<RangeInclusive<u64>> {
         let mut walk = Walk::default();
         while walk.object < self.taken.len() {
@@ -49,6 +57,16 @@ impl Allocation {
 }
 
 /// A processor's way along the row, one test-and-set a step.
+///
+/// ```
+/// use holdall_assign::paper::{Growth, Walk};
+///
+/// let growth = Growth::new([0, 1, 4])?;
+/// let mut walk = Walk::default();
+/// assert_eq!((walk.object(), walk.told(false, &growth)), (0, None));
+/// assert_eq!((walk.object(), walk.told(true, &growth)), (1, Some(2..=4)));
+/// # Ok::<(), holdall_assign::paper::BadGrowth>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Walk {
     object: usize,
@@ -56,11 +74,13 @@ pub struct Walk {
 
 impl Walk {
     /// The object to try next, from 0.
+    /// [`Walk`] has an example.
     pub fn object(&self) -> usize {
         self.object
     }
 
     /// The items, if the object was won; otherwise goes on to the next.
+    /// [`Walk`] has an example.
     pub fn told(&mut self, won: bool, growth: &Growth) -> Option<RangeInclusive<u64>> {
         self.object += 1;
         won.then(|| growth.at(self.object - 1) + 1..=growth.at(self.object))

@@ -15,6 +15,13 @@ use super::ids::Ids;
 use crate::machine::{Do, Machine};
 
 /// A way to say at l4 who gets what.
+///
+/// ```
+/// use holdall_assign::paper::{AsPrinted, Biggest, Framed, Saying};
+///
+/// assert!(Framed::FRAMES && Framed::SMALLEST);
+/// assert!(!AsPrinted::FRAMES && !Biggest::SMALLEST);
+/// ```
 pub trait Saying: Copy + Debug + Default + Eq + Hash + Send + 'static {
     /// Frames of posted snapshots, as in Fig. 3; or all participants, as in Fig. 2.
     const FRAMES: bool = true;
@@ -23,11 +30,29 @@ pub trait Saying: Copy + Debug + Default + Eq + Hash + Send + 'static {
 }
 
 /// As it should be: Fig. 3's rule.
+///
+/// ```
+/// use holdall_assign::explore::{AssignmentModel, AssignmentScope, Settings, explore};
+/// use holdall_assign::paper::Framed;
+///
+/// let scope = AssignmentScope { ops: vec![1, 1], growth: None, as_printed: false };
+/// let found = explore(&AssignmentModel::<Framed>::new(&scope), &Settings::default());
+/// assert!(found.violation.is_none());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Framed;
 impl Saying for Framed {}
 
 /// Fig. 2's rule, on a plain collect: wrong with three processors.
+///
+/// ```
+/// use holdall_assign::explore::{AssignmentModel, AssignmentScope, Settings, explore};
+/// use holdall_assign::paper::AsPrinted;
+///
+/// let scope = AssignmentScope { ops: vec![1, 1, 1], growth: None, as_printed: false };
+/// let found = explore(&AssignmentModel::<AsPrinted>::new(&scope), &Settings::default());
+/// assert!(found.violation.is_some());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AsPrinted;
 impl Saying for AsPrinted {
@@ -35,6 +60,15 @@ impl Saying for AsPrinted {
 }
 
 /// The rank the paper's text names ("ith biggest"): wrong with three processors.
+///
+/// ```
+/// use holdall_assign::explore::{AssignmentModel, AssignmentScope, Settings, explore};
+/// use holdall_assign::paper::Biggest;
+///
+/// let scope = AssignmentScope { ops: vec![1, 1, 1], growth: None, as_printed: false };
+/// let found = explore(&AssignmentModel::<Biggest>::new(&scope), &Settings::default());
+/// assert!(found.violation.is_some());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Biggest;
 impl Saying for Biggest {
@@ -43,7 +77,7 @@ impl Saying for Biggest {
 
 /// One identity's announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Announce<S = Framed> {
+pub(crate) struct Announce<S = Framed> {
     ids: Ids,
     growth: Growth,
     me: usize,
@@ -66,7 +100,7 @@ enum At {
 
 impl<S: Saying> Announce<S> {
     /// What an identity that has its first item says next.
-    pub fn new(entered: &Enter, ids: Ids, growth: &Growth, me: usize) -> Self {
+    pub(crate) fn new(entered: &Enter, ids: Ids, growth: &Growth, me: usize) -> Self {
         let (mut posted, mut items) = (vec![0; ids.all()], vec![0; ids.all()]);
         posted[me] = entered.seen;
         items[me] = entered.item;
@@ -76,13 +110,26 @@ impl<S: Saying> Announce<S> {
     }
 
     /// The items that are certain, with the identity each belongs to.
-    pub fn said(&self) -> &[(u64, usize)] {
+    pub(crate) fn said(&self) -> &[(u64, usize)] {
         &self.said
     }
 
     /// This identity's own first item.
-    pub fn first(&self) -> Option<u64> {
+    pub(crate) fn first(&self) -> Option<u64> {
         self.items.get(self.me).copied()
+    }
+
+    /// Whose posts it is about to read.
+    pub(crate) fn asks(&self) -> Option<usize> {
+        match self.at {
+            At::Posted(q) | At::Item(q) => Some(q),
+            At::Ask(_) | At::Done => None,
+        }
+    }
+
+    /// Whether it may yet look at what `id` posts.
+    pub(crate) fn may_look(&self, id: usize) -> bool {
+        self.asks().is_some_and(|q| q <= id)
     }
 
     fn conclude(&mut self) {

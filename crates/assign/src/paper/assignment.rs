@@ -1,7 +1,5 @@
 //! Figures 2 and 3 for programs: participants that enter and announce.
 
-use std::convert::Infallible;
-
 use thiserror::Error;
 
 use super::announce::{Announce, Framed};
@@ -9,7 +7,7 @@ use super::enter::Enter;
 use super::growth::{BadGrowth, Growth};
 use super::ids::Ids;
 use crate::machine::drive;
-use crate::registers::{Atomic, Atomics, Memory, sure};
+use crate::registers::{Atomics, Memory, WordRegisters, sure};
 
 /// An assignment of items 1, 2, ... to processors: with k operations, the first f(k).
 ///
@@ -34,6 +32,11 @@ pub struct Assignment {
 
 impl Assignment {
     /// Fig. 2: one operation each, f(k) = 2k-1.
+    ///
+    /// ```
+    /// let assignment = holdall_assign::paper::Assignment::single_use(2);
+    /// assert_eq!(assignment.participant(1).enter(), Ok(1));
+    /// ```
     pub fn single_use(processors: usize) -> Self {
         Self::long_lived(processors, 1)
     }
@@ -81,11 +84,17 @@ impl Assignment {
     }
 
     /// A processor's part. Each must be used once only.
+    ///
+    /// ```
+    /// let assignment = holdall_assign::paper::Assignment::single_use(2);
+    /// let (mut p, mut q) = (assignment.participant(0), assignment.participant(1));
+    /// assert_ne!(p.enter(), q.enter());
+    /// ```
     pub fn participant(&self, processor: usize) -> Participant {
         Participant {
             ids: self.ids,
             growth: self.growth.clone(),
-            regs: sure::<Atomic>(self.memory.handle(processor)),
+            regs: sure(self.memory.handle(processor)),
             processor,
             operation: 0,
             entered: None,
@@ -94,11 +103,19 @@ impl Assignment {
 }
 
 /// A processor's part in an [`Assignment`].
+///
+/// ```
+/// let assignment = holdall_assign::paper::Assignment::single_use(2);
+/// let mut participant: holdall_assign::paper::Participant = assignment.participant(0);
+/// assert_eq!(participant.announce(), []);
+/// assert_eq!(participant.enter(), Ok(1));
+/// assert_eq!(participant.announce(), [(1, 0)]);
+/// ```
 #[derive(Debug)]
 pub struct Participant {
     ids: Ids,
     growth: Growth,
-    regs: Atomic,
+    regs: WordRegisters<Atomics>,
     processor: usize,
     operation: usize,
     /// The last operation: its identity and where it got.
@@ -106,6 +123,14 @@ pub struct Participant {
 }
 
 /// All operations of this processor are used up.
+///
+/// ```
+/// use holdall_assign::paper::{Assignment, Exhausted};
+///
+/// let mut p = Assignment::single_use(2).participant(0);
+/// assert!(p.enter().is_ok());
+/// assert_eq!(p.enter(), Err(Exhausted { processor: 0 }));
+/// ```
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("processor {processor} has made all its operations")]
 pub struct Exhausted {
@@ -114,7 +139,7 @@ pub struct Exhausted {
 }
 
 impl Participant {
-    /// The first item of another operation. Never waits.
+    /// The first item of another operation. Never waits. [`Participant`] has an example.
     ///
     /// # Errors
     /// If all operations are used up.
@@ -124,7 +149,7 @@ impl Participant {
         }
         let me = self.ids.id(self.processor, self.operation);
         let mut enter = Enter::new(self.ids, &self.growth, me);
-        sure::<()>(drive(&mut enter, &mut self.regs) as Result<(), Infallible>);
+        sure(drive(&mut enter, &mut self.regs));
         self.operation += 1;
         let item = enter.item().expect("an operation ends with an item");
         self.entered = Some((me, enter));
@@ -133,12 +158,13 @@ impl Participant {
 
     /// What is certain by now: items and the processors they belong to. Empty before the first
     /// operation. May be called again, to learn more.
+    /// [`Participant`] has an example.
     pub fn announce(&mut self) -> Vec<(u64, usize)> {
         let Some((me, enter)) = &self.entered else {
             return Vec::new();
         };
         let mut announce = Announce::<Framed>::new(enter, self.ids, &self.growth, *me);
-        sure::<()>(drive(&mut announce, &mut self.regs) as Result<(), Infallible>);
+        sure(drive(&mut announce, &mut self.regs));
         announce.said().iter().map(|(item, id)| (*item, self.ids.owner(*id))).collect()
     }
 }

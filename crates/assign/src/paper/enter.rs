@@ -13,16 +13,26 @@ use super::ids::Ids;
 use super::snapshot::{Next, Snapshot};
 use crate::machine::{Do, Machine};
 
+/// Bits of the path in the name of an instance, below the size of the first snapshot.
+const PATH: u32 = 32;
+
+/// How deep an instance is: 0 for the first snapshot, whose name is 0, otherwise one more than the
+/// number of sizes on its path.
+pub(crate) fn instance_depth(name: u64) -> usize {
+    let sizes = (name & ((1 << PATH) - 1)).count_ones() as usize;
+    if name == 0 { 0 } else { 1 + sizes }
+}
+
 /// One identity's way to its first item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Enter {
+pub(crate) struct Enter {
     ids: Ids,
     growth: Growth,
     me: usize,
     at: At,
     snapshot: Snapshot,
     /// The immediate snapshot of l1.
-    pub(super) seen: u64,
+    pub(crate) seen: u64,
     /// Sizes of the renaming's snapshots so far, as bits.
     path: u64,
     depth: usize,
@@ -45,7 +55,7 @@ enum At {
 
 impl Enter {
     /// An identity that begins.
-    pub fn new(ids: Ids, growth: &Growth, me: usize) -> Self {
+    pub(crate) fn new(ids: Ids, growth: &Growth, me: usize) -> Self {
         Self {
             ids,
             growth: growth.clone(),
@@ -64,13 +74,44 @@ impl Enter {
 
     /// With the paper's formula for general f, which is off by one: for the explorer.
     #[must_use]
-    pub fn as_printed(self) -> Self {
+    pub(crate) fn as_printed(self) -> Self {
         Self { short: 1, ..self }
     }
 
     /// The first item, if it is known.
-    pub fn item(&self) -> Option<u64> {
+    pub(crate) fn item(&self) -> Option<u64> {
         (self.item != 0).then_some(self.item)
+    }
+
+    /// Whether it has not made its first write.
+    pub(crate) fn fresh(&self) -> bool {
+        self.at == At::Snapshot && self.snapshot.untouched(self.ids.all())
+    }
+
+    /// Whether it has written all it ever will in instances of this depth.
+    pub(crate) fn beyond(&self, depth: usize) -> bool {
+        match self.at {
+            At::Snapshot | At::Rename => self.depth > depth,
+            At::PostItem | At::Fence | At::Done => true,
+        }
+    }
+
+    /// Whose register of levels it is about to read, in which instance and at which level.
+    pub(crate) fn asks(&self) -> Option<(usize, u64, u64)> {
+        self.snapshot.asks()
+    }
+
+    /// Whether it may yet look at the level of `id` in this instance, at this level. `among` are
+    /// those who may take part in it: only who obtains exactly them as its snapshot does.
+    pub(crate) fn may_look(&self, id: usize, among: u64, name: u64, level: u64) -> bool {
+        let depth = instance_depth(name);
+        match self.at {
+            At::Snapshot if depth == 0 => self.snapshot.may_look(id, name, level),
+            At::Snapshot => among >> self.me & 1 == 1,
+            At::Rename if self.depth < depth => self.seen == among,
+            At::Rename => self.snapshot.may_look(id, name, level),
+            At::PostItem | At::Fence | At::Done => false,
+        }
     }
 
     /// l1b: posts the snapshot; renames among those who have the same.
@@ -84,7 +125,7 @@ impl Enter {
 
     fn begin_renaming(&mut self, members: u64, top: usize) {
         self.depth += 1;
-        let name = u64::from(self.seen.count_ones()) << 32 | self.path;
+        let name = u64::from(self.seen.count_ones()) << PATH | self.path;
         self.snapshot = Snapshot::new(self.me, self.depth, name, members, top);
     }
 

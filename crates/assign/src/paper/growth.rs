@@ -5,10 +5,17 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// f(0), f(1), ..., f(n): with k participants, the items 1 to f(k) are shared out.
+///
+/// ```
+/// let squares = holdall_assign::paper::Growth::new([0, 1, 4, 9])?;
+/// assert_eq!((squares.at(2), squares.processors()), (4, 3));
+/// # Ok::<(), holdall_assign::paper::BadGrowth>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Growth(Arc<[u64]>);
 
 /// Why a function will not do.
+/// [`Growth::assignable`] has an example.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BadGrowth {
     /// f(0) must be 0, and f strictly increasing.
@@ -54,6 +61,11 @@ impl Growth {
     }
 
     /// 2k-1, the least for which plain registers suffice.
+    ///
+    /// ```
+    /// let least = holdall_assign::paper::Growth::least(3);
+    /// assert_eq!([0, 1, 2, 3].map(|k| least.at(k)), [0, 1, 3, 5]);
+    /// ```
     pub fn least(processors: usize) -> Self {
         Self((0..=processors as u64).map(|k| (2 * k).saturating_sub(1)).collect())
     }
@@ -90,11 +102,13 @@ impl Growth {
     }
 
     /// f(k).
+    /// [`Growth`] has an example.
     pub fn at(&self, k: usize) -> u64 {
         self.0[k]
     }
 
     /// For how many processors it is defined.
+    /// [`Growth`] has an example.
     pub fn processors(&self) -> usize {
         self.0.len() - 1
     }

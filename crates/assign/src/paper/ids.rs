@@ -4,7 +4,7 @@
 /// identity of its own: operation i of processor p is identity `p + n*i`. With one operation each,
 /// identities are processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ids {
+pub(crate) struct Ids {
     processors: usize,
     operations: usize,
 }
@@ -14,7 +14,7 @@ impl Ids {
     ///
     /// # Panics
     /// If there are more than 32 processors or 64 identities, which are bits of one word.
-    pub fn new(processors: usize, operations: usize) -> Self {
+    pub(crate) fn new(processors: usize, operations: usize) -> Self {
         assert!((1..=32).contains(&processors), "{processors} processors: 1 to 32 are possible");
         let ids = processors * operations;
         assert!((1..=64).contains(&ids), "{ids} operations in all: 1 to 64 are possible");
@@ -22,12 +22,12 @@ impl Ids {
     }
 
     /// How many processors there are.
-    pub fn processors(&self) -> usize {
+    pub(crate) fn processors(&self) -> usize {
         self.processors
     }
 
     /// How many identities there are.
-    pub fn all(&self) -> usize {
+    pub(crate) fn all(&self) -> usize {
         self.processors * self.operations
     }
 
@@ -37,17 +37,22 @@ impl Ids {
     }
 
     /// The identity of an operation.
-    pub fn id(&self, processor: usize, operation: usize) -> usize {
+    pub(crate) fn id(&self, processor: usize, operation: usize) -> usize {
         processor + self.processors * operation
     }
 
     /// The processor behind an identity.
-    pub fn owner(&self, id: usize) -> usize {
+    pub(crate) fn owner(&self, id: usize) -> usize {
         id % self.processors
     }
 
+    /// Which of its processor's operations an identity is.
+    pub(crate) fn operation(&self, id: usize) -> usize {
+        id / self.processors
+    }
+
     /// How many registers each processor needs.
-    pub fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.operations * self.stride()
     }
 
@@ -58,7 +63,7 @@ impl Ids {
     }
 
     fn base(&self, id: usize) -> usize {
-        id / self.processors * self.stride()
+        self.operation(id) * self.stride()
     }
 
     /// The level in an instance of immediate snapshot: the first at depth 0, those of the
@@ -68,12 +73,12 @@ impl Ids {
     }
 
     /// The immediate snapshot posted (l1b).
-    pub(super) fn posted(&self, id: usize) -> usize {
+    pub(crate) fn posted(&self, id: usize) -> usize {
         self.base(id) + self.processors + 1
     }
 
     /// The first item posted (l3).
-    pub(super) fn item(&self, id: usize) -> usize {
+    pub(crate) fn item(&self, id: usize) -> usize {
         self.base(id) + self.processors + 2
     }
 }

@@ -6,7 +6,7 @@
 //! | paper | here |
 //! |---|---|
 //! | Fig. 1, allocation from test-and-set | [`Allocation`] |
-//! | immediate snapshot, (2k-1)-adaptive renaming (Borowsky and Gafni) | [`Enter`] |
+//! | immediate snapshot, (2k-1)-adaptive renaming (Borowsky and Gafni) | `snapshot.rs`, `enter.rs` |
 //! | Fig. 2, single-use assignment, with l4 of Fig. 3 | [`Assignment::single_use`] |
 //! | remark on general f, with the corrected condition | [`Growth::assignable`] |
 //! | Fig. 3, long-lived assignment, for a fixed number of operations | [`Assignment::long_lived`] |
@@ -20,8 +20,10 @@ mod ids;
 mod snapshot;
 
 pub use self::allocation::{Allocation, Walk};
-pub use self::announce::{Announce, AsPrinted, Biggest, Framed, Saying};
+pub(crate) use self::announce::Announce;
+pub use self::announce::{AsPrinted, Biggest, Framed, Saying};
 pub use self::assignment::{Assignment, Exhausted, Participant};
-pub use self::enter::Enter;
+pub(crate) use self::enter::{Enter, instance_depth};
 pub use self::growth::{BadGrowth, Growth};
-pub use self::ids::Ids;
+pub(crate) use self::ids::Ids;
+pub(crate) use self::snapshot::unpack as unpack_level;

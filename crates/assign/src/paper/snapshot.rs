@@ -14,6 +14,11 @@ use crate::machine::Do;
 /// Bits of a level.
 const LEVEL: u32 = 8;
 
+/// What a register of levels holds: which instance, and the level in it.
+pub(crate) fn unpack(word: u64) -> (u64, u64) {
+    (word >> LEVEL, word & ((1 << LEVEL) - 1))
+}
+
 /// An identity's part in one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Snapshot {
@@ -52,6 +57,28 @@ impl Snapshot {
         Self { me, depth, name, members, level, seen: 0, at: At::Descend }
     }
 
+    /// Whether it is at its highest level, and has not written that yet.
+    pub(super) fn untouched(&self, top: usize) -> bool {
+        self.level == top as u64 && self.at == At::Fence
+    }
+
+    /// Whose register is asked for, in which instance, at which level.
+    pub(super) fn asks(&self) -> Option<(usize, u64, u64)> {
+        match self.at {
+            At::Asked(q) => Some((q, self.name, self.level)),
+            _ => None,
+        }
+    }
+
+    /// Whether it may yet look at the register of `id` in that instance at that level.
+    pub(super) fn may_look(&self, id: usize, name: u64, level: u64) -> bool {
+        let this_round = match self.at {
+            At::Ask(q) | At::Asked(q) => q <= id,
+            At::Descend | At::Fence => true,
+        };
+        self.name == name && (self.level > level || self.level == level && this_round)
+    }
+
     pub(super) fn step(&mut self, ids: Ids, read: u64) -> Next {
         loop {
             match self.at {
@@ -84,8 +111,8 @@ impl Snapshot {
                     return Next::Access(Do::Get { owner: ids.owner(q), slot });
                 }
                 At::Asked(q) => {
-                    let level = read & ((1 << LEVEL) - 1);
-                    if level != 0 && level <= self.level && read >> LEVEL == self.name {
+                    let (name, level) = unpack(read);
+                    if level != 0 && level <= self.level && name == self.name {
                         self.seen |= 1 << q;
                     }
                     self.at = At::Ask(q + 1);

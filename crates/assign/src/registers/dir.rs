@@ -29,6 +29,13 @@ const HEAD: usize = 3 + TERMS;
 const TERMS: usize = 4;
 
 /// A directory of registers.
+///
+/// ```
+/// use holdall_assign::registers::{Dir, Durability, Memory};
+///
+/// let dir = Dir::new("/tmp".as_ref(), 2, 8, [0; 4], Durability::Process);
+/// assert_eq!((dir.workers(), dir.slots()), (2, 8));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Dir {
     path: PathBuf,
@@ -39,6 +46,17 @@ pub struct Dir {
 }
 
 /// What a write must survive.
+///
+/// ```
+/// use holdall_assign::registers::{Dir, Durability, Memory, Registers};
+///
+/// let store = tempfile::tempdir()?;
+/// let synced = Dir::new(store.path(), 2, 8, [0; 4], Durability::Disk);
+/// let mut regs = synced.handle(0)?;
+/// regs.put(0, 1)?;
+/// regs.fence()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The end of the process.
@@ -48,6 +66,16 @@ pub enum Durability {
 }
 
 /// Why a directory cannot be used.
+///
+/// ```
+/// use holdall_assign::registers::{Dir, DirError, Durability, Memory};
+///
+/// let store = tempfile::tempdir()?;
+/// std::fs::write(Dir::file(store.path(), 0), "rubbish")?;
+/// let dir = Dir::new(store.path(), 2, 8, [0; 4], Durability::Process);
+/// assert!(matches!(dir.handle(0), Err(DirError::Damaged(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Error)]
 pub enum DirError {
     /// A file was damaged, or is none of ours.
@@ -109,11 +137,26 @@ impl Dir {
     }
 
     /// The file of a worker.
+    ///
+    /// ```
+    /// use holdall_assign::registers::Dir;
+    ///
+    /// assert_eq!(Dir::file("/tmp/store".as_ref(), 3).to_str(), Some("/tmp/store/worker-3"));
+    /// ```
     pub fn file(path: &Path, worker: usize) -> PathBuf {
         path.join(format!("worker-{worker}"))
     }
 
     /// Writes the file of a worker that has none, so that others see the terms.
+    ///
+    /// ```
+    /// use holdall_assign::registers::{Dir, Durability};
+    ///
+    /// let store = tempfile::tempdir()?;
+    /// Dir::new(store.path(), 2, 8, [7; 4], Durability::Process).declare(1)?;
+    /// assert_eq!(Dir::terms(store.path(), 1)?, Some([7; 4]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If it cannot be read or written.
@@ -125,6 +168,12 @@ impl Dir {
     }
 
     /// The terms of a worker's file, if there is one.
+    ///
+    /// ```
+    /// let store = tempfile::tempdir()?;
+    /// assert_eq!(holdall_assign::registers::Dir::terms(store.path(), 0)?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If it cannot be read.
@@ -225,6 +274,18 @@ impl Memory for Dir {
 }
 
 /// A worker's handle to a [`Dir`].
+///
+/// ```
+/// use holdall_assign::registers::{Dir, DirRegisters, Durability, Memory, Registers};
+///
+/// let store = tempfile::tempdir()?;
+/// let dir = Dir::new(store.path(), 2, 8, [0; 4], Durability::Process);
+/// let (mut a, mut b): (DirRegisters, DirRegisters) = (dir.handle(0)?, dir.handle(1)?);
+/// a.put(3, 7)?;
+/// a.fence()?;
+/// assert_eq!(b.get(0, 3)?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct DirRegisters {
     dir: Dir,

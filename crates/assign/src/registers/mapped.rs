@@ -15,8 +15,9 @@ use std::sync::Arc;
 use memmap2::MmapRaw;
 use thiserror::Error;
 
-use super::{Memory, Registers};
-use crate::sync::{AtomicU64, Ordering, fence};
+use super::Memory;
+use super::words::{WordRegisters, Words};
+use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"holdall\x02");
 const VERSION: u64 = 1;
@@ -24,7 +25,7 @@ const VERSION: u64 = 1;
 const PAGE: usize = 4096;
 const PAGE_WORDS: usize = PAGE / size_of::<u64>();
 
-/// A mapped file of registers.
+/// A mapped file of registers: [`Mapped::create`] has an example.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     map: Arc<MmapRaw>,
@@ -33,6 +34,17 @@ pub struct Mapped {
 }
 
 /// Why a file cannot be mapped.
+///
+/// ```
+/// use holdall_assign::registers::{Mapped, MappedError};
+///
+/// let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("registers");
+/// Mapped::create(&path, 2, 8)?;
+/// assert!(matches!(Mapped::create(&path, 2, 8), Err(MappedError::Io { .. })));
+/// assert!(matches!(Mapped::open(&path, 3, 8), Err(MappedError::Other { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Error)]
 pub enum MappedError {
     /// Creating, opening or mapping failed.
@@ -90,7 +102,7 @@ impl Mapped {
         Self::open(path, workers, slots)
     }
 
-    /// Maps a file that exists.
+    /// Maps a file that exists: [`Mapped::create`] has an example.
     ///
     /// # Errors
     /// If it cannot be mapped, or has other sizes.
@@ -103,13 +115,13 @@ impl Mapped {
         let mapped = Self { map: Arc::new(map), workers, slots };
         let head = [MAGIC, VERSION, workers as u64, slots as u64];
         let fits = mapped.map.len() == length(workers, slots)
-            && (0..head.len()).all(|i| mapped.word(i).load(Ordering::Acquire) == head[i]);
+            && (0..head.len()).all(|i| mapped.at(i).load(Ordering::Acquire) == head[i]);
         let other = || MappedError::Other { path: path.to_owned(), workers, slots };
         if fits { Ok(mapped) } else { Err(other()) }
     }
 
     #[inline]
-    fn word(&self, at: usize) -> &AtomicU64 {
+    fn at(&self, at: usize) -> &AtomicU64 {
         assert!((at + 1) * size_of::<u64>() <= self.map.len(), "a word within the file");
         // SAFETY: `at` is within the mapping, as just asserted; a mapping starts at a page, so
         // the word is aligned; the mapping lives as long as `self`, and so longer than the
@@ -117,11 +129,6 @@ impl Mapped {
         // only, and any bit pattern is a u64. Who cuts the file short meanwhile gets this process
         // a SIGBUS, not undefined behaviour.
         unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().cast::<u64>().add(at)) }
-    }
-
-    #[inline]
-    fn register(&self, owner: usize, slot: usize) -> &AtomicU64 {
-        self.word(PAGE_WORDS + owner * stride(self.slots) + slot)
     }
 }
 
@@ -135,8 +142,15 @@ fn length(workers: usize, slots: usize) -> usize {
     PAGE + workers * stride(slots) * size_of::<u64>()
 }
 
+impl Words for Mapped {
+    #[inline]
+    fn word(&self, owner: usize, slot: usize) -> &AtomicU64 {
+        self.at(PAGE_WORDS + owner * stride(self.slots) + slot)
+    }
+}
+
 impl Memory for Mapped {
-    type Handle = MappedRegisters;
+    type Handle = WordRegisters<Self>;
     type Error = Infallible;
 
     fn workers(&self) -> usize {
@@ -147,41 +161,8 @@ impl Memory for Mapped {
         self.slots
     }
 
-    fn handle(&self, worker: usize) -> Result<MappedRegisters, Infallible> {
-        Ok(MappedRegisters { mapped: self.clone(), worker })
-    }
-}
-
-/// A worker's handle to a [`Mapped`] file.
-#[derive(Debug)]
-pub struct MappedRegisters {
-    mapped: Mapped,
-    worker: usize,
-}
-
-/// Orderings as for threads: see [`Atomics`](super::Atomics).
-impl Registers for MappedRegisters {
-    type Error = Infallible;
-
-    #[inline]
-    fn get(&mut self, owner: usize, slot: usize) -> Result<u64, Infallible> {
-        Ok(self.mapped.register(owner, slot).load(Ordering::Acquire))
-    }
-
-    #[inline]
-    fn put(&mut self, slot: usize, value: u64) -> Result<(), Infallible> {
-        self.mapped.register(self.worker, slot).store(value, Ordering::Release);
-        Ok(())
-    }
-
-    #[inline]
-    fn fence(&mut self) -> Result<(), Infallible> {
-        fence(Ordering::SeqCst);
-        Ok(())
-    }
-
-    #[inline]
-    fn publish(&mut self) -> Result<(), Infallible> {
-        Ok(())
+    fn handle(&self, worker: usize) -> Result<Self::Handle, Infallible> {
+        assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        Ok(WordRegisters::new(self.clone(), worker))
     }
 }

@@ -22,14 +22,18 @@ mod atomic;
 mod dir;
 #[cfg(not(any(loom, shuttle)))]
 mod mapped;
+mod onlooker;
+mod words;
 
 use std::convert::Infallible;
 use std::fmt;
 
-pub use self::atomic::{Atomic, Atomics};
+pub use self::atomic::Atomics;
 pub use self::dir::{Dir, DirError, DirRegisters, Durability};
 #[cfg(not(any(loom, shuttle)))]
-pub use self::mapped::{Mapped, MappedError, MappedRegisters};
+pub use self::mapped::{Mapped, MappedError};
+pub use self::onlooker::Onlooker;
+pub use self::words::{WordRegisters, Words};
 
 /// One worker's handle to the shared memory.
 ///
@@ -73,6 +77,15 @@ pub trait Registers {
 }
 
 /// A memory that gives each worker its handle.
+///
+/// ```
+/// use holdall_assign::registers::{Atomics, Memory, Registers};
+///
+/// fn first<M: Memory>(memory: &M) -> Result<u64, M::Error> {
+///     memory.handle(0)?.get(0, 0)
+/// }
+/// assert_eq!(first(&Atomics::new(1, 1)), Ok(0));
+/// ```
 pub trait Memory {
     /// The handle of one worker.
     type Handle: Registers<Error = Self::Error>;

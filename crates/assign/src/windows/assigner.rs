@@ -39,6 +39,12 @@ pub struct Assigner<M = Atomics> {
 }
 
 /// Sizes of an [`Assigner`].
+///
+/// ```
+/// let builder = holdall_assign::Assigner::builder(4).batch(10).ring(64);
+/// assert_eq!(builder.layout()?.batch(), 10);
+/// # Ok::<(), holdall_assign::windows::BadLayout>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Builder {
     workers: usize,
@@ -60,12 +66,25 @@ impl Builder {
 
     /// How many windows each worker remembers before it has to look who needs them: a power of
     /// two, 256 if not said.
+    ///
+    /// ```
+    /// use holdall_assign::Assigner;
+    ///
+    /// assert_eq!(Assigner::builder(4).ring(64).layout()?.ring(), 64);
+    /// assert!(Assigner::builder(4).ring(60).layout().is_err());
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     #[must_use]
     pub fn ring(self, ring: usize) -> Self {
         Self { ring, ..self }
     }
 
     /// The sizes.
+    ///
+    /// ```
+    /// assert_eq!(holdall_assign::Assigner::builder(4).layout()?.workers(), 4);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     ///
     /// # Errors
     /// If one is out of range.
@@ -74,6 +93,12 @@ impl Builder {
     }
 
     /// An assigner for threads of this process.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(1).threads()?;
+    /// assert_eq!(assigner.worker(0)?.next(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If a size is out of range.
@@ -116,6 +141,18 @@ impl<M: Memory> Assigner<M> {
 
     /// The worker with this id, going on from its registers.
     ///
+    /// ```
+    /// use holdall_assign::windows::WorkerError;
+    ///
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// let mut worker = assigner.worker(1)?;
+    /// assert_eq!(worker.next(), 1);
+    /// assert!(matches!(assigner.worker(1), Err(WorkerError::InUse { id: 1 })));
+    /// drop(worker);
+    /// assert_eq!(assigner.worker(1)?.next(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If there is no such id, it is in use, or its registers fail.
     pub fn worker(&self, id: usize) -> Result<Worker<M::Handle>, WorkerError<M::Error>> {
@@ -123,6 +160,14 @@ impl<M: Memory> Assigner<M> {
     }
 
     /// The same with other rules, for tests.
+    ///
+    /// ```
+    /// use holdall_assign::windows::rules::Impatient;
+    ///
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// assert_eq!(assigner.worker_with::<Impatient>(0)?.next(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`worker`](Self::worker).
@@ -157,6 +202,16 @@ impl<M: Memory> Assigner<M> {
 
     /// Where every worker is that has begun.
     ///
+    /// ```
+    /// use holdall_assign::windows::Position;
+    ///
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// assigner.worker(1)?.next();
+    /// let at = Position { worker: 1, items: 0..2, entering: false };
+    /// assert_eq!(assigner.positions()?, [at]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the registers fail.
     pub fn positions(&self) -> Result<Vec<Position>, M::Error> {
@@ -173,12 +228,19 @@ impl<M: Memory> Assigner<M> {
     }
 
     /// Its sizes.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// assert_eq!(assigner.layout().workers(), 2);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn layout(&self) -> Layout {
         self.layout
     }
 }
 
 /// Where a worker is.
+/// [`Assigner::positions`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The worker.
@@ -193,6 +255,24 @@ pub struct Position {
 ///
 /// While it stays there, items of this window that nobody has taken remain unassigned: at most all
 /// but one batch of them. Nobody waits for it.
+///
+/// ```
+/// use holdall_assign::machine::{Do, Machine};
+/// use holdall_assign::registers::{Atomics, Memory, Registers};
+/// use holdall_assign::windows::Seat;
+/// use holdall_assign::{Assigner, Pin};
+///
+/// let layout = Assigner::builder(3).layout()?;
+/// let memory = Atomics::new(3, layout.slots());
+/// // Worker 2 stops right after its first access: it has shown which window it wants.
+/// let mut seat: Seat = Seat::new(layout, 2);
+/// seat.acquire();
+/// let Do::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
+/// memory.handle(2)?.put(slot, value)?;
+/// let assigner = Assigner::over(layout, memory);
+/// assert_eq!(assigner.pinned()?, [Pin { worker: 2, items: 0..3 }]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The worker.
@@ -202,6 +282,7 @@ pub struct Pin {
 }
 
 /// Why there is no such worker.
+/// [`Assigner::worker`] has an example.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WorkerError<E = Infallible> {
     /// A worker with this id exists.

@@ -1,6 +1,6 @@
 //! After a look: giving up a window, or entering it, for oneself or for somebody who is hungry.
 
-use super::layout::{Doing, Entry};
+use super::layout::{Entry, trail};
 use super::rules::Rules;
 use super::seat::{At, Open, Seat};
 use crate::machine::Do;
@@ -30,7 +30,7 @@ impl<V: Rules> Seat<V> {
         if !self.won.is_empty() {
             self.at = At::Publish;
             self.hungry = false;
-            return Some(self.put_sign(self.last, Doing::Entered));
+            return Some(self.show_last());
         }
         if V::HELP && self.fails >= V::PATIENCE {
             self.hungry = true;
@@ -90,17 +90,22 @@ impl<V: Rules> Seat<V> {
         Do::Put { slot: self.layout.gift(to), value: self.want }
     }
 
-    /// Shows the entry; the lot is this worker's, or the next try is, if it was given away.
+    /// Shows the entry. The lot is this worker's; if it was given away, what was won by the look
+    /// must do, or another try.
+    ///
+    /// So no look follows one that won something: from each worker at most one gift is taken in
+    /// an operation, and the register that says so is enough to find it again after a restart.
     pub(super) fn show(&mut self) -> Do {
+        self.trail = trail(self.last, self.trail, self.want);
         self.last = self.want;
         self.newest = self.newest.max(self.last);
         self.hungry = false;
-        let shown = self.put_sign(self.last, Doing::Entered);
+        let shown = self.show_last();
         let given = self.to.is_some();
         if !given || !V::PART_WITH {
             self.won.push(self.layout.lot(self.last, self.me));
         }
-        if given {
+        if self.won.is_empty() {
             self.gave = true;
             self.begin_try();
         } else {

@@ -9,17 +9,39 @@ use thiserror::Error;
 const APART: usize = 16;
 
 /// The most workers: sets of them are bits of one word.
+///
+/// ```
+/// use holdall_assign::windows::{Layout, WORKERS_MAX};
+///
+/// assert!(Layout::new(WORKERS_MAX, 16, 1).is_ok());
+/// assert!(Layout::new(WORKERS_MAX + 1, 16, 1).is_err());
+/// ```
 pub const WORKERS_MAX: usize = 64;
 
 /// The sizes of an assigner; all its workers must agree on them.
+///
+/// ```
+/// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+/// assert_eq!((layout.workers(), layout.ring(), layout.batch()), (3, 16, 10));
+/// # Ok::<(), holdall_assign::windows::BadLayout>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     workers: usize,
     ring: usize,
     batch: u64,
+    trail: u8,
 }
 
 /// Sizes that cannot be.
+///
+/// ```
+/// use holdall_assign::windows::{BadLayout, Layout};
+///
+/// assert_eq!(Layout::new(0, 16, 1), Err(BadLayout::Workers(0)));
+/// assert_eq!(Layout::new(2, 15, 1), Err(BadLayout::Ring(15)));
+/// assert_eq!(Layout::new(2, 16, 0), Err(BadLayout::Batch));
+/// ```
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BadLayout {
     /// A batch without items.
@@ -36,6 +58,10 @@ pub enum BadLayout {
 impl Layout {
     /// Sizes for `workers` workers that remember `ring` windows and take `batch` items at a time.
     ///
+    /// ```
+    /// assert!(holdall_assign::windows::Layout::new(3, 16, 10).is_ok());
+    /// ```
+    ///
     /// # Errors
     /// If a size is out of range.
     pub fn new(workers: usize, ring: usize, batch: u64) -> Result<Self, BadLayout> {
@@ -48,25 +74,52 @@ impl Layout {
         if batch == 0 {
             return Err(BadLayout::Batch);
         }
-        Ok(Self { workers, ring, batch })
+        let trail = (ring - 1).min(u8::BITS as usize) as u8;
+        Ok(Self { workers, ring, batch, trail })
     }
 
     /// How many workers share the items.
+    ///
+    /// ```
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// assert_eq!(layout.workers(), 3);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn workers(&self) -> usize {
         self.workers
     }
 
     /// How many windows each worker remembers without saving.
+    ///
+    /// ```
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// assert_eq!(layout.ring(), 16);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn ring(&self) -> usize {
         self.ring
     }
 
     /// How many items are taken at a time.
+    ///
+    /// ```
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// assert_eq!(layout.batch(), 10);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn batch(&self) -> u64 {
         self.batch
     }
 
     /// How many registers each worker needs.
+    ///
+    /// ```
+    /// use holdall_assign::registers::Atomics;
+    ///
+    /// let layout = holdall_assign::windows::Layout::new(3, 16, 10)?;
+    /// let memory = Atomics::new(layout.workers(), layout.slots());
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn slots(&self) -> usize {
         self.saved(0) + self.saved_len()
     }
@@ -98,8 +151,25 @@ impl Layout {
     }
 
     /// That a window was entered: its number, in the place it has in the ring.
+    ///
+    /// ```
+    /// use holdall_assign::registers::{Atomics, Memory, Registers};
+    ///
+    /// let layout = holdall_assign::windows::Layout::new(2, 16, 1)?;
+    /// let memory = Atomics::new(2, layout.slots());
+    /// holdall_assign::Assigner::over(layout, memory.clone()).worker(1)?.next();
+    /// assert_eq!(memory.handle(0)?.get(1, layout.record(1)), Ok(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn record(&self, window: u64) -> usize {
         self.open(self.open_len()) + self.place(window)
+    }
+
+    /// How many windows before its own a sign tells of: those whose places in the ring nothing
+    /// later has taken, so that a worker that starts again knows them too.
+    #[inline]
+    pub(crate) fn trail(&self) -> u64 {
+        self.trail.into()
     }
 
     /// The place of a window in the ring.
@@ -146,7 +216,7 @@ pub(crate) enum Doing {
 }
 
 /// The register every worker reads of every other in every operation: a window, what is done
-/// about it, and whether help is wanted.
+/// about it, whether help is wanted, and which windows just before it were entered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sign(pub(crate) u64);
 
@@ -154,26 +224,42 @@ impl Sign {
     const NEXT: u64 = 1;
     const JUMP: u64 = 2;
     const HUNGRY: u64 = 4;
+    const TRAIL: u32 = 3;
+    const WINDOW: u32 = Self::TRAIL + u8::BITS;
 
     #[inline]
-    pub(crate) fn new(window: u64, doing: Doing, hungry: bool) -> Self {
+    pub(crate) fn new(window: u64, doing: Doing, hungry: bool, trail: u8) -> Self {
         let doing = match doing {
             Doing::Entered => 0,
             Doing::Next => Self::NEXT,
             Doing::Jump => Self::JUMP,
         };
-        Self(window << 3 | if hungry { Self::HUNGRY } else { 0 } | doing)
+        let hungry = if hungry { Self::HUNGRY } else { 0 };
+        Self(window << Self::WINDOW | u64::from(trail) << Self::TRAIL | hungry | doing)
     }
 
     #[inline]
     pub(crate) fn window(self) -> u64 {
-        self.0 >> 3
+        self.0 >> Self::WINDOW
     }
 
     /// Whether it is not in the middle of entering.
     #[inline]
     pub(crate) fn entered(self) -> bool {
         self.0 & (Self::NEXT | Self::JUMP) == 0
+    }
+
+    /// Whether the worker entered a window, if the sign alone says so.
+    #[inline]
+    pub(crate) fn tells(self, window: u64, layout: &Layout) -> Option<bool> {
+        let shown = self.window();
+        if shown <= window {
+            // A sign never shows less than the last window entered.
+            return (shown < window || self.entered()).then_some(shown == window);
+        }
+        let back = shown - window;
+        let bit = self.0 >> (u64::from(Self::TRAIL) + back - 1) & 1;
+        (back <= layout.trail()).then_some(bit == 1)
     }
 
     #[inline]
@@ -186,6 +272,17 @@ impl Sign {
     #[inline]
     pub(crate) fn reached(self) -> u64 {
         self.window() - (self.0 & Self::NEXT)
+    }
+}
+
+/// Of the eight windows before `to`, those entered, as bits, the latest lowest: by one who entered
+/// `from` last (none if that is 0), and before that as `trail` says.
+#[inline]
+pub(crate) fn trail(from: u64, trail: u8, to: u64) -> u8 {
+    match to - from {
+        0 => trail,
+        gap if from > 0 && gap <= u64::from(u8::BITS) => (trail << 1 | 1) << (gap - 1),
+        _ => 0,
     }
 }
 
@@ -231,15 +328,31 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for (doing, reached) in [(Doing::Entered, 77), (Doing::Next, 76), (Doing::Jump, 77)] {
+        let layout = Layout::new(2, 4, 1).expect("good sizes");
+        for (doing, reached, tells) in
+            [(Doing::Entered, 77, Some(true)), (Doing::Next, 76, None), (Doing::Jump, 77, None)]
+        {
             for hungry in [false, true] {
-                let sign = Sign::new(77, doing, hungry);
+                let sign = Sign::new(77, doing, hungry, 0b101);
                 assert_eq!((sign.window(), sign.hungry(), sign.reached()), (77, hungry, reached));
                 assert_eq!(sign.entered(), doing == Doing::Entered);
+                let told = [73, 74, 75, 76, 77, 78].map(|window| sign.tells(window, &layout));
+                let (yes, no) = (Some(true), Some(false));
+                assert_eq!(told, [None, yes, no, yes, tells, no]);
             }
         }
         let entry = Entry { window: 5, closed: true };
         assert_eq!(Entry::unpack(entry.pack()), entry);
+    }
+
+    #[test]
+    fn the_trail_goes_on() {
+        // Windows 3 and 5 were entered, then 6, then 9.
+        assert_eq!(trail(5, 0b10, 6), 0b101);
+        assert_eq!(trail(6, 0b101, 6), 0b101);
+        assert_eq!(trail(6, 0b101, 9), 0b10_1100);
+        assert_eq!((trail(6, 0b101, 14), trail(6, 0b101, 15)), (0b1000_0000, 0));
+        assert_eq!(trail(0, 0, 1), 0);
     }
 
     #[test]

@@ -1,83 +1,79 @@
 //! What a look at another worker teaches: of open windows, whether it entered; of gifts, what it
 //! gave.
 
-use super::layout::{Doing, Entry, Layout, Sign};
+use std::mem::take;
+
+use super::layout::{Entry, Layout, Sign};
 use super::rules::Rules;
 use super::seat::{At, Open, Seat};
 use crate::machine::Do;
 
 impl<V: Rules> Seat<V> {
-    /// Goes on to the next open window, from the i-th, of which nothing is known about `q`.
+    /// Goes on to the next window left behind, from the i-th, of which nothing is known about `q`,
+    /// whose sign this is.
     ///
-    /// Only windows before the last one entered: of those, and no others, it is certain that
-    /// whoever shows an intent later gives it up (I2).
+    /// Only windows left behind: of those, and no others, it is certain that whoever shows an
+    /// intent later gives it up (I2).
     #[inline(always)]
-    pub(super) fn learn(&mut self, mut i: usize) -> Option<Do> {
-        let (q, shown) = (self.q, self.sign.window());
-        while let Some(open) = self.open.get(i) {
-            if self.left(open.window) && open.unknown >> q & 1 == 1 {
-                if shown >= open.window {
-                    let slot = self.layout.record(open.window);
-                    self.i = i;
-                    self.at = At::Recorded;
-                    return Some(Do::Get { owner: q, slot });
-                }
-                // A sign never shows less than the last window entered: q did not enter this
-                // one, and if it intends to now, it will see ours.
-                self.open[i].unknown &= !(1 << q);
+    pub(super) fn learn(&mut self, sign: Sign, from: usize) -> Option<Do> {
+        let (q, bit) = (self.q, 1 << self.q);
+        for (i, open) in self.open[..self.left].iter_mut().enumerate().skip(from) {
+            if open.unknown & bit == 0 {
+                continue;
             }
-            i += 1;
+            let Some(entered) = sign.tells(open.window, &self.layout) else {
+                (self.sign, self.i) = (sign, i);
+                self.at = At::Recorded;
+                return Some(Do::Get { owner: q, slot: self.layout.record(open.window) });
+            };
+            // If it did not, and intends to now, it will see that the window was left behind.
+            open.learned(bit, entered);
         }
-        self.i = 0;
-        if self.watch >> q & 1 == 1 {
+        if self.watch & bit != 0 {
+            self.sign = sign;
             self.at = At::Boxed;
             return Some(Do::Get { owner: q, slot: self.layout.gift(self.me) });
         }
-        self.pass_on();
+        self.q += 1;
         self.ask()
     }
 
-    /// Done with this worker.
-    #[inline(always)]
-    fn pass_on(&mut self) {
-        self.sign = Sign(0);
-        self.q += 1;
-        self.at = At::Ask;
+    /// Goes on after a look at more than the sign.
+    fn learn_on(&mut self) -> Option<Do> {
+        let (sign, i) = (take(&mut self.sign), take(&mut self.i));
+        self.learn(sign, i + 1)
     }
 
     /// The record of `q` in the place of the i-th open window.
-    #[inline(always)]
     pub(super) fn recorded(&mut self, found: u64) -> Option<Do> {
-        let (q, i) = (self.q, self.i);
-        let window = self.open[i].window;
-        if found > window {
+        let q = self.q;
+        let open = &mut self.open[self.i];
+        if found > open.window {
             self.at = At::Scanned;
             return Some(Do::Get { owner: q, slot: self.layout.saved(0) });
         }
-        if found == window {
-            self.open[i].present |= 1 << q;
-            self.open[i].unknown &= !(1 << q);
-        } else if self.sign.window() > window {
-            // It went on without recording this window.
-            self.open[i].unknown &= !(1 << q);
+        let entered = found == open.window;
+        if entered || self.sign.window() > open.window {
+            // It is there, or went on without recording this window.
+            open.learned(1 << q, entered);
         }
         // Otherwise it wants this very window: entered or given up, it will say.
-        self.learn(i + 1)
+        self.learn_on()
     }
 
     /// The k-th saved window of `q`. Saving precedes overwriting, and what is needed stays saved.
     #[cold]
     pub(super) fn scanned(&mut self, found: u64) -> Option<Do> {
-        let (q, i) = (self.q, self.i);
-        if found == self.open[i].window {
-            self.open[i].present |= 1 << q;
-        } else if self.k + 1 < self.layout.saved_len() {
+        let q = self.q;
+        let open = &mut self.open[self.i];
+        let entered = found == open.window;
+        if !entered && self.k + 1 < self.layout.saved_len() {
             self.k += 1;
             return Some(Do::Get { owner: q, slot: self.layout.saved(self.k) });
         }
-        self.open[i].unknown &= !(1 << q);
+        open.learned(1 << q, entered);
         self.k = 0;
-        self.learn(i + 1)
+        self.learn_on()
     }
 
     /// What `q` has in its box for this worker.
@@ -86,10 +82,12 @@ impl<V: Rules> Seat<V> {
         let q = self.q;
         // The flag was down, and fenced, before the sign was read, and the sign says that q is
         // in no try: what q looks at from now on has no flag, so this was the last word.
-        if !self.hungry && self.sign.entered() {
+        let sign = take(&mut self.sign);
+        if !self.hungry && sign.entered() {
             self.watch &= !(1 << q);
         }
-        self.pass_on();
+        self.q += 1;
+        self.at = At::Ask;
         if found == self.taken[q] {
             return None;
         }
@@ -101,12 +99,12 @@ impl<V: Rules> Seat<V> {
     /// Closes one window of which all is known, and marks it before its lots are used.
     #[inline]
     pub(super) fn close(&mut self) -> Option<Do> {
-        let known = |open: &Open| open.unknown == 0 && self.left(open.window);
-        let Some(i) = self.open.iter().position(known) else {
+        let Some(i) = self.open[..self.left].iter().position(|open| open.unknown == 0) else {
             self.at = At::Judge;
             return None;
         };
-        let open = self.open.swap_remove(i);
+        let open = self.open.remove(i);
+        self.left -= 1;
         self.closed |= 1 << open.place;
         let n = self.layout.workers();
         let lots = if open.doubt { &mut self.doubts } else { &mut self.won };
@@ -123,6 +121,23 @@ impl<V: Rules> Seat<V> {
     ///
     /// Its first operation has begun and must be driven to its end: it takes back an intent that
     /// was not sealed, or shows an entry that was (I3), and learns what is doubtful.
+    ///
+    /// ```
+    /// use holdall_assign::machine::drive;
+    /// use holdall_assign::registers::{Atomics, Memory, Registers};
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let layout = Layout::new(2, 16, 1)?;
+    /// let mut regs = Atomics::new(2, layout.slots()).handle(1)?;
+    /// let mut seat: Seat = Seat::new(layout, 1);
+    /// seat.acquire();
+    /// drive(&mut seat, &mut regs)?;
+    /// let mut again: Seat = Seat::resume(layout, 1, &mut |slot| regs.get(1, slot).unwrap_or(0));
+    /// drive(&mut again, &mut regs)?;
+    /// assert_eq!(again.last(), 1);
+    /// assert_eq!(*again.doubts(), [1], "only the caller knows whether it was used");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn resume(layout: Layout, me: usize, own: &mut dyn FnMut(usize) -> u64) -> Self {
         let mut seat = Self::new(layout, me);
         let n = layout.workers();
@@ -141,6 +156,12 @@ impl<V: Rules> Seat<V> {
         seat.watch = seat.others();
         for k in 0..layout.open_len() {
             seat.resume_open(k, Entry::unpack(own(layout.open(k))));
+        }
+        seat.open.sort_unstable_by_key(|open| open.window);
+        for back in (1..=layout.trail()).filter(|back| *back < seat.last) {
+            let before = seat.last - back;
+            let entered = seat.ring[layout.place(before)] == before;
+            seat.trail |= u8::from(entered) << (back - 1);
         }
         if seat.last > 0 && !seat.given.contains(&seat.last) {
             seat.doubts.push(layout.lot(seat.last, me));
@@ -174,7 +195,6 @@ impl<V: Rules> Seat<V> {
             return Do::Put { slot: self.layout.open(place), value: 0 };
         }
         self.begin_poll();
-        let sign = Sign::new(self.last, Doing::Entered, false);
-        Do::Put { slot: Layout::SIGN, value: sign.0 }
+        self.show_last()
     }
 }

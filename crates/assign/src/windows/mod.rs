@@ -14,7 +14,6 @@ mod seat;
 mod worker;
 
 pub use self::assigner::{Assigner, Builder, Pin, Position, WorkerError};
-pub(crate) use self::layout::Sign;
 pub use self::layout::{BadLayout, Layout, WORKERS_MAX};
 pub use self::seat::Seat;
 pub use self::worker::Worker;

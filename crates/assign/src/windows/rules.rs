@@ -6,6 +6,12 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 /// Which rules are kept. All of them are, unless said otherwise.
+///
+/// ```
+/// use holdall_assign::windows::rules::{Rules, Sound, Unfenced};
+///
+/// assert!(Sound::FENCE && !Unfenced::FENCE);
+/// ```
 pub trait Rules: Copy + Debug + Default + Eq + Hash + Send + 'static {
     /// Give a gift only into an empty box.
     const ACKNOWLEDGE: bool = true;
@@ -13,7 +19,7 @@ pub trait Rules: Copy + Debug + Default + Eq + Hash + Send + 'static {
     const FENCE: bool = true;
     /// Help at all.
     const HELP: bool = true;
-    /// Close a window only after entering a later one.
+    /// Close a window only after somebody has entered a later one.
     const LEAVE_FIRST: bool = true;
     /// After giving a lot away, do not keep it.
     const PART_WITH: bool = true;
@@ -28,6 +34,15 @@ pub trait Rules: Copy + Debug + Default + Eq + Hash + Send + 'static {
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident $({ $($rule:ident: $type:ty = $value:expr),+ })?;)+) => {$(
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use holdall_assign::windows::rules::", stringify!($name), ";")]
+        ///
+        /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+        #[doc = concat!("let mut worker = assigner.worker_with::<", stringify!($name), ">(0)?;")]
+        /// assert_eq!(worker.next(), 0, "alone none of them makes a difference");
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct $name;
         impl Rules for $name { $($(const $rule: $type = $value;)+)? }

@@ -51,8 +51,9 @@ impl<V: Rules> Seat<V> {
 
     /// Notes a need, if this worker has a record of that window.
     fn need(&mut self, window: u64) {
-        let known = self.ring[self.layout.place(window)] == window || self.saved.contains(&window);
-        if window != 0 && known && !self.needs.contains(&window) {
+        let recorded = self.ring[self.layout.place(window)] == window;
+        let known = window != 0 && (recorded || self.saved.contains(&window));
+        if known && !self.needs.contains(&window) {
             self.needs.push(window);
         }
     }
@@ -61,12 +62,12 @@ impl<V: Rules> Seat<V> {
     /// no copy.
     ///
     /// Nobody can enter a window before `passed` any more, and could not when the first need was
-    /// read: this worker's own sign, shown before the look, tells that somebody has left it behind.
-    /// What the look itself found reached is too young: a register may have been read before
-    /// that, and its owner have come to need a window since.
+    /// read: it was left behind before the look began. What the look itself found reached is too
+    /// young: a register may have been read before that, and its owner have come to need a window
+    /// since.
     fn forget(&mut self) {
         self.q = 0;
-        self.passed = self.shown;
+        self.passed = self.floor;
         for saved in &mut self.saved {
             if *saved != 0 && !self.needs.contains(saved) {
                 *saved = 0;

@@ -6,16 +6,17 @@
 //! one after its own last), fences, and looks at all signs. If somebody has reached a later
 //! window, p wants that one instead and looks again; otherwise the lot is p's: p lists the window
 //! as open, records that it entered, and shows it. The same look closes older windows: of every
-//! worker q it either is known that q entered, or that it did not and never will, or q's sign
-//! still shows that window and q has not recorded it; then q holds the window up. Once all are
+//! worker q its sign, or else its record, tells that q entered, or that it did not and never will,
+//! or q's sign still shows that window and q has not recorded it; then q holds the window up. Once all are
 //! known, the lots of the absent ones go to the present ones: each gets the absent lots just
 //! before its own, cyclically.
 //!
 //! # Invariants
 //! - **I1, the sign tells.** `reached` of a sign is at least the last window its worker entered,
 //!   and somebody has entered it.
-//! - **I2, closers agree.** Who closes window u has entered a later one and fenced before it looks.
-//!   If q's look misses that, the closer sees u on q's sign; otherwise q gives u up.
+//! - **I2, closers agree.** Who closes window u knew that somebody had entered a later one, and
+//!   fenced, before it looks. Who has entered a window shows it, or a later one, for ever. So if
+//!   q's look at u misses that, the closer sees u on q's sign; otherwise q gives u up.
 //! - **I3, sealed by the record.** A worker records a window only after a look that found nobody
 //!   beyond it, with the window still on its sign; from then on the lot is its own for ever, also
 //!   if it stops and starts again.
@@ -33,7 +34,7 @@
 //! is at most one entry of each worker, and the turn comes round after n-1 operations: at most
 //! about 2n^2 failed tries, whatever the others do.
 
-use super::layout::{Doing, Layout, Sign};
+use super::layout::{Doing, Layout, Sign, trail};
 use super::rules::{Rules, Sound};
 use crate::machine::{Do, Machine};
 
@@ -49,6 +50,17 @@ pub(super) struct Open {
     pub(super) unknown: u64,
     /// It was closed before this worker stopped and started again: what it gave may be used.
     pub(super) doubt: bool,
+}
+
+impl Open {
+    /// It is known whether the worker with this bit entered.
+    #[inline]
+    pub(super) fn learned(&mut self, bit: u64, entered: bool) {
+        self.unknown &= !bit;
+        if entered {
+            self.present |= bit;
+        }
+    }
 }
 
 /// Where in an operation a worker is: what it does next, or waits to be told.
@@ -79,25 +91,40 @@ pub(super) enum At {
 }
 
 /// One worker: what it remembers between and within operations.
+///
+/// ```
+/// use holdall_assign::machine::drive;
+/// use holdall_assign::registers::{Atomics, Memory};
+/// use holdall_assign::windows::{Layout, Seat};
+///
+/// let layout = Layout::new(2, 16, 1)?;
+/// let mut regs = Atomics::new(2, layout.slots()).handle(1)?;
+/// let mut seat: Seat = Seat::new(layout, 1);
+/// seat.acquire();
+/// drive(&mut seat, &mut regs)?;
+/// assert_eq!(*seat.won(), [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seat<V = Sound> {
     pub(super) layout: Layout,
     pub(super) me: usize,
     pub(super) at: At,
-    /// Whom this worker looks at, and of that one: its sign, the open window in question, and
-    /// which of several registers. 0 when they have no meaning.
+    /// Whom this worker looks at; and, while it looks at more than that one's sign: the sign, the
+    /// open window in question, and which of several registers. 0 when they have no meaning.
     pub(super) q: usize,
     pub(super) sign: Sign,
     pub(super) i: usize,
     pub(super) k: usize,
-    /// The last window entered; 0 at first.
+    /// The last window entered; 0 at first. And which of those before it were, as bits.
     pub(super) last: u64,
-    /// A window somebody has entered.
+    pub(super) trail: u8,
+    /// The newest window known to have been entered, by anybody: at least `last`.
     pub(super) newest: u64,
     /// The window this operation wants.
     pub(super) want: u64,
-    /// A window that somebody had entered when that was shown.
-    pub(super) shown: u64,
+    /// A window that somebody had entered, and shown, before this look began.
+    pub(super) floor: u64,
     /// Whether this operation takes nothing new.
     pub(super) only_learn: bool,
     pub(super) fails: u32,
@@ -123,7 +150,10 @@ pub struct Seat<V = Sound> {
     pub(super) passed: u64,
     /// Windows others need and this worker entered, as far as looked.
     pub(super) needs: Vec<u64>,
+    /// Windows entered and not closed, oldest first; and how many of them were left behind before
+    /// this look began: who wants one of those now gives it up.
     pub(super) open: Vec<Open>,
+    pub(super) left: usize,
     /// Places of windows closed in this operation: kept until the caller has what they gave.
     pub(super) closed: u128,
     /// Lots obtained and not yet collected by the caller.
@@ -137,6 +167,14 @@ pub struct Seat<V = Sound> {
 
 impl<V: Rules> Seat<V> {
     /// A worker at the beginning of time.
+    ///
+    /// ```
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
+    /// assert_eq!(seat.last(), 0);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     pub fn new(layout: Layout, me: usize) -> Self {
         assert!(me < layout.workers(), "worker {me} of {}", layout.workers());
         Self {
@@ -148,9 +186,10 @@ impl<V: Rules> Seat<V> {
             i: 0,
             k: 0,
             last: 0,
+            trail: 0,
             newest: 0,
             want: 0,
-            shown: 0,
+            floor: 0,
             only_learn: false,
             fails: 0,
             hungry: false,
@@ -167,6 +206,7 @@ impl<V: Rules> Seat<V> {
             passed: 0,
             needs: Vec::new(),
             open: Vec::new(),
+            left: 0,
             closed: 0,
             won: Vec::new(),
             doubts: Vec::new(),
@@ -176,6 +216,16 @@ impl<V: Rules> Seat<V> {
     }
 
     /// Starts an operation that takes at least one lot.
+    ///
+    /// ```
+    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let mut seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
+    /// seat.acquire();
+    /// assert!(matches!(seat.step(0), Do::Put { .. }), "it shows what it wants");
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     #[inline]
     pub fn acquire(&mut self) {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
@@ -186,6 +236,16 @@ impl<V: Rules> Seat<V> {
     }
 
     /// Starts an operation that learns of lots won already, and takes none.
+    ///
+    /// ```
+    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::windows::{Layout, Seat};
+    ///
+    /// let mut seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
+    /// seat.poll();
+    /// assert_eq!(seat.step(0), Do::Fence);
+    /// # Ok::<(), holdall_assign::windows::BadLayout>(())
+    /// ```
     #[inline]
     pub fn poll(&mut self) {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
@@ -194,32 +254,22 @@ impl<V: Rules> Seat<V> {
     }
 
     /// The lots obtained so far, for the caller to take.
+    /// [`Seat`] has an example.
     #[inline]
     pub fn won(&mut self) -> &mut Vec<u64> {
         &mut self.won
     }
 
     /// The lots that may have been used before a restart, for the caller to take.
+    /// [`Seat::resume`] has an example.
     pub fn doubts(&mut self) -> &mut Vec<u64> {
         &mut self.doubts
     }
 
     /// The last window entered.
+    /// [`Seat::new`] has an example.
     pub fn last(&self) -> u64 {
         self.last
-    }
-
-    /// Whether lots of this window may be this worker's, and not all known: it has the window
-    /// open, or has just recorded it.
-    pub fn holds(&self, window: u64) -> bool {
-        let recorded = self.ring[self.layout.place(window)] == window;
-        recorded || self.open.iter().any(|open| open.window == window)
-    }
-
-    /// Whether all may be closed that can be: windows before the last one entered.
-    #[inline]
-    pub(super) fn left(&self, window: u64) -> bool {
-        window < self.last || !V::LEAVE_FIRST
     }
 
     #[inline]
@@ -242,8 +292,15 @@ impl<V: Rules> Seat<V> {
     }
 
     #[inline]
-    pub(super) fn put_sign(&self, window: u64, doing: Doing) -> Do {
-        Do::Put { slot: Layout::SIGN, value: Sign::new(window, doing, self.hungry).0 }
+    fn put_sign(&self, window: u64, doing: Doing) -> Do {
+        let trail = trail(self.last, self.trail, window);
+        Do::Put { slot: Layout::SIGN, value: Sign::new(window, doing, self.hungry, trail).0 }
+    }
+
+    /// Shows the last window entered.
+    #[inline]
+    pub(super) fn show_last(&self) -> Do {
+        self.put_sign(self.last, Doing::Entered)
     }
 
     /// Shows what is wanted. Having *seen* that somebody entered it says more than `Next`.
@@ -251,12 +308,14 @@ impl<V: Rules> Seat<V> {
     fn intend(&mut self) -> Do {
         self.at = if V::FENCE { At::Fence } else { self.first_look() };
         let jump = self.newest > self.last;
-        self.shown = if jump { self.want } else { self.last };
         self.put_sign(self.want, if jump { Doing::Jump } else { Doing::Next })
     }
 
     #[inline]
     fn first_look(&mut self) -> At {
+        self.floor = self.newest;
+        let left = |open: &&Open| open.window < self.floor || !V::LEAVE_FIRST;
+        self.left = self.open.iter().take_while(left).count();
         self.reached = 0;
         self.asking = 0;
         At::Ask
@@ -281,81 +340,65 @@ impl<V: Rules> Seat<V> {
     fn seen(&mut self, word: u64) -> Option<Do> {
         let sign = Sign(word);
         self.reached = self.reached.max(sign.reached());
-        self.asking |= u64::from(sign.hungry()) << self.q;
-        self.sign = sign;
-        self.learn(0)
+        if sign.hungry() {
+            self.asking |= 1 << self.q;
+        }
+        self.learn(sign, 0)
     }
 }
 
 impl<V: Rules> Machine for Seat<V> {
     #[inline]
     fn step(&mut self, read: u64) -> Do {
+        // Most steps go from one sign to the next: apart from the others they are short.
+        if self.at == At::Seen
+            && let Some(get) = self.seen(read)
+        {
+            return get;
+        }
+        self.step_on(read)
+    }
+}
+
+impl<V: Rules> Seat<V> {
+    #[inline(always)]
+    fn step_on(&mut self, read: u64) -> Do {
         loop {
-            match self.at {
-                At::Rest => return Do::Done,
-                At::Settle => return self.settle(),
+            let access = match self.at {
+                At::Rest => Some(Do::Done),
+                At::Settle => Some(self.settle()),
                 At::Publish => {
                     self.at = At::Rest;
-                    return Do::Publish;
+                    Some(Do::Publish)
                 }
-                At::Intend => return self.intend(),
+                At::Intend => Some(self.intend()),
                 At::Fence => {
                     self.at = self.first_look();
-                    return Do::Fence;
+                    Some(Do::Fence)
                 }
-                At::Ask => {
-                    if let Some(get) = self.ask() {
-                        return get;
-                    }
+                At::Ask => self.ask(),
+                At::Seen => self.seen(read),
+                At::Recorded => self.recorded(read),
+                At::Scanned => self.scanned(read),
+                At::Boxed => self.boxed(read),
+                At::Close => self.close(),
+                At::Judge => self.judge(),
+                At::Needs | At::NeedsSign | At::NeedsOpen | At::Save => self.save(read),
+                At::Choose => self.choose(),
+                At::Chosen => {
+                    self.chosen(read);
+                    None
                 }
-                At::Seen => {
-                    if let Some(get) = self.seen(read) {
-                        return get;
-                    }
-                }
-                At::Recorded => {
-                    if let Some(get) = self.recorded(read) {
-                        return get;
-                    }
-                }
-                At::Scanned => {
-                    if let Some(get) = self.scanned(read) {
-                        return get;
-                    }
-                }
-                At::Boxed => {
-                    if let Some(access) = self.boxed(read) {
-                        return access;
-                    }
-                }
-                At::Close => {
-                    if let Some(put) = self.close() {
-                        return put;
-                    }
-                }
-                At::Judge => {
-                    if let Some(put) = self.judge() {
-                        return put;
-                    }
-                }
-                At::Needs | At::NeedsSign | At::NeedsOpen | At::Save => {
-                    if let Some(access) = self.save(read) {
-                        return access;
-                    }
-                }
-                At::Choose => {
-                    if let Some(get) = self.choose() {
-                        return get;
-                    }
-                }
-                At::Chosen => self.chosen(read),
-                At::List => return self.list(),
-                At::Record => return self.record(),
+                At::List => Some(self.list()),
+                At::Record => Some(self.record()),
                 At::Give => {
                     let to = self.to.expect("only a lot that has a taker is given");
-                    return self.give(to);
+                    Some(self.give(to))
                 }
-                At::Show => return self.show(),
+                At::Show => Some(self.show()),
+            };
+            if let Some(access) = access {
+                return access;
             }
         }
     }

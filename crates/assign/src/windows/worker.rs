@@ -14,6 +14,13 @@ use crate::registers::{Registers, sure};
 ///
 /// Not shared: one worker, one thread. Dropping it leaves its registers as they are; another
 /// worker made under the same id goes on from there.
+///
+/// ```
+/// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+/// let mut worker = assigner.worker(0)?;
+/// assert_eq!(worker.next(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Worker<R, V = Sound> {
     regs: R,
@@ -26,6 +33,17 @@ pub struct Worker<R, V = Sound> {
 
 impl<R: Registers, V: Rules> Worker<R, V> {
     /// A worker on its registers, going on from what is in them.
+    ///
+    /// ```
+    /// use holdall_assign::registers::{Atomics, Memory};
+    /// use holdall_assign::{Worker, windows::Layout};
+    ///
+    /// let layout = Layout::new(2, 16, 1)?;
+    /// let regs = Atomics::new(2, layout.slots()).handle(0)?;
+    /// let mut worker: Worker<_> = Worker::resume(layout, 0, regs)?;
+    /// assert_eq!(worker.next(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If the registers cannot be read or written.
@@ -73,6 +91,19 @@ impl<R: Registers, V: Rules> Worker<R, V> {
 
     /// Learns of more items of its own without taking new ones: appends them to `out`.
     ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// let (mut first, mut other, mut out) = (assigner.worker(0)?, assigner.worker(1)?, Vec::new());
+    /// first.acquire(&mut out)?;
+    /// (0..3).for_each(|_| drop(other.next()));
+    /// // The other has gone on: all is known of the first window, in which both were.
+    /// first.learn(&mut out)?;
+    /// first.learn(&mut out)?;
+    /// assert_eq!(out, [0..1]);
+    /// assert!(first.open().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn learn(&mut self, out: &mut Vec<Range<u64>>) -> Result<(), R::Error> {
@@ -98,6 +129,12 @@ impl<R: Registers, V: Rules> Worker<R, V> {
 
     /// The next item: from the stock, or taken.
     ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// assert_eq!(assigner.worker(0)?.try_next(), Ok(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
     #[inline]
@@ -114,6 +151,14 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     }
 
     /// An item that is known to be this worker's already, if there is one.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).batch(2).threads()?;
+    /// let mut worker = assigner.worker(0)?;
+    /// assert_eq!(worker.next(), 0);
+    /// assert_eq!((worker.known(), worker.known()), (Some(1), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn known(&mut self) -> Option<u64> {
         let range = self.stock.last_mut()?;
@@ -123,6 +168,24 @@ impl<R: Registers, V: Rules> Worker<R, V> {
             self.stock.pop();
         }
         Some(item)
+    }
+
+    /// Moves all items that are known to be this worker's to `out`, without any access to memory.
+    ///
+    /// A worker made anew may know of some at once. Who keeps a journal, to go on after being
+    /// killed, notes what is known before it calls [`acquire`](Self::acquire) or
+    /// [`learn`](Self::learn) again: what was known before the last call is not told again.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).batch(3).threads()?;
+    /// let (mut worker, mut out) = (assigner.worker(0)?, Vec::new());
+    /// assert_eq!(worker.next(), 0);
+    /// worker.stock(&mut out);
+    /// assert_eq!(out, [1..3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stock(&mut self, out: &mut Vec<Range<u64>>) {
+        out.append(&mut self.stock);
     }
 
     /// Items that a worker under the same id may or may not have handed out just before it
@@ -144,6 +207,15 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     }
 
     /// The items of the last window entered: what is taken next comes from later ones.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(3).threads()?;
+    /// let mut worker = assigner.worker(0)?;
+    /// assert_eq!(worker.entered(), None);
+    /// worker.next();
+    /// assert_eq!(worker.entered(), Some(0..3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn entered(&self) -> Option<Range<u64>> {
         (self.seat.last > 0).then(|| self.seat.layout.window_items(self.seat.last))
     }
@@ -158,15 +230,37 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(&self) -> Vec<Range<u64>> {
-        let mut open: Vec<_> = self.seat.open.iter().map(|open| open.window).collect();
-        open.sort_unstable();
-        open.into_iter().map(|window| self.seat.layout.window_items(window)).collect()
+        let open = self.seat.open.iter();
+        open.map(|open| self.seat.layout.window_items(open.window)).collect()
     }
 
-    /// Who holds up which of this worker's open windows, as far as it knows: worker and items.
+    /// Who held up which of this worker's open windows at its last look: worker and items.
+    ///
+    /// Windows that nobody has left behind yet are held up by nobody.
+    ///
+    /// ```
+    /// use holdall_assign::Assigner;
+    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::registers::{Atomics, Memory, Registers};
+    /// use holdall_assign::windows::Seat;
+    ///
+    /// let layout = Assigner::builder(2).layout()?;
+    /// let memory = Atomics::new(2, layout.slots());
+    /// // Worker 1 has shown that it wants the first window, and stops.
+    /// let mut seat: Seat = Seat::new(layout, 1);
+    /// seat.acquire();
+    /// let Do::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
+    /// memory.handle(1)?.put(slot, value)?;
+    /// let mut worker = Assigner::over(layout, memory).worker(0)?;
+    /// let items = [worker.next(), worker.next(), worker.next()];
+    /// assert_eq!(items, [0, 2, 4], "nobody waits for it");
+    /// worker.poll();
+    /// assert_eq!(worker.delayed(), [(1, 0..2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn delayed(&self) -> Vec<(usize, Range<u64>)> {
         let mut delays = Vec::new();
-        for open in self.seat.open.iter().filter(|open| open.window < self.seat.last) {
+        for open in &self.seat.open[..self.seat.left] {
             let items = self.seat.layout.window_items(open.window);
             let unknown = (0..self.seat.layout.workers()).filter(|q| open.unknown >> q & 1 == 1);
             delays.extend(unknown.map(|q| (q, items.clone())));
@@ -174,12 +268,43 @@ impl<R: Registers, V: Rules> Worker<R, V> {
         delays
     }
 
+    /// Who may still give this worker a batch that it once asked for, as it is in the middle of
+    /// taking: empty unless the worker was overtaken again and again.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(2).threads()?;
+    /// let mut worker = assigner.worker(0)?;
+    /// worker.next();
+    /// assert!(worker.expects().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expects(&self) -> Vec<usize> {
+        (0..self.seat.layout.workers()).filter(|q| self.seat.watch >> q & 1 == 1).collect()
+    }
+
     /// The sizes it works with.
+    ///
+    /// ```
+    /// let assigner = holdall_assign::Assigner::builder(3).threads()?;
+    /// assert_eq!(assigner.worker(0)?.layout(), assigner.layout());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn layout(&self) -> Layout {
         self.seat.layout
     }
 
     /// Its registers.
+    ///
+    /// ```
+    /// use holdall_assign::registers::Registers;
+    ///
+    /// let assigner = holdall_assign::Assigner::builder(3).threads()?;
+    /// let mut worker = assigner.worker(0)?;
+    /// worker.next();
+    /// let record = worker.layout().record(1);
+    /// assert_eq!(worker.registers().get(0, record), Ok(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn registers(&mut self) -> &mut R {
         &mut self.regs
     }

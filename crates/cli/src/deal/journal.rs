@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -21,31 +22,49 @@ pub(super) struct Known {
     /// Items that are this worker's.
     pub(super) taken: BTreeSet<u64>,
     /// Items for which the command was, or was about to be, started.
-    pub(super) started: BTreeSet<u64>,
+    started: BTreeSet<u64>,
     /// Items done, with the exit status.
     pub(super) ended: BTreeMap<u64, i32>,
-    /// Items handed to other workers, and to whom.
-    pub(super) willed: BTreeMap<u64, usize>,
-    /// Nobody works under this number any more.
-    pub(super) retired: bool,
+    /// Nobody works under this number any more: those who get its items, in turn.
+    pub(super) heirs: Vec<usize>,
+    /// Those who get the items that may be done.
+    retriers: Vec<usize>,
 }
 
 impl Known {
+    pub(super) fn retired(&self) -> bool {
+        !self.heirs.is_empty()
+    }
+
     /// Items of its own that were never started.
     pub(super) fn waiting(&self) -> impl Iterator<Item = u64> {
-        self.taken.difference(&self.started).copied().filter(|item| !self.willed.contains_key(item))
+        self.taken.difference(&self.started).copied()
     }
 
     /// Items started and not recorded as finished: they may or may not have been done.
     pub(super) fn undecided(&self) -> impl Iterator<Item = u64> {
-        let ended = |item: &u64| !self.ended.contains_key(item) && !self.willed.contains_key(item);
-        self.started.iter().copied().filter(ended)
+        self.started.iter().copied().filter(|item| !self.ended.contains_key(item))
+    }
+
+    /// The same, those left out that were handed on to be run again.
+    pub(super) fn skipped(&self) -> impl Iterator<Item = u64> {
+        self.undecided().filter(|_| self.retriers.is_empty())
+    }
+
+    /// What it leaves to others, and to whom.
+    pub(super) fn estate(&self) -> impl Iterator<Item = (u64, usize)> {
+        let again = self.undecided().zip(self.retriers.iter().copied().cycle());
+        self.waiting().zip(self.heirs.iter().copied().cycle()).chain(again)
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
         let mut words = line.strip_suffix(WHOLE)?.split(' ');
         let what = words.next()?;
         let mut number = || words.next()?.parse::<u64>().ok();
+        let rest = |number: &mut dyn FnMut() -> Option<u64>| -> Option<Vec<usize>> {
+            let numbers: Vec<_> = iter::from_fn(number).collect();
+            (!numbers.is_empty()).then(|| numbers.into_iter().map(|n| n as usize).collect())
+        };
         match what {
             "take" => {
                 let (start, end) = (number()?, number()?);
@@ -58,11 +77,8 @@ impl Known {
                 let item = number()?;
                 self.ended.insert(item, i32::try_from(number()?).ok()?);
             }
-            "will" => {
-                let item = number()?;
-                self.willed.insert(item, usize::try_from(number()?).ok()?);
-            }
-            "retired" => self.retired = true,
+            "retired" => self.heirs = rest(&mut number)?,
+            "retry" => self.retriers = rest(&mut number)?,
             _ => return None,
         }
         Some(())
@@ -112,15 +128,20 @@ impl Journal {
         self.write(&format!("end {item} {status}"))
     }
 
-    /// An item now belongs to another worker.
-    pub(super) fn will(&mut self, item: u64, heir: usize) -> anyhow::Result<()> {
-        self.write(&format!("will {item} {heir}"))
+    /// Nobody will work under this number again: its items go to these in turn. One line, so that
+    /// it is all said or nothing.
+    pub(super) fn retire(&mut self, heirs: &[usize]) -> anyhow::Result<()> {
+        self.write(&format!("retired {}", list(heirs)))
     }
 
-    /// Nobody will work under this number again.
-    pub(super) fn retire(&mut self) -> anyhow::Result<()> {
-        self.write("retired")
+    /// The items of a retired worker that may be done go to these in turn.
+    pub(super) fn retry(&mut self, heirs: &[usize]) -> anyhow::Result<()> {
+        self.write(&format!("retry {}", list(heirs)))
     }
+}
+
+fn list(workers: &[usize]) -> String {
+    workers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// What a worker's journal says; nothing if there is none.
@@ -135,6 +156,39 @@ pub(super) fn read(store: &Path, worker: usize) -> anyhow::Result<Known> {
         let _ = known.line(line);
     }
     Ok(known)
+}
+
+/// Counts the items done by all workers, reading each time only what is new.
+pub(super) struct Tally {
+    files: Vec<(PathBuf, u64)>,
+    done: u64,
+}
+
+impl Tally {
+    pub(super) fn new(store: &Path, workers: usize) -> Self {
+        Self { files: (0..workers).map(|worker| (path(store, worker), 0)).collect(), done: 0 }
+    }
+
+    /// How many are done by now, as far as can be read.
+    pub(super) fn done(&mut self) -> u64 {
+        for (path, read) in &mut self.files {
+            let mut new = Vec::new();
+            let text = File::open(path).and_then(|mut file| {
+                file.seek(SeekFrom::Start(*read))?;
+                file.read_to_end(&mut new)
+            });
+            if text.is_err() {
+                continue;
+            }
+            // A line that is being written is read next time.
+            let whole = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            *read += whole as u64;
+            let lines = String::from_utf8_lossy(&new[..whole]);
+            let ends = lines.lines().filter(|l| l.starts_with("end ") && l.ends_with(WHOLE));
+            self.done += ends.count() as u64;
+        }
+        self.done
+    }
 }
 
 fn path(store: &Path, worker: usize) -> PathBuf {
@@ -158,9 +212,31 @@ mod tests {
         let mut journal = Journal::open(store.path(), 3, false).expect("there");
         assert_eq!(journal.known.waiting().collect::<Vec<_>>(), [6, 7]);
         assert_eq!(journal.known.undecided().collect::<Vec<_>>(), [5]);
-        journal.will(6, 1).expect("written");
+        journal.retire(&[1, 2]).expect("written");
         let known = read(store.path(), 3).expect("there");
-        assert_eq!(known.waiting().collect::<Vec<_>>(), [7]);
         assert_eq!(known.ended, BTreeMap::from([(4, 7)]));
+        assert_eq!(known.estate().collect::<Vec<_>>(), [(6, 1), (7, 2)]);
+        assert_eq!(known.skipped().collect::<Vec<_>>(), [5]);
+        journal.retry(&[2]).expect("written");
+        let known = read(store.path(), 3).expect("there");
+        assert_eq!(known.estate().collect::<Vec<_>>(), [(6, 1), (7, 2), (5, 2)]);
+        assert_eq!(known.skipped().count(), 0);
+    }
+
+    #[test]
+    fn counts_what_is_new() {
+        let store = tempfile::tempdir().expect("a directory");
+        let mut tally = Tally::new(store.path(), 2);
+        assert_eq!(tally.done(), 0);
+        let mut journal = Journal::open(store.path(), 1, false).expect("a new one");
+        for item in 0..3 {
+            journal.start(item).expect("written");
+            journal.end(item, 0).expect("written");
+            assert_eq!(tally.done(), item + 1);
+        }
+        journal.file.write_all(b"end 3 0").expect("written");
+        assert_eq!(tally.done(), 3, "a line is counted when it is whole");
+        journal.file.write_all(b" .\n").expect("written");
+        assert_eq!((tally.done(), tally.done()), (4, 4));
     }
 }

@@ -3,8 +3,10 @@
 
 mod bench;
 mod claim;
+mod estate;
 mod items;
 mod journal;
+mod live;
 mod probe;
 mod report;
 mod retire;

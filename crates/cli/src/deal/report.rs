@@ -1,11 +1,9 @@
-//! What a worker tells while it works: a live line on a terminal, or JSON events.
+//! What a worker tells while it works: events for programs, or lines for a person.
 
-use std::io::IsTerminal;
-use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::live::{Live, Now};
+use super::store::Store;
 use crate::print;
 
 /// An event, as `--json` prints it.
@@ -37,19 +35,12 @@ struct Line {
 pub(super) struct Reporter {
     worker: usize,
     json: bool,
-    bar: ProgressBar,
+    live: Live,
 }
 
 impl Reporter {
-    pub(super) fn new(worker: usize, json: bool) -> Self {
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
-            bar.set_style(style);
-        }
-        if std::io::stderr().is_terminal() {
-            bar.enable_steady_tick(Duration::from_millis(200));
-        }
-        Self { worker, json, bar }
+    pub(super) fn new(worker: usize, json: bool, store: &Store) -> Self {
+        Self { worker, json, live: Live::new(store) }
     }
 
     pub(super) fn event(&self, event: Event) -> anyhow::Result<()> {
@@ -59,19 +50,15 @@ impl Reporter {
         print(&serde_json::to_string(&Line { schema: 1, worker: self.worker, event })?)
     }
 
-    /// The live line.
-    pub(super) fn show(&self, text: String) {
-        self.bar.set_message(text);
+    /// For the live line.
+    pub(super) fn show(&self, now: Now) {
+        self.live.show(now);
     }
 
     /// A line that stays, for a person.
     pub(super) fn say(&self, text: &str) {
         if !self.json {
-            self.bar.suspend(|| eprintln!("holdall: {text}"));
+            self.live.say(text);
         }
-    }
-
-    pub(super) fn end(&self) {
-        self.bar.finish_and_clear();
     }
 }

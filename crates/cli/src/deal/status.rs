@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use comfy_table::{Table, presets};
-use holdall_assign::Assigner;
 use serde::Serialize;
 
 use super::claim::{self, State};
 use super::journal;
-use super::store::{Store, tell};
+use super::store::Store;
 use crate::print;
 
 /// Show each worker's position, what is held up and by whom
@@ -74,7 +73,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn look(store: &Store) -> anyhow::Result<Status> {
-    let positions = Assigner::over(store.layout, store.dir(false)).positions().map_err(tell)?;
+    let positions = store.positions()?;
     let terms = store.terms;
     let (mut at, mut done, mut failed) = (Vec::new(), 0, 0);
     for worker in 0..terms.workers {
@@ -87,16 +86,16 @@ fn look(store: &Store) -> anyhow::Result<Status> {
         at.push(Row {
             worker,
             state: match &holder {
-                _ if known.retired => "retired",
+                _ if known.retired() => "retired",
                 Some((_, State::Alive)) => "running",
                 Some(_) => "elsewhere",
                 None if position.is_none() && known.taken.is_empty() => "not begun",
                 None => "stopped",
             },
             pid: holder.map(|(process, _)| process.pid),
-            taken: known.taken.len() - known.willed.len(),
+            taken: known.taken.len() - known.estate().count(),
             done: known.ended.len(),
-            undecided: known.undecided().count(),
+            undecided: known.skipped().count(),
             pins: pins.map(|at| (at.items.start, at.items.end.min(terms.count))),
         });
     }

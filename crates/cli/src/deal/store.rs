@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use holdall_assign::Assigner;
 use holdall_assign::registers::{Dir, DirError, Durability};
-use holdall_assign::windows::{BadLayout, Layout};
+use holdall_assign::windows::{BadLayout, Layout, Position};
 
 use crate::usage;
 
@@ -104,6 +105,11 @@ impl Store {
         let durability = if sync { Durability::Disk } else { Durability::Process };
         let (workers, slots) = (self.layout.workers(), self.layout.slots());
         Dir::new(&self.path, workers, slots, self.terms.words(), durability)
+    }
+
+    /// Where every worker is.
+    pub(super) fn positions(&self) -> anyhow::Result<Vec<Position>> {
+        Assigner::over(self.layout, self.dir(false)).positions().map_err(tell)
     }
 
     pub(super) fn check_worker(&self, worker: usize) -> anyhow::Result<()> {

@@ -6,22 +6,43 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use holdall_assign::registers::{DirRegisters, Memory};
-use holdall_assign::windows::Worker;
+use holdall_assign::Worker;
+use holdall_assign::registers::{DirRegisters, Memory, Registers};
 
+use super::Work;
 use super::claim::{self, Claim, State};
+use super::estate::Estate;
 use super::items::Items;
 use super::journal::{self, Journal};
+use super::live::Now;
 use super::report::{Event, Reporter};
 use super::store::{Store, Terms, check_fresh, tell};
-use super::{Work, retire};
 use crate::usage;
 
 /// `EX_TEMPFAIL` of sysexits.h: items are left that somebody else holds.
-pub(super) const LEFT: u8 = 75;
+const LEFT: u8 = 75;
 
 /// Who holds up which items.
-type Delays = Vec<(usize, Range<u64>)>;
+pub(super) type Delays = Vec<(usize, Range<u64>)>;
+
+/// The part of some items that is before the end.
+pub(super) fn clip(items: Range<u64>, store: &Store) -> Option<Range<u64>> {
+    let items = items.start..items.end.min(store.terms.count);
+    (items.start < items.end).then_some(items)
+}
+
+/// Who holds up items that may be a worker's: because it may have entered their window, or because
+/// it may give its own away.
+pub(super) fn delays<R: Registers>(worker: &Worker<R>, store: &Store) -> anyhow::Result<Delays> {
+    let (mut delays, expects) = (worker.delayed(), worker.expects());
+    if !expects.is_empty() {
+        let mut positions = store.positions()?;
+        positions.retain(|at| at.entering && expects.contains(&at.worker));
+        delays.extend(positions.into_iter().map(|at| (at.worker, at.items)));
+    }
+    let clipped = delays.into_iter().filter_map(|(by, items)| Some((by, clip(items, store)?)));
+    Ok(clipped.collect())
+}
 
 pub(super) fn run(args: Work) -> anyhow::Result<ExitCode> {
     let (Some(path), Some(id), Some(of)) = (args.store, args.worker, args.of) else {
@@ -46,15 +67,15 @@ pub(super) fn run(args: Work) -> anyhow::Result<ExitCode> {
         todo: VecDeque::new(),
         seen: BTreeSet::new(),
         tally: Tally::default(),
-        reporter: Reporter::new(id, args.json),
+        reporter: Reporter::new(id, args.json, &store),
+        delays: Vec::new(),
         patience: Duration::from_secs(args.patience),
     };
-    if dealer.desk.journal.known.retired {
+    if dealer.desk.journal.known.retired() {
         return Err(usage(format!("worker {id} is retired: its items went to others")));
     }
     dealer.resume(args.retry_started)?;
     let done = dealer.run();
-    dealer.reporter.end();
     drop(claim);
     done
 }
@@ -81,51 +102,49 @@ impl Desk {
         // anything is started, so it cannot have been.
         let mut won = Vec::new();
         desk.worker.doubtful(&mut won);
+        desk.worker.stock(&mut won);
         desk.note(won)?;
         desk.learn()?;
         Ok(desk)
     }
 
-    /// Takes items, unless all have been dealt; says which are new.
-    pub(super) fn acquire(&mut self) -> anyhow::Result<Vec<Range<u64>>> {
+    /// Takes items.
+    fn acquire(&mut self) -> anyhow::Result<()> {
         let mut won = Vec::new();
         self.worker.acquire(&mut won).map_err(tell)?;
         self.note(won)
     }
 
     /// Learns of items won earlier.
-    pub(super) fn learn(&mut self) -> anyhow::Result<Vec<Range<u64>>> {
+    fn learn(&mut self) -> anyhow::Result<()> {
         let mut won = Vec::new();
         self.worker.learn(&mut won).map_err(tell)?;
         self.note(won)
     }
 
     /// Notes items in the journal, those beyond the end and those noted before left out.
-    fn note(&mut self, won: Vec<Range<u64>>) -> anyhow::Result<Vec<Range<u64>>> {
-        let count = self.store.terms.count;
-        let mut new = Vec::new();
-        for range in won {
-            let range = range.start..range.end.min(count);
-            if range.start < range.end && !self.journal.known.taken.contains(&range.start) {
+    fn note(&mut self, won: Vec<Range<u64>>) -> anyhow::Result<()> {
+        for range in won.into_iter().filter_map(|range| clip(range, &self.store)) {
+            if !self.journal.known.taken.contains(&range.start) {
                 self.journal.take(&range)?;
-                new.push(range);
             }
         }
-        Ok(new)
+        Ok(())
+    }
+
+    /// Takes what retired workers leave to this one; says who holds up that more is known.
+    fn inherit(&mut self) -> anyhow::Result<Delays> {
+        let estate = Estate::read(&self.store)?;
+        let (found, delays) = estate.found_for(self.id, &self.store)?;
+        for item in estate.left_to(self.id).into_iter().chain(found) {
+            self.journal.take(&(item..item + 1))?;
+        }
+        Ok(delays)
     }
 
     /// Whether this worker's own last window lies beyond the end.
-    pub(super) fn past_the_end(&self) -> bool {
+    fn past_the_end(&self) -> bool {
         self.worker.entered().is_some_and(|items| items.start >= self.store.terms.count)
-    }
-
-    /// Who holds up items that may be this worker's.
-    pub(super) fn delays(&self) -> Delays {
-        let count = self.store.terms.count;
-        let mut delays = self.worker.delayed();
-        delays.retain(|(_, items)| items.start < count);
-        delays.iter_mut().for_each(|(_, items)| items.end = items.end.min(count));
-        delays
     }
 }
 
@@ -144,6 +163,8 @@ struct Dealer {
     /// Items already queued, run or skipped in this life.
     seen: BTreeSet<u64>,
     tally: Tally,
+    /// Who holds up items that may be this worker's, as of the last look.
+    delays: Delays,
     reporter: Reporter,
     patience: Duration,
 }
@@ -182,52 +203,66 @@ impl Dealer {
     }
 
     fn run(&mut self) -> anyhow::Result<ExitCode> {
+        // Since when the same items have been held up by the same.
         let mut waiting: Option<(Instant, Delays)> = None;
         loop {
             while let Some(item) = self.todo.pop_front() {
                 self.run_item(item)?;
                 waiting = None;
             }
-            if self.desk.past_the_end() {
-                self.desk.learn()?;
-                self.inherit()?;
-            } else {
-                self.desk.acquire()?;
-            }
+            self.look()?;
             self.queue()?;
             if !self.todo.is_empty() || !self.desk.past_the_end() {
                 continue;
             }
-            let delays = self.desk.delays();
-            if delays.is_empty() {
-                return self.finish(0);
+            if self.delays.is_empty() {
+                return self.finish();
             }
             let since = match &waiting {
-                Some((since, before)) if *before == delays => *since,
-                _ => self.delayed(&delays)?,
+                Some((since, before)) if *before == self.delays => *since,
+                _ => self.delayed()?,
             };
-            if self.hopeless(&delays, since)? {
-                let left: u64 = delays.iter().map(|(_, items)| items.end - items.start).sum();
-                return self.finish(left);
+            if self.hopeless(since)? {
+                return self.finish();
             }
-            waiting = Some((since, delays));
+            waiting = Some((since, self.delays.clone()));
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    fn delayed(&self, delays: &[(usize, Range<u64>)]) -> anyhow::Result<Instant> {
-        for (by, items) in delays {
-            let (start, end) = (items.start, items.end);
-            self.reporter.event(Event::Delayed { by: *by, start, end })?;
-            let last = end - 1;
-            self.reporter.show(format!("items {start} to {last} are delayed by worker {by}"));
+    /// Takes items, or, once all have been dealt, learns what else is this worker's.
+    fn look(&mut self) -> anyhow::Result<()> {
+        if !self.desk.past_the_end() {
+            self.desk.acquire()?;
+        }
+        self.delays = Vec::new();
+        if self.desk.past_the_end() {
+            self.desk.learn()?;
+            self.delays = self.desk.inherit()?;
+        }
+        let own = delays(&self.desk.worker, &self.desk.store)?;
+        let new: Vec<_> = own.into_iter().filter(|delay| !self.delays.contains(delay)).collect();
+        self.delays.extend(new);
+        self.show(None);
+        Ok(())
+    }
+
+    fn delayed(&self) -> anyhow::Result<Instant> {
+        for (by, items) in &self.delays {
+            let (by, start, end) = (*by, items.start, items.end);
+            self.reporter.event(Event::Delayed { by, start, end })?;
         }
         Ok(Instant::now())
     }
 
+    fn show(&self, item: Option<String>) {
+        let (run, waiting, delays) = (self.tally.run, self.todo.len(), self.delays.clone());
+        self.reporter.show(Now { run, waiting, item, delays });
+    }
+
     /// Whether all who delay are gone, or may be and had time enough.
-    fn hopeless(&self, delays: &[(usize, Range<u64>)], since: Instant) -> anyhow::Result<bool> {
-        for (by, _) in delays {
+    fn hopeless(&self, since: Instant) -> anyhow::Result<bool> {
+        for (by, _) in &self.delays {
             match claim::holder(&self.desk.store.path, *by)? {
                 Some((_, State::Alive)) => return Ok(false),
                 Some(_) if since.elapsed() < self.patience => return Ok(false),
@@ -238,26 +273,9 @@ impl Dealer {
         Ok(since.elapsed() >= self.patience.min(Duration::from_secs(1)))
     }
 
-    /// Takes what retired workers left to this one.
-    fn inherit(&mut self) -> anyhow::Result<()> {
-        for from in (0..self.desk.store.terms.workers).filter(|from| *from != self.desk.id) {
-            let willed = journal::read(&self.desk.store.path, from)?.willed;
-            for (item, _) in willed.iter().filter(|(_, heir)| **heir == self.desk.id) {
-                if !self.desk.journal.known.taken.contains(item) {
-                    self.desk.journal.take(&(*item..item + 1))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn run_item(&mut self, item: u64) -> anyhow::Result<()> {
         let name = self.items.name(item);
-        self.reporter.show(format!(
-            "{} run, {} waiting, now {name}",
-            self.tally.run,
-            self.todo.len()
-        ));
+        self.show(Some(name.clone()));
         let mut args: Vec<_> = self.command.iter().map(|arg| arg.replace("{}", &name)).collect();
         if !self.command.iter().any(|arg| arg.contains("{}")) {
             args.push(name.clone());
@@ -285,25 +303,26 @@ impl Dealer {
         self.reporter.event(Event::Finished { item, status })
     }
 
-    fn finish(&self, left: u64) -> anyhow::Result<ExitCode> {
+    fn finish(&self) -> anyhow::Result<ExitCode> {
         let Tally { run, failed, skipped } = self.tally;
+        let left = self.delays.iter().map(|(_, items)| items.end - items.start).sum();
         self.reporter.event(Event::Done { run, failed, skipped, left })?;
-        let mut by: Vec<_> = self.desk.delays().iter().map(|(by, _)| by.to_string()).collect();
-        by.dedup();
-        if left > 0 {
-            let store = self.desk.store.path.display();
+        let store = &self.desk.store;
+        if let Some((first, _)) = self.delays.first() {
+            let by: BTreeSet<_> = self.delays.iter().map(|(by, _)| by).collect();
+            let by: Vec<_> = by.iter().map(ToString::to_string).collect();
             self.reporter.say(&format!(
                 "up to {left} items are held up by worker {}, which is not running: start it \
-                 again, or, if it is gone for good, `holdall deal retire --store {store} --worker {}`, \
-                 then run this worker again",
+                 again, or, if it is gone for good, `holdall deal retire --store {} --worker \
+                 {first}`, then run this worker again",
                 by.join(", "),
-                by[0]
+                store.path.display(),
             ));
         }
-        let state = retire::overview(&self.desk.store)?;
+        let done = journal::Tally::new(&store.path, store.terms.workers).done();
         self.reporter.say(&format!(
-            "{run} run, {failed} failed, {skipped} skipped; in all {} of {} done",
-            state.done, self.desk.store.terms.count
+            "{run} run, {failed} failed, {skipped} skipped; in all {done} of {} done",
+            store.terms.count
         ));
         Ok(ExitCode::from(match (left, failed) {
             (0, 0) => 0,

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use holdall_assign::machine::{Do, Machine};
-use holdall_assign::registers::{Atomics, Memory, Registers};
+use holdall_assign::registers::{Atomics, Memory, Registers, WordRegisters};
 use holdall_assign::windows::{Layout, Seat, Worker};
 
 use super::Row;
@@ -88,7 +88,7 @@ fn windows(workers: usize, time: Duration, accesses: usize) -> Option<(String, u
     Some((next, obtained, unassigned(&memory, &lots, ended, layout)))
 }
 
-type Ended = (Worker<holdall_assign::registers::Atomic>, Vec<Range<u64>>, u64);
+type Ended = (Worker<WordRegisters<Atomics>>, Vec<Range<u64>>, u64);
 
 /// Another worker: all it obtained, and how much of that after worker 0 was suspended.
 fn go_on(
