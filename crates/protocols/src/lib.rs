@@ -9,11 +9,13 @@
 extern crate alloc;
 
 pub mod coordinator;
+pub mod datta;
 mod early;
 pub mod house;
 pub mod ordered;
 mod pool;
 mod registry;
+pub mod ring;
 pub mod skeen;
 
 use registry::plain;
@@ -21,6 +23,8 @@ pub use registry::{Unknown, Visitor, split_name};
 
 registry! {
     coordinator::Coordinator,
+    datta::Two,
+    datta::Many,
     house::House,
     ordered::Ordered,
     skeen::Skeen,
