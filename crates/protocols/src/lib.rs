@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod coordinator;
 pub mod datta;
+pub mod datta_token;
 mod early;
 pub mod house;
 pub mod ordered;
@@ -25,6 +26,7 @@ registry! {
     coordinator::Coordinator,
     datta::Two,
     datta::Many,
+    datta_token::DattaToken,
     house::House,
     ordered::Ordered,
     skeen::Skeen,

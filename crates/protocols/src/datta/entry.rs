@@ -3,10 +3,10 @@
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use holdall_core::{Addr, Family, ManagerId, Needs, PoolId, Request, RequestId};
+use holdall_core::{Family, PoolId, RequestId};
 use serde::{Deserialize, Serialize};
 
-use crate::ring::manager_at;
+use crate::ring::Spot;
 
 /// One attempt of a request to get one of its resources. A request at whose expense a loop was
 /// broken tries again, and whatever still travels on behalf of the old attempt is known by its
@@ -54,7 +54,7 @@ pub(super) struct Entry {
     pub(super) claim: Claim,
     /// The same for the place after this one.
     pub(super) onward: Claim,
-    pub(super) needs: Needs,
+    pub(super) spot: Spot,
     /// Past its home: whether the token was at its home when it was let on from there.
     pub(super) shielded: bool,
     /// At its home: whether it ever was the victim.
@@ -62,48 +62,24 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(request: Request, place: u32) -> Self {
-        let claim = Claim { request: request.id, place, attempt: 0 };
-        let onward = Claim { place: place.saturating_add(1), ..claim };
-        Self { claim, onward, needs: request.needs, shielded: false, beaten: false }
+    pub(super) fn new(spot: Spot) -> Self {
+        let claim = Claim { request: spot.id(), place: spot.place, attempt: 0 };
+        let onward = Claim { place: spot.place.saturating_add(1), ..claim };
+        Self { claim, onward, spot, shielded: false, beaten: false }
     }
 
     pub(super) fn request(&self) -> RequestId {
         self.claim.request
     }
 
-    pub(super) fn is_home(&self) -> bool {
-        self.claim.place == 0
-    }
-
-    /// Whether this is its last resource, where it is granted everything.
-    pub(super) fn is_last(&self) -> bool {
-        self.onward.place as usize == self.needs.len()
-    }
-
     pub(super) fn home(&self) -> PoolId {
-        self.needs[0].pool
-    }
-
-    /// The manager of the resource named before this one.
-    pub(super) fn previous(&self) -> Option<ManagerId> {
-        manager_at(&self.needs, self.claim.place.checked_sub(1)?)
-    }
-
-    /// The manager of the resource named after this one.
-    pub(super) fn next(&self) -> Option<ManagerId> {
-        manager_at(&self.needs, self.onward.place)
-    }
-
-    /// Who speaks for the request here: the next manager, or at the last place the client.
-    pub(super) fn speaker(&self) -> Addr {
-        self.next().map_or(Addr::User(self.request().user), Addr::Manager)
+        self.spot.request.needs[0].pool
     }
 }
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} of {:?}", self.claim, self.needs)?;
+        write!(f, "{:?} of {:?}", self.claim, self.spot.request.needs)?;
         f.write_str(if self.shielded { " shielded" } else { "" })?;
         f.write_str(if self.beaten { " beaten" } else { "" })
     }

@@ -45,7 +45,7 @@ impl<const MOST: u32> Manager<MOST> {
         if !cfg.rules.home {
             return (self.token.held(), PoolId(self.id.0));
         }
-        let shielded = if head.is_home() { self.token.held() } else { head.shielded };
+        let shielded = if head.spot.is_home() { self.token.held() } else { head.shielded };
         (shielded && cfg.rules.token, head.home())
     }
 
@@ -74,7 +74,7 @@ impl<const MOST: u32> Manager<MOST> {
         out: &mut Out<MOST>,
     ) {
         let Some(head) = self.queues.head() else { return };
-        let Some(next) = head.next() else { return };
+        let Some(next) = head.spot.next() else { return };
         let level = self.level(cfg, head);
         if head.onward == start {
             let least = least.filter(|least| cfg.rules.order && least.level < level);
@@ -112,7 +112,7 @@ impl<const MOST: u32> Manager<MOST> {
         }
         let Some(entry) = self.queues.pop() else { return };
         let entry = Entry { onward: claim.again(), ..entry };
-        if entry.is_home() {
+        if entry.spot.is_home() {
             self.queues.join(Entry { beaten: true, ..entry });
             self.want_token(cfg, out);
         } else {
@@ -123,7 +123,7 @@ impl<const MOST: u32> Manager<MOST> {
 
     /// Stands aside here, and gives up the resource before this one.
     fn step_back(&mut self, cfg: &Datta<MOST>, entry: Entry, out: &mut Out<MOST>) {
-        if let Some(previous) = entry.previous().filter(|_| cfg.rules.rollback) {
+        if let Some(previous) = entry.spot.previous().filter(|_| cfg.rules.rollback) {
             out.to_manager(previous, ToManager::Rollback(entry.claim));
         }
         let claim = entry.claim.again();

@@ -2,18 +2,15 @@
 
 use alloc::collections::BTreeSet;
 
-use holdall_core::{
-    Addr, Broken, Event, ManagerId, Never, Outbox, Request, RequestId, Role, UserId,
-};
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, RequestId, Role, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
 use super::queues::Queues;
 use super::{Datta, ToManager};
 use crate::early::EarlyReleases;
-use crate::ring::client::last_place;
 use crate::ring::token::Next;
-use crate::ring::{Mail, Ring, Say, ToUser, Token, manager_at};
+use crate::ring::{Mail, Ring, Say, Spot, ToUser, Token};
 
 pub(super) type Out<const MOST: u32> = Outbox<Datta<MOST>, Never>;
 
@@ -41,33 +38,22 @@ impl<const MOST: u32> Manager<MOST> {
 
     /// A request arrives at its last resource, and goes on from there to its home; only at its
     /// home does it queue at once (lines 19 to 34).
-    fn on_ask(
-        &mut self,
-        cfg: &Datta<MOST>,
-        from: Addr,
-        request: Request,
-        place: u32,
-        out: &mut Out<MOST>,
-    ) {
-        let entry = Entry::new(request, place);
-        let fits = entry.needs.len() <= MOST as usize && entry.needs.iter().all(|n| n.units == 1);
-        if !fits || manager_at(&entry.needs, place) != Some(self.id) || entry.speaker() != from {
+    fn on_ask(&mut self, cfg: &Datta<MOST>, from: Addr, spot: Spot, out: &mut Out<MOST>) {
+        if spot.request.needs.len() > MOST as usize || !spot.is_honest(self.id, from) {
             return out.misbehaved(from, "ask: not for this resource, or not by who may ask");
         }
-        let id = entry.request();
-        if self.early.take(id) {
+        if self.early.take(spot.id()) {
             return;
         }
-        if self.queues.knows(id) {
+        if self.queues.knows(spot.id()) {
             return out.misbehaved(from, "ask: twice for one request");
         }
-        if let (Some(previous), Some(place)) = (entry.previous(), place.checked_sub(1)) {
-            let request = Request { id, needs: entry.needs.clone() };
-            out.to_manager(previous, ToManager::Ask { request, place });
+        if let Some((manager, before)) = spot.before() {
+            out.to_manager(manager, ToManager::Ask(before));
         }
-        if !entry.is_home() && cfg.rules.aside {
-            self.queues.set_aside(entry);
-        } else if self.queues.join(entry) {
+        if !spot.is_home() && cfg.rules.aside {
+            self.queues.set_aside(Entry::new(spot));
+        } else if self.queues.join(Entry::new(spot)) {
             self.serve_head(cfg, out);
         }
     }
@@ -76,7 +62,7 @@ impl<const MOST: u32> Manager<MOST> {
     /// one, or else may queue at the next (lines 36 to 48).
     pub(super) fn serve_head(&self, cfg: &Datta<MOST>, out: &mut Out<MOST>) {
         let Some(head) = self.queues.head() else { return };
-        match head.next() {
+        match head.spot.next() {
             None => out.to_user(head.request().user, ToUser::Grant(head.request())),
             Some(next) => {
                 let shielded = self.level(cfg, head).0;
@@ -97,7 +83,8 @@ impl<const MOST: u32> Manager<MOST> {
         let Some(entry) = self.queues.call_in(claim.request) else {
             return; // It has departed.
         };
-        if entry.previous().map(Addr::Manager) != Some(from) || claim.attempt < entry.claim.attempt
+        if entry.spot.previous().map(Addr::Manager) != Some(from)
+            || claim.attempt < entry.claim.attempt
         {
             self.queues.set_aside(entry);
             return out.misbehaved(from, "promote: not by its resource before, or an old attempt");
@@ -111,11 +98,11 @@ impl<const MOST: u32> Manager<MOST> {
 
     /// The use is over: the request leaves the queues, the last one first (lines 70 to 84).
     fn on_done(&mut self, cfg: &Datta<MOST>, from: Addr, id: RequestId, out: &mut Out<MOST>) {
-        let holds = |head: &&Entry| head.request() == id && head.speaker() == from;
+        let holds = |head: &&Entry| head.request() == id && head.spot.speaker() == from;
         let Some(head) = self.queues.head().filter(holds) else {
             return out.misbehaved(from, "done: by one who has not got this resource");
         };
-        match head.previous() {
+        match head.spot.previous() {
             Some(previous) => out.to_manager(previous, ToManager::Done(id)),
             None => out.to_user(id.user, ToUser::Ended(id)),
         }
@@ -132,10 +119,10 @@ impl<const MOST: u32> Manager<MOST> {
             }
             return;
         };
-        if entry.speaker() != from {
+        if entry.spot.speaker() != from {
             out.misbehaved(from, "leave: for another's request");
         }
-        if let Some(previous) = entry.previous() {
+        if let Some(previous) = entry.spot.previous() {
             out.to_manager(previous, ToManager::Leave(id));
         }
         if was_head {
@@ -192,7 +179,7 @@ impl<const MOST: u32> Manager<MOST> {
     /// (lines 4 to 8).
     fn begin_turn(&mut self) {
         if self.has_victim() {
-            let home = self.queues.strong().filter(|entry| entry.is_home());
+            let home = self.queues.strong().filter(|entry| entry.spot.is_home());
             self.turn = home.map(Entry::request).collect();
         }
     }
@@ -229,10 +216,9 @@ impl<const MOST: u32> Role for Manager<MOST> {
         match event {
             Event::Message { from, msg } => match msg {
                 ToManager::Client(Say::Ask(request)) => {
-                    let last = last_place(&request);
-                    self.on_ask(cfg, from, request, last, out);
+                    self.on_ask(cfg, from, Spot::last(request), out);
                 }
-                ToManager::Ask { request, place } => self.on_ask(cfg, from, request, place, out),
+                ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
                 ToManager::Promote { claim, shielded } => {
                     self.on_promote(cfg, from, claim, shielded, out);
                 }
@@ -247,7 +233,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
                 }
                 ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
             },
-            Event::Gone { who: Addr::User(user), how: holdall_core::Gone::Departed } => {
+            Event::Gone { who: Addr::User(user), how: Gone::Departed } => {
                 self.on_gone(cfg, user, out);
             }
             Event::Gone { .. } => {}
@@ -257,7 +243,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
 
     fn check(&self, _: &Datta<MOST>) -> Result<(), Broken> {
         let home = |id: &RequestId| {
-            self.queues.strong().any(|entry| entry.is_home() && entry.request() == *id)
+            self.queues.strong().any(|entry| entry.spot.is_home() && entry.request() == *id)
         };
         Broken::unless(
             self.turn.iter().all(home) && (self.token.held() || self.turn.is_empty()),
@@ -270,12 +256,14 @@ impl<const MOST: u32> Role for Manager<MOST> {
     fn is_stale(&self, cfg: &Datta<MOST>, _: Addr, msg: &ToManager) -> bool {
         match msg {
             ToManager::Probe(probe) => {
-                let granted = |head: &Entry| head.claim == probe.edge && head.is_last();
+                let granted = |head: &Entry| head.claim == probe.edge && head.spot.is_last();
                 self.queues.is_over(probe.edge)
                     || self.queues.gave_up(probe.start)
                     || self.queues.head().is_some_and(granted)
             }
-            ToManager::Kill(claim) => self.queues.is_over(*claim) || self.queues.is_head(*claim),
+            ToManager::Kill(claim) => {
+                self.queues.is_over(*claim) || cfg.rules.head && self.queues.is_head(*claim)
+            }
             ToManager::Promote { claim, .. } | ToManager::Rollback(claim) => {
                 !self.queues.knows(claim.request)
             }

@@ -35,8 +35,8 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Broken, ManagerId, Need, NodeId, Options, Property, Protocol, Request,
-    RequestId, Rule, System, Topology, Unsupported, UserId,
+    About, Assumes, Broken, ManagerId, Need, NodeId, Options, Property, Protocol, RequestId, Rule,
+    System, Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ pub use self::loops::{Probe, Victim};
 pub use self::manager::Manager;
 pub use self::user::User;
 use crate::plain;
-use crate::ring::{Mail, Ring, Say, ToUser, manager_of, token};
+use crate::ring::{Mail, Ring, Say, Spot, ToUser, manager_of, token};
 
 /// What a manager may receive. After each, its name in the paper.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,12 +53,7 @@ pub enum ToManager {
     /// A client's word.
     Client(Say),
     /// Queue this, on its way to its home (`NewRequest`).
-    Ask {
-        /// The request.
-        request: Request,
-        /// Which of its resources this is.
-        place: u32,
-    },
+    Ask(Spot),
     /// The resource before is its own: it may queue here (`NewStrong`).
     Promote {
         /// Whose.
@@ -194,7 +189,7 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
                 managers[before.index()].queues.head().is_some_and(|h| h.onward == entry.claim)
             };
             Broken::unless(
-                entry.previous().is_none_or(leads),
+                entry.spot.previous().is_none_or(leads),
                 "Q1: past its home, a claim queues only while it heads the queue before",
             )?;
         }

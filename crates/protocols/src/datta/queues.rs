@@ -93,7 +93,7 @@ impl Queues {
     /// The request of a user for which this is the last resource.
     pub(super) fn ends_here(&self, user: UserId) -> Option<RequestId> {
         let mut all = self.strong.iter().chain(self.weak.values());
-        all.find(|entry| entry.is_last() && entry.request().user == user).map(Entry::request)
+        all.find(|entry| entry.spot.is_last() && entry.request().user == user).map(Entry::request)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Datta;
 use super::manager::Out;
-use crate::ring::client::last_place;
 use crate::ring::{Client, ToUser};
 
 /// Acts for one client.
@@ -27,7 +26,7 @@ impl<const MOST: u32> Role for User<MOST> {
     fn step(&mut self, _: &Datta<MOST>, event: Event<Self>, out: &mut Out<MOST>) {
         match event {
             Event::Call(call) => self.0.on_call(call, out),
-            Event::Message { from, msg } => self.0.on_message(from, &msg, last_place, out),
+            Event::Message { from, msg } => self.0.on_message(from, &msg, <[_]>::last, out),
             Event::Gone { .. } => {}
             Event::Timer(never) => match never {},
         }

@@ -5,10 +5,10 @@
 //! The paper's `RequestProvider`, the oracle that finds out which resources there are, is whoever
 //! calls the user: the workload in the simulator, the script of a scope in the checker.
 
-use holdall_core::{Addr, Broken, Call, Never, Outbox, Protocol, Request, RequestId, UserId};
+use holdall_core::{Addr, Broken, Call, Need, Never, Outbox, Protocol, Request, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
-use super::manager_at;
+use super::manager_of;
 
 /// What a client says to a manager.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,9 +83,8 @@ impl Client {
         out: &mut Outbox<P, Never>,
     ) {
         let mut say = |request: &Request, say: Say| {
-            if let Some(contact) = manager_at(&request.needs, last_place(request)) {
-                out.to_manager(contact, say.into());
-            }
+            let last = request.needs.last().map(|need| manager_of(need.pool));
+            last.into_iter().for_each(|last| out.to_manager(last, say.clone().into()));
         };
         let stage = core::mem::replace(&mut self.stage, Stage::Idle);
         let leaves = call == Call::Leave;
@@ -106,27 +105,27 @@ impl Client {
         }
     }
 
-    /// A message arrives; `granting` is the place of the manager that grants.
+    /// A message arrives; `granting` tells the need whose manager grants.
     pub(crate) fn on_message<P: Protocol>(
         &mut self,
         from: Addr,
         msg: &ToUser,
-        granting: impl Fn(&Request) -> u32,
+        granting: fn(&[Need]) -> Option<&Need>,
         out: &mut Outbox<P, Never>,
     ) {
         if self.is_stale(msg) {
             return; // It crossed the departure.
         }
         let stage = core::mem::replace(&mut self.stage, Stage::Idle);
-        let at = |request: &Request, place| manager_at(&request.needs, place).map(Addr::Manager);
+        let is_from = |need: Option<&Need>| {
+            need.map(|need| Addr::Manager(manager_of(need.pool))) == Some(from)
+        };
         match (stage, msg) {
-            (Stage::Waiting(request), ToUser::Grant(_))
-                if at(&request, granting(&request)) == Some(from) =>
-            {
+            (Stage::Waiting(request), ToUser::Grant(_)) if is_from(granting(&request.needs)) => {
                 out.granted(request.clone());
                 self.stage = Stage::Using(request);
             }
-            (Stage::Ending(request), ToUser::Ended(_)) if at(&request, 0) == Some(from) => {
+            (Stage::Ending(request), ToUser::Ended(_)) if is_from(request.needs.first()) => {
                 out.released(request.id);
             }
             (stage, _) => {
@@ -141,9 +140,4 @@ impl Client {
         let (ToUser::Grant(id) | ToUser::Ended(id)) = msg;
         self.request().is_none_or(|request| request.id != *id)
     }
-}
-
-/// The place of the manager that hears from the client: that of the resource named last.
-pub(crate) fn last_place(request: &Request) -> u32 {
-    request.needs.len() as u32 - 1
 }

@@ -4,13 +4,15 @@
 //! nothing but the resources they ask for ([`client`]).
 
 pub mod client;
+mod spot;
 pub mod token;
 
 use alloc::vec::Vec;
 
-use holdall_core::{ManagerId, Needs, NodeId, PoolId, Topology};
+use holdall_core::{ManagerId, NodeId, PoolId, Topology};
 
 pub use self::client::{Client, Say, ToUser};
+pub use self::spot::Spot;
 pub use self::token::{Mail, Token};
 
 /// The ring: the paper's functions `Root` and `Next`, and where each resource lives. Resources
@@ -45,9 +47,4 @@ impl Ring {
 /// Each resource has a manager of its own, with the same number.
 pub(crate) const fn manager_of(pool: PoolId) -> ManagerId {
     ManagerId(pool.0)
-}
-
-/// The manager at a place of a request: 0 is its home, the first resource named.
-pub(crate) fn manager_at(needs: &Needs, place: u32) -> Option<ManagerId> {
-    needs.get(place as usize).map(|need| manager_of(need.pool))
 }
