@@ -26,5 +26,5 @@ pub use about::{
 pub use ids::{Addr, ManagerId, NodeId, PoolId, RequestId, UserId};
 pub use needs::{BadNeeds, Need, Needs, Request};
 pub use outbox::{Effect, Note, Outbox, Rung};
-pub use role::{Broken, Call, Data, Event, Gone, Never, Protocol, Resize, Role};
+pub use role::{Broken, Call, Data, Event, Gone, Never, Protocol, Resize, Role, System};
 pub use stamp::{Clock, Family, Stamp};

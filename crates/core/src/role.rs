@@ -137,6 +137,9 @@ pub trait Protocol: Debug + Send + Sync + Sized + 'static {
     const FAMILY: &'static str;
     /// The names to list: the family alone, or with each variant worth trying.
     const NAMES: &'static [&'static str];
+    /// Whether its stamps may grow without end even where nobody asks for ever: requests may start
+    /// again and again. The checker then looks at every scope up to a shift of stamps.
+    const STARTS_AGAIN: bool = false;
 
     /// What users receive.
     type ToUser: Data;
@@ -167,6 +170,28 @@ pub trait Protocol: Debug + Send + Sync + Sized + 'static {
 
     /// A fresh manager.
     fn manager(&self, id: ManagerId) -> Self::Manager;
+
+    /// The invariants that no role can see alone. Only the checker, which has all of a system
+    /// before its eyes, calls this, in every state.
+    ///
+    /// # Errors
+    /// Names the invariant that is broken.
+    fn check_system(&self, system: &impl System<Self>) -> Result<(), Broken> {
+        let _ = system;
+        Ok(())
+    }
+}
+
+/// A whole system at one moment.
+pub trait System<P: Protocol> {
+    /// The users that take part.
+    fn users(&self) -> impl Iterator<Item = &P::User>;
+
+    /// The managers, in the order of their ids.
+    fn managers(&self) -> impl Iterator<Item = &P::Manager>;
+
+    /// What is under way to managers.
+    fn to_managers(&self) -> impl Iterator<Item = &P::ToManager>;
 }
 
 /// A local invariant does not hold.

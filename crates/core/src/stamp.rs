@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 /// Stamps that are compared with each other, and therefore shifted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
+    /// The attempts of one lane to get the resource at one place of what it asks for.
+    Attempt(u32, u32),
     /// A family of its own, one for the whole system: see [`Stamp`].
     Clock(u16),
     /// The lives of one lane.
@@ -32,6 +34,7 @@ impl Family {
 
     const fn code(self) -> u128 {
         match self {
+            Self::Attempt(lane, place) => 3 << 64 | (place as u128) << 32 | lane as u128,
             Self::Clock(n) => n as u128,
             Self::Life(lane) => 1 << 64 | lane as u128,
             Self::Seq(lane) => 2 << 64 | lane as u128,

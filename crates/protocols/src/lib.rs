@@ -13,6 +13,8 @@ pub mod chandy_misra;
 pub mod chandy_misra_drinking;
 pub mod choy_singh;
 pub mod coordinator;
+pub mod datta;
+pub mod datta_token;
 mod early;
 pub mod house;
 mod line;
@@ -23,6 +25,7 @@ mod pool;
 pub mod positions;
 mod registry;
 pub mod rhee;
+pub mod ring;
 pub mod skeen;
 pub mod skr;
 pub mod walk;
@@ -36,6 +39,9 @@ registry! {
     chandy_misra_drinking::Drinking,
     choy_singh::ChoySingh,
     coordinator::Coordinator,
+    datta::Two,
+    datta::Many,
+    datta_token::DattaToken,
     house::House,
     ordered::Ordered,
     rhee::Rhee<chandy_misra::ChandyMisra> as "rhee:chandy-misra" | "rhee+:chandy-misra",

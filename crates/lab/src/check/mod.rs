@@ -69,7 +69,7 @@ pub struct Settings {
     /// Give up after this many states.
     pub max_states: usize,
     /// Whether states are the same up to a shift of their stamps. If not said: where somebody
-    /// asks for ever, and only there.
+    /// asks for ever, or the protocol may start again for ever, and only there.
     pub canonical: Option<bool>,
     /// How many threads make successors; all cores if not said.
     pub threads: Option<usize>,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use holdall_core::{Addr, Call, Gone, ManagerId, Property, Protocol, Request, RequestId, UserId};
+use holdall_core::{
+    Addr, Broken, Call, Gone, ManagerId, Property, Protocol, Request, RequestId, UserId,
+};
 use rustc_hash::FxHashMap;
 
 use super::Detector;
@@ -12,7 +14,7 @@ use super::print::Sum;
 use super::scope::Then;
 use super::seat::{Passed, Seat, Stage};
 use super::steps::{Did, Outcome, Steps};
-use super::world::{NOBODY, World};
+use super::world::{NOBODY, Sight, World};
 
 /// One thread's way through the world.
 pub(super) struct Walker<'w, P: Protocol> {
@@ -152,6 +154,10 @@ impl<'w, P: Protocol> Walker<'w, P> {
         }
         if self.world.bound.is_some() {
             self.settle();
+        }
+        let sight = Sight { world: self.world, state: &self.next };
+        if let Err(Broken(what)) = self.world.cfg.check_system(&sight) {
+            self.breach(Property::Local, None, what);
         }
     }
 

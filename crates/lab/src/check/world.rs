@@ -4,7 +4,7 @@
 //! managers, and then whatever is under way (messages, armed timers, reports of departures). Every
 //! action is one step of one role; `moves` lists the actions, `walker` carries them out.
 
-use holdall_core::{Addr, ManagerId, Order, Protocol, Role, UserId};
+use holdall_core::{Addr, ManagerId, Order, Protocol, Role, System, UserId};
 
 use super::graph::Graph;
 use super::machine::{Expander, Label, Machine};
@@ -51,7 +51,9 @@ impl<'a, P: Protocol> World<'a, P> {
             settings,
             ill: parts.items.number(Item::Ill),
             parts,
-            canonical: settings.canonical.unwrap_or_else(|| scope.goes_on_for_ever()),
+            canonical: settings
+                .canonical
+                .unwrap_or_else(|| P::STARTS_AGAIN || scope.goes_on_for_ever()),
             sharing: scope.sharing(),
             bound,
             stages: None,
@@ -194,6 +196,30 @@ impl<'a, P: Protocol> World<'a, P> {
             other.from() == item.from() && other.to() == item.to()
         };
         (from + state[from..at].iter().filter(in_channel).count()) as u64
+    }
+}
+
+/// A state as the protocol may see it.
+pub(super) struct Sight<'w, 's, P: Protocol> {
+    pub(super) world: &'w World<'w, P>,
+    pub(super) state: &'s [u32],
+}
+
+impl<P: Protocol> System<P> for Sight<'_, '_, P> {
+    fn users(&self) -> impl Iterator<Item = &P::User> {
+        (0..self.world.scope.users.len()).filter_map(|lane| self.world.user(self.state, lane))
+    }
+
+    fn managers(&self) -> impl Iterator<Item = &P::Manager> {
+        (0..self.world.managers).map(|manager| self.world.manager(self.state, manager))
+    }
+
+    fn to_managers(&self) -> impl Iterator<Item = &P::ToManager> {
+        let items = self.world.items(self.state).iter();
+        items.filter_map(|id| match self.world.parts.items.value(*id) {
+            Item::ToManager { msg, .. } => Some(msg),
+            _ => None,
+        })
     }
 }
 

@@ -1,0 +1,102 @@
+//! The two queues of a resource.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use holdall_core::{RequestId, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::entry::{Claim, Entry};
+
+/// The strong queue, whose head has the resource, and the weak one, where requests stand aside
+/// until the resource named before this one is theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Queues {
+    strong: VecDeque<Entry>,
+    weak: BTreeMap<RequestId, Entry>,
+}
+
+impl Queues {
+    pub(super) fn head(&self) -> Option<&Entry> {
+        self.strong.front()
+    }
+
+    pub(super) fn is_head(&self, claim: Claim) -> bool {
+        self.head().is_some_and(|head| head.claim == claim)
+    }
+
+    pub(super) fn strong(&self) -> impl Iterator<Item = &Entry> {
+        self.strong.iter()
+    }
+
+    /// The entry of a claim in the strong queue, with its position.
+    pub(super) fn find(&self, claim: Claim) -> Option<(usize, &Entry)> {
+        self.strong.iter().enumerate().find(|(_, entry)| entry.claim == claim)
+    }
+
+    pub(super) fn aside(&self, request: RequestId) -> Option<&Entry> {
+        self.weak.get(&request)
+    }
+
+    pub(super) fn knows(&self, request: RequestId) -> bool {
+        self.weak.contains_key(&request) || self.strong.iter().any(|e| e.request() == request)
+    }
+
+    /// Whether this claim can never again be found in the strong queue. It may still come there
+    /// while its request stands aside without having failed at it.
+    pub(super) fn is_over(&self, claim: Claim) -> bool {
+        let to_come = self.aside(claim.request).is_some_and(|e| e.claim.attempt <= claim.attempt);
+        self.find(claim).is_none() && !to_come
+    }
+
+    /// Whether a claim, here or at the place after this one, is known to have been given up.
+    pub(super) fn gave_up(&self, claim: Claim) -> bool {
+        let aside = self.weak.get(&claim.request);
+        let entry = aside.or_else(|| self.strong.iter().find(|e| e.request() == claim.request));
+        let given_up = |known: Claim| known.place == claim.place && known.attempt > claim.attempt;
+        entry.is_some_and(|entry| given_up(entry.claim) || given_up(entry.onward))
+    }
+
+    /// Joins the strong queue; whether it is now the head.
+    pub(super) fn join(&mut self, entry: Entry) -> bool {
+        self.strong.push_back(entry);
+        self.strong.len() == 1
+    }
+
+    /// Stands aside.
+    pub(super) fn set_aside(&mut self, entry: Entry) {
+        self.weak.insert(entry.request(), entry);
+    }
+
+    /// Ends standing aside.
+    pub(super) fn call_in(&mut self, request: RequestId) -> Option<Entry> {
+        self.weak.remove(&request)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        self.strong.pop_front()
+    }
+
+    /// Takes an entry out of the strong queue.
+    pub(super) fn take(&mut self, position: usize) -> Option<Entry> {
+        self.strong.remove(position)
+    }
+
+    /// Takes a request out, wherever it is; whether it was the head.
+    pub(super) fn forget(&mut self, request: RequestId) -> Option<(Entry, bool)> {
+        if let Some(entry) = self.weak.remove(&request) {
+            return Some((entry, false));
+        }
+        let position = self.strong.iter().position(|entry| entry.request() == request)?;
+        Some((self.strong.remove(position)?, position == 0))
+    }
+
+    /// The request of a user for which this is the last resource.
+    pub(super) fn ends_here(&self, user: UserId) -> Option<RequestId> {
+        let mut all = self.strong.iter().chain(self.weak.values());
+        all.find(|entry| entry.spot.is_last() && entry.request().user == user).map(Entry::request)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.strong.is_empty() && self.weak.is_empty()
+    }
+}

@@ -1,0 +1,50 @@
+//! What the protocols of Datta, Devismes, Larmore, Kawala and Potop-Butucaru have in common
+//! ("Multi-resource Allocation with Unknown Participants"): a manager for each resource, on a
+//! rooted ring ([`Ring`]); a token that goes round on demand ([`token`]); and clients that know
+//! nothing but the resources they ask for ([`client`]).
+
+pub mod client;
+mod spot;
+pub mod token;
+
+use alloc::vec::Vec;
+
+use holdall_core::{ManagerId, NodeId, PoolId, Topology};
+
+pub use self::client::{Client, Say, ToUser};
+pub use self::spot::Spot;
+pub use self::token::{Mail, Token};
+
+/// The ring: the paper's functions `Root` and `Next`, and where each resource lives. Resources
+/// follow each other in the order of pools; pool 0 is the root.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    nodes: Vec<NodeId>,
+}
+
+impl Ring {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        Self { nodes: topology.pools.iter().map(|pool| pool.node).collect() }
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.nodes.clone()
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    pub(crate) fn is_root(&self, id: ManagerId) -> bool {
+        id.0 == 0
+    }
+
+    pub(crate) fn next(&self, id: ManagerId) -> ManagerId {
+        ManagerId((id.0 + 1) % self.nodes.len() as u32)
+    }
+}
+
+/// Each resource has a manager of its own, with the same number.
+pub(crate) const fn manager_of(pool: PoolId) -> ManagerId {
+    ManagerId(pool.0)
+}
