@@ -15,9 +15,9 @@
 //! until it has moved on.
 //!
 //! # Invariants
-//! - **Q1, balance.** Of two neighbours neither has sent two reports more than it has received, or
-//!   received two more than it sent (`User::check`), so at most two are under way in a direction
-//!   and one bit tells which is the older.
+//! - **Q1, balance.** Nobody has sent a neighbour two reports more than it has received from it, or
+//!   received two more than it has sent (`Balance`; one beyond that is misbehaviour). So at most
+//!   two are under way in one direction, and a bit tells which is the older.
 //! - **Q2, rest.** Whoever is not in the queue, or at its front, awaits no answer (`User::check`).
 //!
 //! Assumes that every message arrives once, in any order.
