@@ -39,6 +39,7 @@ const PINNED: &[(&str, &str, &str, u64)] = &[
     ("ordered:coloured", "1,1,1,1", "0+1*/1+2*/2+3*", 466),
     ("awerbuch-saks", "1,1", "0,1*/1,0*", 820),
     ("awerbuch-saks", "1", "0,0/0/0", 617290),
+    ("choy-singh:one-door", "1,1", "0+1*/0*/1*", 44847),
     ("chandy-misra", "1", "0,0/0,0/0,0", 4571),
     ("chandy-misra", "1", "0*/0*/0*", 828),
     ("chandy-misra", "1,1,1", "0+1*/1+2*/2+0*", 828),
@@ -57,12 +58,27 @@ fn larger_scopes_are_sound_at_pinned_counts() {
     }
 }
 
+/// Where messages that overtake each other make too many states, links that keep order.
+const IN_ORDER: &[(&str, &str, u64)] =
+    &[("choy-singh", "0*/0*/0*", 117170), ("choy-singh", "0,0/0,0/0,0", 394987)];
+
+#[test]
+fn three_rivals_on_links_that_keep_order_are_sound_at_pinned_counts() {
+    for (protocol, users, states) in IN_ORDER {
+        let (code, reports) =
+            check(&[protocol, "--pools", "1", "--users", users, "--order", "fifo"]);
+        assert_eq!((code, violated(&reports[0], true)), (0, vec![]), "{protocol} {users}");
+        assert_eq!(reports[0]["states"].as_u64(), Some(*states), "{protocol} {users}");
+    }
+}
+
 /// A rule taken away, a scope in which that matters, and what is lost.
 const MUTANTS: &[(&str, &str, &str, &str, &str)] = &[
     ("awerbuch-saks", "bits", "1", "0/0", "exclusion"),
     ("awerbuch-saks", "far", "1", "0,0/0/0", "exclusion"),
     ("awerbuch-saks", "gap", "1", "0*/0*", "exclusion"),
     ("awerbuch-saks", "hold", "1", "0/0", "exclusion"),
+    ("awerbuch-saks", "near", "1", "0/0", "exclusion"),
     ("awerbuch-saks", "newcomers", "1", "0/0", "exclusion"),
     ("chandy-misra", "acyclic", "1,1,1", "0+1/1+2/2+0", "no-deadlock"),
     ("chandy-misra", "clean", "1,1,1", "0+1/1+2/2+0", "no-starvation"),
