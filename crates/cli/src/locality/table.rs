@@ -68,7 +68,7 @@ impl Table<'_> {
                 let report = self.measure(graph, &scope, chosen, *detector);
                 match &report {
                     Some(report) if self.args.json => self.say(&serde_json::to_string(report)?)?,
-                    _ => row.push_str(&cells(report.as_ref())),
+                    _ => row.push_str(&cells(chosen, *detector, report.as_ref())),
                 }
             }
             if !self.args.json {
@@ -115,12 +115,15 @@ fn header(name: &str, scope: &Scope) -> String {
     format!("\n### A {name}: `{scope}`\n\n| protocol |{detectors}\n|{rule}")
 }
 
-fn cells(report: Option<&Locality>) -> String {
-    match report {
-        Some(report) => {
-            let more = if report.complete { "" } else { "+" };
-            format!(" {} | {}{more} |", measured(report), report.states)
-        }
-        None => " | |".into(),
-    }
+/// The locality and the states. A dagger says that the protocol does not assume to be told so.
+fn cells(chosen: &Chosen, detector: Detector, report: Option<&Locality>) -> String {
+    let Some(report) = report else { return " | |".into() };
+    let assumed = match detector {
+        Detector::None => true,
+        Detector::Departed => chosen.about.assumes.departures,
+        Detector::Reclaim | Detector::Suspect => chosen.about.assumes.suspicions,
+    };
+    let dagger = if assumed { "" } else { " †" };
+    let more = if report.complete { "" } else { "+" };
+    format!(" {}{dagger} | {}{more} |", measured(report), report.states)
 }
