@@ -130,10 +130,12 @@ fn in_full(report: &Locality) -> String {
 /// The locality in both senses, as far as it is known.
 fn measured(report: &Locality) -> String {
     let Locality { locality, locality_no_path, .. } = report;
-    match report.exact {
-        false => format!("at least {locality}"),
-        true if locality == locality_no_path => locality.to_string(),
-        true => format!("{locality} ({locality_no_path} where no path is left)"),
+    if !report.exact {
+        format!("at least {locality}")
+    } else if locality == locality_no_path || !report.complete {
+        locality.to_string()
+    } else {
+        format!("{locality} ({locality_no_path} where no path is left)")
     }
 }
 

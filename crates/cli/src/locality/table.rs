@@ -56,7 +56,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Prints what belongs to one conflict graph, line by line.
+    /// Prints what belongs to one conflict graph, line by line, except rows that decide nothing.
     fn graph(&mut self, graph: &Graph, protocols: &[Chosen]) -> anyhow::Result<()> {
         let scope = Scope::parse(graph.pools, graph.users, None).map_err(usage)?;
         if !self.args.json {
@@ -64,14 +64,16 @@ impl Table<'_> {
         }
         for chosen in protocols {
             let mut row = format!("| `{}` |", chosen.name);
+            let mut decided = false;
             for detector in DETECTORS {
                 let report = self.measure(graph, &scope, chosen, *detector);
+                decided |= report.as_ref().is_some_and(|report| report.exact);
                 match &report {
                     Some(report) if self.args.json => self.say(&serde_json::to_string(report)?)?,
-                    _ => row.push_str(&cells(report.as_ref())),
+                    _ => row.push_str(&cells(chosen, *detector, report.as_ref())),
                 }
             }
-            if !self.args.json {
+            if decided && !self.args.json {
                 self.say(&row)?;
             }
         }
@@ -115,12 +117,35 @@ fn header(name: &str, scope: &Scope) -> String {
     format!("\n### A {name}: `{scope}`\n\n| protocol |{detectors}\n|{rule}")
 }
 
-fn cells(report: Option<&Locality>) -> String {
-    match report {
-        Some(report) => {
-            let more = if report.complete { "" } else { "+" };
-            format!(" {} | {}{more} |", measured(report), report.states)
-        }
-        None => " | |".into(),
+/// The locality and the states. A dagger says that the protocol does not assume to be told so.
+fn cells(chosen: &Chosen, detector: Detector, report: Option<&Locality>) -> String {
+    let Some(report) = report else { return " | |".into() };
+    let assumed = match detector {
+        Detector::None => true,
+        Detector::Departed => chosen.about.assumes.departures,
+        Detector::Reclaim | Detector::Suspect => chosen.about.assumes.suspicions,
+    };
+    let dagger = if assumed { "" } else { " †" };
+    let more = if report.complete { "" } else { "+" };
+    format!(" {}{dagger} | {}{more} |", measured(report), grouped(report.states))
+}
+
+/// A number with its thousands set apart.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let (head, tail) = digits.split_at(digits.len() % 3);
+    let tail: Vec<_> = (0..tail.len()).step_by(3).map(|at| &tail[at..at + 3]).collect();
+    let groups = Some(head).filter(|head| !head.is_empty()).into_iter().chain(tail);
+    groups.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let shown = [7, 999, 1000, 123_456, 1_234_567].map(grouped);
+        assert_eq!(shown, ["7", "999", "1,000", "123,456", "1,234,567"]);
     }
 }

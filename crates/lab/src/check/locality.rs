@@ -30,7 +30,8 @@ pub struct Locality {
     pub detector: Detector,
     /// The greatest distance of a user that a fair run may never satisfy; 0 if there is none.
     pub locality: Distance,
-    /// The greatest distance of a user that may be left without any path; 0 if there is none.
+    /// The greatest distance of a user that may be left without any path; 0 if there is none. At
+    /// least that, if not everything was seen.
     pub locality_no_path: Distance,
     /// Whether `locality` is that; otherwise it is at least that, because not everything was seen.
     pub exact: bool,

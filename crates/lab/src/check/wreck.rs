@@ -10,7 +10,7 @@
 //! was cut off, a state without its steps is given the benefit of the doubt, so that whoever is
 //! found blocked is.
 
-use super::fair::{Premise, find_traps};
+use super::fair::{Premise, Trap, find_traps};
 use super::graph::Graph;
 
 /// What became of a user's waiting, by the stages in which the other may have crashed.
@@ -53,38 +53,29 @@ impl<'g> Wreck<'g> {
     }
 
     pub(super) fn fate(&self, lane: usize) -> Fate {
-        let graph = self.graph;
-        let waits = |state: u32| graph.label(state).waiting >> lane & 1 == 1;
-        let crashed = |state: u32| graph.label(state).stage.is_crashed();
-        let mut fate = Fate::default();
-        let mut first = None;
-        let mut rest = None;
-        for state in (0..graph.states() as u32).filter(|s| waits(*s)) {
-            let after = self.after[state as usize];
-            if crashed(state) && self.hope[state as usize] >> lane & 1 == 0 {
-                fate.no_path |= after;
-                first.get_or_insert(state);
-            }
-            if self.is_at_rest(state) {
-                fate.fair_run |= after;
-                fate.anyway |= !crashed(state);
-                rest = rest.or(crashed(state).then_some(state));
-            }
-        }
-        let premise = Premise::ALL_END;
-        let mut traps = find_traps(graph, &premise, &waits);
-        fate.anyway |= traps.iter().any(|trap| !crashed(trap.first()));
-        traps.retain(|trap| crashed(trap.first()));
-        for trap in &traps {
-            fate.fair_run |= self.after[trap.first() as usize];
-        }
+        let (graph, premise) = (self.graph, Premise::ALL_END);
+        let waits = |state: &u32| graph.label(*state).waiting >> lane & 1 == 1;
+        let crashed = |state: &u32| graph.label(*state).stage.is_crashed();
+        let waiting = || (0..graph.states() as u32).filter(waits);
+        let hopeless = |state: &u32| self.hope[*state as usize] >> lane & 1 == 0;
+        let lost = || waiting().filter(crashed).filter(hopeless);
+        let resting = || waiting().filter(|state| self.is_at_rest(*state));
+        let traps = find_traps(graph, &premise, &|state| waits(&state));
+        let for_ever = || resting().chain(traps.iter().map(Trap::first));
+        let after = |stages, state: u32| stages | self.after[state as usize];
+
         let still = |state| Blocking { state, cycle: Vec::new() };
         let turning = || {
-            let trap = traps.iter().min_by_key(|trap| trap.first())?;
+            let trap =
+                traps.iter().filter(|trap| crashed(&trap.first())).min_by_key(|t| t.first())?;
             Some(Blocking { state: trap.first(), cycle: trap.cycle(graph, &premise) })
         };
-        fate.first = first.or(rest).map(still).or_else(turning);
-        fate
+        Fate {
+            no_path: lost().fold(0, after),
+            fair_run: for_ever().fold(0, after),
+            anyway: for_ever().any(|state| !crashed(&state)),
+            first: lost().next().or_else(|| resting().find(crashed)).map(still).or_else(turning),
+        }
     }
 
     /// Whether nothing will happen by itself any more.
