@@ -63,8 +63,8 @@ impl Estate {
             let regs = Onlooker::new(store.dir(false).handle(from).map_err(tell)?, from);
             let mut ghost = Worker::<_>::resume(store.layout, from, regs).map_err(tell)?;
             let mut won = Vec::new();
+            ghost.stock(&mut won);
             ghost.doubtful(&mut won);
-            ghost.learn(&mut won).map_err(tell)?;
             let won = won.into_iter().filter_map(|range| clip(range, store)).flatten();
             let new = |item: &u64| !self.known.iter().any(|known| known.taken.contains(item));
             items.extend(won.filter(new));

@@ -98,13 +98,9 @@ impl Desk {
         let regs = dir.handle(id).map_err(tell)?;
         let worker = Worker::resume(store.layout, id, regs).map_err(tell)?;
         let mut desk = Self { store: store.clone(), id, worker, journal };
-        // What was won and not noted when the worker was killed: the journal is written before
-        // anything is started, so it cannot have been.
         let mut won = Vec::new();
-        desk.worker.doubtful(&mut won);
         desk.worker.stock(&mut won);
         desk.note(won)?;
-        desk.learn()?;
         Ok(desk)
     }
 
@@ -123,7 +119,11 @@ impl Desk {
     }
 
     /// Notes items in the journal, those beyond the end and those noted before left out.
-    fn note(&mut self, won: Vec<Range<u64>>) -> anyhow::Result<()> {
+    ///
+    /// Among them those that were won when the worker was killed, if they are not noted: the
+    /// journal is written before anything is started, so they cannot have been.
+    fn note(&mut self, mut won: Vec<Range<u64>>) -> anyhow::Result<()> {
+        self.worker.doubtful(&mut won);
         for range in won.into_iter().filter_map(|range| clip(range, &self.store)) {
             if !self.journal.known.taken.contains(&range.start) {
                 self.journal.take(&range)?;
