@@ -88,17 +88,17 @@ mod tests {
 
     #[test]
     fn heirs_of_heirs() {
-        // 0 leaves 1, 2, 3, 4 to 1 and 2 in turn; 1 took 3 (and left it to 3) before it retired.
+        // 0 leaves 2 and 4 to 1, 1 and 3 to 2; 1 took 2 (and left it to 3) before it retired.
         let estate = Estate {
             known: vec![
                 known([1, 2, 3, 4], &[1, 2]),
-                known([3], &[3]),
-                known([2], &[]),
+                known([2], &[3]),
+                known([3], &[]),
                 known([], &[]),
             ],
         };
-        assert_eq!(estate.left_to(2), [4], "2 has been taken");
-        assert_eq!(estate.left_to(3), [1, 3], "1 as the heir of an heir, 3 as its heir");
+        assert_eq!(estate.left_to(2), [1], "3 has been taken");
+        assert_eq!(estate.left_to(3), [4, 2], "4 as the heir of an heir, 2 as its heir");
         assert_eq!(estate.left_to(1), [0; 0]);
         assert_eq!((estate.heir(None, 0), estate.heir(None, 2)), (Some(3), Some(2)));
     }

@@ -53,8 +53,13 @@ impl Known {
 
     /// What it leaves to others, and to whom.
     pub(super) fn estate(&self) -> impl Iterator<Item = (u64, usize)> {
-        let again = self.undecided().zip(self.retriers.iter().copied().cycle());
-        self.waiting().zip(self.heirs.iter().copied().cycle()).chain(again)
+        // By the item alone: who gets it does not depend on what else there is.
+        let to = |heirs: &[usize], item: u64| (item, heirs[item as usize % heirs.len()]);
+        let waiting = self.waiting().filter(|_| self.retired());
+        let again = self.undecided().filter(|_| !self.retriers.is_empty());
+        waiting
+            .map(move |item| to(&self.heirs, item))
+            .chain(again.map(move |item| to(&self.retriers, item)))
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
