@@ -22,13 +22,13 @@ pub(super) struct Known {
     /// Items that are this worker's.
     pub(super) taken: BTreeSet<u64>,
     /// Items for which the command was, or was about to be, started.
-    started: BTreeSet<u64>,
+    pub(super) started: BTreeSet<u64>,
     /// Items done, with the exit status.
     pub(super) ended: BTreeMap<u64, i32>,
     /// Nobody works under this number any more: those who get its items, in turn.
     pub(super) heirs: Vec<usize>,
     /// Those who get the items that may be done.
-    retriers: Vec<usize>,
+    pub(super) retriers: Vec<usize>,
 }
 
 impl Known {
