@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdall_assign::explore::{
-    AssignmentModel, AssignmentScope, Buffers, Found, Memory, Model, Settings, WindowsModel,
-    WindowsScope, World, explore,
+    AssignmentModel, AssignmentScope, Buffers, Found, Memory, Model, Settings, Slotted,
+    WindowsModel, WindowsScope, World, explore,
 };
 use holdall_assign::paper::{AsPrinted, Biggest, Framed, Growth, Walk};
 use holdall_assign::windows::rules::{
@@ -138,7 +138,7 @@ impl Model for Ends<'_> {
     }
 
     fn check(&self, world: &World<'_, Processor>) -> Result<u32, String> {
-        if world.processes().all(|p| p.done()) {
+        if world.processes().all(Slotted::done) {
             let processes = world.processes().map(|p| p.process.clone());
             self.seen.borrow_mut().insert(processes.collect());
         }
