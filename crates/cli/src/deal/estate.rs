@@ -29,7 +29,7 @@ impl Estate {
     /// it; then its first heir, and so on.
     fn heir(&self, item: Option<u64>, mut worker: usize) -> Option<usize> {
         for _ in &self.known {
-            let Known { taken, heirs, .. } = &self.known[worker];
+            let Known { taken, heirs, .. } = self.known.get(worker)?;
             match heirs.first() {
                 None => return Some(worker),
                 // It is in that one's own estate.

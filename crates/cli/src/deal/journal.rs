@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -63,27 +62,20 @@ impl Known {
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
-        let mut words = line.strip_suffix(WHOLE)?.split(' ');
-        let what = words.next()?;
-        let mut number = || words.next()?.parse::<u64>().ok();
-        let rest = |number: &mut dyn FnMut() -> Option<u64>| -> Option<Vec<usize>> {
-            let numbers: Vec<_> = iter::from_fn(number).collect();
-            (!numbers.is_empty()).then(|| numbers.into_iter().map(|n| n as usize).collect())
-        };
-        match what {
-            "take" => {
-                let (start, end) = (number()?, number()?);
-                self.taken.extend(start..end);
+        let (what, numbers) = line.strip_suffix(WHOLE)?.split_once(' ')?;
+        let numbers = numbers.split(' ').map(|number| number.parse::<u64>().ok());
+        let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+        let workers = || numbers.iter().map(|number| *number as usize).collect();
+        match (what, &numbers[..]) {
+            ("take", [start, end]) => self.taken.extend(*start..*end),
+            ("start", [item]) => {
+                self.started.insert(*item);
             }
-            "start" => {
-                self.started.insert(number()?);
+            ("end", [item, status]) => {
+                self.ended.insert(*item, i32::try_from(*status).ok()?);
             }
-            "end" => {
-                let item = number()?;
-                self.ended.insert(item, i32::try_from(number()?).ok()?);
-            }
-            "retired" => self.heirs = rest(&mut number)?,
-            "retry" => self.retriers = rest(&mut number)?,
+            ("retired", _) => self.heirs = workers(),
+            ("retry", _) => self.retriers = workers(),
             _ => return None,
         }
         Some(())
