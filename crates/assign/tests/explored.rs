@@ -11,7 +11,8 @@ use holdall_assign::explore::{
 };
 use holdall_assign::paper::{AsPrinted, Biggest, Framed, Growth, Walk};
 use holdall_assign::windows::rules::{
-    Eager, Forgetful, Greedy, Helpless, Impatient, Overgiving, Rules, Sound, Unfenced, Unvalidated,
+    Eager, Forgetful, Greedy, Helpless, Impatient, Insatiable, Overgiving, Rules, Sound, Unfenced,
+    Unvalidated,
 };
 
 const PLAIN: Settings =
@@ -99,6 +100,7 @@ fn mutants_are_caught() {
     caught::<Forgetful>(&[3, 5], &PLAIN, "twice");
     caught::<Greedy>(&[2, 6], &PLAIN, "twice");
     caught::<Overgiving>(&[2, 6], &PLAIN, "lost");
+    caught::<Insatiable>(&[2, 2, 2], &PLAIN, "lost");
 }
 
 #[test]

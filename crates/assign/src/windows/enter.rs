@@ -113,7 +113,7 @@ impl<V: Rules> Seat<V> {
         if !given || !V::PART_WITH {
             self.won.push(self.layout.lot(self.last, self.me));
         }
-        if self.won.is_empty() {
+        if self.won.is_empty() || given && !V::ENOUGH {
             self.gave = true;
             self.begin_try();
         } else {
