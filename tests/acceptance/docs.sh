@@ -4,9 +4,9 @@
 set -euo pipefail
 : "${HOLDALL:?is the path of the holdall binary}"
 PATH="$(dirname "$HOLDALL"):$PATH"
-# Commands that need an agent get one of their own.
+# Commands that need an agent or a home get one of their own.
 own=$(mktemp -d)
-export HOLDALL_AGENT="$own/agent.sock" HOLDALL_DATA="$own/data"
+export HOLDALL_AGENT="$own/agent.sock" HOLDALL_DATA="$own/data" HOME="$own"
 trap '"$HOLDALL" agent stop --now >/dev/null 2>&1 || true; rm -rf "$own"' EXIT
 
 count=0

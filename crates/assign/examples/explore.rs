@@ -16,7 +16,7 @@ explore assignment OPS [OPTIONS]   Figures 2 and 3 with real snapshots and renam
 
   --ring N          windows in the ring [2]
   --rules R         sound, impatient, helpless, or a mutant:
-                    overgiving greedy unfenced unvalidated eager forgetful
+                    overgiving insatiable greedy unfenced unvalidated eager forgetful
   --buffers B       none, stores (of processors), files (puts collected until a fence) [none]
   --crashes N       crashes with restart [0]
   --saying S        framed (Fig. 3's l4), printed (Fig. 2's l4 on a collect), biggest [framed]
@@ -86,7 +86,7 @@ fn windows(args: &[String], ops: &str, settings: &Settings) -> Result<ExitCode, 
         };
     }
     with!("sound" Sound, "impatient" Impatient, "helpless" Helpless, "overgiving" Overgiving,
-        "greedy" Greedy, "unfenced" Unfenced, "unvalidated" Unvalidated, "eager" Eager,
+        "insatiable" Insatiable, "greedy" Greedy, "unfenced" Unfenced, "unvalidated" Unvalidated, "eager" Eager,
         "forgetful" Forgetful)
 }
 

@@ -6,12 +6,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdall_assign::explore::{
-    AssignmentModel, AssignmentScope, Buffers, Found, Memory, Model, Settings, WindowsModel,
-    WindowsScope, World, explore,
+    AssignmentModel, AssignmentScope, Buffers, Found, Memory, Model, Settings, Slotted,
+    WindowsModel, WindowsScope, World, explore,
 };
 use holdall_assign::paper::{AsPrinted, Biggest, Framed, Growth, Walk};
 use holdall_assign::windows::rules::{
-    Eager, Forgetful, Greedy, Helpless, Impatient, Overgiving, Rules, Sound, Unfenced, Unvalidated,
+    Eager, Forgetful, Greedy, Helpless, Impatient, Insatiable, Overgiving, Rules, Sound, Unfenced,
+    Unvalidated,
 };
 
 const PLAIN: Settings =
@@ -99,6 +100,7 @@ fn mutants_are_caught() {
     caught::<Forgetful>(&[3, 5], &PLAIN, "twice");
     caught::<Greedy>(&[2, 6], &PLAIN, "twice");
     caught::<Overgiving>(&[2, 6], &PLAIN, "lost");
+    caught::<Insatiable>(&[2, 2, 2], &PLAIN, "lost");
 }
 
 #[test]
@@ -138,7 +140,7 @@ impl Model for Ends<'_> {
     }
 
     fn check(&self, world: &World<'_, Processor>) -> Result<u32, String> {
-        if world.processes().all(|p| p.done()) {
+        if world.processes().all(Slotted::done) {
             let processes = world.processes().map(|p| p.process.clone());
             self.seen.borrow_mut().insert(processes.collect());
         }

@@ -13,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use holdall_assign::Assigner;
 use holdall_assign::registers::{Dir, Durability, Mapped, Memory};
 use holdall_assign::windows::Layout;
+use holdall_assign::{Assigner, Worker};
 
 const WORKERS: usize = 3;
 const SECONDS: u64 = 3;
@@ -53,20 +53,22 @@ fn work<M: Memory<Error: Debug>>(memory: M, dir: &Path, id: usize, goes_on: impl
     let notes = dir.join(format!("notes-{id}"));
     let noted: BTreeSet<u64> = read(&notes).into_iter().collect();
     let mut file = OpenOptions::new().create(true).append(true).open(notes).expect("notes");
-    let mut note = |won: &mut Vec<Range<u64>>| {
-        let lines: Vec<_> = won.drain(..).flatten().map(|item| format!("{item}\n")).collect();
+    let mut note = |worker: &mut Worker<M::Handle>, mut won: Vec<Range<u64>>| {
+        let mut doubts = Vec::new();
+        worker.doubtful(&mut doubts);
+        won.extend(doubts.into_iter().filter(|items| !noted.contains(&items.start)));
+        let lines: Vec<_> = won.into_iter().flatten().map(|item| format!("{item}\n")).collect();
         file.write_all(lines.concat().as_bytes()).expect("notes");
     };
     let assigner = Assigner::over(layout(), memory);
     let mut worker = assigner.worker(id).expect("resumed");
     let mut won = Vec::new();
-    worker.doubtful(&mut won);
-    won.retain(|items| !noted.contains(&items.start));
-    worker.learn(&mut won).expect("learned");
-    note(&mut won);
+    worker.stock(&mut won);
+    note(&mut worker, won);
     while goes_on() {
+        let mut won = Vec::new();
         worker.acquire(&mut won).expect("acquired");
-        note(&mut won);
+        note(&mut worker, won);
         // So that windows are shared: a lone worker would run away.
         thread::sleep(Duration::from_micros(200));
     }

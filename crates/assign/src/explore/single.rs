@@ -121,7 +121,7 @@ impl<S: Saying> Machine for Busy<S> {
                 Doing::Nothing if self.made == self.ops => return Do::Done,
                 Doing::Nothing => {
                     let enter = Enter::new(self.ids, &self.growth, self.id());
-                    let enter = if self.as_printed { enter.as_printed() } else { enter };
+                    let enter = if self.as_printed { enter.with_printed_item() } else { enter };
                     self.doing = Doing::Enter(enter);
                 }
                 Doing::Enter(enter) => match enter.step(read) {

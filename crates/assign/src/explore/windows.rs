@@ -103,7 +103,7 @@ impl<V: Rules> WindowsModel<V> {
         let Some(who) = stopped else { return self.missing(&workers, had, true) };
         workers[who] = self.restart(who, &workers[who], &memory);
         memory.drive(who, &mut workers[who].seat);
-        learn(&mut workers, &mut memory, |other| other == who);
+        workers[who].collect();
         // What its registers say is its own is assigned, to it, although it does nothing about it.
         let missing = self.missing(&workers, had | lots(&workers)?, false)?;
         learn(&mut workers, &mut memory, |_| true);
@@ -127,13 +127,12 @@ impl<V: Rules> WindowsModel<V> {
     }
 }
 
-/// These workers learn what there is to learn: first who is where, then who was.
+/// These workers learn what there is to learn.
 fn learn<V: Rules>(workers: &mut [Busy<V>], memory: &mut Memory, these: impl Fn(usize) -> bool) {
-    let n = workers.len();
-    for who in (0..n).chain(0..n).filter(|who| these(*who)) {
-        workers[who].seat.poll();
-        memory.drive(who, &mut workers[who].seat);
-        workers[who].collect();
+    for (who, worker) in workers.iter_mut().enumerate().filter(|(who, _)| these(*who)) {
+        worker.seat.poll();
+        memory.drive(who, &mut worker.seat);
+        worker.collect();
     }
 }
 

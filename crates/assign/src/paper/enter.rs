@@ -74,7 +74,7 @@ impl Enter {
 
     /// With the paper's formula for general f, which is off by one: for the explorer.
     #[must_use]
-    pub(crate) fn as_printed(self) -> Self {
+    pub(crate) fn with_printed_item(self) -> Self {
         Self { short: 1, ..self }
     }
 

@@ -10,7 +10,7 @@ impl<V: Rules> Seat<V> {
     pub(super) fn judge(&mut self) -> Option<Do> {
         self.newest = self.newest.max(self.reached);
         if self.only_learn {
-            self.at = At::Publish;
+            self.at = if self.look_again() { At::Fence } else { At::Publish };
         } else if V::VALIDATE && self.reached > self.want {
             return self.failed();
         } else if self.must_save() {
@@ -20,6 +20,14 @@ impl<V: Rules> Seat<V> {
             self.at = At::Choose;
         }
         None
+    }
+
+    /// Whether who only learns looks once more: more windows have been left behind than it knew.
+    fn look_again(&mut self) -> bool {
+        let more = self.open.get(self.left).is_some_and(|open| open.window < self.newest);
+        let first = self.fails == 0;
+        self.fails = 1;
+        first && more
     }
 
     /// Somebody went beyond the window wanted. What was learned or given meanwhile will do;
@@ -105,7 +113,7 @@ impl<V: Rules> Seat<V> {
         if !given || !V::PART_WITH {
             self.won.push(self.layout.lot(self.last, self.me));
         }
-        if self.won.is_empty() {
+        if self.won.is_empty() || given && !V::ENOUGH {
             self.gave = true;
             self.begin_try();
         } else {

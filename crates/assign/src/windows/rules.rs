@@ -15,6 +15,8 @@ use std::hash::Hash;
 pub trait Rules: Copy + Debug + Default + Eq + Hash + Send + 'static {
     /// Give a gift only into an empty box.
     const ACKNOWLEDGE: bool = true;
+    /// What a look won is enough for an operation.
+    const ENOUGH: bool = true;
     /// Fence between the intent and the look at the others.
     const FENCE: bool = true;
     /// Help at all.
@@ -58,6 +60,8 @@ rules! {
     Helpless { HELP: bool = false };
     /// A mutant that gives into a full box: the help given before is lost.
     Overgiving { ACKNOWLEDGE: bool = false, PATIENCE: u32 = 1 };
+    /// A mutant that goes on after it won something: if it is killed, it forgets a gift.
+    Insatiable { ENOUGH: bool = false, PATIENCE: u32 = 1 };
     /// A mutant that keeps what it gave.
     Greedy { PART_WITH: bool = false, PATIENCE: u32 = 1 };
     /// A mutant without the fence.

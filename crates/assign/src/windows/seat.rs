@@ -127,6 +127,7 @@ pub struct Seat<V = Sound> {
     pub(super) floor: u64,
     /// Whether this operation takes nothing new.
     pub(super) only_learn: bool,
+    /// Looks of this try that did not do.
     pub(super) fails: u32,
     pub(super) hungry: bool,
     /// The newest window seen in this look.
@@ -275,6 +276,7 @@ impl<V: Rules> Seat<V> {
     #[inline]
     pub(super) fn begin_poll(&mut self) {
         self.only_learn = true;
+        self.fails = 0;
         self.at = At::Fence;
     }
 

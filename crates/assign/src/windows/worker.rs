@@ -98,7 +98,6 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// (0..3).for_each(|_| drop(other.next()));
     /// // The other has gone on: all is known of the first window, in which both were.
     /// first.learn(&mut out)?;
-    /// first.learn(&mut out)?;
     /// assert_eq!(out, [0..1]);
     /// assert!(first.open().is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -191,6 +190,9 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// Items that a worker under the same id may or may not have handed out just before it
     /// stopped, and perhaps some it handed out earlier: appended to `out`. They are never handed
     /// out again here; only the caller can know whether they were used.
+    ///
+    /// Most are known at once; some only after a later call of [`acquire`](Self::acquire) or
+    /// [`learn`](Self::learn), if somebody held them up.
     ///
     /// ```
     /// let assigner = holdall_assign::Assigner::builder(2).threads()?;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -22,13 +21,13 @@ pub(super) struct Known {
     /// Items that are this worker's.
     pub(super) taken: BTreeSet<u64>,
     /// Items for which the command was, or was about to be, started.
-    started: BTreeSet<u64>,
+    pub(super) started: BTreeSet<u64>,
     /// Items done, with the exit status.
     pub(super) ended: BTreeMap<u64, i32>,
     /// Nobody works under this number any more: those who get its items, in turn.
     pub(super) heirs: Vec<usize>,
     /// Those who get the items that may be done.
-    retriers: Vec<usize>,
+    pub(super) retriers: Vec<usize>,
 }
 
 impl Known {
@@ -53,32 +52,30 @@ impl Known {
 
     /// What it leaves to others, and to whom.
     pub(super) fn estate(&self) -> impl Iterator<Item = (u64, usize)> {
-        let again = self.undecided().zip(self.retriers.iter().copied().cycle());
-        self.waiting().zip(self.heirs.iter().copied().cycle()).chain(again)
+        // By the item alone: who gets it does not depend on what else there is.
+        let to = |heirs: &[usize], item: u64| (item, heirs[item as usize % heirs.len()]);
+        let waiting = self.waiting().filter(|_| self.retired());
+        let again = self.undecided().filter(|_| !self.retriers.is_empty());
+        waiting
+            .map(move |item| to(&self.heirs, item))
+            .chain(again.map(move |item| to(&self.retriers, item)))
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
-        let mut words = line.strip_suffix(WHOLE)?.split(' ');
-        let what = words.next()?;
-        let mut number = || words.next()?.parse::<u64>().ok();
-        let rest = |number: &mut dyn FnMut() -> Option<u64>| -> Option<Vec<usize>> {
-            let numbers: Vec<_> = iter::from_fn(number).collect();
-            (!numbers.is_empty()).then(|| numbers.into_iter().map(|n| n as usize).collect())
-        };
-        match what {
-            "take" => {
-                let (start, end) = (number()?, number()?);
-                self.taken.extend(start..end);
+        let (what, numbers) = line.strip_suffix(WHOLE)?.split_once(' ')?;
+        let numbers = numbers.split(' ').map(|number| number.parse::<u64>().ok());
+        let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+        let workers = || numbers.iter().map(|number| *number as usize).collect();
+        match (what, &numbers[..]) {
+            ("take", [start, end]) => self.taken.extend(*start..*end),
+            ("start", [item]) => {
+                self.started.insert(*item);
             }
-            "start" => {
-                self.started.insert(number()?);
+            ("end", [item, status]) => {
+                self.ended.insert(*item, i32::try_from(*status).ok()?);
             }
-            "end" => {
-                let item = number()?;
-                self.ended.insert(item, i32::try_from(number()?).ok()?);
-            }
-            "retired" => self.heirs = rest(&mut number)?,
-            "retry" => self.retriers = rest(&mut number)?,
+            ("retired", _) => self.heirs = workers(),
+            ("retry", _) => self.retriers = workers(),
             _ => return None,
         }
         Some(())

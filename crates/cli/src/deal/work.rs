@@ -1,6 +1,7 @@
 //! A worker at work: takes items, runs the command, goes on where it was killed.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::mem::take;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -60,20 +61,20 @@ pub(super) fn run(args: Work) -> anyhow::Result<ExitCode> {
     let terms = Terms { workers: of, batch: args.batch, count, fingerprint };
     let store = Store::make(&path, terms)?;
     let claim = Claim::make(&store.path, id, args.take_over)?;
+    // Before anything is written: what it leaves must stay as it is.
+    if journal::read(&store.path, id)?.retired() {
+        return Err(usage(format!("worker {id} is retired: its items went to others")));
+    }
     let mut dealer = Dealer {
         desk: Desk::open(&store, id, args.sync)?,
         items,
         command: args.command,
         todo: VecDeque::new(),
-        seen: BTreeSet::new(),
         tally: Tally::default(),
         reporter: Reporter::new(id, args.json, &store),
         delays: Vec::new(),
         patience: Duration::from_secs(args.patience),
     };
-    if dealer.desk.journal.known.retired() {
-        return Err(usage(format!("worker {id} is retired: its items went to others")));
-    }
     dealer.resume(args.retry_started)?;
     let done = dealer.run();
     drop(claim);
@@ -86,6 +87,8 @@ pub(super) struct Desk {
     pub(super) id: usize,
     pub(super) worker: Worker<DirRegisters>,
     pub(super) journal: Journal,
+    /// Items noted and not yet queued.
+    fresh: Vec<Range<u64>>,
 }
 
 impl Desk {
@@ -97,14 +100,10 @@ impl Desk {
         let journal = Journal::open(&store.path, id, sync)?;
         let regs = dir.handle(id).map_err(tell)?;
         let worker = Worker::resume(store.layout, id, regs).map_err(tell)?;
-        let mut desk = Self { store: store.clone(), id, worker, journal };
-        // What was won and not noted when the worker was killed: the journal is written before
-        // anything is started, so it cannot have been.
+        let mut desk = Self { store: store.clone(), id, worker, journal, fresh: Vec::new() };
         let mut won = Vec::new();
-        desk.worker.doubtful(&mut won);
         desk.worker.stock(&mut won);
         desk.note(won)?;
-        desk.learn()?;
         Ok(desk)
     }
 
@@ -123,12 +122,24 @@ impl Desk {
     }
 
     /// Notes items in the journal, those beyond the end and those noted before left out.
-    fn note(&mut self, won: Vec<Range<u64>>) -> anyhow::Result<()> {
-        for range in won.into_iter().filter_map(|range| clip(range, &self.store)) {
-            if !self.journal.known.taken.contains(&range.start) {
-                self.journal.take(&range)?;
+    ///
+    /// Among them those that were won when the worker was killed, if they are not noted: the
+    /// journal is written before anything is started, so they cannot have been.
+    fn note(&mut self, mut won: Vec<Range<u64>>) -> anyhow::Result<()> {
+        self.worker.doubtful(&mut won);
+        for range in won {
+            if let Some(range) = clip(range, &self.store)
+                && !self.journal.known.taken.contains(&range.start)
+            {
+                self.take(range)?;
             }
         }
+        Ok(())
+    }
+
+    fn take(&mut self, items: Range<u64>) -> anyhow::Result<()> {
+        self.journal.take(&items)?;
+        self.fresh.push(items);
         Ok(())
     }
 
@@ -137,7 +148,7 @@ impl Desk {
         let estate = Estate::read(&self.store)?;
         let (found, delays) = estate.found_for(self.id, &self.store)?;
         for item in estate.left_to(self.id).into_iter().chain(found) {
-            self.journal.take(&(item..item + 1))?;
+            self.take(item..item + 1)?;
         }
         Ok(delays)
     }
@@ -160,8 +171,6 @@ struct Dealer {
     items: Items,
     command: Vec<String>,
     todo: VecDeque<u64>,
-    /// Items already queued, run or skipped in this life.
-    seen: BTreeSet<u64>,
     tally: Tally,
     /// Who holds up items that may be this worker's, as of the last look.
     delays: Delays,
@@ -170,11 +179,10 @@ struct Dealer {
 }
 
 impl Dealer {
-    /// What an earlier life left: items never started, and items that may be done.
+    /// What an earlier life left: items that may be done, and items never started.
     fn resume(&mut self, retry_started: bool) -> anyhow::Result<()> {
         let undecided: Vec<_> = self.desk.journal.known.undecided().collect();
         for item in undecided {
-            self.seen.insert(item);
             if retry_started {
                 self.todo.push_back(item);
                 continue;
@@ -187,17 +195,15 @@ impl Dealer {
                  (--retry-started runs it again)"
             ));
         }
+        self.desk.fresh = self.desk.journal.known.waiting().map(|item| item..item + 1).collect();
         self.queue()
     }
 
-    /// Queues every item of the journal that was never started.
+    /// Queues what is new.
     fn queue(&mut self) -> anyhow::Result<()> {
-        let waiting: Vec<_> = self.desk.journal.known.waiting().collect();
-        for item in waiting {
-            if self.seen.insert(item) {
-                self.todo.push_back(item);
-                self.reporter.event(Event::Taken { start: item, end: item + 1 })?;
-            }
+        for Range { start, end } in take(&mut self.desk.fresh) {
+            self.reporter.event(Event::Taken { start, end })?;
+            self.todo.extend(start..end);
         }
         Ok(())
     }
