@@ -58,11 +58,17 @@ impl Needs {
     /// The same needs in the global order of pools.
     #[must_use]
     pub fn sorted(&self) -> Self {
-        if self.0.is_sorted() {
+        self.sorted_by_key(|need| need.pool)
+    }
+
+    /// The same needs in another order.
+    #[must_use]
+    pub fn sorted_by_key<K: Ord>(&self, key: impl Fn(&Need) -> K) -> Self {
+        if self.0.is_sorted_by_key(&key) {
             return self.clone();
         }
         let mut list = self.0.to_vec();
-        list.sort_unstable();
+        list.sort_by_key(key);
         Self(list.into())
     }
 

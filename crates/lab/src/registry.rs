@@ -131,7 +131,8 @@ mod tests {
         let no = |name: &str| Chosen::new(name, &[]).expect_err("no such name").to_string();
         assert_eq!(no("orderd"), "no protocol 'orderd'; did you mean 'ordered'?");
         assert!(no("coordinator:fast").contains("no variant 'fast'"));
-        assert!(no("ordered:x").contains("no variants"));
+        assert!(no("ordered:x").contains("no variant 'x'"));
+        assert!(no("skeen:x").contains("no variants"));
         assert!(no("%%%%").contains("lists them"));
         let not_kept = Chosen::as_printed("ordered", &[]).expect_err("no paper of ours prints it");
         assert!(not_kept.to_string().starts_with("no paper's text of 'ordered'"), "{not_kept}");

@@ -62,6 +62,22 @@ impl Neighbours {
     }
 }
 
+/// A colour for each of so many things that none of those adjacent to it has: one after the other
+/// takes the smallest that is left. At most one more than the most that are adjacent to any.
+pub(crate) fn colours<I>(count: usize, adjacent: impl Fn(usize) -> I) -> Vec<u32>
+where
+    I: Iterator<Item = usize>,
+{
+    let mut colours: Vec<u32> = Vec::with_capacity(count);
+    for thing in 0..count {
+        let used: BTreeSet<u32> =
+            adjacent(thing).filter_map(|it| colours.get(it)).copied().collect();
+        let least_left = (0..).zip(&used).take_while(|(colour, used)| colour == *used).count();
+        colours.push(least_left as u32);
+    }
+    colours
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -69,6 +85,15 @@ mod tests {
     use holdall_core::{ManagerId, NodeId, Pool};
 
     use super::*;
+
+    #[test]
+    fn what_is_adjacent_differs_in_colour() {
+        let ring = |n: usize| colours(n, move |i| [(i + 1) % n, (i + n - 1) % n].into_iter());
+        assert_eq!(ring(4), [0, 1, 0, 1]);
+        assert_eq!(ring(5), [0, 1, 0, 1, 2]);
+        assert_eq!(colours(3, |i| (0..3).filter(move |j| *j != i)), [0, 1, 2]);
+        assert_eq!(colours(3, |_| 0..0), [0, 0, 0]);
+    }
 
     #[test]
     fn whoever_shares_a_pool_is_a_neighbour() {

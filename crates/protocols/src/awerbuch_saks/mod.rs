@@ -15,9 +15,9 @@
 //! until it has moved on.
 //!
 //! # Invariants
-//! - **Q1, balance.** Of two neighbours neither has sent two reports more than it has received, or
-//!   received two more than it sent (`User::check`), so at most two are under way in a direction
-//!   and one bit tells which is the older.
+//! - **Q1, balance.** Nobody has sent a neighbour two reports more than it has received from it, or
+//!   received two more than it has sent (`Balance`; one beyond that is misbehaviour). So at most
+//!   two are under way in one direction, and a bit tells which is the older.
 //! - **Q2, rest.** Whoever is not in the queue, or at its front, awaits no answer (`User::check`).
 //!
 //! Assumes that every message arrives once, in any order.
@@ -56,6 +56,10 @@ const RULES: &[Rule] = &[
     Rule { name: "far", says: "who reports from above the first common level is asked again" },
     Rule { name: "gap", says: "a slot is taken only if the one behind it is free as well" },
     Rule { name: "hold", says: "whoever is right behind is answered only after moving on" },
+    Rule {
+        name: "near",
+        says: "moves into slot 1 are told to newcomers as well, as all before it",
+    },
     Rule { name: "newcomers", says: "moves are told to whoever is about to enter the level" },
 ];
 
@@ -67,6 +71,7 @@ pub struct AwerbuchSaks {
     far: bool,
     gap: bool,
     hold: bool,
+    near: bool,
     newcomers: bool,
 }
 
@@ -99,6 +104,7 @@ impl Protocol for AwerbuchSaks {
             far: options.keeps("far"),
             gap: options.keeps("gap"),
             hold: options.keeps("hold"),
+            near: options.keeps("near"),
             newcomers: options.keeps("newcomers"),
         })
     }

@@ -211,7 +211,8 @@ impl User {
 fn obstructs(cfg: &AwerbuchSaks, seen: Position, at: Position) -> bool {
     let ahead = seen == at || at.is_right_behind(seen);
     let where_to_enter = at.is_door_to(seen.level);
-    let about_to_enter = cfg.newcomers && seen.is_door_to(at.level) && at.slot > 0;
+    let last_told = if cfg.near { 1 } else { 2 };
+    let about_to_enter = cfg.newcomers && seen.is_door_to(at.level) && at.slot >= last_told;
     ahead || where_to_enter || about_to_enter
 }
 

@@ -2,7 +2,7 @@
 //! up to whoever asks.
 //!
 //! Source: K. M. Chandy and J. Misra, "The drinking philosophers problem", ACM TOPLAS 6(4), 1984,
-//! section 4. `docs/protocols/chandy-misra.md` sets its rules beside the code.
+//! the diners. `docs/protocols/chandy-misra.md` sets its rules beside the code.
 //!
 //! # Invariants
 //! - **F1, one fork.** Whoever lacks a fork has the token with which to ask for it, or has asked

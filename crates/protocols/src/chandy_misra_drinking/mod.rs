@@ -2,9 +2,9 @@
 //! decide who gets a bottle that both want.
 //!
 //! Source: K. M. Chandy and J. Misra, "The drinking philosophers problem", ACM TOPLAS 6(4), 1984,
-//! section 5. `docs/protocols/chandy-misra-drinking.md` sets its rules beside the code.
+//! the drinkers. `docs/protocols/chandy-misra-drinking.md` sets its rules beside the code.
 //!
-//! The diners are the roles of [`chandy_misra`](crate::chandy_misra), unchanged: they are asked
+//! The diners are the roles of [`chandy_misra`], unchanged: they are asked
 //! while their user is thirsty, and done as soon as they eat and it is not. A user may drink before
 //! its diner eats, and be thirsty again before that; the diner then waits for the newer request.
 //!

@@ -21,12 +21,15 @@
 //! The outer door keeps a neighbour from passing a waiting user time and again: whoever is behind
 //! it is passed by each neighbour at most once.
 //!
+//! `choy-singh:one-door` has no inner door, for comparison.
+//!
 //! Like the diners of `chandy-misra` it takes the forks of all neighbours, whatever the request.
 //!
 //! Assumes that every message arrives once, in any order.
 
 mod user;
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
@@ -36,9 +39,8 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 pub use self::user::User;
-use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours};
+use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours, colours};
 use crate::nobody::no_manager;
-use crate::plain;
 
 /// What a user may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -69,12 +71,25 @@ const RULES: &[Rule] = &[
     Rule { name: "yield", says: "who does not eat yet gives its forks to smaller colours" },
 ];
 
+/// Whether there is an inner door, by the variant.
+fn has_inner_door(variant: Option<&str>) -> Result<bool, Unsupported> {
+    match variant {
+        None => Ok(true),
+        Some("one-door") => Ok(false),
+        Some(other) => {
+            let what = format!("choy-singh has no variant '{other}': use choy-singh or :one-door");
+            Err(Unsupported(what))
+        }
+    }
+}
+
 /// The configuration.
 #[derive(Debug)]
 pub struct ChoySingh {
     neighbours: Neighbours,
     /// For each lane.
     colours: Vec<u32>,
+    inner: bool,
     late: bool,
     outer: bool,
     in_use: bool,
@@ -89,19 +104,6 @@ impl ChoySingh {
     }
 }
 
-/// A colour for each lane that none of its neighbours has: the smallest that is left, in the order
-/// of lanes. At most one more than the most neighbours anybody has.
-fn colours(neighbours: &Neighbours, lanes: usize) -> Vec<u32> {
-    let mut colours: Vec<u32> = Vec::new();
-    for user in (0..).map(UserId::first).take(lanes) {
-        let lower =
-            neighbours.of(user).iter().filter_map(|other| colours.get(other.lane() as usize));
-        let used: Vec<u32> = lower.copied().collect();
-        colours.extend((0..).find(|colour| !used.contains(colour)));
-    }
-    colours
-}
-
 impl Protocol for ChoySingh {
     const FAMILY: &'static str = "choy-singh";
     const NAMES: &'static [&'static str] = &["choy-singh"];
@@ -111,10 +113,14 @@ impl Protocol for ChoySingh {
     type Manager = Manager;
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
-        plain(Self::FAMILY, variant)?;
+        let (name, summary) = if has_inner_door(variant)? {
+            ("choy-singh", "dining: forks by colour, behind a double doorway")
+        } else {
+            ("choy-singh:one-door", "dining: forks by colour, behind a doorway")
+        };
         Ok(About {
-            name: Self::FAMILY.into(),
-            summary: "dining: forks by colour, behind a double doorway",
+            name: name.into(),
+            summary,
             source: "Choy and Singh 1992, 1995, reconstructed",
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
@@ -124,11 +130,15 @@ impl Protocol for ChoySingh {
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        plain(Self::FAMILY, options.variant.as_deref())?;
+        let inner = has_inner_door(options.variant.as_deref())?;
         let neighbours = Neighbours::new(topology);
+        let adjacent = |lane| {
+            neighbours.of(UserId::first(lane as u32)).iter().map(|user| user.lane() as usize)
+        };
         Ok(Self {
-            colours: colours(&neighbours, topology.users.len()),
+            colours: colours(topology.users.len(), adjacent),
             neighbours,
+            inner,
             late: options.keeps("late"),
             outer: options.keeps("outer"),
             in_use: options.keeps("use"),

@@ -103,7 +103,9 @@ impl User {
             self.edges.iter_mut().for_each(|edge| edge.seen_outside = false);
             self.pass(cfg, Step::Between, Passed::Outer, out);
         }
-        if self.step_now() == Some(Step::Between) && !self.edges.iter().any(Edge::is_inside) {
+        if self.step_now() == Some(Step::Between)
+            && !(cfg.inner && self.edges.iter().any(Edge::is_inside))
+        {
             self.pass(cfg, Step::Collecting, Passed::Inner, out);
         }
         self.exchange_forks(cfg, out);

@@ -9,6 +9,11 @@
 //! - **O2, ascent.** A user waits only at a pool above all those it holds, so waiting forms no
 //!   cycle (`User::check`).
 //!
+//! `ordered:coloured` takes the pools in the order of a colouring in which pools that some user may
+//! ask for together differ: N. Lynch, "Upper bounds for static resource allocation in a distributed
+//! system", Journal of Computer and System Sciences 23, 1981. Whoever waits is then at the end of a
+//! chain that is at most as long as there are colours, not pools.
+//!
 //! It holds while it waits: a request that waits high up blocks those who want only what it has
 //! below (no *concurrency*), and makes long convoys.
 //!
@@ -17,17 +22,19 @@
 mod manager;
 mod user;
 
+use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
+    About, Assumes, Known, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
     Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::plain;
+use crate::neighbours::colours;
 
 /// What a manager may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,10 +65,26 @@ const RULES: &[Rule] = &[
     Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
 ];
 
+const COLOURED: &str = "coloured";
+
+/// Whether pools are taken by colour.
+fn is_coloured(variant: Option<&str>) -> Result<bool, Unsupported> {
+    match variant {
+        None => Ok(false),
+        Some(COLOURED) => Ok(true),
+        Some(other) => {
+            let what = format!("ordered has no variant '{other}': use ordered or ordered:coloured");
+            Err(Unsupported(what))
+        }
+    }
+}
+
 /// The configuration.
 #[derive(Debug)]
 pub struct Ordered {
     topology: Topology,
+    /// The colour of each pool; none if all have their own.
+    colours: Vec<u32>,
     sorted: bool,
     fifo: bool,
     whole: bool,
@@ -74,23 +97,48 @@ impl Ordered {
     const fn manager_of(pool: PoolId) -> ManagerId {
         ManagerId(pool.0)
     }
+
+    /// Where a pool is in the global order.
+    fn rank(&self, pool: PoolId) -> (u32, PoolId) {
+        (self.colours.get(pool.index()).copied().unwrap_or(0), pool)
+    }
+}
+
+/// A colour for each pool that differs from those of all pools that a user may ask for besides.
+fn colour_pools(topology: &Topology) -> Vec<u32> {
+    let mut together = alloc::vec![BTreeSet::new(); topology.pools.len()];
+    for pools in &topology.users {
+        for pool in pools.iter().filter(|pool| pool.index() < topology.pools.len()) {
+            together[pool.index()].extend(pools.iter().map(|other| other.index()));
+        }
+    }
+    colours(together.len(), |pool| {
+        together[pool].iter().copied().filter(move |other| *other != pool)
+    })
 }
 
 impl Protocol for Ordered {
     const FAMILY: &'static str = "ordered";
-    const NAMES: &'static [&'static str] = &["ordered"];
+    const NAMES: &'static [&'static str] = &["ordered", "ordered:coloured"];
     type ToUser = ToUser;
     type ToManager = ToManager;
     type User = User;
     type Manager = Manager;
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
-        plain(Self::FAMILY, variant)?;
+        let coloured = is_coloured(variant)?;
+        let (name, summary, source, participants) = if coloured {
+            let summary = "pools taken one after another by colour, a FIFO queue at each";
+            ("ordered:coloured", summary, "Lynch 1981", Known::Known)
+        } else {
+            let summary = "pools taken one after another in a global order, a FIFO queue at each";
+            ("ordered", summary, "Havender 1968; common practice", Known::Unknown)
+        };
         Ok(About {
-            name: Self::FAMILY.into(),
-            summary: "pools taken one after another in a global order, a FIFO queue at each",
-            source: "Havender 1968; common practice",
-            assumes: Assumes::RELIABLE,
+            name: name.into(),
+            summary,
+            source,
+            assumes: Assumes { participants, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
             rules: RULES,
@@ -98,8 +146,9 @@ impl Protocol for Ordered {
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        plain(Self::FAMILY, options.variant.as_deref())?;
+        let coloured = is_coloured(options.variant.as_deref())?;
         Ok(Self {
+            colours: if coloured { colour_pools(topology) } else { Vec::new() },
             topology: topology.clone(),
             sorted: options.keeps("sorted"),
             fifo: options.keeps("fifo"),

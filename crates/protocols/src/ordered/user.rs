@@ -37,7 +37,11 @@ impl User {
     }
 
     fn ask(&mut self, cfg: &Ordered, request: Request, out: &mut Out) {
-        let ladder = if cfg.sorted { request.needs.sorted() } else { request.needs.clone() };
+        let ladder = if cfg.sorted {
+            request.needs.sorted_by_key(|need| cfg.rank(need.pool))
+        } else {
+            request.needs.clone()
+        };
         let climb = Climb { request, ladder, held: 0 };
         acquire_next(&climb, out);
         self.climb = Some(climb);
@@ -97,7 +101,7 @@ impl Role for User {
         Broken::unless(climb.request.id.user == self.id, "a user climbs for itself")?;
         Broken::unless(climb.held <= climb.ladder.len(), "no more is held than asked for")?;
         Broken::unless(
-            !cfg.sorted || climb.ladder.is_sorted_by_key(|need| need.pool),
+            !cfg.sorted || climb.ladder.is_sorted_by_key(|need| cfg.rank(need.pool)),
             "O2: waits only above all it holds",
         )
     }
