@@ -10,6 +10,7 @@ use holdall_core::{
 use holdall_lab::check::{Outcome, Report, Scope, Settings, check_protocol};
 use holdall_lab::registry::Chosen;
 use holdall_protocols::Visitor;
+use holdall_protocols::coordinator::Coordinator;
 use holdall_protocols::ordered::Ordered;
 use holdall_protocols::rhee::Rhee;
 use holdall_protocols::skeen::Skeen;
@@ -19,6 +20,7 @@ holdall_protocols::registry! {
     solo::Solo,
     noted::Noted<Skeen>,
     Rhee<solo::Solo> as "rhee:solo",
+    Rhee<Coordinator> as "rhee:coordinator",
 }
 
 /// One grant at a time, whatever it is for.
@@ -282,7 +284,7 @@ impl Visitor for CheckIt<'_> {
 
 #[test]
 fn a_registry_line_is_all_it_takes() {
-    assert_eq!(names().collect::<Vec<_>>(), ["solo", "noted", "rhee:solo"]);
+    assert_eq!(names().collect::<Vec<_>>(), ["solo", "noted", "rhee:solo", "rhee:coordinator"]);
     let report = with("solo", CheckIt("solo", "0+1*/0*/1*")).expect("registered");
     assert!(report.complete && !report.broken(), "{report:?}");
     let report = with("solo", CheckIt("solo", "0/1")).expect("registered");
@@ -305,4 +307,14 @@ fn a_protocol_becomes_a_subroutine_of_rhee_by_a_registry_line() {
         let report = with("rhee:solo", CheckIt("rhee:solo", users)).expect("registered");
         assert!(report.complete && !report.broken(), "{users}: {report:?}");
     }
+}
+
+#[test]
+fn the_variant_of_a_subroutine_is_passed_on() {
+    let report = |name| with(name, CheckIt(name, "0+1/1+0")).expect("registered");
+    let [fifo, skip] = ["rhee:coordinator:fifo", "rhee:coordinator:skip"].map(report);
+    assert!(!fifo.broken() && !skip.broken());
+    let promised =
+        |report: &Report| report.properties.iter().any(|p| p.promised && p.name == "no-starvation");
+    assert_eq!((promised(&fifo), promised(&skip)), (true, false), "as the subroutine promises");
 }
