@@ -135,9 +135,13 @@ impl<const MOST: u32> Manager<MOST> {
     /// with notice; the others learn of it in the same order as they would then. Were each to act
     /// by itself, a request still on its way between two managers would come to stay.
     fn on_gone(&mut self, cfg: &Datta<MOST>, user: UserId, out: &mut Out<MOST>) {
-        let id = self.queues.ends_here(user).filter(|_| cfg.rules.purge);
-        if let Some(id) = id {
-            self.on_leave(cfg, Addr::User(user), id, out);
+        let found = self.queues.of_user(user, cfg.rules.relay).filter(|_| cfg.rules.purge);
+        let Some((id, speaker)) = found else { return };
+        if cfg.rules.relay {
+            self.on_leave(cfg, speaker, id, out);
+        } else if let Some((_, true)) = self.queues.forget(id) {
+            self.serve_head(cfg, out);
+            self.forget(cfg, id, out);
         }
     }
 

@@ -89,6 +89,7 @@ const RULES: &[Rule] = &[
     Rule { name: "order", says: "the worst placed is the victim; without it, who found the loop" },
     Rule { name: "probe", says: "whoever has to wait looks for a loop" },
     Rule { name: "purge", says: "whoever is reported gone loses its place" },
+    Rule { name: "relay", says: "who is gone is removed by who heard it, and from there on" },
     Rule { name: "rollback", says: "a victim gives up what it has" },
     Rule { name: "token", says: "the token comes to the homes of victims and protects them" },
 ];
@@ -103,6 +104,7 @@ struct Rules {
     order: bool,
     probe: bool,
     purge: bool,
+    relay: bool,
     rollback: bool,
     token: bool,
 }
@@ -164,6 +166,7 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
             order: options.keeps("order"),
             probe: options.keeps("probe"),
             purge: options.keeps("purge"),
+            relay: options.keeps("relay"),
             rollback: options.keeps("rollback"),
             token: options.keeps("token"),
         };

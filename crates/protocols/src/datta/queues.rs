@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use holdall_core::{RequestId, UserId};
+use holdall_core::{Addr, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
@@ -90,10 +90,11 @@ impl Queues {
         Some((self.strong.remove(position)?, position == 0))
     }
 
-    /// The request of a user for which this is the last resource.
-    pub(super) fn ends_here(&self, user: UserId) -> Option<RequestId> {
+    /// The request of a user, and who speaks for it here; only at its last resource, if told so.
+    pub(super) fn of_user(&self, user: UserId, last: bool) -> Option<(RequestId, Addr)> {
         let mut all = self.strong.iter().chain(self.weak.values());
-        all.find(|entry| entry.spot.is_last() && entry.request().user == user).map(Entry::request)
+        let is = |e: &&Entry| e.request().user == user && (e.spot.is_last() || !last);
+        all.find(is).map(|entry| (entry.request(), entry.spot.speaker()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
