@@ -104,6 +104,7 @@ impl<const MOST: u32> Manager<MOST> {
         };
         match head.spot.previous() {
             Some(previous) => out.to_manager(previous, ToManager::Done(id)),
+            None if cfg.brief => {}
             None => out.to_user(id.user, ToUser::Ended(id)),
         }
         self.queues.pop();
@@ -135,13 +136,16 @@ impl<const MOST: u32> Manager<MOST> {
     /// with notice; the others learn of it in the same order as they would then. Were each to act
     /// by itself, a request still on its way between two managers would come to stay.
     fn on_gone(&mut self, cfg: &Datta<MOST>, user: UserId, out: &mut Out<MOST>) {
-        let found = self.queues.of_user(user, cfg.rules.relay).filter(|_| cfg.rules.purge);
-        let Some((id, speaker)) = found else { return };
-        if cfg.rules.relay {
-            self.on_leave(cfg, speaker, id, out);
-        } else if let Some((_, true)) = self.queues.forget(id) {
-            self.serve_head(cfg, out);
-            self.forget(cfg, id, out);
+        if !cfg.rules.purge {
+            return;
+        }
+        for (id, speaker) in self.queues.of_user(user, cfg.rules.relay) {
+            if cfg.rules.relay {
+                self.on_leave(cfg, speaker, id, out);
+            } else if let Some((_, true)) = self.queues.forget(id) {
+                self.serve_head(cfg, out);
+                self.forget(cfg, id, out);
+            }
         }
     }
 

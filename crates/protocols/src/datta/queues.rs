@@ -1,6 +1,7 @@
 //! The two queues of a resource.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use holdall_core::{Addr, RequestId, UserId};
 use serde::{Deserialize, Serialize};
@@ -90,11 +91,12 @@ impl Queues {
         Some((self.strong.remove(position)?, position == 0))
     }
 
-    /// The request of a user, and who speaks for it here; only at its last resource, if told so.
-    pub(super) fn of_user(&self, user: UserId, last: bool) -> Option<(RequestId, Addr)> {
-        let mut all = self.strong.iter().chain(self.weak.values());
-        let is = |e: &&Entry| e.request().user == user && (e.spot.is_last() || !last);
-        all.find(is).map(|entry| (entry.request(), entry.spot.speaker()))
+    /// The requests of a user, and who speaks for them here; only those for which this is the last
+    /// resource, if told so.
+    pub(super) fn of_user(&self, user: UserId, last: bool) -> Vec<(RequestId, Addr)> {
+        let all = self.strong.iter().chain(self.weak.values());
+        let own = all.filter(|e| e.request().user == user && (e.spot.is_last() || !last));
+        own.map(|entry| (entry.request(), entry.spot.speaker())).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
