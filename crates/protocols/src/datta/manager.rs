@@ -201,7 +201,7 @@ impl<const MOST: u32> Manager<MOST> {
         if !self.turn.is_empty() {
             return;
         }
-        match self.token.rest(self.has_victim()) {
+        match self.token.rest(&cfg.ring, self.has_victim()) {
             Next::Keep => {}
             Next::Serve => self.begin_turn(),
             Next::Send(token) => self.send_on(cfg, token, out),

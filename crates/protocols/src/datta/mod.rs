@@ -84,11 +84,12 @@ impl From<Say> for ToManager {
     }
 }
 
+/// The first makes a difference only beyond two resources.
 const RULES: &[Rule] = &[
+    Rule { name: "home", says: "victims are ranked by their homes, not by the places of the loop" },
     Rule { name: "aside", says: "a request queues past its home only when called in" },
     Rule { name: "early", says: "a departure that overtakes its request is remembered" },
     Rule { name: "head", says: "a kill spares whoever has come to head the queue" },
-    Rule { name: "home", says: "victims are ranked by their homes, not by the places of the loop" },
     Rule { name: "order", says: "the worst placed is the victim; without it, who found the loop" },
     Rule { name: "probe", says: "whoever has to wait looks for a loop" },
     Rule { name: "purge", says: "whoever is reported gone loses its place" },
@@ -166,7 +167,7 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: if Self::BOUNDED { &RULES[1..] } else { RULES },
         })
     }
 

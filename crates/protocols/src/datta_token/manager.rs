@@ -247,7 +247,7 @@ impl Manager {
         if !self.turn.is_empty() || self.moving.is_some() {
             return;
         }
-        match self.token.rest(!self.waiting.is_empty()) {
+        match self.token.rest(&cfg.ring, !self.waiting.is_empty()) {
             Next::Keep => {}
             Next::Serve => self.begin_turn(cfg, out),
             Next::Send(token) => self.send_on(cfg, token, out),
