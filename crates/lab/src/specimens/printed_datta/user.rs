@@ -36,12 +36,11 @@ impl Role for User {
             // 3-12
             (Event::Call(Call::Ask(request)), _) => {
                 let (first, second) = Self::resources(&request);
-                match second {
-                    Some(second) => {
-                        out.to_manager(second, ToManager::NewRequest(request.id, 2, Some(first)))
-                    }
-                    None => out.to_manager(first, ToManager::NewRequest(request.id, 1, None)),
-                }
+                let msg = match second {
+                    Some(_) => ToManager::NewRequest(request.id, 2, Some(first)),
+                    None => ToManager::NewRequest(request.id, 1, None),
+                };
+                out.to_manager(second.unwrap_or(first), msg);
                 self.asked = Some(request);
             }
             // 13-14
