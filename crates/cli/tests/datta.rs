@@ -6,11 +6,15 @@ mod common;
 use common::{check, violated};
 use serde_json::Value;
 
-/// A protocol, the units of its pools and its users (or `--all` and how many), what else may
-/// happen, and its states.
-type Line = (&'static str, &'static str, &'static str, &'static [&'static str], u64);
+/// A protocol, the units of its pools and its users (or `--all` or `--suite` and which), what else
+/// may happen, and its states.
+type Line = (&'static str, &'static str, &'static str, Faults, u64);
 
 const PINNED: &[Line] = &[
+    ("datta", "--suite", "quick", &[], 0),
+    ("datta:brief", "--suite", "quick", &[], 0),
+    ("datta-k", "--suite", "quick", &[], 0),
+    ("datta-token", "--suite", "quick", &[], 0),
     ("datta", "--all", "3x3", &[], 135719),
     ("datta:brief", "--all", "3x3", &[], 83822),
     ("datta", "1,1,1", "0+1/1+2/2+0", &[], 1242),
@@ -56,7 +60,7 @@ const PINNED: &[Line] = &[
 /// The command line for a scope.
 fn scope<'a>(pools: &'a str, users: &'a str) -> Vec<&'a str> {
     match pools {
-        "--all" => vec!["--all", users],
+        "--all" | "--suite" => vec![pools, users],
         _ => vec!["--pools", pools, "--users", users],
     }
 }
@@ -94,8 +98,11 @@ fn lone_requests_take_so_many_messages() {
     assert_eq!((messages("datta", "0"), messages("datta", "0+1")), (4, 7));
 }
 
-/// A rule taken away, a scope in which that matters, and what is lost.
-const MUTANTS: &[(&str, &str, &str, &str, &[&str], &str)] = &[
+/// A protocol, a rule taken away, a scope in which that matters, what may happen, and what is lost.
+type Mutant = (&'static str, &'static str, &'static str, &'static str, Faults, &'static str);
+type Faults = &'static [&'static str];
+
+const MUTANTS: &[Mutant] = &[
     ("datta", "aside", "1,1", "0+1/1+0", &[], "local"),
     ("datta", "early", "1,1", "0+1/1+0", &["--departures"], "no-residue"),
     ("datta", "head", "1,1,1", "0+1/1+2/2+0", &[], "exclusion"),

@@ -36,6 +36,35 @@ impl<const MOST: u32> Manager<MOST> {
         }
     }
 
+    fn on_message(&mut self, cfg: &Datta<MOST>, from: Addr, msg: ToManager, out: &mut Out<MOST>) {
+        let honest = match &msg {
+            ToManager::Client(say) => say.is_honest(from),
+            _ => matches!(from, Addr::Manager(_)),
+        };
+        if !honest {
+            return out.misbehaved(from, "a message that is another's to send");
+        }
+        match msg {
+            ToManager::Client(Say::Ask(request)) => {
+                self.on_ask(cfg, from, Spot::last(request), out);
+            }
+            ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
+            ToManager::Promote { claim, shielded } => {
+                self.on_promote(cfg, from, claim, shielded, out);
+            }
+            ToManager::Probe(probe) => self.on_probe(cfg, probe, out),
+            ToManager::Kill(claim) => self.on_kill(cfg, claim, out),
+            ToManager::Rollback(claim) => self.on_rollback(cfg, claim, out),
+            ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
+                self.on_done(cfg, from, id, out);
+            }
+            ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
+                self.on_leave(cfg, from, id, out);
+            }
+            ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
+        }
+    }
+
     /// A request arrives at its last resource, and goes on from there to its home; only at its
     /// home does it queue at once (lines 19 to 34).
     fn on_ask(&mut self, cfg: &Datta<MOST>, from: Addr, spot: Spot, out: &mut Out<MOST>) {
@@ -114,15 +143,15 @@ impl<const MOST: u32> Manager<MOST> {
 
     /// A client departs: its request leaves the queues, the last one first.
     fn on_leave(&mut self, cfg: &Datta<MOST>, from: Addr, id: RequestId, out: &mut Out<MOST>) {
+        if self.queues.spot(id).is_some_and(|spot| spot.speaker() != from) {
+            return out.misbehaved(from, "leave: by one who does not speak for the request here");
+        }
         let Some((entry, was_head)) = self.queues.forget(id) else {
             if cfg.rules.early {
                 self.early.remember(id);
             }
             return;
         };
-        if entry.spot.speaker() != from {
-            out.misbehaved(from, "leave: for another's request");
-        }
         if let Some(previous) = entry.spot.previous() {
             out.to_manager(previous, ToManager::Leave(id));
         }
@@ -222,25 +251,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
 
     fn step(&mut self, cfg: &Datta<MOST>, event: Event<Self>, out: &mut Out<MOST>) {
         match event {
-            Event::Message { from, msg } => match msg {
-                ToManager::Client(Say::Ask(request)) => {
-                    self.on_ask(cfg, from, Spot::last(request), out);
-                }
-                ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
-                ToManager::Promote { claim, shielded } => {
-                    self.on_promote(cfg, from, claim, shielded, out);
-                }
-                ToManager::Probe(probe) => self.on_probe(cfg, probe, out),
-                ToManager::Kill(claim) => self.on_kill(cfg, claim, out),
-                ToManager::Rollback(claim) => self.on_rollback(cfg, claim, out),
-                ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
-                    self.on_done(cfg, from, id, out);
-                }
-                ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
-                    self.on_leave(cfg, from, id, out);
-                }
-                ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
-            },
+            Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
             Event::Gone { who: Addr::User(user), how: Gone::Departed } => {
                 self.on_gone(cfg, user, out);
             }

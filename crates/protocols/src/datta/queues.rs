@@ -7,6 +7,7 @@ use holdall_core::{Addr, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
+use crate::ring::Spot;
 
 /// The strong queue, whose head has the resource, and the weak one, where requests stand aside
 /// until the resource named before this one is theirs.
@@ -34,12 +35,20 @@ impl Queues {
         self.strong.iter().enumerate().find(|(_, entry)| entry.claim == claim)
     }
 
-    pub(super) fn aside(&self, request: RequestId) -> Option<&Entry> {
+    fn aside(&self, request: RequestId) -> Option<&Entry> {
         self.weak.get(&request)
     }
 
+    fn entry(&self, request: RequestId) -> Option<&Entry> {
+        self.aside(request).or_else(|| self.strong.iter().find(|e| e.request() == request))
+    }
+
     pub(super) fn knows(&self, request: RequestId) -> bool {
-        self.weak.contains_key(&request) || self.strong.iter().any(|e| e.request() == request)
+        self.entry(request).is_some()
+    }
+
+    pub(super) fn spot(&self, request: RequestId) -> Option<&Spot> {
+        self.entry(request).map(|entry| &entry.spot)
     }
 
     /// Whether this claim can never again be found in the strong queue. It may still come there
@@ -51,10 +60,8 @@ impl Queues {
 
     /// Whether a claim, here or at the place after this one, is known to have been given up.
     pub(super) fn gave_up(&self, claim: Claim) -> bool {
-        let aside = self.weak.get(&claim.request);
-        let entry = aside.or_else(|| self.strong.iter().find(|e| e.request() == claim.request));
         let given_up = |known: Claim| known.place == claim.place && known.attempt > claim.attempt;
-        entry.is_some_and(|entry| given_up(entry.claim) || given_up(entry.onward))
+        self.entry(claim.request).is_some_and(|e| given_up(e.claim) || given_up(e.onward))
     }
 
     /// Joins the strong queue; whether it is now the head.

@@ -21,6 +21,21 @@ pub enum Say {
     Leave(RequestId),
 }
 
+impl Say {
+    /// What it is about.
+    pub(crate) fn id(&self) -> RequestId {
+        match self {
+            Self::Ask(request) => request.id,
+            Self::Done(id) | Self::Leave(id) => *id,
+        }
+    }
+
+    /// Whether an honest client says this: of a request of its own.
+    pub(crate) fn is_honest(&self, from: Addr) -> bool {
+        from == Addr::User(self.id().user)
+    }
+}
+
 /// What a user may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToUser {

@@ -14,7 +14,7 @@
 //!
 //! # Invariants
 //! - **R1, one token.** Exactly one manager holds the token, or one [`Mail::Token`] is under way
-//!   ([`one`], which the checker looks at in every state).
+//!   (`one`, which the checker looks at in every state).
 //! - **R2, no want is forgotten.** While `asked` is set, a `Want` of this manager is under way, or
 //!   a mark lies where the token is or will come by, or the token is on its way to stop behind it.
 
