@@ -5,6 +5,7 @@
 //! `printed-P`, whose rules are the repairs (`--as-printed`).
 
 pub mod no_twice;
+pub mod printed_datta;
 pub mod printed_rhee;
 
 use holdall_protocols::chandy_misra::ChandyMisra;
@@ -12,6 +13,7 @@ use holdall_protocols::ordered::Ordered;
 
 holdall_protocols::registry! {
     no_twice::NoTwice,
+    printed_datta::PrintedDatta,
     printed_rhee::PrintedRhee<ChandyMisra> as "printed-rhee:chandy-misra",
     printed_rhee::PrintedRhee<Ordered> as "printed-rhee:ordered",
 }

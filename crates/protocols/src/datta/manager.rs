@@ -36,6 +36,35 @@ impl<const MOST: u32> Manager<MOST> {
         }
     }
 
+    fn on_message(&mut self, cfg: &Datta<MOST>, from: Addr, msg: ToManager, out: &mut Out<MOST>) {
+        let honest = match &msg {
+            ToManager::Client(say) => say.is_honest(from),
+            _ => matches!(from, Addr::Manager(_)),
+        };
+        if !honest {
+            return out.misbehaved(from, "a message that is another's to send");
+        }
+        match msg {
+            ToManager::Client(Say::Ask(request)) => {
+                self.on_ask(cfg, from, Spot::last(request), out);
+            }
+            ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
+            ToManager::Promote { claim, shielded } => {
+                self.on_promote(cfg, from, claim, shielded, out);
+            }
+            ToManager::Probe(probe) => self.on_probe(cfg, probe, out),
+            ToManager::Kill(claim) => self.on_kill(cfg, claim, out),
+            ToManager::Rollback(claim) => self.on_rollback(cfg, claim, out),
+            ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
+                self.on_done(cfg, from, id, out);
+            }
+            ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
+                self.on_leave(cfg, from, id, out);
+            }
+            ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
+        }
+    }
+
     /// A request arrives at its last resource, and goes on from there to its home; only at its
     /// home does it queue at once (lines 19 to 34).
     fn on_ask(&mut self, cfg: &Datta<MOST>, from: Addr, spot: Spot, out: &mut Out<MOST>) {
@@ -104,6 +133,7 @@ impl<const MOST: u32> Manager<MOST> {
         };
         match head.spot.previous() {
             Some(previous) => out.to_manager(previous, ToManager::Done(id)),
+            None if cfg.brief => {}
             None => out.to_user(id.user, ToUser::Ended(id)),
         }
         self.queues.pop();
@@ -113,15 +143,15 @@ impl<const MOST: u32> Manager<MOST> {
 
     /// A client departs: its request leaves the queues, the last one first.
     fn on_leave(&mut self, cfg: &Datta<MOST>, from: Addr, id: RequestId, out: &mut Out<MOST>) {
+        if self.queues.spot(id).is_some_and(|spot| spot.speaker() != from) {
+            return out.misbehaved(from, "leave: by one who does not speak for the request here");
+        }
         let Some((entry, was_head)) = self.queues.forget(id) else {
             if cfg.rules.early {
                 self.early.remember(id);
             }
             return;
         };
-        if entry.spot.speaker() != from {
-            out.misbehaved(from, "leave: for another's request");
-        }
         if let Some(previous) = entry.spot.previous() {
             out.to_manager(previous, ToManager::Leave(id));
         }
@@ -135,9 +165,16 @@ impl<const MOST: u32> Manager<MOST> {
     /// with notice; the others learn of it in the same order as they would then. Were each to act
     /// by itself, a request still on its way between two managers would come to stay.
     fn on_gone(&mut self, cfg: &Datta<MOST>, user: UserId, out: &mut Out<MOST>) {
-        let id = self.queues.ends_here(user).filter(|_| cfg.rules.purge);
-        if let Some(id) = id {
-            self.on_leave(cfg, Addr::User(user), id, out);
+        if !cfg.rules.purge {
+            return;
+        }
+        for (id, speaker) in self.queues.of_user(user, cfg.rules.relay) {
+            if cfg.rules.relay {
+                self.on_leave(cfg, speaker, id, out);
+            } else if let Some((_, true)) = self.queues.forget(id) {
+                self.serve_head(cfg, out);
+                self.forget(cfg, id, out);
+            }
         }
     }
 
@@ -193,7 +230,7 @@ impl<const MOST: u32> Manager<MOST> {
         if !self.turn.is_empty() {
             return;
         }
-        match self.token.rest(self.has_victim()) {
+        match self.token.rest(&cfg.ring, self.has_victim()) {
             Next::Keep => {}
             Next::Serve => self.begin_turn(),
             Next::Send(token) => self.send_on(cfg, token, out),
@@ -214,25 +251,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
 
     fn step(&mut self, cfg: &Datta<MOST>, event: Event<Self>, out: &mut Out<MOST>) {
         match event {
-            Event::Message { from, msg } => match msg {
-                ToManager::Client(Say::Ask(request)) => {
-                    self.on_ask(cfg, from, Spot::last(request), out);
-                }
-                ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
-                ToManager::Promote { claim, shielded } => {
-                    self.on_promote(cfg, from, claim, shielded, out);
-                }
-                ToManager::Probe(probe) => self.on_probe(cfg, probe, out),
-                ToManager::Kill(claim) => self.on_kill(cfg, claim, out),
-                ToManager::Rollback(claim) => self.on_rollback(cfg, claim, out),
-                ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
-                    self.on_done(cfg, from, id, out);
-                }
-                ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
-                    self.on_leave(cfg, from, id, out);
-                }
-                ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
-            },
+            Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
             Event::Gone { who: Addr::User(user), how: Gone::Departed } => {
                 self.on_gone(cfg, user, out);
             }

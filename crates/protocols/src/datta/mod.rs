@@ -15,6 +15,9 @@
 //! everywhere and goes to the end of the queue of its home; to be a victim no more it wants the
 //! token, which protects all that are at home where it is.
 //!
+//! When a request has left all its queues its client is told, and may ask again. That is not
+//! needed, since requests are told apart by their numbers: the variant `brief` does without.
+//!
 //! # Invariants
 //! - **Q1, the way.** Past its home, a claim is in a strong queue only while it heads that of the
 //!   resource before.
@@ -32,6 +35,7 @@ mod manager;
 mod queues;
 mod user;
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
@@ -44,7 +48,6 @@ pub use self::entry::{Claim, Level};
 pub use self::loops::{Probe, Victim};
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::plain;
 use crate::ring::{Mail, Ring, Say, Spot, ToUser, manager_of, token};
 
 /// What a manager may receive. After each, its name in the paper.
@@ -81,14 +84,16 @@ impl From<Say> for ToManager {
     }
 }
 
+/// The first makes a difference only beyond two resources.
 const RULES: &[Rule] = &[
+    Rule { name: "home", says: "victims are ranked by their homes, not by the places of the loop" },
     Rule { name: "aside", says: "a request queues past its home only when called in" },
     Rule { name: "early", says: "a departure that overtakes its request is remembered" },
     Rule { name: "head", says: "a kill spares whoever has come to head the queue" },
-    Rule { name: "home", says: "victims are ranked by their homes, not by the places of the loop" },
     Rule { name: "order", says: "the worst placed is the victim; without it, who found the loop" },
     Rule { name: "probe", says: "whoever has to wait looks for a loop" },
     Rule { name: "purge", says: "whoever is reported gone loses its place" },
+    Rule { name: "relay", says: "who is gone is removed by who heard it, and from there on" },
     Rule { name: "rollback", says: "a victim gives up what it has" },
     Rule { name: "token", says: "the token comes to the homes of victims and protects them" },
 ];
@@ -103,6 +108,7 @@ struct Rules {
     order: bool,
     probe: bool,
     purge: bool,
+    relay: bool,
     rollback: bool,
     token: bool,
 }
@@ -111,7 +117,17 @@ struct Rules {
 #[derive(Debug)]
 pub struct Datta<const MOST: u32> {
     ring: Ring,
+    /// Whether clients are not told when their requests have left all queues.
+    brief: bool,
     rules: Rules,
+}
+
+fn is_brief(variant: Option<&str>) -> Result<bool, Unsupported> {
+    match variant {
+        None => Ok(false),
+        Some("brief") => Ok(true),
+        Some(v) => Err(Unsupported(format!("no variant '{v}': use none, or brief"))),
+    }
 }
 
 /// The paper's problem.
@@ -125,7 +141,8 @@ impl<const MOST: u32> Datta<MOST> {
 
 impl<const MOST: u32> Protocol for Datta<MOST> {
     const FAMILY: &'static str = if Self::BOUNDED { "datta" } else { "datta-k" };
-    const NAMES: &'static [&'static str] = &[Self::FAMILY];
+    const NAMES: &'static [&'static str] =
+        if Self::BOUNDED { &["datta", "datta:brief"] } else { &["datta-k", "datta-k:brief"] };
     const STARTS_AGAIN: bool = true;
     type ToUser = ToUser;
     type ToManager = ToManager;
@@ -133,9 +150,9 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
     type Manager = Manager<MOST>;
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
-        plain(Self::FAMILY, variant)?;
+        let brief = is_brief(variant)?;
         Ok(About {
-            name: Self::FAMILY.into(),
+            name: if brief { format!("{}:brief", Self::FAMILY) } else { Self::FAMILY.into() },
             summary: if Self::BOUNDED {
                 "one or two resources in the order asked; loops are found by probes and broken"
             } else {
@@ -150,12 +167,12 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: if Self::BOUNDED { &RULES[1..] } else { RULES },
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        plain(Self::FAMILY, options.variant.as_deref())?;
+        let brief = is_brief(options.variant.as_deref())?;
         let rules = Rules {
             aside: options.keeps("aside"),
             early: options.keeps("early"),
@@ -164,10 +181,11 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
             order: options.keeps("order"),
             probe: options.keeps("probe"),
             purge: options.keeps("purge"),
+            relay: options.keeps("relay"),
             rollback: options.keeps("rollback"),
             token: options.keeps("token"),
         };
-        Ok(Self { ring: Ring::new(topology), rules })
+        Ok(Self { ring: Ring::new(topology), brief, rules })
     }
 
     fn managers(&self) -> Vec<NodeId> {
@@ -175,7 +193,7 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
     }
 
     fn user(&self, id: UserId) -> Self::User {
-        User::new(id)
+        User::new(id, self.brief)
     }
 
     fn manager(&self, id: ManagerId) -> Self::Manager {

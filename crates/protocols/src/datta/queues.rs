@@ -1,11 +1,13 @@
 //! The two queues of a resource.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
-use holdall_core::{RequestId, UserId};
+use holdall_core::{Addr, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
+use crate::ring::Spot;
 
 /// The strong queue, whose head has the resource, and the weak one, where requests stand aside
 /// until the resource named before this one is theirs.
@@ -33,12 +35,20 @@ impl Queues {
         self.strong.iter().enumerate().find(|(_, entry)| entry.claim == claim)
     }
 
-    pub(super) fn aside(&self, request: RequestId) -> Option<&Entry> {
+    fn aside(&self, request: RequestId) -> Option<&Entry> {
         self.weak.get(&request)
     }
 
+    fn entry(&self, request: RequestId) -> Option<&Entry> {
+        self.aside(request).or_else(|| self.strong.iter().find(|e| e.request() == request))
+    }
+
     pub(super) fn knows(&self, request: RequestId) -> bool {
-        self.weak.contains_key(&request) || self.strong.iter().any(|e| e.request() == request)
+        self.entry(request).is_some()
+    }
+
+    pub(super) fn spot(&self, request: RequestId) -> Option<&Spot> {
+        self.entry(request).map(|entry| &entry.spot)
     }
 
     /// Whether this claim can never again be found in the strong queue. It may still come there
@@ -50,10 +60,8 @@ impl Queues {
 
     /// Whether a claim, here or at the place after this one, is known to have been given up.
     pub(super) fn gave_up(&self, claim: Claim) -> bool {
-        let aside = self.weak.get(&claim.request);
-        let entry = aside.or_else(|| self.strong.iter().find(|e| e.request() == claim.request));
         let given_up = |known: Claim| known.place == claim.place && known.attempt > claim.attempt;
-        entry.is_some_and(|entry| given_up(entry.claim) || given_up(entry.onward))
+        self.entry(claim.request).is_some_and(|e| given_up(e.claim) || given_up(e.onward))
     }
 
     /// Joins the strong queue; whether it is now the head.
@@ -90,10 +98,12 @@ impl Queues {
         Some((self.strong.remove(position)?, position == 0))
     }
 
-    /// The request of a user for which this is the last resource.
-    pub(super) fn ends_here(&self, user: UserId) -> Option<RequestId> {
-        let mut all = self.strong.iter().chain(self.weak.values());
-        all.find(|entry| entry.spot.is_last() && entry.request().user == user).map(Entry::request)
+    /// The requests of a user, and who speaks for them here; only those for which this is the last
+    /// resource, if told so.
+    pub(super) fn of_user(&self, user: UserId, last: bool) -> Vec<(RequestId, Addr)> {
+        let all = self.strong.iter().chain(self.weak.values());
+        let own = all.filter(|e| e.request().user == user && (e.spot.is_last() || !last));
+        own.map(|entry| (entry.request(), entry.spot.speaker())).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -12,8 +12,8 @@ use crate::ring::{Client, ToUser};
 pub struct User<const MOST: u32>(pub(super) Client);
 
 impl<const MOST: u32> User<MOST> {
-    pub(super) fn new(id: UserId) -> Self {
-        Self(Client::new(id))
+    pub(super) fn new(id: UserId, brief: bool) -> Self {
+        Self(Client::new(id, brief))
     }
 }
 

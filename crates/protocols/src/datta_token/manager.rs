@@ -70,6 +70,32 @@ impl Manager {
         self.weak.contains_key(&id) || self.knows_strong(id)
     }
 
+    fn on_message(&mut self, cfg: &DattaToken, from: Addr, msg: ToManager, out: &mut Out) {
+        let honest = match &msg {
+            ToManager::Client(say) => say.is_honest(from),
+            _ => matches!(from, Addr::Manager(_)),
+        };
+        if !honest {
+            return out.misbehaved(from, "a message that is another's to send");
+        }
+        match msg {
+            ToManager::Client(Say::Ask(request)) => {
+                self.on_ask(cfg, from, Spot::last(request), out);
+            }
+            ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
+            ToManager::Move(id) => self.on_move(cfg, from, id, out),
+            ToManager::Moved(id) => self.on_moved(cfg, from, id, out),
+            ToManager::Ready(id) => self.on_ready(cfg, from, id, out),
+            ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
+                self.on_done(cfg, from, id, out);
+            }
+            ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
+                self.on_leave(cfg, from, id, out);
+            }
+            ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
+        }
+    }
+
     /// A request is set aside, and goes on to its home, where it waits to be moved.
     fn on_ask(&mut self, cfg: &DattaToken, from: Addr, spot: Spot, out: &mut Out) {
         if !spot.is_honest(self.id, from) {
@@ -198,16 +224,18 @@ impl Manager {
     /// A client departs: its request leaves the queues, the last one first.
     fn on_leave(&mut self, cfg: &DattaToken, from: Addr, id: RequestId, out: &mut Out) {
         let at = self.strong.iter().position(|entry| entry.spot.id() == id);
-        let queued = at.and_then(|at| self.strong.remove(at)).map(|entry| entry.spot);
-        let Some(spot) = queued.or_else(|| self.weak.remove(&id)) else {
+        let spot = at.map(|at| &self.strong[at].spot).or_else(|| self.weak.get(&id)).cloned();
+        let Some(spot) = spot else {
             if cfg.rules.early {
                 self.early.remember(id);
             }
             return;
         };
         if spot.speaker() != from {
-            out.misbehaved(from, "leave: for another's request");
+            return out.misbehaved(from, "leave: by one who does not speak for the request here");
         }
+        self.weak.remove(&id);
+        at.map(|at| self.strong.remove(at));
         self.waiting.retain(|other| *other != id);
         if let Some(previous) = spot.previous() {
             out.to_manager(previous, ToManager::Leave(id));
@@ -247,7 +275,7 @@ impl Manager {
         if !self.turn.is_empty() || self.moving.is_some() {
             return;
         }
-        match self.token.rest(!self.waiting.is_empty()) {
+        match self.token.rest(&cfg.ring, !self.waiting.is_empty()) {
             Next::Keep => {}
             Next::Serve => self.begin_turn(cfg, out),
             Next::Send(token) => self.send_on(cfg, token, out),
@@ -276,22 +304,7 @@ impl Role for Manager {
 
     fn step(&mut self, cfg: &DattaToken, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Message { from, msg } => match msg {
-                ToManager::Client(Say::Ask(request)) => {
-                    self.on_ask(cfg, from, Spot::last(request), out);
-                }
-                ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
-                ToManager::Move(id) => self.on_move(cfg, from, id, out),
-                ToManager::Moved(id) => self.on_moved(cfg, from, id, out),
-                ToManager::Ready(id) => self.on_ready(cfg, from, id, out),
-                ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
-                    self.on_done(cfg, from, id, out);
-                }
-                ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
-                    self.on_leave(cfg, from, id, out);
-                }
-                ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
-            },
+            Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
             Event::Gone { who: Addr::User(user), how: Gone::Departed } => {
                 self.on_gone(cfg, user, out);
             }

@@ -13,7 +13,7 @@ pub struct User(pub(super) Client);
 
 impl User {
     pub(super) fn new(id: UserId) -> Self {
-        Self(Client::new(id))
+        Self(Client::new(id, false))
     }
 }
 

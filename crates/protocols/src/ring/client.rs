@@ -1,6 +1,6 @@
 //! The client (the paper's Algorithm 1): it sends its request to the resource it named last, is
 //! granted everything at once, says when it is done, and may ask again when it hears that its
-//! request has left all queues.
+//! request has left all queues; or at once, if it is told to be brief.
 //!
 //! The paper's `RequestProvider`, the oracle that finds out which resources there are, is whoever
 //! calls the user: the workload in the simulator, the script of a scope in the checker.
@@ -21,6 +21,21 @@ pub enum Say {
     Leave(RequestId),
 }
 
+impl Say {
+    /// What it is about.
+    pub(crate) fn id(&self) -> RequestId {
+        match self {
+            Self::Ask(request) => request.id,
+            Self::Done(id) | Self::Leave(id) => *id,
+        }
+    }
+
+    /// Whether an honest client says this: of a request of its own.
+    pub(crate) fn is_honest(&self, from: Addr) -> bool {
+        from == Addr::User(self.id().user)
+    }
+}
+
 /// What a user may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToUser {
@@ -34,6 +49,8 @@ pub enum ToUser {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Client {
     id: UserId,
+    /// Whether it may ask again as soon as it is done.
+    brief: bool,
     stage: Stage,
 }
 
@@ -46,8 +63,8 @@ enum Stage {
 }
 
 impl Client {
-    pub(crate) fn new(id: UserId) -> Self {
-        Self { id, stage: Stage::Idle }
+    pub(crate) fn new(id: UserId, brief: bool) -> Self {
+        Self { id, brief, stage: Stage::Idle }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -82,24 +99,22 @@ impl Client {
         call: Call,
         out: &mut Outbox<P, Never>,
     ) {
-        let mut say = |request: &Request, say: Say| {
-            let last = request.needs.last().map(|need| manager_of(need.pool));
-            last.into_iter().for_each(|last| out.to_manager(last, say.clone().into()));
-        };
         let stage = core::mem::replace(&mut self.stage, Stage::Idle);
         let leaves = call == Call::Leave;
         match (stage, call) {
             (_, Call::Ask(request)) => {
-                say(&request, Say::Ask(request.clone()));
+                say(&request, Say::Ask(request.clone()), out);
                 self.stage = Stage::Waiting(request);
             }
             (Stage::Using(request), Call::Done | Call::Leave) => {
-                say(&request, Say::Done(request.id));
-                if !leaves {
+                say(&request, Say::Done(request.id), out);
+                if !leaves && self.brief {
+                    out.released(request.id);
+                } else if !leaves {
                     self.stage = Stage::Ending(request);
                 }
             }
-            (Stage::Waiting(request), Call::Leave) => say(&request, Say::Leave(request.id)),
+            (Stage::Waiting(request), Call::Leave) => say(&request, Say::Leave(request.id), out),
             (_, Call::Leave) => {}
             (stage, Call::Done) => self.stage = stage,
         }
@@ -139,5 +154,12 @@ impl Client {
     pub(crate) fn is_stale(&self, msg: &ToUser) -> bool {
         let (ToUser::Grant(id) | ToUser::Ended(id)) = msg;
         self.request().is_none_or(|request| request.id != *id)
+    }
+}
+
+/// Says something to the manager of the resource named last.
+fn say<P: Protocol<ToManager: From<Say>>>(request: &Request, say: Say, out: &mut Outbox<P, Never>) {
+    if let Some(need) = request.needs.last() {
+        out.to_manager(manager_of(need.pool), say.into());
     }
 }

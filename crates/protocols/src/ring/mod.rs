@@ -1,6 +1,6 @@
 //! What the protocols of Datta, Devismes, Larmore, Kawala and Potop-Butucaru have in common
 //! ("Multi-resource Allocation with Unknown Participants"): a manager for each resource, on a
-//! rooted ring ([`Ring`]); a token that goes round on demand ([`token`]); and clients that know
+//! rooted ring (`Ring`); a token that goes round on demand ([`token`]); and clients that know
 //! nothing but the resources they ask for ([`client`]).
 
 pub mod client;

@@ -54,7 +54,7 @@ impl Spot {
 
     /// Who speaks for the request here: the next manager, or at the last place the client.
     pub(crate) fn speaker(&self) -> Addr {
-        self.next().map_or(Addr::User(self.id().user), Addr::Manager)
+        self.next().map_or_else(|| Addr::User(self.id().user), Addr::Manager)
     }
 
     /// Whether an honest sender would ask a manager for this.

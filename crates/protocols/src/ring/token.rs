@@ -8,13 +8,13 @@
 //! told where to `stop`, and everybody on the lap is served.
 //!
 //! The token counts its hops, and a `Want` tells the last hop that its sender has seen. Whoever
-//! has seen the token since it must have been there again drops the `Want`. So however slowly a
-//! `Want` travels, it causes no lap that nobody needs, and no more than two of one sender are ever
-//! under way.
+//! has seen the token since it must have been there again drops the `Want`, or its mark. So however
+//! slowly a `Want` travels, it causes no lap that nobody needs, and no more than two of one sender
+//! are ever under way.
 //!
 //! # Invariants
 //! - **R1, one token.** Exactly one manager holds the token, or one [`Mail::Token`] is under way
-//!   ([`one`], which the checker looks at in every state).
+//!   (`one`, which the checker looks at in every state).
 //! - **R2, no want is forgotten.** While `asked` is set, a `Want` of this manager is under way, or
 //!   a mark lies where the token is or will come by, or the token is on its way to stop behind it.
 
@@ -65,8 +65,9 @@ pub struct Token {
     seen: Hop,
     /// This manager has sent a `Want` since it last had the token.
     asked: bool,
-    /// A `Want` came by, so the token must not stay.
-    pass: bool,
+    /// A `Want` came by, so the token must not stay: the latest hop that the senders of such had
+    /// seen.
+    pass: Option<Hop>,
 }
 
 /// What the holder does with a token that it does not use.
@@ -85,7 +86,7 @@ impl Token {
     pub(crate) fn new(ring: &Ring, me: ManagerId) -> Self {
         let root = ring.is_root(me);
         let seen = Stamp(if root { ring.len() } else { u64::from(me.0) });
-        Self { me, held: root.then_some(me), seen, asked: false, pass: false }
+        Self { me, held: root.then_some(me), seen, asked: false, pass: None }
     }
 
     pub(crate) fn held(&self) -> bool {
@@ -105,13 +106,18 @@ impl Token {
         if self.is_obsolete(ring, origin, seen) {
             return false;
         }
-        self.pass = true;
+        self.pass = self.pass.max(Some(seen));
         !self.held() && !self.asked
     }
 
     /// Whether the token has been with the origin since, or the `Want` has come back to it.
     pub(crate) fn is_obsolete(&self, ring: &Ring, origin: ManagerId, seen: Hop) -> bool {
-        origin == self.me || self.seen.0 > seen.0 + ring.len()
+        origin == self.me || self.came_by(ring, seen)
+    }
+
+    /// Whether the token has been here since it was back with somebody who saw it then.
+    fn came_by(&self, ring: &Ring, seen: Hop) -> bool {
+        self.seen.0 > seen.0 + ring.len()
     }
 
     pub(crate) fn on_token(&mut self, stop: ManagerId, hop: Hop) {
@@ -122,9 +128,10 @@ impl Token {
 
     /// What becomes of the token, if this manager holds it and needs it for nobody at the moment;
     /// `wanted` says whether somebody here has come to want it since.
-    pub(crate) fn rest(&mut self, wanted: bool) -> Next {
+    pub(crate) fn rest(&mut self, ring: &Ring, wanted: bool) -> Next {
         let Some(stop) = self.held else { return Next::Keep };
-        let stop = match (core::mem::take(&mut self.pass), stop == self.me, wanted) {
+        let pass = self.pass.take().is_some_and(|seen| !self.came_by(ring, seen));
+        let stop = match (pass, stop == self.me, wanted) {
             (false, true, true) => return Next::Serve,
             (false, true, false) => return Next::Keep,
             (true, ..) | (_, _, true) => self.me,

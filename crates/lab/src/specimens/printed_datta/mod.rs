@@ -1,0 +1,201 @@
+//! `printed-datta`: Algorithms 1 to 3 of Datta, Devismes, Kawala, Larmore, Potop-Butucaru,
+//! "Multi-resource Allocation with Unknown Participants", line by line, with one repair for each
+//! known defect (`docs/errata.md` numbers them). The repairs are the least that each defect takes
+//! within the printed text; the protocol `datta` does away with most of that text instead.
+//!
+//! One message is taken in each pass through the printed loop, which is one of the schedules that
+//! the loop allows. What the text leaves undefined (the head of an empty queue, a message to
+//! nobody) is reported as a broken invariant, with its line.
+
+mod loops;
+mod manager;
+mod user;
+
+use holdall_core::{
+    About, Assumes, Broken, ManagerId, NodeId, Options, Property, Protocol, RequestId, Rule,
+    System, Topology, Unsupported, UserId,
+};
+use holdall_protocols::datta::Claim;
+use serde::{Deserialize, Serialize};
+
+pub use self::loops::Seek;
+pub use self::manager::Manager;
+pub use self::user::User;
+
+/// What a client receives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToUser {
+    /// `resAllowed`.
+    Allowed,
+    /// `endACK`.
+    End,
+}
+
+/// What a resource receives. The claims are the repairs' part of the messages.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToManager {
+    /// `NewRequest`: for whom, `RequestNo`, `NextResId`.
+    NewRequest(RequestId, u8, Option<ManagerId>),
+    /// `Done`.
+    Done,
+    /// `Token`.
+    Token,
+    /// `NewStrong`.
+    NewStrong(Claim),
+    /// `newStrongACK`.
+    NewStrongAck(Claim),
+    /// `seekLoop`.
+    SeekLoop(Seek),
+    /// `NoLoop`.
+    NoLoop(Claim),
+    /// `Res1Ready`, or `StrongReady`.
+    Ready(Claim),
+    /// `RemoteKillLoop`.
+    RemoteKill(Claim),
+    /// `KillLoop`.
+    Kill(Claim),
+    /// `KillACK1`, or `KillLoopACK1`; whether there was anything to kill.
+    KillAck1(Claim, bool),
+    /// `KillACK2`, or `KillLoopACK2`.
+    KillAck2,
+}
+
+const RULES: &[Rule] = &[
+    Rule { name: "d1", says: "messages are received under the names they are sent by" },
+    Rule { name: "d2", says: "a weak request's strong resource is looked up before the pop" },
+    Rule { name: "d3", says: "what leaves Qtoken is the request that ended, if it is there" },
+    Rule { name: "d4", says: "only the holder sends the token" },
+    Rule { name: "d5", says: "a holder whose Qtoken is empty sends the token on" },
+    Rule { name: "d6", says: "the minimum of a search travels with it, and in nothing else" },
+    Rule { name: "d7", says: "a search that met only holders of the token breaks its own claim" },
+    Rule { name: "d8", says: "a search goes on only where the request it follows is in Qstrong" },
+    Rule {
+        name: "d9",
+        says: "whoever finds a loop and is not its victim, or is spared, reports ready",
+    },
+    Rule { name: "d10", says: "acknowledgements count for the request they are about" },
+    Rule { name: "d11", says: "StrongReady is kept for each request" },
+    Rule { name: "d12", says: "a request that was killed is no longer ready" },
+    Rule { name: "d13", says: "a search that comes twice to a place it did not start from ends" },
+    Rule { name: "d14", says: "kills name the request, and spare all others" },
+    Rule { name: "d15", says: "KillLoop spares the head of Qstrong" },
+    Rule { name: "d17", says: "there is no Lock" },
+    Rule { name: "d18", says: "KillLoop sees to the new head if it removed the old one" },
+    Rule { name: "d19", says: "requests and attempts of one client are told apart" },
+];
+
+/// The repairs in force.
+#[derive(Debug)]
+pub(super) struct Repairs {
+    d1: bool,
+    d2: bool,
+    d3: bool,
+    d4: bool,
+    d5: bool,
+    d6: bool,
+    d7: bool,
+    d8: bool,
+    d9: bool,
+    d10: bool,
+    d11: bool,
+    d12: bool,
+    d13: bool,
+    d14: bool,
+    d15: bool,
+    d17: bool,
+    d18: bool,
+    d19: bool,
+}
+
+/// The configuration.
+#[derive(Debug)]
+pub struct PrintedDatta {
+    nodes: Vec<NodeId>,
+    repairs: Repairs,
+}
+
+impl PrintedDatta {
+    /// The function `Next` of the ring.
+    fn next(&self, id: ManagerId) -> ManagerId {
+        ManagerId((id.0 + 1) % self.nodes.len() as u32)
+    }
+
+    /// Whether two claims are the same as far as the text can tell.
+    fn same(&self, one: Claim, other: Claim) -> bool {
+        if self.repairs.d19 { one == other } else { one.request.user == other.request.user }
+    }
+}
+
+impl Protocol for PrintedDatta {
+    const FAMILY: &'static str = "printed-datta";
+    const NAMES: &'static [&'static str] = &["printed-datta"];
+    const STARTS_AGAIN: bool = true;
+    type ToUser = ToUser;
+    type ToManager = ToManager;
+    type User = User;
+    type Manager = Manager;
+
+    fn about(variant: Option<&str>) -> Result<About, Unsupported> {
+        if let Some(variant) = variant {
+            return Err(Unsupported(format!("printed-datta has no variant '{variant}'")));
+        }
+        Ok(About {
+            name: Self::FAMILY.into(),
+            summary: "specimen: two resources with unknown participants, as printed",
+            source: "Datta, Devismes, Kawala, Larmore, Potop-Butucaru, Algorithms 1 to 3",
+            assumes: Assumes {
+                needs_max: Some(2),
+                units: false,
+                departures: false,
+                order_asked: true,
+                ..Assumes::RELIABLE
+            },
+            promises: Property::sound_and(&[Property::NoStarvation]),
+            with_patience: Vec::new(),
+            rules: RULES,
+        })
+    }
+
+    fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
+        let keeps = |rule| options.keeps(rule);
+        let repairs = Repairs {
+            d1: keeps("d1"),
+            d2: keeps("d2"),
+            d3: keeps("d3"),
+            d4: keeps("d4"),
+            d5: keeps("d5"),
+            d6: keeps("d6"),
+            d7: keeps("d7"),
+            d8: keeps("d8"),
+            d9: keeps("d9"),
+            d10: keeps("d10"),
+            d11: keeps("d11"),
+            d12: keeps("d12"),
+            d13: keeps("d13"),
+            d14: keeps("d14"),
+            d15: keeps("d15"),
+            d17: keeps("d17"),
+            d18: keeps("d18"),
+            d19: keeps("d19"),
+        };
+        Ok(Self { nodes: topology.pools.iter().map(|pool| pool.node).collect(), repairs })
+    }
+
+    fn managers(&self) -> Vec<NodeId> {
+        self.nodes.clone()
+    }
+
+    fn user(&self, _: UserId) -> User {
+        User::default()
+    }
+
+    fn manager(&self, id: ManagerId) -> Manager {
+        Manager::new(id)
+    }
+
+    fn check_system(&self, system: &impl System<Self>) -> Result<(), Broken> {
+        let held = system.managers().filter(|manager| manager.holds_token()).count();
+        let sent = system.to_managers().filter(|msg| matches!(msg, ToManager::Token)).count();
+        Broken::unless(held + sent == 1, "there is exactly one token (Definition 3.2)")
+    }
+}
