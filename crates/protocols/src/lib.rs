@@ -12,9 +12,11 @@ pub mod coordinator;
 mod early;
 pub mod house;
 pub mod ordered;
+mod past;
 mod pool;
 mod registry;
 pub mod skeen;
+pub mod winkowski;
 
 use registry::plain;
 pub use registry::{Unknown, Visitor, split_name};
@@ -24,4 +26,6 @@ registry! {
     house::House,
     ordered::Ordered,
     skeen::Skeen,
+    winkowski::Complete,
+    winkowski::Restricted,
 }
