@@ -5,7 +5,9 @@
 //! `printed-P`, whose rules are the repairs (`--as-printed`).
 
 pub mod no_twice;
+pub mod printed_winkowski;
 
 holdall_protocols::registry! {
     no_twice::NoTwice,
+    printed_winkowski::PrintedWinkowski,
 }

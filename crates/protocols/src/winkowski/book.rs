@@ -3,18 +3,18 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use holdall_core::{Broken, RequestId, UserId};
+use holdall_core::{Broken, ManagerId, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
-use super::{Level, Number, Rules, Settings, Stance, Ticket, View};
+use super::{Level, Number, Rules, Settings, Stance, Ticket, Turn, Version, View};
 
 /// A task at a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// Its latest stance.
-    pub(super) n: u32,
-    /// How many views were sent since.
-    pub(super) version: u32,
+    pub(super) n: Turn,
+    /// The latest view it was sent since.
+    pub(super) version: Version,
     pub(super) level: Level,
     units: u32,
     ticket: Option<Ticket>,
@@ -51,16 +51,22 @@ impl Book {
     /// Whether a stance makes sense here.
     pub(super) fn accepts(&self, stance: &Stance) -> bool {
         let competes = (Level::Adm..=Level::Ord).contains(&stance.level);
-        let known = self.entries.contains_key(&stance.request) || stance.level <= Level::Reg;
-        (1..=self.capacity).contains(&stance.units) && competes == stance.ticket.is_some() && known
+        let possible = match self.entries.get(&stance.request).map(|entry| entry.level) {
+            None => stance.level <= Level::Reg,
+            Some(Level::Use) => matches!(stance.level, Level::Out | Level::Use),
+            Some(_) => true,
+        };
+        (1..=self.capacity).contains(&stance.units)
+            && competes == stance.ticket.is_some()
+            && possible
     }
 
     /// Follows a task to its new stance, as far as the game allows; its level tells how far.
-    pub(super) fn follow(&mut self, rules: &Rules, orders: bool, stance: &Stance) {
+    pub(super) fn follow(&mut self, rules: &Rules, orders: bool, at: ManagerId, stance: &Stance) {
         let id = stance.request;
         match stance.level {
             Level::Out => self.remove(id),
-            Level::Reg => self.register(rules, stance),
+            Level::Reg => self.register(rules, at, stance),
             Level::Adm => {
                 self.dequeue(id);
                 self.compete(stance, Level::Adm);
@@ -87,12 +93,12 @@ impl Book {
             }
         }
         if let Some(entry) = self.entries.get_mut(&id) {
-            (entry.n, entry.version) = (stance.n, 0);
+            (entry.n, entry.version) = (stance.n, Version::first(id.user, at));
         }
     }
 
     /// A newcomer notes whom it has to wait for. A competitor that registers again has none.
-    fn register(&mut self, rules: &Rules, stance: &Stance) {
+    fn register(&mut self, rules: &Rules, at: ManagerId, stance: &Stance) {
         let id = stance.request;
         if self.entries.contains_key(&id) {
             self.dequeue(id);
@@ -105,8 +111,8 @@ impl Book {
             false => BTreeSet::new(),
         };
         let entry = Entry {
-            n: 0,
-            version: 0,
+            n: stance.n,
+            version: Version::first(id.user, at),
             level: Level::Reg,
             units: stance.units,
             ticket: None,
@@ -217,8 +223,9 @@ impl Book {
     fn may(&self, rules: &Rules, settings: Settings, id: RequestId) -> bool {
         let me = &self.entries[&id];
         let first = |other: &Entry| other.ticket < me.ticket || !rules.priority;
+        let turn = |other: &Entry| other.level == Level::Adm && !other.passive && first(other);
         let turns = match settings.turns && me.level == Level::Adm {
-            true => self.units(id, |e| e.level == Level::Adm && !e.passive && e.ticket < me.ticket),
+            true => self.units(id, turn),
             false => 0,
         };
         self.has_room(id, self.taken(id) + self.before(id, first) + turns)

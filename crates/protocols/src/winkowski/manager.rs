@@ -2,23 +2,24 @@
 
 use alloc::vec::Vec;
 
-use holdall_core::{Addr, Broken, Event, Gone, Never, RequestId, Role, UserId};
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, RequestId, Role, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::book::Book;
-use super::{Level, Out, Stance, ToUser, View, Winkowski};
+use super::{Level, Out, Stance, ToUser, Version, View, Winkowski};
 use crate::past::Past;
 
 /// Guards one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manager<const COMPLETE: bool> {
+    id: ManagerId,
     book: Book,
     past: Past,
 }
 
 impl<const COMPLETE: bool> Manager<COMPLETE> {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self { book: Book::new(capacity), past: Past::default() }
+    pub(super) fn new(id: ManagerId, capacity: u32) -> Self {
+        Self { id, book: Book::new(capacity), past: Past::default() }
     }
 
     fn on_stance(
@@ -41,13 +42,14 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         if self.book.entries.get(&request).is_some_and(|entry| stance.n <= entry.n) {
             return;
         }
-        if !self.book.accepts(stance) {
+        if !(self.book.accepts(stance) && stance.n.is_between(request.user, self.id)) {
             return out.misbehaved(from, "a stance that makes no sense here");
         }
-        self.book.follow(&cfg.rules, COMPLETE, stance);
+        self.book.follow(&cfg.rules, COMPLETE, self.id, stance);
         if stance.level == Level::Out {
             self.past.end(request, false);
-            let (n, version, view, top) = (stance.n, 1, View::default(), None);
+            let (n, view, top) = (stance.n, View::default(), None);
+            let version = Version::first(request.user, self.id);
             out.to_user(request.user, ToUser::View { request, n, version, view, top });
         }
         self.tell(cfg, Some(request), out);
@@ -94,7 +96,7 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
             let news = entry.told.map(View::news) != Some(view.news());
             if news || answer == Some(request) || !cfg.settings.filter {
                 entry.told = Some(view);
-                entry.version += 1;
+                entry.version = entry.version.next();
                 let (n, version) = (entry.n, entry.version);
                 out.to_user(request.user, ToUser::View { request, n, version, view, top });
             }

@@ -45,8 +45,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, NodeId, Options, Outbox, PoolId, Property, Protocol, RequestId,
-    Rule, Stamp, Topology, Unsupported, UserId,
+    About, Assumes, LinkStamp, ManagerId, NodeId, Options, Outbox, PoolId, Property, Protocol,
+    RequestId, Rule, Stamp, Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,12 @@ pub type Restricted = Winkowski<false>;
 
 /// The number on a ticket.
 pub type Number = Stamp<2>;
+
+/// Counts the stances of a task at a pool.
+pub type Turn = LinkStamp<0>;
+
+/// Counts the views of a pool that a task is sent.
+pub type Version = LinkStamp<1>;
 
 /// What decides who comes first: the lower, the sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -95,8 +101,8 @@ pub enum Level {
 pub struct Stance {
     /// The task.
     pub request: RequestId,
-    /// Which of its stances at this pool this is, counted from 1.
-    pub n: u32,
+    /// Which of its stances at this pool this is.
+    pub n: Turn,
     /// The level wanted.
     pub level: Level,
     /// How many units it needs here.
@@ -140,9 +146,9 @@ pub enum ToUser {
         /// The task.
         request: RequestId,
         /// Its latest stance here.
-        n: u32,
-        /// The how manieth view since that stance; the first is the answer to it.
-        version: u32,
+        n: Turn,
+        /// Which of the views since that stance this is.
+        version: Version,
         /// What it sees.
         view: View,
         /// If registered: the greatest number on a ticket here.
@@ -158,7 +164,6 @@ const RULES: &[Rule] = &[
     Rule { name: "priority", says: "tickets decide who comes first, not arrival" },
     Rule { name: "advance", says: "a request that waits long passes those of lower priority" },
     Rule { name: "once", says: "orders are placed without requests at most once a task" },
-    Rule { name: "passive", says: "whoever waits elsewhere lets others take their turn here" },
     Rule { name: "strand", says: "whoever is in the way of the suspected stops competing" },
     Rule { name: "latest", says: "older views are dropped" },
     Rule { name: "answer", says: "only an answer to the latest stance counts as one" },
@@ -180,7 +185,6 @@ struct Rules {
     priority: bool,
     advance: bool,
     once: bool,
-    passive: bool,
     strand: bool,
     latest: bool,
     answer: bool,
@@ -189,37 +193,39 @@ struct Rules {
     lease: bool,
 }
 
-/// What saves messages, each with a word that switches it off; `plain` switches all of them off.
-/// And `lanes`, for the checker: tickets are the lanes of their owners.
+/// What saves messages, each on unless its setting is 0; `plain` is all of them off. And `numbers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Settings {
-    /// Views go only to those who see something new (`broadcast`: everybody is told of everything).
+    /// Views go only to those who see something new; otherwise everybody is told of everything.
     filter: bool,
-    /// A request is also an admission (`separate`).
+    /// A request is also an admission.
     merge: bool,
-    /// The first orders are placed without requests, if all seems free (`slow`).
+    /// The first orders are placed without requests, if all seems free.
     fast: bool,
-    /// Of those who were turned away, the one with the lowest ticket comes first (`herd`).
+    /// Of those who were turned away, the one with the lowest ticket comes first.
     turns: bool,
-    /// Numbers are above those of the others (`lanes`: a ticket is the lane of its owner).
+    /// Tickets are above those of the others; otherwise a ticket is the lane of its owner.
     numbers: bool,
 }
 
 impl Settings {
+    const PLAIN: Self =
+        Self { filter: false, merge: false, fast: false, turns: false, numbers: true };
+
     fn new(family: &str, variant: Option<&str>) -> Result<Self, Unsupported> {
         let mut s = Self { filter: true, merge: true, fast: true, turns: true, numbers: true };
-        for word in variant.unwrap_or_default().split(',').filter(|word| !word.is_empty()) {
-            match word {
-                "broadcast" => s.filter = false,
-                "separate" => s.merge = false,
-                "slow" => s.fast = false,
-                "herd" => s.turns = false,
-                "lanes" => s.numbers = false,
-                "plain" => (s.filter, s.merge, s.fast, s.turns) = (false, false, false, false),
+        for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
+            match part.split_once('=').unwrap_or((part, "")) {
+                ("filter", "0") => s.filter = false,
+                ("merge", "0") => s.merge = false,
+                ("fast", "0") => s.fast = false,
+                ("turns", "0") => s.turns = false,
+                ("numbers", "0") => s.numbers = false,
+                ("plain", "") => s = Self { numbers: s.numbers, ..Self::PLAIN },
                 _ => {
                     return Err(Unsupported(format!(
-                        "{family} has no setting '{word}': use broadcast, separate, slow, herd, \
-                         plain or lanes"
+                        "{family} has no setting '{part}': use plain, filter=0, merge=0, fast=0, \
+                         turns=0 or numbers=0"
                     )));
                 }
             }
@@ -252,7 +258,8 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
     type Manager = Manager<COMPLETE>;
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
-        Settings::new(Self::FAMILY, variant)?;
+        let patience = !Settings::new(Self::FAMILY, variant)?.turns;
+        let no_starvation = [Property::NoStarvation];
         Ok(About {
             name: variant
                 .map_or_else(|| String::from(Self::FAMILY), |v| format!("{}:{v}", Self::FAMILY)),
@@ -263,8 +270,8 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
             },
             source: "Winkowski, failure-resistant resource management, repaired",
             assumes: Assumes { exactly_once: false, suspicions: COMPLETE, ..Assumes::RELIABLE },
-            promises: Property::sound_and(&[Property::NoStarvation]),
-            with_patience: Vec::new(),
+            promises: Property::sound_and(if patience { &[] } else { &no_starvation }),
+            with_patience: if patience { no_starvation.to_vec() } else { Vec::new() },
             rules: RULES,
         })
     }
@@ -282,7 +289,6 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
                 priority: keeps("priority"),
                 advance: keeps("advance"),
                 once: keeps("once"),
-                passive: keeps("passive"),
                 strand: keeps("strand"),
                 latest: keeps("latest"),
                 answer: keeps("answer"),
@@ -302,6 +308,6 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
     }
 
     fn manager(&self, id: ManagerId) -> Manager<COMPLETE> {
-        Manager::new(self.topology.pools[id.index()].capacity)
+        Manager::new(id, self.topology.pools[id.index()].capacity)
     }
 }

@@ -7,7 +7,7 @@ use holdall_core::{Addr, Broken, Request};
 use serde::{Deserialize, Serialize};
 
 use super::user::Timer;
-use super::{Level, Number, Out, Stance, Ticket, View, Winkowski, manager_of};
+use super::{Level, Number, Out, Stance, Ticket, Turn, Version, View, Winkowski, manager_of};
 
 /// The alarm clock waits longer after each ring, up to this.
 const RUNG_MAX: u8 = 4;
@@ -47,28 +47,25 @@ pub(super) enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Part {
     /// The number of the latest stance.
-    n: u32,
+    n: Turn,
     level: Level,
     special: bool,
-    /// The version of the latest view since; 0 as long as there is no answer.
-    version: u32,
+    /// The version of the latest view since; none as long as there is no answer.
+    version: Option<Version>,
     view: View,
     /// While registered: the greatest number on a ticket there.
     top: Option<Number>,
 }
 
 impl Part {
-    const OUT: Self = Self {
-        n: 0,
-        level: Level::Out,
-        special: false,
-        version: 1,
-        view: View { level: Level::Out, waits: false, may: false, fits: false, stranded: false },
-        top: None,
-    };
+    /// Out of the game at a pool, which is known.
+    fn out(n: Turn, version: Version) -> Self {
+        let version = Some(version);
+        Self { n, level: Level::Out, special: false, version, view: View::default(), top: None }
+    }
 
     fn is_answered(&self) -> bool {
-        self.version > 0
+        self.version.is_some()
     }
 
     fn stands_at(&self, level: Level) -> bool {
@@ -78,7 +75,10 @@ impl Part {
 
 impl Quest {
     pub(super) fn new(request: Request) -> Self {
-        let parts = request.needs.iter().map(|_| Part::OUT).collect();
+        let user = request.id.user;
+        let managers = request.needs.iter().map(|need| manager_of(need.pool));
+        let part = |at| Part::out(Turn::first(user, at), Version::first(user, at));
+        let parts = managers.map(part).collect();
         Self {
             request,
             status: Status::Entering,
@@ -99,21 +99,22 @@ impl Quest {
         &self,
         cfg: &Winkowski<C>,
         at: usize,
-        n: u32,
-        version: u32,
+        n: Turn,
+        version: Version,
     ) -> bool {
         let part = &self.parts[at];
-        n < part.n && cfg.rules.answer || n == part.n && version <= part.version && cfg.rules.latest
+        n < part.n && cfg.rules.answer
+            || n == part.n && Some(version) <= part.version && cfg.rules.latest
     }
 
     /// Whether it has never taken such a stance.
-    pub(super) fn is_ahead(&self, at: usize, n: u32) -> bool {
+    pub(super) fn is_ahead(&self, at: usize, n: Turn) -> bool {
         n > self.parts[at].n
     }
 
-    pub(super) fn see(&mut self, at: usize, version: u32, view: View, top: Option<Number>) {
+    pub(super) fn see(&mut self, at: usize, version: Version, view: View, top: Option<Number>) {
         let part = &mut self.parts[at];
-        (part.version, part.view, part.top) = (version, view, top);
+        (part.version, part.view, part.top) = (Some(version), view, top);
     }
 
     /// Whether it has left one pool, and that is confirmed.
@@ -124,8 +125,9 @@ impl Quest {
     /// It is out of the game at one pool; what was said there before counts no more.
     pub(super) fn put_out(&mut self, at: usize) {
         if !self.is_out(at) {
-            let n = self.parts[at].n + 1;
-            self.parts[at] = Part { n, ..Part::OUT };
+            let (user, pool) = (self.request.id.user, self.request.needs[at].pool);
+            let n = self.parts[at].n.next();
+            self.parts[at] = Part::out(n, Version::first(user, manager_of(pool)));
         }
     }
 
@@ -257,7 +259,7 @@ impl Quest {
         let blocked = |part: &Part| part.stands_at(Level::Adm) && !part.view.may;
         let waits = part.stands_at(Level::Adm) && part.view.may && self.parts.iter().any(blocked);
         let before = part.level == Level::Adm && part.special;
-        cfg.settings.turns && cfg.rules.passive && (before || waits)
+        cfg.settings.turns && (before || waits)
     }
 
     /// Takes a new stance if another is wanted and the latest is answered. To leave, nobody waits.
@@ -282,8 +284,8 @@ impl Quest {
         out: &mut Out<C, Timer>,
     ) {
         let part = &mut self.parts[at];
-        part.n += 1;
-        (part.level, part.special, part.version) = (level, special, 0);
+        part.n = part.n.next();
+        (part.level, part.special, part.version) = (level, special, None);
         let need = self.request.needs[at];
         let competes = (Level::Adm..=Level::Ord).contains(&level);
         let stance = Stance {
