@@ -97,7 +97,7 @@ pub enum Level {
 }
 
 /// What a manager may receive: where a task wants to stand.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stance {
     /// The task.
     pub request: RequestId,
@@ -137,7 +137,7 @@ impl View {
 }
 
 /// What a user may receive.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToUser {
     /// The user was taken for dead; its task is out of the game here.
     Over(RequestId),

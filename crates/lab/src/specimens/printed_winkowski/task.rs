@@ -250,9 +250,13 @@ impl Task {
     /// changes nothing.
     fn withdraw(&mut self, cfg: &PrintedWinkowski, out: &mut Out) {
         if cfg.repairs.d7 {
-            let requested = self.status != Status::Trying;
             for at in 0..self.pools.len() {
-                if requested || !self.pools[at].destination {
+                let pool = &self.pools[at];
+                let sent = match self.status {
+                    Status::Trying => !pool.destination,
+                    _ => pool.is_requested(self.id()),
+                };
+                if sent {
                     self.pools[at].destination = true;
                     self.send(at, Kind::Withdrawal, out);
                 }
