@@ -27,4 +27,4 @@ pub use ids::{Addr, ManagerId, NodeId, PoolId, RequestId, UserId};
 pub use needs::{BadNeeds, Need, Needs, Request};
 pub use outbox::{Effect, Note, Outbox, Rung};
 pub use role::{Broken, Call, Data, Event, Gone, Never, Protocol, Resize, Role, System};
-pub use stamp::{Clock, Family, Stamp};
+pub use stamp::{Clock, Family, LinkStamp, Stamp};

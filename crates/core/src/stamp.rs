@@ -12,6 +12,8 @@ use core::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::{ManagerId, UserId};
+
 /// Stamps that are compared with each other, and therefore shifted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
@@ -21,6 +23,8 @@ pub enum Family {
     Clock(u16),
     /// The lives of one lane.
     Life(u32),
+    /// What the users of one lane and one manager count between them: see [`LinkStamp`].
+    Link(u16, u32, ManagerId),
     /// The request numbers of one lane.
     Seq(u32),
 }
@@ -38,6 +42,9 @@ impl Family {
             Self::Clock(n) => n as u128,
             Self::Life(lane) => 1 << 64 | lane as u128,
             Self::Seq(lane) => 2 << 64 | lane as u128,
+            Self::Link(kind, lane, at) => {
+                (3 + kind as u128) << 64 | (lane as u128) << 32 | at.0 as u128
+            }
         }
     }
 }
@@ -66,5 +73,44 @@ impl<const FAMILY: u16> Hash for Stamp<FAMILY> {
 impl<const FAMILY: u16> fmt::Debug for Stamp<FAMILY> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{}", self.0)
+    }
+}
+
+/// A number that a user and a manager count between them, of the family [`Family::Link`]: the numbers
+/// of different links are never compared, and may run away from each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LinkStamp<const KIND: u16> {
+    lane: u32,
+    at: ManagerId,
+    value: u64,
+}
+
+impl<const KIND: u16> LinkStamp<KIND> {
+    /// The first of a link.
+    pub const fn first(user: UserId, at: ManagerId) -> Self {
+        Self { lane: user.lane(), at, value: 0 }
+    }
+
+    /// The next greater stamp.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self { value: self.value + 1, ..self }
+    }
+
+    /// Whether it is of the link between these two.
+    pub fn is_between(self, user: UserId, at: ManagerId) -> bool {
+        (self.lane, self.at) == (user.lane(), at)
+    }
+}
+
+impl<const KIND: u16> Hash for LinkStamp<KIND> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Family::Link(KIND, self.lane, self.at).hash_stamp(self.value, state);
+    }
+}
+
+impl<const KIND: u16> fmt::Debug for LinkStamp<KIND> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}", self.value)
     }
 }

@@ -21,6 +21,7 @@ mod line;
 mod neighbours;
 mod nobody;
 pub mod ordered;
+mod past;
 mod pool;
 pub mod positions;
 mod registry;
@@ -29,6 +30,7 @@ pub mod ring;
 pub mod skeen;
 pub mod skr;
 pub mod walk;
+pub mod winkowski;
 
 use registry::plain;
 pub use registry::{Unknown, Visitor, is_named, split_name, variant_of};
@@ -53,4 +55,6 @@ registry! {
     skeen::Skeen,
     skr::Skr,
     walk::Walking,
+    winkowski::Complete,
+    winkowski::Restricted,
 }

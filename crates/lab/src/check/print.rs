@@ -150,7 +150,7 @@ fn origin(origins: &[(u128, u64)], family: u128) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use holdall_core::{Clock, RequestId, UserId};
+    use holdall_core::{Clock, LinkStamp, ManagerId, RequestId, UserId};
 
     use super::*;
 
@@ -175,6 +175,18 @@ mod tests {
         };
         assert_eq!(at(4, 1), at(4, 2));
         assert_ne!(at(4, 1), at(5, 1));
+    }
+
+    #[test]
+    fn links_shift_apart() {
+        let stamp = |manager, times| {
+            let first = LinkStamp::<0>::first(UserId::first(1), ManagerId(manager));
+            (0..times).fold(first, |stamp, _| stamp.next())
+        };
+        let at =
+            |a, b, c| state(&[&Print::of(&(stamp(0, a), stamp(1, b))), &Print::of(&stamp(0, c))]).1;
+        assert_eq!(at(2, 0, 3), at(7, 4, 8));
+        assert_ne!(at(2, 0, 3), at(2, 0, 4));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod no_twice;
 pub mod printed_datta;
 pub mod printed_rhee;
+pub mod printed_winkowski;
 
 use holdall_protocols::chandy_misra::ChandyMisra;
 use holdall_protocols::ordered::Ordered;
@@ -16,4 +17,5 @@ holdall_protocols::registry! {
     printed_datta::PrintedDatta,
     printed_rhee::PrintedRhee<ChandyMisra> as "printed-rhee:chandy-misra",
     printed_rhee::PrintedRhee<Ordered> as "printed-rhee:ordered",
+    printed_winkowski::PrintedWinkowski,
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
 use super::{House, Round, ToManager, ToUser};
+use crate::past::{Ended, Past};
 
 pub(super) type Out = Outbox<House, Timer>;
 
@@ -28,8 +29,7 @@ pub struct Manager {
     pub(super) entries: Vec<Entry>,
     /// Those that were turned away and will choose a round, with the one they will probably choose.
     pub(super) choosing: BTreeMap<RequestId, (Needs, Round)>,
-    /// By lane, what is over.
-    ended: BTreeMap<u32, Ended>,
+    past: Past,
     /// Whether the timer is armed.
     pub(super) armed: bool,
 }
@@ -44,19 +44,6 @@ pub(super) struct Pool {
     pub(super) floor: Option<Round>,
 }
 
-/// All requests of a lane up to this one are over; and if the user is gone, all of its.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Ended {
-    last: RequestId,
-    gone: bool,
-}
-
-impl Ended {
-    fn covers(self, request: RequestId) -> bool {
-        request <= self.last || self.gone && request.user == self.last.user
-    }
-}
-
 impl Manager {
     pub(super) fn new(pools: impl Iterator<Item = (PoolId, u32)>) -> Self {
         let pool = |(id, capacity): (PoolId, u32)| {
@@ -66,7 +53,7 @@ impl Manager {
             pools: pools.map(pool).collect(),
             entries: Vec::new(),
             choosing: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            past: Past::default(),
             armed: false,
         }
     }
@@ -109,8 +96,7 @@ impl Manager {
 
     /// What is remembered of a request that is over.
     fn ended(&self, cfg: &House, request: RequestId) -> Option<Ended> {
-        let ended = self.ended.get(&request.user.lane()).copied();
-        ended.filter(|ended| cfg.rules.ended && ended.covers(request))
+        self.past.of(request).filter(|_| cfg.rules.ended)
     }
 
     fn known(&self) -> impl Iterator<Item = RequestId> + '_ {
@@ -247,13 +233,7 @@ impl Manager {
             }
             self.forget_floors(&entry.needs);
         }
-        let ended = Ended { last: request, gone };
-        let known = self.ended.entry(request.user.lane()).or_insert(ended);
-        if known.last.user == request.user {
-            *known = Ended { last: known.last.max(request), gone: known.gone || gone };
-        } else if known.last < request {
-            *known = ended;
-        }
+        self.past.end(request, gone);
     }
 
     pub(super) fn entry(&self, request: RequestId) -> Option<&Entry> {

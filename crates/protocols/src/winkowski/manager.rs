@@ -1,0 +1,139 @@
+//! The manager of one pool: takes stances, keeps the book, sends views.
+
+use alloc::vec::Vec;
+
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, RequestId, Role, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::book::Book;
+use super::{Level, Out, Stance, ToUser, Version, View, Winkowski};
+use crate::past::Past;
+
+/// Guards one pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Manager<const COMPLETE: bool> {
+    id: ManagerId,
+    book: Book,
+    past: Past,
+}
+
+impl<const COMPLETE: bool> Manager<COMPLETE> {
+    pub(super) fn new(id: ManagerId, capacity: u32) -> Self {
+        Self { id, book: Book::new(capacity), past: Past::default() }
+    }
+
+    fn on_stance(
+        &mut self,
+        cfg: &Winkowski<COMPLETE>,
+        from: Addr,
+        stance: &Stance,
+        out: &mut Out<COMPLETE, Never>,
+    ) {
+        let request = stance.request;
+        if from != Addr::User(request.user) {
+            return out.misbehaved(from, "a task of another user");
+        }
+        if let Some(ended) = self.past.of(request).filter(|_| cfg.rules.ended) {
+            if ended.gone {
+                out.to_user(request.user, ToUser::Over(request));
+            }
+            return;
+        }
+        if self.book.entries.get(&request).is_some_and(|entry| stance.n <= entry.n) {
+            return;
+        }
+        if !(self.book.accepts(stance) && stance.n.is_between(request.user, self.id)) {
+            return out.misbehaved(from, "a stance that makes no sense here");
+        }
+        self.book.follow(&cfg.rules, COMPLETE, self.id, stance);
+        if stance.level == Level::Out {
+            self.past.end(request, false);
+            let (n, view, top) = (stance.n, View::default(), None);
+            let version = Version::first(request.user, self.id);
+            out.to_user(request.user, ToUser::View { request, n, version, view, top });
+        }
+        self.tell(cfg, Some(request), out);
+    }
+
+    /// Whoever is reported gone leaves the game; but whoever is only suspected keeps what it uses.
+    fn on_gone(
+        &mut self,
+        cfg: &Winkowski<COMPLETE>,
+        user: UserId,
+        how: Gone,
+        out: &mut Out<COMPLETE, Never>,
+    ) {
+        if !cfg.rules.purge || how == Gone::Lapsed {
+            return;
+        }
+        let known = self.book.of_user(user);
+        let keeps = how == Gone::Suspected && cfg.rules.lease;
+        if !(keeps && known.iter().any(|id| self.book.suspect(*id))) {
+            for id in &known {
+                self.book.remove(*id);
+                if how != Gone::Departed {
+                    out.to_user(user, ToUser::Over(*id));
+                }
+            }
+            let last = known.last().copied().unwrap_or(RequestId { user, seq: 0 });
+            self.past.end(last, true);
+        }
+        self.tell(cfg, None, out);
+    }
+
+    /// Answers a task, and tells all others who see something new.
+    fn tell(
+        &mut self,
+        cfg: &Winkowski<COMPLETE>,
+        answer: Option<RequestId>,
+        out: &mut Out<COMPLETE, Never>,
+    ) {
+        let ids: Vec<RequestId> = self.book.entries.keys().copied().collect();
+        for request in ids {
+            let view = self.book.view(&cfg.rules, cfg.settings, request);
+            let top = (view.level == Level::Reg).then(|| self.book.top()).flatten();
+            let Some(entry) = self.book.entries.get_mut(&request) else { continue };
+            let news = entry.told.map(View::news) != Some(view.news());
+            if news || answer == Some(request) || !cfg.settings.filter {
+                entry.told = Some(view);
+                entry.version = entry.version.next();
+                let (n, version) = (entry.n, entry.version);
+                out.to_user(request.user, ToUser::View { request, n, version, view, top });
+            }
+        }
+    }
+}
+
+impl<const COMPLETE: bool> Role for Manager<COMPLETE> {
+    type P = Winkowski<COMPLETE>;
+    type Call = Never;
+    type Msg = Stance;
+    type Timer = Never;
+
+    fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<COMPLETE, Never>) {
+        match event {
+            Event::Message { from, msg } => self.on_stance(cfg, from, &msg, out),
+            Event::Gone { who: Addr::User(user), how } => self.on_gone(cfg, user, how, out),
+            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Call(never) | Event::Timer(never) => match never {},
+        }
+    }
+
+    fn check(&self, _: &Self::P) -> Result<(), Broken> {
+        self.book.check()
+    }
+
+    fn is_stale(&self, cfg: &Self::P, from: Addr, msg: &Stance) -> bool {
+        if from != Addr::User(msg.request.user) {
+            return false;
+        }
+        match self.past.of(msg.request).filter(|_| cfg.rules.ended) {
+            Some(ended) => !ended.gone,
+            None => self.book.entries.get(&msg.request).is_some_and(|entry| msg.n <= entry.n),
+        }
+    }
+
+    fn quiet(&self) -> bool {
+        self.book.entries.is_empty()
+    }
+}
