@@ -80,9 +80,13 @@ impl Queue {
         self.selecting.iter().any(|share| share.request == request)
     }
 
+    pub(crate) fn stands(&self, request: RequestId) -> bool {
+        self.place_of(request).is_some()
+    }
+
     /// Whether a request may come to this queue: it fits into the pool, and is not there already.
     pub(crate) fn admits(&self, share: Share) -> bool {
-        let there = |request| self.is_selected_by(request) || self.place_of(request).is_some();
+        let there = |request| self.is_selected_by(request) || self.stands(request);
         (1..=self.capacity).contains(&share.units) && !there(share.request)
     }
 

@@ -173,15 +173,31 @@ impl Manager {
         self.serve(cfg, out);
     }
 
-    /// The first on the way of a request recalls it when its user is gone.
+    /// Takes a request out whose message has been everywhere; the next may not have heard as much.
+    fn purge(&mut self, cfg: &Walking, id: RequestId, out: &mut Out) {
+        let Some(request) = self.ways.get(&id) else { return };
+        if let Some(next) = next_after(request, self.id) {
+            out.to_manager(next, ToManager::Purge(id));
+        }
+        self.make(cfg, &Move::Release(id), out);
+        self.serve(cfg, out);
+    }
+
+    /// What is left of a user that is gone. It may have stopped when only the first on its way had
+    /// heard its last word; all it said has arrived. Where its request stands, its message has been
+    /// everywhere. Where it does not, the first knows best: nobody has heard more.
     fn on_gone(&mut self, cfg: &Walking, user: UserId, out: &mut Out) {
-        let mine = |request: &&Request| {
-            request.id.user == user && Walking::way(request).next() == Some(self.id)
-        };
-        let waiting = self.line.iter().map(|walk| &walk.request);
-        let gone: Vec<_> = self.ways.values().chain(waiting).filter(mine).map(|r| r.id).collect();
-        if cfg.queues.purge {
-            gone.into_iter().for_each(|id| self.recall(cfg, id, out));
+        if !cfg.queues.purge {
+            return;
+        }
+        let here = self.ways.values().chain(self.line.iter().map(|walk| &walk.request));
+        let gone: Vec<_> = here.filter(|request| request.id.user == user).cloned().collect();
+        for request in gone {
+            if self.queue.stands(request.id) {
+                self.purge(cfg, request.id, out);
+            } else if Walking::way(&request).next() == Some(self.id) {
+                self.recall(cfg, request.id, out);
+            }
         }
     }
 }
@@ -209,6 +225,10 @@ impl Role for Manager {
                 self.on_news(cfg, from, &news, out);
                 self.serve(cfg, out);
             }
+            Event::Message { from, msg: ToManager::Purge(id) } => match from {
+                Addr::User(_) => out.misbehaved(from, "purge: from a user"),
+                Addr::Manager(_) => self.purge(cfg, id, out),
+            },
             Event::Message { from, msg: ToManager::Recall(id) } => match from {
                 Addr::User(user) if user != id.user => {
                     out.misbehaved(from, "recall: for another user");
@@ -232,6 +252,7 @@ impl Role for Manager {
         match msg {
             ToManager::Move(step) => !self.ways.contains_key(&step.request()),
             ToManager::News(news) => !self.ways.contains_key(&news.request()),
+            ToManager::Purge(id) => !self.ways.contains_key(id),
             ToManager::Recall(_) | ToManager::Walk(_) => false,
         }
     }

@@ -15,8 +15,9 @@
 //! A user that leaves before it has the marks does not know how far its message has come. It sends
 //! a `Recall` after it: a manager that the message has left takes the request out and passes the
 //! recall on; one where it waits takes it out and is done; one that it has not reached yet
-//! remembers the recall. When a user is gone, the first manager of its way does the same, and only
-//! that one. With an agent there is no such order between what the user's last words and the
+//! remembers the recall. When a user is gone that has not selected, the first manager of its way
+//! does the same; one that has may have told only some managers of its last move, so each where it
+//! stands takes it out and tells the next (`Purge`). With an agent there is no such order between what the user's last words and the
 //! detector set off, so `walk:agent` assumes that nobody departs.
 //!
 //! # Invariants
@@ -48,6 +49,9 @@ pub enum ToManager {
     Move(Move),
     /// From another manager's queue, for a request that this one acts for.
     News(News),
+    /// The user is gone, after its message had been everywhere: take the request out if it is still
+    /// here, and tell the next.
+    Purge(RequestId),
     /// Take the request out, and tell the next if its message went on.
     Recall(RequestId),
     /// The message that walks.
