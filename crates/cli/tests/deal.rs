@@ -8,6 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use holdall_assign::machine::{Do, Machine};
+use holdall_assign::registers::{Dir, Durability, Memory, Registers};
+use holdall_assign::windows::{Layout, Seat};
 use serde_json::Value;
 
 const HOLDALL: &str = env!("CARGO_BIN_EXE_holdall");
@@ -135,6 +138,37 @@ fn a_retired_worker_leaves_its_items_to_others() {
     assert_eq!(works("0").status.code(), Some(0));
     assert_eq!(ran(dir.path()).len(), 40);
     assert_eq!(status(&store)["done"], 40);
+}
+
+/// Worker 1 has shown that it wants the first window, and is gone: what it delays is told, nobody
+/// waits for it, and once it is retired it delays nothing.
+#[test]
+fn a_worker_that_stopped_while_taking_delays_little() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let layout = Layout::new(2, 16, 1).expect("the sizes of a store for two");
+    // Two workers, batches of one, six items, which are numbers.
+    let terms = [2, 1, 6, 0xcbf2_9ce4_8422_2325];
+    let files = Dir::new(dir.path(), 2, layout.slots(), terms, Durability::Process);
+    let mut seat: Seat = Seat::new(layout, 1);
+    seat.acquire();
+    let Do::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
+    let mut regs = files.handle(1).expect("new");
+    regs.put(slot, value).expect("noted");
+    regs.fence().expect("written");
+
+    let store = dir.path().display().to_string();
+    assert_eq!(status(&store)["at"][1]["pins"], serde_json::json!([0, 2]));
+    let args = ["--store", &store, "--worker", "0", "--of", "2", "--count", "6", "--json"];
+    let works = || deal(&[&args[..], &["--patience", "0", "--", "true"]].concat());
+    let out = works();
+    assert_eq!(out.status.code(), Some(75), "{out:?}");
+    let told = String::from_utf8(out.stdout).expect("UTF-8");
+    assert!(told.contains(r#""event":"delayed","by":1,"start":0,"end":2"#), "{told}");
+    assert_eq!(status(&store)["done"], 5);
+    let retired = deal(&["retire", "--store", &store, "--worker", "1"]);
+    assert_eq!(retired.status.code(), Some(0), "{retired:?}");
+    assert_eq!(works().status.code(), Some(0));
+    assert_eq!(status(&store)["done"], 6);
 }
 
 /// Workers killed in the middle and retired one after another, the heir before it has inherited.

@@ -29,10 +29,10 @@
 //! # Wait-freedom
 //! A try fails only if somebody entered a later window. After [`Rules::PATIENCE`] failures p
 //! raises a flag on its sign. Whoever seals a window while it sees flags gives that lot to the
-//! next hungry worker in turn, and enters once more for itself. The gift is written before the
-//! entry is shown, so the look that fails because of it finds it. In flight when the flag goes up
-//! is at most one entry of each worker, and the turn comes round after n-1 operations: at most
-//! about 2n^2 failed tries, whatever the others do.
+//! next hungry worker in turn, and enters once more for itself, unless its look won something. The
+//! gift is written before the entry is shown, so the look that fails because of it finds it. In
+//! flight when the flag goes up is at most one entry of each worker, and the turn comes round after
+//! n-1 operations: at most about 2n^2 failed tries, whatever the others do.
 
 use super::layout::{Doing, Layout, Sign, trail};
 use super::rules::{Rules, Sound};
