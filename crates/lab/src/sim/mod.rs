@@ -51,6 +51,25 @@ impl Contender {
         let protocol = Chosen::new(if oracle { "coordinator:skip" } else { name }, &[])?;
         Ok(Self { name: name.into(), protocol, oracle })
     }
+
+    /// Whether it can be put to such a workload, by what it says of itself.
+    ///
+    /// # Errors
+    /// Says what it cannot do.
+    pub fn supports(&self, settings: &Settings) -> Result<(), Error> {
+        let About { assumes, .. } = &self.protocol.about;
+        let largest = settings.largest_request();
+        let why = if let Some(most) = assumes.needs_max.filter(|most| largest > *most) {
+            format!("takes at most {most} pools a request, not {largest}")
+        } else if settings.units > 1 && !assumes.units {
+            "takes pools of one unit only".into()
+        } else if !settings.faults.is_empty() && !assumes.departures {
+            "assumes that nobody leaves or stops".into()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unsupported { protocol: self.name.clone(), why })
+    }
 }
 
 impl From<Chosen> for Contender {
@@ -112,7 +131,7 @@ pub fn run(
 ) -> Result<Vec<Outcome>, Error> {
     settings.validate()?;
     for contender in contenders {
-        supports(settings, contender)?;
+        contender.supports(settings)?;
     }
     let jobs: Vec<_> =
         contenders.iter().flat_map(|c| (0..settings.graphs).map(move |graph| (c, graph))).collect();
@@ -134,22 +153,6 @@ pub fn run(
         Outcome { report: stats::report(&contender.name, &seen), seconds }
     };
     Ok(contenders.iter().zip(done.chunks(settings.graphs as usize)).map(outcome).collect())
-}
-
-/// What a protocol says of itself decides what it is put to.
-fn supports(settings: &Settings, contender: &Contender) -> Result<(), Error> {
-    let About { assumes, .. } = &contender.protocol.about;
-    let largest = settings.largest_request();
-    let why = if assumes.needs_max.is_some_and(|most| largest > most) {
-        format!("takes at most {} pools a request, not {largest}", assumes.needs_max.unwrap_or(0))
-    } else if settings.units > 1 && !assumes.units {
-        "takes pools of one unit only".into()
-    } else if !settings.faults.is_empty() && !assumes.departures {
-        "assumes that nobody leaves or stops".into()
-    } else {
-        return Ok(());
-    };
-    Err(Error::Unsupported { protocol: contender.name.clone(), why })
 }
 
 /// One run, of a protocol known by name.
