@@ -80,7 +80,7 @@ fn portrait(about: &About) -> String {
 }
 
 fn assumptions(assumes: &Assumes) -> String {
-    let most = assumes.needs_max.map_or_else(|| "any number".into(), |n| format!("at most {n}"));
+    let most = assumes.needs_max.map_or_else(|| "any number of".into(), |n| format!("at most {n}"));
     [
         match assumes.order {
             Order::Fifo => "links in order",
@@ -92,7 +92,7 @@ fn assumptions(assumes: &Assumes) -> String {
             Known::Known => "known neighbours",
             Known::Unknown => "unknown participants",
         },
-        &format!("{most} of pools a request"),
+        &format!("{most} pools a request"),
         if assumes.units { "pools of several units" } else { "single units" },
         if assumes.departures { "departures at any stage" } else { "no departures" },
         if assumes.suspicions { "suspicions tolerated" } else { "no false suspicions" },

@@ -128,6 +128,7 @@ impl Manager {
                 let entry = self.strong.remove(at).expect("it is there");
                 self.weak.push(Entry { ready: entry.ready && !cfg.repairs.d12, ..entry });
                 self.strong_ready &= !cfg.repairs.d12;
+                self.weak_ready &= !cfg.repairs.d12 || at > 0;
                 self.new_head |= cfg.repairs.d18 && at == 0 && !self.strong.is_empty();
             }
         }

@@ -22,7 +22,7 @@ pub struct Manager {
     pub(super) lock: bool,
     pub(super) new_head: bool,
     pub(super) strong_ready: bool,
-    weak_ready: bool,
+    pub(super) weak_ready: bool,
     pub(super) holding: bool,
     sending: bool,
     /// What was not received while locked.
