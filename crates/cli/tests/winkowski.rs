@@ -14,36 +14,52 @@ const LANES: &str = "winkowski:numbers=0";
 
 /// A scope, what else may happen, and its states.
 const PINNED: &[(&str, &[&str], u64)] = &[
-    (GAME, &["--pools", "1,1", "--users", "0+1/1+0"], 26406),
-    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet"], 23648),
-    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--duplicates"], 26406),
-    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--departures"], 626586),
-    (GAME, &["--pools", "1,1", "--users", "0/0+1/1"], 86387),
-    (GAME, &["--pools", "2,2", "--users", "0:2+1/0+1:2"], 26406),
-    (GAME, &["--pools", "1,1", "--users", "0+1*/1+0*"], 128746),
-    (GAME, &["--pools", "1,1", "--users", "0+1^/1+0^"], 135244),
-    (LANES, &["--pools", "1,1", "--users", "0+1^/1+0"], 53113),
-    (LANES, &["--pools", "1,1", "--users", "0+1/1+0^"], 38566),
-    (LANES, &["--pools", "1", "--users", "0^/0^/0"], 229871),
-    (LANES, &["--pools", "2", "--users", "0:2/0^/0^"], 94664),
-    (LANES, &["--pools", "2", "--users", "0^/0^/0:2"], 140610),
-    (LANES, &["--pools", "3", "--users", "0:2^/0^/0:2"], 100929),
-    (LANES, &["--pools", "3", "--users", "0^/0:2^/0:3"], 140610),
-    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--crash", "0"], 47347),
+    (GAME, &["--pools", "1,1", "--users", "0+1/1+0"], 24660),
+    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet"], 21902),
+    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--duplicates"], 24660),
+    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--departures"], 598152),
+    (GAME, &["--pools", "1,1", "--users", "0/0+1/1"], 56238),
+    (GAME, &["--pools", "2,2", "--users", "0:2+1/0+1:2"], 24660),
+    (GAME, &["--pools", "1,1", "--users", "0+1*/1+0*"], 97526),
+    (GAME, &["--pools", "1,1", "--users", "0+1^/1+0^"], 102446),
+    (LANES, &["--pools", "1,1", "--users", "0+1^/1+0"], 43283),
+    (LANES, &["--pools", "1,1", "--users", "0+1/1+0^"], 28199),
+    (LANES, &["--pools", "1", "--users", "0^/0^/0"], 108861),
+    (LANES, &["--pools", "2", "--users", "0:2/0^/0^"], 43038),
+    (LANES, &["--pools", "2", "--users", "0^/0^/0:2"], 74311),
+    (LANES, &["--pools", "3", "--users", "0:2^/0^/0:2"], 61311),
+    (LANES, &["--pools", "3", "--users", "0^/0:2^/0:3"], 74311),
+    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--crash", "0"], 44669),
     (
         GAME,
         &["--pools", "1,1", "--users", "0+1/1+0", "--crash", "0", "--detector", "reclaim"],
-        414149,
+        359408,
     ),
-    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "0"], 190895),
-    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "0", "--timers", "quiet"], 188128),
-    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "1"], 85422),
-    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "0", "--crash", "1"], 449675),
-    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "1", "--crash", "0"], 132773),
-    ("winkowski:filter=0", &["--pools", "1,1", "--users", "0+1/1+0"], 428084),
+    (GAME, &["--pools", "1,1", "--users", "0+1/1+0", "--crash", "0", "--amid"], 47669),
+    (
+        GAME,
+        &[
+            "--pools",
+            "1,1",
+            "--users",
+            "0+1/1+0",
+            "--crash",
+            "0",
+            "--amid",
+            "--detector",
+            "reclaim",
+        ],
+        384589,
+    ),
+    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "0"], 143664),
+    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "0", "--timers", "quiet"], 141948),
+    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "1"], 61563),
+    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "0", "--crash", "1"], 371540),
+    (GAME, &["--pools", "1,1", "--users", "0+1/0", "--suspect", "1", "--crash", "0"], 106264),
+    ("winkowski:filter=0", &["--pools", "1,1", "--users", "0+1/1+0"], 423900),
     ("winkowski:merge=0", &["--pools", "1,1", "--users", "0+1/1+0"], 24158),
     ("winkowski:fast=0", &["--pools", "1,1", "--users", "0+1/1+0"], 37708),
-    ("winkowski:turns=0", &["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet"], 27077),
+    ("winkowski:turns=0", &["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet"], 25955),
     ("winkowski:plain", &["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet"], 177022),
     ("winkowski-restricted", &["--pools", "1,1", "--users", "0+1/1+0"], 13897),
     ("winkowski-restricted", &["--pools", "1,1", "--users", "0+1^/1+0^"], 45849),
@@ -57,6 +73,25 @@ fn small_scopes_are_sound_at_pinned_counts() {
         let (code, reports) = check(&[&[*protocol], *scope].concat());
         assert_eq!((code, violated(&reports[0], true)), (0, vec![]), "{protocol} {scope:?}");
         assert_eq!(reports[0]["states"].as_u64(), Some(*states), "{protocol} {scope:?}");
+    }
+}
+
+/// States of the quick suite, in its order.
+const SUITES: &[(&str, &[u64])] = &[
+    (GAME, &[25817, 24660, 55025, 16101, 224820, 1435, 97526, 102446, 56238, 31973, 738, 31973]),
+    (
+        "winkowski-restricted",
+        &[13537, 13897, 32229, 11367, 141733, 937, 42997, 45849, 33124, 19162, 597, 19162],
+    ),
+];
+
+#[test]
+fn the_quick_suite_is_sound_at_pinned_counts() {
+    for (protocol, pinned) in SUITES {
+        let (code, reports) = check(&[protocol, "--suite", "quick"]);
+        let states: Vec<u64> =
+            reports.iter().map(|r| r["states"].as_u64().expect("a count")).collect();
+        assert_eq!((code, &states[..]), (0, *pinned), "{protocol}");
     }
 }
 
@@ -137,13 +172,13 @@ fn locality(protocol: &str, more: &[&str]) -> Value {
 #[test]
 fn with_a_detector_a_crash_is_felt_only_by_those_in_conflict() {
     for (detector, distance, states) in
-        [("none", 2, 137633), ("suspect", 1, 458075), ("reclaim", 0, 1051535)]
+        [("none", 2, 92603), ("suspect", 1, 299402), ("reclaim", 0, 664834)]
     {
-        let report = locality(LANES, &["--detector", detector]);
+        let report = locality(GAME, &["--detector", detector]);
         let found = (&report["locality"], report["complete"].as_bool(), report["states"].as_u64());
         assert_eq!(found, (&Value::from(distance), Some(true), Some(states)), "{detector}");
     }
-    let report = locality(LANES, &["--detector", "suspect", "--without", "strand"]);
+    let report = locality(GAME, &["--detector", "suspect", "--without", "strand"]);
     assert_eq!(report["locality"], 2, "nobody makes way for the suspected");
 }
 

@@ -17,8 +17,6 @@ pub(super) struct Quest {
     pub(super) request: Request,
     pub(super) status: Status,
     ticket: Option<Ticket>,
-    /// Whether orders were placed without requests before.
-    hurried: bool,
     /// One for each need of the request.
     parts: Vec<Part>,
     /// Whether the alarm is set, and how long it waits.
@@ -79,15 +77,7 @@ impl Quest {
         let managers = request.needs.iter().map(|need| manager_of(need.pool));
         let part = |at| Part::out(Turn::first(user, at), Version::first(user, at));
         let parts = managers.map(part).collect();
-        Self {
-            request,
-            status: Status::Entering,
-            ticket: None,
-            hurried: false,
-            parts,
-            armed: false,
-            rung: 0,
-        }
+        Self { request, status: Status::Entering, ticket: None, parts, armed: false, rung: 0 }
     }
 
     pub(super) fn part_of(&self, manager: Addr) -> Option<usize> {
@@ -175,7 +165,7 @@ impl Quest {
         }
     }
 
-    /// Takes a ticket, unless it has one, and decides how to begin.
+    /// Takes a ticket, unless it was stranded and has one, and decides how to begin.
     fn enter<const C: bool>(&mut self, cfg: &Winkowski<C>) -> Level {
         let tops: Vec<Option<Number>> = self.parts.iter_mut().map(|p| p.top.take()).collect();
         if self.ticket.is_some() {
@@ -185,7 +175,6 @@ impl Quest {
         let number = top.map_or_else(Number::default, Number::next);
         self.ticket = Some(Ticket { number, lane: self.request.id.user.lane() });
         if C && cfg.settings.fast && self.parts.iter().all(|part| part.view.fits) {
-            self.hurried = true;
             Level::Ord
         } else if cfg.settings.merge {
             Level::Req
