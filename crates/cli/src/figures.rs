@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// The most graphs for a point; it may be sure with fewer [default: 40, or 5 if quick]
     #[arg(long)]
     graphs: Option<u32>,
-    /// Length of a run; the first fifth is warm-up [default: 1000000, or 60000 if quick]
+    /// Length of a run; the first fifth is warm-up [default: 600000, or 60000 if quick]
     #[arg(long)]
     ticks: Option<u64>,
     /// Pools in a request, a point for each [default: 1,2,3,4,5,6,8,10, or 1,2,4,6,8 if quick]

@@ -47,7 +47,7 @@ pub struct Study {
 impl Study {
     /// What the published figures are made of: about 300 graphs for each kind of request.
     pub fn full() -> Self {
-        Self { per_request: vec![1, 2, 3, 4, 5, 6, 8, 10], graphs: 40, ticks: 1_000_000, seed: 1 }
+        Self { per_request: vec![1, 2, 3, 4, 5, 6, 8, 10], graphs: 40, ticks: 600_000, seed: 1 }
     }
 
     /// Enough to see the shape of things.
