@@ -185,7 +185,7 @@ fn with_a_detector_a_crash_is_felt_only_by_those_in_conflict() {
 /// Defects of the printed text, all else repaired; a scope in which they matter; what is lost.
 const PRINTED: &[(&str, &[&str], &str)] = &[
     ("d1", &["--pools", "1", "--users", "0"], "no-deadlock"),
-    ("d2", &["--pools", "1", "--users", "0^/0", "--max-states", "4000"], "no-starvation"),
+    ("d2", &["--pools", "1", "--users", "0*/0", "--max-states", "4000"], "no-starvation"),
     ("d3", &["--pools", "1", "--users", "0"], "no-deadlock"),
     ("d5,d6", &["--pools", "1", "--users", "0/0"], "no-deadlock"),
     ("d7,d8", &["--pools", "1,1", "--users", "0+1/1+0"], "no-deadlock"),
