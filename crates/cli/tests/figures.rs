@@ -157,3 +157,15 @@ fn verdicts_follow_from_the_data() {
     let unsure = verdicts(&table(&as_claimed, 1.0));
     assert_eq!(unsure, ["open"; 12], "nothing can be told apart");
 }
+
+#[test]
+fn the_committed_figures_are_those_of_the_committed_table() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/study");
+    let dir = tempfile::tempdir().expect("a directory");
+    let table = kept.join("figures.csv");
+    works(dir.path(), "1", &["--from", table.to_str().expect("UTF-8")]);
+    for entry in fs::read_dir(dir.path()).expect("a directory") {
+        let name = entry.expect("readable").file_name().into_string().expect("UTF-8");
+        assert_eq!(read(dir.path(), &name), read(&kept, &name), "{name}");
+    }
+}
