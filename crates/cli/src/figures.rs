@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CSV", conflicts_with_all = ["quick", "graphs", "ticks", "seed", "per_request"])]
     from: Option<PathBuf>,
 
-    /// Few graphs, short runs, fewer points: two minutes instead of half an hour or more
+    /// Few graphs, short runs, fewer points: half a minute instead of half an hour
     #[arg(long)]
     quick: bool,
     /// One set of figures only: fixed and unequal, the paper's protocols with requests of one size
