@@ -248,23 +248,6 @@ fn bad_input_is_one_line_and_status_64() {
     }
 }
 
-/// The game of tasks for resources, when the first of three in a row crashes: the paper claims that
-/// only those in direct conflict are disturbed.
-#[test]
-fn winkowskis_claim_takes_a_detector_and_the_rule_of_the_stranded() {
-    let game = |options: &[&str]| {
-        let (code, report) =
-            locality(&[&["winkowski"], PATH_OF_3, &["--crash", "0"], options].concat());
-        assert_eq!((code, &report["exact"]), (0, &json!(true)), "{options:?}");
-        (report["locality"].clone(), report["states"].clone())
-    };
-    assert_eq!(game(&[]), (json!(2), json!(92_603)));
-    assert_eq!(game(&["--detector", "suspect"]), (json!(1), json!(299_402)));
-    let stranded_stay = ["--detector", "suspect", "--without", "strand"];
-    assert_eq!(game(&stranded_stay), (json!(2), json!(220_360)));
-    assert_eq!(game(&["--detector", "reclaim"]), (json!(0), json!(664_834)));
-}
-
 #[test]
 fn among_neighbours_nobody_can_be_told() {
     for (protocol, states) in [("chandy-misra", 679), ("awerbuch-saks", 17_665)] {
