@@ -8,7 +8,7 @@ use anyhow::Context;
 use holdall_lab::figures::{
     self, BadTable, Failed, Row, Set, Study, Table, missing, paper_and_today, points,
 };
-use holdall_lab::sim::Contender;
+use holdall_lab::registry::contender;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{print, sim, usage};
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn simulate(args: &Args, sets: &[Set]) -> anyhow::Result<Vec<Row>> {
     let study = args.study();
     for line in sets.iter().flat_map(|set| &set.lines) {
-        Contender::new(&line.protocol).map_err(usage)?;
+        contender(&line.protocol).map_err(usage)?;
     }
     if study.graphs == 0 || study.per_request.is_empty() {
         return Err(usage("nothing to run: let there be at least one graph and one point"));
@@ -125,7 +125,7 @@ fn simulate(args: &Args, sets: &[Set]) -> anyhow::Result<Vec<Row>> {
     });
     bar.finish_and_clear();
     measured.map_err(|failed| match failed {
-        Failed::Name(_) | Failed::Sim(holdall_lab::sim::Error::Settings(_)) => usage(failed),
+        Failed::Name(_) | Failed::Sim(holdall_sim::Error::Settings(_)) => usage(failed),
         _ => failed.into(),
     })?;
     table.finish().map_err(|error: BadTable| error.into())

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use holdall_lab::sim::{
-    self, At, Contender, Error, Fault, How, Outcome, Report, Sets, Settings, Spikes, Tally,
-    Workload,
+use holdall_lab::registry::contender;
+use holdall_sim::{
+    self as sim, At, Error, Fault, How, Outcome, Report, Sets, Settings, Spikes, Tally, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -132,7 +132,7 @@ impl Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let names = names(&args.protocols);
-    let contenders = names.iter().map(|name| Contender::new(name));
+    let contenders = names.iter().map(|name| contender(name));
     let contenders: Vec<_> = contenders.collect::<Result<_, _>>().map_err(usage)?;
     let settings = args.settings();
     settings.validate().map_err(usage)?;

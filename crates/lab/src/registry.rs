@@ -2,6 +2,7 @@
 
 use holdall_core::{About, Options, Protocol, Unsupported};
 use holdall_protocols::{Unknown, Visitor, split_name, variant_of};
+use holdall_sim::{Contender, ORACLE};
 
 use crate::specimens;
 
@@ -87,6 +88,33 @@ impl Visitor for Choose<'_> {
 
     fn visit<P: Protocol>(self) -> Self::Out {
         Chosen::of::<P>(self.name, self.without)
+    }
+}
+
+/// Looks up a protocol to be simulated; the oracle ([`ORACLE`]) is accepted as well.
+///
+/// # Errors
+/// If there is no such protocol, or no such variant.
+pub fn contender(name: &str) -> Result<Contender, BadName> {
+    if name == ORACLE {
+        return Contender::oracle().map_err(|Unsupported(why)| BadName(why));
+    }
+    let Chosen { options, .. } = Chosen::new(name, &[])?;
+    with(name, Simulated { name, options })
+        .map_err(|Unknown(name)| BadName(unknown(&name)))?
+        .map_err(|Unsupported(why)| BadName(why))
+}
+
+struct Simulated<'a> {
+    name: &'a str,
+    options: Options,
+}
+
+impl Visitor for Simulated<'_> {
+    type Out = Result<Contender, Unsupported>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        Contender::of::<P>(self.name, self.options)
     }
 }
 

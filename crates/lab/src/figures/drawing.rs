@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, Place, Series};
 use super::{Row, SERVICES, Set, Sizes};
-use crate::sim::Settings;
+use holdall_sim::Settings;
 
 /// A drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use holdall_sim::{Contender, ORACLE, Report, Settings, half_width, mean, run_graph};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{SERVICES, Set, Study};
-use crate::registry::BadName;
-use crate::sim::stats::{half_width, mean};
-use crate::sim::{self, Contender, Report, Settings};
+use crate::registry::{BadName, contender};
 
 /// Fewer graphs than this say little of how much graphs differ.
 const LEAST_GRAPHS: u32 = 5;
@@ -155,7 +154,7 @@ pub enum Failed {
     Name(#[from] BadName),
     /// The simulation could not be run, or went wrong.
     #[error(transparent)]
-    Sim(#[from] sim::Error),
+    Sim(#[from] holdall_sim::Error),
     /// Two users had the same thing at the same time.
     #[error("{protocol} broke exclusion {times} times in graph {graph} of seed {seed}")]
     Exclusion {
@@ -201,7 +200,7 @@ pub fn measure(
     points: &[Point],
     done: &(dyn Fn(Row) -> std::io::Result<()> + Sync),
 ) -> Result<(), Failed> {
-    let contenders = points.iter().map(|point| Contender::new(&point.protocol));
+    let contenders = points.iter().map(|point| contender(&point.protocol));
     let contenders: Vec<Contender> = contenders.collect::<Result<_, _>>()?;
     // In order, unlike a parallel slice, so that the time left can be foreseen.
     points.iter().zip(&contenders).par_bridge().try_for_each(|(point, contender)| {
@@ -217,14 +216,14 @@ fn measure_one(study: &Study, point: &Point, contender: &Contender) -> Result<Ro
         service: point.service,
         // "at every one time unit, each process executes one enabled guarded command". The oracle
         // is no process; it would be the bottleneck.
-        one_per_tick: point.protocol != sim::ORACLE,
+        one_per_tick: point.protocol != ORACLE,
         ticks: study.ticks,
         seed: study.seed,
         ..Settings::default()
     };
     let mut graphs = Vec::new();
     for graph in 0..study.graphs {
-        let report = sim::run_graph(&settings, contender, graph)?;
+        let report = run_graph(&settings, contender, graph)?;
         if report.violations > 0 {
             let (protocol, times) = (report.protocol, report.violations);
             return Err(Failed::Exclusion { protocol, times, graph, seed: study.seed });

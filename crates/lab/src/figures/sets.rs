@@ -61,7 +61,7 @@ const TODAY: [(&str, &str); 9] = [
     ("coordinator:fifo", "coordinator:fifo"),
     ("coordinator:skip", "coordinator:skip"),
     ("coordinator:reserve=2", "coordinator:reserve=2"),
-    ("oracle", crate::sim::ORACLE),
+    ("oracle", holdall_sim::ORACLE),
     ("CMR", "rhee:chandy-misra"),
 ];
 

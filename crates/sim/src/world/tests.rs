@@ -8,8 +8,8 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{Manner, Wrong};
-use crate::sim::settings::Settings;
-use crate::sim::stats::{Seen, report};
+use crate::settings::Settings;
+use crate::stats::{Seen, report};
 
 #[derive(Debug)]
 struct Counting;

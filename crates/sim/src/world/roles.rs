@@ -5,7 +5,7 @@ use std::mem;
 use holdall_core::{Addr, Effect, Event, Gone, ManagerId, Order, Protocol, Role, UserId};
 
 use super::{Item, ManagerTimer, State, Step, UserTimer, World};
-use crate::sim::timers::wait;
+use crate::timers::wait;
 
 impl<P: Protocol> World<'_, P> {
     pub(super) fn handle(&mut self, item: Item<P>) -> Step {

@@ -227,7 +227,8 @@ pub(super) fn jain(shares: impl Iterator<Item = u64> + Clone) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.count() as f64 * squares))
 }
 
-pub(crate) fn mean(samples: &[f64]) -> Option<f64> {
+/// The mean of samples, if there are any.
+pub fn mean(samples: &[f64]) -> Option<f64> {
     ratio(samples.iter().sum(), samples.len() as u64)
 }
 
@@ -236,7 +237,7 @@ fn ratio(sum: f64, number: u64) -> Option<f64> {
 }
 
 /// Half the width of the 95 % confidence interval of the mean of independent samples.
-pub(crate) fn half_width(samples: &[f64]) -> Option<f64> {
+pub fn half_width(samples: &[f64]) -> Option<f64> {
     let mean = mean(samples)?;
     let freedom = samples.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
     let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();

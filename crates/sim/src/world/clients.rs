@@ -3,7 +3,7 @@
 use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, Role};
 
 use super::{Act, Item, State, Step, World};
-use crate::sim::settings::{How, Stage};
+use crate::settings::{How, Stage};
 
 impl<P: Protocol> World<'_, P> {
     pub(super) fn act(&mut self, request: RequestId, act: Act) -> Step {

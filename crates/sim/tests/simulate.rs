@@ -1,12 +1,13 @@
 //! The simulator as a whole, over all protocols there are.
 
-use holdall_lab::registry::Chosen;
-use holdall_lab::sim::{
+use holdall_core::Options;
+use holdall_protocols::coordinator::Coordinator;
+use holdall_sim::{
     At, Contender, Error, Fault, How, ORACLE, Report, Sets, Settings, Spikes, Stage, Workload, run,
 };
 
 fn contenders(names: &[&str]) -> Vec<Contender> {
-    names.iter().map(|name| Contender::new(name).expect("a protocol")).collect()
+    names.iter().map(|name| Contender::named(name).expect("a protocol")).collect()
 }
 
 /// Everybody that can be put to this.
@@ -111,8 +112,9 @@ fn nothing_stays_with_the_gone() {
 
 #[test]
 fn a_wrong_protocol_is_seen() {
-    let wrong = Chosen::new("coordinator:skip", &["room".into()]).expect("it has that rule");
-    let report = &simulate(&small(), &[wrong.into()])[0];
+    let options = Options { variant: Some("skip".into()), without: vec!["room".into()] };
+    let wrong = Contender::of::<Coordinator>("no room", options).expect("a variant");
+    let report = &simulate(&small(), &[wrong])[0];
     assert!(report.violations > 0);
 }
 
@@ -187,21 +189,6 @@ fn settings_without_sense_are_refused() {
         assert!(matches!(error, Error::Settings(_)), "{error}");
         assert!(!error.to_string().contains('\n'));
     }
-}
-
-/// Protocols that can do less than those there are.
-#[test]
-fn what_a_protocol_cannot_do_is_refused() {
-    let refused = |settings: &Settings, change: fn(&mut Chosen)| {
-        let mut chosen = Chosen::new("ordered", &[]).expect("a protocol");
-        change(&mut chosen);
-        let error = run(settings, &[chosen.into()], &|_| {}).expect_err("it cannot");
-        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    };
-    refused(&small(), |chosen| chosen.about.assumes.needs_max = Some(2));
-    refused(&Settings { units: 2, ..small() }, |chosen| chosen.about.assumes.units = false);
-    let faults = Settings { faults: all_faults(), ..small() };
-    refused(&faults, |chosen| chosen.about.assumes.departures = false);
 }
 
 #[test]

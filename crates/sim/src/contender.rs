@@ -1,0 +1,166 @@
+//! A protocol to be simulated, with its type forgotten.
+
+use holdall_core::{About, Known, Options, Protocol, Topology, Unsupported};
+use holdall_protocols::coordinator::Coordinator;
+use holdall_protocols::{Unknown, Visitor, variant_of};
+
+use crate::stats::Seen;
+use crate::world::{Manner, World};
+use crate::{Error, Settings, workload};
+
+/// The name of the yardstick: see [`Contender::oracle`].
+pub const ORACLE: &str = "oracle";
+
+/// A protocol to be simulated. Whoever makes one chooses where the protocol comes from:
+/// [`Contender::of`] takes any, [`Contender::named`] one that `holdall-protocols` lists.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    name: String,
+    about: About,
+    options: Options,
+    oracle: bool,
+    simulate: fn(&Run<'_>) -> Result<Seen, Error>,
+}
+
+/// One run of a protocol.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) contender: &'a Contender,
+    /// Its number.
+    pub(super) graph: u32,
+    /// Is told now and then how many ticks went by.
+    pub(super) progress: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Contender {
+    /// Any protocol, under a name for the report.
+    ///
+    /// # Errors
+    /// If there is no such variant of it.
+    pub fn of<P: Protocol>(name: &str, options: Options) -> Result<Self, Unsupported> {
+        let about = P::about(options.variant.as_deref())?;
+        Ok(Self { name: name.into(), about, options, oracle: false, simulate: simulate::<P> })
+    }
+
+    /// The protocol that `holdall-protocols` lists under this name, or the [`oracle`](Self::oracle).
+    ///
+    /// # Errors
+    /// If there is no such protocol, or no such variant.
+    pub fn named(name: &str) -> Result<Self, Error> {
+        let unsupported = |why| Error::Unsupported { protocol: name.into(), why };
+        if name == ORACLE {
+            return Self::oracle().map_err(|Unsupported(why)| unsupported(why));
+        }
+        holdall_protocols::with(name, Named(name))
+            .map_err(|Unknown(_)| unsupported("there is no such protocol".into()))?
+            .map_err(|Unsupported(why)| unsupported(why))
+    }
+
+    /// A yardstick: it sees all requests at once and grants whatever fits, without any message
+    /// (`coordinator:skip`, in no time).
+    ///
+    /// # Errors
+    /// Never, as long as there is a `coordinator:skip`.
+    pub fn oracle() -> Result<Self, Unsupported> {
+        let options = Options { variant: Some("skip".into()), ..Options::default() };
+        Ok(Self { oracle: true, ..Self::of::<Coordinator>(ORACLE, options)? })
+    }
+
+    /// What it is called in the report.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it can be put to such a workload, by what it says of itself.
+    ///
+    /// # Errors
+    /// Says what it cannot do.
+    pub fn supports(&self, settings: &Settings) -> Result<(), Error> {
+        let About { assumes, .. } = &self.about;
+        let largest = settings.largest_request();
+        let why = if let Some(most) = assumes.needs_max.filter(|most| largest > *most) {
+            format!("takes at most {most} pools a request, not {largest}")
+        } else if settings.units > 1 && !assumes.units {
+            "takes pools of one unit only".into()
+        } else if !settings.faults.is_empty() && !assumes.departures {
+            "assumes that nobody leaves or stops".into()
+        } else {
+            return Ok(());
+        };
+        Err(self.unsupported(why))
+    }
+
+    fn unsupported(&self, why: String) -> Error {
+        Error::Unsupported { protocol: self.name.clone(), why }
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn go(&self) -> Result<Seen, Error> {
+        (self.contender.simulate)(self)
+    }
+}
+
+fn simulate<P: Protocol>(run: &Run<'_>) -> Result<Seen, Error> {
+    let Run { settings, contender, graph, progress } = *run;
+    let mut topology = Topology::of_pools(settings.pools());
+    if contender.about.assumes.participants == Known::Known {
+        topology.users = workload::pools_of_users(settings, graph);
+    }
+    let cfg = P::new(&topology, &contender.options)
+        .map_err(|Unsupported(why)| contender.unsupported(why))?;
+    let manner = Manner::new(&contender.about, contender.oracle);
+    World::new(cfg, settings, graph, manner).run(progress).map_err(|wrong| Error::Wrong {
+        protocol: contender.name.clone(),
+        graph,
+        seed: settings.seed,
+        tick: wrong.tick,
+        what: format!("{:?}: {}", wrong.who, wrong.what),
+    })
+}
+
+struct Named<'a>(&'a str);
+
+impl Visitor for Named<'_> {
+    type Out = Result<Contender, Unsupported>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let variant = variant_of::<P>(self.0).map(Into::into);
+        Contender::of::<P>(self.0, Options { variant, ..Options::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{At, Fault, How, Stage};
+
+    /// Protocols that can do less than those there are.
+    #[test]
+    fn what_a_protocol_cannot_do_is_refused() {
+        let refused = |settings: &Settings, change: fn(&mut Contender)| {
+            let mut contender = Contender::named("ordered").expect("a protocol");
+            assert_eq!(contender.supports(settings), Ok(()));
+            change(&mut contender);
+            let error = crate::run(settings, &[contender], &|_| {}).expect_err("it cannot");
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        };
+        let usual = Settings { per_request: 3, ..Settings::default() };
+        refused(&usual, |contender| contender.about.assumes.needs_max = Some(2));
+        let units = Settings { units: 2, ..usual.clone() };
+        refused(&units, |contender| contender.about.assumes.units = false);
+        let when = At { stage: Stage::Using, probability: 0.1 };
+        let faults = Settings { faults: vec![Fault { how: How::Stop, when }], ..usual };
+        refused(&faults, |contender| contender.about.assumes.departures = false);
+    }
+
+    #[test]
+    fn a_name_leads_to_a_protocol_or_an_error() {
+        assert_eq!(Contender::named("rhee+:skeen").expect("listed").name(), "rhee+:skeen");
+        assert!(Contender::named("oracle").expect("the yardstick").oracle);
+        let error = Contender::named("orderd").expect_err("no such protocol");
+        assert_eq!(error.to_string(), "orderd: there is no such protocol");
+        assert!(Contender::named("coordinator:fast").is_err());
+    }
+}

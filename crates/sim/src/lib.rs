@@ -1,0 +1,119 @@
+//! The simulator: plays protocols through in simulated time, on the same workload, and measures
+//! them. `docs/simulation.md` says what is simulated and what the figures mean.
+//!
+//! A [`Contender`] is a protocol, of any registry; [`Settings`] are the system, its users and what
+//! happens to them; a [`Report`] is what came of it.
+//!
+//! [`run`] is a function of its arguments: neither the machine nor the number of threads changes
+//! the result. Time is counted in *ticks*.
+
+#![forbid(unsafe_code)]
+
+mod contender;
+mod faults;
+mod pools;
+mod random;
+mod settings;
+mod stats;
+mod timers;
+mod waiting;
+mod wheel;
+mod workload;
+mod world;
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+pub use self::contender::{Contender, ORACLE};
+pub use self::settings::{At, BadSettings, Fault, How, Sets, Settings, Spikes, Stage, Workload};
+pub use self::stats::{Report, Response, Tally, half_width, mean};
+
+use self::contender::Run;
+use self::stats::Seen;
+
+/// What came of one protocol.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What it did.
+    pub report: Report,
+    /// How long its runs took on this machine, added up. This differs from time to time.
+    pub seconds: f64,
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The settings make no sense.
+    #[error(transparent)]
+    Settings(#[from] BadSettings),
+    /// The protocol cannot be run with such settings.
+    #[error("{protocol}: {why}")]
+    Unsupported {
+        /// Its name.
+        protocol: String,
+        /// What it cannot do.
+        why: String,
+    },
+    /// The protocol broke an invariant, or called an honest party dishonest.
+    #[error("{protocol} went wrong in graph {graph} of seed {seed} at tick {tick}: {what}")]
+    Wrong {
+        /// Its name.
+        protocol: String,
+        /// In which run, counted from 0.
+        graph: u32,
+        /// Of which seed.
+        seed: u64,
+        /// When.
+        tick: u64,
+        /// Who, and how.
+        what: String,
+    },
+}
+
+/// Simulates every protocol on every graph, on all cores. `progress` is told now and then how many
+/// ticks of some run went by; in the end that is `protocols * graphs * ticks` in all.
+///
+/// A violation of exclusion is no error here: it is counted in the report.
+///
+/// # Errors
+/// If the settings make no sense, a protocol does not support them, or goes wrong.
+pub fn run(
+    settings: &Settings,
+    contenders: &[Contender],
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Vec<Outcome>, Error> {
+    settings.validate()?;
+    for contender in contenders {
+        contender.supports(settings)?;
+    }
+    let jobs: Vec<_> =
+        contenders.iter().flat_map(|c| (0..settings.graphs).map(move |graph| (c, graph))).collect();
+    let done: Vec<(Seen, f64)> = jobs
+        .par_iter()
+        .map(|(contender, graph)| {
+            let started = Instant::now();
+            let run = Run { settings, contender, graph: *graph, progress };
+            Ok((run.go()?, started.elapsed().as_secs_f64()))
+        })
+        .collect::<Vec<Result<_, Error>>>()
+        .into_iter()
+        .collect::<Result<_, Error>>()?;
+    let outcome = |(contender, runs): (&Contender, &[(Seen, f64)])| {
+        let seen: Vec<Seen> = runs.iter().map(|(seen, _)| seen.clone()).collect();
+        let seconds = runs.iter().map(|(_, seconds)| seconds).sum();
+        Outcome { report: stats::report(contender.name(), &seen), seconds }
+    };
+    Ok(contenders.iter().zip(done.chunks(settings.graphs as usize)).map(outcome).collect())
+}
+
+/// Simulates one protocol on one graph, of any number: what [`run`] does there.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_graph(settings: &Settings, contender: &Contender, graph: u32) -> Result<Report, Error> {
+    settings.validate()?;
+    contender.supports(settings)?;
+    let seen = Run { settings, contender, graph, progress: &|_| {} }.go()?;
+    Ok(stats::report(contender.name(), &[seen]))
+}
