@@ -63,7 +63,7 @@ pub trait Role: Data {
     }
 
     /// Whether no request is left in it. Clocks, tokens and forks may stay.
-    fn quiet(&self) -> bool;
+    fn is_idle(&self) -> bool;
 }
 
 /// What may happen to a role.
@@ -103,7 +103,7 @@ pub enum Call {
     /// The use of what was granted has ended.
     Done,
     /// The client departs, at whatever stage: waiting requests are withdrawn, grants released.
-    /// The world keeps the role until it is quiet, and calls it no more.
+    /// The world keeps the role until it is idle, and calls it no more.
     Leave,
 }
 

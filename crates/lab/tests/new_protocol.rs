@@ -100,7 +100,7 @@ mod solo {
             Ok(())
         }
 
-        fn quiet(&self) -> bool {
+        fn is_idle(&self) -> bool {
             self.0.is_none()
         }
     }
@@ -134,7 +134,7 @@ mod solo {
             Ok(())
         }
 
-        fn quiet(&self) -> bool {
+        fn is_idle(&self) -> bool {
             self.0.is_empty()
         }
     }
@@ -220,12 +220,12 @@ mod noted {
         }
 
         fn check(&self, cfg: &Self::P) -> Result<(), Broken> {
-            Broken::unless(!(self.granted && self.inner.quiet()), "granted means under way")?;
+            Broken::unless(!(self.granted && self.inner.is_idle()), "granted means under way")?;
             self.inner.check(&cfg.0)
         }
 
-        fn quiet(&self) -> bool {
-            self.inner.quiet()
+        fn is_idle(&self) -> bool {
+            self.inner.is_idle()
         }
     }
 
@@ -263,8 +263,8 @@ mod noted {
             self.0.check(&cfg.0)
         }
 
-        fn quiet(&self) -> bool {
-            self.0.quiet()
+        fn is_idle(&self) -> bool {
+            self.0.is_idle()
         }
     }
 }

@@ -26,7 +26,7 @@ macro_rules! no_manager {
                 match *self {}
             }
 
-            fn quiet(&self) -> bool {
+            fn is_idle(&self) -> bool {
                 match *self {}
             }
         }

@@ -97,7 +97,7 @@ pub(super) struct Label {
 pub(super) struct Rest {
     /// Somebody waits, and nothing will happen by itself.
     pub(super) deadlock: bool,
-    /// Nobody has a request under way, but some role is not quiet.
+    /// Nobody has a request under way, but some role is not idle.
     pub(super) residue: bool,
     /// Who waits, while nothing will happen by itself but ends of use by strangers.
     pub(super) stuck: u32,

@@ -128,7 +128,7 @@ impl<P: Protocol> World<'_, P> {
     /// come and go without bound while a message travels.
     fn may_return(&self, state: &[u32], lane: usize, seat: &Seat) -> bool {
         let items = &self.parts.items;
-        self.user(state, lane).is_none_or(Role::quiet)
+        self.user(state, lane).is_none_or(Role::is_idle)
             && !self.items(state).iter().any(|id| items.value(*id).involves(seat.user()))
     }
 
@@ -159,12 +159,12 @@ impl<P: Protocol> World<'_, P> {
         Rest {
             deadlock: ends == 0 && !label.endless && hanging,
             stuck: waiting.filter(stuck).fold(0, |mask, lane| mask | 1 << lane),
-            residue: !busy && !self.all_quiet(state),
+            residue: !busy && !self.all_idle(state),
         }
     }
 
-    fn all_quiet(&self, state: &[u32]) -> bool {
-        (0..self.scope.users.len()).all(|lane| self.user(state, lane).is_none_or(Role::quiet))
-            && (0..self.managers).all(|m| self.manager(state, m).quiet())
+    fn all_idle(&self, state: &[u32]) -> bool {
+        (0..self.scope.users.len()).all(|lane| self.user(state, lane).is_none_or(Role::is_idle))
+            && (0..self.managers).all(|m| self.manager(state, m).is_idle())
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Stage {
     Using,
     /// Done, but the user role has not said yet that it may be called again.
     Releasing,
-    /// Departed with notice; the role stays until it is quiet.
+    /// Departed with notice; the role stays until it is idle.
     Left,
     /// Taken for dead although alive, and told so; it may return.
     Lost,

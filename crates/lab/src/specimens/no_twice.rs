@@ -107,7 +107,7 @@ impl Role for User {
         Ok(())
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.request.is_none()
     }
 }
@@ -165,7 +165,7 @@ impl Role for Manager {
         Ok(())
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
     }
 }

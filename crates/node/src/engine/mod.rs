@@ -5,7 +5,7 @@
 //! is enough to build an engine again.
 //!
 //! Messages between the roles of the node are delivered here, at once, oldest first. Each request
-//! has a user of its own, which is forgotten when it is quiet.
+//! has a user of its own, which is forgotten when it is idle.
 //!
 //! # Invariants
 //! - After a step no message is under way, and every role's own invariants hold.

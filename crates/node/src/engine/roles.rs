@@ -114,7 +114,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let mut out = Outbox::default();
         user.step(&self.cfg, event, &mut out);
         user.check(&self.cfg)?;
-        let over = user.quiet() && !self.by_user.contains_key(&id);
+        let over = user.is_idle() && !self.by_user.contains_key(&id);
         for wish in out.drain() {
             match wish {
                 Wish::Arm(tag, rung) => self.arm_user(id, tag, rung),

@@ -246,7 +246,7 @@ impl Role for User {
         )
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.queued.is_none()
     }
 }

@@ -191,7 +191,7 @@ impl Role for User {
         )
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Thinking)
     }
 }

@@ -142,7 +142,7 @@ impl User {
         self.pour(cfg, out);
         if let Phase::Thirsty(request) = &self.phase
             && cfg.hunger
-            && self.diner.quiet()
+            && self.diner.is_idle()
         {
             let hungry = Event::Call(Call::Ask(request.clone()));
             self.dine(cfg, hungry, out);
@@ -220,7 +220,7 @@ impl Role for User {
         )
     }
 
-    fn quiet(&self) -> bool {
-        matches!(self.phase, Phase::Tranquil) && self.diner.quiet()
+    fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Tranquil) && self.diner.is_idle()
     }
 }

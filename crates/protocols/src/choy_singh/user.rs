@@ -239,7 +239,7 @@ impl Role for User {
         cfg.late && known.is_some_and(|known| (*request, *passed) < known)
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.trying.is_none()
     }
 }

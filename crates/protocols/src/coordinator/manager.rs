@@ -178,7 +178,7 @@ impl Role for Manager {
         Broken::unless(free == self.free, "C1: held and free units make up each pool")
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty() && self.early.is_empty()
     }
 }

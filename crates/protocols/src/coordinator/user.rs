@@ -65,7 +65,7 @@ impl Role for User {
         Broken::unless(own, "a user asks for itself")
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.request.is_none()
     }
 }

@@ -293,7 +293,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.queues.is_empty() && self.turn.is_empty() && self.early.is_empty()
     }
 }

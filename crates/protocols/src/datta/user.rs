@@ -40,7 +40,7 @@ impl<const MOST: u32> Role for User<MOST> {
         self.0.is_stale(msg)
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.0.is_idle()
     }
 }

@@ -331,7 +331,7 @@ impl Role for Manager {
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         let queued = self.strong.len() + self.weak.len() + self.waiting.len() + self.turn.len();
         queued == 0 && self.moving.is_none() && self.early.is_empty()
     }

@@ -40,7 +40,7 @@ impl Role for User {
         self.0.is_stale(msg)
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.0.is_idle()
     }
 }

@@ -409,7 +409,7 @@ impl Role for Manager {
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.entries.is_empty() && self.choosing.is_empty()
     }
 }

@@ -369,7 +369,7 @@ impl Role for User {
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.quest.is_none() && self.owed.is_empty()
     }
 }

@@ -105,7 +105,7 @@ impl Role for Manager {
         self.pool.check()
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.pool.is_free() && self.queue.is_empty() && self.early.is_empty()
     }
 }

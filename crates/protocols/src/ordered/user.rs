@@ -106,7 +106,7 @@ impl Role for User {
         )
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.climb.is_none()
     }
 }

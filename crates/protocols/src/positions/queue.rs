@@ -270,7 +270,7 @@ impl Queue {
         Broken::unless(self.standing.iter().all(|s| s.position > 0), "there is no position 0")
     }
 
-    pub(crate) fn quiet(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.standing.is_empty() && self.selecting.is_empty() && self.early.is_empty()
     }
 }

@@ -189,10 +189,10 @@ where
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         match self {
-            Self::Inner(inner) => inner.quiet(),
-            Self::Pool(keeper) => keeper.queue.quiet() && keeper.put_off.is_empty(),
+            Self::Inner(inner) => inner.is_idle(),
+            Self::Pool(keeper) => keeper.queue.is_idle() && keeper.put_off.is_empty(),
         }
     }
 }

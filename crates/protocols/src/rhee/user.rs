@@ -225,7 +225,7 @@ where
         }
     }
 
-    fn quiet(&self) -> bool {
-        self.state == State::Idle && self.inner.quiet()
+    fn is_idle(&self) -> bool {
+        self.state == State::Idle && self.inner.is_idle()
     }
 }

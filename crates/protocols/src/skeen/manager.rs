@@ -116,7 +116,7 @@ impl Role for Manager {
         self.line.check()
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.pool.is_free() && self.line.is_empty() && self.early.is_empty()
     }
 }

@@ -125,7 +125,7 @@ impl Role for Manager {
         matches!(msg, ToManager::Move(step) if self.queue.is_over(step))
     }
 
-    fn quiet(&self) -> bool {
-        self.queue.quiet() && self.line.is_empty()
+    fn is_idle(&self) -> bool {
+        self.queue.is_idle() && self.line.is_empty()
     }
 }

@@ -158,7 +158,7 @@ impl Role for User {
         })
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.state == State::Idle
     }
 }

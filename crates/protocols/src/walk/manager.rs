@@ -257,7 +257,7 @@ impl Role for Manager {
         }
     }
 
-    fn quiet(&self) -> bool {
-        self.queue.quiet() && self.line.is_empty() && self.ways.is_empty() && self.agent.is_idle()
+    fn is_idle(&self) -> bool {
+        self.queue.is_idle() && self.line.is_empty() && self.ways.is_empty() && self.agent.is_idle()
     }
 }

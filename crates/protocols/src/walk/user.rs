@@ -152,7 +152,7 @@ impl Role for User {
         self.state.id() != Some(news.request())
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.state == State::Idle
     }
 }

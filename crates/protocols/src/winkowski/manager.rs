@@ -133,7 +133,7 @@ impl<const COMPLETE: bool> Role for Manager<COMPLETE> {
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.book.entries.is_empty()
     }
 }

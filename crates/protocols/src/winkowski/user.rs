@@ -136,7 +136,7 @@ impl<const COMPLETE: bool> Role for User<COMPLETE> {
         self.quest.as_ref().map_or("", Quest::stage)
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.quest.is_none()
     }
 }

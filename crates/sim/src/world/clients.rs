@@ -136,7 +136,7 @@ impl<P: Protocol> World<'_, P> {
         self.replace(request.user.lane());
     }
 
-    /// The lane's next user takes over. Its predecessor stays, if it left and is not quiet yet.
+    /// The lane's next user takes over. Its predecessor stays, if it left and is not idle yet.
     fn replace(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
         let old = lane.id;
@@ -144,7 +144,7 @@ impl<P: Protocol> World<'_, P> {
         lane.seq = 0;
         lane.last_arrival = 0;
         let role = std::mem::replace(&mut lane.role, self.cfg.user(lane.id));
-        if lane.state == State::Leaving && !role.quiet() {
+        if lane.state == State::Leaving && !role.is_idle() {
             self.leaving.insert(old, role);
         }
         self.think(number);

@@ -145,7 +145,7 @@ pub(super) struct World<'a, P: Protocol> {
     wheel: Wheel<Item<P>>,
     lanes: Vec<Lane<P>>,
     posts: Vec<Post<P>>,
-    /// Users that were called to leave and are not quiet yet.
+    /// Users that were called to leave and are not idle yet.
     leaving: HashMap<UserId, P::User, FxBuildHasher>,
     user_out: Outbox<P, UserTimer<P>>,
     manager_out: Outbox<P, ManagerTimer<P>>,

@@ -48,7 +48,7 @@ impl<P: Protocol> World<'_, P> {
         self.events += 1;
         role.step(&self.cfg, event, &mut self.user_out);
         let checked = role.check(&self.cfg);
-        let over = !present && role.quiet();
+        let over = !present && role.is_idle();
         if let Err(broken) = checked {
             return Err(self.wrong(Addr::User(to), broken.0));
         }

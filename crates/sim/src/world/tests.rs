@@ -55,7 +55,7 @@ impl Role for User {
         Ok(())
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 }
@@ -76,7 +76,7 @@ impl Role for Manager {
         Broken::unless(self.0 <= 5, "one comes after the other")
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         true
     }
 }

@@ -259,7 +259,7 @@ impl Role for Manager {
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.strong.is_empty() && self.weak.is_empty() && self.inbox.is_empty()
     }
 }

@@ -68,7 +68,7 @@ impl Role for User {
         Ok(())
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.asked.is_none()
     }
 }

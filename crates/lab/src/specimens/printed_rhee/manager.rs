@@ -172,9 +172,9 @@ where
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         match self {
-            Self::Inner(inner) => inner.quiet(),
+            Self::Inner(inner) => inner.is_idle(),
             Self::Resource(rm) => rm.occupant.is_empty() && rm.buffer.is_empty(),
         }
     }

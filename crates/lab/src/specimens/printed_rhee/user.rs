@@ -194,7 +194,7 @@ where
         self.inner.check(&cfg.inner)
     }
 
-    fn quiet(&self) -> bool {
-        self.region == Region::Remainder && self.inner.quiet()
+    fn is_idle(&self) -> bool {
+        self.region == Region::Remainder && self.inner.is_idle()
     }
 }

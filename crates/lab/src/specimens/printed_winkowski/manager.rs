@@ -202,7 +202,7 @@ impl Role for Manager {
         )
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.applications.is_empty() && self.requests.is_empty() && self.uses.is_empty()
     }
 }

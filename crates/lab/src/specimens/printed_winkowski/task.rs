@@ -435,7 +435,7 @@ impl Role for User {
         }
     }
 
-    fn quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.task.is_none()
     }
 }
