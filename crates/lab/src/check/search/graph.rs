@@ -1,10 +1,10 @@
 //! The states found and the steps between them, as numbers only.
 
-use super::machine::{Class, Label};
+use super::model::{Class, Label};
 
 /// Grows during the search. States up to some number have their edges; the rest have none yet.
 #[derive(Default)]
-pub(super) struct Graph {
+pub(crate) struct Graph {
     labels: Vec<Label>,
     parents: Vec<u32>,
     /// Where the edges of each expanded state end.
@@ -13,25 +13,25 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn states(&self) -> usize {
+    pub(crate) fn states(&self) -> usize {
         self.labels.len()
     }
 
-    pub(super) fn transitions(&self) -> usize {
+    pub(crate) fn transitions(&self) -> usize {
         self.edges.len()
     }
 
     /// How many states have their edges: those numbered below.
-    pub(super) fn expanded(&self) -> usize {
+    pub(crate) fn expanded(&self) -> usize {
         self.ends.len()
     }
 
-    pub(super) fn label(&self, state: u32) -> Label {
+    pub(crate) fn label(&self, state: u32) -> Label {
         self.labels[state as usize]
     }
 
     /// The steps out of a state.
-    pub(super) fn edges(&self, state: u32) -> &[(u32, Class)] {
+    pub(crate) fn edges(&self, state: u32) -> &[(u32, Class)] {
         let i = state as usize;
         let start =
             if i == 0 { 0 } else { self.ends.get(i - 1).copied().unwrap_or(self.edges.len()) };
@@ -39,7 +39,7 @@ impl Graph {
     }
 
     /// The states on a shortest way to a state, from the start to it.
-    pub(super) fn way_to(&self, state: u32) -> Vec<u32> {
+    pub(crate) fn way_to(&self, state: u32) -> Vec<u32> {
         let mut way = vec![state];
         let mut at = state;
         while at != 0 {
@@ -50,18 +50,18 @@ impl Graph {
         way
     }
 
-    pub(super) fn state(&mut self, label: Label, parent: u32) -> u32 {
+    pub(crate) fn state(&mut self, label: Label, parent: u32) -> u32 {
         let id = u32::try_from(self.labels.len()).expect("--max-states is below 2^32");
         self.labels.push(label);
         self.parents.push(parent);
         id
     }
 
-    pub(super) fn edge(&mut self, to: u32, class: Class) {
+    pub(crate) fn edge(&mut self, to: u32, class: Class) {
         self.edges.push((to, class));
     }
 
-    pub(super) fn end_of_edges(&mut self) {
+    pub(crate) fn end_of_edges(&mut self) {
         self.ends.push(self.edges.len());
     }
 }

@@ -2,16 +2,16 @@
 
 use holdall_core::{Addr, Gone, Order, Protocol, Role};
 
-use super::Timers;
-use super::machine::{Action, Class, Rest};
+use super::World;
+use super::client::{Client, Stage};
 use super::parts::{Item, ItemOf};
-use super::scope::Then;
-use super::seat::{Seat, Stage};
-use super::world::World;
+use crate::check::Timers;
+use crate::check::scope::Then;
+use crate::check::search::model::{Action, AtRest, Class};
 
 impl<P: Protocol> World<'_, P> {
     /// Everything that may happen next.
-    pub(super) fn list_moves(&self, state: &[u32], moves: &mut Vec<(Action, Class)>) {
+    pub(crate) fn list_moves(&self, state: &[u32], moves: &mut Vec<(Action, Class)>) {
         moves.clear();
         let items = self.items(state);
         for (i, &id) in items.iter().enumerate() {
@@ -19,21 +19,27 @@ impl<P: Protocol> World<'_, P> {
             if item.is_timer() || !self.may_happen(&items[..i], id, items) {
                 continue;
             }
-            moves.push((Action::Deliver(id), Class::item(self.parts.items.row(id))));
-            if item.from().is_some() && items.contains(&self.ill) {
+            moves.push((
+                Action::Deliver(id),
+                Class::message(self.parts.items.fingerprint(id).relative),
+            ));
+            if item.from().is_some() && items.contains(&self.loss_token) {
                 moves.push((Action::Lose(id), Class::UNFAIR));
             }
             if self.settings.duplicates && item.duplicate().is_some() {
                 moves.push((Action::Duplicate(id), Class::UNFAIR));
             }
         }
-        for (lane, seat) in self.seats(state).enumerate() {
-            self.list_calls(state, lane, seat, moves);
+        for (lane, client) in self.clients(state).enumerate() {
+            self.list_calls(state, lane, client, moves);
         }
         let calm = moves.iter().all(|(_, class)| *class == Class::UNFAIR);
         if calm || self.settings.timers == Timers::Any {
             for &id in items.iter().filter(|id| self.parts.items.value(**id).is_timer()) {
-                moves.push((Action::Deliver(id), Class::timer(self.parts.items.row(id))));
+                moves.push((
+                    Action::Deliver(id),
+                    Class::timer(self.parts.items.fingerprint(id).relative),
+                ));
             }
         }
     }
@@ -45,7 +51,7 @@ impl<P: Protocol> World<'_, P> {
         let some = |is: &dyn Fn(&ItemOf<P>) -> bool| items.iter().any(|id| is(table.value(*id)));
         let channel = |other: &ItemOf<P>| other.from() == item.from() && other.to() == item.to();
         match item {
-            Item::Ill => false,
+            Item::LossToken => false,
             Item::Gone { to, who, how: Gone::Departed } => !some(&|other| {
                 other.from() == Some(Addr::User(*who)) && other.to() == Addr::Manager(*to)
             }),
@@ -65,13 +71,14 @@ impl<P: Protocol> World<'_, P> {
         &self,
         state: &[u32],
         lane: usize,
-        seat: &Seat,
+        client: &Client,
         moves: &mut Vec<(Action, Class)>,
     ) {
         let script = &self.scope.users[lane];
-        match seat.stage {
+        match client.stage {
             Stage::Idle
-                if usize::from(seat.at) < script.requests.len() && self.may_ask(state, seat) =>
+                if usize::from(client.at) < script.requests.len()
+                    && self.may_ask(state, client) =>
             {
                 moves.push((Action::Ask(lane), Class::UNFAIR));
             }
@@ -80,66 +87,66 @@ impl<P: Protocol> World<'_, P> {
             }
             Stage::Using if !script.endless => moves.push((Action::Done(lane), Class::done(lane))),
             Stage::Left | Stage::Lost => {
-                let returns = seat.stage == Stage::Lost || script.then == Then::Respawn;
-                if returns && self.may_return(state, lane, seat) {
+                let returns = client.stage == Stage::Lost || script.then == Then::Respawn;
+                if returns && self.may_return(state, lane, client) {
                     moves.push((Action::Return(lane), Class::UNFAIR));
                 }
             }
             _ => {}
         }
-        if seat.is_busy() && self.settings.departures {
+        if client.is_busy() && self.settings.departures {
             moves.push((Action::Leave(lane), Class::UNFAIR));
         }
-        if seat.is_busy() && self.settings.suspect == Some(lane) && !seat.suspected {
+        if client.is_busy() && self.settings.suspect == Some(lane) && !client.suspected {
             moves.push((Action::Suspect(lane), Class::UNFAIR));
         }
-        if self.may_crash(lane, seat) {
+        if self.may_crash(lane, client) {
             moves.push((Action::Crash(lane), Class::UNFAIR));
         }
     }
 
-    fn may_crash(&self, lane: usize, seat: &Seat) -> bool {
-        let idle = seat.stage == Stage::Idle && self.settings.crash_idle;
-        self.settings.crash == Some(lane) && (seat.is_busy() || idle)
+    fn may_crash(&self, lane: usize, client: &Client) -> bool {
+        let idle = client.stage == Stage::Idle && self.settings.crash_idle;
+        self.settings.crash == Some(lane) && (client.is_busy() || idle)
     }
 
     /// The user that takes a step, if it may stop in the middle of it.
-    pub(super) fn may_stop_amid(&self, state: &[u32], action: Action) -> Option<usize> {
+    pub(crate) fn may_stop_amid(&self, state: &[u32], action: Action) -> Option<usize> {
         let lane = self.settings.crash.filter(|_| self.settings.crash_amid)?;
-        let seat = self.parts.seats.value(state[lane]);
+        let client = self.parts.clients.value(state[lane]);
         let takes_part = match action {
             Action::Ask(by) => return (by == lane).then_some(lane),
-            Action::Deliver(id) => self.parts.items.value(id).to() == Addr::User(seat.user()),
+            Action::Deliver(id) => self.parts.items.value(id).to() == Addr::User(client.user()),
             Action::Done(by) => by == lane,
             _ => false,
         };
-        (takes_part && self.may_crash(lane, seat)).then_some(lane)
+        (takes_part && self.may_crash(lane, client)).then_some(lane)
     }
 
     /// A list is begun anew only when everything its user sent has arrived: otherwise a message
     /// could be overtaken by ever later rounds, and there would be no end of states. Requests of
     /// one list do overtake each other.
-    fn may_ask(&self, state: &[u32], seat: &Seat) -> bool {
-        let own = |id: &u32| self.parts.items.value(*id).from() == Some(Addr::User(seat.user()));
-        seat.at > 0 || seat.request.seq == 0 || !self.items(state).iter().any(own)
+    fn may_ask(&self, state: &[u32], client: &Client) -> bool {
+        let own = |id: &u32| self.parts.items.value(*id).from() == Some(Addr::User(client.user()));
+        client.at > 0 || client.request.seq == 0 || !self.items(state).iter().any(own)
     }
 
     /// A fresh life starts when nothing of the old one is under way: otherwise users could
     /// come and go without bound while a message travels.
-    fn may_return(&self, state: &[u32], lane: usize, seat: &Seat) -> bool {
+    fn may_return(&self, state: &[u32], lane: usize, client: &Client) -> bool {
         let items = &self.parts.items;
         self.user(state, lane).is_none_or(Role::is_idle)
-            && !self.items(state).iter().any(|id| items.value(*id).involves(seat.user()))
+            && !self.items(state).iter().any(|id| items.value(*id).involves(client.user()))
     }
 
     /// What is to be said of a state by itself: whether it has come to rest, and in what shape.
-    pub(super) fn rest(&self, state: &[u32], moves: &[(Action, Class)]) -> Rest {
+    pub(crate) fn rest(&self, state: &[u32], moves: &[(Action, Class)]) -> AtRest {
         let mut ends = 0;
         for (action, class) in moves {
             match action {
                 Action::Done(lane) => ends |= 1 << lane,
                 _ if *class == Class::UNFAIR => {}
-                _ => return Rest::default(),
+                _ => return AtRest::default(),
             }
         }
         let label = self.label(state);
@@ -153,10 +160,10 @@ impl<P: Protocol> World<'_, P> {
         let stuck = |lane: &usize| {
             held_elsewhere && ends & owed(*lane) == 0 && label.blocked >> lane & 1 == 0
         };
-        let busy = self.seats(state).any(Seat::is_busy);
+        let busy = self.clients(state).any(Client::is_busy);
         let hanging =
-            self.seats(state).any(|s| matches!(s.stage, Stage::Waiting | Stage::Releasing));
-        Rest {
+            self.clients(state).any(|s| matches!(s.stage, Stage::Waiting | Stage::Releasing));
+        AtRest {
             deadlock: ends == 0 && !label.endless && hanging,
             stuck: waiting.filter(stuck).fold(0, |mask, lane| mask | 1 << lane),
             residue: !busy && !self.all_idle(state),

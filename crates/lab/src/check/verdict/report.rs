@@ -6,12 +6,12 @@ use holdall_core::{Assumes, Order, Property};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::fair::{Premise, find_trap};
-use super::graph::Graph;
-use super::machine::Machine;
-use super::search::Found;
-use super::story::{Story, Teller, Way, tell};
-use super::{Scope, Settings, Timers};
+use super::fair::{Assumption, first_fair_component};
+use super::trace::{Describe, Path, Trace, replay};
+use crate::check::search::Explored;
+use crate::check::search::graph::Graph;
+use crate::check::search::model::{Breach, Model};
+use crate::check::{Scope, Settings, Timers};
 use crate::registry::Chosen;
 
 /// The verdicts of one exploration. The field names are stable.
@@ -47,7 +47,7 @@ pub struct Verdict {
     pub user: Option<usize>,
     /// A shortest way to see it violated.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Story>,
+    pub trace: Option<Trace>,
 }
 
 /// Whether a property holds.
@@ -88,36 +88,37 @@ impl Report {
 struct Violation {
     property: Property,
     user: Option<usize>,
-    way: Vec<u32>,
+    path: Vec<u32>,
     cycle: Vec<u32>,
     what: String,
 }
 
 impl Violation {
-    fn story(&self, machine: &dyn Machine, teller: &dyn Teller, found: &Found) -> Story {
-        let prints = |states: &[u32]| states.iter().map(|s| found.prints[*s as usize]).collect();
+    fn trace(&self, model: &dyn Model, world: &dyn Describe, found: &Explored) -> Trace {
+        let fingerprints =
+            |states: &[u32]| states.iter().map(|s| found.fingerprints[*s as usize]).collect();
         let breaks = found.breaches.iter().any(|(_, breach)| breach.property == self.property);
-        let way = Way {
-            steps: prints(&self.way),
-            cycle: prints(&self.cycle),
+        let path = Path {
+            steps: fingerprints(&self.path),
+            cycle: fingerprints(&self.cycle),
             breaks: breaks.then_some(self.property),
         };
-        tell(machine, teller, &way, self.what.clone())
+        replay(model, world, &path, self.what.clone())
     }
 }
 
-pub(super) fn report(
+pub(crate) fn report(
     chosen: &Chosen,
-    machine: &dyn Machine,
-    teller: &dyn Teller,
-    found: &Found,
+    model: &dyn Model,
+    world: &dyn Describe,
+    found: &Explored,
 ) -> Report {
     let mut violations = safety(found);
     violations.extend(at_rest(found));
-    violations.extend(for_ever(machine, found, teller.settings().timers == Timers::Quiet));
-    let within = within_assumptions(chosen.about.assumes, teller.settings());
+    violations.extend(for_ever(model, found, world.settings().timers == Timers::Quiet));
+    let within = within_assumptions(chosen.about.assumes, world.settings());
     let mut promises = chosen.about.promises.clone();
-    if teller.settings().timers == Timers::Quiet {
+    if world.settings().timers == Timers::Quiet {
         promises.extend(&chosen.about.with_patience);
     }
     let mut properties: Vec<Property> = vec![
@@ -129,11 +130,11 @@ pub(super) fn report(
         Property::NoStarvation,
         Property::Concurrency,
     ];
-    let bound = teller.settings().overtaking.or_else(|| chosen.about.overtaking_bound());
+    let bound = world.settings().overtaking.or_else(|| chosen.about.overtaking_bound());
     properties.extend(bound.map(Property::BoundedOvertaking));
     // Whoever names a bound demands it.
-    promises.extend(teller.settings().overtaking.map(Property::BoundedOvertaking));
-    let lasting = teller.settings().holds_outlast_crash();
+    promises.extend(world.settings().overtaking.map(Property::BoundedOvertaking));
+    let lasting = world.settings().holds_outlast_crash();
     let decide = |property: Property| {
         let violation = violations.iter().find(|v| v.property == property);
         let otherwise = if found.complete { Outcome::Holds } else { Outcome::Undecided };
@@ -142,12 +143,12 @@ pub(super) fn report(
             promised: within && promises.contains(&property) && !(lasting && is_progress(property)),
             verdict: violation.map_or(otherwise, |_| Outcome::Violated),
             user: violation.and_then(|v| v.user),
-            trace: violation.map(|v| v.story(machine, teller, found)),
+            trace: violation.map(|v| v.trace(model, world, found)),
         }
     };
     Report {
         protocol: name(chosen),
-        scope: describe(teller.scope(), teller.settings(), chosen.about.assumes),
+        scope: describe(world.scope(), world.settings(), chosen.about.assumes),
         states: found.graph.states(),
         transitions: found.graph.transitions(),
         depth: found.depth,
@@ -156,7 +157,7 @@ pub(super) fn report(
     }
 }
 
-pub(super) fn name(chosen: &Chosen) -> String {
+pub(crate) fn name(chosen: &Chosen) -> String {
     chosen
         .options
         .without
@@ -165,7 +166,7 @@ pub(super) fn name(chosen: &Chosen) -> String {
 }
 
 /// The options that say what was explored.
-pub(super) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
+pub(crate) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> String {
     let mut text = scope.to_string();
     if settings.departures {
         text.push_str(" --departures");
@@ -227,22 +228,22 @@ fn is_progress(property: Property) -> bool {
     matches!(property, Concurrency | NoDeadlock | NoResidue | NoStarvation)
 }
 
-fn safety(found: &Found) -> Vec<Violation> {
-    let violation = |(state, breach): &(u32, super::machine::Breach)| Violation {
+fn safety(found: &Explored) -> Vec<Violation> {
+    let violation = |(state, breach): &(u32, Breach)| Violation {
         property: breach.property,
         user: breach.lane,
-        way: found.graph.way_to(*state),
+        path: found.graph.way_to(*state),
         cycle: Vec::new(),
         what: breach.what.clone(),
     };
     found.breaches.iter().map(violation).collect()
 }
 
-fn at_rest(found: &Found) -> Vec<Violation> {
+fn at_rest(found: &Explored) -> Vec<Violation> {
     let at = |state: u32, property: Property, user, what: String| Violation {
         property,
         user,
-        way: found.graph.way_to(state),
+        path: found.graph.way_to(state),
         cycle: Vec::new(),
         what,
     };
@@ -265,8 +266,8 @@ fn at_rest(found: &Found) -> Vec<Violation> {
 /// Fair cycles, for each user. A patient timer relies on uses that end, so that then only those
 /// who never do count as strangers. Where the search was cut off, a state without its edges is in no
 /// cycle, so that what is found is one; there may be others.
-fn for_ever(machine: &dyn Machine, found: &Found, patient: bool) -> Vec<Violation> {
-    let lanes = machine.sharing().par_iter().enumerate();
+fn for_ever(model: &dyn Model, found: &Explored, patient: bool) -> Vec<Violation> {
+    let lanes = model.sharing().par_iter().enumerate();
     let owed = |sharing: u32| if patient { u32::MAX } else { sharing };
     let trapped = lanes.map(|(lane, sharing)| trapped(&found.graph, lane, owed(*sharing)));
     trapped.collect::<Vec<_>>().into_iter().flatten().collect()
@@ -275,19 +276,21 @@ fn for_ever(machine: &dyn Machine, found: &Found, patient: bool) -> Vec<Violatio
 /// A fair cycle in which a user waits. If it can starve although every use ends, that is no fault
 /// of strangers: it then counts against `concurrency` only if the user is stuck at rest.
 fn trapped(graph: &Graph, lane: usize, sharing: u32) -> Option<Violation> {
-    let all_end = Premise::ALL_END;
+    let all_end = Assumption::ALL_END;
     let sharers_end =
-        Premise { ending: sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
-    let starving = find_trap(graph, lane, &all_end);
-    let (trap, premise, property) = match starving {
-        Some(trap) => (trap, all_end, Property::NoStarvation),
-        None => (find_trap(graph, lane, &sharers_end)?, sharers_end, Property::Concurrency),
+        Assumption { ending: sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
+    let starving = first_fair_component(graph, lane, &all_end);
+    let (component, assumption, property) = match starving {
+        Some(component) => (component, all_end, Property::NoStarvation),
+        None => {
+            (first_fair_component(graph, lane, &sharers_end)?, sharers_end, Property::Concurrency)
+        }
     };
-    let cycle = trap.cycle(graph, &premise);
+    let cycle = component.cycle(graph, &assumption);
     Some(Violation {
         property,
         user: Some(lane),
-        way: graph.way_to(cycle[0]),
+        path: graph.way_to(cycle[0]),
         cycle,
         what: format!("this repeats for ever, fairly, and u{lane} is never satisfied"),
     })

@@ -13,52 +13,56 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::Graph;
-use super::machine::{Class, Label};
+use crate::check::search::graph::Graph;
+use crate::check::search::model::{Class, Label};
 
 /// Whose ends of use a fair run must not leave out, and where waiting is excused.
-pub(super) struct Premise {
+pub(crate) struct Assumption {
     /// The users whose uses end, as a mask.
-    pub(super) ending: u32,
-    pub(super) excused: fn(Label, lane: usize) -> bool,
+    pub(crate) ending: u32,
+    pub(crate) excused: fn(Label, lane: usize) -> bool,
 }
 
-impl Premise {
+impl Assumption {
     /// Every use ends; waiting is excused only where somebody began one that does not.
-    pub(super) const ALL_END: Self = Self { ending: u32::MAX, excused: |label, _| label.endless };
+    pub(crate) const ALL_END: Self = Self { ending: u32::MAX, excused: |label, _| label.endless };
 
     /// Whether a fair run owes this class anything.
-    pub(super) fn owes(&self, class: Class) -> bool {
+    pub(crate) fn owes(&self, class: Class) -> bool {
         class != Class::UNFAIR && class.done_by().is_none_or(|lane| self.ending >> lane & 1 == 1)
     }
 }
 
 /// A way to wait for ever: a fair component, by its states.
-pub(super) struct Trap {
+pub(crate) struct FairComponent {
     states: Vec<u32>,
 }
 
 /// The first fair component in which `lane` waits without excuse.
-pub(super) fn find_trap(graph: &Graph, lane: usize, premise: &Premise) -> Option<Trap> {
+pub(crate) fn first_fair_component(
+    graph: &Graph,
+    lane: usize,
+    assumption: &Assumption,
+) -> Option<FairComponent> {
     let waits = |state: u32| {
         let label = graph.label(state);
-        label.waiting >> lane & 1 == 1 && !(premise.excused)(label, lane)
+        label.waiting >> lane & 1 == 1 && !(assumption.excused)(label, lane)
     };
-    let traps = find_traps(graph, premise, &waits);
-    traps.into_iter().min_by_key(Trap::first)
+    let components = fair_components(graph, assumption, &waits);
+    components.into_iter().min_by_key(FairComponent::first)
 }
 
 /// All fair components of the graph restricted to some states.
-pub(super) fn find_traps(
+pub(crate) fn fair_components(
     graph: &Graph,
-    premise: &Premise,
+    assumption: &Assumption,
     member: &dyn Fn(u32) -> bool,
-) -> Vec<Trap> {
+) -> Vec<FairComponent> {
     let mut components = Tarjan::new(graph, member).run(0..graph.states() as u32);
-    let mut traps = Vec::new();
+    let mut fair = Vec::new();
     while let Some(states) = components.pop() {
-        match judge(graph, &states, premise) {
-            Verdict::Fair => traps.push(Trap { states }),
+        match judge(graph, &states, assumption) {
+            Verdict::Fair => fair.push(FairComponent { states }),
             Verdict::Unfair => {}
             Verdict::FairWithout(timers) => {
                 let silent = |state: &u32| {
@@ -73,7 +77,7 @@ pub(super) fn find_traps(
             }
         }
     }
-    traps
+    fair
 }
 
 enum Verdict {
@@ -84,7 +88,7 @@ enum Verdict {
     FairWithout(FxHashSet<Class>),
 }
 
-fn judge(graph: &Graph, states: &[u32], premise: &Premise) -> Verdict {
+fn judge(graph: &Graph, states: &[u32], assumption: &Assumption) -> Verdict {
     let inside: FxHashSet<u32> = states.iter().copied().collect();
     let mut enabled: FxHashMap<Class, usize> = FxHashMap::default();
     let mut taken: FxHashSet<Class> = FxHashSet::default();
@@ -103,7 +107,7 @@ fn judge(graph: &Graph, states: &[u32], premise: &Premise) -> Verdict {
             *enabled.entry(*class).or_default() += 1;
         }
     }
-    enabled.retain(|class, _| premise.owes(*class) && !taken.contains(class));
+    enabled.retain(|class, _| assumption.owes(*class) && !taken.contains(class));
     if enabled.values().any(|times| *times == states.len()) {
         return Verdict::Unfair;
     }
@@ -111,16 +115,16 @@ fn judge(graph: &Graph, states: &[u32], premise: &Premise) -> Verdict {
     if silent.is_empty() { Verdict::Fair } else { Verdict::FairWithout(silent) }
 }
 
-impl Trap {
+impl FairComponent {
     /// The state of it that was found first.
-    pub(super) fn first(&self) -> u32 {
+    pub(crate) fn first(&self) -> u32 {
         self.states.iter().copied().min().unwrap_or_default()
     }
 
     /// A fair cycle through the component, as short as a greedy walk makes it: it starts and ends
     /// at the state found first, takes each class that is always possible, and visits for every
     /// other class a state where it is not.
-    pub(super) fn cycle(&self, graph: &Graph, premise: &Premise) -> Vec<u32> {
+    pub(crate) fn cycle(&self, graph: &Graph, assumption: &Assumption) -> Vec<u32> {
         let inside: FxHashSet<u32> = self.states.iter().copied().collect();
         let start = self.first();
         let mut owed: BTreeSet<Class> = self
@@ -128,7 +132,7 @@ impl Trap {
             .iter()
             .flat_map(|s| graph.edges(*s))
             .map(|(_, class)| *class)
-            .filter(|class| premise.owes(*class))
+            .filter(|class| assumption.owes(*class))
             .collect();
         let settle = |owed: &mut BTreeSet<Class>, state: u32| {
             let possible: BTreeSet<Class> = graph.edges(state).iter().map(|(_, c)| *c).collect();

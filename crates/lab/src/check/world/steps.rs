@@ -7,17 +7,17 @@ use holdall_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::parts::{Item, ItemOf, Table};
-use super::world::World;
+use super::World;
+use super::parts::{Interner, Item, ItemOf};
 
 /// What a step of a role leads to, remembered.
-pub(super) struct Outcome {
-    pub(super) role: u32,
-    pub(super) effects: Vec<Did>,
-    pub(super) broken: Option<String>,
+pub(crate) struct Outcome {
+    pub(crate) role: u32,
+    pub(crate) effects: Vec<StepEffect>,
+    pub(crate) broken: Option<String>,
 }
 
-pub(super) enum Did {
+pub(crate) enum StepEffect {
     Arm(u32),
     Disarm(u32),
     Granted(Request),
@@ -33,13 +33,13 @@ const MEMO_MAX: usize = 1 << 22;
 
 /// What one thread remembers.
 #[derive(Default)]
-pub(super) struct Steps {
+pub(crate) struct Steps {
     of_users: Memo,
     of_managers: Memo,
 }
 
 impl Steps {
-    pub(super) fn of_user<P: Protocol>(
+    pub(crate) fn of_user<P: Protocol>(
         &mut self,
         world: &World<'_, P>,
         role: u32,
@@ -63,7 +63,7 @@ impl Steps {
         })
     }
 
-    pub(super) fn of_manager<P: Protocol>(
+    pub(crate) fn of_manager<P: Protocol>(
         &mut self,
         world: &World<'_, P>,
         role: u32,
@@ -95,7 +95,7 @@ fn remember(memo: &mut Memo, key: (u32, u32), step: impl FnOnce() -> Outcome) ->
 /// Takes one step of a role, for the first time.
 fn step<P: Protocol, R: Role<P = P>>(
     world: &World<'_, P>,
-    roles: &Table<R>,
+    roles: &Interner<R>,
     role: u32,
     event: Event<R>,
     from: Addr,
@@ -111,21 +111,21 @@ fn step<P: Protocol, R: Role<P = P>>(
     let mut effects = Vec::new();
     for effect in out.drain() {
         effects.push(match effect {
-            Effect::Arm(t, _) => Did::Arm(items.number(timer(t))),
-            Effect::Disarm(t) => Did::Disarm(items.number(timer(t))),
-            Effect::Granted(request) => Did::Granted(request),
-            Effect::Lost(request) => Did::Lost(request),
+            Effect::Arm(t, _) => StepEffect::Arm(items.number(timer(t))),
+            Effect::Disarm(t) => StepEffect::Disarm(items.number(timer(t))),
+            Effect::Granted(request) => StepEffect::Granted(request),
+            Effect::Lost(request) => StepEffect::Lost(request),
             Effect::Misbehaved(who, what) => {
                 broken = Some(format!("{from:?} says that {who:?} misbehaved: {what}"));
                 continue;
             }
-            Effect::Released(request) => Did::Released(request),
+            Effect::Released(request) => StepEffect::Released(request),
             Effect::Tally(..) => continue,
             Effect::ToManager(to, msg) => {
-                Did::Send(items.number(Item::ToManager { from, to, msg, copy: false }))
+                StepEffect::Send(items.number(Item::ToManager { from, to, msg, copy: false }))
             }
             Effect::ToUser(to, msg) => {
-                Did::Send(items.number(Item::ToUser { from, to, msg, copy: false }))
+                StepEffect::Send(items.number(Item::ToUser { from, to, msg, copy: false }))
             }
         });
     }

@@ -5,12 +5,14 @@
 //! `0:2` is two units of pool 0. After a user, `*` repeats its list for ever, `^` lets it depart
 //! after its list and return under a fresh id, `!` never ends its use.
 
+pub(crate) mod suite;
+
 use std::fmt;
 
 use holdall_core::{About, Known, Need, Needs, NodeId, Pool, PoolId, Topology};
 
 /// The most users a scope may have: sets of users are bit masks.
-pub(super) const USERS_MAX: usize = 24;
+pub(crate) const USERS_MAX: usize = 24;
 
 /// A small system to explore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +123,7 @@ impl Scope {
     }
 
     /// Whether two requests cannot be held at the same time.
-    pub(super) fn conflict(&self, a: &Needs, b: &Needs) -> bool {
+    pub(crate) fn conflict(&self, a: &Needs, b: &Needs) -> bool {
         a.iter().any(|mine| {
             let theirs = b.iter().find(|theirs| theirs.pool == mine.pool);
             let together =
@@ -131,7 +133,7 @@ impl Scope {
     }
 
     /// For each user, the mask of users with whom it shares a pool in some request.
-    pub(super) fn sharing(&self) -> Vec<u32> {
+    pub(crate) fn sharing(&self) -> Vec<u32> {
         let share = |a: &Script, b: &Script| {
             a.requests.iter().any(|r| b.requests.iter().any(|s| r.share_a_pool_with(s)))
         };

@@ -10,67 +10,69 @@
 //! was cut off, a state without its steps is given the benefit of the doubt, so that whoever is
 //! found blocked is.
 
-use super::fair::{Premise, Trap, find_traps};
-use super::graph::Graph;
+use super::fair::{Assumption, FairComponent, fair_components};
+use crate::check::search::graph::Graph;
 
 /// What became of a user's waiting, by the stages in which the other may have crashed.
 #[derive(Default)]
-pub(super) struct Fate {
+pub(crate) struct CrashEffect {
     /// After a crash in which of the stages it can be left without a path, as a mask.
-    pub(super) no_path: u64,
+    pub(crate) no_path: u64,
     /// And after which, a fair run may never satisfy it.
-    pub(super) fair_run: u64,
+    pub(crate) fair_run: u64,
     /// A fair run may never satisfy it even if nobody crashes; `fair_run` then says nothing.
-    pub(super) anyway: bool,
+    pub(crate) anyway: bool,
     /// The first way to be blocked, in the stronger sense if there is one.
-    pub(super) first: Option<Blocking>,
+    pub(crate) first: Option<Blocking>,
 }
 
 /// A state in which a user is blocked.
-pub(super) struct Blocking {
-    pub(super) state: u32,
+pub(crate) struct Blocking {
+    pub(crate) state: u32,
     /// The fair cycle it begins, unless nothing moves or no path is left.
-    pub(super) cycle: Vec<u32>,
+    pub(crate) cycle: Vec<u32>,
 }
 
 /// A graph in which a user may crash, and what can be said of all states at once.
-pub(super) struct Wreck<'g> {
+pub(crate) struct AfterCrash<'g> {
     graph: &'g Graph,
     /// For each state, the stages in which the crash before it may have happened.
     after: Vec<u64>,
     /// For each state after a crash, the users that a path leads on to a grant of.
-    hope: Vec<u32>,
+    reaches_grant: Vec<u32>,
 }
 
-impl<'g> Wreck<'g> {
-    pub(super) fn new(graph: &'g Graph) -> Self {
-        Self { graph, after: after(graph), hope: hope(graph) }
+impl<'g> AfterCrash<'g> {
+    pub(crate) fn new(graph: &'g Graph) -> Self {
+        Self { graph, after: after(graph), reaches_grant: reaches_grant(graph) }
     }
 
     /// All stages in which there was a crash.
-    pub(super) fn crash_stages(&self) -> u64 {
+    pub(crate) fn crash_stages(&self) -> u64 {
         self.after.iter().fold(0, |all, stages| all | stages)
     }
 
-    pub(super) fn fate(&self, lane: usize) -> Fate {
-        let (graph, premise) = (self.graph, Premise::ALL_END);
+    pub(crate) fn effect(&self, lane: usize) -> CrashEffect {
+        let (graph, assumption) = (self.graph, Assumption::ALL_END);
         let waits = |state: &u32| graph.label(*state).waiting >> lane & 1 == 1;
         let crashed = |state: &u32| graph.label(*state).stage.is_crashed();
         let waiting = || (0..graph.states() as u32).filter(waits);
-        let hopeless = |state: &u32| self.hope[*state as usize] >> lane & 1 == 0;
-        let lost = || waiting().filter(crashed).filter(hopeless);
+        let without_path = |state: &u32| self.reaches_grant[*state as usize] >> lane & 1 == 0;
+        let lost = || waiting().filter(crashed).filter(without_path);
         let resting = || waiting().filter(|state| self.is_at_rest(*state));
-        let traps = find_traps(graph, &premise, &|state| waits(&state));
-        let for_ever = || resting().chain(traps.iter().map(Trap::first));
+        let components = fair_components(graph, &assumption, &|state| waits(&state));
+        let for_ever = || resting().chain(components.iter().map(FairComponent::first));
         let after = |stages, state: u32| stages | self.after[state as usize];
 
         let still = |state| Blocking { state, cycle: Vec::new() };
         let turning = || {
-            let trap =
-                traps.iter().filter(|trap| crashed(&trap.first())).min_by_key(|t| t.first())?;
-            Some(Blocking { state: trap.first(), cycle: trap.cycle(graph, &premise) })
+            let component = components
+                .iter()
+                .filter(|component| crashed(&component.first()))
+                .min_by_key(|t| t.first())?;
+            Some(Blocking { state: component.first(), cycle: component.cycle(graph, &assumption) })
         };
-        Fate {
+        CrashEffect {
             no_path: lost().fold(0, after),
             fair_run: for_ever().fold(0, after),
             anyway: for_ever().any(|state| !crashed(&state)),
@@ -80,7 +82,7 @@ impl<'g> Wreck<'g> {
 
     /// Whether nothing will happen by itself any more.
     fn is_at_rest(&self, state: u32) -> bool {
-        let owed = |(_, class): &(u32, _)| Premise::ALL_END.owes(*class);
+        let owed = |(_, class): &(u32, _)| Assumption::ALL_END.owes(*class);
         (state as usize) < self.graph.expanded() && !self.graph.edges(state).iter().any(owed)
     }
 }
@@ -109,9 +111,9 @@ fn after(graph: &Graph) -> Vec<u64> {
 }
 
 /// Spreads grants back along the steps that lead to them.
-fn hope(graph: &Graph) -> Vec<u32> {
-    let mut hope = vec![0; graph.states()];
-    hope[graph.expanded()..].fill(u32::MAX);
+fn reaches_grant(graph: &Graph) -> Vec<u32> {
+    let mut reaches_grant = vec![0; graph.states()];
+    reaches_grant[graph.expanded()..].fill(u32::MAX);
     let mut changed = true;
     while changed {
         changed = false;
@@ -120,12 +122,13 @@ fn hope(graph: &Graph) -> Vec<u32> {
             if !label.stage.is_crashed() {
                 continue;
             }
-            let step =
-                |(to, _): &(u32, _)| hope[*to as usize] | label.waiting & !graph.label(*to).waiting;
+            let step = |(to, _): &(u32, _)| {
+                reaches_grant[*to as usize] | label.waiting & !graph.label(*to).waiting
+            };
             let mask = graph.edges(state).iter().map(step).fold(0, |all, mask| all | mask);
-            changed |= mask != hope[state as usize];
-            hope[state as usize] = mask;
+            changed |= mask != reaches_grant[state as usize];
+            reaches_grant[state as usize] = mask;
         }
     }
-    hope
+    reaches_grant
 }

@@ -8,15 +8,14 @@ use holdall_protocols::Visitor;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 
-use super::machine::Machine;
+use super::crash::{AfterCrash, Blocking, CrashEffect};
 use super::report;
-use super::scope::{BadScope, Scope};
-use super::search::{self, Found};
-use super::stages::StageNumber;
-use super::story::{Story, Teller, Way, tell};
-use super::world::World;
-use super::wreck::{Blocking, Fate, Wreck};
-use super::{Detector, Settings, prepare};
+use super::trace::{Describe, Path, Trace, replay};
+use crate::check::scope::{BadScope, Scope};
+use crate::check::search::model::{Model, StageNumber};
+use crate::check::search::{self, Explored};
+use crate::check::world::World;
+use crate::check::{Detector, Settings, prepare};
 use crate::registry::{self, Chosen};
 
 /// How far a protocol lets a crash be felt. The field names are stable.
@@ -46,7 +45,7 @@ pub struct Locality {
     pub crashes: Vec<Crash>,
     /// A shortest way to a user that is blocked at the greatest distance.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub story: Option<Story>,
+    pub story: Option<Trace>,
 }
 
 /// What the crash of one user does.
@@ -173,26 +172,27 @@ struct Part {
     /// The greatest distance that a user could have.
     farthest: Distance,
     broken: Vec<&'static str>,
-    story: Option<Story>,
+    story: Option<Trace>,
 }
 
 fn part(
-    machine: &dyn Machine,
-    teller: &dyn Teller,
+    model: &dyn Model,
+    world: &dyn Describe,
     names: &[(StageNumber, String)],
-    found: &Found,
+    found: &Explored,
 ) -> Part {
-    let lane = teller.settings().crash.unwrap_or_default();
-    let distances = distances(machine.sharing(), lane);
-    let wreck = Wreck::new(&found.graph);
+    let lane = world.settings().crash.unwrap_or_default();
+    let distances = distances(model.sharing(), lane);
+    let after_crash = AfterCrash::new(&found.graph);
     let others: Vec<usize> = (0..distances.len()).filter(|other| *other != lane).collect();
-    let fates: Vec<_> = others.par_iter().map(|other| (*other, wreck.fate(*other))).collect();
-    let crash_stages = wreck.crash_stages();
+    let effects: Vec<_> =
+        others.par_iter().map(|other| (*other, after_crash.effect(*other))).collect();
+    let crash_stages = after_crash.crash_stages();
     let names = names.iter().filter(|(number, _)| crash_stages & number.mask() != 0);
     let stages: Vec<InStage> = names
         .map(|(number, stage)| InStage {
             stage: stage.clone(),
-            blocked: blocked(*number, &fates, &distances),
+            blocked: blocked(*number, &effects, &distances),
         })
         .collect();
     let crash = Crash {
@@ -201,16 +201,16 @@ fn part(
         locality_no_path: reach(&stages, |blocked| blocked.no_path),
         states: found.graph.states(),
         complete: found.complete,
-        starving_anyway: fates.iter().filter(|(_, f)| f.anyway).map(|(user, _)| *user).collect(),
+        starving_anyway: effects.iter().filter(|(_, f)| f.anyway).map(|(user, _)| *user).collect(),
         stages,
     };
-    let mut farthest = fates.iter().filter(|(user, fate)| {
-        distances[*user] == crash.locality && (fate.no_path != 0 || !fate.anyway)
+    let mut farthest = effects.iter().filter(|(user, effect)| {
+        distances[*user] == crash.locality && (effect.no_path != 0 || !effect.anyway)
     });
-    let story = farthest.find_map(|(user, fate)| {
-        let blocking = fate.first.as_ref()?;
-        let end = end(*user, lane, fate);
-        Some(tell(machine, teller, &way(found, blocking), end))
+    let story = farthest.find_map(|(user, effect)| {
+        let blocking = effect.first.as_ref()?;
+        let end = end(*user, lane, effect);
+        Some(replay(model, world, &path(found, blocking), end))
     });
     Part {
         farthest: others.iter().map(|other| distances[*other]).max().unwrap_or(crash.locality),
@@ -221,13 +221,17 @@ fn part(
 }
 
 /// Who can be blocked by a crash in one stage.
-fn blocked(stage: StageNumber, fates: &[(usize, Fate)], distances: &[Distance]) -> Vec<Blocked> {
-    let blocked = |(user, fate): &(usize, Fate)| {
-        let no_path = fate.no_path & stage.mask() != 0;
-        let fair_run = no_path || !fate.anyway && fate.fair_run & stage.mask() != 0;
+fn blocked(
+    stage: StageNumber,
+    effects: &[(usize, CrashEffect)],
+    distances: &[Distance],
+) -> Vec<Blocked> {
+    let blocked = |(user, effect): &(usize, CrashEffect)| {
+        let no_path = effect.no_path & stage.mask() != 0;
+        let fair_run = no_path || !effect.anyway && effect.fair_run & stage.mask() != 0;
         fair_run.then(|| Blocked { user: *user, distance: distances[*user], no_path, fair_run })
     };
-    fates.iter().filter_map(blocked).collect()
+    effects.iter().filter_map(blocked).collect()
 }
 
 /// The greatest distance of those who count.
@@ -255,17 +259,18 @@ fn distances(sharing: &[u32], from: usize) -> Vec<Distance> {
     distances
 }
 
-fn way(found: &Found, blocking: &Blocking) -> Way {
-    let prints = |states: &[u32]| states.iter().map(|s| found.prints[*s as usize]).collect();
-    Way {
-        steps: prints(&found.graph.way_to(blocking.state)),
-        cycle: prints(&blocking.cycle),
+fn path(found: &Explored, blocking: &Blocking) -> Path {
+    let fingerprints =
+        |states: &[u32]| states.iter().map(|s| found.fingerprints[*s as usize]).collect();
+    Path {
+        steps: fingerprints(&found.graph.way_to(blocking.state)),
+        cycle: fingerprints(&blocking.cycle),
         breaks: None,
     }
 }
 
-fn end(user: usize, crashed: usize, fate: &Fate) -> String {
-    let what = match (&fate.first, fate.no_path) {
+fn end(user: usize, crashed: usize, effect: &CrashEffect) -> String {
+    let what = match (&effect.first, effect.no_path) {
         (Some(Blocking { cycle, .. }), 0) if !cycle.is_empty() => {
             "this may repeat for ever, fairly, and never satisfies"
         }

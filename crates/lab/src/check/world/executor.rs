@@ -7,33 +7,33 @@ use holdall_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::Detector;
-use super::machine::{Action, Breach, Class, Expander, Label, Step, Successors};
+use super::client::{Client, Overtaken, Stage};
+use super::fingerprint::StateFingerprint;
 use super::parts::Item;
-use super::print::Sum;
-use super::scope::Then;
-use super::seat::{Passed, Seat, Stage};
-use super::steps::{Did, Outcome, Steps};
-use super::world::{NOBODY, Sight, World};
+use super::steps::{Outcome, StepEffect, Steps};
+use super::{NOBODY, SystemView, World};
+use crate::check::Detector;
+use crate::check::scope::Then;
+use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
 
 /// One thread's way through the world.
-pub(super) struct Walker<'w, P: Protocol> {
-    world: &'w World<'w, P>,
-    seats: FxHashMap<Seat, u32>,
-    /// The call that a seat leads to.
+pub(crate) struct Executor<'w, P: Protocol> {
+    pub(super) world: &'w World<'w, P>,
+    clients: FxHashMap<Client, u32>,
+    /// The call that a client leads to.
     calls: FxHashMap<u32, u32>,
     steps: Steps,
     moves: Vec<(Action, Class)>,
-    next: Vec<u32>,
+    pub(super) next: Vec<u32>,
     breach: Option<Box<Breach>>,
     /// How many messages the step has sent.
     sent: usize,
     /// How many it may send, if its user stops amid.
     quota: Option<usize>,
-    sum: Sum,
+    state_fingerprint: StateFingerprint,
 }
 
-impl<P: Protocol> Expander for Walker<'_, P> {
+impl<P: Protocol> Expander for Executor<'_, P> {
     fn expand(&mut self, state: &[u32], out: &mut Successors) {
         let mut moves = std::mem::take(&mut self.moves);
         self.world.list_moves(state, &mut moves);
@@ -60,11 +60,11 @@ impl<P: Protocol> Expander for Walker<'_, P> {
     }
 }
 
-impl<'w, P: Protocol> Walker<'w, P> {
-    pub(super) fn new(world: &'w World<'w, P>) -> Self {
+impl<'w, P: Protocol> Executor<'w, P> {
+    pub(crate) fn new(world: &'w World<'w, P>) -> Self {
         Self {
             world,
-            seats: FxHashMap::default(),
+            clients: FxHashMap::default(),
             calls: FxHashMap::default(),
             steps: Steps::default(),
             moves: Vec::new(),
@@ -72,7 +72,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
             breach: None,
             sent: 0,
             quota: None,
-            sum: Sum::default(),
+            state_fingerprint: StateFingerprint::default(),
         }
     }
 
@@ -93,8 +93,8 @@ impl<'w, P: Protocol> Walker<'w, P> {
             self.crash(lane);
         }
         let label = self.world.label(&self.next);
-        let (print, breach) = (self.fingerprint_next(), self.breach.take());
-        out.push(Step { print, action, cut, class, label, breach }, &self.next);
+        let (fingerprint, breach) = (self.fingerprint_next(), self.breach.take());
+        out.push(Step { fingerprint, action, cut, class, label, breach }, &self.next);
     }
 
     /// Makes `next` of `state` by an action.
@@ -112,7 +112,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
                 self.feed(id);
             }
             Action::Done(lane) => {
-                self.change_seat(lane, |seat| seat.stage = Stage::Releasing);
+                self.change_client(lane, |client| client.stage = Stage::Releasing);
                 self.call(lane);
             }
             Action::Duplicate(id) => {
@@ -122,29 +122,29 @@ impl<'w, P: Protocol> Walker<'w, P> {
                 self.feed(id);
             }
             Action::Leave(lane) => {
-                self.change_seat(lane, |seat| {
-                    (seat.stage, seat.passed) = (Stage::Left, Passed::default());
+                self.change_client(lane, |client| {
+                    (client.stage, client.overtaken) = (Stage::Left, Overtaken::default());
                 });
-                self.forget_passer(lane);
+                self.forget_overtaker(lane);
                 self.call(lane);
             }
             Action::Lose(id) => {
                 self.remove(id);
-                self.remove(self.world.ill);
+                self.remove(self.world.loss_token);
             }
             Action::Suspect(lane) => {
-                self.change_seat(lane, |seat| seat.suspected = true);
-                let who = self.seat(lane).user();
+                self.change_client(lane, |client| client.suspected = true);
+                let who = self.client(lane).user();
                 self.report(who, Gone::Suspected);
                 self.next.push(self.world.parts.items.number(Item::Lapse { who }));
             }
             Action::Return(lane) => {
-                self.change_seat(lane, |seat| {
-                    let fresh = Seat::fresh(seat.user().next_life());
-                    let at = if seat.stage == Stage::Lost { seat.at } else { 0 };
-                    *seat = Seat { at, suspected: seat.suspected, ..fresh };
+                self.change_client(lane, |client| {
+                    let fresh = Client::fresh(client.user().next_life());
+                    let at = if client.stage == Stage::Lost { client.at } else { 0 };
+                    *client = Client { at, suspected: client.suspected, ..fresh };
                 });
-                let role = self.world.cfg.user(self.seat(lane).user());
+                let role = self.world.cfg.user(self.client(lane).user());
                 let at = self.world.user_at(lane);
                 self.next[at] = self.world.parts.users.number(role);
             }
@@ -155,7 +155,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
         if self.world.bound.is_some() {
             self.settle();
         }
-        let sight = Sight { world: self.world, state: &self.next };
+        let sight = SystemView { world: self.world, state: &self.next };
         if let Err(Broken(what)) = self.world.cfg.check_system(&sight) {
             self.breach(Property::Local, None, what);
         }
@@ -182,9 +182,9 @@ impl<'w, P: Protocol> Walker<'w, P> {
     }
 
     fn ask(&mut self, lane: usize) {
-        self.change_seat(lane, |seat| {
-            seat.request.seq += 1;
-            seat.stage = Stage::Waiting;
+        self.change_client(lane, |client| {
+            client.request.seq += 1;
+            client.stage = Stage::Waiting;
         });
         if self.world.bound.is_some() {
             self.note_later(lane);
@@ -192,27 +192,13 @@ impl<'w, P: Protocol> Walker<'w, P> {
         self.call(lane);
     }
 
-    /// The request now asked for is later than all that have settled and conflict with it.
-    fn note_later(&mut self, lane: usize) {
-        let scope = self.world.scope;
-        let needs = |lane: usize, at: u8| scope.users[lane].requests.get(usize::from(at));
-        let mine = needs(lane, self.seat(lane).at);
-        for other in 0..scope.users.len() {
-            let Seat { passed, at, .. } = self.seat(other);
-            let conflict = mine.zip(needs(other, at)).is_some_and(|(a, b)| scope.conflict(a, b));
-            if passed.settled && conflict {
-                self.change_seat(other, |seat| seat.passed.later |= 1 << lane);
-            }
-        }
-    }
-
     /// The user stops; what was on its way to it is lost, and the detector takes notice.
     fn crash(&mut self, lane: usize) {
-        let who = self.seat(lane).user();
-        self.change_seat(lane, |seat| {
-            (seat.stage, seat.passed) = (Stage::Crashed, Passed::default());
+        let who = self.client(lane).user();
+        self.change_client(lane, |client| {
+            (client.stage, client.overtaken) = (Stage::Crashed, Overtaken::default());
         });
-        self.forget_passer(lane);
+        self.forget_overtaker(lane);
         let world = self.world;
         self.next[world.user_at(lane)] = NOBODY;
         let lapse = world.parts.items.number(Item::Lapse { who });
@@ -242,10 +228,10 @@ impl<'w, P: Protocol> Walker<'w, P> {
         }
     }
 
-    /// Calls the user role: its seat says for what.
+    /// Calls the user role: its client says for what.
     fn call(&mut self, lane: usize) {
         let world = self.world;
-        let Seat { request, at, stage, .. } = self.seat(lane);
+        let Client { request, at, stage, .. } = self.client(lane);
         let id = *self.calls.entry(self.next[lane]).or_insert_with(|| {
             let call = match stage {
                 Stage::Waiting => {
@@ -289,16 +275,16 @@ impl<'w, P: Protocol> Walker<'w, P> {
         }
         for did in &outcome.effects {
             match (did, lane) {
-                (Did::Send(id), _) => self.send(*id),
-                (Did::Arm(id), _) => {
+                (StepEffect::Send(id), _) => self.send(*id),
+                (StepEffect::Arm(id), _) => {
                     self.remove(*id);
                     self.next.push(*id);
                 }
-                (Did::Disarm(id), _) => self.remove(*id),
-                (Did::Granted(request), Some(lane)) => self.granted(lane, request),
-                (Did::Lost(request), Some(lane)) => self.lost(lane, *request),
-                (Did::Released(request), Some(lane)) => self.released(lane, *request),
-                (Did::Granted(_) | Did::Lost(_) | Did::Released(_), None) => {
+                (StepEffect::Disarm(id), _) => self.remove(*id),
+                (StepEffect::Granted(request), Some(lane)) => self.granted(lane, request),
+                (StepEffect::Lost(request), Some(lane)) => self.lost(lane, *request),
+                (StepEffect::Released(request), Some(lane)) => self.released(lane, *request),
+                (StepEffect::Granted(_) | StepEffect::Lost(_) | StepEffect::Released(_), None) => {
                     self.breach(Property::Local, None, "a manager spoke for a client".into());
                 }
             }
@@ -326,7 +312,7 @@ impl<'w, P: Protocol> Walker<'w, P> {
             Addr::User(user) => {
                 let lane = user.lane() as usize;
                 let there = lane < world.scope.users.len()
-                    && self.seat(lane).user() == user
+                    && self.client(lane).user() == user
                     && self.next[world.user_at(lane)] != NOBODY;
                 let again = world.settings.loss > 0 && self.is_under_way(id);
                 if there && !again {
@@ -337,15 +323,15 @@ impl<'w, P: Protocol> Walker<'w, P> {
     }
 
     fn granted(&mut self, lane: usize, request: &Request) {
-        let seat = self.seat(lane);
+        let client = self.client(lane);
         let script = &self.world.scope.users[lane];
-        let asked = script.requests.get(usize::from(seat.at));
-        if !seat.is_waiting() || seat.request != request.id || asked != Some(&request.needs) {
+        let asked = script.requests.get(usize::from(client.at));
+        if !client.is_waiting() || client.request != request.id || asked != Some(&request.needs) {
             let what = format!("{request:?} was granted, which u{lane} is not waiting for");
             return self.breach(Property::AllOrNothing, Some(lane), what);
         }
-        self.change_seat(lane, |seat| {
-            (seat.stage, seat.passed) = (Stage::Using, Passed::default());
+        self.change_client(lane, |client| {
+            (client.stage, client.overtaken) = (Stage::Using, Overtaken::default());
         });
         let used = self.world.in_use(&self.next, false);
         for (pool, used) in used.iter().enumerate() {
@@ -355,21 +341,22 @@ impl<'w, P: Protocol> Walker<'w, P> {
                 self.breach(Property::Exclusion, Some(lane), what);
             }
         }
-        self.count_passer(lane);
+        self.count_overtaking(lane);
     }
 
     /// The user may ask again.
     fn released(&mut self, lane: usize, request: RequestId) {
-        let seat = self.seat(lane);
-        match seat.stage {
-            Stage::Releasing if seat.request == request => {
+        let client = self.client(lane);
+        match client.stage {
+            Stage::Releasing if client.request == request => {
                 let script = &self.world.scope.users[lane];
-                self.change_seat(lane, |seat| {
-                    seat.stage = Stage::Idle;
-                    seat.at += 1;
-                    if usize::from(seat.at) == script.requests.len() && script.then == Then::Repeat
+                self.change_client(lane, |client| {
+                    client.stage = Stage::Idle;
+                    client.at += 1;
+                    if usize::from(client.at) == script.requests.len()
+                        && script.then == Then::Repeat
                     {
-                        seat.at = 0;
+                        client.at = 0;
                     }
                 });
             }
@@ -383,61 +370,20 @@ impl<'w, P: Protocol> Walker<'w, P> {
 
     /// The user was taken for dead, and knows it now.
     fn lost(&mut self, lane: usize, request: RequestId) {
-        let seat = self.seat(lane);
-        if seat.request != request || !seat.suspected {
+        let client = self.client(lane);
+        if client.request != request || !client.suspected {
             let what = format!("{request:?} was lost, though nobody suspected u{lane}");
             return self.breach(Property::AllOrNothing, Some(lane), what);
         }
-        if seat.is_busy() {
-            self.change_seat(lane, |seat| {
-                (seat.stage, seat.passed) = (Stage::Lost, Passed::default());
+        if client.is_busy() {
+            self.change_client(lane, |client| {
+                (client.stage, client.overtaken) = (Stage::Lost, Overtaken::default());
             });
-            self.forget_passer(lane);
+            self.forget_overtaker(lane);
         }
     }
 
-    /// A grant passes everybody who had settled before it was asked for.
-    fn count_passer(&mut self, lane: usize) {
-        let Some(bound) = self.world.bound else { return };
-        for other in 0..self.world.scope.users.len() {
-            if self.seat(other).passed.later >> lane & 1 == 0 {
-                continue;
-            }
-            self.change_seat(other, |seat| {
-                seat.passed.later &= !(1 << lane);
-                seat.passed.times = (seat.passed.times + 1).min(bound + 1);
-            });
-            let times = self.seat(other).passed.times;
-            if times > bound {
-                let what = format!("u{other} was overtaken {times} times by later requests");
-                self.breach(Property::BoundedOvertaking(bound), Some(other), what);
-            }
-        }
-    }
-
-    fn forget_passer(&mut self, lane: usize) {
-        for other in 0..self.world.scope.users.len() {
-            if self.seat(other).passed.later >> lane & 1 == 1 {
-                self.change_seat(other, |seat| seat.passed.later &= !(1 << lane));
-            }
-        }
-    }
-
-    /// Notes which waiting requests have nothing under way any more.
-    fn settle(&mut self) {
-        let world = self.world;
-        for lane in 0..world.scope.users.len() {
-            let seat = self.seat(lane);
-            if seat.is_waiting() && !seat.passed.settled {
-                let items = world.items(&self.next);
-                if !items.iter().any(|id| world.parts.items.value(*id).involves(seat.user())) {
-                    self.change_seat(lane, |seat| seat.passed.settled = true);
-                }
-            }
-        }
-    }
-
-    fn breach(&mut self, property: Property, lane: Option<usize>, what: String) {
+    pub(super) fn breach(&mut self, property: Property, lane: Option<usize>, what: String) {
         if self.breach.is_none() {
             self.breach = Some(Box::new(Breach { property, lane, what }));
         }
@@ -455,19 +401,23 @@ impl<'w, P: Protocol> Walker<'w, P> {
         self.world.items(&self.next).contains(&id)
     }
 
-    fn seat(&self, lane: usize) -> Seat {
-        *self.world.parts.seats.value(self.next[lane])
+    pub(super) fn client(&self, lane: usize) -> Client {
+        *self.world.parts.clients.value(self.next[lane])
     }
 
-    fn change_seat(&mut self, lane: usize, change: impl FnOnce(&mut Seat)) {
-        let mut seat = self.seat(lane);
-        change(&mut seat);
-        let table = &self.world.parts.seats;
-        self.next[lane] = *self.seats.entry(seat).or_insert_with(|| table.number(seat));
+    pub(super) fn change_client(&mut self, lane: usize, change: impl FnOnce(&mut Client)) {
+        let mut client = self.client(lane);
+        change(&mut client);
+        let table = &self.world.parts.clients;
+        self.next[lane] = *self.clients.entry(client).or_insert_with(|| table.number(client));
     }
 
     fn fingerprint_next(&mut self) -> u64 {
-        let parts = self.world.prints(&self.next);
-        if self.world.canonical { self.sum.relative(parts) } else { Sum::plain(parts) }
+        let parts = self.world.fingerprints(&self.next);
+        if self.world.canonical {
+            self.state_fingerprint.relative(parts)
+        } else {
+            StateFingerprint::plain(parts)
+        }
     }
 }

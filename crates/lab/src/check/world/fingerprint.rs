@@ -4,42 +4,42 @@
 //! else goes into the fingerprint as it is; stamps go in once with their value (plain) and once
 //! with their distance from the least of their family in this part (relative), and that least
 //! value, the *origin*, is kept beside it. A whole state is then fingerprinted from the relative
-//! prints and the distances between its parts' origins and the least origins of all: the same for
+//! fingerprints and the distances between its parts' origins and the least origins of all: the same for
 //! all states that differ only by a shift, without computing the shifted states.
 
 use std::hash::{Hash, Hasher};
 
 /// The fingerprint of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Print {
-    pub(super) plain: u64,
-    pub(super) relative: u64,
+pub(crate) struct Fingerprint {
+    pub(crate) plain: u64,
+    pub(crate) relative: u64,
     /// The least stamp of each family in the part, by family.
     origins: Box<[(u128, u64)]>,
 }
 
-impl Print {
-    pub(super) fn of(value: &impl Hash) -> Self {
-        let mut prober = Prober::default();
-        value.hash(&mut prober);
-        prober.print()
+impl Fingerprint {
+    pub(crate) fn of(value: &impl Hash) -> Self {
+        let mut hasher = StampHasher::default();
+        value.hash(&mut hasher);
+        hasher.fingerprint()
     }
 }
 
 /// Takes a hash apart into stamps and the rest.
 #[derive(Default)]
-struct Prober {
+struct StampHasher {
     rest: u64,
     family: Option<u128>,
     stamps: Vec<(u128, u64)>,
 }
 
-impl Prober {
+impl StampHasher {
     fn absorb(&mut self, word: u64) {
         self.rest = mix(self.rest ^ word);
     }
 
-    fn print(self) -> Print {
+    fn fingerprint(self) -> Fingerprint {
         let mut origins: Vec<(u128, u64)> = Vec::new();
         for (family, value) in &self.stamps {
             lower(&mut origins, *family, *value);
@@ -50,11 +50,11 @@ impl Prober {
             plain = mix(plain ^ value);
             relative = mix(relative ^ (value - origin(&origins, *family)));
         }
-        Print { plain, relative, origins: origins.into() }
+        Fingerprint { plain, relative, origins: origins.into() }
     }
 }
 
-impl Hasher for Prober {
+impl Hasher for StampHasher {
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -96,41 +96,43 @@ impl Hasher for Prober {
 /// Gathers the parts of a state into its fingerprint. The order of the parts does not matter;
 /// their places do.
 #[derive(Default)]
-pub(super) struct Sum {
+pub(crate) struct StateFingerprint {
     total: u64,
     origins: Vec<(u128, u64)>,
 }
 
-impl Sum {
+impl StateFingerprint {
     /// The fingerprint of a state as it is.
-    pub(super) fn plain<'a>(parts: impl Iterator<Item = (u64, &'a Print)>) -> u64 {
-        parts.fold(0, |total, (place, print)| total.wrapping_add(mix(print.plain ^ mix(place))))
+    pub(crate) fn plain<'a>(parts: impl Iterator<Item = (u64, &'a Fingerprint)>) -> u64 {
+        parts.fold(0, |total, (place, fingerprint)| {
+            total.wrapping_add(mix(fingerprint.plain ^ mix(place)))
+        })
     }
 
     /// The fingerprint of a state up to a shift of its stamps. The buffers are reused.
-    pub(super) fn relative<'a>(
+    pub(crate) fn relative<'a>(
         &mut self,
-        parts: impl Iterator<Item = (u64, &'a Print)> + Clone,
+        parts: impl Iterator<Item = (u64, &'a Fingerprint)> + Clone,
     ) -> u64 {
         self.origins.clear();
-        for (_, print) in parts.clone() {
-            for (family, value) in &print.origins {
+        for (_, fingerprint) in parts.clone() {
+            for (family, value) in &fingerprint.origins {
                 lower(&mut self.origins, *family, *value);
             }
         }
         self.total = 0;
-        for (place, print) in parts {
-            let offsets = print.origins.iter().fold(mix(place), |acc, (family, value)| {
+        for (place, fingerprint) in parts {
+            let offsets = fingerprint.origins.iter().fold(mix(place), |acc, (family, value)| {
                 mix(acc ^ (value - origin(&self.origins, *family)))
             });
-            self.total = self.total.wrapping_add(mix(print.relative ^ offsets));
+            self.total = self.total.wrapping_add(mix(fingerprint.relative ^ offsets));
         }
         self.total
     }
 }
 
 /// A strong mixing of 64 bits (the finalizer of SplitMix64).
-pub(super) const fn mix(word: u64) -> u64 {
+pub(crate) const fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -154,14 +156,16 @@ mod tests {
 
     use super::*;
 
-    fn state(parts: &[&Print]) -> (u64, u64) {
-        let placed = parts.iter().enumerate().map(|(i, print)| (i as u64, *print));
-        (Sum::plain(placed.clone()), Sum::default().relative(placed))
+    fn state(parts: &[&Fingerprint]) -> (u64, u64) {
+        let placed = parts.iter().enumerate().map(|(i, fingerprint)| (i as u64, *fingerprint));
+        (StateFingerprint::plain(placed.clone()), StateFingerprint::default().relative(placed))
     }
 
     #[test]
     fn a_shift_of_all_stamps_of_a_family_changes_only_the_plain_print() {
-        let at = |a, b| state(&[&Print::of(&(Clock { 0: a }, 7u8)), &Print::of(&Clock { 0: b })]);
+        let at = |a, b| {
+            state(&[&Fingerprint::of(&(Clock { 0: a }, 7u8)), &Fingerprint::of(&Clock { 0: b })])
+        };
         assert_eq!(at(3, 5).1, at(13, 15).1);
         assert_ne!(at(3, 5).0, at(13, 15).0);
         assert_ne!(at(3, 5).1, at(3, 6).1, "a gap is no shift");
@@ -171,7 +175,11 @@ mod tests {
     fn families_shift_apart() {
         let at = |clock, seq| {
             let request = RequestId { user: UserId::first(1), seq };
-            state(&[&Print::of(&(Clock { 0: clock }, request)), &Print::of(&Clock { 0: 9 })]).1
+            state(&[
+                &Fingerprint::of(&(Clock { 0: clock }, request)),
+                &Fingerprint::of(&Clock { 0: 9 }),
+            ])
+            .1
         };
         assert_eq!(at(4, 1), at(4, 2));
         assert_ne!(at(4, 1), at(5, 1));
@@ -183,16 +191,18 @@ mod tests {
             let first = LinkStamp::<0>::first(UserId::first(1), ManagerId(manager));
             (0..times).fold(first, |stamp, _| stamp.next())
         };
-        let at =
-            |a, b, c| state(&[&Print::of(&(stamp(0, a), stamp(1, b))), &Print::of(&stamp(0, c))]).1;
+        let at = |a, b, c| {
+            state(&[&Fingerprint::of(&(stamp(0, a), stamp(1, b))), &Fingerprint::of(&stamp(0, c))])
+                .1
+        };
         assert_eq!(at(2, 0, 3), at(7, 4, 8));
         assert_ne!(at(2, 0, 3), at(2, 0, 4));
     }
 
     #[test]
     fn places_and_plain_numbers_count() {
-        let (a, b) = (Print::of(&1u32), Print::of(&2u32));
+        let (a, b) = (Fingerprint::of(&1u32), Fingerprint::of(&2u32));
         assert_ne!(state(&[&a, &b]), state(&[&b, &a]));
-        assert_ne!(Print::of(&1u64), Print::of(&2u64));
+        assert_ne!(Fingerprint::of(&1u64), Fingerprint::of(&2u64));
     }
 }

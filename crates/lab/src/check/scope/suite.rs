@@ -3,8 +3,8 @@
 use holdall_core::{About, Need, Needs, NodeId, Pool, PoolId};
 use holdall_protocols::split_name;
 
-use super::scope::{BadScope, Scope, Script, Then};
-use super::{Settings, Timers};
+use super::{BadScope, Scope, Script, Then};
+use crate::check::{Settings, Timers};
 
 /// How large a set of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

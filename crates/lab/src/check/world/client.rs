@@ -4,19 +4,19 @@ use holdall_core::{RequestId, UserId};
 
 /// The client's side of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Seat {
+pub(crate) struct Client {
     /// The request under way, or the last one; number 0 before the first.
-    pub(super) request: RequestId,
+    pub(crate) request: RequestId,
     /// Which request of the script is under way or comes next.
-    pub(super) at: u8,
-    pub(super) stage: Stage,
-    pub(super) passed: Passed,
+    pub(crate) at: u8,
+    pub(crate) stage: Stage,
+    pub(crate) overtaken: Overtaken,
     /// Whether it was wrongly suspected before.
-    pub(super) suspected: bool,
+    pub(crate) suspected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// No request is under way.
     Idle,
     Waiting,
@@ -33,7 +33,7 @@ pub(super) enum Stage {
 
 impl Stage {
     /// For people. Whoever crashes in the middle of asking was idle at the beginning of that step.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle or asking",
             Self::Waiting => "waiting",
@@ -46,45 +46,45 @@ impl Stage {
     }
 }
 
-/// Who passed a waiting request. Kept only where a protocol promises a bound; otherwise it stays
+/// Who overtaken a waiting request. Kept only where a protocol promises a bound; otherwise it stays
 /// as it is and makes no difference between states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Passed {
+pub(crate) struct Overtaken {
     /// Since it was asked for, there was a moment when nothing from, to or about its user was
     /// under way: it stands in whatever queue it must.
-    pub(super) settled: bool,
+    pub(crate) settled: bool,
     /// The users who asked after that for something that conflicts with it.
-    pub(super) later: u32,
+    pub(crate) later: u32,
     /// How many of them were served first, up to one more than the bound.
-    pub(super) times: u32,
+    pub(crate) times: u32,
 }
 
-impl Seat {
-    pub(super) fn first(lane: usize) -> Self {
+impl Client {
+    pub(crate) fn first(lane: usize) -> Self {
         Self::fresh(UserId::first(lane as u32))
     }
 
-    pub(super) fn fresh(user: UserId) -> Self {
+    pub(crate) fn fresh(user: UserId) -> Self {
         Self {
             request: RequestId { user, seq: 0 },
             at: 0,
             stage: Stage::Idle,
-            passed: Passed::default(),
+            overtaken: Overtaken::default(),
             suspected: false,
         }
     }
 
-    pub(super) fn user(&self) -> UserId {
+    pub(crate) fn user(&self) -> UserId {
         self.request.user
     }
 
     /// Whether a request was asked for and not yet granted.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.stage == Stage::Waiting
     }
 
     /// Whether a request of this user is under way.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         matches!(self.stage, Stage::Waiting | Stage::Using | Stage::Releasing)
     }
 }

@@ -10,55 +10,59 @@ use std::sync::{Mutex, PoisonError};
 use hashbrown::HashTable;
 use holdall_core::{Addr, Call, Gone, ManagerId, Protocol, Role, UserId};
 
-use super::print::Print;
-use super::seat::Seat;
+use super::client::Client;
+use super::fingerprint::Fingerprint;
 
 /// A table that only grows. Reading takes no lock.
-pub(super) struct Table<T> {
+pub(crate) struct Interner<T> {
     ids: Mutex<HashTable<(u64, u32)>>,
-    rows: boxcar::Vec<Row<T>>,
+    rows: boxcar::Vec<Interned<T>>,
 }
 
-pub(super) struct Row<T> {
-    pub(super) value: T,
-    pub(super) print: Print,
+pub(crate) struct Interned<T> {
+    pub(crate) value: T,
+    pub(crate) fingerprint: Fingerprint,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for Interner<T> {
     fn default() -> Self {
         Self { ids: Mutex::default(), rows: boxcar::Vec::new() }
     }
 }
 
-impl<T: Eq + Hash> Table<T> {
+impl<T: Eq + Hash> Interner<T> {
     /// The number of a value, a new one if it is new.
-    pub(super) fn number(&self, value: T) -> u32 {
-        let print = Print::of(&value);
-        let hash = print.plain;
+    pub(crate) fn number(&self, value: T) -> u32 {
+        let fingerprint = Fingerprint::of(&value);
+        let hash = fingerprint.plain;
         // A thread that panicked left at worst a row that no number points to.
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(other, id): &(u64, u32)| *other == hash && self.row(*id).value == value;
         if let Some((_, id)) = ids.find(hash, same) {
             return *id;
         }
-        let id =
-            u32::try_from(self.rows.push(Row { value, print })).expect("fewer than 2^32 parts");
+        let id = u32::try_from(self.rows.push(Interned { value, fingerprint }))
+            .expect("fewer than 2^32 parts");
         ids.insert_unique(hash, (hash, id), |(hash, _)| *hash);
         id
     }
 
-    pub(super) fn row(&self, id: u32) -> &Row<T> {
+    pub(crate) fn row(&self, id: u32) -> &Interned<T> {
         &self.rows[id as usize]
     }
 
-    pub(super) fn value(&self, id: u32) -> &T {
+    pub(crate) fn fingerprint(&self, id: u32) -> &Fingerprint {
+        &self.row(id).fingerprint
+    }
+
+    pub(crate) fn value(&self, id: u32) -> &T {
         &self.row(id).value
     }
 }
 
 /// Something that may happen to a role: a call, or what is under way to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
+pub(crate) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
     Call {
         to: UserId,
         call: Call,
@@ -69,7 +73,7 @@ pub(super) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
         how: Gone,
     },
     /// One more message may be lost.
-    Ill,
+    LossToken,
     /// The lease of a suspected user runs out.
     Lapse {
         who: UserId,
@@ -97,7 +101,7 @@ pub(super) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
     },
 }
 
-pub(super) type ItemOf<P> = Item<
+pub(crate) type ItemOf<P> = Item<
     <P as Protocol>::ToUser,
     <P as Protocol>::ToManager,
     <<P as Protocol>::User as Role>::Timer,
@@ -105,14 +109,14 @@ pub(super) type ItemOf<P> = Item<
 >;
 
 impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
-    pub(super) fn to(&self) -> Addr {
+    pub(crate) fn to(&self) -> Addr {
         match self {
             Self::Call { to, .. }
             | Self::Lapse { who: to }
             | Self::ToUser { to, .. }
             | Self::UserTimer { at: to, .. } => Addr::User(*to),
             // It is for nobody.
-            Self::Ill => Addr::Manager(ManagerId(u32::MAX)),
+            Self::LossToken => Addr::Manager(ManagerId(u32::MAX)),
             Self::Gone { to, .. }
             | Self::ToManager { to, .. }
             | Self::ManagerTimer { at: to, .. } => Addr::Manager(*to),
@@ -120,26 +124,26 @@ impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
     }
 
     /// Who sent it, if it is a message.
-    pub(super) fn from(&self) -> Option<Addr> {
+    pub(crate) fn from(&self) -> Option<Addr> {
         match self {
             Self::ToManager { from, .. } | Self::ToUser { from, .. } => Some(*from),
             _ => None,
         }
     }
 
-    pub(super) fn is_timer(&self) -> bool {
+    pub(crate) fn is_timer(&self) -> bool {
         matches!(self, Self::ManagerTimer { .. } | Self::UserTimer { .. })
     }
 
     /// Whether it came from this user, goes to it, or speaks of it.
-    pub(super) fn involves(&self, user: UserId) -> bool {
+    pub(crate) fn involves(&self, user: UserId) -> bool {
         let user = Addr::User(user);
         let about = matches!(self, Self::Gone { who, .. } if Addr::User(*who) == user);
         about || self.to() == user || self.from() == Some(user)
     }
 
     /// The duplicate of a message, unless it is one itself.
-    pub(super) fn duplicate(&self) -> Option<Self> {
+    pub(crate) fn duplicate(&self) -> Option<Self> {
         let mut twin = self.clone();
         match &mut twin {
             Self::ToManager { copy, .. } | Self::ToUser { copy, .. } if !*copy => *copy = true,
@@ -150,20 +154,20 @@ impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
 }
 
 /// All the tables.
-pub(super) struct Parts<P: Protocol> {
-    pub(super) items: Table<ItemOf<P>>,
-    pub(super) managers: Table<P::Manager>,
-    pub(super) seats: Table<Seat>,
-    pub(super) users: Table<P::User>,
+pub(crate) struct Parts<P: Protocol> {
+    pub(crate) items: Interner<ItemOf<P>>,
+    pub(crate) managers: Interner<P::Manager>,
+    pub(crate) clients: Interner<Client>,
+    pub(crate) users: Interner<P::User>,
 }
 
 impl<P: Protocol> Default for Parts<P> {
     fn default() -> Self {
         Self {
-            items: Table::default(),
-            managers: Table::default(),
-            seats: Table::default(),
-            users: Table::default(),
+            items: Interner::default(),
+            managers: Interner::default(),
+            clients: Interner::default(),
+            users: Interner::default(),
         }
     }
 }

@@ -5,11 +5,8 @@
 
 use holdall_core::Property;
 
-use super::parts::Row;
-use super::stages::StageNumber;
-
 /// A world to be searched.
-pub(super) trait Machine: Sync {
+pub(crate) trait Model: Sync {
     fn start(&self) -> Vec<u32>;
 
     /// One thread's way of making successors.
@@ -19,7 +16,7 @@ pub(super) trait Machine: Sync {
     fn sharing(&self) -> &[u32];
 }
 
-pub(super) trait Expander {
+pub(crate) trait Expander {
     /// Appends all successors of a state.
     fn expand(&mut self, state: &[u32], out: &mut Successors);
 
@@ -30,7 +27,7 @@ pub(super) trait Expander {
 
 /// One thing that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Ask(usize),
     Crash(usize),
     Deliver(u32),
@@ -46,111 +43,128 @@ pub(super) enum Action {
 /// of its stamps), one timer, one user's end of use. A fair run does not leave a class out for
 /// ever while it is always possible; a timer, not even if it is possible again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Class(u32);
+pub(crate) struct Class(u32);
 
 impl Class {
     /// New calls, departures, crashes, duplicates: nothing says they ever happen.
-    pub(super) const UNFAIR: Self = Self(0);
+    pub(crate) const UNFAIR: Self = Self(0);
     const ITEMS_FROM: u32 = 32;
     const TIMER: u32 = 1 << 31;
 
-    pub(super) fn done(lane: usize) -> Self {
+    pub(crate) fn done(lane: usize) -> Self {
         Self(1 + lane as u32)
     }
 
     /// The user whose end of use this is.
-    pub(super) fn done_by(self) -> Option<usize> {
+    pub(crate) fn done_by(self) -> Option<usize> {
         (1..Self::ITEMS_FROM).contains(&self.0).then(|| self.0 as usize - 1)
     }
 
     /// By fingerprint. Should two classes ever collide, less is asked of fair runs, so that a
     /// starvation may be reported that is none, but none is missed.
-    pub(super) fn item<T>(row: &Row<T>) -> Self {
-        Self((row.print.relative as u32 & !Self::TIMER).max(Self::ITEMS_FROM))
+    pub(crate) fn message(fingerprint: u64) -> Self {
+        Self((fingerprint as u32 & !Self::TIMER).max(Self::ITEMS_FROM))
     }
 
     /// The same for a timer.
-    pub(super) fn timer<T>(row: &Row<T>) -> Self {
-        Self(row.print.relative as u32 | Self::TIMER)
+    pub(crate) fn timer(fingerprint: u64) -> Self {
+        Self(fingerprint as u32 | Self::TIMER)
     }
 
-    pub(super) fn is_timer(self) -> bool {
+    pub(crate) fn is_timer(self) -> bool {
         self.0 & Self::TIMER != 0
     }
 }
 
 /// What the liveness properties ask of a state, by user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Label {
+pub(crate) struct Label {
     /// Who waits for a grant.
-    pub(super) waiting: u32,
+    pub(crate) waiting: u32,
     /// Whose request does not fit beside those who never end their use.
-    pub(super) blocked: u32,
+    pub(crate) blocked: u32,
     /// Whether somebody who never ends its use has begun it.
-    pub(super) endless: bool,
+    pub(crate) endless: bool,
     /// Where the user that may crash stands, if the world is asked to keep that.
-    pub(super) stage: StageNumber,
+    pub(crate) stage: StageNumber,
+}
+
+/// The number of a stage. Which stage has which number depends on who came first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StageNumber(pub(crate) u8);
+
+impl StageNumber {
+    pub(crate) const CRASHED: Self = Self(u8::MAX);
+
+    pub(crate) fn is_crashed(self) -> bool {
+        self == Self::CRASHED
+    }
+
+    /// The set of just this stage.
+    pub(crate) fn mask(self) -> u64 {
+        1 << self.0
+    }
 }
 
 /// What is wrong with a state that has come to rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rest {
+pub(crate) struct AtRest {
     /// Somebody waits, and nothing will happen by itself.
-    pub(super) deadlock: bool,
+    pub(crate) deadlock: bool,
     /// Nobody has a request under way, but some role is not idle.
-    pub(super) residue: bool,
+    pub(crate) residue: bool,
     /// Who waits, while nothing will happen by itself but ends of use by strangers.
-    pub(super) stuck: u32,
+    pub(crate) stuck: u32,
 }
 
 /// A safety property is broken by a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Breach {
-    pub(super) property: Property,
-    pub(super) lane: Option<usize>,
-    pub(super) what: String,
+pub(crate) struct Breach {
+    pub(crate) property: Property,
+    pub(crate) lane: Option<usize>,
+    pub(crate) what: String,
 }
 
 /// The successors of some states, one after another.
 #[derive(Default)]
-pub(super) struct Successors {
+pub(crate) struct Successors {
     words: Vec<u32>,
     /// Where the state that each step leads to ends.
     ends: Vec<usize>,
-    pub(super) steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// For each expanded state: where its steps end, and what is to be said of it.
-    pub(super) states: Vec<(usize, Rest)>,
+    pub(crate) states: Vec<(usize, AtRest)>,
 }
 
-pub(super) struct Step {
-    pub(super) print: u64,
-    pub(super) action: Action,
+pub(crate) struct Step {
+    pub(crate) fingerprint: u64,
+    pub(crate) action: Action,
     /// If the user that takes the step stops in the middle of it: how many messages have left.
-    pub(super) cut: Option<usize>,
-    pub(super) class: Class,
-    pub(super) label: Label,
-    pub(super) breach: Option<Box<Breach>>,
+    pub(crate) cut: Option<usize>,
+    pub(crate) class: Class,
+    pub(crate) label: Label,
+    pub(crate) breach: Option<Box<Breach>>,
 }
 
 impl Successors {
     /// A step leads to a state.
-    pub(super) fn push(&mut self, step: Step, state: &[u32]) {
+    pub(crate) fn push(&mut self, step: Step, state: &[u32]) {
         self.words.extend_from_slice(state);
         self.ends.push(self.words.len());
         self.steps.push(step);
     }
 
     /// All successors of one state have been pushed.
-    pub(super) fn finish(&mut self, rest: Rest) {
+    pub(crate) fn finish(&mut self, rest: AtRest) {
         self.states.push((self.steps.len(), rest));
     }
 
-    pub(super) fn state(&self, step: usize) -> &[u32] {
+    pub(crate) fn state(&self, step: usize) -> &[u32] {
         let start = if step == 0 { 0 } else { self.ends[step - 1] };
         &self.words[start..self.ends[step]]
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.words.clear();
         self.ends.clear();
         self.steps.clear();

@@ -6,43 +6,46 @@
 //! all cores, chunk by chunk, and entered into the table by one thread in the order of the
 //! chunks: numbering, counts and traces do not depend on the number of threads.
 
+pub(crate) mod graph;
+pub(crate) mod model;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use hashbrown::HashTable;
 
-use super::graph::Graph;
-use super::machine::{Breach, Expander, Label, Machine, Rest, Successors};
+use self::graph::Graph;
+use self::model::{AtRest, Breach, Expander, Label, Model, Successors};
 
 /// States expanded between two visits to the table.
 const CHUNK: usize = 512;
 
 /// What the search found.
-pub(super) struct Found {
-    pub(super) graph: Graph,
+pub(crate) struct Explored {
+    pub(crate) graph: Graph,
     /// The fingerprint of each state.
-    pub(super) prints: Vec<u64>,
-    pub(super) complete: bool,
-    pub(super) depth: usize,
+    pub(crate) fingerprints: Vec<u64>,
+    pub(crate) complete: bool,
+    pub(crate) depth: usize,
     /// The first state in which each kind of rest was seen.
-    pub(super) deadlock: Option<u32>,
-    pub(super) residue: Option<u32>,
+    pub(crate) deadlock: Option<u32>,
+    pub(crate) residue: Option<u32>,
     /// By user: the first state in which only strangers could move.
-    pub(super) stuck: BTreeMap<usize, u32>,
+    pub(crate) stuck: BTreeMap<usize, u32>,
     /// The first breach of each property, with the state it was committed in.
-    pub(super) breaches: Vec<(u32, Breach)>,
+    pub(crate) breaches: Vec<(u32, Breach)>,
 }
 
 /// Searches until everything is seen, or `max_states` are.
-pub(super) fn search(
-    machine: &dyn Machine,
+pub(crate) fn search(
+    model: &dyn Model,
     max_states: usize,
     threads: usize,
     progress: &(dyn Fn(usize) + Sync),
-) -> Found {
-    let mut expanders: Vec<_> = (0..threads.max(1)).map(|_| machine.expander()).collect();
-    let mut search = Search::new(machine, &mut *expanders[0]);
+) -> Explored {
+    let mut expanders: Vec<_> = (0..threads.max(1)).map(|_| model.expander()).collect();
+    let mut search = Search::new(model, &mut *expanders[0]);
     while !search.frontier.ends.is_empty() && search.found.complete {
         progress(search.found.graph.states());
         search.found.depth += 1;
@@ -86,7 +89,7 @@ fn expand_chunk(expander: &mut dyn Expander, level: &Level, chunk: usize, out: &
 }
 
 struct Search {
-    found: Found,
+    found: Explored,
     /// State numbers, by fingerprint.
     known: HashTable<u32>,
     frontier: Level,
@@ -95,12 +98,12 @@ struct Search {
 }
 
 impl Search {
-    fn new(machine: &dyn Machine, expander: &mut dyn Expander) -> Self {
-        let start = machine.start();
+    fn new(model: &dyn Model, expander: &mut dyn Expander) -> Self {
+        let start = model.start();
         let mut search = Self {
-            found: Found {
+            found: Explored {
                 graph: Graph::default(),
-                prints: Vec::new(),
+                fingerprints: Vec::new(),
                 complete: true,
                 depth: 0,
                 deadlock: None,
@@ -112,8 +115,8 @@ impl Search {
             frontier: Level::default(),
             cursor: 0,
         };
-        let (print, label) = (expander.fingerprint(&start), expander.label(&start));
-        search.number(print, label, 0);
+        let (fingerprint, label) = (expander.fingerprint(&start), expander.label(&start));
+        search.number(fingerprint, label, 0);
         search.frontier.push(&start);
         search
     }
@@ -170,17 +173,17 @@ impl Search {
                 self.found.complete = false;
                 return;
             }
-            self.note_rest(*rest);
+            self.note_at_rest(*rest);
             while at < *end {
                 let step = &out.steps[at];
                 if let Some(breach) = &step.breach {
                     self.note_breach(breach);
                 } else {
-                    let id = match self.find(step.print) {
+                    let id = match self.find(step.fingerprint) {
                         Some(id) => id,
                         None => {
                             self.frontier.push(out.state(at));
-                            self.number(step.print, step.label, self.cursor)
+                            self.number(step.fingerprint, step.label, self.cursor)
                         }
                     };
                     self.found.graph.edge(id, step.class);
@@ -192,19 +195,21 @@ impl Search {
         }
     }
 
-    fn find(&self, print: u64) -> Option<u32> {
-        self.known.find(print, |id| self.found.prints[*id as usize] == print).copied()
+    fn find(&self, fingerprint: u64) -> Option<u32> {
+        self.known
+            .find(fingerprint, |id| self.found.fingerprints[*id as usize] == fingerprint)
+            .copied()
     }
 
-    fn number(&mut self, print: u64, label: Label, parent: u32) -> u32 {
+    fn number(&mut self, fingerprint: u64, label: Label, parent: u32) -> u32 {
         let id = self.found.graph.state(label, parent);
-        self.found.prints.push(print);
-        let prints = &self.found.prints;
-        self.known.insert_unique(print, id, |id| prints[*id as usize]);
+        self.found.fingerprints.push(fingerprint);
+        let fingerprints = &self.found.fingerprints;
+        self.known.insert_unique(fingerprint, id, |id| fingerprints[*id as usize]);
         id
     }
 
-    fn note_rest(&mut self, rest: Rest) {
+    fn note_at_rest(&mut self, rest: AtRest) {
         let at = self.cursor;
         if rest.deadlock {
             self.found.deadlock.get_or_insert(at);

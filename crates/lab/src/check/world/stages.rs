@@ -3,25 +3,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::graph::Graph;
-use super::seat::Stage;
-
-/// The number of a stage. Which stage has which number depends on who came first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct StageNumber(u8);
-
-impl StageNumber {
-    const CRASHED: Self = Self(u8::MAX);
-
-    pub(super) fn is_crashed(self) -> bool {
-        self == Self::CRASHED
-    }
-
-    /// The set of just this stage.
-    pub(super) fn mask(self) -> u64 {
-        1 << self.0
-    }
-}
+use super::client::Stage;
+use crate::check::search::graph::Graph;
+use crate::check::search::model::StageNumber;
 
 /// Sets of stages are bit masks. Should a protocol have more words than that, the last stage
 /// stands for all the rest.
@@ -29,13 +13,13 @@ const STAGES_MAX: usize = 64;
 
 /// All stages seen so far, by number.
 #[derive(Default)]
-pub(super) struct Stages {
+pub(crate) struct Stages {
     seen: boxcar::Vec<(Stage, &'static str)>,
     adding: Mutex<()>,
 }
 
 impl Stages {
-    pub(super) fn number(&self, stage: Stage, word: &'static str) -> StageNumber {
+    pub(crate) fn number(&self, stage: Stage, word: &'static str) -> StageNumber {
         if stage == Stage::Crashed {
             return StageNumber::CRASHED;
         }
@@ -52,7 +36,7 @@ impl Stages {
 
     /// Every stage with its name, in the order of a request; where the client stands the same, in
     /// the order in which the search came upon them.
-    pub(super) fn names(&self, graph: &Graph) -> Vec<(StageNumber, String)> {
+    pub(crate) fn names(&self, graph: &Graph) -> Vec<(StageNumber, String)> {
         let mut first = [u32::MAX; STAGES_MAX];
         for state in (0..graph.states() as u32).rev() {
             let stage = graph.label(state).stage;

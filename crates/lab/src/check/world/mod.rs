@@ -1,43 +1,53 @@
 //! The world of the checker: what may happen in a state, and what it leads to.
 //!
-//! A state is a list of part numbers: the seats of all users, their roles, the roles of all
+//! A state is a list of part numbers: the clients of all users, their roles, the roles of all
 //! managers, and then whatever is under way (messages, armed timers, reports of departures). Every
 //! action is one step of one role; `moves` lists the actions, `walker` carries them out.
 
+mod client;
+mod describe;
+mod executor;
+mod fingerprint;
+mod moves;
+mod overtaking;
+mod parts;
+mod stages;
+mod steps;
+
 use holdall_core::{Addr, ManagerId, Order, Protocol, Role, System, UserId};
 
-use super::graph::Graph;
-use super::machine::{Expander, Label, Machine};
-use super::parts::{Item, Parts};
-use super::print::Print;
-use super::seat::{Seat, Stage};
-use super::stages::{StageNumber, Stages};
-use super::walker::Walker;
+use self::client::{Client, Stage};
+use self::executor::Executor;
+use self::fingerprint::Fingerprint;
+use self::parts::{Item, Parts};
+use self::stages::Stages;
+use super::search::graph::Graph;
+use super::search::model::{Expander, Label, Model, StageNumber};
 use super::{Scope, Settings};
 
 /// In the place of a role that takes part no more.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// A protocol at work in a scope.
-pub(super) struct World<'a, P: Protocol> {
-    pub(super) cfg: P,
-    pub(super) scope: &'a Scope,
-    pub(super) settings: &'a Settings,
-    pub(super) parts: Parts<P>,
+pub(crate) struct World<'a, P: Protocol> {
+    pub(crate) cfg: P,
+    pub(crate) scope: &'a Scope,
+    pub(crate) settings: &'a Settings,
+    pub(crate) parts: Parts<P>,
     /// Where states are the same up to a shift of their stamps.
-    pub(super) canonical: bool,
+    pub(crate) canonical: bool,
     /// For each user, those it shares a pool with.
-    pub(super) sharing: Vec<u32>,
-    pub(super) bound: Option<u32>,
+    pub(crate) sharing: Vec<u32>,
+    pub(crate) bound: Option<u32>,
     /// The stages in which the user stands that may crash, if labels are to tell.
     stages: Option<Stages>,
-    /// The number of [`Item::Ill`].
-    pub(super) ill: u32,
-    pub(super) managers: usize,
+    /// The number of [`Item::LossToken`].
+    pub(crate) loss_token: u32,
+    pub(crate) managers: usize,
 }
 
 impl<'a, P: Protocol> World<'a, P> {
-    pub(super) fn new(
+    pub(crate) fn new(
         cfg: P,
         scope: &'a Scope,
         settings: &'a Settings,
@@ -49,7 +59,7 @@ impl<'a, P: Protocol> World<'a, P> {
             cfg,
             scope,
             settings,
-            ill: parts.items.number(Item::Ill),
+            loss_token: parts.items.number(Item::LossToken),
             parts,
             canonical: settings
                 .canonical
@@ -61,49 +71,49 @@ impl<'a, P: Protocol> World<'a, P> {
     }
 
     /// The same world, with labels that tell where the user stands that may crash.
-    pub(super) fn with_stages(self) -> Self {
+    pub(crate) fn with_stages(self) -> Self {
         Self { stages: Some(Stages::default()), ..self }
     }
 
-    pub(super) fn stage_names(&self, graph: &Graph) -> Vec<(StageNumber, String)> {
+    pub(crate) fn stage_names(&self, graph: &Graph) -> Vec<(StageNumber, String)> {
         self.stages.as_ref().map(|stages| stages.names(graph)).unwrap_or_default()
     }
 
-    pub(super) fn seats<'s>(
+    pub(crate) fn clients<'s>(
         &self,
         state: &'s [u32],
-    ) -> impl Iterator<Item = &Seat> + use<'_, 's, P> {
-        state[..self.scope.users.len()].iter().map(|id| self.parts.seats.value(*id))
+    ) -> impl Iterator<Item = &Client> + use<'_, 's, P> {
+        state[..self.scope.users.len()].iter().map(|id| self.parts.clients.value(*id))
     }
 
-    pub(super) fn user_at(&self, lane: usize) -> usize {
+    pub(crate) fn user_at(&self, lane: usize) -> usize {
         self.scope.users.len() + lane
     }
 
-    pub(super) fn manager_at(&self, manager: usize) -> usize {
+    pub(crate) fn manager_at(&self, manager: usize) -> usize {
         2 * self.scope.users.len() + manager
     }
 
-    pub(super) fn items_at(&self) -> usize {
+    pub(crate) fn items_at(&self) -> usize {
         self.manager_at(self.managers)
     }
 
-    pub(super) fn items<'s>(&self, state: &'s [u32]) -> &'s [u32] {
+    pub(crate) fn items<'s>(&self, state: &'s [u32]) -> &'s [u32] {
         &state[self.items_at()..]
     }
 
     /// The user role in a lane, unless it crashed.
-    pub(super) fn user(&self, state: &[u32], lane: usize) -> Option<&P::User> {
+    pub(crate) fn user(&self, state: &[u32], lane: usize) -> Option<&P::User> {
         let id = state[self.user_at(lane)];
         (id != NOBODY).then(|| self.parts.users.value(id))
     }
 
-    pub(super) fn manager(&self, state: &[u32], manager: usize) -> &P::Manager {
+    pub(crate) fn manager(&self, state: &[u32], manager: usize) -> &P::Manager {
         self.parts.managers.value(state[self.manager_at(manager)])
     }
 
     /// The place of the role that something is for.
-    pub(super) fn slot_of(&self, item: u32) -> Option<usize> {
+    pub(crate) fn slot_of(&self, item: u32) -> Option<usize> {
         match self.parts.items.value(item).to() {
             Addr::Manager(m) => (m.index() < self.managers).then(|| self.manager_at(m.index())),
             Addr::User(user) => {
@@ -114,7 +124,7 @@ impl<'a, P: Protocol> World<'a, P> {
     }
 
     /// Whether a message will change nothing, whenever it arrives.
-    pub(super) fn is_stale(&self, state: &[u32], item: u32) -> bool {
+    pub(crate) fn is_stale(&self, state: &[u32], item: u32) -> bool {
         match self.parts.items.value(item) {
             Item::ToManager { from, to, msg, .. } => {
                 self.manager(state, to.index()).is_stale(&self.cfg, *from, msg)
@@ -128,11 +138,11 @@ impl<'a, P: Protocol> World<'a, P> {
     }
 
     /// The units each user in possession of its grant has in use, by pool.
-    pub(super) fn in_use(&self, state: &[u32], only_endless: bool) -> Vec<u64> {
+    pub(crate) fn in_use(&self, state: &[u32], only_endless: bool) -> Vec<u64> {
         let mut used = vec![0; self.scope.pools.len()];
-        for (seat, script) in self.seats(state).zip(&self.scope.users) {
-            if seat.stage == Stage::Using && (script.endless || !only_endless) {
-                for need in script.requests[usize::from(seat.at)].iter() {
+        for (client, script) in self.clients(state).zip(&self.scope.users) {
+            if client.stage == Stage::Using && (script.endless || !only_endless) {
+                for need in script.requests[usize::from(client.at)].iter() {
                     used[need.pool.index()] += u64::from(need.units);
                 }
             }
@@ -140,18 +150,19 @@ impl<'a, P: Protocol> World<'a, P> {
         used
     }
 
-    pub(super) fn label(&self, state: &[u32]) -> Label {
+    pub(crate) fn label(&self, state: &[u32]) -> Label {
         let mut label = Label { stage: self.stage(state), ..Label::default() };
-        for (lane, seat) in self.seats(state).enumerate() {
-            label.waiting |= u32::from(seat.is_waiting()) << lane;
-            let endless = self.scope.users[lane].endless && seat.stage == Stage::Using;
+        for (lane, client) in self.clients(state).enumerate() {
+            label.waiting |= u32::from(client.is_waiting()) << lane;
+            let endless = self.scope.users[lane].endless && client.stage == Stage::Using;
             label.endless |= endless;
         }
         if label.endless {
             let used = self.in_use(state, true);
-            for (lane, seat) in self.seats(state).enumerate().filter(|(_, seat)| seat.is_waiting())
+            for (lane, client) in
+                self.clients(state).enumerate().filter(|(_, client)| client.is_waiting())
             {
-                let needs = &self.scope.users[lane].requests[usize::from(seat.at)];
+                let needs = &self.scope.users[lane].requests[usize::from(client.at)];
                 let fits = needs.iter().all(|need| {
                     let pool = need.pool.index();
                     used[pool] + u64::from(need.units) <= u64::from(self.scope.pools[pool].capacity)
@@ -167,21 +178,21 @@ impl<'a, P: Protocol> World<'a, P> {
             return StageNumber::default();
         };
         let role = self.user(state, lane);
-        stages.number(self.parts.seats.value(state[lane]).stage, role.map_or("", Role::stage))
+        stages.number(self.parts.clients.value(state[lane]).stage, role.map_or("", Role::stage))
     }
 
     /// The fingerprints of a state's parts, each with its place: for roles which role it is, for
     /// items nothing, or the place in their channel where order counts.
-    pub(super) fn prints<'s>(
+    pub(crate) fn fingerprints<'s>(
         &'s self,
         state: &'s [u32],
-    ) -> impl Iterator<Item = (u64, &'s Print)> + Clone {
+    ) -> impl Iterator<Item = (u64, &'s Fingerprint)> + Clone {
         let users = self.scope.users.len();
         state.iter().enumerate().filter(|(_, id)| **id != NOBODY).map(move |(at, &id)| match at {
-            _ if at < users => (at as u64, &self.parts.seats.row(id).print),
-            _ if at < 2 * users => (at as u64, &self.parts.users.row(id).print),
-            _ if at < self.items_at() => (at as u64, &self.parts.managers.row(id).print),
-            _ => (self.place_of_item(state, at), &self.parts.items.row(id).print),
+            _ if at < users => (at as u64, self.parts.clients.fingerprint(id)),
+            _ if at < 2 * users => (at as u64, self.parts.users.fingerprint(id)),
+            _ if at < self.items_at() => (at as u64, self.parts.managers.fingerprint(id)),
+            _ => (self.place_of_item(state, at), self.parts.items.fingerprint(id)),
         })
     }
 
@@ -200,12 +211,12 @@ impl<'a, P: Protocol> World<'a, P> {
 }
 
 /// A state as the protocol may see it.
-pub(super) struct Sight<'w, 's, P: Protocol> {
-    pub(super) world: &'w World<'w, P>,
-    pub(super) state: &'s [u32],
+pub(crate) struct SystemView<'w, 's, P: Protocol> {
+    pub(crate) world: &'w World<'w, P>,
+    pub(crate) state: &'s [u32],
 }
 
-impl<P: Protocol> System<P> for Sight<'_, '_, P> {
+impl<P: Protocol> System<P> for SystemView<'_, '_, P> {
     fn users(&self) -> impl Iterator<Item = &P::User> {
         (0..self.world.scope.users.len()).filter_map(|lane| self.world.user(self.state, lane))
     }
@@ -223,20 +234,20 @@ impl<P: Protocol> System<P> for Sight<'_, '_, P> {
     }
 }
 
-impl<P: Protocol> Machine for World<'_, P> {
+impl<P: Protocol> Model for World<'_, P> {
     fn start(&self) -> Vec<u32> {
         let lanes = 0..self.scope.users.len();
-        let seats = lanes.clone().map(|lane| self.parts.seats.number(Seat::first(lane)));
+        let clients = lanes.clone().map(|lane| self.parts.clients.number(Client::first(lane)));
         let users =
             lanes.map(|lane| self.parts.users.number(self.cfg.user(UserId::first(lane as u32))));
         let managers = (0..self.managers as u32)
             .map(|m| self.parts.managers.number(self.cfg.manager(ManagerId(m))));
-        let ills = std::iter::repeat_n(self.ill, self.settings.loss as usize);
-        seats.chain(users).chain(managers).chain(ills).collect()
+        let loss_tokens = std::iter::repeat_n(self.loss_token, self.settings.loss as usize);
+        clients.chain(users).chain(managers).chain(loss_tokens).collect()
     }
 
     fn expander(&self) -> Box<dyn Expander + Send + '_> {
-        Box::new(Walker::new(self))
+        Box::new(Executor::new(self))
     }
 
     fn sharing(&self) -> &[u32] {

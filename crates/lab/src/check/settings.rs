@@ -1,0 +1,123 @@
+//! What else may happen in a scope, and how far to search.
+
+use std::fmt;
+
+use holdall_core::Order;
+use serde::Serialize;
+
+/// What else may happen in a scope, and how far to search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether users may depart at any stage.
+    pub departures: bool,
+    /// The user that may stop silently at any stage of a request.
+    pub crash: Option<usize>,
+    /// Whether it may also stop while it has no request under way.
+    pub crash_idle: bool,
+    /// Whether it may also stop in the middle of a step, when some of its messages have left.
+    pub crash_amid: bool,
+    /// What the managers are told of it; [`Detector::Departed`] if not said.
+    pub detector: Option<Detector>,
+    /// The user that may once be taken for dead at any stage although it lives: its claims are
+    /// dropped, its lease runs out, and what it held is reclaimed.
+    pub suspect: Option<usize>,
+    /// When a timer may ring.
+    pub timers: Timers,
+    /// The order of messages; what the protocol assumes if not said.
+    pub order: Option<Order>,
+    /// Whether the network may deliver a message twice.
+    pub duplicates: bool,
+    /// How many messages may be lost, in all.
+    pub loss: u32,
+    /// Decide whether a settled request is overtaken more often than this, whatever is promised.
+    pub overtaking: Option<u32>,
+    /// Whether messages are kept that their receivers say they will ignore.
+    pub keep_stale: bool,
+    /// Give up after this many states.
+    pub max_states: usize,
+    /// Whether states are the same up to a shift of their stamps. If not said: where somebody
+    /// asks for ever, or the protocol may start again for ever, and only there.
+    pub canonical: Option<bool>,
+    /// How many threads make successors; all cores if not said.
+    pub threads: Option<usize>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            departures: false,
+            crash: None,
+            crash_idle: false,
+            crash_amid: false,
+            detector: None,
+            suspect: None,
+            timers: Timers::Any,
+            order: None,
+            duplicates: false,
+            loss: 0,
+            overtaking: None,
+            keep_stale: false,
+            max_states: 10_000_000,
+            canonical: None,
+            threads: None,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn detector(&self) -> Detector {
+        self.detector.unwrap_or(Detector::Departed)
+    }
+
+    /// Whether managers may be told that somebody is gone who lives, or is heard of later.
+    pub(crate) fn suspects(&self) -> bool {
+        let crash = self.crash.is_some();
+        self.suspect.is_some()
+            || crash && matches!(self.detector(), Detector::Reclaim | Detector::Suspect)
+    }
+
+    /// Whether nobody takes back what a crashed user held.
+    pub(crate) fn holds_outlast_crash(&self) -> bool {
+        self.crash.is_some() && matches!(self.detector(), Detector::None | Detector::Suspect)
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores)
+    }
+}
+
+/// What every manager is told of a user that stopped silently. Users are told nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detector {
+    /// That it has departed, after the last message it sent to that manager.
+    Departed,
+    /// Nothing, ever.
+    None,
+    /// That it is suspected, at any time after; and when all know, its lease runs out and they are
+    /// told to reclaim what it held. Messages of its may still arrive later.
+    Reclaim,
+    /// That it is suspected, at any time after. Messages of its may still arrive later.
+    Suspect,
+}
+
+impl fmt::Display for Detector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Departed => "departed",
+            Self::None => "none",
+            Self::Reclaim => "reclaim",
+            Self::Suspect => "suspect",
+        })
+    }
+}
+
+/// When a timer may ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timers {
+    /// At any time.
+    Any,
+    /// Only when nothing else can move: no message, and no use that ends.
+    Quiet,
+}
