@@ -8,7 +8,8 @@ use anyhow::bail;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use holdall_lab::registry::contender;
 use holdall_sim::{
-    self as sim, At, Error, Fault, How, Outcome, Report, Sets, Settings, Spikes, Tally, Workload,
+    self as sim, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets, Settings, Spikes,
+    Tally, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -71,10 +72,10 @@ pub(crate) struct Args {
     /// Let a client leave, saying so, at STAGE (asking, waiting or using) with probability P for
     /// each request
     #[arg(long, value_name = "STAGE:P")]
-    leave: Vec<At>,
+    leave: Vec<FaultRate>,
     /// Let a client stop silently at STAGE with probability P for each request
     #[arg(long, value_name = "STAGE:P")]
-    stop: Vec<At>,
+    stop: Vec<FaultRate>,
     /// Time until it is noticed that a client has stopped
     #[arg(long, default_value_t = 1000)]
     detect: u32,
@@ -103,9 +104,9 @@ pub(crate) struct Args {
 impl Args {
     fn settings(&self) -> Settings {
         let ring = self.workload == Workload::Ring;
-        let fault = |how| move |when: &At| Fault { how, when: *when };
-        let leave = self.leave.iter().map(fault(How::Leave));
-        let stop = self.stop.iter().map(fault(How::Stop));
+        let fault = |kind| move |rate: &FaultRate| Fault { kind, rate: *rate };
+        let leave = self.leave.iter().map(fault(FaultKind::Leave));
+        let stop = self.stop.iter().map(fault(FaultKind::Stop));
         Settings {
             users: self.users,
             resources: self.resources.unwrap_or(if ring { self.users } else { 100 }),
@@ -142,7 +143,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcomes = sim::run(&settings, &contenders, &|ticks| bar.inc(ticks));
     bar.finish_and_clear();
     let outcomes = outcomes.map_err(|error| match error {
-        Error::Wrong { .. } => error.into(),
+        Error::Failure { .. } => error.into(),
         Error::Settings(_) | Error::Unsupported { .. } => usage(error),
     })?;
 

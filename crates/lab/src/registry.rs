@@ -23,8 +23,55 @@ pub struct Chosen {
 
 /// A name that leads nowhere, or a rule that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BadName(String);
+pub enum BadName {
+    /// There is no such protocol.
+    #[error("no protocol '{name}'; {}", match near {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => "`holdall protocols` lists them".into(),
+    })]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What may have been meant.
+        near: Option<&'static str>,
+    },
+    /// The protocol has no such variant.
+    #[error(transparent)]
+    Variant(#[from] Unsupported),
+    /// The protocol has no such rule.
+    #[error("{protocol} has no rule '{rule}' to do without; its rules: {}", rules.join(", "))]
+    Rule {
+        /// The protocol.
+        protocol: String,
+        /// What was to be taken away.
+        rule: String,
+        /// What can be.
+        rules: Vec<&'static str>,
+    },
+    /// The paper's own text of it is not kept.
+    #[error(
+        "no paper's text of '{name}' is kept as it was printed; of these there is: {}",
+        kept.join(", ")
+    )]
+    NotPrinted {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        kept: Vec<&'static str>,
+    },
+}
+
+impl From<Unknown> for BadName {
+    fn from(Unknown(name): Unknown) -> Self {
+        let near = holdall_protocols::names()
+            .chain(specimens::names())
+            .map(|known| (strsim::normalized_damerau_levenshtein(&name, known), known))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(likeness, _)| *likeness > 0.3)
+            .map(|(_, near)| near);
+        Self::Unknown { name, near }
+    }
+}
 
 impl Chosen {
     /// Looks a protocol up.
@@ -32,7 +79,7 @@ impl Chosen {
     /// # Errors
     /// If there is no such protocol, no such variant, or no such rule to do without.
     pub fn new(name: &str, without: &[String]) -> Result<Self, BadName> {
-        with(name, Choose { name, without }).map_err(|Unknown(name)| BadName(unknown(&name)))?
+        with(name, Choose { name, without })?
     }
 
     /// Looks up a paper's own text of a protocol: with all the defects known of it, or with only
@@ -44,11 +91,8 @@ impl Chosen {
         let printed = format!("{PRINTED}{name}");
         let (family, _) = split_name(&printed);
         if !specimens::names().any(|specimen| split_name(specimen).0 == family) {
-            let kept = specimens::names().filter_map(|name| name.strip_prefix(PRINTED));
-            return Err(BadName(format!(
-                "no paper's text of '{name}' is kept as it was printed; of these there is: {}",
-                kept.collect::<Vec<_>>().join(", ")
-            )));
+            let kept = specimens::names().filter_map(|name| name.strip_prefix(PRINTED)).collect();
+            return Err(BadName::NotPrinted { name: name.into(), kept });
         }
         let repaired = Self::new(&printed, defects)?;
         if !defects.is_empty() {
@@ -64,14 +108,11 @@ impl Chosen {
     /// If there is no such variant, or no such rule to do without.
     pub fn of<P: Protocol>(name: &str, without: &[String]) -> Result<Self, BadName> {
         let variant = variant_of::<P>(name);
-        let about = P::about(variant).map_err(|Unsupported(why)| BadName(why))?;
+        let about = P::about(variant)?;
         let is_rule = |name: &&String| about.rules.iter().any(|rule| rule.name == **name);
         if let Some(rule) = without.iter().find(|name| !is_rule(name)) {
-            let rules: Vec<_> = about.rules.iter().map(|rule| rule.name).collect();
-            return Err(BadName(format!(
-                "{name} has no rule '{rule}' to do without; its rules: {}",
-                rules.join(", ")
-            )));
+            let rules = about.rules.iter().map(|rule| rule.name).collect();
+            return Err(BadName::Rule { protocol: name.into(), rule: rule.clone(), rules });
         }
         let options = Options { variant: variant.map(Into::into), without: without.to_vec() };
         Ok(Self { name: name.into(), about, options })
@@ -97,12 +138,10 @@ impl Visitor for Choose<'_> {
 /// If there is no such protocol, or no such variant.
 pub fn contender(name: &str) -> Result<Contender, BadName> {
     if name == ORACLE {
-        return Contender::oracle().map_err(|Unsupported(why)| BadName(why));
+        return Ok(Contender::oracle()?);
     }
     let Chosen { options, .. } = Chosen::new(name, &[])?;
-    with(name, Simulated { name, options })
-        .map_err(|Unknown(name)| BadName(unknown(&name)))?
-        .map_err(|Unsupported(why)| BadName(why))
+    Ok(with(name, Simulated { name, options })??)
 }
 
 struct Simulated<'a> {
@@ -134,18 +173,6 @@ pub fn with<V: Visitor>(name: &str, visitor: V) -> Result<V::Out, Unknown> {
         specimens::with(name, visitor)
     } else {
         holdall_protocols::with(name, visitor)
-    }
-}
-
-fn unknown(name: &str) -> String {
-    let near = holdall_protocols::names()
-        .chain(specimens::names())
-        .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(likeness, _)| *likeness > 0.3);
-    match near {
-        Some((_, near)) => format!("no protocol '{name}'; did you mean '{near}'?"),
-        None => format!("no protocol '{name}'; `holdall protocols` lists them"),
     }
 }
 

@@ -4,8 +4,8 @@ use holdall_core::{About, Known, Options, Protocol, Topology, Unsupported};
 use holdall_protocols::coordinator::Coordinator;
 use holdall_protocols::{Unknown, Visitor, variant_of};
 
-use crate::stats::Seen;
-use crate::world::{Manner, World};
+use crate::stats::RunStats;
+use crate::world::{Network, World};
 use crate::{Error, Settings, workload};
 
 /// The name of the yardstick: see [`Contender::oracle`].
@@ -19,7 +19,7 @@ pub struct Contender {
     about: About,
     options: Options,
     oracle: bool,
-    simulate: fn(&Run<'_>) -> Result<Seen, Error>,
+    simulate: fn(&Run<'_>) -> Result<RunStats, Error>,
 }
 
 /// One run of a protocol.
@@ -97,12 +97,12 @@ impl Contender {
 }
 
 impl Run<'_> {
-    pub(super) fn go(&self) -> Result<Seen, Error> {
+    pub(super) fn go(&self) -> Result<RunStats, Error> {
         (self.contender.simulate)(self)
     }
 }
 
-fn simulate<P: Protocol>(run: &Run<'_>) -> Result<Seen, Error> {
+fn simulate<P: Protocol>(run: &Run<'_>) -> Result<RunStats, Error> {
     let Run { settings, contender, graph, progress } = *run;
     let mut topology = Topology::of_pools(settings.pools());
     if contender.about.assumes.participants == Known::Known {
@@ -110,8 +110,8 @@ fn simulate<P: Protocol>(run: &Run<'_>) -> Result<Seen, Error> {
     }
     let cfg = P::new(&topology, &contender.options)
         .map_err(|Unsupported(why)| contender.unsupported(why))?;
-    let manner = Manner::new(&contender.about, contender.oracle);
-    World::new(cfg, settings, graph, manner).run(progress).map_err(|wrong| Error::Wrong {
+    let network = Network::new(&contender.about, contender.oracle);
+    World::new(cfg, settings, graph, network).run(progress).map_err(|wrong| Error::Failure {
         protocol: contender.name.clone(),
         graph,
         seed: settings.seed,
@@ -134,7 +134,7 @@ impl Visitor for Named<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{At, Fault, How, Stage};
+    use crate::{Fault, FaultKind, FaultRate, Stage};
 
     /// Protocols that can do less than those there are.
     #[test]
@@ -150,8 +150,8 @@ mod tests {
         refused(&usual, |contender| contender.about.assumes.needs_max = Some(2));
         let units = Settings { units: 2, ..usual.clone() };
         refused(&units, |contender| contender.about.assumes.units = false);
-        let when = At { stage: Stage::Using, probability: 0.1 };
-        let faults = Settings { faults: vec![Fault { how: How::Stop, when }], ..usual };
+        let rate = FaultRate { stage: Stage::Using, probability: 0.1 };
+        let faults = Settings { faults: vec![Fault { kind: FaultKind::Stop, rate }], ..usual };
         refused(&faults, |contender| contender.about.assumes.departures = false);
     }
 

@@ -1,33 +1,33 @@
 //! Users that fail, and messages that take long.
 
 use super::random::{Purpose, Stream};
-use super::settings::{Fault, How, Settings, Spikes, Stage};
+use super::settings::{Fault, FaultKind, Settings, Spikes, Stage};
 
 /// A failure that will happen to a request if it lives to see it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fate {
-    pub(super) how: How,
+pub(super) struct PlannedFault {
+    pub(super) kind: FaultKind,
     pub(super) stage: Stage,
     /// When within the stage, from 0 to 1.
     moment: f64,
 }
 
-impl Fate {
+impl PlannedFault {
     /// The time until it happens, for a stage of this length.
     pub(super) fn after(&self, length: u64) -> u64 {
         (self.moment * (length as f64 + 1.0)) as u64
     }
 }
 
-/// The fates of all users. Like what they ask for, they do not depend on the protocol.
+/// The faults of all users. Like what they ask for, they do not depend on the protocol.
 #[derive(Debug)]
-pub(super) struct Fates<'a> {
+pub(super) struct FaultPlan<'a> {
     faults: &'a [Fault],
     /// By lane; empty if nobody ever fails.
-    lanes: Vec<(Stream, Option<Fate>)>,
+    lanes: Vec<(Stream, Option<PlannedFault>)>,
 }
 
-impl<'a> Fates<'a> {
+impl<'a> FaultPlan<'a> {
     pub(super) fn new(settings: &'a Settings, graph: u32) -> Self {
         let lanes = if settings.faults.is_empty() { 0 } else { settings.users };
         let lane = |lane| (Stream::new(settings.seed, graph, Purpose::Failures(lane)), None);
@@ -36,20 +36,20 @@ impl<'a> Fates<'a> {
 
     /// Decides what happens to the next request of a user: of the faults, the first that hits.
     pub(super) fn decide(&mut self, lane: u32) {
-        let Some((stream, fate)) = self.lanes.get_mut(lane as usize) else { return };
-        *fate = None;
-        for Fault { how, when } in self.faults {
-            let hit = stream.chance(when.probability);
+        let Some((stream, fault)) = self.lanes.get_mut(lane as usize) else { return };
+        *fault = None;
+        for Fault { kind, rate } in self.faults {
+            let hit = stream.chance(rate.probability);
             let moment = stream.fraction();
-            if hit && fate.is_none() {
-                *fate = Some(Fate { how: *how, stage: when.stage, moment });
+            if hit && fault.is_none() {
+                *fault = Some(PlannedFault { kind: *kind, stage: rate.stage, moment });
             }
         }
     }
 
     /// What happens to the present request of a user.
-    pub(super) fn of(&self, lane: u32) -> Option<Fate> {
-        self.lanes.get(lane as usize).and_then(|(_, fate)| *fate)
+    pub(super) fn of(&self, lane: u32) -> Option<PlannedFault> {
+        self.lanes.get(lane as usize).and_then(|(_, fault)| *fault)
     }
 }
 

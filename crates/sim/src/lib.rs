@@ -26,11 +26,13 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 pub use self::contender::{Contender, ORACLE};
-pub use self::settings::{At, BadSettings, Fault, How, Sets, Settings, Spikes, Stage, Workload};
+pub use self::settings::{
+    BadSettings, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
+};
 pub use self::stats::{Report, Response, Tally, half_width, mean};
 
 use self::contender::Run;
-use self::stats::Seen;
+use self::stats::RunStats;
 
 /// What came of one protocol.
 #[derive(Clone, Debug)]
@@ -42,7 +44,7 @@ pub struct Outcome {
 }
 
 /// Why there is no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The settings make no sense.
     #[error(transparent)]
@@ -57,7 +59,7 @@ pub enum Error {
     },
     /// The protocol broke an invariant, or called an honest party dishonest.
     #[error("{protocol} went wrong in graph {graph} of seed {seed} at tick {tick}: {what}")]
-    Wrong {
+    Failure {
         /// Its name.
         protocol: String,
         /// In which run, counted from 0.
@@ -89,7 +91,7 @@ pub fn run(
     }
     let jobs: Vec<_> =
         contenders.iter().flat_map(|c| (0..settings.graphs).map(move |graph| (c, graph))).collect();
-    let done: Vec<(Seen, f64)> = jobs
+    let done: Vec<(RunStats, f64)> = jobs
         .par_iter()
         .map(|(contender, graph)| {
             let started = Instant::now();
@@ -99,8 +101,8 @@ pub fn run(
         .collect::<Vec<Result<_, Error>>>()
         .into_iter()
         .collect::<Result<_, Error>>()?;
-    let outcome = |(contender, runs): (&Contender, &[(Seen, f64)])| {
-        let seen: Vec<Seen> = runs.iter().map(|(seen, _)| seen.clone()).collect();
+    let outcome = |(contender, runs): (&Contender, &[(RunStats, f64)])| {
+        let seen: Vec<RunStats> = runs.iter().map(|(seen, _)| seen.clone()).collect();
         let seconds = runs.iter().map(|(_, seconds)| seconds).sum();
         Outcome { report: stats::report(contender.name(), &seen), seconds }
     };

@@ -187,7 +187,7 @@ mod tests {
         ) {
             let (mut quick, mut naive) = (Pools::new(5, 1, USERS, 0), Naive::default());
             let mut now = 0;
-            for (lane, pause, pools, fate) in steps {
+            for (lane, pause, pools, chance) in steps {
                 now += pause;
                 let entry = naive.waiting.iter().find(|w| w.0 == lane).cloned();
                 match entry {
@@ -196,7 +196,7 @@ mod tests {
                         quick.ask(lane, &needs, now);
                         naive.waiting.push((lane, needs, now, 0));
                     }
-                    Some((_, needs, asked, _)) if fate > 0 => {
+                    Some((_, needs, asked, _)) if chance > 0 => {
                         quick.grant(lane, &needs, asked);
                         quick.leave(&needs, now, now);
                         naive.grant(lane);

@@ -101,7 +101,7 @@ pub enum Workload {
 
 /// How a user fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum FaultKind {
     /// It says that it leaves.
     Leave,
     /// It stops silently.
@@ -123,14 +123,14 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     /// How.
-    pub how: How,
-    /// When.
-    pub when: At,
+    pub kind: FaultKind,
+    /// When, and how often.
+    pub rate: FaultRate,
 }
 
 /// A stage and the probability that something happens then.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct At {
+pub struct FaultRate {
     /// The stage of a request.
     pub stage: Stage,
     /// For each request.
@@ -147,9 +147,63 @@ pub struct Spikes {
 }
 
 /// Settings that make no sense, and how to mend them.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BadSettings(pub(super) String);
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BadSettings {
+    /// A number is too small.
+    #[error("{what} is {value}: let it be at least {least}")]
+    TooSmall {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it may be.
+        least: u64,
+    },
+    /// A number is too large.
+    #[error("{what} is {value}: let it be at most {most}")]
+    TooLarge {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it may be.
+        most: u64,
+    },
+    /// Nothing takes any time.
+    #[error("think and service are both 0, so time would stand still: let one be at least 1")]
+    NoTime,
+    /// Sizes are drawn only by some workloads.
+    #[error("unequal sizes need the workload uniform or hot: the others have sizes of their own")]
+    UnequalSizes,
+    /// In a ring everybody has two pools of its own.
+    #[error("in a ring a user always asks for the same: leave out fresh sets")]
+    FreshRing,
+    /// Two ways to draw sets at once.
+    #[error("of needs the workload uniform and fixed sets: it says itself what is drawn each time")]
+    Of,
+    /// It is not from 0 to 1.
+    #[error("{0} is no probability: let it be from 0 to 1")]
+    Probability(f64),
+    /// A word that is not known.
+    #[error("'{text}' is none of {}", known.join(", "))]
+    Word {
+        /// The word.
+        text: String,
+        /// What it may be.
+        known: Vec<&'static str>,
+    },
+    /// A text without the colon that it should have.
+    #[error("'{text}' is not of the form {form}")]
+    Form {
+        /// The text.
+        text: String,
+        /// The form, with an example.
+        form: &'static str,
+    },
+    /// A text that is no number.
+    #[error("'{0}' is not a number that can be used here")]
+    Number(String),
+}
 
 const MOST_RESOURCES: u32 = 1 << 24;
 const MOST_GRAPHS: u32 = 100_000;
@@ -169,24 +223,18 @@ impl Settings {
         within("nodes", self.nodes.unwrap_or(1).into(), 1, u32::MAX.into())?;
         within("ticks", self.ticks, 1, MOST_TICKS)?;
         within("graphs", self.graphs.into(), 1, MOST_GRAPHS.into())?;
-        refuse_if(
-            self.think == 0 && self.service == 0,
-            "think and service are both 0, so time would stand still: let one be at least 1",
-        )?;
-        refuse_if(
-            self.unequal && !self.draws_size(),
-            "unequal sizes need the workload uniform or hot: the others have sizes of their own",
-        )?;
+        refuse_if(self.think == 0 && self.service == 0, BadSettings::NoTime)?;
+        refuse_if(self.unequal && !self.draws_size(), BadSettings::UnequalSizes)?;
         refuse_if(
             self.sets == Sets::Fresh && self.workload == Workload::Ring,
-            "in a ring a user always asks for the same: leave out fresh sets",
+            BadSettings::FreshRing,
         )?;
         refuse_if(
             self.of.is_some() && (self.workload != Workload::Uniform || self.sets == Sets::Fresh),
-            "of needs the workload uniform and fixed sets: it says itself what is drawn each time",
+            BadSettings::Of,
         )?;
         for fault in &self.faults {
-            probability(fault.when.probability)?;
+            probability(fault.rate.probability)?;
         }
         let Some(spikes) = self.spikes else { return Ok(()) };
         probability(spikes.probability)?;
@@ -233,24 +281,20 @@ impl Settings {
     }
 }
 
-fn within(what: &str, value: u64, least: u64, most: u64) -> Result<(), BadSettings> {
+fn within(what: &'static str, value: u64, least: u64, most: u64) -> Result<(), BadSettings> {
     match value {
-        _ if value < least => {
-            Err(BadSettings(format!("{what} is {value}: let it be at least {least}")))
-        }
-        _ if value > most => {
-            Err(BadSettings(format!("{what} is {value}: let it be at most {most}")))
-        }
+        _ if value < least => Err(BadSettings::TooSmall { what, value, least }),
+        _ if value > most => Err(BadSettings::TooLarge { what, value, most }),
         _ => Ok(()),
     }
 }
 
-fn refuse_if(bad: bool, why: &str) -> Result<(), BadSettings> {
-    if bad { Err(BadSettings(why.into())) } else { Ok(()) }
+fn refuse_if(bad: bool, why: BadSettings) -> Result<(), BadSettings> {
+    if bad { Err(why) } else { Ok(()) }
 }
 
 fn probability(p: f64) -> Result<(), BadSettings> {
-    refuse_if(!(0.0..=1.0).contains(&p), &format!("{p} is no probability: let it be from 0 to 1"))
+    refuse_if(!(0.0..=1.0).contains(&p), BadSettings::Probability(p))
 }
 
 impl FromStr for Sets {
@@ -275,7 +319,7 @@ impl FromStr for Workload {
     }
 }
 
-impl FromStr for At {
+impl FromStr for FaultRate {
     type Err = BadSettings;
 
     fn from_str(text: &str) -> Result<Self, BadSettings> {
@@ -294,17 +338,17 @@ impl FromStr for Spikes {
     }
 }
 
-fn choose<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, BadSettings> {
+fn choose<T: Copy>(text: &str, all: &[(&'static str, T)]) -> Result<T, BadSettings> {
     all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
-        BadSettings(format!("'{text}' is none of {}", names.join(", ")))
+        let known = all.iter().map(|(name, _)| *name).collect();
+        BadSettings::Word { text: text.into(), known }
     })
 }
 
-fn halves<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str), BadSettings> {
-    text.split_once(':').ok_or_else(|| BadSettings(format!("'{text}' is not of the form {form}")))
+fn halves<'a>(text: &'a str, form: &'static str) -> Result<(&'a str, &'a str), BadSettings> {
+    text.split_once(':').ok_or_else(|| BadSettings::Form { text: text.into(), form })
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, BadSettings> {
-    text.parse().map_err(|_| BadSettings(format!("'{text}' is not a number that can be used here")))
+    text.parse().map_err(|_| BadSettings::Number(text.into()))
 }

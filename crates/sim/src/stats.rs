@@ -71,7 +71,7 @@ pub struct Response {
     pub mean: Option<f64>,
     /// Half the width of the mean's 95 % confidence interval.
     pub ci95: Option<f64>,
-    /// The mean by Little's law, in which starvation cannot hide.
+    /// The mean by Little's law, in which starvation cannot hide: of all waits, however they ended.
     pub little: Option<f64>,
     /// The median.
     pub p50: Option<u64>,
@@ -86,7 +86,7 @@ const BATCHES: u64 = 10;
 
 /// Response times of one run.
 #[derive(Clone, Debug)]
-pub(super) struct Times {
+pub(super) struct ResponseTimes {
     /// Requests asked before this are left out.
     from: u64,
     end: u64,
@@ -96,17 +96,23 @@ pub(super) struct Times {
     batches: [(u128, u64); BATCHES as usize],
     /// How long users waited after the warm-up, added up, whenever and whatever came of it.
     waited: u128,
-    /// Grants after the warm-up.
-    grants: u64,
+    /// Waits that ended after the warm-up, with a grant or because the client left or stopped.
+    ended: u64,
 }
 
-impl Times {
+impl ResponseTimes {
     pub(super) fn new(from: u64, end: u64) -> Self {
         let (counts, batches) = Default::default();
-        Self { from, end, counts, batches, waited: 0, grants: 0 }
+        Self { from, end, counts, batches, waited: 0, ended: 0 }
     }
 
-    /// A user waited, for nothing or not yet for anything.
+    /// A request was given up before it was granted.
+    pub(super) fn give_up(&mut self, asked: u64, now: u64) {
+        self.wait(asked, now);
+        self.ended += u64::from(now >= self.from);
+    }
+
+    /// A request waited until now; it may have to wait on.
     pub(super) fn wait(&mut self, asked: u64, until: u64) {
         self.waited += u128::from(until.saturating_sub(asked.max(self.from)));
     }
@@ -114,7 +120,7 @@ impl Times {
     /// A request was granted.
     pub(super) fn add(&mut self, asked: u64, granted: u64) {
         self.wait(asked, granted);
-        self.grants += u64::from(granted >= self.from);
+        self.ended += u64::from(granted >= self.from);
         let Some(since) = asked.checked_sub(self.from) else { return };
         *self.counts.entry(granted - asked).or_insert(0) += 1;
         let (sum, number) = &mut self.batches[(since * BATCHES / (self.end - self.from)) as usize];
@@ -127,9 +133,9 @@ impl Times {
         ratio(sum as f64, number)
     }
 
-    /// The mean number of waiting users divided by the grants in a tick.
+    /// The mean number of waiting users divided by the waits that end in a tick.
     fn little(&self) -> Option<f64> {
-        ratio(self.waited as f64, self.grants)
+        ratio(self.waited as f64, self.ended)
     }
 
     fn batch_means(&self) -> Vec<f64> {
@@ -139,9 +145,9 @@ impl Times {
 
 /// What one run showed.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct RunStats {
     pub(super) grants: u64,
-    pub(super) times: Times,
+    pub(super) times: ResponseTimes,
     pub(super) unfinished: u64,
     pub(super) unfinished_longest: Option<u64>,
     pub(super) messages: u64,
@@ -156,10 +162,10 @@ pub(super) struct Seen {
 
 /// Combines the runs of one protocol: counts are added up, the rest is averaged with every graph
 /// counting the same.
-pub(super) fn report(protocol: &str, runs: &[Seen]) -> Report {
-    let total = |figure: fn(&Seen) -> u64| runs.iter().map(figure).sum::<u64>();
+pub(super) fn report(protocol: &str, runs: &[RunStats]) -> Report {
+    let total = |figure: fn(&RunStats) -> u64| runs.iter().map(figure).sum::<u64>();
     let average =
-        |figure: fn(&Seen) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len() as f64;
+        |figure: fn(&RunStats) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len() as f64;
     let grants = total(|run| run.grants);
     Report {
         protocol: protocol.into(),
@@ -178,7 +184,7 @@ pub(super) fn report(protocol: &str, runs: &[Seen]) -> Report {
     }
 }
 
-fn tallies(runs: &[Seen]) -> Tallies {
+fn tallies(runs: &[RunStats]) -> Tallies {
     let mut all = Tallies::default();
     for (what, tally) in runs.iter().flat_map(|run| &run.tallies.0) {
         all.include(what, *tally);
@@ -186,7 +192,7 @@ fn tallies(runs: &[Seen]) -> Tallies {
     all
 }
 
-fn response(runs: &[Seen]) -> Response {
+fn response(runs: &[RunStats]) -> Response {
     let means: Vec<f64> = runs.iter().filter_map(|run| run.times.mean()).collect();
     let ci95 = match runs {
         [one] => half_width(&one.times.batch_means()),
@@ -291,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_in_the_warm_up_is_left_out() {
-        let mut times = Times::new(20, 100);
+        let mut times = ResponseTimes::new(20, 100);
         times.add(19, 90);
         times.add(20, 30);
         times.add(99, 99);
@@ -299,5 +305,16 @@ mod tests {
         assert_eq!(times.batch_means(), [10.0, 0.0]);
         times.wait(10, 40);
         assert_eq!(times.little(), Some((70.0 + 10.0 + 20.0) / 3.0));
+    }
+
+    /// Ten users ask at once; five are granted after 8 ticks, five give up after 2.
+    #[test]
+    fn who_gives_up_is_counted_as_a_wait_that_ended() {
+        let mut times = ResponseTimes::new(0, 100);
+        for _ in 0..5 {
+            times.add(0, 8);
+            times.give_up(0, 2);
+        }
+        assert_eq!((times.mean(), times.little()), (Some(8.0), Some(5.0)));
     }
 }

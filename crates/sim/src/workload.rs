@@ -27,7 +27,7 @@ pub(super) struct Plan {
 
 /// Draws requests.
 #[derive(Debug)]
-pub(super) struct Drawer<'a> {
+pub(super) struct Generator<'a> {
     settings: &'a Settings,
     graph: u32,
     /// What each user may ask for, if its requests are drawn from a set of its own.
@@ -36,13 +36,15 @@ pub(super) struct Drawer<'a> {
     moved: FxHashMap<u32, u32>,
 }
 
-impl<'a> Drawer<'a> {
+impl<'a> Generator<'a> {
     pub(super) fn new(settings: &'a Settings, graph: u32) -> Self {
-        let mut drawer = Self { settings, graph, maxima: Vec::new(), moved: FxHashMap::default() };
+        let mut generator =
+            Self { settings, graph, maxima: Vec::new(), moved: FxHashMap::default() };
         if let Some(of) = settings.of {
-            drawer.maxima = (0..settings.users).map(|lane| drawer.draw_maximum(lane, of)).collect();
+            generator.maxima =
+                (0..settings.users).map(|lane| generator.draw_maximum(lane, of)).collect();
         }
-        drawer
+        generator
     }
 
     /// Where everything that a user does comes from.
@@ -140,13 +142,13 @@ fn one_of_each(pools: Vec<u32>) -> Needs {
 
 /// The pools that each user may ever ask for in a run.
 pub(super) fn pools_of_users(settings: &Settings, graph: u32) -> Vec<BTreeSet<PoolId>> {
-    let mut drawer = Drawer::new(settings, graph);
+    let mut generator = Generator::new(settings, graph);
     let pools = |needs: &Needs| needs.iter().map(|need| need.pool).collect();
-    let mut pools_of = |lane| match (drawer.maximum(lane), settings.sets) {
+    let mut pools_of = |lane| match (generator.maximum(lane), settings.sets) {
         (Some(maximum), _) => pools(maximum),
         (None, Sets::Fixed) => {
-            let mut stream = drawer.stream(lane);
-            pools(&drawer.needs(lane, &mut stream))
+            let mut stream = generator.stream(lane);
+            pools(&generator.needs(lane, &mut stream))
         }
         (None, Sets::Fresh) => (0..settings.resources).map(PoolId).collect(),
     };
@@ -183,9 +185,9 @@ mod tests {
     use super::*;
 
     fn draw(settings: &Settings, lane: u32, n: usize) -> Vec<Needs> {
-        let mut drawer = Drawer::new(settings, 0);
-        let mut stream = drawer.stream(lane);
-        (0..n).map(|_| drawer.needs(lane, &mut stream)).collect()
+        let mut generator = Generator::new(settings, 0);
+        let mut stream = generator.stream(lane);
+        (0..n).map(|_| generator.needs(lane, &mut stream)).collect()
     }
 
     #[test]

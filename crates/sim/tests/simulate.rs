@@ -3,7 +3,8 @@
 use holdall_core::Options;
 use holdall_protocols::coordinator::Coordinator;
 use holdall_sim::{
-    At, Contender, Error, Fault, How, ORACLE, Report, Sets, Settings, Spikes, Stage, Workload, run,
+    Contender, Error, Fault, FaultKind, FaultRate, ORACLE, Report, Sets, Settings, Spikes, Stage,
+    Workload, run,
 };
 
 fn contenders(names: &[&str]) -> Vec<Contender> {
@@ -26,13 +27,16 @@ fn small() -> Settings {
     Settings { users: 20, resources: 12, per_request: 3, ticks: 20_000, ..Settings::default() }
 }
 
-fn fault(how: How, stage: Stage) -> Fault {
-    Fault { how, when: At { stage, probability: 0.1 } }
+fn fault(kind: FaultKind, stage: Stage) -> Fault {
+    Fault { kind, rate: FaultRate { stage, probability: 0.1 } }
 }
 
 fn all_faults() -> Vec<Fault> {
     let stages = [Stage::Asking, Stage::Waiting, Stage::Using];
-    stages.into_iter().flat_map(|s| [fault(How::Leave, s), fault(How::Stop, s)]).collect()
+    stages
+        .into_iter()
+        .flat_map(|s| [fault(FaultKind::Leave, s), fault(FaultKind::Stop, s)])
+        .collect()
 }
 
 #[test]
@@ -69,7 +73,7 @@ fn neither_company_nor_order_matters() {
 #[test]
 fn nobody_goes_wrong() {
     let workloads = [Workload::Uniform, Workload::Ring, Workload::Hot, Workload::Mix];
-    let manners = [
+    let circumstances = [
         small(),
         Settings { sets: Sets::Fresh, ..small() },
         Settings { of: Some(6), ..small() },
@@ -86,13 +90,13 @@ fn nobody_goes_wrong() {
         },
     ];
     for workload in workloads {
-        for manner in &manners {
-            let sets = if workload == Workload::Ring { Sets::Fixed } else { manner.sets };
-            let of = manner.of.filter(|_| workload == Workload::Uniform);
-            let settings = Settings { workload, sets, of, ..manner.clone() };
+        for circumstance in &circumstances {
+            let sets = if workload == Workload::Ring { Sets::Fixed } else { circumstance.sets };
+            let of = circumstance.of.filter(|_| workload == Workload::Uniform);
+            let settings = Settings { workload, sets, of, ..circumstance.clone() };
             for report in simulate(&settings, &everyone(&settings)) {
-                assert_eq!(report.violations, 0, "{report:?} {workload:?} {manner:?}");
-                assert!(report.grants > 10, "{report:?} {workload:?} {manner:?}");
+                assert_eq!(report.violations, 0, "{report:?} {workload:?} {circumstance:?}");
+                assert!(report.grants > 10, "{report:?} {workload:?} {circumstance:?}");
                 assert!(report.utilisation > 0.0 && report.utilisation <= 1.0, "{report:?}");
             }
         }
@@ -178,8 +182,8 @@ fn settings_without_sense_are_refused() {
         Settings { spikes: Some(Spikes { probability: 0.5, factor: 0 }), ..small() },
         Settings {
             faults: vec![Fault {
-                how: How::Stop,
-                when: At { stage: Stage::Using, probability: 1.1 },
+                kind: FaultKind::Stop,
+                rate: FaultRate { stage: Stage::Using, probability: 1.1 },
             }],
             ..small()
         },

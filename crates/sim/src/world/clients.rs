@@ -2,25 +2,25 @@
 
 use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, Role};
 
-use super::{Act, Item, State, Step, World};
-use crate::settings::{How, Stage};
+use super::{Action, Item, State, Step, World};
+use crate::settings::{FaultKind, Stage};
 
 impl<P: Protocol> World<'_, P> {
-    pub(super) fn act(&mut self, request: RequestId, act: Act) -> Step {
+    pub(super) fn act(&mut self, request: RequestId, act: Action) -> Step {
         let lane = &self.lanes[request.user.lane() as usize];
         if lane.request() != request {
             return Ok(()); // It is over.
         }
         match (act, lane.state) {
-            (Act::Ask, State::Thinking) => self.ask(request),
-            (Act::Done, State::Using) => self.done(request),
-            (Act::Detected, State::Stopped) => {
+            (Action::Ask, State::Thinking) => self.ask(request),
+            (Action::Done, State::Using) => self.done(request),
+            (Action::Detected, State::Stopped) => {
                 self.detected(request);
                 Ok(())
             }
-            (Act::Fail(how, Stage::Asking | Stage::Waiting), State::Waiting)
-            | (Act::Fail(how, Stage::Asking | Stage::Using), State::Using) => {
-                self.fail(request, how)
+            (Action::Fail(kind, Stage::Asking | Stage::Waiting), State::Waiting)
+            | (Action::Fail(kind, Stage::Asking | Stage::Using), State::Using) => {
+                self.fail(request, kind)
             }
             _ => Ok(()), // It failed before, or was too quick to fail.
         }
@@ -32,13 +32,16 @@ impl<P: Protocol> World<'_, P> {
         lane.begin(State::Waiting, self.now);
         let needs = lane.needs.clone();
         self.pools.ask(number, &needs, self.now);
-        match self.fates.of(number) {
-            Some(fate) if fate.stage == Stage::Asking => {
-                self.push(self.now, Item::Client(request, Act::Fail(fate.how, fate.stage)));
+        match self.faults.of(number) {
+            Some(fault) if fault.stage == Stage::Asking => {
+                self.push(self.now, Item::Client(request, Action::Fail(fault.kind, fault.stage)));
             }
-            Some(fate) if fate.stage == Stage::Waiting => {
-                let wait = fate.after(4 * u64::from(self.settings.delay));
-                self.push(self.now + wait, Item::Client(request, Act::Fail(fate.how, fate.stage)));
+            Some(fault) if fault.stage == Stage::Waiting => {
+                let wait = fault.after(4 * u64::from(self.settings.delay));
+                self.push(
+                    self.now + wait,
+                    Item::Client(request, Action::Fail(fault.kind, fault.stage)),
+                );
             }
             _ => {}
         }
@@ -59,11 +62,11 @@ impl<P: Protocol> World<'_, P> {
         self.times.add(asked, self.now);
         self.pools.grant(number, &lane.needs, asked);
         let service = lane.service;
-        if let Some(fate) = self.fates.of(number).filter(|fate| fate.stage == Stage::Using) {
-            let act = Act::Fail(fate.how, fate.stage);
-            self.push(self.now + fate.after(service), Item::Client(request.id, act));
+        if let Some(fault) = self.faults.of(number).filter(|fault| fault.stage == Stage::Using) {
+            let act = Action::Fail(fault.kind, fault.stage);
+            self.push(self.now + fault.after(service), Item::Client(request.id, act));
         }
-        self.push(self.now + service, Item::Client(request.id, Act::Done));
+        self.push(self.now + service, Item::Client(request.id, Action::Done));
         Ok(())
     }
 
@@ -90,38 +93,38 @@ impl<P: Protocol> World<'_, P> {
 
     fn think(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
-        if self.drawer.fresh() {
-            lane.needs = self.drawer.needs(number, &mut lane.stream);
+        if self.generator.fresh() {
+            lane.needs = self.generator.needs(number, &mut lane.stream);
         }
-        let plan = self.drawer.plan(&mut lane.stream, &lane.needs);
-        self.fates.decide(number);
+        let plan = self.generator.plan(&mut lane.stream, &lane.needs);
+        self.faults.decide(number);
         lane.begin(State::Thinking, self.now);
         lane.seq += 1;
         lane.service = plan.service;
-        let ask = Item::Client(lane.request(), Act::Ask);
+        let ask = Item::Client(lane.request(), Action::Ask);
         self.push(self.now + plan.think, ask);
     }
 
     /// The client waits or uses no more.
-    fn fail(&mut self, request: RequestId, how: How) -> Step {
+    fn fail(&mut self, request: RequestId, kind: FaultKind) -> Step {
         let number = request.user.lane();
         let lane = &mut self.lanes[number as usize];
         if lane.state == State::Using {
             self.pools.leave(&lane.needs, lane.since, self.now);
         } else {
-            self.times.wait(lane.since, self.now);
+            self.times.give_up(lane.since, self.now);
             self.pools.withdraw(number, &lane.needs, lane.since);
         }
-        match how {
-            How::Leave => {
+        match kind {
+            FaultKind::Leave => {
                 lane.begin(State::Leaving, self.now);
                 self.step_user(request.user, Event::Call(Call::Leave))?;
                 self.replace(number);
             }
-            How::Stop => {
+            FaultKind::Stop => {
                 lane.begin(State::Stopped, self.now);
                 let noticed = (self.now + u64::from(self.settings.detect)).max(lane.last_arrival);
-                self.push(noticed, Item::Client(request, Act::Detected));
+                self.push(noticed, Item::Client(request, Action::Detected));
             }
         }
         Ok(())
@@ -130,7 +133,7 @@ impl<P: Protocol> World<'_, P> {
     /// All messages of the stopped user have arrived or arrive at this tick, and are in the queue
     /// before what is put there now.
     fn detected(&mut self, request: RequestId) {
-        for manager in 0..self.posts.len() as u32 {
+        for manager in 0..self.managers.len() as u32 {
             self.push(self.now, Item::Gone(ManagerId(manager), request.user));
         }
         self.replace(request.user.lane());

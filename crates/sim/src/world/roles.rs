@@ -65,7 +65,7 @@ impl<P: Protocol> World<'_, P> {
 
     fn step_manager(&mut self, to: ManagerId, event: Event<P::Manager>) -> Step {
         self.events += 1;
-        let role = &mut self.posts[to.index()].role;
+        let role = &mut self.managers[to.index()].role;
         role.step(&self.cfg, event, &mut self.manager_out);
         if let Err(broken) = role.check(&self.cfg) {
             return Err(self.wrong(Addr::Manager(to), broken.0));
@@ -125,7 +125,7 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn send_to_manager(&mut self, from: Addr, to: ManagerId, msg: P::ToManager) -> Step {
-        if to.index() >= self.posts.len() {
+        if to.index() >= self.managers.len() {
             return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
         }
         let arrival = self.arrival(from, Addr::Manager(to));
@@ -146,16 +146,16 @@ impl<P: Protocol> World<'_, P> {
     fn arrival(&mut self, from: Addr, to: Addr) -> u64 {
         let inside = match (from, to) {
             (Addr::Manager(a), Addr::Manager(b)) => {
-                self.posts[a.index()].node == self.posts[b.index()].node
+                self.managers[a.index()].node == self.managers[b.index()].node
             }
             _ => from == to,
         };
-        if inside || !self.manner.messages {
+        if inside || self.network.instant {
             return self.now;
         }
         self.messages += 1;
         let mut arrival = self.now.saturating_add(self.delays.draw());
-        if self.manner.order == Order::Fifo {
+        if self.network.order == Order::Fifo {
             let last = self.links.entry((from, to)).or_insert(0);
             arrival = arrival.max(*last);
             *last = arrival;

@@ -7,9 +7,9 @@ use holdall_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Manner, Wrong};
+use super::{Failure, Network};
 use crate::settings::Settings;
-use crate::stats::{Seen, report};
+use crate::stats::{RunStats, report};
 
 #[derive(Debug)]
 struct Counting;
@@ -110,9 +110,9 @@ impl Protocol for Counting {
     }
 }
 
-fn run(order: Order, one_per_tick: bool) -> Result<Seen, Box<Wrong>> {
+fn run(order: Order, one_per_tick: bool) -> Result<RunStats, Box<Failure>> {
     let settings = Settings { users: 1, one_per_tick, ..Settings::default() };
-    super::World::new(Counting, &settings, 0, Manner { messages: true, order }).run(|_| {})
+    super::World::new(Counting, &settings, 0, Network { instant: false, order }).run(|_| {})
 }
 
 #[test]
