@@ -19,12 +19,22 @@ for package in json.load(sys.stdin)["packages"]:
 print("\n".join(bad))
 sys.exit(bool(bad))
 '
+# No std, hidden or not: not a word of it in the sources, and where a bare target is installed
+# (rustup target add thumbv7em-none-eabi), a build for it.
+bare=thumbv7em-none-eabi
 for crate in core protocols; do
     grep -q '^#!\[no_std\]' "crates/$crate/src/lib.rs" || { echo "$crate is not no_std" >&2; exit 1; }
+    if grep -rnwE 'std' "crates/$crate/src" --include='*.rs'; then
+        echo "holdall-$crate names std: it must do without, tests included" >&2
+        exit 1
+    fi
     if cargo tree --offline --locked -p "holdall-$crate" -e normal --prefix none -f '{p}' |
         grep -vE '^(holdall-|serde|serde_core|serde_derive|thiserror|thiserror-impl|proc-macro2|quote|syn|unicode-ident)' | grep -q .; then
         echo "holdall-$crate depends on something new" >&2
         exit 1
     fi
 done
+if [ -d "$(rustc --print sysroot)/lib/rustlib/$bare" ]; then
+    cargo check --offline --locked --quiet --target "$bare" -p holdall-core -p holdall-protocols
+fi
 echo "dependencies.sh: ok"
