@@ -235,6 +235,9 @@ async fn read(
     mut incoming: Incoming,
 ) {
     let ended = async {
+        // Something is left to send. Reading goes on meanwhile: an agent that cannot get rid of
+        // its replies takes no calls either.
+        let mut unsent = false;
         loop {
             while let Some(content) = incoming.next_frame()? {
                 let answer: Answer = frame::read(content)?;
@@ -243,12 +246,11 @@ async fn read(
             }
             tokio::select! {
                 filled = fill(&stream, &mut incoming) => filled?,
-                () = full.notified() => {
-                    stream.writable().await?;
+                () = full.notified(), if !unsent => unsent = true,
+                ready = stream.writable(), if unsent => {
+                    ready?;
                     let Some(connection) = connection.upgrade() else { return Ok(()) };
-                    if !flush(&stream, &mut locked(&connection.unsent)) {
-                        full.notify_one();
-                    }
+                    unsent = !flush(&stream, &mut locked(&connection.unsent));
                 }
             }
         }

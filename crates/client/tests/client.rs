@@ -119,6 +119,26 @@ async fn many_requests_share_a_connection() {
     agent.stop().await;
 }
 
+/// More than the socket takes in either direction, all at once.
+#[tokio::test]
+async fn many_large_requests_at_once_do_not_stick() {
+    let agent = Agent::start();
+    let client = agent.client().await;
+    let mut tasks = Vec::new();
+    for i in 0..2000 {
+        let client = client.clone();
+        tasks.push(tokio::spawn(async move {
+            let long = |n: usize| format!("{}{i}-{n}", "x".repeat(180));
+            let names: Vec<_> = (0..2).map(long).collect();
+            client.request(&names).await.expect("free").release().await.expect("released");
+        }));
+    }
+    for task in tasks {
+        timeout(Duration::from_secs(60), task).await.expect("nobody is stuck").expect("no panic");
+    }
+    agent.stop().await;
+}
+
 #[tokio::test]
 async fn refusals_say_why_and_a_lost_agent_is_noticed() {
     let agent = Agent::start();

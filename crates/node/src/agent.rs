@@ -1,23 +1,23 @@
 //! The life of an agent: it takes its directory and its socket, serves, and ends.
 
-use std::fs::Permissions;
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::UnixListener;
+use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tokio::time::MissedTickBehavior;
+use tracing::{error, info, warn};
 
 use crate::config::Config;
-use crate::data::{self, Data, InUse};
+use crate::data::Data;
 use crate::metrics;
 use crate::service::{Service, Shared, serve};
+use crate::socket::Socket;
+
+/// How often it looks whether its files and its socket are still there.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// How an agent is started.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct Settings {
 /// Runs an agent until it is stopped or has been idle for long enough.
 ///
 /// # Errors
-/// [`InUse`] if an agent runs there already; otherwise if it cannot start.
+/// [`crate::InUse`] if an agent runs there already; otherwise if it cannot start.
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let data = Data::open(&settings.data)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -47,25 +47,28 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
 
 async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
     raise_file_limit();
-    let mode = settings.config.mode()?;
+    let access = settings.config.access()?;
     if let Some(addr) = settings.metrics {
         metrics::serve(addr)?;
     }
-    if mode & 0o077 != 0 {
+    if access.for_others() {
         data.open_to_others()?;
     }
     let service = Service::new(data, settings.config.clone())?;
-    let socket = Socket::bind(&settings.socket, mode)?;
+    let mut socket = Socket::open(&settings.socket, access)?;
     info!(socket = %settings.socket.display(), "listening");
     tokio::task::spawn_local(start(service.clone()));
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let end = ending(service.clone(), settings.idle_exit);
     tokio::pin!(end);
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tell_supervisor(NotifyState::Ready);
     loop {
         tokio::select! {
-            accepted = socket.listener.accept() => match accepted {
-                Ok((stream, _)) => drop(tokio::task::spawn_local(serve(service.clone(), stream))),
+            accepted = socket.accept() => match accepted {
+                Ok(stream) => drop(tokio::task::spawn_local(serve(service.clone(), stream))),
                 Err(error) => {
                     warn!("cannot accept: {error}");
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -73,13 +76,40 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
             },
             _ = term.recv() => asked_to_stop(&service),
             _ = interrupt.recv() => asked_to_stop(&service),
+            _ = look.tick() => look_around(&service, &mut socket),
             () = &mut end => break,
         }
     }
     info!("ending");
+    tell_supervisor(NotifyState::Stopping);
     drop(socket);
     service.borrow_mut().flush_audit();
     Ok(())
+}
+
+/// A supervisor, if there is one, knows how far we are.
+fn tell_supervisor(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        warn!("cannot tell the supervisor: {error}");
+    }
+}
+
+/// Binds the socket again if it was removed. Without its files an agent cannot keep another from
+/// starting, and so must not go on granting.
+fn look_around(service: &Shared, socket: &mut Socket) {
+    let mut service = service.borrow_mut();
+    if service.stopping {
+        return;
+    }
+    let kept = if service.files_in_place() {
+        socket.restore()
+    } else {
+        Err(anyhow::anyhow!("the data directory was removed or replaced"))
+    };
+    if let Err(error) = kept {
+        error!("stopping: {error:#}");
+        service.stop(false);
+    }
 }
 
 /// The first signal drains, the second ends.
@@ -131,56 +161,6 @@ async fn ending(service: Shared, idle_exit: Option<Duration>) {
             () = changed.notified() => {}
             () = sleep => {}
         }
-    }
-}
-
-/// A socket that belongs to this process.
-struct Socket {
-    listener: UnixListener,
-    path: PathBuf,
-    _lock: std::fs::File,
-}
-
-impl Socket {
-    /// Binds a socket. Whoever has the lock beside it may replace what a dead agent left.
-    fn bind(path: &Path, mode: u32) -> anyhow::Result<Self> {
-        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-            data::make_dir(dir)?;
-        }
-        let lock = data::open_file(&beside(path, "lock"))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            anyhow::bail!(InUse(path.into()));
-        }
-        // Under another name first: whoever finds the socket finds somebody listening.
-        let new = beside(path, "new");
-        remove(&new)?;
-        let listener = UnixListener::bind(&new)
-            .with_context(|| format!("cannot listen at {}", path.display()))?;
-        std::fs::set_permissions(&new, Permissions::from_mode(mode))?;
-        std::fs::rename(&new, path)
-            .with_context(|| format!("cannot listen at {}", path.display()))?;
-        Ok(Self { listener, path: path.into(), _lock: lock })
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        // If it stays, the next agent replaces it.
-        let _ = remove(&self.path);
-    }
-}
-
-/// A file beside the socket.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    PathBuf::from(format!("{}.{suffix}", path.display()))
-}
-
-fn remove(path: &Path) -> anyhow::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot replace {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -4,14 +4,17 @@
 //! agent writes once for many requests. The log is rotated by size: `audit.jsonl.1` is the newest
 //! of the old ones.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::rc::Rc;
 
 use anyhow::Context;
 use holdall_wire::{Need, RequestNo, Taken, Who};
 use serde::Serialize;
+
+use crate::directory::Directory;
+
+const NAME: &str = "audit.jsonl";
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -38,7 +41,7 @@ pub(crate) struct Line<'a> {
 /// The log.
 #[derive(Debug)]
 pub(crate) struct Audit {
-    path: PathBuf,
+    dir: Rc<Directory>,
     file: File,
     length: u64,
     max: u64,
@@ -51,10 +54,10 @@ impl Audit {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn open(path: PathBuf, max: u64, files: u32) -> anyhow::Result<Self> {
-        let file = open(&path)?;
+    pub(crate) fn open(dir: Rc<Directory>, max: u64, files: u32) -> anyhow::Result<Self> {
+        let file = dir.append(NAME)?;
         let length = file.metadata()?.len();
-        Ok(Self { path, file, length, max, files, pending: Vec::new() })
+        Ok(Self { dir, file, length, max, files, pending: Vec::new() })
     }
 
     /// Adds a line; true if it is the first since the last [`Audit::flush`].
@@ -79,30 +82,26 @@ impl Audit {
             self.rotate()?;
         }
         self.length += lines.len() as u64;
-        self.file.write_all(&lines).with_context(|| format!("cannot write {}", self.path.display()))
+        let written = self.file.write_all(&lines);
+        written.with_context(|| format!("cannot write {}", self.dir.path_of(NAME).display()))
     }
 
     fn rotate(&mut self) -> anyhow::Result<()> {
-        let old = |n: u32| PathBuf::from(format!("{}.{n}", self.path.display()));
+        let old = |n: u32| format!("{NAME}.{n}");
         for n in (1..self.files).rev() {
-            if old(n).exists() {
-                fs::rename(old(n), old(n + 1))?;
+            if self.dir.has(&old(n)) {
+                self.dir.rename(&old(n), &old(n + 1))?;
             }
         }
         if self.files > 0 {
-            fs::rename(&self.path, old(1))?;
+            self.dir.rename(NAME, &old(1))?;
         } else {
-            fs::remove_file(&self.path)?;
+            self.dir.remove(NAME)?;
         }
-        self.file = open(&self.path)?;
+        self.file = self.dir.append(NAME)?;
         self.length = 0;
         Ok(())
     }
-}
-
-fn open(path: &PathBuf) -> anyhow::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-    file.with_context(|| format!("cannot open {}", path.display()))
 }
 
 #[cfg(test)]
@@ -112,8 +111,8 @@ mod tests {
     #[test]
     fn the_log_is_rotated_and_old_ones_go() {
         let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("audit.jsonl");
-        let mut audit = Audit::open(path.clone(), 150, 2).expect("writable");
+        let own = Rc::new(Directory::private(dir.path()).expect("ours"));
+        let mut audit = Audit::open(own, 150, 2).expect("writable");
         for n in 0..6 {
             let (needs, taken): (&[Need], &[Taken]) = (&[], &[]);
             let request = RequestNo(n);
@@ -122,7 +121,7 @@ mod tests {
             audit.flush().expect("writable");
         }
         let at = |name: &str| -> Vec<u64> {
-            let text = fs::read_to_string(dir.path().join(name)).expect("it is there");
+            let text = std::fs::read_to_string(dir.path().join(name)).expect("it is there");
             let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
             text.lines().map(|l| line(l)["at"].as_u64().expect("a number")).collect()
         };

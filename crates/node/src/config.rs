@@ -8,14 +8,19 @@ use anyhow::{Context, bail};
 use holdall_wire::{Change, Kind, Name};
 use serde::Deserialize;
 
+use crate::socket::Access;
+
 /// What a configuration file may say. Everything has a default.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Whether a name that is no pool is a lock, made on first use.
     pub ephemeral: bool,
-    /// Who may connect: the mode of the socket, as `chmod` writes it.
-    pub socket_mode: String,
+    /// Who may connect: the mode of the socket, as `chmod` writes it. The owner alone if nothing
+    /// is said.
+    pub socket_mode: Option<String>,
+    /// The group of the socket, by name.
+    pub socket_group: Option<String>,
     /// What one user may have at a time.
     pub limits: Limits,
     /// The pools, by name.
@@ -30,7 +35,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             ephemeral: true,
-            socket_mode: "0600".into(),
+            socket_mode: None,
+            socket_group: None,
             limits: Limits::default(),
             pools: BTreeMap::new(),
             audit_bytes: 16 << 20,
@@ -85,7 +91,7 @@ impl Config {
             anyhow::anyhow!("{}: {}", path.display(), error.to_string().replace('\n', "; "))
         })?;
         config.pools().with_context(|| format!("{}", path.display()))?;
-        config.mode().with_context(|| format!("{}", path.display()))?;
+        config.access().with_context(|| format!("{}", path.display()))?;
         Ok(config)
     }
 
@@ -106,13 +112,21 @@ impl Config {
         pools.collect()
     }
 
-    /// The mode of the socket.
+    /// Who may connect.
     ///
     /// # Errors
-    /// If it is no octal number.
-    pub fn mode(&self) -> anyhow::Result<u32> {
-        let mode = u32::from_str_radix(&self.socket_mode, 8).ok().filter(|mode| *mode <= 0o777);
-        mode.with_context(|| format!("socket_mode '{}' is no mode like 0660", self.socket_mode))
+    /// If the mode is no octal number, or there is no such group.
+    pub(crate) fn access(&self) -> anyhow::Result<Access> {
+        let text = self.socket_mode.as_deref().unwrap_or("0600");
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+        let mode = mode.with_context(|| format!("socket_mode '{text}' is no mode like 0660"))?;
+        let group = self.socket_group.as_deref().map(|name| {
+            let group = nix::unistd::Group::from_name(name).ok().flatten();
+            group.map(|group| group.gid.as_raw()).with_context(|| {
+                format!("there is no group '{name}' for the socket; `groupadd --system {name}`")
+            })
+        });
+        Ok(Access { mode, group: group.transpose()? })
     }
 }
 
@@ -156,7 +170,7 @@ mod tests {
         .expect("sensible");
         assert_eq!(config.pools().expect("pools").len(), 3);
         assert_eq!(config.limits.requests, 3);
-        for bad in ["[pools.gpu]", "colour = 1", "[pools.'a b']\nunits = 1", "socket_mode = '9'"] {
+        for bad in ["[pools.gpu]", "colour = 1", "[pools.'a b']\nunits = 1", "socket_mode = '9'", "socket_group = 'no such'"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

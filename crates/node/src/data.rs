@@ -10,16 +10,16 @@
 //! | `agent.log` | the log of an agent in the background |
 //! | `broken.json` | what was known when an invariant broke; while it is there no agent starts |
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context, bail};
 use holdall_wire::Change;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::directory::Directory;
 use crate::engine::Reservation;
 
 /// What outlives an agent besides its epoch.
@@ -42,9 +42,9 @@ pub struct InUse(pub PathBuf);
 /// A data directory that belongs to this process.
 #[derive(Debug)]
 pub(crate) struct Data {
-    dir: PathBuf,
+    dir: Rc<Directory>,
     epoch: u32,
-    _lifetime: File,
+    lifetime: File,
     _holders: File,
 }
 
@@ -52,24 +52,23 @@ impl Data {
     /// Takes a directory for this process, makes it if need be, and begins a new epoch.
     ///
     /// # Errors
-    /// [`InUse`] if another agent has it; otherwise if it cannot be read or written, or if the
-    /// agent before stopped on a broken invariant.
-    pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
-        make_dir(dir)?;
-        let lifetime = open_file(&dir.join("agent.lock"))?;
+    /// [`InUse`] if another agent has it; otherwise if it cannot be read or written, if others
+    /// could write to it, or if the agent before stopped on a broken invariant.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let dir = Rc::new(Directory::private(path)?);
+        let lifetime = dir.lock_file("agent.lock")?;
         if flock(&lifetime, FlockOperation::NonBlockingLockExclusive).is_err() {
-            bail!(InUse(dir.into()));
+            bail!(InUse(path.into()));
         }
-        let broken = dir.join("broken.json");
-        if broken.exists() {
+        if dir.has("broken.json") {
             bail!(
                 "the last agent stopped because an invariant was broken; look at {}, and delete it \
                  to start again",
-                broken.display()
+                dir.path_of("broken.json").display()
             );
         }
-        let holders = open_file(&dir.join("holders.lock"))?;
-        let mut data = Self { dir: dir.into(), epoch: 0, _lifetime: lifetime, _holders: holders };
+        let holders = dir.lock_file("holders.lock")?;
+        let mut data = Self { dir, epoch: 0, lifetime, _holders: holders };
         let epoch = data.read_epoch()?;
         data.set_epoch(epoch + 1)?;
         Ok(data)
@@ -77,8 +76,7 @@ impl Data {
 
     /// Lets other users reach the file of holders, and nothing else.
     pub(crate) fn open_to_others(&self) -> anyhow::Result<()> {
-        fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o711))
-            .with_context(|| format!("cannot open {} to other users", self.dir.display()))
+        Ok(self.dir.set_mode(0o711)?)
     }
 
     /// The present epoch.
@@ -86,27 +84,18 @@ impl Data {
         self.epoch
     }
 
-    /// A file of the directory.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-
     /// The directory.
-    pub(crate) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Rc<Directory> {
         &self.dir
     }
 
     fn read_epoch(&self) -> anyhow::Result<u32> {
-        let path = self.path("epoch");
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                text.trim().parse().ok().filter(|epoch| *epoch < u32::MAX).with_context(|| {
-                    format!("{} does not hold an epoch; fences could go back", path.display())
-                })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-        }
+        let Some(content) = self.dir.read("epoch")? else { return Ok(0) };
+        let epoch = std::str::from_utf8(&content).ok().and_then(|text| text.trim().parse().ok());
+        epoch.filter(|epoch| *epoch < u32::MAX).with_context(|| {
+            let path = self.dir.path_of("epoch");
+            format!("{} does not hold an epoch; fences could go back", path.display())
+        })
     }
 
     /// Records, for good, that numbers of this epoch may be in use.
@@ -114,7 +103,7 @@ impl Data {
     /// # Errors
     /// If the disk does not take it.
     pub(crate) fn set_epoch(&mut self, epoch: u32) -> anyhow::Result<()> {
-        self.replace("epoch", format!("{epoch}\n").as_bytes())?;
+        self.dir.replace("epoch", format!("{epoch}\n").as_bytes())?;
         self.epoch = epoch;
         Ok(())
     }
@@ -124,13 +113,10 @@ impl Data {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn kept(&self) -> anyhow::Result<Kept> {
-        let path = self.path("state.json");
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .with_context(|| format!("{} cannot be understood", path.display())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-        }
+        let Some(content) = self.dir.read("state.json")? else { return Ok(Kept::default()) };
+        serde_json::from_slice(&content).with_context(|| {
+            format!("{} cannot be understood", self.dir.path_of("state.json").display())
+        })
     }
 
     /// Keeps something, for good.
@@ -138,7 +124,7 @@ impl Data {
     /// # Errors
     /// If the disk does not take it.
     pub(crate) fn keep(&self, kept: &Kept) -> anyhow::Result<()> {
-        self.replace("state.json", &serde_json::to_vec_pretty(kept)?)
+        Ok(self.dir.replace("state.json", &serde_json::to_vec_pretty(kept)?)?)
     }
 
     /// Leaves a note of what was known when an invariant broke.
@@ -146,52 +132,26 @@ impl Data {
     /// # Errors
     /// If the disk does not take it.
     pub(crate) fn dump(&self, text: &[u8]) -> anyhow::Result<()> {
-        self.replace("broken.json", text)
+        Ok(self.dir.replace("broken.json", text)?)
+    }
+
+    /// Whether another agent would find our lock where it looks for it.
+    pub(crate) fn in_place(&self) -> bool {
+        self.dir.in_place() && self.dir.leads_to("agent.lock", &self.lifetime)
     }
 
     /// Whether no process of a former agent's holders is left.
     pub(crate) fn no_old_holders(&self) -> bool {
-        let Ok(file) = open_file(&self.path("holders.lock")) else { return false };
+        let Ok(file) = self.dir.lock_file("holders.lock") else { return false };
         // Closing the file gives the lock back.
         flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
     }
-
-    /// Replaces a file so that after a crash it is either the old or the new one.
-    fn replace(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
-        let (new, path) = (self.path(&format!("{name}.new")), self.path(name));
-        let write = || {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&new)?;
-            file.write_all(content)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(&self.dir)?.sync_all()
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
-    }
-}
-
-/// Makes a directory for this user alone, and those above it.
-///
-/// # Errors
-/// If that fails.
-pub(crate) fn make_dir(dir: &Path) -> anyhow::Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.with_context(|| format!("cannot make the directory {}", dir.display()))
-}
-
-/// Opens a file to lock it.
-///
-/// # Errors
-/// If that fails.
-pub(crate) fn open_file(path: &Path) -> anyhow::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o644).open(path);
-    file.with_context(|| format!("cannot open {}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -217,7 +177,7 @@ mod tests {
     fn old_holders_are_noticed() {
         let dir = tempfile::tempdir().expect("a directory");
         let data = Data::open(dir.path()).expect("free");
-        let holder = File::open(data.path("holders.lock")).expect("it is there");
+        let holder = File::open(data.dir().path_of("holders.lock")).expect("it is there");
         flock(&holder, FlockOperation::LockShared).expect("nobody has it");
         assert!(!data.no_old_holders());
         drop(holder);

@@ -6,11 +6,14 @@ mod agent;
 mod audit;
 mod config;
 mod data;
+mod directory;
 pub mod engine;
 mod holders;
 mod metrics;
 mod service;
+mod socket;
 
 pub use agent::{Settings, run};
 pub use config::{Config, Limits, Pool, span};
 pub use data::InUse;
+pub use directory::{Directory, Unsafe};

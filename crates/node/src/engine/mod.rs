@@ -60,7 +60,7 @@ pub enum Input {
     Change(Change),
     /// A request is withdrawn, or its grant given back.
     End(RequestNo),
-    /// A reservation lasts until then.
+    /// A reservation that is granted lasts until then.
     Renew {
         /// The reservation.
         request: RequestNo,
@@ -135,6 +135,9 @@ struct Entry {
     counts: Needs,
     who: Who,
     since: u64,
+    /// How long a reservation lasts, from its grant.
+    lasts: Option<u64>,
+    /// Until when, once it is granted.
     until: Option<u64>,
     within: Option<RequestNo>,
     taken: Option<Vec<Taken>>,
@@ -239,11 +242,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             }
         };
         self.tell_manager()?;
-        let until = match ask.lasting {
+        let lasts = match ask.lasting {
             Lasting::Connection => None,
-            Lasting::Reservation(millis) => Some(self.now.saturating_add(millis)),
+            Lasting::Reservation(millis) => Some(millis),
         };
-        self.enter(request, &ask.needs, counts, who, until, ask.within);
+        self.enter(request, &ask.needs, counts, who, lasts, ask.within);
         if let Some(why) = self.waits_for_itself(request) {
             return self.refuse(request, why);
         }
@@ -274,7 +277,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         needs: &[Need],
         counts: Needs,
         who: Who,
-        until: Option<u64>,
+        lasts: Option<u64>,
         within: Option<RequestNo>,
     ) {
         let user = self.fresh_user();
@@ -287,7 +290,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         };
         let within = within.filter(same_uid);
         let (needs, since) = (needs.to_vec(), self.now);
-        let entry = Entry { user, needs, counts, who, since, until, within, taken: None };
+        let (until, taken) = (None, None);
+        let entry = Entry { user, needs, counts, who, since, lasts, until, within, taken };
         self.requests.insert(request, entry);
         self.by_user.insert(user, request);
         self.users.insert(user, self.cfg.user(user));
@@ -301,9 +305,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return Ok(());
         };
         self.tell_manager()?;
-        self.enter(request, &needs, counts, who, Some(until), None);
+        self.enter(request, &needs, counts, who, None, None);
         if let Some(entry) = self.requests.get_mut(&request) {
-            (entry.since, entry.taken) = (since, Some(taken));
+            (entry.since, entry.until, entry.taken) = (since, Some(until), Some(taken));
         }
         self.call_ask(request)?;
         let held = self.effects.iter().any(|effect| matches!(effect, Effect::Granted { .. }));
@@ -336,6 +340,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if let Some(entry) = self.requests.get_mut(&request) {
             if former.is_none() {
                 entry.since = self.now;
+                entry.until = entry.lasts.map(|millis| self.now.saturating_add(millis));
             }
             entry.taken = Some(taken.clone());
         }

@@ -222,6 +222,18 @@ fn reservations_come_back_with_their_units_and_fences() {
     assert_eq!((since, until), (0, 1000));
 }
 
+#[test]
+fn a_reservation_counts_from_its_grant() {
+    let mut story = Story(engine());
+    let (first, _) = story.asks("a");
+    let lasting = Lasting::Reservation(1000);
+    story.asks_with(Ask { lasting, ..ask("a") });
+    assert_eq!(story.0.reservations(), []);
+    story.0.step(5000, Input::End(first)).expect("unbroken");
+    let Reservation { since, until, .. } = story.0.reservations()[0];
+    assert_eq!((since, until), (5000, 6000));
+}
+
 /// What a random run may do.
 #[derive(Clone, Debug)]
 enum Move {

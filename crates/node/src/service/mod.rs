@@ -93,7 +93,7 @@ impl Service {
     /// requests, but grants none before [`Service::start`].
     pub(crate) fn new(data: Data, config: Config) -> anyhow::Result<Shared> {
         let engine = Engine::new(None, data.epoch(), config.ephemeral)?;
-        let audit = Audit::open(data.path("audit.jsonl"), config.audit_bytes, config.audit_files)?;
+        let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 me: me.clone(),
@@ -153,6 +153,11 @@ impl Service {
 
     pub(crate) fn starting(&self) -> bool {
         self.early.is_some()
+    }
+
+    /// Whether the data directory is still where other agents would look for it.
+    pub(crate) fn files_in_place(&self) -> bool {
+        self.data.in_place()
     }
 
     pub(crate) fn no_old_holders(&self) -> bool {

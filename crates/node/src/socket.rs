@@ -1,0 +1,155 @@
+//! The socket at which clients reach the agent.
+//!
+//! Whoever has the lock beside it may replace what a dead agent left. A supervisor may also have
+//! made it and hand it over (`LISTEN_FDS`). If somebody removes it, it comes back.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use listenfd::ListenFd;
+use rustix::fs::{FlockOperation, flock};
+use tokio::net::{UnixListener, UnixStream};
+use tracing::warn;
+
+use crate::data::InUse;
+use crate::directory::Directory;
+
+/// Who may connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The mode of the socket.
+    pub(crate) mode: u32,
+    /// Its group, if it is not the agent's own.
+    pub(crate) group: Option<u32>,
+}
+
+impl Access {
+    /// Whether anybody but the owner may connect.
+    pub(crate) fn for_others(self) -> bool {
+        self.mode & 0o077 != 0
+    }
+}
+
+/// A socket that belongs to this process.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    dir: Directory,
+    name: String,
+    access: Access,
+    lock: File,
+    /// The device and number of what is at the path.
+    place: (u64, u64),
+    /// Whether a supervisor made it, and keeps it when we end.
+    handed_over: bool,
+}
+
+impl Socket {
+    /// Takes the socket that a supervisor hands over, or binds one.
+    ///
+    /// # Errors
+    /// [`InUse`] if another agent listens there; otherwise if it cannot be bound.
+    pub(crate) fn open(path: &Path, access: Access) -> anyhow::Result<Self> {
+        let handed = ListenFd::from_env().take_unix_listener(0);
+        match handed.context("what the supervisor handed over is no socket for an agent")? {
+            Some(listener) => Self::take_over(listener, path),
+            None => Self::bind(path, access),
+        }
+    }
+
+    fn take_over(listener: std::os::unix::net::UnixListener, path: &Path) -> anyhow::Result<Self> {
+        let bound = listener.local_addr()?.as_pathname().map(Path::to_path_buf);
+        if bound.as_deref() != Some(path) {
+            anyhow::bail!("the supervisor handed over another socket than {}", path.display());
+        }
+        let (dir, name) = locate(path, 0o755)?;
+        let lock = lock(&dir, &name)?;
+        let found = dir.stat_of(&name).with_context(|| format!("no socket {}", path.display()))?;
+        let access = Access { mode: found.st_mode & 0o777, group: Some(found.st_gid) };
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let place = (found.st_dev, found.st_ino);
+        Ok(Self { listener, dir, name, access, lock, place, handed_over: true })
+    }
+
+    fn bind(path: &Path, access: Access) -> anyhow::Result<Self> {
+        let (dir, name) = locate(path, if access.for_others() { 0o755 } else { 0o700 })?;
+        let lock = lock(&dir, &name)?;
+        let (listener, place) = listen(&dir, &name, access)?;
+        Ok(Self { listener, dir, name, access, lock, place, handed_over: false })
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
+        self.listener.accept().await.map(|(stream, _)| stream)
+    }
+
+    /// If the socket has been removed, binds it again.
+    ///
+    /// # Errors
+    /// [`InUse`] if another agent has taken its place meanwhile; otherwise if it cannot be bound.
+    pub(crate) fn restore(&mut self) -> anyhow::Result<()> {
+        let found = self.dir.stat_of(&self.name).map(|stat| (stat.st_dev, stat.st_ino));
+        if self.dir.in_place() && found.is_ok_and(|found| found == self.place) {
+            return Ok(());
+        }
+        warn!(socket = %self.dir.path_of(&self.name).display(), "the socket was removed; binding it again");
+        let mode = if self.access.for_others() { 0o755 } else { 0o700 };
+        let dir = Directory::for_socket(self.dir.path(), mode)?;
+        if !dir.leads_to(&lock_name(&self.name), &self.lock) {
+            self.lock = lock(&dir, &self.name)?;
+        }
+        let (listener, place) = listen(&dir, &self.name, self.access)?;
+        (self.listener, self.dir, self.place) = (listener, dir, place);
+        self.handed_over = false;
+        Ok(())
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let found = self.dir.stat_of(&self.name).map(|stat| (stat.st_dev, stat.st_ino));
+        if !self.handed_over && found.is_ok_and(|found| found == self.place) {
+            // If it stays, the next agent replaces it.
+            let _ = self.dir.remove(&self.name);
+        }
+    }
+}
+
+fn locate(path: &Path, mode: u32) -> anyhow::Result<(Directory, String)> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{} is no name for a socket", path.display()))?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((Directory::for_socket(dir, mode)?, name.to_owned()))
+}
+
+fn lock_name(name: &str) -> String {
+    format!("{name}.lock")
+}
+
+fn lock(dir: &Directory, name: &str) -> anyhow::Result<File> {
+    let lock = dir.lock_file(&lock_name(name))?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        anyhow::bail!(InUse(dir.path_of(name)));
+    }
+    Ok(lock)
+}
+
+/// Binds under another name first: whoever finds the socket finds somebody listening, and with
+/// the right access.
+fn listen(
+    dir: &Directory,
+    name: &str,
+    access: Access,
+) -> anyhow::Result<(UnixListener, (u64, u64))> {
+    let new: PathBuf = dir.path_of(&format!("{name}.new"));
+    dir.remove(&format!("{name}.new"))?;
+    let told = || format!("cannot listen at {}", dir.path_of(name).display());
+    let listener = UnixListener::bind(&new).with_context(told)?;
+    chown(&new, None, access.group).with_context(told)?;
+    std::fs::set_permissions(&new, PermissionsExt::from_mode(access.mode)).with_context(told)?;
+    let found = dir.stat_of(&format!("{name}.new")).with_context(told)?;
+    dir.rename(&format!("{name}.new"), name)?;
+    Ok((listener, (found.st_dev, found.st_ino)))
+}
