@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use holdall_wire::{Body, Explanation, Reply, RequestNo};
 
-use crate::reach::{Reach, block_on};
+use crate::reach::{Reach, block_on, call};
 use crate::{print, show};
 
 /// Follow the chain of waiting from a request to whoever it ends at
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     block_on(async {
         let client = args.reach.connect().await?;
-        let Reply::Explanation(explanation) = client.call(Body::Explain(args.request)).await?
+        let Reply::Explanation(explanation) = call(&client, Body::Explain(args.request)).await?
         else {
             anyhow::bail!("the agent gave an unexpected reply");
         };

@@ -22,6 +22,9 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
     if let Some(Failure(code, _)) = error.downcast_ref() {
         return *code;
     }
+    if error.is::<holdall_node::Unsafe>() {
+        return UNAVAILABLE;
+    }
     match error.downcast_ref() {
         Some(Error::NoAgent(_) | Error::Unreachable(..) | Error::Version { .. }) => UNAVAILABLE,
         Some(Error::Lost | Error::Lock(..) | Error::Protocol(_)) => UNAVAILABLE,

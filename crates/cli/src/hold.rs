@@ -7,7 +7,7 @@ use holdall_node::span;
 use holdall_wire::{Body, Lasting, RequestNo, Taken};
 use serde::Serialize;
 
-use crate::reach::{Reach, block_on};
+use crate::reach::{self, Reach, block_on};
 use crate::run::{Signals, Wanted};
 use crate::{print, show};
 
@@ -92,7 +92,7 @@ pub(crate) fn release(args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
 
 fn call(reach: &Reach, body: Body) -> anyhow::Result<ExitCode> {
     block_on(async {
-        reach.connect_or_start().await?.call(body).await?;
+        reach::call(&reach.connect_or_start().await?, body).await?;
         Ok(ExitCode::SUCCESS)
     })
 }

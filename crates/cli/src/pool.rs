@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use comfy_table::{Table, presets};
 use holdall_wire::{Body, Change, Kind, Name, PoolView, Reply, Status};
 
-use crate::reach::{Reach, block_on};
+use crate::reach::{Reach, block_on, call};
 use crate::{print, show, usage};
 
 /// Add, remove, resize and list pools
@@ -88,14 +88,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn change(reach: &Reach, change: Change, start: bool) -> anyhow::Result<ExitCode> {
     block_on(async {
         let client = if start { reach.connect_or_start().await? } else { reach.connect().await? };
-        client.call(Body::Change(change)).await?;
+        call(&client, Body::Change(change)).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
 async fn list(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
     let client = reach.connect().await?;
-    let Reply::Status(mut status) = client.call(Body::Status(Vec::new())).await? else {
+    let Reply::Status(mut status) = call(&client, Body::Status(Vec::new())).await? else {
         anyhow::bail!("the agent gave an unexpected reply");
     };
     status.pools.retain(|pool| pool.declared || pool.removed);

@@ -9,7 +9,7 @@ use holdall_client::Client;
 use holdall_wire::{Body, GrantView, Name, Reply, State, Status, WaitView};
 
 use crate::pool;
-use crate::reach::{Reach, block_on};
+use crate::reach::{Reach, block_on, call};
 use crate::{print, show};
 
 /// Show who holds what, since when and why, and who waits, in the order of service
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn ask(client: &Client, names: &[Name]) -> anyhow::Result<Status> {
-    match client.call(Body::Status(names.to_vec())).await? {
+    match call(client, Body::Status(names.to_vec())).await? {
         Reply::Status(status) => Ok(status),
         _ => anyhow::bail!("the agent gave an unexpected reply"),
     }

@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{AgentView, Answer, Body, Call, Reply};
@@ -42,7 +43,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Connection {
     pub(crate) async fn open(path: &Path) -> Result<Arc<Self>, Error> {
         let shown = || path.display().to_string();
-        let stream = UnixStream::connect(path).await.map_err(|error| match error.kind() {
+        let stream = connected(path).await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoAgent(shown()),
             _ => Error::Unreachable(shown(), error),
         })?;
@@ -191,6 +192,20 @@ fn nobody() -> AgentView {
         pools: 0,
         stopping: false,
         starting: false,
+    }
+}
+
+/// Connects. The kernel has no way to wait until a listener has room for one more but to try again.
+async fn connected(path: &Path) -> io::Result<UnixStream> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(100));
+            }
+            done => return done,
+        }
     }
 }
 

@@ -15,14 +15,17 @@ use std::time::Duration;
 use holdall_client::{Client, Error, Grant};
 use holdall_node::span;
 use holdall_wire::{Ask, Body, From as About, Lasting, NEEDS_MAX, Need, RequestNo};
+use tokio::time::Instant;
 
 pub(crate) use self::child::become_child;
 use self::child::{Child, Ended};
 pub(crate) use self::waiting::Signals;
 use crate::failure::{Failure, LOST};
-use crate::reach::{Reach, block_on};
+use crate::reach::{ANSWER, Reach, block_on};
 use crate::usage;
 
+/// How long an agent may take to answer however short the wait is: it may have to start first.
+const LEAST: Duration = Duration::from_secs(1);
 /// How long a command may take to end after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -98,9 +101,12 @@ impl Wanted {
     }
 
     async fn wait_for(&self, ask: &Ask, signals: &mut Signals) -> anyhow::Result<(Client, Grant)> {
-        let deadline = self.wait.map(|wait| tokio::time::Instant::now() + wait);
+        let start = Instant::now();
+        let deadline = self.wait.or(self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
+        let reached_by = deadline.map(|deadline| deadline.max(start + LEAST));
         loop {
-            let client = self.reach.connect_or_start().await?;
+            let client =
+                waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
             match waiting::granted(&client, ask.clone(), deadline, signals).await {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
                     eprintln!("holdall: the agent was lost while waiting; asking again");
@@ -148,15 +154,20 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let (request, pid) = (grant.number(), child.pid());
     // From here on the agent ends the grant only when the child's group is gone. The child has
     // the lock already, so an agent that comes after this one waits for it, too.
-    if let Err(error) = client.call(Body::Child { request, pid }).await {
-        let text = format!("the grant was lost before the command started: {error}");
-        return Err(Failure(LOST, text).into());
-    }
+    let confirm = async {
+        let text = |error| format!("the grant was lost before the command started: {error}");
+        let confirmed = client.call(Body::Child { request, pid }).await;
+        confirmed.map_err(|error| Failure(LOST, text(error)).into())
+    };
+    waiting::before(None, &mut signals, confirm).await?;
     child.go();
     let ended = child.supervise(&mut grant, &mut signals, GRACE).await?;
     match ended {
         Ended::Code(code) => {
-            if let Err(error) = grant.release().await {
+            // If the agent does not take it, it notices our end when it wakes up.
+            let release = async { Ok(grant.release().await?) };
+            let soon = Some(Instant::now() + GRACE);
+            if let Err(error) = waiting::before(soon, &mut signals, release).await {
                 eprintln!("holdall: the grant was not given back in order: {error}");
             }
             Ok(ExitCode::from(code))

@@ -1,8 +1,9 @@
 //! Waiting for a grant: patiently or not, telling what it waits for, until a signal ends it.
 
+use std::pin::Pin;
 use std::time::Duration;
 
-use holdall_client::{Client, Grant, Waiting};
+use holdall_client::{Client, Grant};
 use holdall_wire::{Ask, Body, Explanation, Reply, RequestNo};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
@@ -39,6 +40,46 @@ impl Signals {
     }
 }
 
+/// How long an agent may take to say why we still wait, when there is no time left.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Waits for something, unless the time is over or a signal comes before.
+pub(super) async fn before<T>(
+    deadline: Option<Instant>,
+    signals: &mut Signals,
+    future: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    tokio::select! {
+        biased;
+        done = future => done,
+        error = ended_by(signals) => Err(error),
+        () = over(deadline) => {
+            let text = "not granted in time: the agent does not answer";
+            Err(Failure(NOT_NOW, text.into()).into())
+        }
+    }
+}
+
+/// Waits for a signal that ends us while there is no child yet.
+async fn ended_by(signals: &mut Signals) -> anyhow::Error {
+    loop {
+        match signals.next().await {
+            Signal::USR1 | Signal::USR2 => {} // Meant for the child.
+            signal => {
+                let code = 128 + signal.as_raw() as u8;
+                return Failure(code, "interrupted while waiting".into()).into();
+            }
+        }
+    }
+}
+
+async fn over(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Asks, and waits until it is granted, the time is over, or a signal comes.
 pub(super) async fn granted(
     client: &Client,
@@ -46,50 +87,57 @@ pub(super) async fn granted(
     deadline: Option<Instant>,
     signals: &mut Signals,
 ) -> anyhow::Result<Grant> {
-    let needs = show::needs(&ask.needs);
+    let line = Line::new(show::needs(&ask.needs));
     let mut waiting = client.enqueue(ask)?;
-    let over = async {
-        match deadline {
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::pin!(over);
-    let line = Line::new(needs.clone());
+    let mut asked: Option<Pin<Box<dyn Future<Output = Option<Explanation>>>>> = None;
     loop {
+        let idle = asked.is_none();
+        let explained = async {
+            match &mut asked {
+                Some(asked) => asked.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             granted = waiting.granted() => return Ok(granted?),
-            signal = signals.next() => match signal {
-                Signal::USR1 | Signal::USR2 => {} // Meant for the child that is not there yet.
-                _ => {
-                    let code = 128 + signal.as_raw() as u8;
-                    return Err(Failure(code, "interrupted while waiting".into()).into());
-                }
-            },
-            () = &mut over => {
+            error = ended_by(signals) => return Err(error),
+            () = over(deadline) => {
                 let why = why(client, waiting.number()).await;
                 return Err(Failure(NOT_NOW, format!("not granted in time: {why}")).into());
             }
-            () = line.pause() => line.tell(client, &waiting).await,
+            explanation = explained => {
+                asked = None;
+                line.show(explanation);
+            }
+            () = line.pause(), if idle => match waiting.number() {
+                Some(number) => asked = Some(Box::pin(explain(client, number))),
+                None => line.show(None),
+            },
         }
     }
 }
 
-async fn explain(client: &Client, number: Option<RequestNo>) -> Option<Explanation> {
-    match client.call(Body::Explain(number?)).await {
+async fn explain(client: &Client, number: RequestNo) -> Option<Explanation> {
+    match client.call(Body::Explain(number)).await {
         Ok(Reply::Explanation(explanation)) => Some(explanation),
         _ => None,
     }
 }
 
 async fn why(client: &Client, number: Option<RequestNo>) -> String {
-    if number.is_none() {
-        return "processes of a former agent still hold what it granted".into();
+    let call = client.call(number.map_or(Body::Agent, Body::Explain));
+    match tokio::time::timeout(LAST_WORD, call).await {
+        Ok(Ok(Reply::Explanation(explanation))) => match explanation.chain.first() {
+            Some(first) => show::hindrances(&first.hindrances),
+            None => "others hold it".into(),
+        },
+        Ok(Ok(Reply::Agent(agent))) if agent.starting => {
+            "processes of a former agent still hold what it granted".into()
+        }
+        Ok(_) => "others hold it".into(),
+        Err(_) => "the agent does not answer".into(),
     }
-    let explanation = explain(client, number).await;
-    let first = explanation.as_ref().and_then(|explanation| explanation.chain.first());
-    first.map_or_else(|| "others hold it".into(), |first| show::hindrances(&first.hindrances))
 }
 
 /// The live line on stderr, if that is a terminal.
@@ -119,21 +167,19 @@ impl Line {
         }
     }
 
-    async fn tell(&self, client: &Client, waiting: &Waiting) {
+    fn show(&self, explanation: Option<Explanation>) {
         let Some(bar) = &self.bar else { return };
-        let Some(number) = waiting.number() else {
+        let Some(explanation) = explanation else {
             bar.set_message(format!("waiting for {}: the agent is starting", self.needs));
             return bar.tick();
         };
-        if let Some(explanation) = explain(client, Some(number)).await {
-            let reason = explanation.chain.first();
-            let reason =
-                reason.map(|first| show::hindrances(&first.hindrances)).unwrap_or_default();
-            let at = explanation.release.first();
-            let at = at.map(|grant| format!(" [{}]", show::who(&grant.who))).unwrap_or_default();
-            bar.set_message(format!("{number} waits for {}: {reason}{at}", self.needs));
-            bar.tick();
-        }
+        let reason = explanation.chain.first();
+        let reason = reason.map(|first| show::hindrances(&first.hindrances)).unwrap_or_default();
+        let at = explanation.release.first();
+        let at = at.map(|grant| format!(" [{}]", show::who(&grant.who))).unwrap_or_default();
+        let number = explanation.request;
+        bar.set_message(format!("{number} waits for {}: {reason}{at}", self.needs));
+        bar.tick();
     }
 }
 

@@ -1,5 +1,7 @@
 //! `holdall agent`: the process that hands things out.
 
+mod background;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +12,7 @@ use holdall_wire::{AgentView, Body, Reply};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Failure, NOT_NOW};
-use crate::reach::{Reach, block_on, place};
+use crate::reach::{Reach, block_on, call, served};
 use crate::{print, show, usage};
 
 /// Run the agent that hands things out; `run` starts one in the background if none runs
@@ -69,16 +71,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = match &args.config {
+    let mut config = match &args.config {
         Some(path) => Config::read(path).map_err(|error| usage(format!("{error:#}")))?,
         None => Config::default(),
     };
-    let place = place(args.socket.clone(), args.data.clone())?;
+    let place = served(args.socket.clone(), args.data.clone())?;
+    if place.machine {
+        // A machine's agent is for everybody on it, unless its configuration says otherwise.
+        config.socket_mode.get_or_insert_with(|| "0666".into());
+    }
     let mut idle_exit = args.idle_exit;
     if args.background {
-        close_inherited();
-        // It fails only for the leader of a process group, which is on its own already.
-        let _ = rustix::process::setsid();
+        background::leave_everything();
         let wanted = std::env::var("HOLDALL_IDLE_EXIT").unwrap_or_else(|_| "5m".into());
         idle_exit = Some(span(&wanted).map_err(usage)?);
     }
@@ -96,20 +100,9 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Closes what the command that started us left open. Above all the lock of holders: a command
-/// that runs inside a grant has inherited it, and we would wait for ourselves to give it back.
-fn close_inherited() {
-    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
-    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
-        // One of them was the directory itself, which is closed already.
-        let _ = nix::unistd::close(number);
-    }
-}
-
 async fn status(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
     let client = reach.connect().await?;
-    let Reply::Agent(view) = client.call(Body::Agent).await? else {
+    let Reply::Agent(view) = call(&client, Body::Agent).await? else {
         anyhow::bail!("the agent gave an unexpected reply");
     };
     let text = if json { show::json(&view)? } else { told(&view) };
@@ -142,7 +135,7 @@ fn told(view: &AgentView) -> String {
 
 async fn stop(reach: &Reach, now: bool) -> anyhow::Result<ExitCode> {
     let client = reach.connect().await?;
-    client.call(Body::Stop { now }).await?;
+    call(&client, Body::Stop { now }).await?;
     client.lost().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,117 @@
+//! Reaching the agent: which one is meant ([`place`]), whether it answers, and how it comes to
+//! life if it is ours to start ([`start`]).
+//!
+//! Nothing here waits without bound, and everything may be dropped while it waits, so callers can
+//! listen to signals and deadlines meanwhile.
+
+mod place;
+mod start;
+
+use std::cell::{Cell, OnceCell};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use holdall_client::{Client, Error};
+use holdall_wire::{Body, Reply};
+
+pub(crate) use self::place::{Place, served};
+use crate::failure::{Failure, UNAVAILABLE};
+
+/// How long an agent may take to answer.
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+/// How long a supervisor may take to bring back an agent that we talked to before.
+const RETURN: Duration = Duration::from_secs(30);
+
+/// Which agent to talk to.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Reach {
+    /// The agent's socket [default: $HOLDALL_AGENT, the machine's, or your own]
+    #[arg(long = "agent", value_name = "SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Once it is decided, it stays so.
+    #[arg(skip)]
+    meant: OnceCell<Place>,
+    #[arg(skip)]
+    answered: Cell<bool>,
+}
+
+impl Reach {
+    /// The agent that is meant.
+    pub(crate) fn place(&self) -> anyhow::Result<&Place> {
+        if let Some(place) = self.meant.get() {
+            return Ok(place);
+        }
+        let place = place::meant(self.socket.clone())?;
+        Ok(self.meant.get_or_init(|| place))
+    }
+
+    /// Connects to the agent if it runs.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
+        let place = self.place()?;
+        reached(place).await.map_err(|error| match error {
+            Error::NoAgent(_) if !place.machine => {
+                Failure(UNAVAILABLE, format!("{error}; `holdall run` starts one")).into()
+            }
+            error => turned_away(place, error),
+        })
+    }
+
+    /// Connects to the agent, and starts it if it does not run and is ours to start.
+    pub(crate) async fn connect_or_start(&self) -> anyhow::Result<Client> {
+        let place = self.place()?;
+        let deadline = Instant::now() + RETURN;
+        let client = loop {
+            match reached(place).await {
+                Ok(client) => break client,
+                Err(Error::NoAgent(_)) if !place.machine => break start::start(place).await?,
+                // It was there a moment ago: its supervisor will bring it back.
+                Err(Error::NoAgent(_)) if self.answered.get() && Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => return Err(turned_away(place, error)),
+            }
+        };
+        self.answered.set(true);
+        Ok(client)
+    }
+}
+
+/// Connects, if somebody answers in time.
+async fn reached(place: &Place) -> Result<Client, Error> {
+    let connect = Client::connect(&place.socket);
+    tokio::time::timeout(ANSWER, connect).await.unwrap_or_else(|_| {
+        let silent = std::io::Error::new(std::io::ErrorKind::TimedOut, SILENT);
+        Err(Error::Unreachable(place.socket.display().to_string(), silent))
+    })
+}
+
+const SILENT: &str = "it does not answer; its process may be stopped or overloaded";
+
+/// Why the agent that is meant does not serve us, and what to do about it.
+fn turned_away(place: &Place, error: Error) -> anyhow::Error {
+    if !place.machine {
+        return error.into();
+    }
+    let denied = matches!(&error, Error::Unreachable(_, io)
+        if io.kind() == std::io::ErrorKind::PermissionDenied);
+    let remedy = if denied {
+        "its socket is for another group; ask to become a member"
+    } else {
+        "`systemctl start holdall.socket` starts it"
+    };
+    let text = format!("the agent of this machine: {error}; {remedy}, --agent names another");
+    Failure(UNAVAILABLE, text).into()
+}
+
+/// Makes a call that is answered at once, or not at all.
+pub(crate) async fn call(client: &Client, body: Body) -> anyhow::Result<Reply> {
+    match tokio::time::timeout(ANSWER, client.call(body)).await {
+        Ok(reply) => Ok(reply?),
+        Err(_) => Err(Failure(UNAVAILABLE, format!("the agent: {SILENT}")).into()),
+    }
+}
+
+/// Runs something asynchronous to its end.
+pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+}

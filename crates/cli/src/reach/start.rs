@@ -1,0 +1,91 @@
+//! How an agent comes to life in the background.
+//!
+//! Of many commands that find none at once, one has the lock beside the socket and starts one;
+//! the others find it soon. Whatever goes wrong, the agent's own locks see to it that there is
+//! only one.
+//!
+//! It belongs to nobody's session: it gets none of the environment of the command that happened
+//! to come first (which may hold secrets, and marks by which CI systems find what to kill), and
+//! once started leaves its session, limits and cgroup (`agent/background.rs`).
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use holdall_client::{Client, Error};
+use holdall_node::Directory;
+use rustix::fs::{FlockOperation, flock};
+
+use super::place::Place;
+use super::reached;
+use crate::failure::{Failure, NOT_NOW, UNAVAILABLE};
+
+/// How long an agent may take to start.
+const START: Duration = Duration::from_secs(20);
+/// All that an agent in the background gets of the environment.
+const PASSED_ON: [&str; 2] = ["HOLDALL_LOG", "HOLDALL_IDLE_EXIT"];
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Starts an agent, unless somebody else does, and connects to it.
+pub(super) async fn start(place: &Place) -> anyhow::Result<Client> {
+    let lock = lock_beside(&place.socket)?;
+    let deadline = Instant::now() + START;
+    let (mut mine, mut agent) = (false, None::<Child>);
+    loop {
+        match reached(place).await {
+            Err(Error::NoAgent(_)) => {}
+            answered => return Ok(answered?),
+        }
+        mine = mine || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let mut pause = Duration::from_millis(3);
+        if let Some(status) = agent.as_mut().map_or(Ok(None), Child::try_wait)? {
+            if status.code() != Some(NOT_NOW.into()) {
+                return Err(not_started(place));
+            }
+            // Another agent is just coming or going there; look again.
+            (agent, pause) = (None, Duration::from_millis(100));
+        } else if mine && agent.is_none() {
+            agent = Some(spawn(place)?);
+        }
+        if Instant::now() > deadline {
+            return Err(not_started(place));
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// The lock that whoever starts an agent has. It is not the agent's own, which begins later.
+fn lock_beside(socket: &Path) -> anyhow::Result<File> {
+    let dir = socket.parent().context("the socket is in no directory")?;
+    let name = socket.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{} is no name for a socket", socket.display()))?;
+    Ok(Directory::for_socket(dir, 0o700)?.lock_file(&format!("{name}.start"))?)
+}
+
+fn spawn(place: &Place) -> anyhow::Result<Child> {
+    let log = Directory::private(&place.data)?.append("agent.log")?;
+    let passed_on = PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    Command::new(std::env::current_exe()?)
+        .args(["agent", "--background", "--socket"])
+        .arg(&place.socket)
+        .arg("--data")
+        .arg(&place.data)
+        .env_clear()
+        .env("PATH", PATH)
+        .envs(passed_on)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .context("cannot start an agent")
+}
+
+fn not_started(place: &Place) -> anyhow::Error {
+    let log = place.data.join("agent.log");
+    let text = std::fs::read_to_string(&log).unwrap_or_default();
+    let last = text.lines().last().unwrap_or("it did not answer").trim_start_matches("holdall: ");
+    Failure(UNAVAILABLE, format!("the agent did not start: {last} (see {})", log.display())).into()
+}
