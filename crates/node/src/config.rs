@@ -170,7 +170,13 @@ mod tests {
         .expect("sensible");
         assert_eq!(config.pools().expect("pools").len(), 3);
         assert_eq!(config.limits.requests, 3);
-        for bad in ["[pools.gpu]", "colour = 1", "[pools.'a b']\nunits = 1", "socket_mode = '9'", "socket_group = 'no such'"] {
+        for bad in [
+            "[pools.gpu]",
+            "colour = 1",
+            "[pools.'a b']\nunits = 1",
+            "socket_mode = '9'",
+            "socket_group = 'no such'",
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }
