@@ -120,7 +120,8 @@ impl Drop for Socket {
 fn locate(path: &Path, mode: u32) -> anyhow::Result<(Directory, String)> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{} is no name for a socket", path.display()))?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir =
+        path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     Ok((Directory::for_socket(dir, mode)?, name.to_owned()))
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn served(socket: Option<PathBuf>, data: Option<PathBuf>) -> anyhow::
 
 /// Whether a machine's agent belongs here. What cannot be looked at may well be there.
 fn installed(root: &Path) -> bool {
-    let run = Path::new(MACHINE_SOCKET).parent().unwrap_or(Path::new("/"));
+    let run = Path::new(MACHINE_SOCKET).parent().unwrap_or_else(|| Path::new("/"));
     [run, Path::new(MACHINE_CONFIG), Path::new(MACHINE_UNIT)].iter().any(|path| {
         let path = root.join(path.strip_prefix("/").unwrap_or(path));
         let absent = path.symlink_metadata().map_err(|error| error.kind());

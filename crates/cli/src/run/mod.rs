@@ -102,8 +102,9 @@ impl Wanted {
 
     async fn wait_for(&self, ask: &Ask, signals: &mut Signals) -> anyhow::Result<(Client, Grant)> {
         let start = Instant::now();
-        let deadline = self.wait.or(self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
-        let reached_by = deadline.map(|deadline| deadline.max(start + LEAST));
+        let deadline =
+            self.wait.or_else(|| self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
+        let reached_by = self.wait.map(|wait| start + wait.max(LEAST));
         loop {
             let client =
                 waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
