@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() && error.kind() != NO_COMMAND {
-                eprintln!("holdall: {}", one_line(&error));
+                say(one_line(&error));
                 return ExitCode::from(USAGE);
             }
             // Help or version. Nobody is left to tell if it cannot be printed.
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("holdall: {error:#}");
+        say(format!("{error:#}"));
         ExitCode::from(if error.is::<Usage>() { USAGE } else { failure::code(&error) })
     })
 }
@@ -115,6 +115,12 @@ fn one_line(error: &clap::Error) -> String {
         "{} (--help tells more)",
         told.join("; ").replace(":; ", ": ").trim_start_matches("error: ")
     )
+}
+
+/// Says something to a person, on standard error. Nobody may be there to hear it: that is no error,
+/// where `eprintln!` would panic.
+fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "holdall: {text}");
 }
 
 /// Prints a text and a line end. Whoever reads may stop reading: that is no error.

@@ -4,7 +4,8 @@
 //! compare-and-swap. The same shape fits an object store. Puts are collected until the next fence
 //! or publication and then written at once; gets of one worker's registers between two fences are
 //! answered from one reading of its file. Both are allowed: the algorithms decide about each
-//! worker from that worker's registers alone, in an order that one reading satisfies.
+//! worker from that worker's registers alone, in an order that one reading satisfies. So where
+//! reading takes long, the files of all others are read at once, as soon as one is asked for.
 //!
 //! # What the file system must give
 //! A rename is atomic, and whoever opens the name afterwards reads the new file. Local file
@@ -14,8 +15,11 @@
 //! some files may have gone back in time and others not: throw the store away.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
@@ -23,7 +27,9 @@ use super::{Memory, Registers};
 
 /// First words of a file.
 const MAGIC: u64 = u64::from_le_bytes(*b"holdall\x01");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// If one file takes longer than this, it pays to start threads that read the others.
+const SLOW: Duration = Duration::from_micros(300);
 /// Words before the registers: magic, version, terms, check.
 const HEAD: usize = 3 + TERMS;
 const TERMS: usize = 4;
@@ -43,6 +49,11 @@ pub struct Dir {
     slots: usize,
     terms: [u64; TERMS],
     durability: Durability,
+    /// By how much every reading and writing of a file is slowed down.
+    delay: Duration,
+    /// Tells the files that this process is about to write from those of any other: process ids
+    /// would not, between machines and containers.
+    token: u64,
 }
 
 /// What a write must survive.
@@ -133,7 +144,26 @@ impl Dir {
         terms: [u64; TERMS],
         durability: Durability,
     ) -> Self {
-        Self { path: path.to_owned(), workers, slots, terms, durability }
+        let (delay, token) = (Duration::ZERO, RandomState::new().hash_one(std::process::id()));
+        Self { path: path.to_owned(), workers, slots, terms, durability, delay, token }
+    }
+
+    /// The same directory, every reading and writing of a file slowed down: for measurements.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use holdall_assign::registers::{Dir, Durability};
+    ///
+    /// let (store, delay) = (tempfile::tempdir()?, Duration::from_millis(2));
+    /// let slow = Dir::new(store.path(), 2, 8, [0; 4], Durability::Process).slowed(delay);
+    /// let start = Instant::now();
+    /// slow.declare(0)?;
+    /// assert!(start.elapsed() >= 2 * delay, "it is read and written");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn slowed(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     /// The file of a worker.
@@ -161,10 +191,40 @@ impl Dir {
     /// # Errors
     /// If it cannot be read or written.
     pub fn declare(&self, worker: usize) -> Result<(), DirError> {
+        thread::sleep(self.delay);
         if read_words(&Self::file(&self.path, worker))?.is_some() {
             return Ok(());
         }
         self.write(worker, &vec![0; self.slots])
+    }
+
+    /// Removes what earlier processes under this id were writing when they were killed. Only for
+    /// who knows that no other process works under it.
+    ///
+    /// ```
+    /// use holdall_assign::registers::{Dir, Durability};
+    ///
+    /// let store = tempfile::tempdir()?;
+    /// let left = store.path().join(".worker-1.77");
+    /// std::fs::write(&left, "cut sho")?;
+    /// Dir::new(store.path(), 2, 8, [7; 4], Durability::Process).sweep(1)?;
+    /// assert!(!left.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn sweep(&self, worker: usize) -> Result<(), DirError> {
+        let ours = format!(".worker-{worker}.");
+        let cannot = |error| DirError::Io { path: self.path.clone(), error };
+        for entry in fs::read_dir(&self.path).map_err(cannot)? {
+            let entry = entry.map_err(cannot)?;
+            if entry.file_name().to_string_lossy().starts_with(&ours) {
+                // Gone already is as good.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
     }
 
     /// The terms of a worker's file, if there is one.
@@ -183,6 +243,7 @@ impl Dir {
     }
 
     fn read(&self, worker: usize) -> Result<Vec<u64>, DirError> {
+        thread::sleep(self.delay);
         let path = Self::file(&self.path, worker);
         let Some(mut words) = read_words(&path)? else {
             return Ok(vec![0; self.slots]);
@@ -206,7 +267,8 @@ impl Dir {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let path = Self::file(&self.path, worker);
         // A name of this process's own: a second one under the same id must not write into it.
-        let new = self.path.join(format!(".worker-{worker}.{}", std::process::id()));
+        let new = self.path.join(format!(".worker-{worker}.{:016x}", self.token));
+        thread::sleep(self.delay);
         self.replace(&new, &path, &bytes).map_err(|error| DirError::Io { path, error })
     }
 
@@ -269,7 +331,7 @@ impl Memory for Dir {
     fn handle(&self, worker: usize) -> Result<DirRegisters, DirError> {
         let own = self.read(worker)?;
         let cache = vec![None; self.workers];
-        Ok(DirRegisters { dir: self.clone(), worker, own, dirty: false, cache })
+        Ok(DirRegisters { dir: self.clone(), worker, own, dirty: false, cache, slow: false })
     }
 }
 
@@ -294,6 +356,36 @@ pub struct DirRegisters {
     dirty: bool,
     /// Files read since the last fence.
     cache: Vec<Option<Vec<u64>>>,
+    /// Whether the last reading of one file took so long that several are read at once.
+    slow: bool,
+}
+
+impl DirRegisters {
+    /// Reads the file of `owner`; where that takes long, the files of all others beside it.
+    fn read(&mut self, owner: usize) -> Result<(), DirError> {
+        if !self.slow {
+            let start = Instant::now();
+            self.cache[owner] = Some(self.dir.read(owner)?);
+            self.slow = start.elapsed() > SLOW;
+            return Ok(());
+        }
+        let (dir, worker) = (&self.dir, self.worker);
+        let missing = self.cache.iter_mut().enumerate();
+        let missing = missing.filter(|(other, read)| *other != worker && read.is_none());
+        let longest = thread::scope(|scope| {
+            let read = |other: usize, place: &mut Option<Vec<u64>>| {
+                let start = Instant::now();
+                *place = Some(dir.read(other)?);
+                Ok(start.elapsed())
+            };
+            let reading: Vec<_> =
+                missing.map(|(other, place)| scope.spawn(move || read(other, place))).collect();
+            let read = reading.into_iter().map(|thread| thread.join().expect("no panic in there"));
+            read.collect::<Result<Vec<Duration>, DirError>>()
+        })?;
+        self.slow = longest.into_iter().max().is_some_and(|longest| longest > SLOW);
+        Ok(())
+    }
 }
 
 impl Registers for DirRegisters {
@@ -306,10 +398,8 @@ impl Registers for DirRegisters {
         if let Some(read) = &self.cache[owner] {
             return Ok(read[slot]);
         }
-        let read = self.dir.read(owner)?;
-        let value = read[slot];
-        self.cache[owner] = Some(read);
-        Ok(value)
+        self.read(owner)?;
+        Ok(self.cache[owner].as_ref().map_or(0, |read| read[slot]))
     }
 
     fn put(&mut self, slot: usize, value: u64) -> Result<(), DirError> {

@@ -20,7 +20,7 @@ use super::words::{WordRegisters, Words};
 use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"holdall\x02");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Bytes of a page, and words in it.
 const PAGE: usize = 4096;
 const PAGE_WORDS: usize = PAGE / size_of::<u64>();

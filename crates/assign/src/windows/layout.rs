@@ -18,6 +18,16 @@ const APART: usize = 16;
 /// ```
 pub const WORKERS_MAX: usize = 64;
 
+/// The largest batch: items are numbered with 64 bits, and their numbers must last.
+///
+/// ```
+/// use holdall_assign::windows::{BATCH_MAX, Layout};
+///
+/// assert!(Layout::new(2, 16, BATCH_MAX).is_ok());
+/// assert!(Layout::new(2, 16, BATCH_MAX + 1).is_err());
+/// ```
+pub const BATCH_MAX: u64 = 1 << 20;
+
 /// The sizes of an assigner; all its workers must agree on them.
 ///
 /// ```
@@ -40,13 +50,13 @@ pub struct Layout {
 ///
 /// assert_eq!(Layout::new(0, 16, 1), Err(BadLayout::Workers(0)));
 /// assert_eq!(Layout::new(2, 15, 1), Err(BadLayout::Ring(15)));
-/// assert_eq!(Layout::new(2, 16, 0), Err(BadLayout::Batch));
+/// assert_eq!(Layout::new(2, 16, 0), Err(BadLayout::Batch(0)));
 /// ```
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BadLayout {
-    /// A batch without items.
-    #[error("a batch of 0 items: it must have at least 1")]
-    Batch,
+    /// A batch without items, or too large a one.
+    #[error("a batch of {0} items: there must be 1 to {BATCH_MAX}")]
+    Batch(u64),
     /// A ring that is no power of two, or too small.
     #[error("a ring of {0} windows: it must be a power of two, at least 2")]
     Ring(usize),
@@ -71,8 +81,8 @@ impl Layout {
         if !ring.is_power_of_two() || ring < 2 {
             return Err(BadLayout::Ring(ring));
         }
-        if batch == 0 {
-            return Err(BadLayout::Batch);
+        if !(1..=BATCH_MAX).contains(&batch) {
+            return Err(BadLayout::Batch(batch));
         }
         let trail = (ring - 1).min(u8::BITS as usize) as u8;
         Ok(Self { workers, ring, batch, trail })

@@ -8,6 +8,28 @@ use super::rules::Rules;
 use super::seat::{At, Open, Seat};
 use crate::machine::Do;
 
+/// The seats whose lots fall to `me`, who was in this window, because their workers were not: the
+/// absent lots are dealt out among those present in turn, beginning with another one each window.
+#[inline]
+fn share(window: u64, present: u64, me: usize, workers: usize) -> impl Iterator<Item = usize> {
+    let among = u64::from(present.count_ones());
+    let rank = u64::from((present & ((1 << me) - 1)).count_ones());
+    let mut before_mine = (rank + among - window % among) % among;
+    let mut absent = u64::MAX >> (64 - workers) & !present;
+    std::iter::from_fn(move || {
+        while absent != 0 {
+            let seat = absent.trailing_zeros() as usize;
+            absent &= absent - 1;
+            if before_mine == 0 {
+                before_mine = among - 1;
+                return Some(seat);
+            }
+            before_mine -= 1;
+        }
+        None
+    })
+}
+
 impl<V: Rules> Seat<V> {
     /// Goes on to the next window left behind, from the i-th, of which nothing is known about `q`,
     /// whose sign this is.
@@ -106,13 +128,9 @@ impl<V: Rules> Seat<V> {
         let open = self.open.remove(i);
         self.left -= 1;
         self.closed |= 1 << open.place;
-        let n = self.layout.workers();
         let lots = if open.doubt { &mut self.doubts } else { &mut self.won };
-        let mut seat = (self.me + n - 1) % n;
-        while open.present >> seat & 1 == 0 {
-            lots.push(self.layout.lot(open.window, seat));
-            seat = (seat + n - 1) % n;
-        }
+        let seats = share(open.window, open.present, self.me, self.layout.workers());
+        lots.extend(seats.map(|seat| self.layout.lot(open.window, seat)));
         let value = Entry { window: open.window, closed: true }.pack();
         Some(Do::Put { slot: self.layout.open(open.place), value })
     }
@@ -196,5 +214,34 @@ impl<V: Rules> Seat<V> {
         }
         self.begin_poll();
         self.show_last()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn absent_lots_are_shared_by_all_present_and_evenly() {
+        for workers in 1..=6 {
+            for present in 1..1_u64 << workers {
+                for window in 1..9 {
+                    let here = (0..workers).filter(|seat| present >> seat & 1 == 1);
+                    let shares: Vec<Vec<_>> =
+                        here.map(|me| share(window, present, me, workers).collect()).collect();
+                    let most = shares.iter().map(Vec::len).max();
+                    let least = shares.iter().map(Vec::len).min();
+                    assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1));
+                    let mut all = shares.concat();
+                    all.sort_unstable();
+                    let absent = (0..workers).filter(|seat| present >> seat & 1 == 0);
+                    assert_eq!(all, absent.collect::<Vec<_>>(), "each lot goes to one");
+                }
+            }
+        }
+        // Who gets more than others changes from window to window.
+        let of_first = |window| share(window, 0b0011, 0, 5).count();
+        assert_eq!([1, 2, 3, 4].map(of_first), [1, 2, 1, 2]);
+        assert_eq!(share(1, 1 << 63, 63, 64).count(), 63);
     }
 }

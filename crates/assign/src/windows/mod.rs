@@ -14,6 +14,6 @@ mod seat;
 mod worker;
 
 pub use self::assigner::{Assigner, Builder, Pin, Position, WorkerError};
-pub use self::layout::{BadLayout, Layout, WORKERS_MAX};
+pub use self::layout::{BATCH_MAX, BadLayout, Layout, WORKERS_MAX};
 pub use self::seat::Seat;
 pub use self::worker::Worker;

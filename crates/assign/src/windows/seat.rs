@@ -8,8 +8,7 @@
 //! as open, records that it entered, and shows it. The same look closes older windows: of every
 //! worker q its sign, or else its record, tells that q entered, or that it did not and never will,
 //! or q's sign still shows that window and q has not recorded it; then q holds the window up. Once all are
-//! known, the lots of the absent ones go to the present ones: each gets the absent lots just
-//! before its own, cyclically.
+//! known, the lots of the absent ones are dealt out among the present ones in turn.
 //!
 //! # Invariants
 //! - **I1, the sign tells.** `reached` of a sign is at least the last window its worker entered,

@@ -3,31 +3,126 @@
 //! A line is written before what it says is acted on, so a worker that is killed and started again
 //! knows what it has, what it began, and what it ended. Nobody else writes the file; a line cut
 //! short by a full disk is ignored, because nothing was done about it yet.
+//!
+//! That nobody else writes it is looked at with every line: if the file is longer than what this
+//! process wrote, there is another under the same number, and nothing more may be started.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// How a line ends that was not cut short.
-const WHOLE: &str = " .";
+use super::items::Extent;
+use super::outcome::alarm;
+use super::ranges::Ranges;
 
-/// What the lines say.
+/// How a line ends that was not cut short.
+pub(super) const WHOLE: &str = " .";
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A process works under the number from here on.
+    Begin,
+    /// So many items are known of.
+    Items(Extent),
+    /// These items are this worker's.
+    Take(Range<u64>),
+    /// These were, and go to another.
+    Give(Range<u64>, usize),
+    /// These were another's, who gave them or left them.
+    Receive(Range<u64>, usize),
+    /// The command is about to be started for an item.
+    Start(u64),
+    /// It could not be started.
+    Back(u64),
+    /// It ended, with this status.
+    End(u64, i32),
+    /// This worker has nothing to do and would take what others give.
+    Idle,
+    /// Nobody will work under this number again: what it leaves goes to these in turn.
+    Retired(Vec<usize>),
+}
+
+impl Line {
+    /// A line of a file; `None` if it was cut short.
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_suffix(WHOLE)?.split(' ');
+        let what = words.next()?;
+        let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        let worker = |number: &u64| usize::try_from(*number).ok();
+        Some(match (what, &numbers[..]) {
+            ("begin", []) => Self::Begin,
+            ("items", [count, fingerprint]) => {
+                Self::Items(Extent { count: *count, fingerprint: *fingerprint })
+            }
+            ("take", [start, end]) => Self::Take(*start..*end),
+            ("give", [start, end, to]) => Self::Give(*start..*end, worker(to)?),
+            ("receive", [start, end, from]) => Self::Receive(*start..*end, worker(from)?),
+            ("start", [item]) => Self::Start(*item),
+            ("back", [item]) => Self::Back(*item),
+            ("end", [item, status]) => Self::End(*item, i32::try_from(*status).ok()?),
+            ("idle", []) => Self::Idle,
+            ("retired", [_, ..]) => {
+                Self::Retired(numbers.iter().map(worker).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begin => write!(f, "begin")?,
+            Self::Items(all) => write!(f, "items {} {}", all.count, all.fingerprint)?,
+            Self::Take(items) => write!(f, "take {} {}", items.start, items.end)?,
+            Self::Give(items, to) => write!(f, "give {} {} {to}", items.start, items.end)?,
+            Self::Receive(items, from) => {
+                write!(f, "receive {} {} {from}", items.start, items.end)?;
+            }
+            Self::Start(item) => write!(f, "start {item}")?,
+            Self::Back(item) => write!(f, "back {item}")?,
+            Self::End(item, status) => write!(f, "end {item} {status}")?,
+            Self::Idle => write!(f, "idle")?,
+            Self::Retired(heirs) => {
+                write!(f, "retired")?;
+                heirs.iter().try_for_each(|heir| write!(f, " {heir}"))?;
+            }
+        }
+        write!(f, "{WHOLE}")
+    }
+}
+
+/// What the lines say together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Items that are this worker's.
-    pub(super) taken: BTreeSet<u64>,
-    /// Items for which the command was, or was about to be, started.
-    pub(super) started: BTreeSet<u64>,
+    /// The items it deals.
+    pub(super) items: Option<Extent>,
+    /// All that was ever its own from the beginning, that is not from another worker.
+    pub(super) taken: Ranges,
+    /// Its items that were never started.
+    pub(super) waiting: Ranges,
+    /// Items started by the process that works, or last worked, under the number.
+    pub(super) running: BTreeSet<u64>,
+    /// Items started by an earlier process and not recorded as finished: they may or may not have
+    /// been done.
+    pub(super) interrupted: BTreeSet<u64>,
     /// Items done, with the exit status.
     pub(super) ended: BTreeMap<u64, i32>,
+    /// What it gave away, by taker, and what it got, by giver.
+    pub(super) given: BTreeMap<usize, Ranges>,
+    pub(super) received: BTreeMap<usize, Ranges>,
+    /// It would take what others give.
+    pub(super) idle: bool,
     /// Nobody works under this number any more: those who get its items, in turn.
     pub(super) heirs: Vec<usize>,
-    /// Those who get the items that may be done.
-    pub(super) retriers: Vec<usize>,
+    /// Those who get them if none of the heirs is left.
+    pub(super) further_heirs: Vec<usize>,
 }
 
 impl Known {
@@ -35,205 +130,197 @@ impl Known {
         !self.heirs.is_empty()
     }
 
-    /// Items of its own that were never started.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = u64> {
-        self.taken.difference(&self.started).copied()
-    }
-
-    /// Items started and not recorded as finished: they may or may not have been done.
+    /// Items started and not recorded as finished, if no process works under the number.
     pub(super) fn undecided(&self) -> impl Iterator<Item = u64> {
-        self.started.iter().copied().filter(|item| !self.ended.contains_key(item))
+        self.interrupted.union(&self.running).copied()
     }
 
-    /// The same, those left out that were handed on to be run again.
-    pub(super) fn skipped(&self) -> impl Iterator<Item = u64> {
-        self.undecided().filter(|_| self.retriers.is_empty())
+    pub(super) fn failed(&self) -> impl Iterator<Item = u64> {
+        self.ended.iter().filter(|(_, status)| **status != 0).map(|(item, _)| *item)
     }
 
-    /// What it leaves to others, and to whom.
-    pub(super) fn estate(&self) -> impl Iterator<Item = (u64, usize)> {
-        // By the item alone: who gets it does not depend on what else there is.
-        let to = |heirs: &[usize], item: u64| (item, heirs[item as usize % heirs.len()]);
-        let waiting = self.waiting().filter(|_| self.retired());
-        let again = self.undecided().filter(|_| !self.retriers.is_empty());
-        waiting
-            .map(move |item| to(&self.heirs, item))
-            .chain(again.map(move |item| to(&self.retriers, item)))
+    /// Whether it may give an item away: one that it had from the beginning. So an item does not
+    /// wander, and comes back to nobody who gave it.
+    pub(super) fn may_give(&self, item: u64) -> bool {
+        self.taken.contains(item)
+            && !self.given.values().any(|given| given.contains(item))
+            && !self.received.values().any(|received| received.contains(item))
     }
 
-    fn line(&mut self, line: &str) -> Option<()> {
-        let (what, numbers) = line.strip_suffix(WHOLE)?.split_once(' ')?;
-        let numbers = numbers.split(' ').map(|number| number.parse::<u64>().ok());
-        let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
-        let workers = || numbers.iter().map(|number| *number as usize).collect();
-        match (what, &numbers[..]) {
-            ("take", [start, end]) => self.taken.extend(*start..*end),
-            ("start", [item]) => {
-                self.started.insert(*item);
+    pub(super) fn apply(&mut self, line: &Line) {
+        self.idle = *line == Line::Idle;
+        match line {
+            Line::Begin => self.interrupted.append(&mut self.running),
+            Line::Items(extent) => self.items = Some(*extent),
+            Line::Take(items) => {
+                self.taken.insert(items);
+                self.waiting.insert(items);
             }
-            ("end", [item, status]) => {
-                self.ended.insert(*item, i32::try_from(*status).ok()?);
+            Line::Give(items, to) => {
+                self.waiting.remove(items);
+                for item in items.clone() {
+                    self.running.remove(&item);
+                    self.interrupted.remove(&item);
+                    self.ended.remove(&item);
+                }
+                self.given.entry(*to).or_default().insert(items);
             }
-            ("retired", _) => self.heirs = workers(),
-            ("retry", _) => self.retriers = workers(),
-            _ => return None,
+            Line::Receive(items, from) => {
+                self.waiting.insert(items);
+                self.received.entry(*from).or_default().insert(items);
+            }
+            Line::Start(item) => {
+                self.waiting.remove(&(*item..item + 1));
+                self.interrupted.remove(item);
+                self.ended.remove(item);
+                self.running.insert(*item);
+            }
+            Line::Back(item) => {
+                self.running.remove(item);
+                self.waiting.insert(&(*item..item + 1));
+            }
+            Line::End(item, status) => {
+                self.running.remove(item);
+                self.ended.insert(*item, *status);
+            }
+            Line::Idle => {}
+            Line::Retired(heirs) if self.heirs.is_empty() => self.heirs.clone_from(heirs),
+            Line::Retired(heirs) => self.further_heirs.extend(heirs),
         }
-        Some(())
     }
 }
 
-/// A worker's journal.
+/// A worker's journal, to write.
 pub(super) struct Journal {
+    path: PathBuf,
     file: File,
+    /// How long it is, if nobody else writes it.
+    len: u64,
     sync: bool,
     pub(super) known: Known,
 }
 
 impl Journal {
     pub(super) fn open(store: &Path, worker: usize, sync: bool) -> anyhow::Result<Self> {
-        let known = read(store, worker)?;
         let path = path(store, worker);
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        if !fs::read(&path).unwrap_or_default().ends_with(b"\n") && file.metadata()?.len() > 0 {
-            file.write_all(b"\n")?;
+        let cannot = || format!("cannot write {}", path.display());
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
+        let text = fs::read(&path).with_context(cannot)?;
+        let mut len = text.len() as u64;
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            file.write_all(b"\n").with_context(cannot)?;
+            len += 1;
         }
-        Ok(Self { file, sync, known })
+        if sync {
+            // The file may be new: its name must last as well.
+            File::open(store).and_then(|dir| dir.sync_all()).with_context(cannot)?;
+        }
+        let mut known = Known::default();
+        let text = String::from_utf8_lossy(&text);
+        text.lines().filter_map(Line::parse).for_each(|line| known.apply(&line));
+        Ok(Self { path, file, len, sync, known })
     }
 
-    fn write(&mut self, line: &str) -> anyhow::Result<()> {
-        let line = format!("{line}{WHOLE}");
-        self.file.write_all(format!("{line}\n").as_bytes()).context("cannot write the journal")?;
+    pub(super) fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+        let text = format!("{line}\n");
+        let cannot = || format!("cannot write {}", self.path.display());
+        self.file.write_all(text.as_bytes()).with_context(cannot)?;
         if self.sync {
-            self.file.sync_data().context("cannot sync the journal")?;
+            self.file.sync_data().with_context(cannot)?;
         }
-        self.known.line(&line).context("a line of our own")
+        self.len += text.len() as u64;
+        if self.file.metadata().with_context(cannot)?.len() != self.len {
+            return Err(alarm(format!(
+                "{} is written by another process: two work under one number",
+                self.path.display()
+            )));
+        }
+        self.known.apply(line);
+        Ok(())
     }
-
-    /// These items are this worker's.
-    pub(super) fn take(&mut self, items: &Range<u64>) -> anyhow::Result<()> {
-        self.write(&format!("take {} {}", items.start, items.end))
-    }
-
-    /// The command is about to be started for an item.
-    pub(super) fn start(&mut self, item: u64) -> anyhow::Result<()> {
-        self.write(&format!("start {item}"))
-    }
-
-    /// The command has ended.
-    pub(super) fn end(&mut self, item: u64, status: i32) -> anyhow::Result<()> {
-        self.write(&format!("end {item} {status}"))
-    }
-
-    /// Nobody will work under this number again: its items go to these in turn. One line, so that
-    /// it is all said or nothing.
-    pub(super) fn retire(&mut self, heirs: &[usize]) -> anyhow::Result<()> {
-        self.write(&format!("retired {}", list(heirs)))
-    }
-
-    /// The items of a retired worker that may be done go to these in turn.
-    pub(super) fn retry(&mut self, heirs: &[usize]) -> anyhow::Result<()> {
-        self.write(&format!("retry {}", list(heirs)))
-    }
-}
-
-fn list(workers: &[usize]) -> String {
-    workers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// What a worker's journal says; nothing if there is none.
 pub(super) fn read(store: &Path, worker: usize) -> anyhow::Result<Known> {
     let path = path(store, worker);
-    let text = match fs::read_to_string(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         text => text.with_context(|| format!("cannot read {}", path.display()))?,
     };
     let mut known = Known::default();
-    for line in text.lines() {
-        let _ = known.line(line);
-    }
+    let text = String::from_utf8_lossy(&text);
+    text.lines().filter_map(Line::parse).for_each(|line| known.apply(&line));
     Ok(known)
 }
 
-/// Counts the items done by all workers, reading each time only what is new.
-pub(super) struct Tally {
-    files: Vec<(PathBuf, u64)>,
-    done: u64,
+const PREFIX: &str = "journal-";
+
+pub(super) fn path(store: &Path, worker: usize) -> PathBuf {
+    store.join(format!("{PREFIX}{worker}"))
 }
 
-impl Tally {
-    pub(super) fn new(store: &Path, workers: usize) -> Self {
-        Self { files: (0..workers).map(|worker| (path(store, worker), 0)).collect(), done: 0 }
-    }
-
-    /// How many are done by now, as far as can be read.
-    pub(super) fn done(&mut self) -> u64 {
-        for (path, read) in &mut self.files {
-            let mut new = Vec::new();
-            let text = File::open(path).and_then(|mut file| {
-                file.seek(SeekFrom::Start(*read))?;
-                file.read_to_end(&mut new)
-            });
-            if text.is_err() {
-                continue;
-            }
-            // A line that is being written is read next time.
-            let whole = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            *read += whole as u64;
-            let lines = String::from_utf8_lossy(&new[..whole]);
-            let ends = lines.lines().filter(|l| l.starts_with("end ") && l.ends_with(WHOLE));
-            self.done += ends.count() as u64;
-        }
-        self.done
-    }
-}
-
-fn path(store: &Path, worker: usize) -> PathBuf {
-    store.join(format!("journal-{worker}"))
+/// Whose journal a file of this name is.
+pub(super) fn owner(name: &str) -> Option<usize> {
+    name.strip_prefix(PREFIX)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn goes_on_after_a_line_cut_short() {
-        let store = tempfile::tempdir().expect("a directory");
-        let mut journal = Journal::open(store.path(), 3, false).expect("a new one");
-        journal.take(&(4..8)).expect("written");
-        journal.start(4).expect("written");
-        journal.start(5).expect("written");
-        journal.end(4, 7).expect("written");
-        journal.file.write_all(b"end 5 0").expect("written");
-        drop(journal);
-        let mut journal = Journal::open(store.path(), 3, false).expect("there");
-        assert_eq!(journal.known.waiting().collect::<Vec<_>>(), [6, 7]);
-        assert_eq!(journal.known.undecided().collect::<Vec<_>>(), [5]);
-        journal.retire(&[1, 2]).expect("written");
-        let known = read(store.path(), 3).expect("there");
-        assert_eq!(known.ended, BTreeMap::from([(4, 7)]));
-        assert_eq!(known.estate().collect::<Vec<_>>(), [(6, 1), (7, 2)]);
-        assert_eq!(known.skipped().collect::<Vec<_>>(), [5]);
-        journal.retry(&[2]).expect("written");
-        let known = read(store.path(), 3).expect("there");
-        assert_eq!(known.estate().collect::<Vec<_>>(), [(6, 1), (7, 2), (5, 2)]);
-        assert_eq!(known.skipped().count(), 0);
+    fn new(store: &Path) -> Journal {
+        Journal::open(store, 3, false).expect("a journal")
+    }
+
+    fn write(journal: &mut Journal, lines: &[&str]) {
+        for line in lines {
+            let parsed = Line::parse(&format!("{line}{WHOLE}")).expect("a line");
+            assert_eq!(parsed.to_string(), format!("{line}{WHOLE}"));
+            journal.write(&parsed).expect("written");
+        }
     }
 
     #[test]
-    fn counts_what_is_new() {
+    fn goes_on_after_a_line_cut_short() {
         let store = tempfile::tempdir().expect("a directory");
-        let mut tally = Tally::new(store.path(), 2);
-        assert_eq!(tally.done(), 0);
-        let mut journal = Journal::open(store.path(), 1, false).expect("a new one");
-        for item in 0..3 {
-            journal.start(item).expect("written");
-            journal.end(item, 0).expect("written");
-            assert_eq!(tally.done(), item + 1);
-        }
-        journal.file.write_all(b"end 3 0").expect("written");
-        assert_eq!(tally.done(), 3, "a line is counted when it is whole");
-        journal.file.write_all(b" .\n").expect("written");
-        assert_eq!((tally.done(), tally.done()), (4, 4));
+        let mut journal = new(store.path());
+        write(&mut journal, &["begin", "items 9 7", "take 4 8", "start 4", "start 5", "end 4 7"]);
+        journal.file.write_all(b"end 5 0").expect("written");
+        drop(journal);
+        let mut journal = new(store.path());
+        assert_eq!(journal.known.waiting.iter().collect::<Vec<_>>(), [6..8]);
+        assert_eq!(journal.known.undecided().collect::<Vec<_>>(), [5]);
+        assert_eq!(journal.known.failed().collect::<Vec<_>>(), [4]);
+        write(&mut journal, &["begin", "start 6", "back 6", "start 7", "retired 1 2", "retired 4"]);
+        let known = read(store.path(), 3).expect("there");
+        assert_eq!(known.interrupted, BTreeSet::from([5]));
+        assert_eq!(known.running, BTreeSet::from([7]));
+        assert_eq!(known.waiting.iter().collect::<Vec<_>>(), [6..7]);
+        assert_eq!((known.heirs, known.further_heirs), (vec![1, 2], vec![4]));
+    }
+
+    #[test]
+    fn items_change_hands() {
+        let store = tempfile::tempdir().expect("a directory");
+        let mut journal = new(store.path());
+        write(&mut journal, &["take 0 4", "receive 8 9 1", "start 0", "end 0 1", "give 2 4 5"]);
+        let known = &journal.known;
+        let may: Vec<_> = (0..9).filter(|item| known.may_give(*item)).collect();
+        assert_eq!(may, [0, 1], "neither what was given nor what was received");
+        assert_eq!(known.waiting.iter().collect::<Vec<_>>(), [1..2, 8..9]);
+        write(&mut journal, &["give 0 1 5", "idle"]);
+        assert!(journal.known.ended.is_empty() && journal.known.idle, "who has it will say");
+        write(&mut journal, &["receive 0 1 5"]);
+        assert!(!journal.known.idle && !journal.known.may_give(0));
+    }
+
+    #[test]
+    fn two_writers_are_found_out_before_anything_is_started() {
+        let store = tempfile::tempdir().expect("a directory");
+        let (mut one, mut other) = (new(store.path()), new(store.path()));
+        one.write(&Line::Start(1)).expect("nobody else has written");
+        assert!(other.write(&Line::Start(1)).is_err());
+        assert!(one.write(&Line::Start(2)).is_err());
     }
 }

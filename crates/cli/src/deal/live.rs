@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::journal::Tally;
+use super::journals::Journals;
 use super::store::Store;
 
 /// How often the journals of all workers are looked at.
@@ -19,9 +19,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Now {
     pub(super) run: u64,
-    pub(super) waiting: usize,
-    /// The item whose command runs.
-    pub(super) item: Option<String>,
+    pub(super) waiting: u64,
+    /// The items whose commands run.
+    pub(super) items: Vec<String>,
     /// Who holds up which items.
     pub(super) delays: Vec<(usize, Range<u64>)>,
 }
@@ -30,8 +30,8 @@ impl Now {
     fn line(&self, done: u64, count: u64) -> String {
         let Self { run, waiting, .. } = self;
         let mut line = format!("{done} of {count} done, {run} by this worker, {waiting} waiting");
-        if let Some(item) = &self.item {
-            line += &format!(", now {item}");
+        if !self.items.is_empty() {
+            line += &format!(", now {}", self.items.join(", "));
         }
         for (by, items) in &self.delays {
             line += &format!("; {} to {} delayed by worker {by}", items.start, items.end - 1);
@@ -65,14 +65,15 @@ impl Live {
             self.bar.set_style(style);
         }
         self.bar.enable_steady_tick(Duration::from_millis(200));
-        let (bar, now, count) = (self.bar.clone(), Arc::clone(&self.now), store.terms.count);
-        let mut tally = Tally::new(&store.path, store.terms.workers);
+        let (bar, now) = (self.bar.clone(), Arc::clone(&self.now));
+        let Ok(mut journals) = Journals::read(&store.path) else { return };
         let (goes_on, ended) = mpsc::channel();
         self.goes_on = Some(goes_on);
         self.thread = Some(thread::spawn(move || {
             loop {
-                let done = tally.done();
-                bar.set_message(lock(&now).line(done, count));
+                // What cannot be read now may be next time.
+                let _ = journals.refresh();
+                bar.set_message(lock(&now).line(journals.done(), journals.count()));
                 if ended.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -87,7 +88,7 @@ impl Live {
 
     /// Prints a line that stays.
     pub(super) fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("holdall: {text}"));
+        self.bar.suspend(|| crate::say(text));
     }
 }
 
@@ -112,9 +113,10 @@ mod tests {
 
     #[test]
     fn the_line() {
-        let mut now = Now { run: 3, waiting: 2, item: Some("x.png".into()), delays: Vec::new() };
+        let items = vec!["x.png".into()];
+        let mut now = Now { run: 3, waiting: 2, items, delays: Vec::new() };
         assert_eq!(now.line(7, 20), "7 of 20 done, 3 by this worker, 2 waiting, now x.png");
-        now.item = None;
+        now.items.clear();
         now.delays = vec![(1, 4..6)];
         assert_eq!(
             now.line(7, 20),

@@ -1,9 +1,10 @@
 //! `holdall deal probe`: how fresh are reads in this directory?
 //!
-//! One process writes numbers, by rename as the store does, and says when each write had returned;
-//! another reads all the time and says when it last saw an old one. On one machine the two are
-//! threads with one clock. Between machines, run one with --write and one with --read: then the
-//! number written is the time, and clocks must agree.
+//! One side writes numbers, by rename as the store does; the other reads all the time and says
+//! when it saw an old one. What counts is a probe with two sides that see the directory through
+//! different mounts: a cache is fresh to whoever writes through it. On one machine (`--and`) the
+//! sides are threads with one clock. Between machines, run one with --write and one with --read:
+//! then the number written is the time, and clocks must agree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,19 +18,32 @@ use serde::Serialize;
 
 use crate::print;
 
+/// Nothing was shown: one side only, or too little seen.
+const NOT_SHOWN: u8 = 75;
+/// So many different writes must be seen by who reads.
+const WRITES_SEEN: u64 = 10;
+
 /// Measure how fresh reads in a directory are
 ///
-/// Alone: writes and reads on this machine. Between machines (clocks must agree): run it with
-/// --write on one and with --read on another. A read is old if it returns what was replaced
-/// before the read began. Any old read means that items would be dealt twice. None seen is no
-/// proof. Exit status: 0 if no old read was seen, 1 if one was.
+/// It takes two sides that see the directory by different ways. Between machines (clocks must
+/// agree to some hundredths of a second): run it with --write on one and, meanwhile, with --read on
+/// another, and then the other way round. Between two mounts of one machine: --and. A read is old
+/// if it returns what was replaced before the read began. Any old read means that items would be
+/// dealt twice. None seen is no proof.
+///
+/// Exit status: 0 if no old read was seen (for --write: if it could write), 1 if one was, 75 if
+/// nothing is shown: with one side only, or if nobody was seen to write.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The directory to probe
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
+    /// The same directory by another way, to read there what is written to the first
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["write", "read"])]
+    and: Option<PathBuf>,
     /// How long, in seconds
-    #[arg(long, value_name = "S", default_value_t = 3)]
+    #[arg(long, value_name = "S", default_value_t = 3,
+        value_parser = clap::value_parser!(u64).range(1..1 << 32))]
     seconds: u64,
     /// Only write
     #[arg(long, conflicts_with = "read")]
@@ -42,12 +56,14 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Where the moment of the last finished write is kept: in the file, or in this process.
+/// What was seen.
 #[derive(Default, Serialize)]
 struct Seen {
     schema: u32,
     writes: u64,
     reads: u64,
+    /// How many different writes who read has seen.
+    writes_seen: u64,
     /// Reads that returned what had been replaced before they began.
     old: u64,
     /// The oldest: how long before its read began it had been replaced.
@@ -57,23 +73,41 @@ struct Seen {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let until = Instant::now() + Duration::from_secs(args.seconds);
     let file = args.store.join("probe");
+    let there = args.and.as_ref().unwrap_or(&args.store).join("probe");
     let mut seen = match (args.write, args.read) {
         (true, _) => Seen { writes: write(&file, until, |_| {})?, ..Seen::default() },
-        (_, true) => read_elsewhere(&file, until)?,
-        _ => both(&file, until)?,
+        (_, true) => read_elsewhere(&file, until),
+        _ => both(&file, &there, until)?,
     };
-    seen.schema = 1;
+    seen.schema = 2;
     if !args.read {
         let _ = fs::remove_file(&file);
     }
+    let (shown, why) = if args.write {
+        (true, "")
+    } else if seen.writes_seen < WRITES_SEEN {
+        (false, "nobody was seen to write: run it with --write elsewhere meanwhile")
+    } else if !args.read && args.and.is_none() {
+        (false, "through one mount only, which shows nothing: --write here and --read elsewhere")
+    } else {
+        (true, "")
+    };
     if args.json {
         print(&serde_json::to_string(&seen)?)?;
     } else {
-        let Seen { writes, reads, old, oldest_us, .. } = seen;
+        let Seen { writes, reads, old, oldest_us, writes_seen, .. } = seen;
+        let writes = if args.read { writes_seen } else { writes };
         let worst = if old > 0 { format!(", by up to {oldest_us} us") } else { String::new() };
         print(&format!("{writes} writes, {reads} reads, {old} of them old{worst}"))?;
+        if !shown && old == 0 {
+            print(why)?;
+        }
     }
-    Ok(ExitCode::from(u8::from(seen.old > 0)))
+    Ok(ExitCode::from(match (seen.old, shown) {
+        (1.., _) => 1,
+        (0, false) => NOT_SHOWN,
+        (0, true) => 0,
+    }))
 }
 
 /// Writes the time again and again, each time as a new file renamed over the old one.
@@ -100,15 +134,22 @@ fn read(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.parse().ok()
 }
 
-fn both(file: &Path, until: Instant) -> anyhow::Result<Seen> {
+/// Counts a read that found this.
+fn count(seen: &mut Seen, before: &mut u64, found: u64) {
+    seen.reads += 1;
+    seen.writes_seen += u64::from(found != std::mem::replace(before, found));
+}
+
+/// Writes to one file, and reads the other, which should be the same.
+fn both(file: &Path, there: &Path, until: Instant) -> anyhow::Result<Seen> {
     let (last, done) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut seen = Seen::default();
+            let (mut seen, mut before) = (Seen::default(), 0);
             while !done.load(Ordering::Relaxed) {
                 let (replaced, began) = (last.load(Ordering::Acquire), now());
-                let Some(found) = read(file) else { continue };
-                seen.reads += 1;
+                let Some(found) = read(there) else { continue };
+                count(&mut seen, &mut before, found);
                 if found < replaced {
                     seen.old += 1;
                     seen.oldest_us = seen.oldest_us.max((began.saturating_sub(found)) / 1000);
@@ -125,18 +166,24 @@ fn both(file: &Path, until: Instant) -> anyhow::Result<Seen> {
 
 /// The writer is elsewhere and writes at least every few milliseconds: what is older than that
 /// when the read began is old.
-fn read_elsewhere(file: &Path, until: Instant) -> anyhow::Result<Seen> {
+///
+/// Only until the last change: after that the writer may have ended.
+fn read_elsewhere(file: &Path, until: Instant) -> Seen {
     const SLOW_WRITE: u64 = 50_000_000;
-    let mut seen = Seen::default();
+    let (mut seen, mut before, mut since_change) = (Seen::default(), 0, (0, 0));
     while Instant::now() < until {
         let began = now();
         let Some(found) = read(file) else { continue };
-        seen.reads += 1;
+        if found != before {
+            seen.old += since_change.0;
+            seen.oldest_us = seen.oldest_us.max(since_change.1);
+            since_change = (0, 0);
+        }
+        count(&mut seen, &mut before, found);
         let age = began.saturating_sub(found);
         if age > SLOW_WRITE {
-            seen.old += 1;
-            seen.oldest_us = seen.oldest_us.max(age / 1000);
+            since_change = (since_change.0 + 1, since_change.1.max(age / 1000));
         }
     }
-    Ok(seen)
+    seen
 }

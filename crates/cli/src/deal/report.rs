@@ -1,10 +1,13 @@
 //! What a worker tells while it works: events for programs, or lines for a person.
 
+use std::cell::Cell;
+use std::io::{self, Write};
+
 use serde::Serialize;
 
 use super::live::{Live, Now};
 use super::store::Store;
-use crate::print;
+use crate::usage;
 
 /// An event, as `--json` prints it.
 #[derive(Serialize)]
@@ -16,6 +19,10 @@ pub(super) enum Event {
     Started { item: u64 },
     /// The command has ended.
     Finished { item: u64, status: i32 },
+    /// These items went to a worker that had nothing to do.
+    Given { start: u64, end: u64, to: usize },
+    /// This worker has nothing to do, and waits for others to give it something.
+    Idle {},
     /// Started before this worker was killed, perhaps done: not run again.
     Skipped { item: u64 },
     /// Items that may be this worker's are held up by another.
@@ -35,19 +42,30 @@ struct Line {
 pub(super) struct Reporter {
     worker: usize,
     json: bool,
+    /// Whether nobody reads the events any more: the items are run all the same.
+    unread: Cell<bool>,
     live: Live,
 }
 
 impl Reporter {
     pub(super) fn new(worker: usize, json: bool, store: &Store) -> Self {
-        Self { worker, json, live: Live::new(store) }
+        Self { worker, json, unread: Cell::new(false), live: Live::new(store) }
     }
 
     pub(super) fn event(&self, event: Event) -> anyhow::Result<()> {
-        if !self.json {
+        if !self.json || self.unread.get() {
             return Ok(());
         }
-        print(&serde_json::to_string(&Line { schema: 1, worker: self.worker, event })?)
+        let line = serde_json::to_string(&Line { schema: 1, worker: self.worker, event })?;
+        match writeln!(io::stdout().lock(), "{line}") {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.unread.set(true);
+                self.live.say("nobody reads the events any more; the items are run all the same");
+                Ok(())
+            }
+            Err(error) => Err(usage(format!("cannot write the events: {error}"))),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// For the live line.

@@ -8,6 +8,7 @@ use holdall_assign::Assigner;
 use holdall_assign::registers::{Dir, DirError, Durability};
 use holdall_assign::windows::{BadLayout, Layout, Position};
 
+use super::journal;
 use crate::usage;
 
 /// Windows each worker remembers: few, because every write writes them all.
@@ -24,20 +25,46 @@ pub(super) struct Store {
 /// What all workers of a store must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
+    /// How many workers have a lot in each window; others may come and get items from them.
     pub(super) workers: usize,
     pub(super) batch: u64,
-    pub(super) count: u64,
-    pub(super) fingerprint: u64,
+    pub(super) kind: Kind,
+    /// Whether every write is synced.
+    pub(super) sync: bool,
+}
+
+/// What the items are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Numbers,
+    Lines,
+    /// What is between the NULs of a file.
+    NulEnded,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Numbers, Self::Lines, Self::NulEnded];
+
+    fn option(self) -> &'static str {
+        match self {
+            Self::Numbers => "--count",
+            Self::Lines => "--items",
+            Self::NulEnded => "--items and -0",
+        }
+    }
 }
 
 impl Terms {
     fn words(self) -> [u64; 4] {
-        [self.workers as u64, self.batch, self.count, self.fingerprint]
+        let kind = Kind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or(0);
+        [self.workers as u64, self.batch, kind as u64, self.sync.into()]
     }
 
-    fn of([workers, batch, count, fingerprint]: [u64; 4]) -> anyhow::Result<Self> {
+    fn of([workers, batch, kind, sync]: [u64; 4]) -> anyhow::Result<Self> {
         let workers = usize::try_from(workers).context("too many workers")?;
-        Ok(Self { workers, batch, count, fingerprint })
+        let kind = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind).copied());
+        let kind = kind.context("items of an unknown kind")?;
+        Ok(Self { workers, batch, kind, sync: sync != 0 })
     }
 
     fn layout(self) -> Result<Layout, BadLayout> {
@@ -48,9 +75,17 @@ impl Terms {
 impl Store {
     /// A store to work in: made if it is not there.
     pub(super) fn make(path: &Path, terms: Terms) -> anyhow::Result<Self> {
-        let layout = terms.layout().map_err(usage)?;
         let cannot = || format!("--store {}: cannot be made", path.display());
+        terms.layout().map_err(usage)?;
         fs::create_dir_all(path).with_context(cannot)?;
+        // How many workers there are was decided by the first to come.
+        let found = match workers(path)?.first() {
+            Some(first) => Dir::terms(path, *first).map_err(tell)?,
+            None => None,
+        };
+        let seats = found.map_or(Ok(terms), Terms::of)?.workers;
+        let terms = Terms { workers: seats, ..terms };
+        let layout = terms.layout().map_err(usage)?;
         let store = Self { path: path.to_owned(), terms, layout };
         store.agree()?;
         Ok(store)
@@ -83,41 +118,44 @@ impl Store {
     }
 
     fn differs(&self, found: Terms) -> String {
-        let (what, there, here) = if found.workers != self.terms.workers {
-            ("--of", found.workers as u64, self.terms.workers as u64)
-        } else if found.batch != self.terms.batch {
-            ("--batch", found.batch, self.terms.batch)
-        } else if found.count != self.terms.count {
-            ("items:", found.count, self.terms.count)
+        let (path, here) = (self.path.display(), self.terms);
+        let (there, here) = if found.workers != here.workers {
+            (format!("--of {}", found.workers), format!("--of {}", here.workers))
+        } else if found.batch != here.batch {
+            (format!("--batch {}", found.batch), format!("--batch {}", here.batch))
+        } else if found.kind != here.kind {
+            (found.kind.option().into(), here.kind.option().into())
         } else {
-            let path = self.path.display();
-            return format!(
-                "--store {path} deals other items: use the same list, or another store"
-            );
+            let sync = |sync| if sync { "with --sync" } else { "without --sync" };
+            (sync(found.sync).into(), sync(here.sync).into())
         };
-        let path = self.path.display();
-        format!(
-            "--store {path} was begun with {what} {there}, not {here}: use that, or another store"
-        )
+        format!("--store {path} was begun with {there}, not {here}: use that, or another store")
+            .replace("with with", "with")
     }
 
-    pub(super) fn dir(&self, sync: bool) -> Dir {
-        let durability = if sync { Durability::Disk } else { Durability::Process };
+    pub(super) fn dir(&self) -> Dir {
+        let durability = if self.terms.sync { Durability::Disk } else { Durability::Process };
         let (workers, slots) = (self.layout.workers(), self.layout.slots());
         Dir::new(&self.path, workers, slots, self.terms.words(), durability)
     }
 
     /// Where every worker is.
     pub(super) fn positions(&self) -> anyhow::Result<Vec<Position>> {
-        Assigner::over(self.layout, self.dir(false)).positions().map_err(tell)
+        Assigner::over(self.layout, self.dir()).positions().map_err(tell)
     }
 
-    pub(super) fn check_worker(&self, worker: usize) -> anyhow::Result<()> {
-        if worker < self.terms.workers {
+    /// Whether a worker has a lot in each window; if not, it lives on what others give it.
+    pub(super) fn has_seat(&self, worker: usize) -> bool {
+        worker < self.terms.workers
+    }
+
+    /// Whether a process ever worked under a number.
+    pub(super) fn check_begun(&self, worker: usize) -> anyhow::Result<()> {
+        let files = [Dir::file(&self.path, worker), journal::path(&self.path, worker)];
+        if files.iter().any(|file| file.exists()) {
             return Ok(());
         }
-        let last = self.terms.workers - 1;
-        Err(usage(format!("--worker {worker}: the workers of this store are 0 to {last}")))
+        Err(usage(format!("worker {worker} never began: there is nothing of it in this store")))
     }
 }
 
@@ -164,8 +202,8 @@ pub(super) fn check_fresh(path: &Path, store_is_fresh: bool) -> anyhow::Result<(
     match network {
         Some((_, name)) if !store_is_fresh => Err(usage(format!(
             "--store {} is on {name}, where reads may be old and items would then be dealt twice: \
-             use a local directory, or add --store-is-fresh if `holdall deal probe` from every \
-             machine says so",
+             use a local directory, or add --store-is-fresh if `holdall deal probe --write` here \
+             and `--read` on each other machine say so",
             path.display()
         ))),
         _ => Ok(()),
