@@ -371,6 +371,6 @@ mod tests {
         assert_eq!(Layout::new(65, 4, 1), Err(BadLayout::Workers(65)));
         assert_eq!(Layout::new(2, 3, 1), Err(BadLayout::Ring(3)));
         assert_eq!(Layout::new(2, 1, 1), Err(BadLayout::Ring(1)));
-        assert_eq!(Layout::new(2, 2, 0), Err(BadLayout::Batch));
+        assert_eq!(Layout::new(2, 2, 0), Err(BadLayout::Batch(0)));
     }
 }
