@@ -197,7 +197,10 @@ fn print(args: &Args, settings: &Settings, outcomes: &[Outcome]) -> io::Result<(
         writeln!(out, "{}\n{}", headline(settings), table(outcomes).trim_fmt())?;
         for outcome in outcomes.iter().filter(|_| args.timing) {
             let millions = rate(outcome) / 1e6;
-            eprintln!("{}: {millions:.2} million events a second", outcome.report.protocol);
+            crate::say(format!(
+                "{}: {millions:.2} million events a second",
+                outcome.report.protocol
+            ));
         }
     }
     out.flush()

@@ -142,11 +142,11 @@ impl Desk {
         for items in won.iter().filter(|items| !self.journal.known.taken.contains(items.start)) {
             new.insert(items);
         }
-        new.iter().try_for_each(|items| self.keep(Line::Take(items.clone()), items))
+        new.iter().try_for_each(|items| self.keep(&Line::Take(items.clone()), items))
     }
 
-    fn keep(&mut self, line: Line, items: Range<u64>) -> anyhow::Result<()> {
-        self.journal.write(&line)?;
+    fn keep(&mut self, line: &Line, items: Range<u64>) -> anyhow::Result<()> {
+        self.journal.write(line)?;
         self.fresh.push(items);
         Ok(())
     }
@@ -159,10 +159,10 @@ impl Desk {
         let (found, delays) = self.journals.found_for(self.id, &self.store, count)?;
         let left = self.journals.left_to(self.id);
         for (items, from) in left {
-            self.keep(Line::Receive(items.clone(), from), items)?;
+            self.keep(&Line::Receive(items.clone(), from), items)?;
         }
         for items in found.iter() {
-            self.keep(Line::Take(items.clone()), items)?;
+            self.keep(&Line::Take(items.clone()), items)?;
         }
         if !self.fresh.is_empty() {
             self.journals.refresh()?;

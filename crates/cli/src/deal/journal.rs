@@ -231,7 +231,7 @@ impl Journal {
         }
         self.len += text.len() as u64;
         if self.file.metadata().with_context(cannot)?.len() != self.len {
-            return Err(alarm(format!(
+            return Err(alarm(&format!(
                 "{} is written by another process: two work under one number",
                 self.path.display()
             )));
@@ -289,14 +289,14 @@ mod tests {
         journal.file.write_all(b"end 5 0").expect("written");
         drop(journal);
         let mut journal = new(store.path());
-        assert_eq!(journal.known.waiting.iter().collect::<Vec<_>>(), [6..8]);
+        assert_eq!(journal.known.waiting.iter().collect::<Vec<_>>(), vec![6..8; 1]);
         assert_eq!(journal.known.undecided().collect::<Vec<_>>(), [5]);
         assert_eq!(journal.known.failed().collect::<Vec<_>>(), [4]);
         write(&mut journal, &["begin", "start 6", "back 6", "start 7", "retired 1 2", "retired 4"]);
         let known = read(store.path(), 3).expect("there");
         assert_eq!(known.interrupted, BTreeSet::from([5]));
         assert_eq!(known.running, BTreeSet::from([7]));
-        assert_eq!(known.waiting.iter().collect::<Vec<_>>(), [6..7]);
+        assert_eq!(known.waiting.iter().collect::<Vec<_>>(), vec![6..7; 1]);
         assert_eq!((known.heirs, known.further_heirs), (vec![1, 2], vec![4]));
     }
 

@@ -131,10 +131,10 @@ impl Journals {
                 || format!("twice in the journal of worker {worker}"),
                 |(other, _)| format!("in the journals of workers {worker} and {other}"),
             );
-            return Err(alarm(format!("item {item} is {others}")));
+            return Err(alarm(&format!("item {item} is {others}")));
         }
         if done > count {
-            return Err(alarm(format!("{done} items are recorded as done, of {count}")));
+            return Err(alarm(&format!("{done} items are recorded as done, of {count}")));
         }
         Ok(())
     }

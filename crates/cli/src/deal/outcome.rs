@@ -17,7 +17,7 @@ const ALARM: u8 = 70;
 pub(super) const LEFT: u8 = 75;
 
 /// What should be impossible was seen.
-pub(super) fn alarm(what: String) -> anyhow::Error {
+pub(super) fn alarm(what: &str) -> anyhow::Error {
     let why = "stop all workers: either the reads of this store are not fresh (`holdall deal probe \
                --help`) or two processes work under one number, and items may be run twice";
     Failure(ALARM, format!("ALARM: {what}; {why}")).into()

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use super::claim::{self, Claim};
 use super::desk::Desk;
-use super::journal::{Journal, Line};
+use super::journal::{Journal, Known, Line};
 use super::journals::Journals;
 use super::outcome::LEFT;
 use super::store::Store;
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let store = Store::find(&args.store)?;
     store.check_begun(args.worker)?;
     let journals = Journals::read(&store.path)?;
-    let was_retired = journals.of(args.worker).is_some_and(|known| known.retired());
+    let was_retired = journals.of(args.worker).is_some_and(Known::retired);
     let heirless = journals.heirless().contains(&args.worker);
     if was_retired && !heirless && !args.retry_started && !args.retry_failed {
         return Err(usage(format!("worker {} is retired already", args.worker)));
@@ -128,7 +128,7 @@ fn list<T: ToString>(numbers: &[T]) -> String {
 }
 
 fn heirs(store: &Store, journals: &Journals, args: &Args) -> anyhow::Result<Vec<usize>> {
-    let retired = |worker| journals.of(worker).is_some_and(|known| known.retired());
+    let retired = |worker| journals.of(worker).is_some_and(Known::retired);
     for heir in &args.to {
         if !store.has_seat(*heir) {
             store.check_begun(*heir)?;

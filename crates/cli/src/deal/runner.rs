@@ -24,6 +24,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) const TIMED_OUT: i32 = 124;
 
 /// What happens to a worker.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// The command of an item ended, with this status.
     Ended(u64, i32),

@@ -88,11 +88,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         let status = look(&store, &journals, &outcome)?;
         if args.json {
-            print(&serde_json::to_string(&status)?)?
+            print(&serde_json::to_string(&status)?)?;
         } else {
-            table(&status)?
-        }
-        if !args.json {
+            table(&status)?;
             outcome.remedies(&store).iter().try_for_each(|remedy| print(remedy))?;
         }
     }

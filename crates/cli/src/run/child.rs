@@ -61,7 +61,7 @@ pub(crate) fn become_child() -> Option<ExitCode> {
         return Some(ExitCode::FAILURE); // Whoever started us is gone.
     }
     let error = Command::new(&program).args(args).exec();
-    eprintln!("holdall: cannot run {}: {error}", program.display());
+    crate::say(format!("cannot run {}: {error}", program.display()));
     let found = error.kind() != std::io::ErrorKind::NotFound;
     Some(ExitCode::from(if found { 126 } else { 127 }))
 }
@@ -155,7 +155,7 @@ impl Child {
                 signal = signals.next() => self.send(signal),
                 () = grant.lost(), if !lost => {
                     lost = true;
-                    eprintln!("holdall: the grant was lost; stopping the command");
+                    crate::say("the grant was lost; stopping the command");
                     self.send(Signal::TERM);
                     self.send(Signal::CONT);
                     kill.as_mut().reset(tokio::time::Instant::now() + grace);

@@ -110,7 +110,7 @@ impl Wanted {
                 waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
             match waiting::granted(&client, ask.clone(), deadline, signals).await {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
-                    eprintln!("holdall: the agent was lost while waiting; asking again");
+                    crate::say("the agent was lost while waiting; asking again");
                 }
                 Err(error) => return Err(error),
                 Ok(grant) => return Ok((client, grant)),
@@ -134,10 +134,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let command = words.collect::<Vec<_>>().join(" ").chars().take(1000).collect();
     let ask = args.wanted.ask(command, Lasting::Connection)?;
     if let Some(outer) = ask.within {
-        eprintln!(
-            "holdall: asking inside grant {outer}, which is held while this waits; \
+        crate::say(format!(
+            "asking inside grant {outer}, which is held while this waits; \
              better ask for everything at once"
-        );
+        ));
     }
     block_on(hold_and_run(args, &ask))
 }
@@ -169,7 +169,7 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
             let release = async { Ok(grant.release().await?) };
             let soon = Some(Instant::now() + GRACE);
             if let Err(error) = waiting::before(soon, &mut signals, release).await {
-                eprintln!("holdall: the grant was not given back in order: {error}");
+                crate::say(format!("the grant was not given back in order: {error}"));
             }
             Ok(ExitCode::from(code))
         }
