@@ -73,7 +73,7 @@ fn portrait(about: &About) -> String {
         assumptions(&about.assumes),
         promises(about)
     );
-    for rule in about.rules {
+    for rule in &about.rules {
         text.push_str(&format!("  rule {:<10} {}\n", rule.name, rule.says));
     }
     text

@@ -8,6 +8,8 @@ use core::fmt;
 use serde::Serialize;
 
 use crate::ids::{NodeId, PoolId};
+use crate::rules::Rule;
+use crate::stamp::Origin;
 
 /// What a protocol is, assumes and promises. The registry prints it; the checker holds the
 /// protocol to it.
@@ -26,7 +28,7 @@ pub struct About {
     /// What it promises besides if timers ring only when nothing else can move (`--timers quiet`).
     pub with_patience: Vec<Property>,
     /// Its rules that can be taken away, to see what each is for.
-    pub rules: &'static [Rule],
+    pub rules: Vec<Rule>,
 }
 
 impl About {
@@ -159,15 +161,6 @@ impl Serialize for Property {
     }
 }
 
-/// A rule of a protocol that can be taken away for study.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Rule {
-    /// Its name, for `--without`.
-    pub name: &'static str,
-    /// What it says.
-    pub says: &'static str,
-}
-
 /// The system a protocol is to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
@@ -176,12 +169,14 @@ pub struct Topology {
     /// The pools that the users of each lane may ever ask for. Known only to protocols that assume
     /// known neighbours ([`Known::Known`]); empty for all others.
     pub users: Vec<BTreeSet<PoolId>>,
+    /// Where its clocks start.
+    pub origin: Origin,
 }
 
 impl Topology {
     /// A system whose users are unknown.
     pub fn of_pools(pools: Vec<Pool>) -> Self {
-        Self { pools, users: Vec::new() }
+        Self { pools, users: Vec::new(), origin: Origin::default() }
     }
 }
 
@@ -201,13 +196,6 @@ pub struct Options {
     pub variant: Option<String>,
     /// Rules to take away. Only the lab does that.
     pub without: Vec<String>,
-}
-
-impl Options {
-    /// Whether a rule is in force.
-    pub fn keeps(&self, rule: &str) -> bool {
-        self.without.iter().all(|name| name != rule)
-    }
 }
 
 /// A protocol cannot do what is asked of it.

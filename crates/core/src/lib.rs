@@ -14,17 +14,20 @@
 extern crate alloc;
 
 mod about;
+pub mod contract;
 mod ids;
 mod needs;
 mod outbox;
 mod role;
+mod rules;
 mod stamp;
 
-pub use about::{
-    About, Assumes, Known, Options, Order, Pool, Property, Rule, Topology, Unsupported,
+pub use about::{About, Assumes, Known, Options, Order, Pool, Property, Topology, Unsupported};
+pub use ids::{
+    Addr, CellId, Home, Lane, Life, ManagerId, NodeId, Party, PoolId, RequestId, UserId,
 };
-pub use ids::{Addr, ManagerId, NodeId, PoolId, RequestId, UserId};
 pub use needs::{BadNeeds, Need, Needs, Request};
 pub use outbox::{Effect, Note, Outbox, Rung};
 pub use role::{Broken, Call, Data, Event, Gone, Never, Protocol, Resize, Role, System};
-pub use stamp::{Clock, Family, LinkStamp, Stamp};
+pub use rules::Rule;
+pub use stamp::{Clock, Family, LinkStamp, Origin, Stamp};

@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    fn need(pool: u32, units: u32) -> Need {
+    fn need(pool: u64, units: u32) -> Need {
         Need { pool: PoolId(pool), units }
     }
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::about::{About, Options, Topology, Unsupported};
-use crate::ids::{Addr, ManagerId, NodeId, PoolId, UserId};
+use crate::ids::{Addr, ManagerId, NodeId, Party, PoolId, UserId};
 use crate::needs::Request;
 use crate::outbox::Outbox;
 
@@ -71,14 +71,9 @@ pub trait Role: Data {
 pub enum Event<R: Role> {
     /// The application asks for something.
     Call(R::Call),
-    /// The detector tells that a party will not be heard of again. When `how` is
-    /// [`Gone::Departed`], every message it sent to this role has arrived before.
-    Gone {
-        /// The party.
-        who: Addr,
-        /// What is known of it.
-        how: Gone,
-    },
+    /// The detector tells of somebody who will not be heard of again, or may not. Only managers
+    /// are told; what a report means is part of the [contract](crate::contract).
+    Gone(Gone),
     /// A message arrives.
     Message {
         /// Its sender, vouched for by the world.
@@ -102,8 +97,8 @@ pub enum Call {
     Ask(Request),
     /// The use of what was granted has ended.
     Done,
-    /// The client departs, at whatever stage: waiting requests are withdrawn, grants released.
-    /// The world keeps the role until it is idle, and calls it no more.
+    /// The client departs, or its lease has run out, at whatever stage: waiting requests are
+    /// withdrawn, grants released. The world keeps the role until it is idle, and calls it no more.
     Leave,
 }
 
@@ -117,17 +112,26 @@ pub struct Resize {
     pub capacity: u32,
 }
 
-/// How somebody came to be gone.
+/// What the detector knows of somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Gone {
-    /// It has certainly stopped.
-    Departed,
-    /// It has stopped using what it held, because its lease is over, but may still be alive.
-    Lapsed,
-    /// What it held may be given to others.
-    Reclaimed,
-    /// It may have stopped, or be slow.
-    Suspected,
+    /// It has certainly stopped, and every message it sent to this role has arrived, or never will.
+    Departed(Party),
+    /// It uses nothing any more, whether it lives or not, and will ask for nothing; messages of it
+    /// may still arrive. What it held may be given to others.
+    Reclaimed(UserId),
+    /// It may have stopped, or be slow. What it holds it may be using.
+    Suspected(UserId),
+}
+
+impl Gone {
+    /// Of whom.
+    pub const fn who(self) -> Party {
+        match self {
+            Self::Departed(party) => party,
+            Self::Reclaimed(user) | Self::Suspected(user) => Party::User(user),
+        }
+    }
 }
 
 /// A protocol: two kinds of roles. The value is the configuration they share, which never

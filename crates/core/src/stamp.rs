@@ -1,4 +1,4 @@
-//! Numbers that only grow: logical clocks, request numbers, lives of users.
+//! Numbers that only grow: logical clocks, request numbers, generations of users.
 //!
 //! A user that asks for ever makes such numbers grow for ever, so no search over plain states
 //! would end. Behaviour depends only on their differences, so the checker identifies states that
@@ -6,27 +6,31 @@
 //! protocol beyond this: keep growing numbers in a [`Stamp`] (or in an id), never in a plain
 //! integer. The stamp then says in its hash what it is, by a call of `write_u128` that nothing
 //! else in a role or a message makes, and a hasher that knows can tell stamps from other numbers.
+//!
+//! That behaviour depends only on differences is the protocol's duty, and stamps are made to help:
+//! nobody can look inside one, and the first of a family comes from the [`Origin`] that the world
+//! chose. Every protocol is run from several origins, with equal outcomes (a test).
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ManagerId, UserId};
+use crate::ids::{Lane, ManagerId, UserId};
 
 /// Stamps that are compared with each other, and therefore shifted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// The attempts of one lane to get the resource at one place of what it asks for.
-    Attempt(u32, u32),
+    Attempt(Lane, u32),
     /// A family of its own, one for the whole system: see [`Stamp`].
     Clock(u16),
-    /// The lives of one lane.
-    Life(u32),
+    /// The generations of one lane.
+    Generation(Lane),
     /// What the users of one lane and one manager count between them: see [`LinkStamp`].
-    Link(u16, u32, ManagerId),
+    Link(u16, Lane, ManagerId),
     /// The request numbers of one lane.
-    Seq(u32),
+    Seq(Lane),
 }
 
 impl Family {
@@ -36,31 +40,70 @@ impl Family {
         state.write_u64(value);
     }
 
+    /// A number for each family. Those that identify stamps number cells, lives, places and managers
+    /// from 0, so that nothing of importance is cut off here.
     const fn code(self) -> u128 {
         match self {
-            Self::Attempt(lane, place) => 3 << 64 | (place as u128) << 32 | lane as u128,
             Self::Clock(n) => n as u128,
-            Self::Life(lane) => 1 << 64 | lane as u128,
-            Self::Seq(lane) => 2 << 64 | lane as u128,
+            Self::Generation(lane) => 1 << 120 | lane_code(lane),
+            Self::Seq(lane) => 2 << 120 | lane_code(lane),
+            Self::Attempt(lane, place) => 3 << 120 | lane_code(lane) | place as u32 as u128,
             Self::Link(kind, lane, at) => {
-                (3 + kind as u128) << 64 | (lane as u128) << 32 | at.0 as u128
+                4 << 120 | (kind as u128) << 104 | lane_code(lane) | at.0 as u32 as u128
             }
         }
     }
 }
 
+/// 72 bits, above the lowest 32: the number of the lane, its cell, its life.
+const fn lane_code(lane: Lane) -> u128 {
+    let (cell, life) = (lane.home.cell.0 as u32, lane.home.life.0 as u16);
+    (lane.number as u128) << 80 | (cell as u128 & 0xffff_ffff) << 48 | (life as u128) << 32
+}
+
+/// Where the clocks of a system start. Nothing may depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin(u64);
+
+impl Origin {
+    /// An origin; worlds choose, roles only pass on what they are given.
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+}
+
 /// A number of the family [`Family::Clock`]`(FAMILY)`.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Stamp<const FAMILY: u16>(pub u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stamp<const FAMILY: u16>(u64);
 
 /// Logical time in the sense of Lamport: above every time heard of.
 pub type Clock = Stamp<0>;
 
 impl<const FAMILY: u16> Stamp<FAMILY> {
-    /// The next greater stamp.
+    /// No honest party is ever so far ahead of another; at a million a second, that takes years.
+    const LEAP: u64 = 1 << 48;
+
+    /// The first stamp of a system.
+    pub const fn first(origin: Origin) -> Self {
+        Self(origin.0)
+    }
+
+    /// The next greater stamp. There is always one: [`Stamp::leaps_beyond`] keeps strangers from
+    /// using them up.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        self.plus(1)
+    }
+
+    /// The stamp that follows after so many.
+    #[must_use]
+    pub const fn plus(self, steps: u64) -> Self {
+        Self(self.0.saturating_add(steps))
+    }
+
+    /// Whether a stamp that somebody sends is so far beyond one's own that it cannot be honest.
+    pub const fn leaps_beyond(self, own: Self) -> bool {
+        self.0.saturating_sub(own.0) > Self::LEAP
     }
 }
 
@@ -80,7 +123,7 @@ impl<const FAMILY: u16> fmt::Debug for Stamp<FAMILY> {
 /// of different links are never compared, and may run away from each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LinkStamp<const KIND: u16> {
-    lane: u32,
+    lane: Lane,
     at: ManagerId,
     value: u64,
 }
@@ -94,7 +137,7 @@ impl<const KIND: u16> LinkStamp<KIND> {
     /// The next greater stamp.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self { value: self.value + 1, ..self }
+        Self { value: self.value.saturating_add(1), ..self }
     }
 
     /// Whether it is of the link between these two.

@@ -4,8 +4,8 @@
 //! subroutine of Rhee's algorithm.
 
 use holdall_core::{
-    About, Addr, Broken, Call, Event, ManagerId, Never, NodeId, Note, Options, Outbox, Protocol,
-    Request, RequestId, Role, Topology, Unsupported, UserId,
+    About, Broken, Call, Event, ManagerId, Never, NodeId, Note, Options, Outbox, Protocol, Request,
+    RequestId, Role, Topology, Unsupported, UserId,
 };
 use holdall_lab::check::{Outcome, Report, Scope, Settings, check_protocol};
 use holdall_lab::registry::Chosen;
@@ -40,7 +40,7 @@ mod solo {
 
         fn about(variant: Option<&str>) -> Result<About, Unsupported> {
             let like = Ordered::about(variant)?;
-            Ok(About { name: "solo".into(), rules: &[], ..like })
+            Ok(About { name: "solo".into(), rules: Vec::new(), ..like })
         }
 
         fn new(_: &Topology, _: &Options) -> Result<Self, Unsupported> {
@@ -91,7 +91,7 @@ mod solo {
                         out.granted(request);
                     }
                 }
-                Event::Gone { .. } => {}
+                Event::Gone(_) => {}
                 Event::Timer(never) => match never {},
             }
         }
@@ -122,7 +122,7 @@ mod solo {
                 Event::Message { msg: ToManager::Release(request), .. } => {
                     self.0.retain(|waiting| *waiting != request);
                 }
-                Event::Gone { who, .. } => self.0.retain(|r| Addr::User(r.user) != who),
+                Event::Gone(gone) => self.0.retain(|r| !gone.who().includes(r.user)),
                 Event::Call(never) | Event::Timer(never) => match never {},
             }
             if let Some(head) = self.0.first().filter(|head| Some(**head) != before) {
@@ -203,7 +203,7 @@ mod noted {
         ) {
             let event = match event {
                 Event::Call(call) => Event::Call(call),
-                Event::Gone { who, how } => Event::Gone { who, how },
+                Event::Gone(gone) => Event::Gone(gone),
                 Event::Message { from, msg } => Event::Message { from, msg: msg.0 },
                 Event::Timer(timer) => Event::Timer(timer.0),
             };
@@ -250,7 +250,7 @@ mod noted {
         ) {
             let event = match event {
                 Event::Call(call) => Event::Call(call),
-                Event::Gone { who, how } => Event::Gone { who, how },
+                Event::Gone(gone) => Event::Gone(gone),
                 Event::Message { from, msg } => Event::Message { from, msg: msg.0 },
                 Event::Timer(timer) => Event::Timer(timer.0),
             };

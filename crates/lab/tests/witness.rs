@@ -74,10 +74,10 @@ impl State {
                 Effect::ToManager(to, msg) => self.send(Message::ToManager(from, to, msg)),
                 Effect::ToUser(to, msg) => self.send(Message::ToUser(from, to, msg)),
                 Effect::Granted(request) => {
-                    self.clients[request.id.user.lane() as usize].stage = Stage::Using;
+                    self.clients[request.id.user.lane().index()].stage = Stage::Using;
                 }
                 Effect::Released(request) => {
-                    self.clients[request.user.lane() as usize].stage = Stage::Idle;
+                    self.clients[request.user.lane().index()].stage = Stage::Idle;
                 }
                 Effect::Lost(request) => panic!("{request:?} is lost"),
                 Effect::Tally(..) => {}
@@ -112,7 +112,7 @@ impl Model for Witness {
             clients: lanes.clone().map(|_| Client { asked: 0, stage: Stage::Idle }).collect(),
             users: lanes.map(|lane| self.cfg.user(UserId::first(lane as u32))).collect(),
             managers: (0..self.scope.pools.len())
-                .map(|m| self.cfg.manager(ManagerId(m as u32)))
+                .map(|m| self.cfg.manager(ManagerId(m as u64)))
                 .collect(),
             network: BTreeMap::new(),
         }]
@@ -148,7 +148,7 @@ impl Model for Witness {
                         self.feed_manager(&mut next, to, Event::Message { from, msg });
                     }
                     Message::ToUser(from, to, msg) => {
-                        self.feed_user(&mut next, to.lane() as usize, Event::Message { from, msg });
+                        self.feed_user(&mut next, to.lane().index(), Event::Message { from, msg });
                     }
                 }
             }

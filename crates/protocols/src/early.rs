@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use core::fmt;
 
-use holdall_core::{RequestId, UserId};
+use holdall_core::{Party, RequestId};
 use serde::{Deserialize, Serialize};
 
 /// On a network without order, a client that asks and departs at once may be heard to depart
@@ -28,8 +28,8 @@ impl EarlyReleases {
         self.0.remove(&request)
     }
 
-    pub(crate) fn forget_user(&mut self, user: UserId) {
-        self.0.retain(|request| request.user != user);
+    pub(crate) fn forget(&mut self, who: Party) {
+        self.0.retain(|request| !who.includes(request.user));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Broken, Clock, Options, RequestId, Rule, UserId};
+use holdall_core::{Broken, Clock, Options, Origin, Party, RequestId, Rule};
 use serde::{Deserialize, Serialize};
 
 use crate::pool::Share;
@@ -46,7 +46,7 @@ impl LineRules {
 }
 
 /// Those who wait at one pool, in the order of their times.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Line {
     clock: Clock,
     entries: Vec<Entry>,
@@ -66,6 +66,10 @@ impl fmt::Debug for Entry {
 }
 
 impl Line {
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self { clock: Clock::first(origin), entries: Vec::new() }
+    }
+
     /// Lets a request join, at a time yet to be agreed; returns the time proposed.
     pub(crate) fn join(&mut self, rules: LineRules, share: Share) -> Clock {
         self.clock = self.clock.next();
@@ -76,6 +80,9 @@ impl Line {
     /// Sets the time of a request; of one that has left there is none to set. False if that is
     /// what no honest user does.
     pub(crate) fn agree(&mut self, rules: LineRules, request: RequestId, time: Clock) -> bool {
+        if time.leaps_beyond(self.clock) {
+            return false;
+        }
         if rules.hear {
             self.clock = self.clock.max(time);
         }
@@ -104,8 +111,8 @@ impl Line {
         at.map(|at| self.entries.remove(at)).is_some()
     }
 
-    pub(crate) fn forget_user(&mut self, user: UserId) {
-        self.entries.retain(|entry| entry.share.request.user != user);
+    pub(crate) fn forget(&mut self, who: Party) {
+        self.entries.retain(|entry| !who.includes(entry.share.request.user));
     }
 
     pub(crate) fn contains(&self, request: RequestId) -> bool {

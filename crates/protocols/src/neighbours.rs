@@ -29,7 +29,7 @@ impl Neighbours {
         }
         let list = |(lane, pools): (u32, &BTreeSet<PoolId>)| {
             let all = pools.iter().flat_map(|pool| &sharers[pool]).copied();
-            let others: BTreeSet<_> = all.filter(|user| user.lane() != lane).collect();
+            let others: BTreeSet<_> = all.filter(|user| user.lane().number != lane).collect();
             others.into_iter().collect()
         };
         let lists = (0..).zip(&topology.users).map(list).collect();
@@ -38,7 +38,7 @@ impl Neighbours {
 
     /// The neighbours of a user, ascending. A place in this list names an edge.
     pub(crate) fn of(&self, user: UserId) -> &[UserId] {
-        self.lists.get(user.lane() as usize).map_or(&[], |list| list)
+        self.lists.get(user.lane().index()).map_or(&[], |list| list)
     }
 
     /// The place of a sender among the neighbours of a user; none if it is no neighbour.
@@ -51,13 +51,13 @@ impl Neighbours {
 
     /// The pools that both may ask for, ascending.
     pub(crate) fn shared(&self, a: UserId, b: UserId) -> impl Iterator<Item = PoolId> {
-        let [a, b] = [a, b].map(|user| self.pools.get(user.lane() as usize));
+        let [a, b] = [a, b].map(|user| self.pools.get(user.lane().index()));
         a.zip(b).into_iter().flat_map(|(a, b)| a.intersection(b)).copied()
     }
 
     /// Whether a user named all these pools beforehand.
     pub(crate) fn may_ask(&self, user: UserId, needs: &Needs) -> bool {
-        let pools = self.pools.get(user.lane() as usize);
+        let pools = self.pools.get(user.lane().index());
         pools.is_some_and(|pools| needs.iter().all(|need| pools.contains(&need.pool)))
     }
 }
@@ -99,7 +99,8 @@ mod tests {
     fn whoever_shares_a_pool_is_a_neighbour() {
         let pools = vec![Pool { capacity: 1, node: NodeId(0) }; 4];
         let users = [[0, 1], [1, 2], [2, 3], [0, 3]].map(|set| set.map(PoolId).into());
-        let ring = Neighbours::new(&Topology { pools, users: users.to_vec() });
+        let ring =
+            Neighbours::new(&Topology { users: users.to_vec(), ..Topology::of_pools(pools) });
         let user = UserId::first;
         assert_eq!(ring.of(user(0)), [user(1), user(3)]);
         assert_eq!(ring.of(user(2)), [user(1), user(3)]);
@@ -107,7 +108,8 @@ mod tests {
         assert_eq!(ring.shared(user(0), user(3)).collect::<Vec<_>>(), [PoolId(0)]);
         assert_eq!(ring.shared(user(0), user(2)).count(), 0);
         assert_eq!(ring.place(user(0), Addr::User(user(3))), Some(1));
-        for stranger in [user(0), user(2), user(1).next_life(), user(9)] {
+        for stranger in [user(0), user(2), user(1).next_generation().expect("a next one"), user(9)]
+        {
             assert_eq!(ring.place(user(0), Addr::User(stranger)), None);
         }
         assert_eq!(ring.place(user(0), Addr::Manager(ManagerId(1))), None);

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Broken, RequestId, UserId};
+use holdall_core::{Broken, Party, RequestId};
 use serde::{Deserialize, Serialize};
 
 /// Some units, held by or wanted for a request.
@@ -62,11 +62,10 @@ impl Units {
         true
     }
 
-    /// Frees what a user holds.
-    pub(crate) fn forget_user(&mut self, user: UserId) {
-        self.free +=
-            self.holders.iter().filter(|s| s.request.user == user).map(|s| s.units).sum::<u32>();
-        self.holders.retain(|share| share.request.user != user);
+    /// Frees what a party holds.
+    pub(crate) fn forget(&mut self, who: Party) {
+        let theirs = self.holders.extract_if(.., |share| who.includes(share.request.user));
+        self.free += theirs.map(|share| share.units).sum::<u32>();
     }
 
     pub(crate) fn is_free(&self) -> bool {

@@ -130,7 +130,8 @@ mod tests {
     use super::*;
 
     fn needs(pools: impl IntoIterator<Item = u32>) -> Needs {
-        let needs = pools.into_iter().map(|pool| Need { pool: PoolId(pool), units: 1 }).collect();
+        let needs =
+            pools.into_iter().map(|pool| Need { pool: PoolId(pool.into()), units: 1 }).collect();
         Needs::new(needs).expect("sensible")
     }
 

@@ -97,7 +97,7 @@ impl<'a> Generator<'a> {
         let size = self.size(stream);
         let places = self.sample(stream, 0, size, self.settings.widest());
         let maximum = &self.maxima[lane as usize];
-        places.into_iter().map(|place| maximum[place as usize].pool.0).collect()
+        places.into_iter().map(|place| maximum[place as usize].pool.index() as u32).collect()
     }
 
     fn size(&self, stream: &mut Stream) -> u32 {
@@ -136,7 +136,8 @@ impl<'a> Generator<'a> {
 }
 
 fn one_of_each(pools: Vec<u32>) -> Needs {
-    let needs = pools.into_iter().map(|pool| Need { pool: PoolId(pool), units: 1 }).collect();
+    let needs =
+        pools.into_iter().map(|pool| Need { pool: PoolId(pool.into()), units: 1 }).collect();
     Needs::new(needs).expect("at least one pool, and none twice")
 }
 
@@ -150,7 +151,7 @@ pub(super) fn pools_of_users(settings: &Settings, graph: u32) -> Vec<BTreeSet<Po
             let mut stream = generator.stream(lane);
             pools(&generator.needs(lane, &mut stream))
         }
-        (None, Sets::Fresh) => (0..settings.resources).map(PoolId).collect(),
+        (None, Sets::Fresh) => (0..settings.resources.into()).map(PoolId).collect(),
     };
     (0..settings.users).map(&mut pools_of).collect()
 }

@@ -49,7 +49,7 @@ impl Protocol for NoTwice {
             summary: "specimen: grants what fits, but to nobody twice in a row; starves the wide",
             source: "made up for the checker",
             assumes: holdall_core::Assumes { departures: false, ..sound.assumes },
-            rules: &[],
+            rules: Vec::new(),
             ..sound
         })
     }
@@ -98,7 +98,7 @@ impl Role for User {
             Event::Message { msg: Grant(_), .. } => {
                 out.granted(self.request.clone().expect("asked"));
             }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }
@@ -155,7 +155,7 @@ impl Role for Manager {
                     needs.iter().for_each(|need| self.free[need.pool.index()] += need.units);
                 }
             }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Call(never) | Event::Timer(never) => match never {},
         }
         self.scan(out);

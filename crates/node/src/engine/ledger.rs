@@ -86,13 +86,10 @@ impl Pool {
 /// All pools of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    slots: Vec<Option<Pool>>,
+    pools: BTreeMap<PoolId, Pool>,
     names: BTreeMap<Name, PoolId>,
-    /// Ids of forgotten locks. The protocol still counts them as locks, so that a lock that comes
-    /// and goes with each request costs no change of its pools.
-    spare_locks: Vec<PoolId>,
-    /// Ids of removed pools, without units.
-    spare: Vec<PoolId>,
+    /// How many ids were given out; none is given out twice.
+    made: u64,
 }
 
 impl Ledger {
@@ -102,11 +99,11 @@ impl Ledger {
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> Option<&Pool> {
-        self.slots.get(id.index())?.as_ref()
+        self.pools.get(&id)
     }
 
     pub(super) fn pool_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
-        self.slots.get_mut(id.index())?.as_mut()
+        self.pools.get_mut(&id)
     }
 
     pub(crate) fn pools(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
@@ -117,26 +114,17 @@ impl Ledger {
     pub(super) fn lock(&mut self, name: &Name) -> (PoolId, Option<Resize>) {
         match self.names.get(name) {
             Some(id) => (*id, None),
-            None => self.insert(name, Stock::Lock { fence: 0 }, false),
+            None => {
+                let (id, resize) = self.insert(name, Stock::Lock { fence: 0 }, false);
+                (id, Some(resize))
+            }
         }
     }
 
     /// Adds a pool, and says what the protocol must be told.
-    pub(super) fn insert(
-        &mut self,
-        name: &Name,
-        stock: Stock,
-        declared: bool,
-    ) -> (PoolId, Option<Resize>) {
-        let recycled = match stock {
-            Stock::Lock { .. } => self.spare_locks.pop(),
-            Stock::Units { .. } => None,
-        };
-        let known = recycled.is_some();
-        let id = recycled.or_else(|| self.spare.pop()).unwrap_or_else(|| {
-            self.slots.push(None);
-            PoolId(self.slots.len() as u32 - 1)
-        });
+    pub(super) fn insert(&mut self, name: &Name, stock: Stock, declared: bool) -> (PoolId, Resize) {
+        let id = PoolId(self.made);
+        self.made += 1;
         let pool = Pool {
             name: name.clone(),
             declared,
@@ -146,9 +134,9 @@ impl Ledger {
             holders: BTreeMap::new(),
         };
         let capacity = pool.capacity();
-        self.slots[id.index()] = Some(pool);
+        self.pools.insert(id, pool);
         self.names.insert(name.clone(), id);
-        (id, (!known).then_some(Resize { pool: id, capacity }))
+        (id, Resize { pool: id, capacity })
     }
 
     /// A request takes its place at a pool.
@@ -245,15 +233,9 @@ impl Ledger {
         if pool.declared || !pool.unwanted() {
             return None;
         }
-        let recyclable = pool.is_lock() && !pool.removed;
         let name = pool.name.clone();
         self.names.remove(&name);
-        self.slots[id.index()] = None;
-        if recyclable {
-            self.spare_locks.push(id);
-            return None;
-        }
-        self.spare.push(id);
+        self.pools.remove(&id);
         Some(Resize { pool: id, capacity: 0 })
     }
 

@@ -43,7 +43,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Kind::Named(names) => named(name, names)?,
         };
         match self.ledger.find(name) {
-            None => Ok(self.ledger.insert(name, stock, true).1),
+            None => Ok(Some(self.ledger.insert(name, stock, true).1)),
             Some((_, pool)) if pool.removed => {
                 Err(format!("'{name}' is being removed, and some of it is still held"))
             }

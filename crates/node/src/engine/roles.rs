@@ -124,7 +124,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
         if over {
             self.users.remove(&id);
-            self.lanes.push(id.next_life());
+            self.lanes.extend(id.next_generation());
             self.disarm_user(id, None);
         }
         Ok(())

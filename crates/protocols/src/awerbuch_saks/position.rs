@@ -33,7 +33,7 @@ impl Position {
     /// What is known of a competitor at the start: it is of concern from the level of the highest
     /// bit in which the ids differ.
     pub(super) fn unknown(user: UserId, competitor: UserId) -> Self {
-        let differ = user.lane() ^ competitor.lane();
+        let differ = user.lane().number ^ competitor.lane().number;
         Self { level: differ.checked_ilog2().unwrap_or(0) as u8, slot: Self::SOMEWHERE }
     }
 
@@ -57,7 +57,7 @@ impl Position {
 
     /// The first slot of a level that a user may take: by the level's bit of its id, every fourth.
     pub(super) fn first_proper_slot(user: UserId, level: u8) -> u32 {
-        2 * (user.lane().checked_shr(level.into()).unwrap_or(0) & 1)
+        2 * (user.lane().number.checked_shr(level.into()).unwrap_or(0) & 1)
     }
 }
 

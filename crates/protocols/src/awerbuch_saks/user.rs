@@ -232,7 +232,7 @@ impl Role for User {
                     None => out.misbehaved(from, "no neighbour"),
                 }
             }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -65,7 +65,7 @@ impl ChandyMisra {
     /// Whether a user holds the fork it shares with a neighbour at the start.
     pub(crate) fn starts_with_fork(&self, user: UserId, neighbour: UserId) -> bool {
         let (low, high) = (user.min(neighbour), user.max(neighbour));
-        let ring = high.lane() - low.lane() > 1;
+        let ring = high.lane().number - low.lane().number > 1;
         (user == low) == (self.acyclic || !ring)
     }
 }
@@ -87,7 +87,7 @@ impl Protocol for ChandyMisra {
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

@@ -173,7 +173,7 @@ impl Role for User {
                 (Some(place), ToUser::Fork) => self.on_fork(cfg, place, out),
                 (None, _) => out.misbehaved(from, "no neighbour"),
             },
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -65,7 +65,7 @@ pub struct Drinking {
 impl Drinking {
     /// The bottles that a user shares with its neighbours. A place in this list names a bottle.
     fn bottles(&self, user: UserId) -> &[(usize, PoolId)] {
-        self.bottles.get(user.lane() as usize).map_or(&[], |list| list)
+        self.bottles.get(user.lane().index()).map_or(&[], |list| list)
     }
 
     fn neighbours(&self) -> &Neighbours {
@@ -102,7 +102,7 @@ impl Protocol for Drinking {
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

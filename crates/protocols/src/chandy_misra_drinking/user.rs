@@ -199,7 +199,7 @@ impl Role for User {
             Event::Message { from, msg: ToUser::Dining(msg) } => {
                 self.on_dining(cfg, Event::Message { from, msg }, out);
             }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -99,7 +99,7 @@ pub struct ChoySingh {
 impl ChoySingh {
     /// Whether the fork that two neighbours share is a low one for the first of them.
     fn is_low(&self, user: UserId, neighbour: UserId) -> bool {
-        let colour = |user: UserId| self.colours.get(user.lane() as usize);
+        let colour = |user: UserId| self.colours.get(user.lane().index());
         colour(neighbour) < colour(user)
     }
 }
@@ -125,16 +125,15 @@ impl Protocol for ChoySingh {
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         let inner = has_inner_door(options.variant.as_deref())?;
         let neighbours = Neighbours::new(topology);
-        let adjacent = |lane| {
-            neighbours.of(UserId::first(lane as u32)).iter().map(|user| user.lane() as usize)
-        };
+        let adjacent =
+            |lane| neighbours.of(UserId::first(lane as u32)).iter().map(|user| user.lane().index());
         Ok(Self {
             colours: colours(topology.users.len(), adjacent),
             neighbours,

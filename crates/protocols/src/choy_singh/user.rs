@@ -214,7 +214,7 @@ impl Role for User {
             Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Message { from, msg } => self.on_message(cfg, from, &msg, out),
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    Addr, Broken, Event, Needs, Never, Outbox, Request, RequestId, Resize, Role, UserId,
+    Addr, Broken, Event, Needs, Never, Outbox, Party, Request, RequestId, Resize, Role,
 };
 use serde::{Deserialize, Serialize};
 
@@ -70,12 +70,12 @@ impl Manager {
         }
     }
 
-    fn on_gone(&mut self, cfg: &Coordinator, user: UserId, out: &mut Out) {
+    fn on_gone(&mut self, cfg: &Coordinator, who: Party, out: &mut Out) {
         if !cfg.purge {
             return;
         }
-        self.forget(|id| id.user == user);
-        self.early.forget_user(user);
+        self.forget(|id| who.includes(id.user));
+        self.early.forget(who);
         self.scan(cfg, out);
     }
 
@@ -163,8 +163,7 @@ impl Role for Manager {
             Event::Message { from, msg: ToManager::Release(id) } => {
                 self.on_release(cfg, from, id, out);
             }
-            Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, out),
-            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone.who(), out),
             Event::Call(resize) => self.on_resize(cfg, resize, out),
             Event::Timer(never) => match never {},
         }
@@ -187,7 +186,7 @@ impl Role for Manager {
 mod tests {
     use alloc::vec;
 
-    use holdall_core::{Effect, Need, Options, PoolId, Protocol, Topology};
+    use holdall_core::{Effect, Need, Options, PoolId, Protocol, Topology, UserId};
 
     use super::*;
 

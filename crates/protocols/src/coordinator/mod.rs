@@ -120,7 +120,7 @@ impl Protocol for Coordinator {
             assumes: Assumes::RELIABLE,
             promises,
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

@@ -55,7 +55,7 @@ impl Role for User {
             Event::Message { from, msg: ToUser::Grant(request) } => {
                 self.on_grant(from, request, out);
             }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, RequestId, Role, UserId};
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, Party, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
@@ -164,11 +164,11 @@ impl<const MOST: u32> Manager<MOST> {
     /// A client is gone. Only the manager that hears from it acts on that, as if it had departed
     /// with notice; the others learn of it in the same order as they would then. Were each to act
     /// by itself, a request still on its way between two managers would come to stay.
-    fn on_gone(&mut self, cfg: &Datta<MOST>, user: UserId, out: &mut Out<MOST>) {
+    fn on_gone(&mut self, cfg: &Datta<MOST>, who: Party, out: &mut Out<MOST>) {
         if !cfg.rules.purge {
             return;
         }
-        for (id, speaker) in self.queues.of_user(user, cfg.rules.relay) {
+        for (id, speaker) in self.queues.of(who, cfg.rules.relay) {
             if cfg.rules.relay {
                 self.on_leave(cfg, speaker, id, out);
             } else if let Some((_, true)) = self.queues.forget(id) {
@@ -252,10 +252,8 @@ impl<const MOST: u32> Role for Manager<MOST> {
     fn step(&mut self, cfg: &Datta<MOST>, event: Event<Self>, out: &mut Out<MOST>) {
         match event {
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
-            Event::Gone { who: Addr::User(user), how: Gone::Departed } => {
-                self.on_gone(cfg, user, out);
-            }
-            Event::Gone { .. } => {}
+            Event::Gone(Gone::Departed(who)) => self.on_gone(cfg, who, out),
+            Event::Gone(_) => {}
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }

@@ -167,7 +167,7 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: if Self::BOUNDED { &RULES[1..] } else { RULES },
+            rules: RULES[usize::from(Self::BOUNDED)..].to_vec(),
         })
     }
 

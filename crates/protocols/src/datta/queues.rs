@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use holdall_core::{Addr, RequestId, UserId};
+use holdall_core::{Addr, Party, RequestId};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
@@ -100,9 +100,9 @@ impl Queues {
 
     /// The requests of a user, and who speaks for them here; only those for which this is the last
     /// resource, if told so.
-    pub(super) fn of_user(&self, user: UserId, last: bool) -> Vec<(RequestId, Addr)> {
+    pub(super) fn of(&self, who: Party, last: bool) -> Vec<(RequestId, Addr)> {
         let all = self.strong.iter().chain(self.weak.values());
-        let own = all.filter(|e| e.request().user == user && (e.spot.is_last() || !last));
+        let own = all.filter(|e| who.includes(e.request().user) && (e.spot.is_last() || !last));
         own.map(|entry| (entry.request(), entry.spot.speaker())).collect()
     }
 

@@ -27,7 +27,7 @@ impl<const MOST: u32> Role for User<MOST> {
         match event {
             Event::Call(call) => self.0.on_call(call, out),
             Event::Message { from, msg } => self.0.on_message(from, &msg, <[_]>::last, out),
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

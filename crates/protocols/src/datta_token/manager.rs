@@ -1,9 +1,10 @@
 //! The manager: one resource with its two queues.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, RequestId, Role, UserId};
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, Party, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::{DattaToken, ToManager};
@@ -247,11 +248,15 @@ impl Manager {
 
     /// A client is gone. Only the manager that hears from it acts on that, as if it had departed
     /// with notice; the others learn of it in the same order as they would then.
-    fn on_gone(&mut self, cfg: &DattaToken, user: UserId, out: &mut Out) {
-        let mut all = self.strong.iter().map(|entry| &entry.spot).chain(self.weak.values());
-        let found = all.find(|spot| spot.is_last() && spot.id().user == user).map(Spot::id);
-        if let Some(id) = found.filter(|_| cfg.rules.purge) {
-            self.on_leave(cfg, Addr::User(user), id, out);
+    fn on_gone(&mut self, cfg: &DattaToken, who: Party, out: &mut Out) {
+        if !cfg.rules.purge {
+            return;
+        }
+        let all = self.strong.iter().map(|entry| &entry.spot).chain(self.weak.values());
+        let heard_here = all.filter(|spot| spot.is_last()).map(Spot::id);
+        let gone: Vec<RequestId> = heard_here.filter(|id| who.includes(id.user)).collect();
+        for id in gone {
+            self.on_leave(cfg, Addr::User(id.user), id, out);
         }
     }
 
@@ -305,10 +310,8 @@ impl Role for Manager {
     fn step(&mut self, cfg: &DattaToken, event: Event<Self>, out: &mut Out) {
         match event {
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
-            Event::Gone { who: Addr::User(user), how: Gone::Departed } => {
-                self.on_gone(cfg, user, out);
-            }
-            Event::Gone { .. } => {}
+            Event::Gone(Gone::Departed(who)) => self.on_gone(cfg, who, out),
+            Event::Gone(_) => {}
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }

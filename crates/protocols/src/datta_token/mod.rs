@@ -109,7 +109,7 @@ impl Protocol for DattaToken {
             assumes: Assumes { units: false, order_asked: true, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

@@ -27,7 +27,7 @@ impl Role for User {
         match event {
             Event::Call(call) => self.0.on_call(call, out),
             Event::Message { from, msg } => self.0.on_message(from, &msg, <[_]>::first, out),
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -1,5 +1,6 @@
 //! What a manager knows of a request.
 
+use alloc::collections::BTreeMap;
 use core::fmt;
 
 use holdall_core::{Needs, PoolId, RequestId};
@@ -26,8 +27,8 @@ pub(super) struct Entry {
     pub(super) asked_back: bool,
     /// How often younger requests were served first, while it waited without a round.
     pub(super) passed: u32,
-    /// How many rings others have waited for it while it held.
-    pub(super) age: u8,
+    /// While it is held: how many rings others have waited for it, by their patience.
+    waited_for: BTreeMap<Patience, u8>,
     /// Its user keeps only its place here, because it waits elsewhere behind an overdue holder.
     pub(super) parked: bool,
     /// It waits here behind an overdue holder.
@@ -36,8 +37,12 @@ pub(super) struct Entry {
     pub(super) turns: u32,
 }
 
-/// A holder that others have waited for through so many rings is overdue.
-pub(super) const OVERDUE: u8 = 2;
+/// How often a request has stepped aside before: it has twice the patience each time.
+pub(super) type Patience = u8;
+
+/// A holder is overdue for those who have waited for it through so many rings: one might have been
+/// due soon when they began to wait, two were a whole time apart.
+const OVERDUE: u8 = 2;
 
 impl Entry {
     pub(super) fn new(request: RequestId, needs: Needs, solo: bool) -> Self {
@@ -51,7 +56,7 @@ impl Entry {
             held: false,
             asked_back: false,
             passed: 0,
-            age: 0,
+            waited_for: BTreeMap::new(),
             parked: false,
             blocked: false,
             turns: 0,
@@ -63,9 +68,35 @@ impl Entry {
         !self.held && !self.parked && !self.blocked
     }
 
-    /// Whether it competes and has patience to lose.
+    /// How long it waits behind a holder before it steps aside.
+    pub(super) fn patience(&self) -> Patience {
+        Patience::try_from(self.turns / 2).unwrap_or(Patience::MAX)
+    }
+
+    /// Whether it competes and may step aside; otherwise it waits however long it takes.
     pub(super) fn would_step_aside(&self, cfg: &House) -> bool {
         cfg.rules.park && self.competes() && self.turns / 2 < cfg.parks
+    }
+
+    pub(super) fn set_held(&mut self, held: bool) {
+        (self.held, self.asked_back) = (held, false);
+        self.waited_for.clear();
+    }
+
+    /// Whether it holds, and somebody of this patience has waited too long for it. Whoever outlasts
+    /// the patient outlasts the impatient.
+    pub(super) fn is_overdue_for(&self, patience: Patience) -> bool {
+        self.held && self.waited_for.range(patience..).any(|(_, rings)| *rings >= OVERDUE)
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        self.is_overdue_for(0)
+    }
+
+    /// Somebody of this patience has waited for it through another ring.
+    pub(super) fn waited_for(&mut self, patience: Patience) {
+        let rings = self.waited_for.entry(patience).or_default();
+        *rings = OVERDUE.min(*rings + 1);
     }
 
     pub(super) fn units_of(&self, pool: PoolId) -> u64 {
@@ -92,7 +123,7 @@ impl fmt::Debug for Entry {
         for (flag, name) in [
             (self.held, " held"),
             (self.asked_back, " asked back"),
-            (self.age >= OVERDUE, " overdue"),
+            (self.is_overdue(), " overdue"),
             (self.parked, " parked"),
             (self.blocked, " blocked"),
         ] {

@@ -3,22 +3,20 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use holdall_core::{
-    Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, Resize, Role, UserId,
-};
+use holdall_core::{Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, Resize, Role};
 use serde::{Deserialize, Serialize};
 
-use super::entry::Entry;
+use super::entry::{Entry, Patience};
 use super::{House, Round, ToManager, ToUser};
-use crate::past::{Ended, Past};
+use crate::lanes::{Lanes, State, ends_with};
 
 pub(super) type Out = Outbox<House, Timer>;
 
 /// The manager's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Timer {
-    /// Somebody has waited for a while: look whose holds are getting old.
-    Patience,
+    /// Somebody of this patience has waited for a while: look whose holds are getting old.
+    Patience(Patience),
 }
 
 /// Guards the pools of one node.
@@ -29,32 +27,36 @@ pub struct Manager {
     pub(super) entries: Vec<Entry>,
     /// Those that were turned away and will choose a round, with the one they will probably choose.
     pub(super) choosing: BTreeMap<RequestId, (Needs, Round)>,
-    past: Past,
-    /// Whether the timer is armed.
-    pub(super) armed: bool,
+    lanes: Lanes,
+    /// The timers that are armed.
+    pub(super) armed: BTreeSet<Patience>,
 }
 
 /// A pool of the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Pool {
     pub(super) capacity: u64,
     pub(super) used: u64,
-    /// The greatest round that was used. Forgotten when nobody is there whom a lower one could
-    /// pass, so that rounds need not grow for ever.
-    pub(super) floor: Option<Round>,
+    /// The greatest round that was used. Never forgotten: rounds are only ever compared with each
+    /// other, and no round is the first of all.
+    floor: Round,
+}
+
+impl Pool {
+    fn new(capacity: u32, floor: Round) -> Self {
+        Self { capacity: u64::from(capacity), used: 0, floor }
+    }
 }
 
 impl Manager {
-    pub(super) fn new(pools: impl Iterator<Item = (PoolId, u32)>) -> Self {
-        let pool = |(id, capacity): (PoolId, u32)| {
-            (id, Pool { capacity: u64::from(capacity), ..Pool::default() })
-        };
+    pub(super) fn new(pools: impl Iterator<Item = (PoolId, u32)>, floor: Round) -> Self {
+        let pool = |(id, capacity)| (id, Pool::new(capacity, floor));
         Self {
             pools: pools.map(pool).collect(),
             entries: Vec::new(),
             choosing: BTreeMap::new(),
-            past: Past::default(),
-            armed: false,
+            lanes: Lanes::default(),
+            armed: BTreeSet::new(),
         }
     }
 
@@ -71,32 +73,28 @@ impl Manager {
             out.misbehaved(from, "a request of another user");
             return false;
         }
-        let ended = self.ended(cfg, request);
-        if ended.is_some_and(|ended| ended.gone) {
-            out.to_user(request.user, ToUser::Over(request));
-        }
-        if ended.is_none() && cfg.rules.implied {
-            self.end_earlier(cfg, request, out);
-        }
-        ended.is_none()
-    }
-
-    /// A lane makes one request after another: what came before this one is over, even if its
-    /// release is still under way. Once this one has ended, that release will not be heard.
-    fn end_earlier(&mut self, cfg: &House, request: RequestId, out: &mut Out) {
-        let earlier = |id: &RequestId| id.user.lane() == request.user.lane() && *id < request;
-        let over: Vec<RequestId> = self.known().filter(earlier).collect();
-        for id in &over {
-            self.end(cfg, *id, false);
-        }
-        if !over.is_empty() {
-            self.scan(cfg, out);
+        match self.state(cfg, request) {
+            State::Current => true,
+            State::New => {
+                // Once this one has ended, the release of the one before will not be heard.
+                let before = self.lanes.begin(request).filter(|_| cfg.rules.implied);
+                if let Some(before) = before {
+                    self.remove(cfg, before);
+                    self.scan(cfg, out);
+                }
+                true
+            }
+            State::Over => false,
+            State::Gone => {
+                out.to_user(request.user, ToUser::Over(request));
+                false
+            }
         }
     }
 
-    /// What is remembered of a request that is over.
-    fn ended(&self, cfg: &House, request: RequestId) -> Option<Ended> {
-        self.past.of(request).filter(|_| cfg.rules.ended)
+    /// How a request stands with this manager.
+    fn state(&self, cfg: &House, request: RequestId) -> State {
+        if cfg.rules.ended { self.lanes.state(request) } else { State::Current }
     }
 
     fn known(&self) -> impl Iterator<Item = RequestId> + '_ {
@@ -117,13 +115,15 @@ impl Manager {
         }
         if self.fits_behind_all(cfg, &entry.needs) {
             entry.held = true;
+            self.choosing.remove(&request);
             self.take(&entry.needs);
             out.to_user(request.user, ToUser::Yes { request, n: 0 });
             self.entries.push(entry);
             self.note_passed(self.entries.len() - 1);
             return self.watch(cfg, out);
         }
-        let (floor, marks) = (self.floor(&entry.needs), self.marks(&entry.needs, request));
+        let floor = self.floor(cfg, &entry.needs);
+        let marks = self.marks(floor, &entry.needs, request);
         let hint = first_free(floor, &marks);
         self.choosing.insert(request, (entry.needs, hint));
         out.to_user(request.user, ToUser::No { request, n: 0, floor, marks });
@@ -155,6 +155,9 @@ impl Manager {
 
     fn on_queue(&mut self, cfg: &House, stance: Stance, out: &mut Out) {
         let Stance { request, n, round, base, needs, parked } = stance;
+        if round.leaps_beyond(self.floor(cfg, &needs)) {
+            return; // No honest manager is that far ahead; its user may be, having believed one.
+        }
         self.choosing.remove(&request);
         if let Some(entry) = self.entry(request) {
             if n == entry.n && entry.held {
@@ -177,10 +180,10 @@ impl Manager {
         if cfg.rules.floor {
             self.raise_floor(&needs, base);
         }
-        let marks = self.marks(&needs, request);
+        let floor = self.floor(cfg, &needs);
+        let marks = self.marks(floor, &needs, request);
         if marks.contains(&round) && !parked {
-            let floor = self.floor(&needs);
-            let hint = first_free(floor.max(Some(round)), &marks);
+            let hint = first_free(floor.max(round), &marks);
             if let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) {
                 entry.hint = Some(hint);
             }
@@ -189,51 +192,59 @@ impl Manager {
         self.scan(cfg, out);
     }
 
-    fn on_gone(&mut self, cfg: &House, user: UserId, how: Gone, out: &mut Out) {
-        if !cfg.rules.purge || how == Gone::Lapsed {
-            return;
-        }
-        let mine = |id: &RequestId| id.user == user;
-        let known: Vec<RequestId> = self.known().filter(mine).collect();
+    fn on_gone(&mut self, cfg: &House, gone: Gone, out: &mut Out) {
+        let known: Vec<RequestId> = self.known().filter(|id| ends_with(*id, gone.who())).collect();
+        let holds = |id: &RequestId| self.entry(*id).is_some_and(|entry| entry.held);
         // Whoever is only suspected keeps what it may be using.
-        let spare = |id: &RequestId| {
-            how == Gone::Suspected && self.entry(*id).is_some_and(|entry| entry.held)
-        };
-        if known.iter().any(spare) {
+        let keeps = matches!(gone, Gone::Suspected(_)) && known.iter().any(holds);
+        if !cfg.rules.purge || keeps || !self.lanes.end_all_of(gone.who()) {
             return;
         }
-        let last = known.last().copied().unwrap_or(RequestId { user, seq: 0 });
-        self.end(cfg, last, true);
-        if how != Gone::Departed {
-            out.to_user(user, ToUser::Over(last));
+        for id in &known {
+            self.remove(cfg, *id);
+            if !matches!(gone, Gone::Departed(_)) {
+                out.to_user(id.user, ToUser::Over(*id));
+            }
         }
         self.scan(cfg, out);
     }
 
     fn on_resize(&mut self, cfg: &House, Resize { pool, capacity }: Resize, out: &mut Out) {
-        self.pools.entry(pool).or_default().capacity = u64::from(capacity);
-        self.scan(cfg, out);
-        if capacity == 0 && self.entries.iter().all(|entry| entry.units_of(pool) == 0) {
-            self.pools.remove(&pool);
+        if let Some(known) = self.pools.get_mut(&pool) {
+            known.capacity = u64::from(capacity);
+            if !self.remove_if_empty(pool) {
+                self.scan(cfg, out);
+            }
+        } else if capacity > 0 {
+            self.pools.insert(pool, Pool::new(capacity, Round::first(cfg.topology.origin)));
         }
     }
 
-    /// Forgets a request, and remembers that it and all before it in its lane are over.
-    fn end(&mut self, cfg: &House, request: RequestId, gone: bool) {
+    /// A pool without units goes when nobody has to do with it any more.
+    fn remove_if_empty(&mut self, pool: PoolId) -> bool {
+        let empty = self.pools.get(&pool).is_some_and(|pool| pool.capacity == 0)
+            && self.entries.iter().all(|entry| entry.units_of(pool) == 0);
+        if empty {
+            self.pools.remove(&pool);
+        }
+        empty
+    }
+
+    /// Takes a request out.
+    fn remove(&mut self, cfg: &House, request: RequestId) {
+        self.choosing.remove(&request);
         let held_round =
             self.entry(request).filter(|entry| entry.held).and_then(|entry| entry.round);
         self.drop_hold(request);
-        if let Some((needs, _)) = self.choosing.remove(&request) {
-            self.forget_floors(&needs);
-        }
         if let Some(at) = self.entries.iter().position(|entry| entry.request == request) {
             let entry = self.entries.remove(at);
             if let Some(round) = held_round.filter(|_| cfg.rules.floor) {
-                self.raise_floor(&entry.needs, Some(round));
+                self.raise_floor(&entry.needs, round);
             }
-            self.forget_floors(&entry.needs);
+            for need in entry.needs.iter() {
+                self.remove_if_empty(need.pool);
+            }
         }
-        self.past.end(request, gone);
     }
 
     pub(super) fn entry(&self, request: RequestId) -> Option<&Entry> {
@@ -242,7 +253,9 @@ impl Manager {
 
     pub(super) fn take(&mut self, needs: &Needs) {
         for need in needs.iter() {
-            self.pools.entry(need.pool).or_default().used += u64::from(need.units);
+            if let Some(pool) = self.pools.get_mut(&need.pool) {
+                pool.used += u64::from(need.units);
+            }
         }
     }
 
@@ -252,7 +265,7 @@ impl Manager {
             return;
         };
         if entry.held {
-            (entry.held, entry.asked_back, entry.age) = (false, false, 0);
+            entry.set_held(false);
             for need in entry.needs.iter() {
                 if let Some(pool) = self.pools.get_mut(&need.pool) {
                     pool.used -= u64::from(need.units);
@@ -261,7 +274,7 @@ impl Manager {
         }
     }
 
-    fn raise_floor(&mut self, needs: &Needs, round: Option<Round>) {
+    fn raise_floor(&mut self, needs: &Needs, round: Round) {
         for need in needs.iter() {
             if let Some(pool) = self.pools.get_mut(&need.pool) {
                 pool.floor = pool.floor.max(round);
@@ -269,33 +282,21 @@ impl Manager {
         }
     }
 
-    /// Forgets the floors of pools that nobody wants any more.
-    fn forget_floors(&mut self, needs: &Needs) {
-        for need in needs.iter() {
-            let wants = |needs: &Needs| needs.iter().any(|other| other.pool == need.pool);
-            let wanted = self.entries.iter().any(|entry| wants(&entry.needs))
-                || self.choosing.values().any(|(needs, _)| wants(needs));
-            if let Some(pool) = self.pools.get_mut(&need.pool).filter(|_| !wanted) {
-                pool.floor = None;
-            }
-        }
-    }
-
-    pub(super) fn floor(&self, needs: &Needs) -> Option<Round> {
-        needs.iter().filter_map(|need| self.pools.get(&need.pool)?.floor).max()
+    /// The greatest round that was used of any of these.
+    pub(super) fn floor(&self, cfg: &House, needs: &Needs) -> Round {
+        let floors = needs.iter().filter_map(|need| Some(self.pools.get(&need.pool)?.floor));
+        floors.max().unwrap_or_else(|| Round::first(cfg.topology.origin))
     }
 
     /// The rounds above the floor in which there is no room for these needs beside the others,
     /// each taken where it is expected.
-    pub(super) fn marks(&self, needs: &Needs, except: RequestId) -> BTreeSet<Round> {
-        let floor = self.floor(needs);
+    pub(super) fn marks(&self, floor: Round, needs: &Needs, except: RequestId) -> BTreeSet<Round> {
         let entries =
             self.entries.iter().map(|entry| (entry.request, &entry.needs, entry.expected()));
         let choosing = self.choosing.iter().map(|(id, (needs, round))| (*id, needs, Some(*round)));
         let mut taken: BTreeMap<(PoolId, Round), u64> = BTreeMap::new();
         for (request, theirs, round) in entries.chain(choosing) {
-            let Some(round) = round.filter(|round| Some(*round) > floor && request != except)
-            else {
+            let Some(round) = round.filter(|round| *round > floor && request != except) else {
                 continue;
             };
             for need in theirs.iter() {
@@ -319,9 +320,12 @@ impl Manager {
 }
 
 /// The least round above a floor that is not marked.
-pub(super) fn first_free(floor: Option<Round>, marks: &BTreeSet<Round>) -> Round {
-    let mut round = floor.unwrap_or_default().next();
-    while marks.contains(&round) {
+pub(super) fn first_free(floor: Round, marks: &BTreeSet<Round>) -> Round {
+    let mut round = floor.next();
+    for mark in marks.range(round..) {
+        if *mark > round {
+            break;
+        }
         round = round.next();
     }
     round
@@ -332,7 +336,7 @@ struct Stance {
     request: RequestId,
     n: u32,
     round: Round,
-    base: Option<Round>,
+    base: Round,
     needs: Needs,
     parked: bool,
 }
@@ -346,8 +350,7 @@ impl Role for Manager {
     fn step(&mut self, cfg: &House, event: Event<Self>, out: &mut Out) {
         match event {
             Event::Call(resize) => self.on_resize(cfg, resize, out),
-            Event::Gone { who: Addr::User(user), how } => self.on_gone(cfg, user, how, out),
-            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone, out),
             Event::Message {
                 from,
                 msg: ToManager::Queue { request, n, round, base, needs, parked },
@@ -355,13 +358,17 @@ impl Role for Manager {
                 if !self.feasible(&needs) {
                     return out.misbehaved(from, "queue: for units there are not");
                 }
+                if round <= base {
+                    return out.misbehaved(from, "queue: under a round that was used");
+                }
                 if self.hears(cfg, from, request, out) {
                     self.on_queue(cfg, Stance { request, n, round, base, needs, parked }, out);
                 }
             }
             Event::Message { from, msg: ToManager::Release(request) } => {
                 if self.hears(cfg, from, request, out) {
-                    self.end(cfg, request, false);
+                    self.lanes.end(request);
+                    self.remove(cfg, request);
                     self.scan(cfg, out);
                 }
                 if cfg.resend && from == Addr::User(request.user) {
@@ -376,7 +383,7 @@ impl Role for Manager {
                     self.on_try(cfg, request, needs, solo, out);
                 }
             }
-            Event::Timer(Timer::Patience) => self.on_patience(cfg, out),
+            Event::Timer(Timer::Patience(patience)) => self.on_patience(cfg, patience, out),
         }
     }
 
@@ -397,9 +404,10 @@ impl Role for Manager {
         if from != Addr::User(request.user) {
             return false;
         }
-        if let Some(ended) = self.ended(cfg, request) {
-            let answered = cfg.resend && matches!(msg, ToManager::Release(_));
-            return !ended.gone && !answered;
+        match self.state(cfg, request) {
+            State::Gone => return false,
+            State::Over => return !(cfg.resend && matches!(msg, ToManager::Release(_))),
+            State::New | State::Current => {}
         }
         let stance = self.entry(request).map(|entry| entry.n);
         match msg {

@@ -21,7 +21,7 @@
 //!
 //! # Overdue holders
 //! A request that waits behind a holder that does not end must not keep other units idle. A holder
-//! that others have been waiting for through two rings of the manager's timer is *overdue*. Whoever
+//! that others have been waiting for through two rings of the manager's timer is *overdue* for them. Whoever
 //! waits behind one steps aside: it reserves nothing here, and *parks* at its other nodes, giving
 //! back what it holds there but keeping its place, until the holder ends. A request steps aside at
 //! most `PARKS_MAX` times at a node, each time with twice the patience, so that long uses one
@@ -64,8 +64,8 @@ pub enum ToManager {
         n: u32,
         /// Its round.
         round: Round,
-        /// The floor above which the round was chosen, if there was one.
-        base: Option<Round>,
+        /// The floor above which the round was chosen.
+        base: Round,
         /// Its needs at this node.
         needs: Needs,
         /// Whether it only keeps its place, because it waits elsewhere behind an overdue holder.
@@ -94,7 +94,7 @@ pub enum ToUser {
         /// To which stance.
         n: u32,
         /// No round up to this one is left.
-        floor: Option<Round>,
+        floor: Round,
         /// Rounds in which there is no room.
         marks: BTreeSet<Round>,
     },
@@ -203,7 +203,7 @@ impl House {
     fn manager_of(&self, pool: PoolId) -> ManagerId {
         let node = self.topology.pools.get(pool.index()).map(|pool| pool.node);
         let at = node.and_then(|node| self.nodes.binary_search(&node).ok()).unwrap_or(0);
-        ManagerId(at as u32)
+        ManagerId(at as u64)
     }
 
     fn setting(variant: Option<&str>, name: &str, default: u32) -> Result<u32, Unsupported> {
@@ -248,7 +248,7 @@ impl Protocol for House {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: alloc::vec![Property::Concurrency],
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 
@@ -291,8 +291,8 @@ impl Protocol for House {
     }
 
     fn manager(&self, id: ManagerId) -> Manager {
-        let of = |(pool, _): &(u32, u32)| self.manager_of(PoolId(*pool)) == id;
-        let pools = (0..).zip(self.topology.pools.iter().map(|pool| pool.capacity));
-        Manager::new(pools.filter(of).map(|(pool, capacity)| (PoolId(pool), capacity)))
+        let pools = (0..).map(PoolId).zip(self.topology.pools.iter().map(|pool| pool.capacity));
+        let own = pools.filter(|(pool, _)| self.manager_of(*pool) == id);
+        Manager::new(own, Round::first(self.topology.origin))
     }
 }

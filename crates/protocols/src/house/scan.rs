@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use holdall_core::{PoolId, RequestId};
 
-use super::entry::{Entry, OVERDUE};
+use super::entry::{Entry, Patience};
 use super::manager::{Manager, Out, Timer, first_free};
 use super::{House, PATIENCE, Round, ToUser};
 
@@ -82,7 +82,8 @@ impl Manager {
             let in_the_way = entry.needs.iter().any(|need| contested.contains(&need.pool));
             if in_the_way || entry.passed >= cfg.passes {
                 let (needs, request) = (entry.needs.clone(), entry.request);
-                let round = first_free(self.floor(&needs), &self.marks(&needs, request));
+                let floor = self.floor(cfg, &needs);
+                let round = first_free(floor, &self.marks(floor, &needs, request));
                 self.entries[at].round = Some(round);
             }
         }
@@ -110,7 +111,7 @@ impl Manager {
 
     fn hold(&mut self, at: usize, out: &mut Out) {
         let entry = &mut self.entries[at];
-        (entry.held, entry.asked_back, entry.age) = (true, false, 0);
+        entry.set_held(true);
         let (request, n, needs) = (entry.request, entry.n, entry.needs.clone());
         self.take(&needs);
         out.to_user(request.user, ToUser::Yes { request, n });
@@ -157,26 +158,20 @@ impl Manager {
         if !cfg.rules.park {
             return;
         }
-        if self.entries.iter().all(|entry| entry.age < OVERDUE && !entry.blocked) {
+        if self.entries.iter().all(|entry| !entry.is_overdue() && !entry.blocked) {
             return;
         }
-        let mut overdue = Reserved::new();
-        for entry in self.entries.iter().filter(|entry| entry.held && entry.age >= OVERDUE) {
-            for need in entry.needs.iter() {
-                *overdue.entry(need.pool).or_default() += u64::from(need.units);
+        for at in 0..self.entries.len() {
+            if self.entries[at].held {
+                continue;
             }
-        }
-        for entry in self.entries.iter_mut().filter(|entry| !entry.held) {
-            let behind = entry.needs.iter().any(|need| {
-                let stuck = overdue.get(&need.pool).copied().unwrap_or(0);
-                let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
-                stuck > 0 && stuck + u64::from(need.units) > capacity
-            });
+            let behind = self.is_behind_overdue(at);
+            let entry = &mut self.entries[at];
             let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
             let blocked = behind && !tired;
             if blocked != entry.blocked {
                 entry.blocked = blocked;
-                entry.turns += 1;
+                entry.turns = entry.turns.saturating_add(1);
                 if !entry.solo {
                     let park =
                         ToUser::Park { request: entry.request, turn: entry.turns, on: blocked };
@@ -186,43 +181,59 @@ impl Manager {
         }
     }
 
-    /// Arms the timer when somebody competes for what a holder has who is not overdue yet. Once
-    /// armed it stays so while anybody competes: a ring too many changes nothing.
+    /// Whether some need of an entry does not fit beside those whom it has waited for too long.
+    fn is_behind_overdue(&self, at: usize) -> bool {
+        let entry = &self.entries[at];
+        let overdue = |other: &&Entry| other.is_overdue_for(entry.patience());
+        entry.needs.iter().any(|need| {
+            let holders = self.entries.iter().filter(overdue);
+            let stuck: u64 = holders.map(|holder| holder.units_of(need.pool)).sum();
+            let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
+            stuck > 0 && stuck + u64::from(need.units) > capacity
+        })
+    }
+
+    /// Arms a timer for each patience with which somebody competes for what a holder has who is not
+    /// overdue for it yet. Once armed it stays so while anybody of that patience competes: a ring too
+    /// many changes nothing.
     pub(super) fn watch(&mut self, cfg: &House, out: &mut Out) {
-        if self.armed {
-            if self.entries.iter().all(|entry| !entry.competes()) {
-                self.armed = false;
-                out.disarm(Timer::Patience);
-            }
-            return;
+        let competing = self.entries.iter().filter(|entry| entry.competes());
+        let patiences: BTreeSet<Patience> = competing.map(Entry::patience).collect();
+        for idle in self.armed.extract_if(.., |armed| !patiences.contains(armed)) {
+            out.disarm(Timer::Patience(idle));
         }
-        let young: BTreeSet<PoolId> = pools(self.entries.iter().filter(|entry| is_young(entry)));
-        let waits = |entry: &&Entry| {
-            entry.would_step_aside(cfg) && entry.needs.iter().any(|need| young.contains(&need.pool))
-        };
-        if let Some(turns) = self.entries.iter().filter(waits).map(|entry| entry.turns).min() {
-            self.armed = true;
-            let rung = PATIENCE.saturating_add(u8::try_from(turns / 2).unwrap_or(u8::MAX));
-            out.arm(Timer::Patience, rung);
+        for patience in patiences {
+            if !self.armed.contains(&patience) && self.someone_waits_with(cfg, patience) {
+                self.armed.insert(patience);
+                out.arm(Timer::Patience(patience), PATIENCE.saturating_add(patience));
+            }
         }
     }
 
-    /// Somebody has waited for a while: those waited for are getting old.
-    pub(super) fn on_patience(&mut self, cfg: &House, out: &mut Out) {
-        self.armed = false;
-        let wanted = pools(self.entries.iter().filter(|entry| entry.would_step_aside(cfg)));
-        for entry in self.entries.iter_mut().filter(|entry| is_young(entry)) {
+    /// Whether somebody of this patience waits for a holder that is not overdue for it yet.
+    fn someone_waits_with(&self, cfg: &House, patience: Patience) -> bool {
+        let young = |entry: &&Entry| entry.held && !entry.is_overdue_for(patience);
+        let wanted = self.wanted_with(cfg, patience);
+        !pools(self.entries.iter().filter(young)).is_disjoint(&wanted)
+    }
+
+    /// What those of this patience want who may step aside.
+    fn wanted_with(&self, cfg: &House, patience: Patience) -> BTreeSet<PoolId> {
+        let waits = |entry: &&Entry| entry.would_step_aside(cfg) && entry.patience() == patience;
+        pools(self.entries.iter().filter(waits))
+    }
+
+    /// Somebody of this patience has waited for a while: those waited for are getting old.
+    pub(super) fn on_patience(&mut self, cfg: &House, patience: Patience, out: &mut Out) {
+        self.armed.remove(&patience);
+        let wanted = self.wanted_with(cfg, patience);
+        for entry in self.entries.iter_mut().filter(|entry| entry.held) {
             if entry.needs.iter().any(|need| wanted.contains(&need.pool)) {
-                entry.age += 1;
+                entry.waited_for(patience);
             }
         }
         self.scan(cfg, out);
     }
-}
-
-/// Whether it holds and is not overdue yet.
-fn is_young(entry: &Entry) -> bool {
-    entry.held && entry.age < OVERDUE
 }
 
 /// All pools that some entries need.

@@ -4,8 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use holdall_core::{
-    Addr, Broken, Call, Event, Gone, ManagerId, Need, Needs, Outbox, Request, RequestId, Role,
-    UserId,
+    Addr, Broken, Call, Event, ManagerId, Need, Needs, Outbox, Request, RequestId, Role, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +41,7 @@ struct Quest {
     /// One for each node.
     parts: Vec<Part>,
     round: Option<Round>,
+    /// The greatest floor it was told.
     floor: Option<Round>,
     marks: BTreeSet<Round>,
     bumps: u32,
@@ -116,15 +116,12 @@ impl Quest {
     fn send_stance(&self, at: usize, out: &mut Out) {
         let Part { manager, needs, n, parked, .. } = &self.parts[at];
         let request = self.request.id;
-        let stance = match self.round {
-            None => {
-                let solo = self.parts.len() == 1;
-                ToManager::Try { request, needs: needs.clone(), solo }
+        let needs = needs.clone();
+        let stance = match (self.round, self.floor) {
+            (Some(round), Some(base)) => {
+                ToManager::Queue { request, n: *n, round, base, needs, parked: *parked }
             }
-            Some(round) => {
-                let (n, parked, needs, base) = (*n, *parked, needs.clone(), self.floor);
-                ToManager::Queue { request, n, round, base, needs, parked }
-            }
+            _ => ToManager::Try { request, needs, solo: self.parts.len() == 1 },
         };
         out.to_manager(*manager, stance);
     }
@@ -142,8 +139,9 @@ impl Quest {
 
     /// Takes the least round that is free everywhere, as far as is known.
     fn choose(&mut self, out: &mut Out) {
+        let Some(beyond) = self.floor.max(self.round) else { return };
         self.phase = Phase::Queued;
-        self.round = Some(first_free(self.floor.max(self.round), &self.marks));
+        self.round = Some(first_free(beyond, &self.marks));
         self.marks.clear();
         for at in 0..self.parts.len() {
             self.queue(at, out);
@@ -172,7 +170,7 @@ impl Quest {
         cfg: &House,
         at: usize,
         n: u32,
-        floor: Option<Round>,
+        floor: Round,
         marks: BTreeSet<Round>,
         out: &mut Out,
     ) {
@@ -183,7 +181,7 @@ impl Quest {
             return;
         }
         part.answered = true;
-        self.floor = self.floor.max(floor);
+        self.floor = self.floor.max(Some(floor));
         self.marks.extend(marks);
         if again {
             self.bumps += 1;
@@ -321,12 +319,7 @@ impl Role for User {
                     out.released(request);
                 }
             }
-            Event::Gone { who, how: Gone::Lapsed } if who == Addr::User(self.id) => {
-                if let Some(request) = self.give_back(cfg, out) {
-                    out.lost(request);
-                }
-            }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
             Event::Timer(Timer::Resend) => self.on_resend(cfg, out),
         }

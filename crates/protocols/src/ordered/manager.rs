@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use holdall_core::{Addr, Broken, Event, Never, Outbox, RequestId, Role, UserId};
+use holdall_core::{Addr, Broken, Event, Never, Outbox, Party, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::{Ordered, ToManager, ToUser};
@@ -57,13 +57,13 @@ impl Manager {
         self.serve(cfg, out);
     }
 
-    fn on_gone(&mut self, cfg: &Ordered, user: UserId, out: &mut Out) {
+    fn on_gone(&mut self, cfg: &Ordered, who: Party, out: &mut Out) {
         if !cfg.purge {
             return;
         }
-        self.pool.forget_user(user);
-        self.queue.retain(|share| share.request.user != user);
-        self.early.forget_user(user);
+        self.pool.forget(who);
+        self.queue.retain(|share| !who.includes(share.request.user));
+        self.early.forget(who);
         self.serve(cfg, out);
     }
 
@@ -95,8 +95,7 @@ impl Role for Manager {
             Event::Message { from, msg: ToManager::Release(request) } => {
                 self.on_release(cfg, from, request, out);
             }
-            Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, out),
-            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone.who(), out),
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }

@@ -141,7 +141,7 @@ impl Protocol for Ordered {
             assumes: Assumes { participants, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

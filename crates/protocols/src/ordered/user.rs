@@ -91,7 +91,7 @@ impl Role for User {
             Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(out),
             Event::Message { from, msg: ToUser::Held(request) } => self.on_held(from, request, out),
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Addr, Broken, Outbox, Protocol, RequestId, UserId};
+use holdall_core::{Addr, Broken, Outbox, Party, Protocol, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{Move, News, QueueRules};
@@ -183,12 +183,12 @@ impl Queue {
     }
 
     /// Whoever is certainly gone loses its place.
-    pub(crate) fn forget_user(&mut self, rules: QueueRules, user: UserId, answers: &mut Answers) {
-        while let Some(at) = self.selecting.iter().position(|s| s.request.user == user) {
+    pub(crate) fn forget(&mut self, rules: QueueRules, who: Party, answers: &mut Answers) {
+        while let Some(at) = self.selecting.iter().position(|s| who.includes(s.request.user)) {
             self.close(at);
         }
-        self.standing.retain(|s| s.share.request.user != user);
-        self.early.forget_user(user);
+        self.standing.retain(|s| !who.includes(s.share.request.user));
+        self.early.forget(who);
         self.sweep(rules, &mut answers.news);
     }
 

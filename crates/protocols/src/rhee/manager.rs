@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use holdall_core::{Addr, Broken, Event, Outbox, Protocol, Role, UserId};
+use holdall_core::{Addr, Broken, Event, Outbox, Party, Protocol, Role, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{Rhee, ToManager, ToUser};
@@ -94,10 +94,10 @@ impl Keeper {
         }
     }
 
-    fn on_gone<S: Protocol>(&mut self, cfg: &Rhee<S>, user: UserId, answers: &mut Answers) {
+    fn on_gone<S: Protocol>(&mut self, cfg: &Rhee<S>, who: Party, answers: &mut Answers) {
         if cfg.queues.purge {
-            self.put_off.retain(|put| put.user() != user);
-            self.queue.forget_user(cfg.queues, user, answers);
+            self.put_off.retain(|put| !who.includes(put.user()));
+            self.queue.forget(cfg.queues, who, answers);
             self.resume(cfg, answers);
         }
     }
@@ -143,7 +143,7 @@ where
             Self::Inner(inner) => {
                 let event = match event {
                     Event::Call(call) => Event::Call(call),
-                    Event::Gone { who, how } => Event::Gone { who, how },
+                    Event::Gone(gone) => Event::Gone(gone),
                     Event::Message { msg: ToManager::Inner(msg), from } => {
                         Event::Message { from, msg }
                     }
@@ -164,10 +164,8 @@ where
                             out.misbehaved(from, what);
                         }
                     }
-                    Event::Gone { who: Addr::User(user), .. } => {
-                        keeper.on_gone(cfg, user, &mut answers);
-                    }
-                    Event::Gone { .. } | Event::Call(_) | Event::Timer(_) => {}
+                    Event::Gone(gone) => keeper.on_gone(cfg, gone.who(), &mut answers),
+                    Event::Call(_) | Event::Timer(_) => {}
                 }
                 answers.send(ToUser::News, out);
             }

@@ -76,7 +76,7 @@ const RULES: &[Rule] = &[
 pub struct Rhee<S> {
     inner: S,
     /// The number of S's managers; the pools' follow.
-    inner_managers: u32,
+    inner_managers: u64,
     pools: Vec<Pool>,
     /// With both improvements.
     plus: bool,
@@ -128,21 +128,19 @@ impl<S: Protocol> Protocol for Rhee<S> {
             assumes: Assumes { exactly_once: true, no_loss: true, units: true, ..inner.assumes },
             promises: Property::sound_and(lively),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         let (plus, variant) = read::<S>(options.variant.as_deref())?;
         let single = |pool: &Pool| Pool { capacity: 1, ..*pool };
-        let singles = Topology {
-            pools: topology.pools.iter().map(single).collect(),
-            users: topology.users.clone(),
-        };
+        let singles =
+            Topology { pools: topology.pools.iter().map(single).collect(), ..topology.clone() };
         let as_is = Options { variant: variant.map(Into::into), without: Vec::new() };
         let inner = S::new(&singles, &as_is)?;
         Ok(Self {
-            inner_managers: inner.managers().len() as u32,
+            inner_managers: inner.managers().len() as u64,
             inner,
             pools: topology.pools.clone(),
             plus,

@@ -200,7 +200,7 @@ where
         match event {
             Event::Call(Call::Ask(request)) => self.enter(cfg, &request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
-            Event::Gone { who, how } => self.step_inner(cfg, Event::Gone { who, how }, out),
+            Event::Gone(gone) => self.step_inner(cfg, Event::Gone(gone), out),
             Event::Message { from, msg: ToUser::Inner(msg) } => {
                 self.step_inner(cfg, Event::Message { from, msg }, out);
             }

@@ -9,7 +9,7 @@ pub mod token;
 
 use alloc::vec::Vec;
 
-use holdall_core::{ManagerId, NodeId, PoolId, Topology};
+use holdall_core::{ManagerId, NodeId, Origin, PoolId, Topology};
 
 pub use self::client::{Client, Say, ToUser};
 pub use self::spot::Spot;
@@ -20,11 +20,17 @@ pub use self::token::{Mail, Token};
 #[derive(Debug)]
 pub(crate) struct Ring {
     nodes: Vec<NodeId>,
+    origin: Origin,
 }
 
 impl Ring {
     pub(crate) fn new(topology: &Topology) -> Self {
-        Self { nodes: topology.pools.iter().map(|pool| pool.node).collect() }
+        let nodes = topology.pools.iter().map(|pool| pool.node).collect();
+        Self { nodes, origin: topology.origin }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
@@ -40,7 +46,7 @@ impl Ring {
     }
 
     pub(crate) fn next(&self, id: ManagerId) -> ManagerId {
-        ManagerId((id.0 + 1) % self.nodes.len() as u32)
+        ManagerId((id.0 + 1) % self.len())
     }
 }
 

@@ -85,7 +85,7 @@ impl Token {
     /// The root has the token at the start, as if it had come to it from everybody else.
     pub(crate) fn new(ring: &Ring, me: ManagerId) -> Self {
         let root = ring.is_root(me);
-        let seen = Stamp(if root { ring.len() } else { u64::from(me.0) });
+        let seen = Hop::first(ring.origin()).plus(if root { ring.len() } else { me.0 });
         Self { me, held: root.then_some(me), seen, asked: false, pass: None }
     }
 
@@ -117,7 +117,7 @@ impl Token {
 
     /// Whether the token has been here since it was back with somebody who saw it then.
     fn came_by(&self, ring: &Ring, seen: Hop) -> bool {
-        self.seen.0 > seen.0 + ring.len()
+        self.seen > seen.plus(ring.len())
     }
 
     pub(crate) fn on_token(&mut self, stop: ManagerId, hop: Hop) {

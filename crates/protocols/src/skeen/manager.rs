@@ -1,6 +1,6 @@
 //! The manager: a pool with a queue sorted by agreed time.
 
-use holdall_core::{Addr, Broken, Clock, Event, Never, Outbox, RequestId, Role, UserId};
+use holdall_core::{Addr, Broken, Clock, Event, Never, Origin, Outbox, Party, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::{Skeen, ToManager, ToUser};
@@ -19,8 +19,12 @@ pub struct Manager {
 }
 
 impl Manager {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self { pool: Units::new(capacity), line: Line::default(), early: EarlyReleases::default() }
+    pub(super) fn new(capacity: u32, origin: Origin) -> Self {
+        Self {
+            pool: Units::new(capacity),
+            line: Line::new(origin),
+            early: EarlyReleases::default(),
+        }
     }
 
     fn on_join(&mut self, cfg: &Skeen, from: Addr, share: Share, out: &mut Out) {
@@ -65,13 +69,13 @@ impl Manager {
         self.serve(cfg, out);
     }
 
-    fn on_gone(&mut self, cfg: &Skeen, user: UserId, out: &mut Out) {
+    fn on_gone(&mut self, cfg: &Skeen, who: Party, out: &mut Out) {
         if !cfg.purge {
             return;
         }
-        self.pool.forget_user(user);
-        self.line.forget_user(user);
-        self.early.forget_user(user);
+        self.pool.forget(who);
+        self.line.forget(who);
+        self.early.forget(who);
         self.serve(cfg, out);
     }
 
@@ -105,8 +109,7 @@ impl Role for Manager {
             Event::Message { from, msg: ToManager::Release(request) } => {
                 self.on_release(cfg, from, request, out);
             }
-            Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, out),
-            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone.who(), out),
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }

@@ -113,7 +113,7 @@ impl Protocol for Skeen {
                 Property::BoundedOvertaking(0),
             ]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 
@@ -136,6 +136,6 @@ impl Protocol for Skeen {
     }
 
     fn manager(&self, id: ManagerId) -> Manager {
-        Manager::new(self.topology.pools[id.index()].capacity)
+        Manager::new(self.topology.pools[id.index()].capacity, self.topology.origin)
     }
 }

@@ -126,7 +126,7 @@ impl Role for User {
                 self.on_proposed(cfg, from, request, time, out);
             }
             Event::Message { from, msg: ToUser::Held(request) } => self.on_held(from, request, out),
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

@@ -1,6 +1,6 @@
 //! The manager: a queue of positions, and a queue of those who wait to select one.
 
-use holdall_core::{Addr, Broken, Clock, Event, Never, Outbox, RequestId, Role, UserId};
+use holdall_core::{Addr, Broken, Clock, Event, Never, Origin, Outbox, Party, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::{Skr, ToManager, ToUser};
@@ -18,8 +18,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self { queue: Queue::new(capacity), line: Line::default() }
+    pub(super) fn new(capacity: u32, origin: Origin) -> Self {
+        Self { queue: Queue::new(capacity), line: Line::new(origin) }
     }
 
     fn on_join(&mut self, cfg: &Skr, share: Share, out: &mut Out) -> Result<(), &'static str> {
@@ -61,10 +61,10 @@ impl Manager {
         }
     }
 
-    fn on_gone(&mut self, cfg: &Skr, user: UserId, answers: &mut Answers) {
+    fn on_gone(&mut self, cfg: &Skr, who: Party, answers: &mut Answers) {
         if cfg.queues.purge {
-            self.line.forget_user(user);
-            self.queue.forget_user(cfg.queues, user, answers);
+            self.line.forget(who);
+            self.queue.forget(cfg.queues, who, answers);
         }
     }
 
@@ -108,8 +108,7 @@ impl Role for Manager {
                     return out.misbehaved(from, what);
                 }
             }
-            Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, &mut answers),
-            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone.who(), &mut answers),
             Event::Call(never) | Event::Timer(never) => match never {},
         }
         self.serve(cfg, &mut answers);

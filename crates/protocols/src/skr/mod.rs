@@ -99,7 +99,7 @@ impl Protocol for Skr {
             assumes: Assumes::RELIABLE,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 
@@ -121,6 +121,6 @@ impl Protocol for Skr {
     }
 
     fn manager(&self, id: ManagerId) -> Manager {
-        Manager::new(self.topology.pools[id.index()].capacity)
+        Manager::new(self.topology.pools[id.index()].capacity, self.topology.origin)
     }
 }

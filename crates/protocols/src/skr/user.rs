@@ -141,7 +141,7 @@ impl Role for User {
             Event::Message { from, msg: ToUser::News(news) } => {
                 self.on_news(cfg, from, &news, out);
             }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

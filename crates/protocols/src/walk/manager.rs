@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use holdall_core::{
-    Addr, Broken, Event, ManagerId, Need, Never, Outbox, Request, RequestId, Role, UserId,
+    Addr, Broken, Event, ManagerId, Need, Never, Outbox, Party, Request, RequestId, Role,
 };
 use serde::{Deserialize, Serialize};
 
@@ -186,12 +186,12 @@ impl Manager {
     /// What is left of a user that is gone. It may have stopped when only the first on its way had
     /// heard its last word; all it said has arrived. Where its request stands, its message has been
     /// everywhere. Where it does not, the first knows best: nobody has heard more.
-    fn on_gone(&mut self, cfg: &Walking, user: UserId, out: &mut Out) {
+    fn on_gone(&mut self, cfg: &Walking, who: Party, out: &mut Out) {
         if !cfg.queues.purge {
             return;
         }
         let here = self.ways.values().chain(self.line.iter().map(|walk| &walk.request));
-        let gone: Vec<_> = here.filter(|request| request.id.user == user).cloned().collect();
+        let gone: Vec<_> = here.filter(|request| who.includes(request.id.user)).cloned().collect();
         for request in gone {
             if self.queue.stands(request.id) {
                 self.purge(cfg, request.id, out);
@@ -235,8 +235,7 @@ impl Role for Manager {
                 }
                 _ => self.recall(cfg, id, out),
             },
-            Event::Gone { who: Addr::User(user), .. } => self.on_gone(cfg, user, out),
-            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone.who(), out),
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }

@@ -140,7 +140,7 @@ impl Protocol for Walking {
             assumes: Assumes { departures: !agent, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

@@ -138,7 +138,7 @@ impl Role for User {
             Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Message { from, msg: ToUser::News(news) } => self.on_news(cfg, from, news, out),
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }
     }

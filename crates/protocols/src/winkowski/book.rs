@@ -3,10 +3,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use holdall_core::{Broken, ManagerId, RequestId, UserId};
+use holdall_core::{Broken, ManagerId, Origin, Party, RequestId};
 use serde::{Deserialize, Serialize};
 
 use super::{Level, Number, Rules, Settings, Stance, Ticket, Turn, Version, View};
+use crate::lanes::ends_with;
 
 /// A task at a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,11 +42,15 @@ pub(super) struct Book {
     pub(super) entries: BTreeMap<RequestId, Entry>,
     /// Those who request or have ordered, in the order of their requests.
     queue: Vec<RequestId>,
+    /// The greatest number on a ticket that was ever here. Never forgotten: a ticket taken when
+    /// nobody competes must be above those that are still under way.
+    top: Number,
 }
 
 impl Book {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self { capacity, entries: BTreeMap::new(), queue: Vec::new() }
+    pub(super) fn new(capacity: u32, origin: Origin) -> Self {
+        let top = Number::first(origin);
+        Self { capacity, entries: BTreeMap::new(), queue: Vec::new(), top }
     }
 
     /// Whether a stance makes sense here.
@@ -58,6 +63,7 @@ impl Book {
         };
         (1..=self.capacity).contains(&stance.units)
             && competes == stance.ticket.is_some()
+            && stance.ticket.is_none_or(|ticket| !ticket.number.leaps_beyond(self.top))
             && possible
     }
 
@@ -128,6 +134,7 @@ impl Book {
         if let Some(entry) = self.entries.get_mut(&stance.request) {
             entry.predecessors.clear();
             (entry.level, entry.ticket) = (level, stance.ticket);
+            self.top = stance.ticket.map_or(self.top, |ticket| self.top.max(ticket.number));
             entry.passive = level == Level::Adm && stance.special;
         }
     }
@@ -174,9 +181,9 @@ impl Book {
         self.entries.remove(&id);
     }
 
-    /// The tasks of a user.
-    pub(super) fn of_user(&self, user: UserId) -> Vec<RequestId> {
-        self.entries.keys().copied().filter(|id| id.user == user).collect()
+    /// The tasks that a report on a party ends.
+    pub(super) fn of(&self, who: Party) -> Vec<RequestId> {
+        self.entries.keys().copied().filter(|id| ends_with(*id, who)).collect()
     }
 
     /// Notes that a task may be dead, if it uses; false if it does not.
@@ -185,9 +192,8 @@ impl Book {
         entry.map(|entry| entry.suspected = true).is_some()
     }
 
-    /// The greatest number on a ticket here.
-    pub(super) fn top(&self) -> Option<Number> {
-        self.entries.values().filter_map(|entry| Some(entry.ticket?.number)).max()
+    pub(super) fn top(&self) -> Number {
+        self.top
     }
 
     /// The units of those others that a task has to reckon with.

@@ -2,24 +2,24 @@
 
 use alloc::vec::Vec;
 
-use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, RequestId, Role, UserId};
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Origin, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::book::Book;
 use super::{Level, Out, Stance, ToUser, Version, View, Winkowski};
-use crate::past::Past;
+use crate::lanes::{Lanes, State};
 
 /// Guards one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manager<const COMPLETE: bool> {
     id: ManagerId,
     book: Book,
-    past: Past,
+    lanes: Lanes,
 }
 
 impl<const COMPLETE: bool> Manager<COMPLETE> {
-    pub(super) fn new(id: ManagerId, capacity: u32) -> Self {
-        Self { id, book: Book::new(capacity), past: Past::default() }
+    pub(super) fn new(id: ManagerId, capacity: u32, origin: Origin) -> Self {
+        Self { id, book: Book::new(capacity, origin), lanes: Lanes::default() }
     }
 
     fn on_stance(
@@ -33,11 +33,15 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         if from != Addr::User(request.user) {
             return out.misbehaved(from, "a task of another user");
         }
-        if let Some(ended) = self.past.of(request).filter(|_| cfg.rules.ended) {
-            if ended.gone {
-                out.to_user(request.user, ToUser::Over(request));
+        match self.state(cfg, request) {
+            State::Current => {}
+            State::Over => return,
+            State::Gone => return out.to_user(request.user, ToUser::Over(request)),
+            State::New => {
+                if let Some(before) = self.lanes.begin(request) {
+                    self.book.remove(before);
+                }
             }
-            return;
         }
         if self.book.entries.get(&request).is_some_and(|entry| stance.n <= entry.n) {
             return;
@@ -47,7 +51,7 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         }
         self.book.follow(&cfg.rules, COMPLETE, self.id, stance);
         if stance.level == Level::Out {
-            self.past.end(request, false);
+            self.lanes.end(request);
             let (n, view, top) = (stance.n, View::default(), None);
             let version = Version::first(request.user, self.id);
             out.to_user(request.user, ToUser::View { request, n, version, view, top });
@@ -55,28 +59,26 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         self.tell(cfg, Some(request), out);
     }
 
+    /// How a task stands with this manager.
+    fn state(&self, cfg: &Winkowski<COMPLETE>, request: RequestId) -> State {
+        if cfg.rules.ended { self.lanes.state(request) } else { State::Current }
+    }
+
     /// Whoever is reported gone leaves the game; but whoever is only suspected keeps what it uses.
-    fn on_gone(
-        &mut self,
-        cfg: &Winkowski<COMPLETE>,
-        user: UserId,
-        how: Gone,
-        out: &mut Out<COMPLETE, Never>,
-    ) {
-        if !cfg.rules.purge || how == Gone::Lapsed {
+    fn on_gone(&mut self, cfg: &Winkowski<COMPLETE>, gone: Gone, out: &mut Out<COMPLETE, Never>) {
+        if !cfg.rules.purge {
             return;
         }
-        let known = self.book.of_user(user);
-        let keeps = how == Gone::Suspected && cfg.rules.lease;
-        if !(keeps && known.iter().any(|id| self.book.suspect(*id))) {
-            for id in &known {
-                self.book.remove(*id);
-                if how != Gone::Departed {
-                    out.to_user(user, ToUser::Over(*id));
+        let known = self.book.of(gone.who());
+        let keeps = matches!(gone, Gone::Suspected(_)) && cfg.rules.lease;
+        let uses = keeps && known.iter().any(|id| self.book.suspect(*id));
+        if !uses && self.lanes.end_all_of(gone.who()) {
+            for id in known {
+                self.book.remove(id);
+                if !matches!(gone, Gone::Departed(_)) {
+                    out.to_user(id.user, ToUser::Over(id));
                 }
             }
-            let last = known.last().copied().unwrap_or(RequestId { user, seq: 0 });
-            self.past.end(last, true);
         }
         self.tell(cfg, None, out);
     }
@@ -91,7 +93,7 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         let ids: Vec<RequestId> = self.book.entries.keys().copied().collect();
         for request in ids {
             let view = self.book.view(&cfg.rules, cfg.settings, request);
-            let top = (view.level == Level::Reg).then(|| self.book.top()).flatten();
+            let top = (view.level == Level::Reg).then(|| self.book.top());
             let Some(entry) = self.book.entries.get_mut(&request) else { continue };
             let news = entry.told.map(View::news) != Some(view.news());
             if news || answer == Some(request) || !cfg.settings.filter {
@@ -113,8 +115,7 @@ impl<const COMPLETE: bool> Role for Manager<COMPLETE> {
     fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<COMPLETE, Never>) {
         match event {
             Event::Message { from, msg } => self.on_stance(cfg, from, &msg, out),
-            Event::Gone { who: Addr::User(user), how } => self.on_gone(cfg, user, how, out),
-            Event::Gone { who: Addr::Manager(_), .. } => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone, out),
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }
@@ -127,9 +128,12 @@ impl<const COMPLETE: bool> Role for Manager<COMPLETE> {
         if from != Addr::User(msg.request.user) {
             return false;
         }
-        match self.past.of(msg.request).filter(|_| cfg.rules.ended) {
-            Some(ended) => !ended.gone,
-            None => self.book.entries.get(&msg.request).is_some_and(|entry| msg.n <= entry.n),
+        match self.state(cfg, msg.request) {
+            State::Over => true,
+            State::Gone => false,
+            State::New | State::Current => {
+                self.book.entries.get(&msg.request).is_some_and(|entry| msg.n <= entry.n)
+            }
         }
     }
 

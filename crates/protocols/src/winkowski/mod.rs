@@ -45,8 +45,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, LinkStamp, ManagerId, NodeId, Options, Outbox, PoolId, Property, Protocol,
-    RequestId, Rule, Stamp, Topology, Unsupported, UserId,
+    About, Assumes, Lane, LinkStamp, ManagerId, NodeId, Options, Outbox, PoolId, Property,
+    Protocol, RequestId, Rule, Stamp, Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ pub struct Ticket {
     /// Above those of all competitors that its owner had heard of.
     pub number: Number,
     /// The lane of its owner, so that no two tickets are the same.
-    pub lane: u32,
+    pub lane: Lane,
 }
 
 /// How far a task has got at a pool.
@@ -151,7 +151,7 @@ pub enum ToUser {
         version: Version,
         /// What it sees.
         view: View,
-        /// If registered: the greatest number on a ticket here.
+        /// If registered: the greatest number on a ticket that was ever here.
         top: Option<Number>,
     },
 }
@@ -272,7 +272,7 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
             assumes: Assumes { exactly_once: false, suspicions: COMPLETE, ..Assumes::RELIABLE },
             promises: Property::sound_and(if patience { &[] } else { &no_starvation }),
             with_patience: if patience { no_starvation.to_vec() } else { Vec::new() },
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 
@@ -308,6 +308,6 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
     }
 
     fn manager(&self, id: ManagerId) -> Manager<COMPLETE> {
-        Manager::new(id, self.topology.pools[id.index()].capacity)
+        Manager::new(id, self.topology.pools[id.index()].capacity, self.topology.origin)
     }
 }

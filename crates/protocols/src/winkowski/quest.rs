@@ -172,7 +172,7 @@ impl Quest {
             return Level::Adm;
         }
         let top = tops.into_iter().flatten().max().filter(|_| cfg.settings.numbers);
-        let number = top.map_or_else(Number::default, Number::next);
+        let number = top.map_or_else(|| Number::first(cfg.topology.origin), Number::next);
         self.ticket = Some(Ticket { number, lane: self.request.id.user.lane() });
         if C && cfg.settings.fast && self.parts.iter().all(|part| part.view.fits) {
             Level::Ord

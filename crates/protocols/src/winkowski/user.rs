@@ -1,6 +1,6 @@
 //! The user: plays the game for its task.
 
-use holdall_core::{Addr, Broken, Call, Event, Gone, Request, Role, UserId};
+use holdall_core::{Addr, Broken, Call, Event, Request, Role, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::quest::{Quest, Status};
@@ -101,10 +101,7 @@ impl<const COMPLETE: bool> Role for User<COMPLETE> {
         match event {
             Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.leave(cfg, false, out),
-            Event::Gone { who, how: Gone::Lapsed } if who == Addr::User(self.id) => {
-                self.leave(cfg, true, out);
-            }
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
             Event::Timer(Timer::Alarm) => {
                 if let Some(quest) = &mut self.quest {

@@ -7,7 +7,7 @@ use crate::settings::{FaultKind, Stage};
 
 impl<P: Protocol> World<'_, P> {
     pub(super) fn act(&mut self, request: RequestId, act: Action) -> Step {
-        let lane = &self.lanes[request.user.lane() as usize];
+        let lane = &self.lanes[request.user.lane().index()];
         if lane.request() != request {
             return Ok(()); // It is over.
         }
@@ -27,7 +27,7 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn ask(&mut self, request: RequestId) -> Step {
-        let number = request.user.lane();
+        let number = request.user.lane().number;
         let lane = &mut self.lanes[number as usize];
         lane.begin(State::Waiting, self.now);
         let needs = lane.needs.clone();
@@ -50,7 +50,7 @@ impl<P: Protocol> World<'_, P> {
 
     /// The client is told that it may use everything.
     pub(super) fn granted(&mut self, request: &Request) -> Step {
-        let number = request.id.user.lane();
+        let number = request.id.user.lane().number;
         let lane = &mut self.lanes[number as usize];
         let awaited = lane.state == State::Waiting && lane.request() == request.id;
         if !awaited || lane.needs != request.needs {
@@ -71,7 +71,7 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn done(&mut self, request: RequestId) -> Step {
-        let lane = &mut self.lanes[request.user.lane() as usize];
+        let lane = &mut self.lanes[request.user.lane().index()];
         let entered = lane.begin(State::Ending, self.now);
         self.pools.leave(&lane.needs, entered, self.now);
         self.step_user(request.user, Event::Call(Call::Done))
@@ -79,7 +79,7 @@ impl<P: Protocol> World<'_, P> {
 
     /// The role is done with a request; unless it was called to leave, its client thinks next.
     pub(super) fn released(&mut self, request: RequestId) -> Step {
-        let lane = &self.lanes[request.user.lane() as usize];
+        let lane = &self.lanes[request.user.lane().index()];
         if lane.id != request.user || lane.state == State::Leaving {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl<P: Protocol> World<'_, P> {
             let what = format!("released {request:?}, whose use has not ended");
             return Err(self.wrong(Addr::User(request.user), what));
         }
-        self.think(request.user.lane());
+        self.think(request.user.lane().number);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl<P: Protocol> World<'_, P> {
 
     /// The client waits or uses no more.
     fn fail(&mut self, request: RequestId, kind: FaultKind) -> Step {
-        let number = request.user.lane();
+        let number = request.user.lane().number;
         let lane = &mut self.lanes[number as usize];
         if lane.state == State::Using {
             self.pools.leave(&lane.needs, lane.since, self.now);
@@ -133,17 +133,17 @@ impl<P: Protocol> World<'_, P> {
     /// All messages of the stopped user have arrived or arrive at this tick, and are in the queue
     /// before what is put there now.
     fn detected(&mut self, request: RequestId) {
-        for manager in 0..self.managers.len() as u32 {
+        for manager in 0..self.managers.len() as u64 {
             self.push(self.now, Item::Gone(ManagerId(manager), request.user));
         }
-        self.replace(request.user.lane());
+        self.replace(request.user.lane().number);
     }
 
     /// The lane's next user takes over. Its predecessor stays, if it left and is not idle yet.
     fn replace(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
         let old = lane.id;
-        lane.id = old.next_life();
+        lane.id = old.next_generation().expect("fewer than 2^40 users in a lane");
         lane.seq = 0;
         lane.last_arrival = 0;
         let role = std::mem::replace(&mut lane.role, self.cfg.user(lane.id));

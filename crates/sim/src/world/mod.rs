@@ -263,7 +263,7 @@ impl<'a, P: Protocol> World<'a, P> {
     fn lane_of(&self, item: &Item<P>) -> Option<&Lane<P>> {
         match item {
             Item::Client(RequestId { user, .. }, _) | Item::ToUser { to: user, .. } => {
-                self.lanes.get(user.lane() as usize)
+                self.lanes.get(user.lane().index())
             }
             _ => None,
         }
@@ -285,7 +285,7 @@ impl<'a, P: Protocol> World<'a, P> {
 
     /// The tick at which a role handles what comes to it now: the first that is not taken.
     fn turn_of(&mut self, item: &Item<P>) -> u64 {
-        let user = |user: &UserId| user.lane() as usize;
+        let user = |user: &UserId| user.lane().index();
         let free_at = match item {
             Item::Client(_, Action::Detected) | Item::Turn(_) => return self.now,
             Item::Client(request, _) => &mut self.lanes[user(&request.user)].free_at,

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use holdall_core::{Addr, Effect, Event, Gone, ManagerId, Order, Protocol, Role, UserId};
+use holdall_core::{Addr, Effect, Event, Gone, ManagerId, Order, Party, Protocol, Role, UserId};
 
 use super::{Item, ManagerTimer, State, Step, UserTimer, World};
 use crate::timers::wait;
@@ -16,7 +16,7 @@ impl<P: Protocol> World<'_, P> {
             Item::ToUser { to, from, msg } => self.step_user(to, Event::Message { from, msg }),
             Item::Client(request, act) => self.act(request, act),
             Item::Gone(to, user) => {
-                let gone = Event::Gone { who: Addr::User(user), how: Gone::Departed };
+                let gone = Event::Gone(Gone::Departed(Party::User(user)));
                 self.step_manager(to, gone)
             }
             Item::ManagerRing(to, timer, arming) => {
@@ -37,7 +37,7 @@ impl<P: Protocol> World<'_, P> {
 
     /// Lets a user handle an event. To one that has stopped or is over, nothing happens.
     pub(super) fn step_user(&mut self, to: UserId, event: Event<P::User>) -> Step {
-        let lane = &mut self.lanes[to.lane() as usize];
+        let lane = &mut self.lanes[to.lane().index()];
         let present = lane.id == to;
         let role = if present {
             Some(&mut lane.role).filter(|_| lane.state != State::Stopped)
@@ -134,7 +134,7 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn send_to_user(&mut self, from: Addr, to: UserId, msg: P::ToUser) -> Step {
-        if to.lane() as usize >= self.lanes.len() {
+        if to.lane().index() >= self.lanes.len() {
             return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
         }
         let arrival = self.arrival(from, Addr::User(to));
@@ -161,7 +161,7 @@ impl<P: Protocol> World<'_, P> {
             *last = arrival;
         }
         if let Addr::User(user) = from {
-            let lane = &mut self.lanes[user.lane() as usize];
+            let lane = &mut self.lanes[user.lane().index()];
             if lane.id == user {
                 lane.last_arrival = lane.last_arrival.max(arrival);
             }

@@ -76,7 +76,7 @@ impl Scope {
         let pools = capacities
             .iter()
             .zip(nodes)
-            .map(|(&capacity, node)| Pool { capacity, node: NodeId(node) })
+            .map(|(&capacity, node)| Pool { capacity, node: NodeId(node.into()) })
             .collect();
         let users = Reader { text: users, at: 0 }.users()?;
         let scope = Self { pools, users };
@@ -274,7 +274,7 @@ impl Reader<'_> {
     }
 
     fn need(&mut self) -> Result<Need, BadScope> {
-        let pool = PoolId(self.number("a pool number")?);
+        let pool = PoolId(self.number("a pool number")?.into());
         let units = if self.take(':') { self.number("a number of units")? } else { 1 };
         Ok(Need { pool, units })
     }

@@ -71,7 +71,7 @@ impl<P: Protocol> World<'_, P> {
         let to = item.to();
         let what = match item {
             Item::Call { call, .. } => format!("{to:?} is called: {call:?}"),
-            Item::Gone { who, how, .. } => format!("{to:?} is told of {who:?}: {how:?}"),
+            Item::Gone { gone, .. } => format!("{to:?} is told: {gone:?}"),
             Item::LossToken => "nothing".into(),
             Item::Lapse { .. } => format!("the lease of {to:?} runs out"),
             Item::ManagerTimer { timer, .. } => format!("{to:?}: timer {timer:?} rings"),
@@ -89,7 +89,7 @@ impl<P: Protocol> World<'_, P> {
     fn show(&self, state: &[u32], who: Addr) -> String {
         match who {
             Addr::Manager(m) => format!("{who:?} = {:?}", self.manager(state, m.index())),
-            Addr::User(user) => match self.user(state, user.lane() as usize) {
+            Addr::User(user) => match self.user(state, user.lane().index()) {
                 Some(role) => format!("{who:?} = {role:?}"),
                 None => format!("{who:?} is no more"),
             },
@@ -113,7 +113,7 @@ where
     let to = item.to();
     match item {
         Item::Call { call, .. } => format!("{to:?} {call:?}"),
-        Item::Gone { who, how, .. } => format!("{to:?} a report on {who:?}: {how:?}"),
+        Item::Gone { gone, .. } => format!("{to:?} a report: {gone:?}"),
         Item::LossToken => "nothing".into(),
         Item::Lapse { .. } => format!("{to:?} the end of its lease"),
         Item::ManagerTimer { timer, .. } => format!("itself a timer {timer:?}"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdall_core::{
-    Addr, Broken, Call, Gone, ManagerId, Property, Protocol, Request, RequestId, UserId,
+    Addr, Broken, Call, Gone, ManagerId, Party, Property, Protocol, Request, RequestId, UserId,
 };
 use rustc_hash::FxHashMap;
 
@@ -106,10 +106,10 @@ impl<'w, P: Protocol> Executor<'w, P> {
             Action::Crash(lane) => self.crash(lane),
             Action::Deliver(id) => {
                 self.remove(id);
-                if let Item::Lapse { who } = self.world.parts.items.value(id) {
-                    self.report(*who, Gone::Reclaimed);
+                match self.world.parts.items.value(id) {
+                    Item::Lapse { who } => self.lapse(*who),
+                    _ => self.feed(id),
                 }
-                self.feed(id);
             }
             Action::Done(lane) => {
                 self.change_client(lane, |client| client.stage = Stage::Releasing);
@@ -135,12 +135,14 @@ impl<'w, P: Protocol> Executor<'w, P> {
             Action::Suspect(lane) => {
                 self.change_client(lane, |client| client.suspected = true);
                 let who = self.client(lane).user();
-                self.report(who, Gone::Suspected);
+                self.report(Gone::Suspected(who));
                 self.next.push(self.world.parts.items.number(Item::Lapse { who }));
             }
             Action::Return(lane) => {
                 self.change_client(lane, |client| {
-                    let fresh = Client::fresh(client.user().next_life());
+                    let fresh = Client::fresh(
+                        client.user().next_generation().expect("fewer than 2^40 generations"),
+                    );
                     let at = if client.stage == Stage::Lost { client.at } else { 0 };
                     *client = Client { at, suspected: client.suspected, ..fresh };
                 });
@@ -210,21 +212,37 @@ impl<'w, P: Protocol> Executor<'w, P> {
         self.next.extend(items.into_iter().filter(|id| !to_it(id) || lasts(*id)));
         // A suspicion that was wrong until now is not raised again.
         match detector {
-            Detector::Departed => self.report(who, Gone::Departed),
+            Detector::Departed => self.report(Gone::Departed(Party::User(who))),
             _ if self.is_under_way(lapse) => {}
             Detector::None => {}
             Detector::Reclaim => {
-                self.report(who, Gone::Suspected);
+                self.report(Gone::Suspected(who));
                 self.next.push(lapse);
             }
-            Detector::Suspect => self.report(who, Gone::Suspected),
+            Detector::Suspect => self.report(Gone::Suspected(who)),
         }
     }
 
+    /// A lease runs out: the client stops using what it has, its user leaves, and only then are the
+    /// managers told. Whoever was idle is lost as well, so that it asks again as another.
+    fn lapse(&mut self, who: UserId) {
+        let lane = who.lane().index();
+        let present =
+            self.client(lane).user() == who && self.next[self.world.user_at(lane)] != NOBODY;
+        if present && !matches!(self.client(lane).stage, Stage::Left | Stage::Lost) {
+            self.change_client(lane, |client| {
+                (client.stage, client.overtaken) = (Stage::Lost, Overtaken::default());
+            });
+            self.forget_overtaker(lane);
+            self.call(lane);
+        }
+        self.report(Gone::Reclaimed(who));
+    }
+
     /// Every manager will be told of a user.
-    fn report(&mut self, who: UserId, how: Gone) {
-        for to in (0..self.world.managers as u32).map(ManagerId) {
-            self.next.push(self.world.parts.items.number(Item::Gone { to, who, how }));
+    fn report(&mut self, gone: Gone) {
+        for to in (0..self.world.managers as u64).map(ManagerId) {
+            self.next.push(self.world.parts.items.number(Item::Gone { to, gone }));
         }
     }
 
@@ -255,7 +273,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
         self.next[slot] = outcome.role;
         let lane = match self.world.parts.items.value(id).to() {
             Addr::Manager(_) => None,
-            Addr::User(user) => Some(user.lane() as usize),
+            Addr::User(user) => Some(user.lane().index()),
         };
         self.carry_out(lane, &outcome);
     }
@@ -310,7 +328,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
             Addr::Manager(_) if world.settings.loss > 0 && self.is_under_way(id) => {}
             Addr::Manager(_) => self.next.push(id),
             Addr::User(user) => {
-                let lane = user.lane() as usize;
+                let lane = user.lane().index();
                 let there = lane < world.scope.users.len()
                     && self.client(lane).user() == user
                     && self.next[world.user_at(lane)] != NOBODY;

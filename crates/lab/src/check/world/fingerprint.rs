@@ -152,7 +152,7 @@ fn origin(origins: &[(u128, u64)], family: u128) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use holdall_core::{Clock, LinkStamp, ManagerId, RequestId, UserId};
+    use holdall_core::{Clock, LinkStamp, ManagerId, Origin, RequestId, UserId};
 
     use super::*;
 
@@ -164,7 +164,10 @@ mod tests {
     #[test]
     fn a_shift_of_all_stamps_of_a_family_changes_only_the_plain_print() {
         let at = |a, b| {
-            state(&[&Fingerprint::of(&(Clock { 0: a }, 7u8)), &Fingerprint::of(&Clock { 0: b })])
+            state(&[
+                &Fingerprint::of(&(Clock::first(Origin::new(a)), 7u8)),
+                &Fingerprint::of(&Clock::first(Origin::new(b))),
+            ])
         };
         assert_eq!(at(3, 5).1, at(13, 15).1);
         assert_ne!(at(3, 5).0, at(13, 15).0);
@@ -176,8 +179,8 @@ mod tests {
         let at = |clock, seq| {
             let request = RequestId { user: UserId::first(1), seq };
             state(&[
-                &Fingerprint::of(&(Clock { 0: clock }, request)),
-                &Fingerprint::of(&Clock { 0: 9 }),
+                &Fingerprint::of(&(Clock::first(Origin::new(clock)), request)),
+                &Fingerprint::of(&Clock::first(Origin::new(9))),
             ])
             .1
         };

@@ -117,7 +117,7 @@ impl<'a, P: Protocol> World<'a, P> {
         match self.parts.items.value(item).to() {
             Addr::Manager(m) => (m.index() < self.managers).then(|| self.manager_at(m.index())),
             Addr::User(user) => {
-                let lane = user.lane() as usize;
+                let lane = user.lane().index();
                 (lane < self.scope.users.len()).then(|| self.user_at(lane))
             }
         }
@@ -130,7 +130,7 @@ impl<'a, P: Protocol> World<'a, P> {
                 self.manager(state, to.index()).is_stale(&self.cfg, *from, msg)
             }
             Item::ToUser { from, to, msg, .. } => {
-                let role = self.user(state, to.lane() as usize);
+                let role = self.user(state, to.lane().index());
                 role.is_some_and(|role| role.is_stale(&self.cfg, *from, msg))
             }
             _ => false,
@@ -240,7 +240,7 @@ impl<P: Protocol> Model for World<'_, P> {
         let clients = lanes.clone().map(|lane| self.parts.clients.number(Client::first(lane)));
         let users =
             lanes.map(|lane| self.parts.users.number(self.cfg.user(UserId::first(lane as u32))));
-        let managers = (0..self.managers as u32)
+        let managers = (0..self.managers as u64)
             .map(|m| self.parts.managers.number(self.cfg.manager(ManagerId(m))));
         let loss_tokens = std::iter::repeat_n(self.loss_token, self.settings.loss as usize);
         clients.chain(users).chain(managers).chain(loss_tokens).collect()

@@ -52,12 +52,13 @@ impl<P: Protocol> World<'_, P> {
         let channel = |other: &ItemOf<P>| other.from() == item.from() && other.to() == item.to();
         match item {
             Item::LossToken => false,
-            Item::Gone { to, who, how: Gone::Departed } => !some(&|other| {
-                other.from() == Some(Addr::User(*who)) && other.to() == Addr::Manager(*to)
+            Item::Gone { to, gone: Gone::Departed(who) } => !some(&|other| {
+                let theirs = |from| matches!(from, Addr::User(user) if who.includes(user));
+                other.from().is_some_and(theirs) && other.to() == Addr::Manager(*to)
             }),
-            Item::Lapse { who } => {
-                !some(&|other| matches!(other, Item::Gone { who: suspect, .. } if suspect == who))
-            }
+            Item::Lapse { who } => !some(
+                &|other| matches!(other, Item::Gone { gone, .. } if gone.who().includes(*who)),
+            ),
             Item::ToManager { .. } | Item::ToUser { .. }
                 if self.settings.order == Some(Order::Fifo) =>
             {

@@ -69,8 +69,7 @@ pub(crate) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
     },
     Gone {
         to: ManagerId,
-        who: UserId,
-        how: Gone,
+        gone: Gone,
     },
     /// One more message may be lost.
     LossToken,
@@ -116,7 +115,7 @@ impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
             | Self::ToUser { to, .. }
             | Self::UserTimer { at: to, .. } => Addr::User(*to),
             // It is for nobody.
-            Self::LossToken => Addr::Manager(ManagerId(u32::MAX)),
+            Self::LossToken => Addr::Manager(ManagerId(u64::MAX)),
             Self::Gone { to, .. }
             | Self::ToManager { to, .. }
             | Self::ManagerTimer { at: to, .. } => Addr::Manager(*to),
@@ -137,9 +136,8 @@ impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
 
     /// Whether it came from this user, goes to it, or speaks of it.
     pub(crate) fn involves(&self, user: UserId) -> bool {
-        let user = Addr::User(user);
-        let about = matches!(self, Self::Gone { who, .. } if Addr::User(*who) == user);
-        about || self.to() == user || self.from() == Some(user)
+        let about = matches!(self, Self::Gone { gone, .. } if gone.who().includes(user));
+        about || self.to() == Addr::User(user) || self.from() == Some(Addr::User(user))
     }
 
     /// The duplicate of a message, unless it is one itself.

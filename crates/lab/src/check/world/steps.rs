@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use holdall_core::{
-    Addr, Broken, Data, Effect, Event, Gone, Outbox, Protocol, Request, RequestId, Role,
-};
+use holdall_core::{Addr, Broken, Data, Effect, Event, Outbox, Protocol, Request, RequestId, Role};
 use rustc_hash::FxHashMap;
 
 use super::World;
@@ -50,7 +48,6 @@ impl Steps {
             let event = match item {
                 Item::Call { call, .. } => Event::Call(call),
                 Item::ToUser { from, msg, .. } => Event::Message { from, msg },
-                Item::Lapse { who } => Event::Gone { who: Addr::User(who), how: Gone::Lapsed },
                 Item::UserTimer { timer, .. } => Event::Timer(timer),
                 _ => unreachable!("what is for a manager goes to a manager"),
             };
@@ -72,7 +69,7 @@ impl Steps {
         remember(&mut self.of_managers, (role, input), || {
             let item = world.parts.items.value(input).clone();
             let event = match item {
-                Item::Gone { who, how, .. } => Event::Gone { who: Addr::User(who), how },
+                Item::Gone { gone, .. } => Event::Gone(gone),
                 Item::ToManager { from, msg, .. } => Event::Message { from, msg },
                 Item::ManagerTimer { timer, .. } => Event::Timer(timer),
                 _ => unreachable!("what is for a user goes to a user"),

@@ -117,7 +117,7 @@ pub struct PrintedDatta {
 impl PrintedDatta {
     /// The function `Next` of the ring.
     fn next(&self, id: ManagerId) -> ManagerId {
-        ManagerId((id.0 + 1) % self.nodes.len() as u32)
+        ManagerId((id.0 + 1) % self.nodes.len() as u64)
     }
 
     /// Whether two claims are the same as far as the text can tell.
@@ -152,7 +152,7 @@ impl Protocol for PrintedDatta {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

@@ -143,7 +143,7 @@ where
             (Self::Inner(inner), event) => {
                 let event = match event {
                     Event::Call(call) => Event::Call(call),
-                    Event::Gone { who, how } => Event::Gone { who, how },
+                    Event::Gone(gone) => Event::Gone(gone),
                     Event::Message { from, msg: ToManager::Inner(msg) } => {
                         Event::Message { from, msg }
                     }

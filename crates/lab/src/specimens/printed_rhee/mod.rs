@@ -69,7 +69,7 @@ const REPAIRS: &[Rule] = &[
 pub struct PrintedRhee<S> {
     inner: S,
     /// The number of the subroutine's managers; the resources' follow.
-    inner_managers: u32,
+    inner_managers: u64,
     pools: Vec<Pool>,
     d1: bool,
     d2: bool,
@@ -114,7 +114,7 @@ impl<S: Protocol> Protocol for PrintedRhee<S> {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: REPAIRS,
+            rules: REPAIRS.to_vec(),
         })
     }
 
@@ -123,7 +123,7 @@ impl<S: Protocol> Protocol for PrintedRhee<S> {
         let as_is = Options { variant: variant.map(Into::into), without: Vec::new() };
         let inner = S::new(topology, &as_is)?;
         Ok(Self {
-            inner_managers: inner.managers().len() as u32,
+            inner_managers: inner.managers().len() as u64,
             inner,
             pools: topology.pools.clone(),
             d1: options.keeps("d1"),

@@ -174,7 +174,7 @@ where
                     out.released(request.id);
                 }
             }
-            Event::Gone { who, how } => self.step_inner(cfg, Event::Gone { who, how }, out),
+            Event::Gone(gone) => self.step_inner(cfg, Event::Gone(gone), out),
             Event::Timer(timer) => self.step_inner(cfg, Event::Timer(timer), out),
             Event::Message { from, msg: ToUser::Inner(msg) } => {
                 self.step_inner(cfg, Event::Message { from, msg }, out);

@@ -190,7 +190,7 @@ impl Role for Manager {
                 self.on_form(cfg, msg, out);
             }
             Event::Message { from, .. } => out.misbehaved(from, "a form of another task"),
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }

@@ -68,7 +68,7 @@ pub struct Claim {
 impl Claim {
     /// Its priority: the lower, the higher.
     const fn ticket(&self) -> u32 {
-        self.task.user.lane()
+        self.task.user.lane().number
     }
 }
 
@@ -172,7 +172,7 @@ impl Protocol for PrintedWinkowski {
             assumes: Assumes { departures: false, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES,
+            rules: RULES.to_vec(),
         })
     }
 

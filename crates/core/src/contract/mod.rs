@@ -1,0 +1,84 @@
+//! What a world promises to the roles it drives.
+//!
+//! Protocols are written against these clauses, and every world (simulator, checker, service)
+//! keeps them. They are also code: [`Probe`] is a protocol whose roles look at everything that
+//! happens to them and report a [`Clause`] that their world has broken as a broken invariant. A
+//! world that drives probes through its faults and hears no complaint conforms.
+//!
+//! # Calls
+//! - **[`Clause::Asking`].** A user is called to ask only while no request of it is under way: at
+//!   the start, or after `Released`. Its requests are numbered from 1, one by one, and carry its id.
+//! - **[`Clause::Using`].** It is called `Done` once for each grant, and only then.
+//! - **[`Clause::Leaving`].** It is called to leave at any stage, once, and then no more. The role is
+//!   kept, and hears messages and timers, until it is idle. A user that said `Lost` counts as having
+//!   left.
+//!
+//! # Lives
+//! - **[`Clause::Succession`].** The next user of a lane begins when its predecessor uses nothing and
+//!   will ask for nothing: it has left, or has stopped. What the predecessor sent, and reports on it,
+//!   may still be under way, and may arrive after messages of its successors. Generations grow.
+//! - **[`Clause::Lapse`].** When a lease runs out, the client stops using what it holds; then its user
+//!   is called to leave; then managers may be told to reclaim. So whoever was reclaimed and lives on
+//!   goes on as the next user of its lane, also if it was idle when its lease ran out: a report on a
+//!   user never meets a later request of the same user.
+//!
+//! # Messages
+//! - **[`Clause::Sender`].** The sender that a message names is its sender.
+//! - **[`Clause::Delivery`].** Messages arrive once and in order as far as the protocol assumes so
+//!   ([`Assumes`](crate::Assumes)). What is sent to a user that is no longer there is dropped.
+//! - **[`Clause::Silence`].** Once a role was told that a party has departed, it hears nothing of that
+//!   party any more.
+//!
+//! # Reports
+//! - **[`Clause::Departure`].** Only of those who have stopped, or left and are idle, it is reported
+//!   that they departed. Reported of a home, it is true of every user of that life of the cell, of
+//!   which there will be no others: what is remembered of them can be forgotten.
+//! - **Suspicion.** Anybody may be suspected at any time, rightly or not, and asks on until its lease
+//!   runs out. So nothing can be concluded from it but that units it does not hold are not in use.
+//!
+//! # Timers
+//! - **[`Clause::Timers`].** A timer rings only if it is armed, once for each arming.
+//!
+//! # Restarts
+//! A role that comes back after a crash of its cell has the value it had; what it sent may be sent
+//! again or lost, as far as the protocol assumes. A cell that comes back without its roles' values
+//! begins a new life.
+
+mod probe;
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::probe::{Manager, Probe, Timer, ToManager, ToUser, User};
+
+/// A clause that a probe can see broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Clause {
+    /// Users ask one request after another.
+    Asking,
+    /// Whoever is gone for certain has stopped.
+    Departure,
+    /// Messages arrive as often and in the order assumed.
+    Delivery,
+    /// A lease ends before what it covers is reclaimed.
+    Lapse,
+    /// Nobody is called after leaving.
+    Leaving,
+    /// Senders are true.
+    Sender,
+    /// The departed are not heard.
+    Silence,
+    /// Users of a lane follow each other.
+    Succession,
+    /// Timers ring as armed.
+    Timers,
+    /// Uses end once.
+    Using,
+}
+
+impl fmt::Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the world broke the contract, clause {self:?}")
+    }
+}
