@@ -10,18 +10,18 @@ const SMALL: &str = "house:reserve=1,passes=2,bumps=1,parks=1";
 
 /// A scope beyond the quick suite, and its states.
 const PINNED: &[(&[&str], u64)] = &[
-    (&["--pools", "1,1", "--users", "0+1,0+1/1+0,1+0", "--timers", "quiet"], 100399),
-    (&["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet", "--duplicates"], 338700),
-    (&["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet", "--suspect", "0"], 185227),
-    (&["--pools", "1,1", "--users", "0+1,0+1/1+0", "--timers", "quiet", "--crash", "0"], 37438),
-    (&["--pools", "1,1", "--users", "0+1^/1+0^", "--timers", "quiet"], 177202),
-    (&["--pools", "2", "--users", "0:2^/0^/0^"], 8104),
-    (&["--pools", "1,1", "--users", "0+1*/0*"], 1559),
-    (&["--pools", "2,1", "--users", "0:2+1/0^/0^", "--timers", "quiet"], 6648),
-    (&["--pools", "1,1", "--users", "0!/0+1/1^", "--timers", "quiet"], 1535),
-    (&["--pools", "1,1", "--users", "0!/0+1/1^", "--timers", "quiet", "--nodes", "0,0"], 388),
-    (&["--pools", "1,1", "--users", "0^/0+1/1^"], 57313),
-    (&["--pools", "1,1", "--users", "0^/0+1/1^", "--nodes", "0,0"], 2802),
+    (&["--pools", "1,1", "--users", "0+1,0+1/1+0,1+0", "--timers", "quiet"], 100541),
+    (&["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet", "--duplicates"], 338728),
+    (&["--pools", "1,1", "--users", "0+1/1+0", "--timers", "quiet", "--suspect", "0"], 178455),
+    (&["--pools", "1,1", "--users", "0+1,0+1/1+0", "--timers", "quiet", "--crash", "0"], 37754),
+    (&["--pools", "1,1", "--users", "0+1^/1+0^", "--timers", "quiet"], 70702),
+    (&["--pools", "2", "--users", "0:2^/0^/0^"], 2480),
+    (&["--pools", "1,1", "--users", "0+1*/0*"], 1160),
+    (&["--pools", "2,1", "--users", "0:2+1/0^/0^", "--timers", "quiet"], 3312),
+    (&["--pools", "1,1", "--users", "0!/0+1/1^", "--timers", "quiet"], 1243),
+    (&["--pools", "1,1", "--users", "0!/0+1/1^", "--timers", "quiet", "--nodes", "0,0"], 269),
+    (&["--pools", "1,1", "--users", "0^/0+1/1^"], 42054),
+    (&["--pools", "1,1", "--users", "0^/0+1/1^", "--nodes", "0,0"], 1244),
 ];
 
 #[test]
@@ -36,9 +36,9 @@ fn small_scopes_are_sound_at_pinned_counts() {
 /// With `resend=1`, messages may be lost.
 const LOSSY: &[(&[&str], u64)] = &[
     (&["--pools", "1", "--users", "0/0", "--loss", "2"], 1872),
-    (&["--pools", "1,1", "--users", "0+1/1+0", "--loss", "1"], 211654),
-    (&["--pools", "1,1", "--users", "0!/0+1/1", "--loss", "1"], 39237),
-    (&["--pools", "1,1", "--users", "0+1/1+0", "--loss", "1", "--crash", "0"], 400064),
+    (&["--pools", "1,1", "--users", "0+1/1+0", "--loss", "1"], 209194),
+    (&["--pools", "1,1", "--users", "0!/0+1/1", "--loss", "1"], 39351),
+    (&["--pools", "1,1", "--users", "0+1/1+0", "--loss", "1", "--crash", "0"], 400398),
 ];
 
 #[test]

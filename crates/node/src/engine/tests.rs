@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdall_core::Protocol;
+use holdall_core::{Protocol, RequestId, contract};
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, Change, From, Kind, Lasting, Name, Need, Refusal, RequestNo, Taken, Who};
 use proptest::prelude::*;
@@ -325,29 +325,53 @@ fn change(what: u8, units: u8) -> Change {
     }
 }
 
+impl Model {
+    /// The input that a move is, if it is possible now; `next` is the number of the next request.
+    fn input(&mut self, one: Move, next: RequestNo) -> Option<Input> {
+        Some(match one {
+            Move::Ask { needs, now } => {
+                let needs: Vec<_> = needs.into_iter().map(|(w, a)| need(w, a)).collect();
+                self.live.insert(next);
+                self.needs.insert(next, needs.clone());
+                Input::Ask { who: who(), ask: Ask { needs, now, ..ask("x") } }
+            }
+            Move::End(_) if self.live.is_empty() => return None,
+            Move::End(index) => {
+                let live: Vec<_> = self.live.iter().copied().collect();
+                Input::End(*index.get(&live))
+            }
+            Move::Change(what, units) => Input::Change(change(what, units)),
+        })
+    }
+}
+
+impl Serving for contract::Manager {
+    fn waiting(&self) -> Vec<RequestId> {
+        Self::waiting(self)
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// A probe complains, as a broken invariant, of a world that breaks the contract.
+    #[test]
+    fn the_engine_keeps_the_contract(moves in moves()) {
+        let mut engine: Engine<contract::Probe> = Engine::new(None, 7, true).expect("a variant");
+        let mut model = Model::default();
+        for one in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat() {
+            if let Some(input) = model.input(one, engine.next_number()) {
+                model.see(&step(&mut engine, input));
+            }
+        }
+    }
 
     #[test]
     fn nothing_is_held_twice_and_nothing_is_lost(moves in moves()) {
         let mut engine = engine();
         let mut model = Model::default();
         for one in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat() {
-            let input = match one {
-                Move::Ask { needs, now } => {
-                    let needs: Vec<_> = needs.into_iter().map(|(w, a)| need(w, a)).collect();
-                    let request = engine.next_number();
-                    model.live.insert(request);
-                    model.needs.insert(request, needs.clone());
-                    Input::Ask { who: who(), ask: Ask { needs, now, ..ask("x") } }
-                }
-                Move::End(_) if model.live.is_empty() => continue,
-                Move::End(index) => {
-                    let live: Vec<_> = model.live.iter().copied().collect();
-                    Input::End(*index.get(&live))
-                }
-                Move::Change(what, units) => Input::Change(change(what, units)),
-            };
+            let Some(input) = model.input(one, engine.next_number()) else { continue };
             model.see(&step(&mut engine, input));
             let (held, waiting) = engine.load();
             prop_assert_eq!(held, model.held.len());

@@ -204,28 +204,29 @@ struct Settings {
     fast: bool,
     /// Of those who were turned away, the one with the lowest ticket comes first.
     turns: bool,
-    /// Tickets are above those of the others; otherwise a ticket is the lane of its owner.
+    /// Tickets are above those of all who competed before, and grow for ever; otherwise a ticket is
+    /// the lane of its owner.
     numbers: bool,
 }
 
 impl Settings {
     const PLAIN: Self =
-        Self { filter: false, merge: false, fast: false, turns: false, numbers: true };
+        Self { filter: false, merge: false, fast: false, turns: false, numbers: false };
 
     fn new(family: &str, variant: Option<&str>) -> Result<Self, Unsupported> {
-        let mut s = Self { filter: true, merge: true, fast: true, turns: true, numbers: true };
+        let mut s = Self { filter: true, merge: true, fast: true, turns: true, numbers: false };
         for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
             match part.split_once('=').unwrap_or((part, "")) {
                 ("filter", "0") => s.filter = false,
                 ("merge", "0") => s.merge = false,
                 ("fast", "0") => s.fast = false,
                 ("turns", "0") => s.turns = false,
-                ("numbers", "0") => s.numbers = false,
+                ("numbers", "1") => s.numbers = true,
                 ("plain", "") => s = Self { numbers: s.numbers, ..Self::PLAIN },
                 _ => {
                     return Err(Unsupported(format!(
                         "{family} has no setting '{part}': use plain, filter=0, merge=0, fast=0, \
-                         turns=0 or numbers=0"
+                         turns=0 or numbers=1"
                     )));
                 }
             }
