@@ -47,7 +47,7 @@ impl Family {
             Self::Clock(n) => n as u128,
             Self::Generation(lane) => 1 << 120 | lane_code(lane),
             Self::Seq(lane) => 2 << 120 | lane_code(lane),
-            Self::Attempt(lane, place) => 3 << 120 | lane_code(lane) | place as u32 as u128,
+            Self::Attempt(lane, place) => 3 << 120 | lane_code(lane) | place as u128,
             Self::Link(kind, lane, at) => {
                 4 << 120 | (kind as u128) << 104 | lane_code(lane) | at.0 as u32 as u128
             }

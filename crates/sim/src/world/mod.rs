@@ -250,7 +250,7 @@ impl<'a, P: Protocol> World<'a, P> {
                 black_box(lane.seq + lane.grants + lane.service + lane.free_at);
             } else if let Item::ToManager { to, .. } = item {
                 let manager = &self.managers[to.index()];
-                black_box(u64::from(manager.node.0) + manager.free_at);
+                black_box(manager.node.0 + manager.free_at);
             }
         }
         for lane in next.take(AHEAD).filter_map(|item| self.lane_of(item)) {
