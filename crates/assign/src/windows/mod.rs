@@ -7,7 +7,8 @@
 mod assigner;
 mod enter;
 mod layout;
-mod learn;
+mod look;
+mod resume;
 pub mod rules;
 mod save;
 mod seat;

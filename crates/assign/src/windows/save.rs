@@ -15,37 +15,43 @@ impl<V: Rules> Seat<V> {
     /// Whether the record that the wanted window will overwrite was not yet looked after.
     #[inline]
     pub(super) fn must_save(&self) -> bool {
-        let old = self.ring[self.layout.place(self.want)];
+        let old = self.ring[self.layout.place(self.op.want)];
         V::SAVE && old != 0 && old >= self.passed && self.layout.workers() > 1
     }
 
-    /// One access of a pass.
+    /// Looks at what the next one needs.
     #[cold]
-    pub(super) fn save(&mut self, read: u64) -> Option<Do> {
-        match self.at {
-            At::Needs if self.q == self.me => self.q += 1,
-            At::Needs if self.q == self.layout.workers() => self.forget(),
-            At::Needs => {
-                self.at = At::NeedsSign;
-                return Some(Do::Get { owner: self.q, slot: Layout::SIGN });
-            }
-            At::NeedsSign => {
-                self.need(Sign(read).window());
-                self.at = At::NeedsOpen;
-                return Some(Do::Get { owner: self.q, slot: self.layout.open(0) });
-            }
-            At::NeedsOpen => {
-                self.need(Entry::unpack(read).window);
-                self.k += 1;
-                if self.k < self.layout.open_len() {
-                    return Some(Do::Get { owner: self.q, slot: self.layout.open(self.k) });
-                }
-                self.k = 0;
-                self.q += 1;
-                self.at = At::Needs;
-            }
-            _ => return self.copy(),
+    pub(super) fn needs(&mut self, q: usize) -> Option<Do> {
+        if q == self.me {
+            self.at = At::Needs { q: q + 1 };
+        } else if q == self.layout.workers() {
+            self.forget();
+            self.at = At::Save;
+        } else {
+            self.at = At::NeedsSign { q };
+            return Some(Do::Get { owner: q, slot: Layout::SIGN });
         }
+        None
+    }
+
+    /// The sign of `q`.
+    #[cold]
+    pub(super) fn needs_sign(&mut self, q: usize, word: u64) -> Do {
+        self.need(Sign(word).window());
+        self.at = At::NeedsOpen { q, k: 0 };
+        Do::Get { owner: q, slot: self.layout.open(0) }
+    }
+
+    /// The k-th open window of `q`.
+    #[cold]
+    pub(super) fn needs_open(&mut self, q: usize, k: usize, word: u64) -> Option<Do> {
+        self.need(Entry::unpack(word).window);
+        let k = k + 1;
+        if k < self.layout.open_len() {
+            self.at = At::NeedsOpen { q, k };
+            return Some(Do::Get { owner: q, slot: self.layout.open(k) });
+        }
+        self.at = At::Needs { q: q + 1 };
         None
     }
 
@@ -66,8 +72,7 @@ impl<V: Rules> Seat<V> {
     /// young: a register may have been read before that, and its owner have come to need a window
     /// since.
     fn forget(&mut self) {
-        self.q = 0;
-        self.passed = self.floor;
+        self.passed = self.look.floor;
         for saved in &mut self.saved {
             if *saved != 0 && !self.needs.contains(saved) {
                 *saved = 0;
@@ -77,11 +82,11 @@ impl<V: Rules> Seat<V> {
         self.needs.retain(|window| *window < passed && !saved.contains(window));
         // The order in which needs were found has no meaning.
         self.needs.sort_unstable();
-        self.at = At::Save;
     }
 
     /// Copies one needed record to a free place.
-    fn copy(&mut self) -> Option<Do> {
+    #[cold]
+    pub(super) fn save(&mut self) -> Option<Do> {
         let Some(window) = self.needs.pop() else {
             self.at = At::Choose;
             return None;

@@ -62,34 +62,7 @@ impl Open {
     }
 }
 
-/// Where in an operation a worker is: what it does next, or waits to be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum At {
-    Rest,
-    Settle,
-    Publish,
-    Intend,
-    Fence,
-    Ask,
-    Seen,
-    Recorded,
-    Scanned,
-    Boxed,
-    Close,
-    Judge,
-    Needs,
-    NeedsSign,
-    NeedsOpen,
-    Save,
-    Choose,
-    Chosen,
-    List,
-    Record,
-    Give,
-    Show,
-}
-
-/// One worker: what it remembers between and within operations.
+/// One worker: what it remembers between operations, and where it is in one.
 ///
 /// ```
 /// use holdall_assign::machine::drive;
@@ -108,35 +81,11 @@ pub(super) enum At {
 pub struct Seat<V = Sound> {
     pub(super) layout: Layout,
     pub(super) me: usize,
-    pub(super) at: At,
-    /// Whom this worker looks at; and, while it looks at more than that one's sign: the sign, the
-    /// open window in question, and which of several registers. 0 when they have no meaning.
-    pub(super) q: usize,
-    pub(super) sign: Sign,
-    pub(super) i: usize,
-    pub(super) k: usize,
     /// The last window entered; 0 at first. And which of those before it were, as bits.
     pub(super) last: u64,
     pub(super) trail: u8,
     /// The newest window known to have been entered, by anybody: at least `last`.
     pub(super) newest: u64,
-    /// The window this operation wants.
-    pub(super) want: u64,
-    /// A window that somebody had entered, and shown, before this look began.
-    pub(super) floor: u64,
-    /// Whether this operation takes nothing new.
-    pub(super) only_learn: bool,
-    /// Looks of this try that did not do.
-    pub(super) fails: u32,
-    pub(super) hungry: bool,
-    /// The newest window seen in this look.
-    pub(super) reached: u64,
-    /// Who asks for help, by this look.
-    pub(super) asking: u64,
-    /// Whom this lot goes to.
-    pub(super) to: Option<usize>,
-    /// Whether this operation has given already.
-    pub(super) gave: bool,
     /// Whom this worker gave to last.
     pub(super) turn: usize,
     /// Who may have seen this worker's flag and not yet given.
@@ -148,21 +97,111 @@ pub struct Seat<V = Sound> {
     pub(super) saved: Vec<u64>,
     /// Records older than this are saved if anybody needs them.
     pub(super) passed: u64,
-    /// Windows others need and this worker entered, as far as looked.
+    /// Room for what a pass finds that others need and this worker entered; empty outside of one.
     pub(super) needs: Vec<u64>,
     /// Windows entered and not closed, oldest first; and how many of them were left behind before
-    /// this look began: who wants one of those now gives it up.
+    /// the last look began: who wants one of those after that gives it up.
     pub(super) open: Vec<Open>,
     pub(super) left: usize,
-    /// Places of windows closed in this operation: kept until the caller has what they gave.
-    pub(super) closed: u128,
     /// Lots obtained and not yet collected by the caller.
     pub(super) won: Vec<u64>,
     /// Lots that may have been used before this worker stopped and started again.
     pub(super) doubts: Vec<u64>,
-    /// Places of the table of open windows to clear first.
-    pub(super) stale: Vec<usize>,
-    pub(super) rules: V,
+    /// The operation under way, and its last look; nothing at rest.
+    pub(super) op: Op,
+    pub(super) look: Look,
+    pub(super) at: At,
+    rules: V,
+}
+
+/// What an operation keeps from look to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Op {
+    /// Whether it takes nothing new; then of what follows only `fails` and `closed` have a meaning.
+    pub(super) only_learn: bool,
+    /// The window it wants.
+    pub(super) want: u64,
+    /// Looks that did not do.
+    pub(super) fails: u32,
+    /// Whether it asks for help.
+    pub(super) hungry: bool,
+    /// Whether it has given a lot away already.
+    pub(super) gave: bool,
+    /// Places of windows closed in it: kept until the caller has what they gave.
+    pub(super) closed: u128,
+}
+
+/// A look at all others, as far as it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Look {
+    /// Whom it has come to.
+    pub(super) q: usize,
+    /// A window that somebody had entered, and shown, before it began.
+    pub(super) floor: u64,
+    /// The newest window seen in it.
+    pub(super) reached: u64,
+    /// Who asks for help, by it.
+    pub(super) asking: u64,
+}
+
+/// Where a worker is: what it does next, or waits to be told, and what it has to remember for that
+/// alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum At {
+    Rest,
+    /// Started again: these places of the table of open windows, as bits, are to be cleared first.
+    Settle {
+        stale: u128,
+    },
+    Publish,
+    Intend,
+    Fence,
+    /// A look: whom to look at next; its sign; its record in the place of the i-th open window, of
+    /// which the sign does not tell; the k-th of its saved windows, for the same; its box.
+    Ask,
+    Seen,
+    Recorded {
+        sign: Sign,
+        i: usize,
+    },
+    Scanned {
+        sign: Sign,
+        i: usize,
+        k: usize,
+    },
+    Boxed {
+        sign: Sign,
+    },
+    Close,
+    Judge,
+    /// A pass over what the others need: whom to look at next; its sign; the k-th of its open
+    /// windows; to copy.
+    Needs {
+        q: usize,
+    },
+    NeedsSign {
+        q: usize,
+    },
+    NeedsOpen {
+        q: usize,
+        k: usize,
+    },
+    Save,
+    /// An entry: whether the lot is for somebody who is hungry, and then for whom.
+    Choose,
+    Chosen,
+    List {
+        to: Option<usize>,
+    },
+    Record {
+        to: Option<usize>,
+    },
+    Give {
+        to: usize,
+    },
+    Show {
+        given: bool,
+    },
 }
 
 impl<V: Rules> Seat<V> {
@@ -180,23 +219,9 @@ impl<V: Rules> Seat<V> {
         Self {
             layout,
             me,
-            at: At::Rest,
-            q: 0,
-            sign: Sign(0),
-            i: 0,
-            k: 0,
             last: 0,
             trail: 0,
             newest: 0,
-            want: 0,
-            floor: 0,
-            only_learn: false,
-            fails: 0,
-            hungry: false,
-            reached: 0,
-            asking: 0,
-            to: None,
-            gave: false,
             turn: me,
             watch: 0,
             given: vec![0; layout.workers()],
@@ -204,13 +229,14 @@ impl<V: Rules> Seat<V> {
             ring: vec![0; layout.ring()],
             saved: vec![0; layout.saved_len()],
             passed: 0,
-            needs: Vec::new(),
             open: Vec::new(),
             left: 0,
-            closed: 0,
+            needs: Vec::new(),
             won: Vec::new(),
             doubts: Vec::new(),
-            stale: Vec::new(),
+            op: Op::default(),
+            look: Look::default(),
+            at: At::Rest,
             rules: V::default(),
         }
     }
@@ -229,10 +255,8 @@ impl<V: Rules> Seat<V> {
     #[inline]
     pub fn acquire(&mut self) {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
-        self.only_learn = false;
-        self.gave = false;
-        self.closed = 0;
-        self.begin_try();
+        self.op = Op { want: self.next_window(), ..Op::default() };
+        self.at = At::Intend;
     }
 
     /// Starts an operation that learns of lots won already, and takes none.
@@ -249,8 +273,8 @@ impl<V: Rules> Seat<V> {
     #[inline]
     pub fn poll(&mut self) {
         debug_assert_eq!(self.at, At::Rest, "one operation at a time");
-        self.closed = 0;
-        self.begin_poll();
+        self.op = Op::learn();
+        self.at = At::Fence;
     }
 
     /// The lots obtained so far, for the caller to take.
@@ -271,20 +295,21 @@ impl<V: Rules> Seat<V> {
     pub fn last(&self) -> u64 {
         self.last
     }
+}
 
+impl Op {
+    /// One that takes nothing.
     #[inline]
-    pub(super) fn begin_poll(&mut self) {
-        self.only_learn = true;
-        self.fails = 0;
-        self.at = At::Fence;
+    pub(super) fn learn() -> Self {
+        Self { only_learn: true, ..Self::default() }
     }
+}
 
+impl<V: Rules> Seat<V> {
+    /// The window that a new try wants: the newest it knows of, or the one after its own last.
     #[inline]
-    pub(super) fn begin_try(&mut self) {
-        self.fails = 0;
-        self.to = None;
-        self.want = self.newest.max(self.last + 1);
-        self.at = At::Intend;
+    pub(super) fn next_window(&self) -> u64 {
+        self.newest.max(self.last + 1)
     }
 
     #[inline]
@@ -293,58 +318,22 @@ impl<V: Rules> Seat<V> {
     }
 
     #[inline]
-    fn put_sign(&self, window: u64, doing: Doing) -> Do {
+    fn put_sign(&self, window: u64, doing: Doing, hungry: bool) -> Do {
         let trail = trail(self.last, self.trail, window);
-        Do::Put { slot: Layout::SIGN, value: Sign::new(window, doing, self.hungry, trail).0 }
+        Do::Put { slot: Layout::SIGN, value: Sign::new(window, doing, hungry, trail).0 }
     }
 
     /// Shows the last window entered.
     #[inline]
     pub(super) fn show_last(&self) -> Do {
-        self.put_sign(self.last, Doing::Entered)
+        self.put_sign(self.last, Doing::Entered, false)
     }
 
     /// Shows what is wanted. Having *seen* that somebody entered it says more than `Next`.
     #[inline]
-    fn intend(&mut self) -> Do {
-        self.at = if V::FENCE { At::Fence } else { self.first_look() };
+    fn intend(&self) -> Do {
         let jump = self.newest > self.last;
-        self.put_sign(self.want, if jump { Doing::Jump } else { Doing::Next })
-    }
-
-    #[inline]
-    fn first_look(&mut self) -> At {
-        self.floor = self.newest;
-        let left = |open: &&Open| open.window < self.floor || !V::LEAVE_FIRST;
-        self.left = self.open.iter().take_while(left).count();
-        self.reached = 0;
-        self.asking = 0;
-        At::Ask
-    }
-
-    /// Looks at the next worker.
-    #[inline(always)]
-    pub(super) fn ask(&mut self) -> Option<Do> {
-        if self.q == self.me {
-            self.q += 1;
-        }
-        if self.q == self.layout.workers() {
-            self.q = 0;
-            self.at = At::Close;
-            return None;
-        }
-        self.at = At::Seen;
-        Some(Do::Get { owner: self.q, slot: Layout::SIGN })
-    }
-
-    #[inline(always)]
-    fn seen(&mut self, word: u64) -> Option<Do> {
-        let sign = Sign(word);
-        self.reached = self.reached.max(sign.reached());
-        if sign.hungry() {
-            self.asking |= 1 << self.q;
-        }
-        self.learn(sign, 0)
+        self.put_sign(self.op.want, if jump { Doing::Jump } else { Doing::Next }, self.op.hungry)
     }
 }
 
@@ -352,7 +341,7 @@ impl<V: Rules> Machine for Seat<V> {
     #[inline]
     fn step(&mut self, read: u64) -> Do {
         // Most steps go from one sign to the next: apart from the others they are short.
-        if self.at == At::Seen
+        if matches!(self.at, At::Seen)
             && let Some(get) = self.seen(read)
         {
             return get;
@@ -367,36 +356,39 @@ impl<V: Rules> Seat<V> {
         loop {
             let access = match self.at {
                 At::Rest => Some(Do::Done),
-                At::Settle => Some(self.settle()),
+                At::Settle { stale } => Some(self.settle(stale)),
                 At::Publish => {
-                    self.at = At::Rest;
+                    (self.op, self.look, self.at) = (Op::default(), Look::default(), At::Rest);
                     Some(Do::Publish)
                 }
-                At::Intend => Some(self.intend()),
+                At::Intend => {
+                    self.at = if V::FENCE { At::Fence } else { self.first_look() };
+                    Some(self.intend())
+                }
                 At::Fence => {
                     self.at = self.first_look();
                     Some(Do::Fence)
                 }
                 At::Ask => self.ask(),
                 At::Seen => self.seen(read),
-                At::Recorded => self.recorded(read),
-                At::Scanned => self.scanned(read),
-                At::Boxed => self.boxed(read),
+                At::Recorded { sign, i } => self.recorded(sign, i, read),
+                At::Scanned { sign, i, k } => self.scanned(sign, i, k, read),
+                At::Boxed { sign } => self.boxed(sign, read),
                 At::Close => self.close(),
                 At::Judge => self.judge(),
-                At::Needs | At::NeedsSign | At::NeedsOpen | At::Save => self.save(read),
+                At::Needs { q } => self.needs(q),
+                At::NeedsSign { q } => Some(self.needs_sign(q, read)),
+                At::NeedsOpen { q, k } => self.needs_open(q, k, read),
+                At::Save => self.save(),
                 At::Choose => self.choose(),
                 At::Chosen => {
                     self.chosen(read);
                     None
                 }
-                At::List => Some(self.list()),
-                At::Record => Some(self.record()),
-                At::Give => {
-                    let to = self.to.expect("only a lot that has a taker is given");
-                    Some(self.give(to))
-                }
-                At::Show => Some(self.show()),
+                At::List { to } => Some(self.list(to)),
+                At::Record { to } => Some(self.record(to)),
+                At::Give { to } => Some(self.give(to)),
+                At::Show { given } => Some(self.show(given)),
             };
             if let Some(access) = access {
                 return access;
