@@ -45,7 +45,7 @@ macro_rules! rules {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $name {
-            $($rule: bool,)+
+            $($vis $rule: bool,)+
         }
 
         impl $name {

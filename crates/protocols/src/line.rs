@@ -8,40 +8,18 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Broken, Clock, Options, Origin, Party, RequestId, Rule};
+use holdall_core::{Broken, Clock, Origin, Party, RequestId, rules};
 use serde::{Deserialize, Serialize};
 
 use crate::pool::Share;
 
-pub(crate) const LATEST: Rule = Rule {
-    name: "latest",
-    says: "the agreed time is the latest proposal, the same for all queues",
-};
-pub(crate) const TENTATIVE: Rule =
-    Rule { name: "tentative", says: "a proposed time holds back later ones until it is agreed" };
-pub(crate) const TIES: Rule =
-    Rule { name: "ties", says: "equal times are ordered by user, not by arrival" };
-pub(crate) const HEAR: Rule =
-    Rule { name: "hear", says: "a manager's clock passes every agreed time it hears of" };
-
-/// Which rules are in force.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LineRules {
-    latest: bool,
-    tentative: bool,
-    ties: bool,
-    hear: bool,
-}
-
-impl LineRules {
-    pub(crate) fn new(options: &Options) -> Self {
-        let keeps = |rule: Rule| options.keeps(rule.name);
-        Self {
-            latest: keeps(LATEST),
-            tentative: keeps(TENTATIVE),
-            ties: keeps(TIES),
-            hear: keeps(HEAR),
-        }
+rules! {
+    /// The rules of such queues that are in force.
+    pub(crate) struct LineRules {
+        latest "latest": "the agreed time is the latest proposal, the same for all queues",
+        tentative "tentative": "a proposed time holds back later ones until it is agreed",
+        ties "ties": "equal times are ordered by user, not by arrival",
+        hear "hear": "a manager's clock passes every agreed time it hears of",
     }
 }
 

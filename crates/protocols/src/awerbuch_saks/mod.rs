@@ -28,8 +28,8 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, ManagerId, Never, NodeId, Options, Property, Protocol, Rule, Topology, Unsupported,
-    UserId,
+    About, ManagerId, Never, NodeId, Options, Property, Protocol, Topology, Unsupported, UserId,
+    rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,28 +51,23 @@ pub enum ToUser {
     },
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "bits", says: "in a level, users take slots by a bit of their ids" },
-    Rule { name: "far", says: "who reports from above the first common level is asked again" },
-    Rule { name: "gap", says: "a slot is taken only if the one behind it is free as well" },
-    Rule { name: "hold", says: "whoever is right behind is answered only after moving on" },
-    Rule {
-        name: "near",
-        says: "moves into slot 1 are told to newcomers as well, as all before it",
-    },
-    Rule { name: "newcomers", says: "moves are told to whoever is about to enter the level" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        bits "bits": "in a level, users take slots by a bit of their ids",
+        far "far": "who reports from above the first common level is asked again",
+        gap "gap": "a slot is taken only if the one behind it is free as well",
+        hold "hold": "whoever is right behind is answered only after moving on",
+        near "near": "moves into slot 1 are told to newcomers as well, as all before it",
+        newcomers "newcomers": "moves are told to whoever is about to enter the level",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
 pub struct AwerbuchSaks {
     neighbours: Neighbours,
-    bits: bool,
-    far: bool,
-    gap: bool,
-    hold: bool,
-    near: bool,
-    newcomers: bool,
+    rules: Rules,
 }
 
 impl Protocol for AwerbuchSaks {
@@ -92,21 +87,13 @@ impl Protocol for AwerbuchSaks {
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         plain(Self::FAMILY, options.variant.as_deref())?;
-        Ok(Self {
-            neighbours: Neighbours::new(topology),
-            bits: options.keeps("bits"),
-            far: options.keeps("far"),
-            gap: options.keeps("gap"),
-            hold: options.keeps("hold"),
-            near: options.keeps("near"),
-            newcomers: options.keeps("newcomers"),
-        })
+        Ok(Self { neighbours: Neighbours::new(topology), rules: Rules::new(options) })
     }
 
     fn managers(&self) -> Vec<NodeId> {

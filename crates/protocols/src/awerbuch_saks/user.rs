@@ -135,8 +135,8 @@ impl User {
     fn enter(&self, cfg: &AwerbuchSaks, level: u8) -> Position {
         let taken =
             |slot| self.peers.iter().any(|peer| peer.seen == Some(Position { level, slot }));
-        let mut slot = if cfg.bits { Position::first_proper_slot(self.id, level) } else { 0 };
-        while taken(slot) || (cfg.gap && taken(slot + 1)) {
+        let mut slot = if cfg.rules.bits { Position::first_proper_slot(self.id, level) } else { 0 };
+        while taken(slot) || (cfg.rules.gap && taken(slot + 1)) {
             slot += 4;
         }
         Position { level, slot }
@@ -181,7 +181,8 @@ impl User {
     fn hear(&mut self, cfg: &AwerbuchSaks, place: usize, at: Option<Position>, out: &mut Out) {
         let mine = self.at();
         let neighbour = cfg.neighbours.of(self.id)[place];
-        let concern = |at: Position| if cfg.far { at.of_concern(self.id, neighbour) } else { at };
+        let concern =
+            |at: Position| if cfg.rules.far { at.of_concern(self.id, neighbour) } else { at };
         let peer = &mut self.peers[place];
         peer.even_in = !peer.even_in;
         peer.seen = mine.and_then(|_| at.map(concern));
@@ -191,7 +192,7 @@ impl User {
         }
         peer.balance = Balance::Owes;
         let right_behind = mine.zip(at).is_some_and(|(mine, at)| at.is_right_behind(mine));
-        if !(right_behind && cfg.hold) {
+        if !(right_behind && cfg.rules.hold) {
             self.report(cfg, place, out);
         }
     }
@@ -211,8 +212,8 @@ impl User {
 fn obstructs(cfg: &AwerbuchSaks, seen: Position, at: Position) -> bool {
     let ahead = seen == at || at.is_right_behind(seen);
     let where_to_enter = at.is_door_to(seen.level);
-    let last_told = if cfg.near { 1 } else { 2 };
-    let about_to_enter = cfg.newcomers && seen.is_door_to(at.level) && at.slot >= last_told;
+    let last_told = if cfg.rules.near { 1 } else { 2 };
+    let about_to_enter = cfg.rules.newcomers && seen.is_door_to(at.level) && at.slot >= last_told;
     ahead || where_to_enter || about_to_enter
 }
 

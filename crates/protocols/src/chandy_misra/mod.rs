@@ -25,8 +25,8 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, ManagerId, Never, NodeId, Options, Property, Protocol, Rule, Topology, Unsupported,
-    UserId,
+    About, ManagerId, Never, NodeId, Options, Property, Protocol, Topology, Unsupported, UserId,
+    rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,21 +44,21 @@ pub enum ToUser {
     Fork,
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "acyclic", says: "at the start the forks are with the lower ids, not in a ring" },
-    Rule { name: "clean", says: "a fork is clean when it is given, and then kept until used" },
-    Rule { name: "dirty", says: "a used fork is given up to whoever asks, also when hungry" },
-    Rule { name: "use", says: "a fork in use is kept until the use ends" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        acyclic "acyclic": "at the start the forks are with the lower ids, not in a ring",
+        clean "clean": "a fork is clean when it is given, and then kept until used",
+        dirty "dirty": "a used fork is given up to whoever asks, also when hungry",
+        in_use "use": "a fork in use is kept until the use ends",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
 pub struct ChandyMisra {
     pub(crate) neighbours: Neighbours,
-    acyclic: bool,
-    clean: bool,
-    dirty: bool,
-    in_use: bool,
+    rules: Rules,
 }
 
 impl ChandyMisra {
@@ -66,7 +66,7 @@ impl ChandyMisra {
     pub(crate) fn starts_with_fork(&self, user: UserId, neighbour: UserId) -> bool {
         let (low, high) = (user.min(neighbour), user.max(neighbour));
         let ring = high.lane().number - low.lane().number > 1;
-        (user == low) == (self.acyclic || !ring)
+        (user == low) == (self.rules.acyclic || !ring)
     }
 }
 
@@ -87,19 +87,13 @@ impl Protocol for ChandyMisra {
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         plain(Self::FAMILY, options.variant.as_deref())?;
-        Ok(Self {
-            neighbours: Neighbours::new(topology),
-            acyclic: options.keeps("acyclic"),
-            clean: options.keeps("clean"),
-            dirty: options.keeps("dirty"),
-            in_use: options.keeps("use"),
-        })
+        Ok(Self { neighbours: Neighbours::new(topology), rules: Rules::new(options) })
     }
 
     fn managers(&self) -> Vec<NodeId> {

@@ -101,8 +101,8 @@ impl User {
         let edge = &mut self.edges[place];
         let keeps = match self.phase {
             Phase::Thinking => false,
-            Phase::Hungry(_) => !edge.dirty || !cfg.dirty,
-            Phase::Eating(_) => cfg.in_use,
+            Phase::Hungry(_) => !edge.dirty || !cfg.rules.dirty,
+            Phase::Eating(_) => cfg.rules.in_use,
         };
         if edge.fork && edge.token && !keeps {
             edge.fork = false;
@@ -130,7 +130,7 @@ impl User {
         }
         edge.asked = false;
         edge.fork = true;
-        edge.dirty = !cfg.clean;
+        edge.dirty = !cfg.rules.clean;
         self.eat_if_all(out);
         self.give(cfg, place, out);
     }
@@ -186,7 +186,7 @@ impl Role for User {
         )?;
         let all_used = || self.edges.iter().all(|edge| edge.fork && edge.dirty);
         Broken::unless(
-            !cfg.in_use || !matches!(self.phase, Phase::Eating(_)) || all_used(),
+            !cfg.rules.in_use || !matches!(self.phase, Phase::Eating(_)) || all_used(),
             "F2: whoever eats uses the forks of all its edges",
         )
     }

@@ -20,8 +20,8 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, ManagerId, Never, NodeId, Options, PoolId, Property, Protocol, Rule, Topology,
-    Unsupported, UserId,
+    About, ManagerId, Never, NodeId, Options, PoolId, Property, Protocol, Topology, Unsupported,
+    UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,12 +42,15 @@ pub enum ToUser {
     Dining(chandy_misra::ToUser),
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "drink", says: "a bottle in use is kept until the use ends" },
-    Rule { name: "fork", says: "whoever holds the fork keeps the bottles it needs" },
-    Rule { name: "hunger", says: "whoever is thirsty becomes hungry" },
-    Rule { name: "rise", says: "whoever eats and is no longer thirsty ends its meal" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        drink "drink": "a bottle in use is kept until the use ends",
+        fork "fork": "whoever holds the fork keeps the bottles it needs",
+        hunger "hunger": "whoever is thirsty becomes hungry",
+        rise "rise": "whoever eats and is no longer thirsty ends its meal",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
@@ -56,10 +59,7 @@ pub struct Drinking {
     /// For each lane its bottles: the place of the neighbour that shares it, and the pool;
     /// ascending.
     bottles: Vec<Vec<(usize, PoolId)>>,
-    drink: bool,
-    fork: bool,
-    hunger: bool,
-    rise: bool,
+    rules: Rules,
 }
 
 impl Drinking {
@@ -102,7 +102,7 @@ impl Protocol for Drinking {
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
@@ -112,10 +112,7 @@ impl Protocol for Drinking {
         Ok(Self {
             bottles: bottles(&dining.neighbours, topology.users.len()),
             dining,
-            drink: options.keeps("drink"),
-            fork: options.keeps("fork"),
-            hunger: options.keeps("hunger"),
-            rise: options.keeps("rise"),
+            rules: Rules::new(options),
         })
     }
 

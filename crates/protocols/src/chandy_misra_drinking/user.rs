@@ -141,13 +141,13 @@ impl User {
     fn settle(&mut self, cfg: &Drinking, out: &mut Out) {
         self.pour(cfg, out);
         if let Phase::Thirsty(request) = &self.phase
-            && cfg.hunger
+            && cfg.rules.hunger
             && self.diner.is_idle()
         {
             let hungry = Event::Call(Call::Ask(request.clone()));
             self.dine(cfg, hungry, out);
         }
-        if self.eating && cfg.rise && !matches!(self.phase, Phase::Thirsty(_)) {
+        if self.eating && cfg.rules.rise && !matches!(self.phase, Phase::Thirsty(_)) {
             self.dine(cfg, Event::Call(Call::Done), out);
             self.pour(cfg, out);
         }
@@ -160,8 +160,8 @@ impl User {
         let mut complete = true;
         for (bottle, (place, pool)) in self.bottles.iter_mut().zip(cfg.bottles(self.id)) {
             let needed = self.phase.needs(*pool);
-            let in_use = drinking && cfg.drink;
-            let by_fork = cfg.fork && self.diner.holds_fork(*place);
+            let in_use = drinking && cfg.rules.drink;
+            let by_fork = cfg.rules.fork && self.diner.holds_fork(*place);
             if bottle.here && bottle.token && !(needed && (in_use || by_fork)) {
                 bottle.here = false;
                 out.to_user(neighbours[*place], ToUser::Bottle(*pool));
@@ -213,7 +213,7 @@ impl Role for User {
         )?;
         let mut bottles = self.bottles.iter().zip(cfg.bottles(self.id));
         Broken::unless(
-            !cfg.drink
+            !cfg.rules.drink
                 || !matches!(self.phase, Phase::Drinking(_))
                 || bottles.all(|(bottle, (_, pool))| bottle.here || !self.phase.needs(*pool)),
             "B2: whoever drinks has every bottle of every pool it uses",

@@ -33,8 +33,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, ManagerId, Never, NodeId, Options, Property, Protocol, RequestId, Rule, Topology,
-    Unsupported, UserId,
+    About, ManagerId, Never, NodeId, Options, Property, Protocol, RequestId, Topology, Unsupported,
+    UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -64,12 +64,15 @@ pub enum Passed {
     Out,
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "late", says: "news that is older than what is known is ignored" },
-    Rule { name: "outer", says: "before the outer door one waits to see each neighbour outside" },
-    Rule { name: "use", says: "a fork in use is kept until the use ends" },
-    Rule { name: "yield", says: "who does not eat yet gives its forks to smaller colours" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        late "late": "news that is older than what is known is ignored",
+        outer "outer": "before the outer door one waits to see each neighbour outside",
+        in_use "use": "a fork in use is kept until the use ends",
+        yields "yield": "who does not eat yet gives its forks to smaller colours",
+    }
+}
 
 /// Whether there is an inner door, by the variant.
 fn has_inner_door(variant: Option<&str>) -> Result<bool, Unsupported> {
@@ -90,10 +93,7 @@ pub struct ChoySingh {
     /// For each lane.
     colours: Vec<u32>,
     inner: bool,
-    late: bool,
-    outer: bool,
-    in_use: bool,
-    yields: bool,
+    rules: Rules,
 }
 
 impl ChoySingh {
@@ -125,7 +125,7 @@ impl Protocol for ChoySingh {
             assumes: AMONG_NEIGHBOURS,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
@@ -138,10 +138,7 @@ impl Protocol for ChoySingh {
             colours: colours(topology.users.len(), adjacent),
             neighbours,
             inner,
-            late: options.keeps("late"),
-            outer: options.keeps("outer"),
-            in_use: options.keeps("use"),
-            yields: options.keeps("yield"),
+            rules: Rules::new(options),
         })
     }
 

@@ -98,7 +98,7 @@ impl User {
     /// Passes doors, gives, asks and eats, as far as it goes.
     fn go_on(&mut self, cfg: &ChoySingh, out: &mut Out) {
         if self.step_now() == Some(Step::Outside)
-            && (!cfg.outer || self.edges.iter().all(|edge| edge.seen_outside))
+            && (!cfg.rules.outer || self.edges.iter().all(|edge| edge.seen_outside))
         {
             self.edges.iter_mut().for_each(|edge| edge.seen_outside = false);
             self.pass(cfg, Step::Between, Passed::Outer, out);
@@ -147,9 +147,9 @@ impl User {
         let edge = &mut self.edges[place];
         let keeps = match step {
             None | Some(Step::Outside | Step::Between) => false,
-            Some(Step::Collecting) if low => !cfg.yields,
+            Some(Step::Collecting) if low => !cfg.rules.yields,
             Some(Step::Collecting) => turn,
-            Some(Step::Eating) => cfg.in_use,
+            Some(Step::Eating) => cfg.rules.in_use,
         };
         if edge.fork && edge.token && !keeps {
             edge.fork = false;
@@ -227,7 +227,7 @@ impl Role for User {
         )?;
         let eating = self.step_now() == Some(Step::Eating);
         Broken::unless(
-            !cfg.in_use || !eating || self.edges.iter().all(|edge| edge.fork),
+            !cfg.rules.in_use || !eating || self.edges.iter().all(|edge| edge.fork),
             "D2: whoever eats holds the forks of all its edges",
         )
     }
@@ -236,7 +236,7 @@ impl Role for User {
     fn is_stale(&self, cfg: &ChoySingh, from: Addr, msg: &ToUser) -> bool {
         let ToUser::Passed(request, passed) = msg else { return false };
         let known = cfg.neighbours.place(self.id, from).and_then(|place| self.edges[place].news);
-        cfg.late && known.is_some_and(|known| (*request, *passed) < known)
+        cfg.rules.late && known.is_some_and(|known| (*request, *passed) < known)
     }
 
     fn is_idle(&self) -> bool {

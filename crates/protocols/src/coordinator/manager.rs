@@ -57,21 +57,21 @@ impl Manager {
         if from != Addr::User(request.user) {
             return out.misbehaved(from, "release: for another user");
         }
-        let known = if cfg.session {
+        let known = if cfg.rules.session {
             self.forget(|id| id == request)
         } else {
             self.forget(|id| id.user == request.user)
         };
-        if !known && cfg.early {
+        if !known && cfg.rules.early {
             self.early.remember(request);
         }
-        if cfg.scan {
+        if cfg.rules.scan {
             self.scan(cfg, out);
         }
     }
 
     fn on_gone(&mut self, cfg: &Coordinator, who: Party, out: &mut Out) {
-        if !cfg.purge {
+        if !cfg.rules.purge {
             return;
         }
         self.forget(|id| who.includes(id.user));
@@ -119,7 +119,7 @@ impl Manager {
         let (free, holders) = (&mut self.free, &mut self.holders);
         self.waiting.retain(|request| {
             let fits = request.needs.iter().all(|n| i64::from(n.units) <= free[n.pool.index()]);
-            if fits || !cfg.room {
+            if fits || !cfg.rules.room {
                 subtract(free, &request.needs);
                 holders.insert(request.id, request.needs.clone());
                 out.to_user(request.id.user, ToUser::Grant(request.id));

@@ -26,8 +26,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, NodeId, Options, Property, Protocol, Request, RequestId, Rule,
-    Topology, Unsupported, UserId,
+    About, Assumes, ManagerId, NodeId, Options, Property, Protocol, Request, RequestId, Topology,
+    Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -50,13 +50,16 @@ pub enum ToUser {
     Grant(RequestId),
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "room", says: "units must be free to be granted" },
-    Rule { name: "scan", says: "a release lets the waiting be looked at again" },
-    Rule { name: "session", says: "a release names its request, not only its user" },
-    Rule { name: "early", says: "a release that overtakes its request is remembered" },
-    Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        room "room": "units must be free to be granted",
+        scan "scan": "a release lets the waiting be looked at again",
+        session "session": "a release names its request, not only its user",
+        early "early": "a release that overtakes its request is remembered",
+        purge "purge": "whoever is reported gone loses its units and its place",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
@@ -64,11 +67,7 @@ pub struct Coordinator {
     topology: Topology,
     /// How many of the oldest waiting requests reserve what they need.
     reserving: usize,
-    room: bool,
-    scan: bool,
-    session: bool,
-    early: bool,
-    purge: bool,
+    rules: Rules,
 }
 
 impl Coordinator {
@@ -120,7 +119,7 @@ impl Protocol for Coordinator {
             assumes: Assumes::RELIABLE,
             promises,
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
@@ -128,11 +127,7 @@ impl Protocol for Coordinator {
         Ok(Self {
             topology: topology.clone(),
             reserving: Self::reserving(options.variant.as_deref())?,
-            room: options.keeps("room"),
-            scan: options.keeps("scan"),
-            session: options.keeps("session"),
-            early: options.keeps("early"),
-            purge: options.keeps("purge"),
+            rules: Rules::new(options),
         })
     }
 

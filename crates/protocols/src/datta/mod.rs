@@ -39,8 +39,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Broken, ManagerId, Need, NodeId, Options, Property, Protocol, RequestId, Rule,
-    System, Topology, Unsupported, UserId,
+    About, Assumes, Broken, ManagerId, Need, NodeId, Options, Property, Protocol, RequestId,
+    System, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,33 +84,20 @@ impl From<Say> for ToManager {
     }
 }
 
-/// The first makes a difference only beyond two resources.
-const RULES: &[Rule] = &[
-    Rule { name: "home", says: "victims are ranked by their homes, not by the places of the loop" },
-    Rule { name: "aside", says: "a request queues past its home only when called in" },
-    Rule { name: "early", says: "a departure that overtakes its request is remembered" },
-    Rule { name: "head", says: "a kill spares whoever has come to head the queue" },
-    Rule { name: "order", says: "the worst placed is the victim; without it, who found the loop" },
-    Rule { name: "probe", says: "whoever has to wait looks for a loop" },
-    Rule { name: "purge", says: "whoever is reported gone loses its place" },
-    Rule { name: "relay", says: "who is gone is removed by who heard it, and from there on" },
-    Rule { name: "rollback", says: "a victim gives up what it has" },
-    Rule { name: "token", says: "the token comes to the homes of victims and protects them" },
-];
-
-/// The rules in force.
-#[derive(Debug)]
-struct Rules {
-    aside: bool,
-    early: bool,
-    head: bool,
-    home: bool,
-    order: bool,
-    probe: bool,
-    purge: bool,
-    relay: bool,
-    rollback: bool,
-    token: bool,
+rules! {
+    /// The rules in force. The first makes a difference only beyond two resources.
+    struct Rules {
+        home "home": "victims are ranked by their homes, not by the places of the loop",
+        aside "aside": "a request queues past its home only when called in",
+        early "early": "a departure that overtakes its request is remembered",
+        head "head": "a kill spares whoever has come to head the queue",
+        order "order": "the worst placed is the victim; without it, who found the loop",
+        probe "probe": "whoever has to wait looks for a loop",
+        purge "purge": "whoever is reported gone loses its place",
+        relay "relay": "who is gone is removed by who heard it, and from there on",
+        rollback "rollback": "a victim gives up what it has",
+        token "token": "the token comes to the homes of victims and protects them",
+    }
 }
 
 /// The configuration, for requests of up to `MOST` resources.
@@ -167,24 +154,13 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES[usize::from(Self::BOUNDED)..].to_vec(),
+            rules: Rules::ALL[usize::from(Self::BOUNDED)..].to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         let brief = is_brief(options.variant.as_deref())?;
-        let rules = Rules {
-            aside: options.keeps("aside"),
-            early: options.keeps("early"),
-            head: options.keeps("head"),
-            home: options.keeps("home"),
-            order: options.keeps("order"),
-            probe: options.keeps("probe"),
-            purge: options.keeps("purge"),
-            relay: options.keeps("relay"),
-            rollback: options.keeps("rollback"),
-            token: options.keeps("token"),
-        };
+        let rules = Rules::new(options);
         Ok(Self { ring: Ring::new(topology), brief, rules })
     }
 

@@ -30,8 +30,8 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Broken, ManagerId, Need, NodeId, Options, Property, Protocol, RequestId, Rule,
-    System, Topology, Unsupported, UserId,
+    About, Assumes, Broken, ManagerId, Need, NodeId, Options, Property, Protocol, RequestId,
+    System, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,22 +67,15 @@ impl From<Say> for ToManager {
     }
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "acks", says: "the next request is moved only when the last one has been" },
-    Rule { name: "early", says: "a departure that overtakes its request is remembered" },
-    Rule { name: "purge", says: "whoever is reported gone loses its place" },
-    Rule { name: "ready", says: "a home grants when the request heads all its queues" },
-    Rule { name: "token", says: "requests are moved only where the token is" },
-];
-
-/// The rules in force.
-#[derive(Debug)]
-struct Rules {
-    acks: bool,
-    early: bool,
-    purge: bool,
-    ready: bool,
-    token: bool,
+rules! {
+    /// The rules in force.
+    struct Rules {
+        acks "acks": "the next request is moved only when the last one has been",
+        early "early": "a departure that overtakes its request is remembered",
+        purge "purge": "whoever is reported gone loses its place",
+        ready "ready": "a home grants when the request heads all its queues",
+        token "token": "requests are moved only where the token is",
+    }
 }
 
 /// The configuration.
@@ -109,19 +102,13 @@ impl Protocol for DattaToken {
             assumes: Assumes { units: false, order_asked: true, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         plain(Self::FAMILY, options.variant.as_deref())?;
-        let rules = Rules {
-            acks: options.keeps("acks"),
-            early: options.keeps("early"),
-            purge: options.keeps("purge"),
-            ready: options.keeps("ready"),
-            token: options.keeps("token"),
-        };
+        let rules = Rules::new(options);
         Ok(Self { ring: Ring::new(topology), rules })
     }
 

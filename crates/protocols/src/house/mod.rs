@@ -42,8 +42,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, Needs, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
-    Stamp, Topology, Unsupported, UserId,
+    About, Assumes, ManagerId, Needs, NodeId, Options, PoolId, Property, Protocol, RequestId,
+    Stamp, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -139,21 +139,24 @@ impl ToUser {
     }
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "ended", says: "messages of a request that is over are ignored" },
-    Rule { name: "stance", says: "an older stance does not undo a later one" },
-    Rule { name: "latest", says: "a user counts only answers to its latest stance" },
-    Rule { name: "firm", says: "a user that was granted gives nothing back" },
-    Rule { name: "yield", says: "whoever comes first asks unconfirmed holds back" },
-    Rule { name: "reserve", says: "whoever waits under a round reserves what it needs" },
-    Rule { name: "solo-rounds", says: "a solo request in the way of a round takes one itself" },
-    Rule { name: "floor", says: "a round that was used is not chosen again" },
-    Rule { name: "behind", says: "an attempt does not pass those who wait" },
-    Rule { name: "order", says: "rounds order the queue, not arrival" },
-    Rule { name: "implied", says: "a later request of a lane ends the earlier ones" },
-    Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
-    Rule { name: "park", says: "whoever waits behind an overdue holder steps aside" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        ended "ended": "messages of a request that is over are ignored",
+        stance "stance": "an older stance does not undo a later one",
+        latest "latest": "a user counts only answers to its latest stance",
+        firm "firm": "a user that was granted gives nothing back",
+        yields "yield": "whoever comes first asks unconfirmed holds back",
+        reserve "reserve": "whoever waits under a round reserves what it needs",
+        solo_rounds "solo-rounds": "a solo request in the way of a round takes one itself",
+        floor "floor": "a round that was used is not chosen again",
+        behind "behind": "an attempt does not pass those who wait",
+        order "order": "rounds order the queue, not arrival",
+        implied "implied": "a later request of a lane ends the earlier ones",
+        purge "purge": "whoever is reported gone loses its units and its place",
+        park "park": "whoever waits behind an overdue holder steps aside",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
@@ -173,24 +176,6 @@ pub struct House {
     /// (`resend=1`).
     resend: bool,
     rules: Rules,
-}
-
-/// The rules in force; see [`RULES`].
-#[derive(Debug)]
-struct Rules {
-    ended: bool,
-    stance: bool,
-    latest: bool,
-    firm: bool,
-    yields: bool,
-    reserve: bool,
-    solo_rounds: bool,
-    floor: bool,
-    behind: bool,
-    order: bool,
-    implied: bool,
-    purge: bool,
-    park: bool,
 }
 
 /// Rings of patience before a holder is overdue start at this rung.
@@ -248,7 +233,7 @@ impl Protocol for House {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: alloc::vec![Property::Concurrency],
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
@@ -264,21 +249,7 @@ impl Protocol for House {
             bumps: setting("bumps", 4)?,
             parks: setting("parks", PARKS_MAX)?,
             resend: setting("resend", 0)? != 0,
-            rules: Rules {
-                ended: options.keeps("ended"),
-                stance: options.keeps("stance"),
-                latest: options.keeps("latest"),
-                firm: options.keeps("firm"),
-                yields: options.keeps("yield"),
-                reserve: options.keeps("reserve"),
-                solo_rounds: options.keeps("solo-rounds"),
-                floor: options.keeps("floor"),
-                behind: options.keeps("behind"),
-                order: options.keeps("order"),
-                implied: options.keeps("implied"),
-                purge: options.keeps("purge"),
-                park: options.keeps("park"),
-            },
+            rules: Rules::new(options),
         })
     }
 

@@ -35,7 +35,7 @@ impl Manager {
         if self.pool.held_by(request) || self.queue.iter().any(|s| s.request == request) {
             return out.misbehaved(from, "acquire: twice for one request");
         }
-        if cfg.fifo {
+        if cfg.rules.fifo {
             self.queue.push_back(share);
         } else {
             self.queue.push_front(share);
@@ -50,7 +50,7 @@ impl Manager {
         if !self.pool.give_back(request) {
             let before = self.queue.len();
             self.queue.retain(|share| share.request != request);
-            if self.queue.len() == before && cfg.early {
+            if self.queue.len() == before && cfg.rules.early {
                 self.early.remember(request);
             }
         }
@@ -58,7 +58,7 @@ impl Manager {
     }
 
     fn on_gone(&mut self, cfg: &Ordered, who: Party, out: &mut Out) {
-        if !cfg.purge {
+        if !cfg.rules.purge {
             return;
         }
         self.pool.forget(who);
@@ -70,7 +70,7 @@ impl Manager {
     /// Serves the head of the queue as long as its units are free.
     fn serve(&mut self, cfg: &Ordered, out: &mut Out) {
         while let Some(&head) = self.queue.front() {
-            let enough = if cfg.whole { head.units } else { 1 };
+            let enough = if cfg.rules.whole { head.units } else { 1 };
             if self.pool.free() < enough {
                 return;
             }

@@ -27,8 +27,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Known, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
-    Topology, Unsupported, UserId,
+    About, Assumes, Known, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId,
+    Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,13 +57,16 @@ pub enum ToUser {
     Held(RequestId),
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "sorted", says: "needs are taken in the global order, not in the order asked" },
-    Rule { name: "fifo", says: "a queue is served first in, first out; without it, last in" },
-    Rule { name: "whole", says: "a queue's head waits until all its units are free" },
-    Rule { name: "early", says: "a release that overtakes its request is remembered" },
-    Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        sorted "sorted": "needs are taken in the global order, not in the order asked",
+        fifo "fifo": "a queue is served first in, first out; without it, last in",
+        whole "whole": "a queue's head waits until all its units are free",
+        early "early": "a release that overtakes its request is remembered",
+        purge "purge": "whoever is reported gone loses its units and its place",
+    }
+}
 
 const COLOURED: &str = "coloured";
 
@@ -85,11 +88,7 @@ pub struct Ordered {
     topology: Topology,
     /// The colour of each pool; none if all have their own.
     colours: Vec<u32>,
-    sorted: bool,
-    fifo: bool,
-    whole: bool,
-    early: bool,
-    purge: bool,
+    rules: Rules,
 }
 
 impl Ordered {
@@ -141,7 +140,7 @@ impl Protocol for Ordered {
             assumes: Assumes { participants, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
@@ -150,11 +149,7 @@ impl Protocol for Ordered {
         Ok(Self {
             colours: if coloured { colour_pools(topology) } else { Vec::new() },
             topology: topology.clone(),
-            sorted: options.keeps("sorted"),
-            fifo: options.keeps("fifo"),
-            whole: options.keeps("whole"),
-            early: options.keeps("early"),
-            purge: options.keeps("purge"),
+            rules: Rules::new(options),
         })
     }
 

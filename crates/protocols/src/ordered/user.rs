@@ -37,7 +37,7 @@ impl User {
     }
 
     fn ask(&mut self, cfg: &Ordered, request: Request, out: &mut Out) {
-        let ladder = if cfg.sorted {
+        let ladder = if cfg.rules.sorted {
             request.needs.sorted_by_key(|need| cfg.rank(need.pool))
         } else {
             request.needs.clone()
@@ -101,7 +101,7 @@ impl Role for User {
         Broken::unless(climb.request.id.user == self.id, "a user climbs for itself")?;
         Broken::unless(climb.held <= climb.ladder.len(), "no more is held than asked for")?;
         Broken::unless(
-            !cfg.sorted || climb.ladder.is_sorted_by_key(|need| cfg.rank(need.pool)),
+            !cfg.rules.sorted || climb.ladder.is_sorted_by_key(|need| cfg.rank(need.pool)),
             "O2: waits only above all it holds",
         )
     }

@@ -34,7 +34,7 @@ mod queue;
 
 use alloc::vec::Vec;
 
-use holdall_core::{Options, RequestId, Rule};
+use holdall_core::{RequestId, rules};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::place::{Place, Turn};
@@ -104,55 +104,17 @@ impl News {
     }
 }
 
-/// The rules of the queues that can be taken away, for the lists of the protocols.
-pub(crate) const BEHIND: Rule = Rule {
-    name: "behind",
-    says: "a position is taken only where one fits together with those right behind it",
-};
-pub(crate) const FRONT: Rule = Rule { name: "front", says: "nobody moves up from position 1" };
-pub(crate) const TURN: Rule =
-    Rule { name: "turn", says: "room goes to those at a position in the order they came to it" };
-pub(crate) const FROZEN: Rule = Rule {
-    name: "frozen",
-    says: "whoever moved while a selection is open is told of no more room before it ends",
-};
-pub(crate) const ALIGN: Rule =
-    Rule { name: "align", says: "a request moves up when all its queues have room, not the first" };
-pub(crate) const EARLY: Rule =
-    Rule { name: "early", says: "a release that overtakes its request is remembered" };
-pub(crate) const PURGE: Rule =
-    Rule { name: "purge", says: "whoever is reported gone loses its place" };
-
-/// Which of them are in force.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QueueRules {
-    /// A newcomer must fit together with those right behind it.
-    pub(crate) behind: bool,
-    /// Nobody moves up from position 1.
-    pub(crate) front: bool,
-    /// Room goes to those at a position in the order they came to it.
-    pub(crate) turn: bool,
-    /// Whoever has moved since a selection was opened is told of no further room before it ends.
-    pub(crate) frozen: bool,
-    /// A release that overtakes its request is remembered.
-    pub(crate) early: bool,
-    /// A request moves up when all its queues have room.
-    pub(crate) align: bool,
-    /// Whoever is reported gone loses its place.
-    pub(crate) purge: bool,
-}
-
-impl QueueRules {
-    pub(crate) fn new(options: &Options) -> Self {
-        let keeps = |rule: Rule| options.keeps(rule.name);
-        Self {
-            behind: keeps(BEHIND),
-            front: keeps(FRONT),
-            turn: keeps(TURN),
-            frozen: keeps(FROZEN),
-            early: keeps(EARLY),
-            align: keeps(ALIGN),
-            purge: keeps(PURGE),
-        }
+rules! {
+    /// The rules of the queues that are in force.
+    pub(crate) struct QueueRules {
+        behind "behind":
+            "a position is taken only where one fits together with those right behind it",
+        front "front": "nobody moves up from position 1",
+        turn "turn": "room goes to those at a position in the order they came to it",
+        frozen "frozen":
+            "whoever moved while a selection is open is told of no more room before it ends",
+        align "align": "a request moves up when all its queues have room, not the first",
+        early "early": "a release that overtakes its request is remembered",
+        purge "purge": "whoever is reported gone loses its place",
     }
 }

@@ -57,7 +57,7 @@ impl Keeper {
             let what = "report: twice for one request, or for units there are not";
             return answers.wrong.push((share.request.user, what));
         }
-        if self.queue.is_selecting() && cfg.guard {
+        if self.queue.is_selecting() && cfg.rules.guard {
             self.put_off.push_back(Put::Report(share));
         } else {
             self.queue.open(cfg.queues, share, answers);

@@ -25,14 +25,14 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, NodeId, Options, Pool, PoolId, Property, Protocol, RequestId, Rule,
-    Topology, Unsupported, UserId,
+    About, Assumes, ManagerId, NodeId, Options, Pool, PoolId, Property, Protocol, RequestId,
+    Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::manager::{Keeper, Manager};
 pub use self::user::User;
-use crate::positions::{ALIGN, BEHIND, EARLY, FRONT, FROZEN, Move, News, PURGE, QueueRules, TURN};
+use crate::positions::{Move, News, QueueRules};
 use crate::split_name;
 
 /// What a manager may receive; `M` is what S's managers receive.
@@ -60,16 +60,12 @@ pub enum ToUser<M> {
     News(News),
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "guard", says: "no report is answered while a selection is open" },
-    BEHIND,
-    FRONT,
-    TURN,
-    FROZEN,
-    ALIGN,
-    EARLY,
-    PURGE,
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        guard "guard": "no report is answered while a selection is open",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
@@ -80,7 +76,7 @@ pub struct Rhee<S> {
     pools: Vec<Pool>,
     /// With both improvements.
     plus: bool,
-    guard: bool,
+    rules: Rules,
     queues: QueueRules,
 }
 
@@ -128,7 +124,7 @@ impl<S: Protocol> Protocol for Rhee<S> {
             assumes: Assumes { exactly_once: true, no_loss: true, units: true, ..inner.assumes },
             promises: Property::sound_and(lively),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: [Rules::ALL, QueueRules::ALL].concat(),
         })
     }
 
@@ -144,7 +140,7 @@ impl<S: Protocol> Protocol for Rhee<S> {
             inner,
             pools: topology.pools.clone(),
             plus,
-            guard: options.keeps("guard"),
+            rules: Rules::new(options),
             queues: QueueRules::new(options),
         })
     }

@@ -63,14 +63,14 @@ impl Manager {
         if from != Addr::User(request.user) {
             return out.misbehaved(from, "release: for another user");
         }
-        if !self.pool.give_back(request) && !self.line.remove(request) && cfg.early {
+        if !self.pool.give_back(request) && !self.line.remove(request) && cfg.rules.early {
             self.early.remember(request);
         }
         self.serve(cfg, out);
     }
 
     fn on_gone(&mut self, cfg: &Skeen, who: Party, out: &mut Out) {
-        if !cfg.purge {
+        if !cfg.rules.purge {
             return;
         }
         self.pool.forget(who);

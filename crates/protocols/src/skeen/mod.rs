@@ -23,14 +23,14 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Clock, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
-    Topology, Unsupported, UserId,
+    About, Assumes, Clock, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId,
+    Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::line::{HEAR, LATEST, LineRules, TENTATIVE, TIES};
+use crate::line::LineRules;
 use crate::plain;
 
 /// What a manager may receive.
@@ -68,22 +68,20 @@ pub enum ToUser {
     },
 }
 
-const RULES: &[Rule] = &[
-    LATEST,
-    TENTATIVE,
-    TIES,
-    HEAR,
-    Rule { name: "early", says: "a release that overtakes its request is remembered" },
-    Rule { name: "purge", says: "whoever is reported gone loses its units and its place" },
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        early "early": "a release that overtakes its request is remembered",
+        purge "purge": "whoever is reported gone loses its units and its place",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
 pub struct Skeen {
     topology: Topology,
     line: LineRules,
-    early: bool,
-    purge: bool,
+    rules: Rules,
 }
 
 impl Skeen {
@@ -113,7 +111,7 @@ impl Protocol for Skeen {
                 Property::BoundedOvertaking(0),
             ]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: [Rules::ALL, LineRules::ALL].concat(),
         })
     }
 
@@ -122,8 +120,7 @@ impl Protocol for Skeen {
         Ok(Self {
             topology: topology.clone(),
             line: LineRules::new(options),
-            early: options.keeps("early"),
-            purge: options.keeps("purge"),
+            rules: Rules::new(options),
         })
     }
 

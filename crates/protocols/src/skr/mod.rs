@@ -18,16 +18,16 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Clock, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId, Rule,
+    About, Assumes, Clock, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId,
     Topology, Unsupported, UserId,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::line::{HEAR, LATEST, LineRules, TENTATIVE, TIES};
+use crate::line::LineRules;
 use crate::plain;
-use crate::positions::{ALIGN, BEHIND, EARLY, FRONT, FROZEN, Move, News, PURGE, QueueRules, TURN};
+use crate::positions::{Move, News, QueueRules};
 
 /// What a manager may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,9 +64,6 @@ pub enum ToUser {
     },
 }
 
-const RULES: &[Rule] =
-    &[LATEST, TENTATIVE, TIES, HEAR, BEHIND, FRONT, TURN, FROZEN, ALIGN, EARLY, PURGE];
-
 /// The configuration.
 #[derive(Debug)]
 pub struct Skr {
@@ -99,7 +96,7 @@ impl Protocol for Skr {
             assumes: Assumes::RELIABLE,
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: [LineRules::ALL, QueueRules::ALL].concat(),
         })
     }
 

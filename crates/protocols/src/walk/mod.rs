@@ -34,13 +34,13 @@ use alloc::vec::Vec;
 
 use holdall_core::{
     About, Assumes, ManagerId, NodeId, Options, PoolId, Property, Protocol, Request, RequestId,
-    Rule, Topology, Unsupported, UserId,
+    Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::positions::{ALIGN, BEHIND, EARLY, FRONT, FROZEN, Move, News, PURGE, QueueRules, TURN};
+use crate::positions::{Move, News, QueueRules};
 
 /// What a manager may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,16 +74,12 @@ pub enum ToUser {
     News(News),
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "ascend", says: "managers are walked in their global order, not as asked" },
-    BEHIND,
-    FRONT,
-    TURN,
-    FROZEN,
-    ALIGN,
-    EARLY,
-    PURGE,
-];
+rules! {
+    /// The rules in force.
+    struct Rules {
+        ascend "ascend": "managers are walked in their global order, not as asked",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
@@ -91,7 +87,7 @@ pub struct Walking {
     topology: Topology,
     /// The last manager acts for a request.
     agent: bool,
-    ascend: bool,
+    rules: Rules,
     queues: QueueRules,
 }
 
@@ -140,7 +136,7 @@ impl Protocol for Walking {
             assumes: Assumes { departures: !agent, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: [Rules::ALL, QueueRules::ALL].concat(),
         })
     }
 
@@ -148,7 +144,7 @@ impl Protocol for Walking {
         Ok(Self {
             topology: topology.clone(),
             agent: is_agent(options.variant.as_deref())?,
-            ascend: options.keeps("ascend"),
+            rules: Rules::new(options),
             queues: QueueRules::new(options),
         })
     }

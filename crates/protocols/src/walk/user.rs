@@ -49,7 +49,7 @@ impl User {
     }
 
     fn ask(&mut self, cfg: &Walking, asked: Request, out: &mut Out) {
-        let needs = if cfg.ascend { asked.needs.sorted() } else { asked.needs.clone() };
+        let needs = if cfg.rules.ascend { asked.needs.sorted() } else { asked.needs.clone() };
         let request = Request { id: asked.id, needs };
         if let Some(first) = Walking::way(&request).next() {
             let walk = Walk { request: request.clone(), marked: alloc::vec::Vec::new() };

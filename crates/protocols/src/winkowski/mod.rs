@@ -46,7 +46,7 @@ use alloc::vec::Vec;
 
 use holdall_core::{
     About, Assumes, Lane, LinkStamp, ManagerId, NodeId, Options, Outbox, PoolId, Property,
-    Protocol, RequestId, Rule, Stamp, Topology, Unsupported, UserId,
+    Protocol, RequestId, Stamp, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -156,41 +156,23 @@ pub enum ToUser {
     },
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "orders", says: "an order is confirmed only if its units are free" },
-    Rule { name: "all", says: "a task wins only when all its orders are confirmed" },
-    Rule { name: "predecessors", says: "whoever registers waits for all who compete already" },
-    Rule { name: "regress", says: "requests are withdrawn when somebody who comes first is there" },
-    Rule { name: "priority", says: "tickets decide who comes first, not arrival" },
-    Rule { name: "advance", says: "a request that waits long passes those of lower priority" },
-    Rule { name: "once", says: "orders are placed without requests at most once a task" },
-    Rule { name: "strand", says: "whoever is in the way of the suspected stops competing" },
-    Rule { name: "latest", says: "older views are dropped" },
-    Rule { name: "answer", says: "only an answer to the latest stance counts as one" },
-    Rule { name: "ended", says: "messages of a task that is over are ignored" },
-    Rule { name: "purge", says: "whoever is reported gone leaves the game" },
-    Rule {
-        name: "lease",
-        says: "a suspected task that uses keeps its units until they are reclaimed",
-    },
-];
-
-/// The rules in force; see [`RULES`].
-#[derive(Debug)]
-struct Rules {
-    orders: bool,
-    all: bool,
-    predecessors: bool,
-    regress: bool,
-    priority: bool,
-    advance: bool,
-    once: bool,
-    strand: bool,
-    latest: bool,
-    answer: bool,
-    ended: bool,
-    purge: bool,
-    lease: bool,
+rules! {
+    /// The rules in force.
+    struct Rules {
+        orders "orders": "an order is confirmed only if its units are free",
+        all "all": "a task wins only when all its orders are confirmed",
+        predecessors "predecessors": "whoever registers waits for all who compete already",
+        regress "regress": "requests are withdrawn when somebody who comes first is there",
+        priority "priority": "tickets decide who comes first, not arrival",
+        advance "advance": "a request that waits long passes those of lower priority",
+        once "once": "orders are placed without requests at most once a task",
+        strand "strand": "whoever is in the way of the suspected stops competing",
+        latest "latest": "older views are dropped",
+        answer "answer": "only an answer to the latest stance counts as one",
+        ended "ended": "messages of a task that is over are ignored",
+        purge "purge": "whoever is reported gone leaves the game",
+        lease "lease": "a suspected task that uses keeps its units until they are reclaimed",
+    }
 }
 
 /// What saves messages, each on unless its setting is 0; `plain` is all of them off. And `numbers`.
@@ -273,30 +255,15 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
             assumes: Assumes { exactly_once: false, suspicions: COMPLETE, ..Assumes::RELIABLE },
             promises: Property::sound_and(if patience { &[] } else { &no_starvation }),
             with_patience: if patience { no_starvation.to_vec() } else { Vec::new() },
-            rules: RULES.to_vec(),
+            rules: Rules::ALL.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        let keeps = |rule| options.keeps(rule);
         Ok(Self {
             topology: topology.clone(),
             settings: Settings::new(Self::FAMILY, options.variant.as_deref())?,
-            rules: Rules {
-                orders: keeps("orders"),
-                all: keeps("all"),
-                predecessors: keeps("predecessors"),
-                regress: keeps("regress"),
-                priority: keeps("priority"),
-                advance: keeps("advance"),
-                once: keeps("once"),
-                strand: keeps("strand"),
-                latest: keeps("latest"),
-                answer: keeps("answer"),
-                ended: keeps("ended"),
-                purge: keeps("purge"),
-                lease: keeps("lease"),
-            },
+            rules: Rules::new(options),
         })
     }
 

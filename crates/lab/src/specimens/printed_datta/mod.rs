@@ -12,8 +12,8 @@ mod manager;
 mod user;
 
 use holdall_core::{
-    About, Assumes, Broken, ManagerId, NodeId, Options, Property, Protocol, RequestId, Rule,
-    System, Topology, Unsupported, UserId,
+    About, Assumes, Broken, ManagerId, NodeId, Options, Property, Protocol, RequestId, System,
+    Topology, Unsupported, UserId, rules,
 };
 use holdall_protocols::datta::Claim;
 use serde::{Deserialize, Serialize};
@@ -60,51 +60,28 @@ pub enum ToManager {
     KillAck2,
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "d1", says: "messages are received under the names they are sent by" },
-    Rule { name: "d2", says: "a weak request's strong resource is looked up before the pop" },
-    Rule { name: "d3", says: "what leaves Qtoken is the request that ended, if it is there" },
-    Rule { name: "d4", says: "only the holder sends the token" },
-    Rule { name: "d5", says: "a holder whose Qtoken is empty sends the token on" },
-    Rule { name: "d6", says: "the minimum of a search travels with it, and in nothing else" },
-    Rule { name: "d7", says: "a search that met only holders of the token breaks its own claim" },
-    Rule { name: "d8", says: "a search goes on only where the request it follows is in Qstrong" },
-    Rule {
-        name: "d9",
-        says: "whoever finds a loop and is not its victim, or is spared, reports ready",
-    },
-    Rule { name: "d10", says: "acknowledgements count for the request they are about" },
-    Rule { name: "d11", says: "StrongReady is kept for each request" },
-    Rule { name: "d12", says: "a request that was killed is no longer ready" },
-    Rule { name: "d13", says: "a search that comes twice to a place it did not start from ends" },
-    Rule { name: "d14", says: "kills name the request, and spare all others" },
-    Rule { name: "d15", says: "KillLoop spares the head of Qstrong" },
-    Rule { name: "d17", says: "there is no Lock" },
-    Rule { name: "d18", says: "KillLoop sees to the new head if it removed the old one" },
-    Rule { name: "d19", says: "requests and attempts of one client are told apart" },
-];
-
-/// The repairs in force.
-#[derive(Debug)]
-pub(super) struct Repairs {
-    d1: bool,
-    d2: bool,
-    d3: bool,
-    d4: bool,
-    d5: bool,
-    d6: bool,
-    d7: bool,
-    d8: bool,
-    d9: bool,
-    d10: bool,
-    d11: bool,
-    d12: bool,
-    d13: bool,
-    d14: bool,
-    d15: bool,
-    d17: bool,
-    d18: bool,
-    d19: bool,
+rules! {
+    /// The rules in force.
+    pub(super) struct Repairs {
+        d1 "d1": "messages are received under the names they are sent by",
+        d2 "d2": "a weak request's strong resource is looked up before the pop",
+        d3 "d3": "what leaves Qtoken is the request that ended, if it is there",
+        d4 "d4": "only the holder sends the token",
+        d5 "d5": "a holder whose Qtoken is empty sends the token on",
+        d6 "d6": "the minimum of a search travels with it, and in nothing else",
+        d7 "d7": "a search that met only holders of the token breaks its own claim",
+        d8 "d8": "a search goes on only where the request it follows is in Qstrong",
+        d9 "d9": "whoever finds a loop and is not its victim, or is spared, reports ready",
+        d10 "d10": "acknowledgements count for the request they are about",
+        d11 "d11": "StrongReady is kept for each request",
+        d12 "d12": "a request that was killed is no longer ready",
+        d13 "d13": "a search that comes twice to a place it did not start from ends",
+        d14 "d14": "kills name the request, and spare all others",
+        d15 "d15": "KillLoop spares the head of Qstrong",
+        d17 "d17": "there is no Lock",
+        d18 "d18": "KillLoop sees to the new head if it removed the old one",
+        d19 "d19": "requests and attempts of one client are told apart",
+    }
 }
 
 /// The configuration.
@@ -152,32 +129,12 @@ impl Protocol for PrintedDatta {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Repairs::ALL.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        let keeps = |rule| options.keeps(rule);
-        let repairs = Repairs {
-            d1: keeps("d1"),
-            d2: keeps("d2"),
-            d3: keeps("d3"),
-            d4: keeps("d4"),
-            d5: keeps("d5"),
-            d6: keeps("d6"),
-            d7: keeps("d7"),
-            d8: keeps("d8"),
-            d9: keeps("d9"),
-            d10: keeps("d10"),
-            d11: keeps("d11"),
-            d12: keeps("d12"),
-            d13: keeps("d13"),
-            d14: keeps("d14"),
-            d15: keeps("d15"),
-            d17: keeps("d17"),
-            d18: keeps("d18"),
-            d19: keeps("d19"),
-        };
+        let repairs = Repairs::new(options);
         Ok(Self { nodes: topology.pools.iter().map(|pool| pool.node).collect(), repairs })
     }
 

@@ -60,7 +60,7 @@ impl Keeper {
                 if p == 1 {
                     sent.push((i, ToUser::Grant)); // 08
                 }
-                if !(cfg.d2 && p == 1) {
+                if !(cfg.rules.d2 && p == 1) {
                     self.adjust_queue(cfg, p, sent); // 09
                 }
             }
@@ -112,8 +112,8 @@ impl Keeper {
             sent.push((i, ToUser::Grant)); // 30
         }
         let free = !self.has_dec_sent.contains(&(p - 1)) && !self.occupant.contains_key(&(p - 2));
-        if free && !(cfg.d3 && p - 1 == 1) {
-            self.has_dec_sent.insert(if cfg.d4 { p - 1 } else { p }); // 32
+        if free && !(cfg.rules.d3 && p - 1 == 1) {
+            self.has_dec_sent.insert(if cfg.rules.d4 { p - 1 } else { p }); // 32
             sent.push((i, ToUser::Dec(p - 1))); // 33
         }
     }

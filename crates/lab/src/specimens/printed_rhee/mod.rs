@@ -10,8 +10,8 @@ mod manager;
 mod user;
 
 use holdall_core::{
-    About, Assumes, ManagerId, NodeId, Options, Pool, PoolId, Property, Protocol, Rule, Topology,
-    Unsupported, UserId,
+    About, Assumes, ManagerId, NodeId, Options, Pool, PoolId, Property, Protocol, Topology,
+    Unsupported, UserId, rules,
 };
 use holdall_protocols::split_name;
 use serde::{Deserialize, Serialize};
@@ -57,12 +57,15 @@ pub enum ToUser<M> {
     Marked(Vec<i32>),
 }
 
-const REPAIRS: &[Rule] = &[
-    Rule { name: "d1", says: "line 01 of Figure 4 holds only until a position is selected" },
-    Rule { name: "d2", says: "line 09 of Figure 5 is left out at position 1" },
-    Rule { name: "d3", says: "line 31 of Figure 5 is left out at position 1" },
-    Rule { name: "d4", says: "line 32 of Figure 5 sets has_dec_sent(p-1), not (p)" },
-];
+rules! {
+    /// The repairs in force.
+    struct Repairs {
+        d1 "d1": "line 01 of Figure 4 holds only until a position is selected",
+        d2 "d2": "line 09 of Figure 5 is left out at position 1",
+        d3 "d3": "line 31 of Figure 5 is left out at position 1",
+        d4 "d4": "line 32 of Figure 5 sets has_dec_sent(p-1), not (p)",
+    }
+}
 
 /// The configuration.
 #[derive(Debug)]
@@ -71,10 +74,7 @@ pub struct PrintedRhee<S> {
     /// The number of the subroutine's managers; the resources' follow.
     inner_managers: u64,
     pools: Vec<Pool>,
-    d1: bool,
-    d2: bool,
-    d3: bool,
-    d4: bool,
+    rules: Repairs,
 }
 
 impl<S: Protocol> PrintedRhee<S> {
@@ -114,7 +114,7 @@ impl<S: Protocol> Protocol for PrintedRhee<S> {
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: REPAIRS.to_vec(),
+            rules: Repairs::ALL.to_vec(),
         })
     }
 
@@ -126,10 +126,7 @@ impl<S: Protocol> Protocol for PrintedRhee<S> {
             inner_managers: inner.managers().len() as u64,
             inner,
             pools: topology.pools.clone(),
-            d1: options.keeps("d1"),
-            d2: options.keeps("d2"),
-            d3: options.keeps("d3"),
-            d4: options.keeps("d4"),
+            rules: Repairs::new(options),
         })
     }
 

@@ -70,7 +70,7 @@ where
     fn run(&mut self, cfg: &PrintedRhee<U::P>, out: &mut Out<U>) {
         loop {
             let again = self.region == Region::Trying && self.sub_region == Region::Remainder;
-            if again && !(cfg.d1 && self.selected) {
+            if again && !(cfg.rules.d1 && self.selected) {
                 self.lines_01_to_03(cfg, out);
             } else if self.sub_region == Region::Critical && !self.req_report {
                 self.req_report = true; // 05

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use holdall_core::{
     About, Assumes, LinkStamp, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId,
-    Rule, Topology, Unsupported, UserId,
+    Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -89,49 +89,27 @@ pub struct Situation {
     uses: Vec<Claim>,
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "d1", says: "a registration form that was sent is off the list of destinations" },
-    Rule { name: "d2", says: "a task is admitted only when all its pools have answered" },
-    Rule { name: "d3", says: "order forms are learned about, too" },
-    Rule { name: "d4", says: "the alarm clock is set to a later moment, and only when blocked" },
-    Rule {
-        name: "d5",
-        says: "orders are placed only when all requests are within what is accessible",
-    },
-    Rule { name: "d6", says: "a task wins only when it has seen all its order forms" },
-    Rule { name: "d7", says: "what is withdrawn is what was sent" },
-    Rule { name: "d8", says: "after a withdrawal, and after advancing, a task tries again" },
-    Rule { name: "d9", says: "on access, admission, request and order form are withdrawn" },
-    Rule { name: "d10", says: "a task leaves when all its pools have confirmed the release" },
-    Rule { name: "d11", says: "a task decides on what the pools knew after its latest form" },
-    Rule { name: "d12", says: "forms are taken in the order sent; older situations are dropped" },
-    Rule { name: "d13", says: "blocking requests are compared with requests without order forms" },
-    Rule { name: "d14", says: "a request advances past all of lower priority, and no others" },
-    Rule { name: "d15", says: "an order form is accepted only within what is accessible" },
-    Rule { name: "d16", says: "whoever gives its ticket back stays under control of its agent" },
-    Rule { name: "d18", says: "a task learns who uses a pool, not only what is in use" },
-];
-
-/// The repairs in force; see [`RULES`].
-#[derive(Debug)]
-struct Repairs {
-    d1: bool,
-    d2: bool,
-    d3: bool,
-    d4: bool,
-    d5: bool,
-    d6: bool,
-    d7: bool,
-    d8: bool,
-    d9: bool,
-    d10: bool,
-    d11: bool,
-    d12: bool,
-    d13: bool,
-    d14: bool,
-    d15: bool,
-    d16: bool,
-    d18: bool,
+rules! {
+    /// The rules in force.
+    struct Repairs {
+        d1 "d1": "a registration form that was sent is off the list of destinations",
+        d2 "d2": "a task is admitted only when all its pools have answered",
+        d3 "d3": "order forms are learned about, too",
+        d4 "d4": "the alarm clock is set to a later moment, and only when blocked",
+        d5 "d5": "orders are placed only when all requests are within what is accessible",
+        d6 "d6": "a task wins only when it has seen all its order forms",
+        d7 "d7": "what is withdrawn is what was sent",
+        d8 "d8": "after a withdrawal, and after advancing, a task tries again",
+        d9 "d9": "on access, admission, request and order form are withdrawn",
+        d10 "d10": "a task leaves when all its pools have confirmed the release",
+        d11 "d11": "a task decides on what the pools knew after its latest form",
+        d12 "d12": "forms are taken in the order sent; older situations are dropped",
+        d13 "d13": "blocking requests are compared with requests without order forms",
+        d14 "d14": "a request advances past all of lower priority, and no others",
+        d15 "d15": "an order form is accepted only within what is accessible",
+        d16 "d16": "whoever gives its ticket back stays under control of its agent",
+        d18 "d18": "a task learns who uses a pool, not only what is in use",
+    }
 }
 
 /// The configuration.
@@ -172,34 +150,12 @@ impl Protocol for PrintedWinkowski {
             assumes: Assumes { departures: false, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
-            rules: RULES.to_vec(),
+            rules: Repairs::ALL.to_vec(),
         })
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        let keeps = |rule| options.keeps(rule);
-        Ok(Self {
-            topology: topology.clone(),
-            repairs: Repairs {
-                d1: keeps("d1"),
-                d2: keeps("d2"),
-                d3: keeps("d3"),
-                d4: keeps("d4"),
-                d5: keeps("d5"),
-                d6: keeps("d6"),
-                d7: keeps("d7"),
-                d8: keeps("d8"),
-                d9: keeps("d9"),
-                d10: keeps("d10"),
-                d11: keeps("d11"),
-                d12: keeps("d12"),
-                d13: keeps("d13"),
-                d14: keeps("d14"),
-                d15: keeps("d15"),
-                d16: keeps("d16"),
-                d18: keeps("d18"),
-            },
-        })
+        Ok(Self { topology: topology.clone(), repairs: Repairs::new(options) })
     }
 
     fn managers(&self) -> Vec<NodeId> {
