@@ -68,5 +68,8 @@ fn told(explanation: &Explanation) -> String {
             }
         }
     }
+    if explanation.left_out > 0 {
+        lines.push(format!("and {} more", explanation.left_out));
+    }
     lines.join("\n")
 }

@@ -73,6 +73,9 @@ fn told(status: &Status, some: bool) -> String {
     if !status.waiting.is_empty() {
         parts.push(waiting(&status.waiting).trim_fmt());
     }
+    if status.left_out > 0 {
+        parts.push(format!("and {} more; name pools to see what concerns them", status.left_out));
+    }
     parts.join("\n\n")
 }
 

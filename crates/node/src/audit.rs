@@ -2,7 +2,8 @@
 //!
 //! Lines are collected and written together at the end of a round of the service, so that a busy
 //! agent writes once for many requests. The log is rotated by size: `audit.jsonl.1` is the newest
-//! of the old ones.
+//! of the old ones. A line is short however much was asked for, so that a few large requests do
+//! not push out what was there.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,6 +16,8 @@ use serde::Serialize;
 use crate::directory::Directory;
 
 const NAME: &str = "audit.jsonl";
+/// About how many bytes of needs, and of units, a line has at most.
+const LIST_MAX: usize = 2048;
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -36,6 +39,48 @@ pub(crate) struct Line<'a> {
     /// More about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
+}
+
+/// A line as it is written.
+#[derive(Serialize)]
+struct Cut<'a> {
+    #[serde(flatten)]
+    line: Line<'a>,
+    /// How many needs and units there was no room for.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: usize,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+/// As many needs as a line has room for.
+fn cut_needs(needs: &[Need]) -> &[Need] {
+    let mut room = LIST_MAX;
+    let fits = |need: &&Need| {
+        let size = need.name.as_str().len() + 8;
+        room.checked_sub(size).inspect(|left| room = *left).is_some()
+    };
+    &needs[..needs.iter().take_while(fits).count()]
+}
+
+/// As many units as a line has room for.
+fn cut_taken(all: &[Taken]) -> Vec<Taken> {
+    let mut room = LIST_MAX;
+    let mut cut = Vec::new();
+    for taken in all {
+        let mut units = taken.units.clone();
+        let fits = |unit: &&(_, u64)| {
+            let (name, _): &(holdall_wire::Name, u64) = unit;
+            room.checked_sub(name.as_str().len() + 24).inspect(|left| room = *left).is_some()
+        };
+        units.truncate(taken.units.iter().take_while(fits).count());
+        if !units.is_empty() {
+            cut.push(Taken { name: taken.name.clone(), units });
+        }
+    }
+    cut
 }
 
 /// The log.
@@ -61,9 +106,13 @@ impl Audit {
     }
 
     /// Adds a line; true if it is the first since the last [`Audit::flush`].
-    pub(crate) fn add(&mut self, line: &Line<'_>) -> bool {
+    pub(crate) fn add(&mut self, line: Line<'_>) -> bool {
         let first = self.pending.is_empty();
-        if serde_json::to_writer(&mut self.pending, line).is_ok() {
+        let units = |all: &[Taken]| all.iter().map(|taken| taken.units.len()).sum::<usize>();
+        let (needs, taken) = (cut_needs(line.needs), cut_taken(line.taken));
+        let left_out = line.needs.len() - needs.len() + units(line.taken) - units(&taken);
+        let line = Cut { line: Line { needs, taken: &taken, ..line }, left_out };
+        if serde_json::to_writer(&mut self.pending, &line).is_ok() {
             self.pending.push(b'\n');
         }
         first
@@ -109,6 +158,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn large_requests_do_not_push_the_others_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = Rc::new(Directory::private(dir.path()).expect("ours"));
+        let mut audit = Audit::open(own, 1 << 20, 1).expect("writable");
+        let name = |n: u32| format!("{}{n:04}", "x".repeat(190)).parse().expect("a name");
+        let need = |n| Need { name: name(n), amount: holdall_wire::Amount::One };
+        let needs: Vec<Need> = (0..1000).map(need).collect();
+        let units = (0..60_000).map(|n| (name(n % 1000), u64::MAX)).collect();
+        let all = Taken { name: name(0), units };
+        for n in 0..101 {
+            // The first one is somebody else's.
+            let (needs, taken) = if n == 0 { (&[][..], &[][..]) } else { (&needs[..], std::slice::from_ref(&all)) };
+            let (at, what, request) = (n, "granted", RequestNo(n));
+            audit.add(Line { at, what, request, who: None, needs, taken, detail: None });
+            audit.flush().expect("writable");
+        }
+        let text = std::fs::read_to_string(dir.path().join(NAME)).expect("it is there");
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines.len(), 101, "everything is still in one file");
+        assert_eq!(lines[0].get("left_out"), None);
+        let shown = lines[1]["needs"].as_array().expect("a list").len()
+            + lines[1]["taken"][0]["units"].as_array().expect("a list").len();
+        assert_eq!(lines[1]["left_out"].as_u64(), Some(61_000 - shown as u64));
+        assert!(shown > 15);
+    }
+
+    #[test]
     fn the_log_is_rotated_and_old_ones_go() {
         let dir = tempfile::tempdir().expect("a directory");
         let own = Rc::new(Directory::private(dir.path()).expect("ours"));
@@ -117,7 +194,7 @@ mod tests {
             let (needs, taken): (&[Need], &[Taken]) = (&[], &[]);
             let request = RequestNo(n);
             let (at, what, who, detail) = (n, "asked", None, Some("x".repeat(40)));
-            audit.add(&Line { at, what, request, who, needs, taken, detail });
+            audit.add(Line { at, what, request, who, needs, taken, detail });
             audit.flush().expect("writable");
         }
         let at = |name: &str| -> Vec<u64> {

@@ -14,4 +14,5 @@ pub use message::{
 pub use name::{Amount, BadNeed, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX};
 pub use view::{
     AgentView, Explanation, GrantView, Hindrance, PoolView, State, Status, UnitView, WaitView, Who,
+    needs_size,
 };

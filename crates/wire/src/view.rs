@@ -31,6 +31,8 @@ pub struct Status {
     pub grants: Vec<GrantView>,
     /// What waits, in the order of service.
     pub waiting: Vec<WaitView>,
+    /// How many of all these there was no room for.
+    pub left_out: u32,
 }
 
 /// A pool or a lock.
@@ -149,6 +151,61 @@ pub struct Explanation {
     pub release: Vec<GrantView>,
     /// Whether the chain comes back to itself, so that waiting will not end.
     pub circular: bool,
+    /// How many of all these there was no room for.
+    pub left_out: u32,
+}
+
+/// About how many bytes a number, a length or a small field takes.
+const SMALL: usize = 12;
+
+impl Who {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let From { command, name, reason } = &self.from;
+        let texts = [Some(&self.user), Some(&self.host), Some(command), name.as_ref(), reason.as_ref()];
+        5 * SMALL + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+}
+
+impl PoolView {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let units: usize = self.units.iter().map(|unit| unit.name.as_str().len() + SMALL).sum();
+        5 * SMALL + self.name.as_str().len() + units + self.holders.len() * SMALL
+    }
+}
+
+impl GrantView {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let taken = |taken: &Taken| {
+            let units = taken.units.iter().map(|(name, _)| name.as_str().len() + SMALL);
+            taken.name.as_str().len() + units.sum::<usize>()
+        };
+        let taken: usize = self.taken.iter().map(taken).sum();
+        5 * SMALL + needs_size(&self.needs) + taken + self.who.size()
+    }
+}
+
+impl WaitView {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let hindrance = |hindrance: &Hindrance| {
+            let named = hindrance.holders.len() + hindrance.ahead.len();
+            need_size(&hindrance.need) + (named + 4) * SMALL
+        };
+        let hindrances: usize = self.hindrances.iter().map(hindrance).sum();
+        5 * SMALL + needs_size(&self.needs) + self.who.size() + hindrances
+    }
+}
+
+fn need_size(need: &Need) -> usize {
+    need.name.as_str().len() + SMALL
+}
+
+/// About how many bytes needs take.
+pub fn needs_size(needs: &[Need]) -> usize {
+    needs.iter().map(need_size).sum()
 }
 
 /// About an agent.

@@ -4,11 +4,12 @@
 //! earlier to grants, and ends there: unless the holder of a grant itself waits, for a request
 //! asked inside that grant. Only this can close a circle, and such a request is refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use holdall_core::Protocol;
-use holdall_wire::{Explanation, Refusal, RequestNo};
+use holdall_core::{PoolId, Protocol};
+use holdall_wire::{Explanation, GrantView, Refusal, RequestNo, WaitView};
 
+use super::view::{Queues, Room};
 use super::{Engine, Serving};
 
 /// The chain from a request: who waits along it, and the grants it ends at.
@@ -22,37 +23,47 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Why a request waits; nothing if there is no such request.
     pub fn explain(&self, request: RequestNo) -> Option<Explanation> {
         let held = self.requests.get(&request)?.taken.is_some();
-        let (chain, places) = (self.chain(request), self.places());
-        Some(Explanation {
-            request,
-            held,
-            chain: chain.waiting.iter().filter_map(|r| self.wait_view(*r, &places)).collect(),
-            release: chain.grants.iter().filter_map(|r| self.grant(*r)).collect(),
-            circular: chain.circular,
-        })
+        let queues = self.queues();
+        let chain = self.chain(request, &queues);
+        let mut room = Room::new();
+        let waiting = chain.waiting.iter().filter_map(|r| self.wait_view(*r, &queues));
+        let waiting = room.take(waiting, WaitView::size);
+        let release = chain.grants.iter().filter_map(|r| self.grant(*r));
+        let release = room.take(release, GrantView::size);
+        let (circular, left_out) = (chain.circular, room.left_out);
+        Some(Explanation { request, held, chain: waiting, release, circular, left_out })
     }
 
-    fn chain(&self, request: RequestNo) -> Chain {
+    /// Each pool is looked at no more often than somebody waits further back for it.
+    fn chain(&self, request: RequestNo, queues: &Queues) -> Chain {
         let mut chain = Chain { waiting: Vec::new(), grants: BTreeSet::new(), circular: false };
         if self.is_held(request) {
             return chain;
         }
-        let places = self.places();
         let outer: BTreeSet<_> = self.outer(request).collect();
-        let mut next = std::collections::VecDeque::from([request]);
+        let inside = self.waiting_inside();
+        let mut next = VecDeque::from([request]);
         let mut seen = BTreeSet::from([request]);
+        let (mut followed, mut held) = (BTreeMap::<PoolId, usize>::new(), BTreeSet::new());
         while let Some(waiter) = next.pop_front() {
             chain.waiting.push(waiter);
-            for hindrance in self.hindrances(waiter, &places, usize::MAX) {
-                for holder in hindrance.holders {
-                    chain.circular |= outer.contains(&holder);
-                    let inner = self.waiting_inside(holder);
-                    if inner.is_empty() {
-                        chain.grants.insert(holder);
+            let Some(entry) = self.requests.get(&waiter) else { continue };
+            for count in entry.counts.iter() {
+                let Some(pool) = self.ledger.pool(count.pool) else { continue };
+                if count.units > pool.free() && held.insert(count.pool) {
+                    for holder in pool.holders.keys() {
+                        chain.circular |= outer.contains(holder);
+                        match inside.get(holder) {
+                            Some(inner) => next.extend(inner.iter().filter(|r| seen.insert(**r))),
+                            None => drop(chain.grants.insert(*holder)),
+                        }
                     }
-                    next.extend(inner.into_iter().filter(|r| seen.insert(*r)));
                 }
-                next.extend(hindrance.ahead.into_iter().filter(|r| seen.insert(*r)));
+                let ahead = queues.ahead(waiter, count.pool);
+                let before = followed.entry(count.pool).or_default();
+                let new = ahead.get(*before..).unwrap_or_default();
+                next.extend(new.iter().filter(|r| seen.insert(**r)));
+                *before = ahead.len().max(*before);
             }
         }
         chain
@@ -64,10 +75,15 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         std::iter::successors(within(request), move |outer| within(*outer))
     }
 
-    fn waiting_inside(&self, grant: RequestNo) -> Vec<RequestNo> {
-        let waiting = self.requests.iter().filter(|(_, entry)| entry.taken.is_none());
-        let inside = waiting.filter(|(request, _)| self.outer(**request).any(|g| g == grant));
-        inside.map(|(request, _)| *request).collect()
+    /// For each grant, the requests that wait inside it.
+    fn waiting_inside(&self) -> BTreeMap<RequestNo, Vec<RequestNo>> {
+        let mut all = BTreeMap::<_, Vec<_>>::new();
+        for (request, _) in self.requests.iter().filter(|(_, entry)| entry.taken.is_none()) {
+            for grant in self.outer(*request) {
+                all.entry(grant).or_default().push(*request);
+            }
+        }
+        all
     }
 
     /// Whether a request wants what the grants around it hold.
@@ -92,7 +108,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Whether a request that waits does so, over others, for a grant around it.
     pub(super) fn waits_in_a_circle(&self, request: RequestNo) -> Option<Refusal> {
         self.requests.get(&request)?.within?;
-        let chain = self.chain(request);
+        let chain = self.chain(request, &self.queues());
         chain.circular.then(|| {
             let over: Vec<_> = chain.waiting.iter().skip(1).map(ToString::to_string).collect();
             Refusal::Never(format!(
@@ -104,7 +120,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Why a request is not free right now, in a few words.
     pub(super) fn busy(&self, request: RequestNo) -> String {
-        let hindrances = self.hindrances(request, &self.places(), 3);
+        let hindrances = self.hindrances(request, &self.queues(), 3);
         let told = hindrances.into_iter().map(|hindrance| {
             let name = hindrance.need.name;
             let by = |r: &RequestNo| match self.who(*r) {

@@ -1,8 +1,8 @@
 //! What people are shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdall_core::Protocol;
+use holdall_core::{PoolId, Protocol};
 use holdall_wire::{
     Change, GrantView, Hindrance, Name, PoolView, RequestNo, State, Status, UnitView, WaitView, Who,
 };
@@ -10,34 +10,73 @@ use holdall_wire::{
 use super::ledger::{Pool, Stock};
 use super::{Engine, Entry, Reservation, Serving};
 
-/// The place of each waiting request in the order of service.
-pub(super) type Places = BTreeMap<RequestNo, usize>;
+/// Who waits, in the order of service: in all, and for each pool. Made once for a view, it keeps
+/// the cost of a view linear in what is shown.
+pub(super) struct Queues {
+    places: BTreeMap<RequestNo, usize>,
+    by_pool: BTreeMap<PoolId, Vec<RequestNo>>,
+}
+
+impl Queues {
+    /// Those who want some of a pool and are served before a request.
+    pub(super) fn ahead(&self, request: RequestNo, pool: PoolId) -> &[RequestNo] {
+        let all = self.by_pool.get(&pool).map_or(&[][..], Vec::as_slice);
+        let place = |request: RequestNo| self.places.get(&request).copied().unwrap_or(usize::MAX);
+        let mine = place(request);
+        &all[..all.partition_point(|rival| place(*rival) < mine)]
+    }
+}
 
 /// How many rivals of one kind are named in a view.
 const NAMED: usize = 32;
+/// About how many bytes a view has at most; the rest is counted, not shown.
+pub(super) const VIEW_MAX: usize = 1 << 24;
+
+/// Adds to a view while there is room for it.
+pub(super) struct Room {
+    left: usize,
+    pub(super) left_out: u32,
+}
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self { left: VIEW_MAX, left_out: 0 }
+    }
+
+    /// As many of some things as there is room for.
+    pub(super) fn take<T>(
+        &mut self,
+        things: impl Iterator<Item = T>,
+        size: impl Fn(&T) -> usize,
+    ) -> Vec<T> {
+        let fits = |thing: &T| {
+            let size = size(thing);
+            let fits = size <= self.left;
+            self.left = if fits { self.left - size } else { 0 };
+            self.left_out += u32::from(!fits);
+            fits
+        };
+        things.filter(fits).collect()
+    }
+}
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Pools, grants and waiting requests; all, or those that concern some names.
     pub fn status(&self, names: &[Name]) -> Status {
-        let places = self.places();
+        let (queues, names) = (self.queues(), names.iter().collect::<BTreeSet<_>>());
         let meant = |name: &Name| names.is_empty() || names.contains(name);
         let concerns = |entry: &Entry| entry.needs.iter().any(|need| meant(&need.name));
-        let pools = self.ledger.pools().map(|(_, pool)| pool);
-        Status {
-            pools: pools.filter(|pool| meant(&pool.name)).map(pool_view).collect(),
-            grants: self
-                .requests
-                .iter()
-                .filter(|(_, entry)| concerns(entry))
-                .filter_map(|(request, entry)| grant_view(*request, entry))
-                .collect(),
-            waiting: self
-                .waiting()
-                .into_iter()
-                .filter(|request| self.requests.get(request).is_some_and(concerns))
-                .filter_map(|request| self.wait_view(request, &places))
-                .collect(),
-        }
+        let mut room = Room::new();
+        let pools = self.ledger.pools().map(|(_, pool)| pool).filter(|pool| meant(&pool.name));
+        let pools = room.take(pools.map(pool_view), PoolView::size);
+        let held = self.requests.iter().filter(|(_, entry)| concerns(entry));
+        let grants = held.filter_map(|(request, entry)| grant_view(*request, entry));
+        let grants = room.take(grants, GrantView::size);
+        let waiting = self.waiting().into_iter();
+        let waiting = waiting.filter(|r| self.requests.get(r).is_some_and(concerns));
+        let waiting = waiting.filter_map(|request| self.wait_view(request, &queues));
+        let waiting = room.take(waiting, WaitView::size);
+        Status { pools, grants, waiting, left_out: room.left_out }
     }
 
     /// The requests that wait, in the order of service.
@@ -94,7 +133,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         })
     }
 
-    pub(super) fn wait_view(&self, request: RequestNo, places: &Places) -> Option<WaitView> {
+    pub(super) fn wait_view(&self, request: RequestNo, queues: &Queues) -> Option<WaitView> {
         let entry = self.requests.get(&request).filter(|entry| entry.taken.is_none())?;
         Some(WaitView {
             request,
@@ -102,13 +141,21 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             who: entry.who.clone(),
             since: entry.since,
             within: entry.within,
-            hindrances: self.hindrances(request, places, NAMED),
+            hindrances: self.hindrances(request, queues, NAMED),
         })
     }
 
-    /// The place of each waiting request in the order of service.
-    pub(super) fn places(&self) -> Places {
-        self.waiting().into_iter().enumerate().map(|(place, request)| (request, place)).collect()
+    /// Who waits, in the order of service.
+    pub(super) fn queues(&self) -> Queues {
+        let mut queues = Queues { places: BTreeMap::new(), by_pool: BTreeMap::new() };
+        for (place, request) in self.waiting().into_iter().enumerate() {
+            let Some(entry) = self.requests.get(&request) else { continue };
+            queues.places.insert(request, place);
+            for count in entry.counts.iter() {
+                queues.by_pool.entry(count.pool).or_default().push(request);
+            }
+        }
+        queues
     }
 
     /// What keeps a waiting request, need by need: units that are held, or wanted by those who
@@ -116,36 +163,29 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub(super) fn hindrances(
         &self,
         request: RequestNo,
-        places: &Places,
+        queues: &Queues,
         most: usize,
     ) -> Vec<Hindrance> {
         let Some(entry) = self.requests.get(&request) else { return Vec::new() };
-        let mine = places.get(&request).copied().unwrap_or(usize::MAX);
         let mut all = Vec::new();
         for (need, count) in entry.needs.iter().zip(entry.counts.iter()) {
             let Some(pool) = self.ledger.pool(count.pool) else { continue };
             let lacks = count.units > pool.free();
-            let mut ahead: Vec<_> = pool
-                .waiting
-                .iter()
-                .filter_map(|rival| Some((*places.get(rival)?, *rival)))
-                .filter(|(place, _)| *place < mine)
-                .collect();
+            let ahead = queues.ahead(request, count.pool);
             if !lacks && ahead.is_empty() {
                 continue;
             }
-            ahead.sort_unstable();
-            let holders = pool.holders.keys().filter(|_| lacks).copied();
+            let holders = if lacks { pool.holders.len() } else { 0 };
             let (wanted, free) =
                 if pool.is_lock() { (1, u32::from(!lacks)) } else { (count.units, pool.free()) };
             all.push(Hindrance {
                 need: need.clone(),
                 wanted,
                 free,
-                holders_total: holders.clone().count() as u32,
-                holders: holders.take(most).collect(),
+                holders_total: holders as u32,
+                holders: pool.holders.keys().take(most.min(holders)).copied().collect(),
                 ahead_total: ahead.len() as u32,
-                ahead: ahead.into_iter().take(most).map(|(_, rival)| rival).collect(),
+                ahead: ahead.iter().take(most).copied().collect(),
             });
         }
         all

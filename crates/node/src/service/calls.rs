@@ -1,8 +1,8 @@
 //! Calls of clients.
 
 use holdall_wire::{
-    AgentView, Ask, Body, Call, Change, Fault, Lasting, Name, Refusal, Reply, RequestNo, State,
-    Status,
+    AgentView, Ask, Body, Call, Change, Fault, Lasting, NEEDS_MAX, Name, Refusal, Reply, RequestNo,
+    State, Status,
 };
 use tracing::{debug, info, warn};
 
@@ -30,7 +30,7 @@ impl Service {
             },
             Body::Release { request, force } => self.on_release(conn, request, force),
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
-            Body::Status(names) => Ok(Reply::Status(self.status(&names))),
+            Body::Status(names) => self.on_status(&names),
             Body::Stop { now } => self.on_stop(conn, now),
             Body::Withdraw(asked) => {
                 self.on_withdraw(conn, asked);
@@ -228,6 +228,13 @@ impl Service {
         }
     }
 
+    fn on_status(&self, names: &[Name]) -> Result<Reply, Fault> {
+        if names.len() > NEEDS_MAX {
+            return Err(Fault::Wrong(format!("a status is for {NEEDS_MAX} names at most")));
+        }
+        Ok(Reply::Status(self.status(names)))
+    }
+
     /// What the engine knows, and how it stands with the processes.
     fn status(&self, names: &[Name]) -> Status {
         let mut status = self.engine.status(names);
@@ -262,7 +269,7 @@ impl Service {
             taken,
             detail: who.from.reason.clone(),
         };
-        self.add_line(&line);
+        self.add_line(line);
     }
 }
 

@@ -341,10 +341,10 @@ impl Service {
         let needs = grant.map(|grant| grant.needs).unwrap_or_default();
         let line =
             Line { at: now(), what, request, who: who.as_ref(), needs: &needs, taken, detail };
-        self.add_line(&line);
+        self.add_line(line);
     }
 
-    fn add_line(&mut self, line: &Line<'_>) {
+    fn add_line(&mut self, line: Line<'_>) {
         if self.audit.add(line) {
             let me = self.me.clone();
             // After everything that is ready now, so that a busy round is written at once.
