@@ -1,6 +1,8 @@
 //! `holdall agent`: the process that hands things out.
 
 mod background;
+mod install;
+mod units;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,6 +46,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    /// Let systemd keep an agent: yours, or the machine's
+    Install(install::InstallArgs),
+    /// Undo `install`; data and configuration stay
+    Uninstall(install::Args),
     /// Say whether an agent runs, and where
     Status {
         #[command(flatten)]
@@ -65,6 +71,8 @@ enum Command {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         None => serve(args),
+        Some(Command::Install(args)) => install::install(args),
+        Some(Command::Uninstall(args)) => install::uninstall(args),
         Some(Command::Status { reach, json }) => block_on(status(reach, *json)),
         Some(Command::Stop { reach, now }) => block_on(stop(reach, *now)),
     }

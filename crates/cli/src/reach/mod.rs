@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use holdall_client::{Client, Error};
 use holdall_wire::{Body, Reply};
 
-pub(crate) use self::place::{Place, served};
+pub(crate) use self::place::{
+    MACHINE_CONFIG, MACHINE_DATA, MACHINE_SOCKET, MACHINE_UNIT, Place, own_home, served,
+};
 use crate::failure::{Failure, UNAVAILABLE};
 
 /// How long an agent may take to answer.
