@@ -51,7 +51,9 @@ impl Stage {
 
     fn ran(&self) -> Vec<String> {
         let ran = fs::read_to_string(self.0.path().join("ran")).unwrap_or_default();
-        ran.lines().map(|line| line.replace(&self.image().display().to_string(), "@IMAGE@")).collect()
+        ran.lines()
+            .map(|line| line.replace(&self.image().display().to_string(), "@IMAGE@"))
+            .collect()
     }
 }
 
@@ -82,7 +84,10 @@ fn systemd_is_told_in_order() {
         ]
     );
     let own = lines(stage.prints(&["install", "--dry-run"]));
-    assert_eq!(own, ["systemctl --user daemon-reload", "systemctl --user enable --now holdall.socket"]);
+    assert_eq!(
+        own,
+        ["systemctl --user daemon-reload", "systemctl --user enable --now holdall.socket"]
+    );
 }
 
 #[test]

@@ -190,6 +190,7 @@ fn nobody() -> AgentView {
         grants: 0,
         waiting: 0,
         pools: 0,
+        memory: 0,
         stopping: false,
         starting: false,
     }

@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holdall_client::wire::{Body, Refusal, Reply, Status};
-use holdall_client::{Client, Error};
+use holdall_client::wire::frame::{self, VERSION};
+use holdall_client::wire::{
+    AgentView, Ask, Body, Call, From, Lasting, Refusal, Reply, Status, TEXT_MAX,
+};
+use holdall_client::{Client, Error, Grant};
 use holdall_node::{Config, Limits, Settings};
 use tokio::time::timeout;
 
@@ -157,21 +160,127 @@ async fn refusals_say_why_and_a_lost_agent_is_noticed() {
 }
 
 #[tokio::test]
-async fn one_client_cannot_have_everything() {
+async fn one_client_cannot_have_everything_but_can_still_look() {
     let limits = Limits { connections: 2, requests: 2, ..Limits::default() };
     let agent = Agent::with(Config { limits, ..Config::default() });
     let client = agent.client().await;
     let held = [client.request(&["a"]).await, client.request(&["b"]).await];
     assert!(held.iter().all(Result::is_ok));
-    let third = client.request(&["c"]).await;
-    assert!(matches!(third, Err(Error::Refused(Refusal::Closed(_)))), "{third:?}");
+    let closed = |asked: Result<Grant, Error>| match asked {
+        Err(Error::Refused(Refusal::Closed(why))) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(closed(client.request(&["c"]).await).contains("more than 2 requests"));
     let second = agent.client().await;
-    let third = Client::connect(agent.socket()).await;
-    assert!(matches!(third, Err(Error::Unreachable(..))), "{third:?}");
-    drop((held, second));
+    let mut visitors = vec![agent.client().await];
+    assert!(closed(visitors[0].request(&["c"]).await).contains("can look and release"));
+    assert_eq!(status(&visitors[0]).await.grants.len(), 2);
+    let turned_away = loop {
+        match Client::connect(agent.socket()).await {
+            Ok(visitor) => visitors.push(visitor),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(turned_away, Error::Unreachable(..)), "{turned_away}");
+    drop((held, second, visitors));
     client.request(&["c"]).await.expect("there is room again");
     drop(client);
     agent.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_request_is_bounded() {
+    let limits = Limits { memory_bytes: 400_000, ..Limits::default() };
+    let agent = Agent::with(Config { limits, ..Config::default() });
+    let client = agent.client().await;
+    let ask = |reason: usize| {
+        let from = From { reason: Some("x".repeat(reason)), ..From::default() };
+        let needs = vec!["a".parse().expect("a need")];
+        Ask { needs, now: false, lasting: Lasting::Connection, from, within: None }
+    };
+    let long = client.ask(ask(TEXT_MAX + 1)).await;
+    assert!(matches!(long, Err(Error::Refused(Refusal::Senseless(_)))), "{long:?}");
+    let before = about(&client).await.memory;
+    let grant = client.ask(ask(TEXT_MAX)).await.expect("free");
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        waiting.push(client.enqueue(ask(TEXT_MAX)).expect("sent"));
+    }
+    until_waiting(&client, 8).await;
+    let refused = loop {
+        match timeout(Duration::from_millis(20), client.ask(ask(TEXT_MAX))).await {
+            Ok(refused) => break refused,
+            Err(_) => waiting.push(client.enqueue(ask(TEXT_MAX)).expect("sent")),
+        }
+        assert!(waiting.len() < 30, "there is no bound");
+    };
+    assert!(matches!(refused, Err(Error::Refused(Refusal::Closed(_)))), "{refused:?}");
+    drop((waiting, grant));
+    until_waiting(&client, 0).await;
+    while about(&client).await.memory > before {
+        tokio::time::sleep(Duration::from_millis(2)).await; // It is all given back in the end.
+    }
+    agent.stop().await;
+}
+
+/// Somebody asks for a large status many times and reads nothing.
+async fn does_not_read(agent: &Agent, calls: u64) -> tokio::net::UnixStream {
+    let mut bytes = Vec::new();
+    frame::greet(&mut bytes);
+    for id in 0..calls {
+        let call = Call { id, body: Body::Status(Vec::new()) };
+        frame::write(&call, frame::FROM_CLIENT_MAX, &mut bytes).expect("short");
+    }
+    let mut stream = tokio::net::UnixStream::connect(agent.socket()).await.expect("it listens");
+    tokio::io::AsyncWriteExt::write_all(&mut stream, &bytes).await.expect("it reads");
+    stream
+}
+
+#[tokio::test]
+async fn who_does_not_read_costs_little_and_holds_nobody_up() {
+    const MEMORY: usize = 8 << 20;
+    let limits = Limits { memory_bytes: MEMORY, ..Limits::default() };
+    let agent = Agent::with(Config { limits, ..Config::default() });
+    let client = agent.client().await;
+    let names: Vec<_> = (0..10).map(|n| format!("{}{n}", "x".repeat(180))).collect();
+    let _held = client.request(&names).await.expect("free");
+    let mut waiting = Vec::new();
+    for _ in 0..200 {
+        let needs = names.iter().map(|name| name.parse().expect("a need")).collect();
+        let (now, lasting, from) = (false, Lasting::Connection, From::default());
+        let ask = Ask { needs, now, lasting, from, within: None };
+        waiting.push(client.enqueue(ask).expect("sent"));
+    }
+    until_waiting(&client, 200).await;
+    let small = about(&client).await.memory;
+
+    let one = does_not_read(&agent, 150).await;
+    until_more_memory(&client, small).await;
+    let cost = about(&client).await.memory - small;
+    assert!(cost < 2 << 20, "one reply waits, not 150: {cost} bytes");
+
+    let mut many = vec![one];
+    for _ in 0..20 {
+        many.push(does_not_read(&agent, 3).await);
+        assert_eq!(status(&client).await.waiting.len(), 200, "whoever reads is served");
+        let used = about(&client).await.memory;
+        assert!(used <= MEMORY as u64 / 2, "{used} bytes");
+    }
+    drop((waiting, many));
+    agent.stop().await;
+}
+
+async fn about(client: &Client) -> AgentView {
+    match client.call(Body::Agent).await {
+        Ok(Reply::Agent(view)) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn until_more_memory(client: &Client, than: u64) {
+    while about(client).await.memory <= than + 10_000 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 #[tokio::test]
@@ -182,7 +291,7 @@ async fn strangers_and_other_versions_do_no_harm() {
     let (length, huge) = (12u32.to_le_bytes(), u32::MAX.to_le_bytes());
     let other_version = [&length[..], b"holdall\n", &9u32.to_le_bytes()].concat();
     let mut nonsense_after_greeting = Vec::new();
-    holdall_client::wire::frame::greet(&mut nonsense_after_greeting);
+    frame::greet(&mut nonsense_after_greeting);
     nonsense_after_greeting.extend([5, 0, 0, 0, 255, 255, 255, 255, 255]);
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &huge, &other_version, &nonsense_after_greeting] {
         let mut stranger =
@@ -190,7 +299,7 @@ async fn strangers_and_other_versions_do_no_harm() {
         stranger.write_all(bytes).await.expect("it reads");
         let mut answer = Vec::new();
         stranger.read_to_end(&mut answer).await.ok();
-        assert!(answer.ends_with(b"\x01\0\0\0"), "it says which version it speaks: {answer:?}");
+        assert!(answer.ends_with(&VERSION.to_le_bytes()), "it says its version: {answer:?}");
     }
     client.request(&["a"]).await.expect("it lives on").release().await.expect("released");
     agent.stop().await;

@@ -26,8 +26,9 @@ pub(crate) struct Line<'a> {
     pub(crate) at: u64,
     /// What happened.
     pub(crate) what: &'static str,
-    /// To which request.
-    pub(crate) request: RequestNo,
+    /// To which request; one that was turned away at the door has no number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request: Option<RequestNo>,
     /// Whose it is.
     pub(crate) who: Option<&'a Who>,
     /// What was asked for.
@@ -169,8 +170,9 @@ mod tests {
         let all = Taken { name: name(0), units };
         for n in 0..101 {
             // The first one is somebody else's.
-            let (needs, taken) = if n == 0 { (&[][..], &[][..]) } else { (&needs[..], std::slice::from_ref(&all)) };
-            let (at, what, request) = (n, "granted", RequestNo(n));
+            let (needs, taken) =
+                if n == 0 { (&[][..], &[][..]) } else { (&needs[..], std::slice::from_ref(&all)) };
+            let (at, what, request) = (n, "granted", Some(RequestNo(n)));
             audit.add(Line { at, what, request, who: None, needs, taken, detail: None });
             audit.flush().expect("writable");
         }
@@ -192,7 +194,7 @@ mod tests {
         let mut audit = Audit::open(own, 150, 2).expect("writable");
         for n in 0..6 {
             let (needs, taken): (&[Need], &[Taken]) = (&[], &[]);
-            let request = RequestNo(n);
+            let request = Some(RequestNo(n));
             let (at, what, who, detail) = (n, "asked", None, Some("x".repeat(40)));
             audit.add(Line { at, what, request, who, needs, taken, detail });
             audit.flush().expect("writable");

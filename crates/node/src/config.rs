@@ -45,7 +45,7 @@ impl Default for Config {
     }
 }
 
-/// What one user may have at a time.
+/// What one user may have at a time. Of connections and memory nobody has more than is left over.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -55,11 +55,21 @@ pub struct Limits {
     pub requests: usize,
     /// Bytes of replies that one client has not read.
     pub unread_bytes: usize,
+    /// Bytes of requests and unread replies of all users.
+    pub memory_bytes: usize,
+    /// Units of all pools.
+    pub units: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 4096, requests: 4096, unread_bytes: 64 << 20 }
+        Self {
+            connections: 4096,
+            requests: 4096,
+            unread_bytes: 64 << 20,
+            memory_bytes: 256 << 20,
+            units: 1 << 20,
+        }
     }
 }
 

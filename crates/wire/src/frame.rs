@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of everything after the greeting.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The largest frame a client may send.
 pub const FROM_CLIENT_MAX: usize = 1 << 20;
 /// The largest frame a node may send.
@@ -102,8 +102,27 @@ impl Incoming {
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.start);
         self.start = 0;
+        if self.bytes.is_empty() {
+            self.bytes.shrink_to(ROOM);
+        }
         self.bytes.reserve(ROOM);
         &mut self.bytes
+    }
+
+    /// The length of the next frame as it was announced, if it is more than is read at once.
+    pub fn large(&self) -> usize {
+        let head = self.bytes[self.start..].first_chunk::<HEAD>();
+        let length = head.map_or(0, |head| u32::from_le_bytes(*head) as usize);
+        if length > ROOM && length <= self.max { length } else { 0 }
+    }
+
+    /// Whether the next frame is all there, or known to be too long.
+    pub fn ready(&self) -> bool {
+        let rest = &self.bytes[self.start..];
+        rest.first_chunk::<HEAD>().is_some_and(|head| {
+            let length = u32::from_le_bytes(*head) as usize;
+            length > self.max || rest.len() >= HEAD + length
+        })
     }
 
     /// The content of the next frame, if all of it is there.
@@ -155,7 +174,20 @@ mod tests {
         assert_eq!(out, [1, 2]);
         let mut incoming = Incoming::new(20);
         incoming.buffer().extend(u32::MAX.to_le_bytes());
+        assert!(incoming.ready() && incoming.large() == 0);
         assert!(matches!(incoming.next_frame(), Err(Bad::Long(_))));
+    }
+
+    #[test]
+    fn what_is_large_is_known_before_it_is_there() {
+        let mut incoming = Incoming::new(1 << 20);
+        assert!(!incoming.ready() && incoming.large() == 0);
+        incoming.buffer().extend(100_000u32.to_le_bytes());
+        assert!(!incoming.ready() && incoming.large() == 100_000);
+        incoming.buffer().extend([0; 100_000]);
+        assert!(incoming.ready());
+        incoming.next_frame().expect("short enough").expect("it is there");
+        assert!(!incoming.ready() && incoming.large() == 0);
     }
 
     #[test]

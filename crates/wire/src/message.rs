@@ -127,7 +127,10 @@ pub struct Ask {
     pub within: Option<RequestNo>,
 }
 
-/// What a client says of itself.
+/// The longest text a client may say of itself, in bytes.
+pub const TEXT_MAX: usize = 4096;
+
+/// What a client says of itself; each text has at most [`TEXT_MAX`] bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct From {
     /// The command or program.

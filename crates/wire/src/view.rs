@@ -162,7 +162,8 @@ impl Who {
     /// About how many bytes it takes.
     pub fn size(&self) -> usize {
         let From { command, name, reason } = &self.from;
-        let texts = [Some(&self.user), Some(&self.host), Some(command), name.as_ref(), reason.as_ref()];
+        let texts =
+            [Some(&self.user), Some(&self.host), Some(command), name.as_ref(), reason.as_ref()];
         5 * SMALL + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
@@ -231,6 +232,8 @@ pub struct AgentView {
     pub waiting: u32,
     /// How many pools are declared.
     pub pools: u32,
+    /// About how many bytes requests and unread replies take.
+    pub memory: u64,
     /// Whether it takes no more requests and ends when nothing is held.
     pub stopping: bool,
     /// Whether it waits for processes of its predecessor to end before it grants anything.

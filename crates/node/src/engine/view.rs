@@ -122,6 +122,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         all.collect()
     }
 
+    /// How many units all declared pools have; a lock counts as one.
+    pub fn units(&self) -> usize {
+        let declared = self.ledger.pools().filter(|(_, pool)| pool.declared);
+        declared.map(|(_, pool)| if pool.is_lock() { 1 } else { pool.capacity() as usize }).sum()
+    }
+
     /// For each declared pool and wanted lock, how many units are held.
     pub fn held_units(&self) -> impl Iterator<Item = (&Name, bool, u32)> {
         self.ledger.pools().map(|(_, pool)| {

@@ -1,12 +1,14 @@
 //! Calls of clients.
 
+use std::rc::Rc;
+
 use holdall_wire::{
-    AgentView, Ask, Body, Call, Change, Fault, Lasting, NEEDS_MAX, Name, Refusal, Reply, RequestNo,
-    State, Status,
+    AgentView, Ask, Body, Call, Change, Fault, From, Kind, Lasting, NEEDS_MAX, Name, Refusal,
+    Reply, RequestNo, State, Status, TEXT_MAX, Who,
 };
 use tracing::{debug, info, warn};
 
-use super::{ConnNo, Known, PROTOCOL, Service, now};
+use super::{ConnNo, Early, Known, PROTOCOL, Service, now};
 use crate::engine::{Effect, Input};
 use crate::holders::{Group, stopped};
 use crate::metrics;
@@ -40,35 +42,65 @@ impl Service {
         self.answer(conn, id, reply.unwrap_or_else(Reply::Failed));
     }
 
-    pub(super) fn on_ask(&mut self, conn: ConnNo, call: u64, ask: Ask) {
-        let Some(peer) = self.peers.get_mut(&conn) else { return };
-        let refusal = if self.stopping {
-            Some(Refusal::Closed("the agent is stopping and takes no more requests".into()))
-        } else if peer.requests.len() >= self.config.limits.requests {
-            let most = self.config.limits.requests;
-            Some(Refusal::Closed(format!("more than {most} requests on one connection")))
-        } else if peer.requests.contains_key(&call) {
-            Some(Refusal::Senseless("the number of this call is in use".into()))
-        } else if matches!(ask.lasting, Lasting::Reservation(m) if m > RESERVATION_MAX_MILLIS) {
-            Some(Refusal::Senseless("a reservation lasts ten years at most".into()))
-        } else {
-            None
-        };
-        if let Some(why) = refusal {
-            return self.answer(conn, call, Reply::Refused(why));
-        }
-        if let Some(early) = &mut self.early {
-            if ask.now {
-                let why = "processes of a former agent still hold what it granted".into();
-                return self.answer(conn, call, Reply::Refused(Refusal::Busy(why)));
+    fn on_ask(&mut self, conn: ConnNo, call: u64, ask: Ask) {
+        let size = match self.admit(conn, call, &ask) {
+            Ok(size) => size,
+            Err(why) => {
+                self.log_turned_away(conn, &ask, &why);
+                return self.answer(conn, call, Reply::Refused(why));
             }
-            return early.push((conn, call, ask));
+        };
+        let early = Early { conn, call, ask, size };
+        match &mut self.early {
+            Some(all) => all.push(early),
+            None => self.enter(early),
         }
+    }
+
+    /// Finds room for a request, and says how much it takes.
+    fn admit(&mut self, conn: ConnNo, call: u64, ask: &Ask) -> Result<usize, Refusal> {
+        let closed = |why: String| Err(Refusal::Closed(why));
+        let limits = self.config.limits;
+        let Some(peer) = self.peers.get_mut(&conn) else { return Err(Refusal::Withdrawn) };
+        let From { command, name, reason } = &ask.from;
+        let texts = [Some(command), name.as_ref(), reason.as_ref()];
+        if self.stopping {
+            return closed("the agent is stopping and takes no more requests".into());
+        } else if peer.visitor {
+            let what = "this user has as many connections as it may (limits.connections)";
+            return closed(format!("{what}; it can look and release, but not ask"));
+        } else if peer.requests.len() >= limits.requests {
+            return closed(format!("more than {} requests on one connection", limits.requests));
+        } else if peer.requests.contains_key(&call) {
+            return Err(Refusal::Senseless("the number of this call is in use".into()));
+        } else if matches!(ask.lasting, Lasting::Reservation(m) if m > RESERVATION_MAX_MILLIS) {
+            return Err(Refusal::Senseless("a reservation lasts ten years at most".into()));
+        } else if texts.into_iter().flatten().any(|text| text.len() > TEXT_MAX) {
+            let text = format!("a command, name or reason has at most {TEXT_MAX} bytes");
+            return Err(Refusal::Senseless(text));
+        } else if ask.now && self.early.is_some() {
+            let why = "processes of a former agent still hold what it granted";
+            return Err(Refusal::Busy(why.into()));
+        }
+        let size = super::size(&Who { from: ask.from.clone(), ..peer.who.clone() }, &ask.needs);
+        if !self.requests.take(peer.who.uid, size) {
+            let what = "the requests of this user take as much memory as they may";
+            return closed(format!("{what} (limits.memory_bytes)"));
+        }
+        peer.requests.insert(call, None);
+        Ok(size)
+    }
+
+    /// Asks the engine for what was admitted.
+    pub(super) fn enter(&mut self, early: Early) {
+        let Early { conn, call, ask, size } = early;
+        let Some(peer) = self.peers.get_mut(&conn) else { return };
         let request = self.engine.next_number();
-        peer.requests.insert(call, request);
-        let mut who = peer.who.clone();
-        who.from = ask.from.clone();
+        peer.requests.insert(call, Some(request));
+        let who = Who { from: ask.from.clone(), ..peer.who.clone() };
         let known = Known {
+            who: Rc::new(who.clone()),
+            size,
             asked: Some((conn, call)),
             at: std::time::Instant::now(),
             reserved: matches!(ask.lasting, Lasting::Reservation(_)),
@@ -91,11 +123,9 @@ impl Service {
     }
 
     fn on_withdraw(&mut self, conn: ConnNo, asked: u64) {
-        if let Some(early) = &mut self.early {
-            early.retain(|(c, call, _)| (*c, *call) != (conn, asked));
-        }
+        self.forget_early(conn, Some(asked));
         let request = self.peers.get(&conn).and_then(|peer| peer.requests.get(&asked));
-        if let Some(request) = request.copied() {
+        if let Some(request) = request.copied().flatten() {
             self.client_ended(request, true);
         }
     }
@@ -109,6 +139,19 @@ impl Service {
             _ => return Err(Fault::Wrong(format!("{request} has a child already"))),
         }
         Ok(Reply::Done)
+    }
+
+    /// What a connection asked for before the service may grant, all of it or in one call, is not
+    /// wanted any more.
+    pub(super) fn forget_early(&mut self, conn: ConnNo, call: Option<u64>) {
+        let Some(all) = &mut self.early else { return };
+        let meant = |early: &mut Early| early.conn == conn && call.is_none_or(|c| c == early.call);
+        for early in all.extract_if(.., meant).collect::<Vec<_>>() {
+            if let Some(peer) = self.peers.get_mut(&conn) {
+                peer.requests.remove(&early.call);
+                self.requests.give(peer.who.uid, early.size);
+            }
+        }
     }
 
     /// Whether a connection holds a grant.
@@ -182,6 +225,19 @@ impl Service {
     }
 
     fn on_change(&mut self, conn: ConnNo, change: &Change) -> Result<Reply, Fault> {
+        let more = match change {
+            Change::Add { kind: Kind::Numbered(units), .. } => *units as usize,
+            Change::Add { kind: Kind::Named(units), .. } => units.len(),
+            Change::Add { kind: Kind::Lock, .. } => 1,
+            Change::Resize { units, .. } => *units as usize,
+            Change::Remove { .. } => 0,
+        };
+        let most = self.config.limits.units;
+        if more > 0 && more.saturating_add(self.engine.units()) > most {
+            return Err(Fault::Wrong(format!(
+                "all pools have {most} units at most (limits.units)"
+            )));
+        }
         let mut effects = self.step(Input::Change(change.clone()));
         let done = effects.iter().position(|effect| matches!(effect, Effect::Changed(_)));
         let done = match done.map(|at| effects.remove(at)) {
@@ -223,6 +279,7 @@ impl Service {
             grants: grants as u32,
             waiting: (waiting + early) as u32,
             pools: self.engine.declared().len() as u32,
+            memory: (self.requests.used() + self.traffic.used()) as u64,
             stopping: self.stopping,
             starting: self.starting(),
         }
@@ -253,17 +310,21 @@ impl Service {
         status
     }
 
-    fn log_ask(
-        &mut self,
-        request: RequestNo,
-        who: &holdall_wire::Who,
-        needs: &[holdall_wire::Need],
-    ) {
+    /// A request that was not even admitted has no number, but somebody who asked.
+    fn log_turned_away(&mut self, conn: ConnNo, ask: &Ask, why: &Refusal) {
+        let Some(peer) = self.peers.get(&conn) else { return };
+        let who = peer.who.clone();
+        let (at, what, request, detail) = (now(), "refused", None, Some(why.to_string()));
+        let (who, needs, taken) = (Some(&who), &ask.needs[..], &[]);
+        self.add_line(crate::audit::Line { at, what, request, who, needs, taken, detail });
+    }
+
+    fn log_ask(&mut self, request: RequestNo, who: &Who, needs: &[holdall_wire::Need]) {
         let (at, taken) = (now(), &[]);
         let line = crate::audit::Line {
             at,
             what: "asked",
-            request,
+            request: Some(request),
             who: Some(who),
             needs,
             taken,

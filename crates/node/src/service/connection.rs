@@ -1,19 +1,27 @@
 //! One connection: a greeting, then calls until either side has enough.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
-use holdall_wire::{Call, From, Who};
+use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
 use tokio::net::UnixStream;
-use tracing::debug;
+use tokio::sync::Semaphore;
+use tracing::{debug, warn};
 
 use super::outbox::Outbox;
 use super::{ConnNo, Peer, Service, Shared};
 
 /// How long a client may take to say what it is.
 const GREETING: Duration = Duration::from_secs(10);
+/// How many calls of one connection are taken before others have their turn.
+const CALLS: usize = 16;
+/// How many bytes a client may leave unread and still be listened to.
+const UNREAD: usize = 1 << 16;
+/// How many connections beyond its limit a user may have, to look and to end things, not to ask.
+pub(super) const VISITORS: usize = 16;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(service: Shared, stream: UnixStream) {
@@ -40,34 +48,76 @@ async fn talk(
     stream: &UnixStream,
 ) -> io::Result<()> {
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
-    outbox.greet();
     let greeting = greeted(stream, &mut incoming, outbox);
     let version = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
     if version != frame::VERSION {
         // It has our greeting, which tells it why.
         return Ok(());
     }
+    let Some(turn) = service.borrow().turn(conn) else { return Ok(()) };
     loop {
-        while let Some(content) = incoming.next_frame()? {
-            let call: Call = frame::read(content)?;
-            service.borrow_mut().call(conn, call);
+        let mut more = false;
+        if incoming.ready() {
+            // Of each user one connection at a time is served, and then others have their turn:
+            // nobody is served more often than others by having more connections.
+            let _turn = turn.acquire().await;
+            more = take_some(service, conn, outbox, &mut incoming)?;
+            if more {
+                tokio::task::yield_now().await;
+            }
         }
-        outbox.flush(stream)?;
+        let sent = outbox.flush(stream)?;
+        service.borrow_mut().sent(conn, sent);
         if outbox.overrun() {
             return Err(io::Error::other("it does not read its replies"));
         }
         // Whoever does not read is not listened to either.
-        let heard = outbox.is_empty();
+        let heard = outbox.len() <= UNREAD;
+        if more && heard {
+            continue;
+        }
         tokio::select! {
             ready = stream.readable(), if heard => {
                 ready?;
                 if !fill(stream, &mut incoming)? {
                     return Ok(());
                 }
+                if !service.borrow_mut().expects(conn, incoming.large()) {
+                    return Err(io::Error::other("its user has no room for so long a call"));
+                }
             }
-            ready = stream.writable(), if !heard => ready?,
+            ready = stream.writable(), if outbox.len() > 0 => ready?,
             () = outbox.filled() => {}
         }
+    }
+}
+
+/// Takes some of the calls that have come in; true if there may be more.
+fn take_some(
+    service: &Shared,
+    conn: ConnNo,
+    outbox: &Outbox,
+    incoming: &mut Incoming,
+) -> io::Result<bool> {
+    for _ in 0..CALLS {
+        let Some(content) = incoming.next_frame()? else { return Ok(false) };
+        let call: Call = frame::read(content)?;
+        let costly = costly(&call.body);
+        service.borrow_mut().call(conn, call);
+        if costly || outbox.len() > UNREAD {
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a call may take much longer than most: it looks at everything, or waits for the disk.
+fn costly(body: &Body) -> bool {
+    match body {
+        Body::Status(_) | Body::Explain(_) | Body::Change(_) | Body::Renew { .. } => true,
+        Body::Release { .. } | Body::Stop { .. } => true,
+        Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),
+        _ => false,
     }
 }
 
@@ -96,17 +146,68 @@ fn fill(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<bool> {
 impl Service {
     /// Takes a connection in, unless its user has too many.
     fn open(&mut self, uid: u32, pid: u32) -> Option<(ConnNo, Rc<Outbox>)> {
-        let same = self.peers.values().filter(|peer| peer.who.uid == uid).count();
-        if same >= self.config.limits.connections {
+        let visitor = !self.connections.take(uid, 1);
+        if visitor && !self.visitors.take(uid, 1) {
             return None;
         }
         let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
         let user = user.map_or_else(|| uid.to_string(), |user| user.name);
         let who = Who { uid, user, host: self.host.clone(), pid, from: From::default() };
         let outbox = Rc::new(Outbox::new(self.config.limits.unread_bytes));
+        outbox.greet();
+        self.traffic.take_anyway(uid, outbox.len());
+        let same = self.peers.values().find(|peer| peer.who.uid == uid);
+        let turn = same.map_or_else(|| Rc::new(Semaphore::new(1)), |peer| peer.turn.clone());
         self.last_peer += 1;
-        let peer = Peer { who, outbox: outbox.clone(), requests: Default::default() };
+        let (requests, expected) = (BTreeMap::new(), 0);
+        let peer = Peer { who, outbox: outbox.clone(), requests, turn, visitor, expected };
         self.peers.insert(self.last_peer, peer);
         Some((self.last_peer, outbox))
+    }
+
+    /// What a connection had is free again.
+    pub(super) fn give_back(&mut self, peer: &Peer) {
+        let uid = peer.who.uid;
+        let quota = if peer.visitor { &mut self.visitors } else { &mut self.connections };
+        quota.give(uid, 1);
+        self.traffic.give(uid, peer.outbox.len() + peer.expected);
+    }
+
+    fn turn(&self, conn: ConnNo) -> Option<Rc<Semaphore>> {
+        self.peers.get(&conn).map(|peer| peer.turn.clone())
+    }
+
+    fn sent(&mut self, conn: ConnNo, bytes: usize) {
+        if let Some(peer) = self.peers.get(&conn).filter(|_| bytes > 0) {
+            self.traffic.give(peer.who.uid, bytes);
+        }
+    }
+
+    /// A call of so many bytes is under way; false if there is no room for it.
+    fn expects(&mut self, conn: ConnNo, bytes: usize) -> bool {
+        let Some(peer) = self.peers.get_mut(&conn) else { return false };
+        self.traffic.give(peer.who.uid, peer.expected);
+        let room = self.traffic.take(peer.who.uid, bytes);
+        peer.expected = if room { bytes } else { 0 };
+        room
+    }
+
+    /// Sends a reply. If its user has left too much unread, that goes first.
+    pub(super) fn answer(&mut self, conn: ConnNo, id: u64, reply: Reply) {
+        let Some(peer) = self.peers.get(&conn) else { return };
+        let (uid, outbox) = (peer.who.uid, peer.outbox.clone());
+        let bytes = outbox.push(&Answer { id, reply });
+        while !self.traffic.take(uid, bytes) {
+            let others = self.peers.values().filter(|peer| peer.who.uid == uid);
+            let others = others.filter(|peer| !Rc::ptr_eq(&peer.outbox, &outbox));
+            let most = others.map(|peer| &peer.outbox).max_by_key(|outbox| outbox.len());
+            let Some(most) = most.filter(|most| most.len() > UNREAD) else {
+                self.traffic.take_anyway(uid, bytes);
+                self.traffic.give(uid, outbox.give_up());
+                return;
+            };
+            warn!(uid, "too many replies are not read; dropping a connection");
+            self.traffic.give(uid, most.give_up());
+        }
     }
 }

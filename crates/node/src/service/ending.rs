@@ -8,7 +8,7 @@ use std::time::Duration;
 use holdall_wire::{Refusal, Reply, RequestNo};
 use tracing::{info, warn};
 
-use super::{ConnNo, Service, now};
+use super::{ConnNo, Early, Service, now};
 use crate::engine::Input;
 
 /// How long a client may take to stop using what is taken away from it.
@@ -17,11 +17,10 @@ const TAKEN_AWAY: Duration = Duration::from_secs(10);
 impl Service {
     /// A connection is over. Waiting requests lose their place at once.
     pub(super) fn close(&mut self, conn: ConnNo) {
+        self.forget_early(conn, None);
         let Some(peer) = self.peers.remove(&conn) else { return };
-        if let Some(early) = &mut self.early {
-            early.retain(|(c, _, _)| *c != conn);
-        }
-        for request in peer.requests.into_values() {
+        self.give_back(&peer);
+        for request in peer.requests.into_values().flatten() {
             if let Some(known) = self.known.get_mut(&request) {
                 known.asked = None;
                 let waiting = self.engine.grant(request).is_none();
@@ -104,7 +103,13 @@ impl Service {
         self.stopping = true;
         self.stop_at_once |= at_once;
         let why = || Refusal::Closed("the agent is stopping".into());
-        for (conn, call, _) in self.early.as_mut().map(std::mem::take).unwrap_or_default() {
+        for Early { conn, call, size, .. } in
+            self.early.as_mut().map(std::mem::take).unwrap_or_default()
+        {
+            if let Some(peer) = self.peers.get_mut(&conn) {
+                peer.requests.remove(&call);
+                self.requests.give(peer.who.uid, size);
+            }
             self.answer(conn, call, Reply::Refused(why()));
         }
         for request in self.engine.waiting().into_iter().rev() {

@@ -9,6 +9,7 @@ mod calls;
 mod connection;
 mod ending;
 mod outbox;
+mod quota;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +19,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use holdall_core::{Broken, Rung};
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, Reply, RequestNo, Taken, Who};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tracing::{debug, error, info, warn};
 
+use self::connection::VISITORS;
 pub(crate) use self::connection::serve;
 use self::outbox::Outbox;
+use self::quota::Quota;
 use crate::audit::{Audit, Line};
 use crate::config::Config;
 use crate::data::{Data, Kept};
@@ -41,12 +44,21 @@ type ConnNo = u64;
 struct Peer {
     who: Who,
     outbox: Rc<Outbox>,
-    /// By the number of the call that asked.
-    requests: BTreeMap<u64, RequestNo>,
+    /// By the number of the call that asked; no request yet before the service may grant.
+    requests: BTreeMap<u64, Option<RequestNo>>,
+    /// Which of its user's connections is being served.
+    turn: Rc<Semaphore>,
+    /// Whether it is one too many, and may look but not ask.
+    visitor: bool,
+    /// How many bytes a long call has that is under way.
+    expected: usize,
 }
 
 /// What the service knows of a request, beyond the engine.
 struct Known {
+    who: Rc<Who>,
+    /// About how many bytes it takes.
+    size: usize,
     /// The connection that asked, while it lasts, and the number of its call.
     asked: Option<(ConnNo, u64)>,
     /// When, to measure how long it waits.
@@ -55,6 +67,14 @@ struct Known {
     group: Option<Group>,
     /// Its client has ended, its process group has not.
     ending: bool,
+}
+
+/// A request that came before the service may grant.
+struct Early {
+    conn: ConnNo,
+    call: u64,
+    ask: Ask,
+    size: usize,
 }
 
 /// The service. Tasks share it; no borrow is kept across a wait.
@@ -66,10 +86,16 @@ pub(crate) struct Service {
     audit: Audit,
     peers: BTreeMap<ConnNo, Peer>,
     last_peer: ConnNo,
+    connections: Quota,
+    visitors: Quota,
+    /// Bytes of requests.
+    requests: Quota,
+    /// Bytes of unread replies, and of long calls under way.
+    traffic: Quota,
     known: BTreeMap<RequestNo, Known>,
     timers: BTreeMap<TimerNo, tokio::task::AbortHandle>,
     /// Requests that came before the service may grant: see [`Service::start`].
-    early: Option<Vec<(ConnNo, u64, Ask)>>,
+    early: Option<Vec<Early>>,
     /// The pools of the configuration, which are not kept on disk.
     configured: BTreeSet<holdall_wire::Name>,
     pub(crate) since: u64,
@@ -93,6 +119,7 @@ impl Service {
     /// requests, but grants none before [`Service::start`].
     pub(crate) fn new(data: Data, config: Config) -> anyhow::Result<Shared> {
         let engine = Engine::new(None, data.epoch(), config.ephemeral)?;
+        let limits = config.limits;
         let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
@@ -103,6 +130,11 @@ impl Service {
                 audit,
                 peers: BTreeMap::new(),
                 last_peer: 0,
+                connections: Quota::new(most_connections(), limits.connections),
+                visitors: Quota::new(most_connections() / 8, VISITORS),
+                // Apart, so that whoever has asked too much can still see what it has asked.
+                requests: Quota::new(limits.memory_bytes / 2, usize::MAX),
+                traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 known: BTreeMap::new(),
                 timers: BTreeMap::new(),
                 early: Some(Vec::new()),
@@ -136,7 +168,11 @@ impl Service {
         }
         for reservation in kept.reservations {
             let (request, at) = (reservation.request, std::time::Instant::now());
-            let known = Known { asked: None, at, reserved: true, group: None, ending: false };
+            let who = Rc::new(reservation.who.clone());
+            let size = size(&who, &reservation.needs);
+            self.requests.take_anyway(who.uid, size);
+            let (asked, group) = (None, None);
+            let known = Known { who, size, asked, at, reserved: true, group, ending: false };
             self.known.insert(request, known);
             self.input(Input::Restore(reservation));
         }
@@ -145,8 +181,8 @@ impl Service {
 
     /// From now on requests are granted: nobody of a former agent uses anything any more.
     pub(crate) fn start(&mut self) {
-        for (conn, call, ask) in self.early.take().into_iter().flatten() {
-            self.on_ask(conn, call, ask);
+        for early in self.early.take().into_iter().flatten() {
+            self.enter(early);
         }
         info!(epoch = self.data.epoch(), "granting");
     }
@@ -221,7 +257,7 @@ impl Service {
                 Effect::Unrestored(request) => {
                     warn!(%request, "a reservation no longer fits the pools and is lost");
                     self.log("lost", request, &[], Some("it no longer fits the pools".into()));
-                    self.known.remove(&request);
+                    self.forget(request);
                 }
             }
         }
@@ -271,6 +307,7 @@ impl Service {
 
     fn forget(&mut self, request: RequestNo) {
         let Some(known) = self.known.remove(&request) else { return };
+        self.requests.give(known.who.uid, known.size);
         if let Some((conn, call)) = known.asked
             && let Some(peer) = self.peers.get_mut(&conn)
         {
@@ -310,12 +347,6 @@ impl Service {
         }
     }
 
-    fn answer(&mut self, conn: ConnNo, id: u64, reply: Reply) {
-        if let Some(peer) = self.peers.get(&conn) {
-            peer.outbox.push(&holdall_wire::Answer { id, reply });
-        }
-    }
-
     fn arm(&mut self, timer: TimerNo, rung: Rung) {
         let me = self.me.clone();
         let task = tokio::task::spawn_local(async move {
@@ -336,12 +367,9 @@ impl Service {
         taken: &[Taken],
         detail: Option<String>,
     ) {
-        let grant = self.engine.grant(request);
-        let who = self.engine.who(request).cloned();
-        let needs = grant.map(|grant| grant.needs).unwrap_or_default();
-        let line =
-            Line { at: now(), what, request, who: who.as_ref(), needs: &needs, taken, detail };
-        self.add_line(line);
+        let who = self.known.get(&request).map(|known| known.who.clone());
+        let (at, request, who, needs) = (now(), Some(request), who.as_deref(), &[]);
+        self.add_line(Line { at, what, request, who, needs, taken, detail });
     }
 
     fn add_line(&mut self, line: Line<'_>) {
@@ -362,6 +390,18 @@ impl Service {
             error!("the audit log is incomplete: {error:#}");
         }
     }
+}
+
+/// About how many bytes a request takes here: its names are also those of locks, and its client
+/// is told them in the end.
+fn size(who: &Who, needs: &[holdall_wire::Need]) -> usize {
+    1024 + 2 * who.size() + 3 * holdall_wire::needs_size(needs)
+}
+
+/// How many connections there may be: most of them need more than one open file.
+fn most_connections() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    files.map_or(usize::MAX, |files| usize::try_from(files / 4).unwrap_or(usize::MAX)).max(16)
 }
 
 /// The delays of the rungs: doubling, from a tenth of a second. Whoever has stepped aside fifteen

@@ -6,9 +6,14 @@ use holdall_wire::Answer;
 use holdall_wire::frame::{self, FROM_NODE_MAX};
 use tokio::sync::Notify;
 
+/// How much room an outbox keeps when it is empty.
+const KEPT: usize = 1 << 14;
+
 /// Bytes to be sent. Whoever reads too slowly for too long is dropped.
 pub(super) struct Outbox {
     bytes: RefCell<Vec<u8>>,
+    /// How many of them have been sent.
+    sent: Cell<usize>,
     max: usize,
     overrun: Cell<bool>,
     wake: Notify,
@@ -16,25 +21,31 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(max: usize) -> Self {
-        let bytes = RefCell::new(Vec::new());
-        Self { bytes, max, overrun: Cell::new(false), wake: Notify::new() }
+        let (bytes, sent) = (RefCell::new(Vec::new()), Cell::new(0));
+        Self { bytes, sent, max, overrun: Cell::new(false), wake: Notify::new() }
     }
 
-    pub(super) fn push(&self, answer: &Answer) {
-        let mut bytes = self.bytes.borrow_mut();
-        let failed = frame::write(answer, FROM_NODE_MAX, &mut bytes).is_err();
-        if failed || bytes.len() > self.max {
+    /// Adds a reply, and says how many bytes it has.
+    pub(super) fn push(&self, answer: &Answer) -> usize {
+        if self.overrun.get() {
+            return 0;
+        }
+        let before = self.len();
+        let failed = frame::write(answer, FROM_NODE_MAX, &mut self.bytes.borrow_mut()).is_err();
+        if failed || self.len() > self.max {
             self.overrun.set(true);
         }
         self.wake.notify_one();
+        self.len() - before
     }
 
     pub(super) fn greet(&self) {
         frame::greet(&mut self.bytes.borrow_mut());
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes.borrow().is_empty()
+    /// How many bytes are not sent yet.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.borrow().len() - self.sent.get()
     }
 
     /// Whether the client must be dropped.
@@ -42,10 +53,21 @@ impl Outbox {
         self.overrun.get()
     }
 
-    /// Sends as much as the socket takes.
-    pub(super) fn flush(&self, stream: &tokio::net::UnixStream) -> std::io::Result<()> {
+    /// The client is to be dropped: what it has not read is forgotten. Returns how much that was.
+    pub(super) fn give_up(&self) -> usize {
+        let unsent = self.len();
+        self.overrun.set(true);
+        self.sent.set(0);
+        *self.bytes.borrow_mut() = Vec::new();
+        self.wake.notify_one();
+        unsent
+    }
+
+    /// Sends as much as the socket takes, and says how much that was.
+    pub(super) fn flush(&self, stream: &tokio::net::UnixStream) -> std::io::Result<usize> {
         let mut bytes = self.bytes.borrow_mut();
-        let mut sent = 0;
+        let before = self.sent.get();
+        let mut sent = before;
         while sent < bytes.len() {
             match stream.try_write(&bytes[sent..]) {
                 Ok(n) => sent += n,
@@ -53,8 +75,13 @@ impl Outbox {
                 Err(error) => return Err(error),
             }
         }
-        bytes.drain(..sent);
-        Ok(())
+        self.sent.set(sent);
+        if sent > KEPT && sent > bytes.len() / 2 || sent == bytes.len() {
+            bytes.drain(..sent);
+            bytes.shrink_to(KEPT);
+            self.sent.set(0);
+        }
+        Ok(sent - before)
     }
 
     /// Waits for something to send.

@@ -1,0 +1,88 @@
+//! What each user may have of what an agent has to give.
+//!
+//! Besides a limit of its own, nobody has more than is left over: so however greedy some are,
+//! whoever comes new finds room.
+
+use std::collections::BTreeMap;
+
+/// Something that there is a certain amount of.
+#[derive(Debug)]
+pub(super) struct Quota {
+    total: usize,
+    each: usize,
+    used: usize,
+    by_user: BTreeMap<u32, usize>,
+}
+
+impl Quota {
+    /// So much in all, and for each user.
+    pub(super) fn new(total: usize, each: usize) -> Self {
+        Self { total, each, used: 0, by_user: BTreeMap::new() }
+    }
+
+    /// Takes some for a user, if that is fair.
+    pub(super) fn take(&mut self, uid: u32, amount: usize) -> bool {
+        let mine = self.of(uid).saturating_add(amount);
+        let left = self.total.saturating_sub(self.used.saturating_add(amount));
+        let fair = mine <= self.each && mine <= left;
+        if fair {
+            self.take_anyway(uid, amount);
+        }
+        fair
+    }
+
+    /// Takes some for a user, fair or not: for what is there already.
+    pub(super) fn take_anyway(&mut self, uid: u32, amount: usize) {
+        self.used = self.used.saturating_add(amount);
+        let mine = self.by_user.entry(uid).or_default();
+        *mine = mine.saturating_add(amount);
+    }
+
+    /// Gives some back.
+    pub(super) fn give(&mut self, uid: u32, amount: usize) {
+        self.used = self.used.saturating_sub(amount);
+        if let Some(mine) = self.by_user.get_mut(&uid) {
+            *mine = mine.saturating_sub(amount);
+            if *mine == 0 {
+                self.by_user.remove(&uid);
+            }
+        }
+    }
+
+    /// How much a user has.
+    pub(super) fn of(&self, uid: u32) -> usize {
+        self.by_user.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// How much all have.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_always_room_for_one_more_user() {
+        let mut quota = Quota::new(1 << 20, usize::MAX);
+        for user in 0..16 {
+            assert!(quota.take(user, 1), "user {user} finds nothing left");
+            while quota.take(user, 1) {}
+        }
+        assert!(quota.used() < 1 << 20);
+    }
+
+    #[test]
+    fn nobody_has_more_than_its_own_and_what_is_given_back_is_free() {
+        let mut quota = Quota::new(100, 10);
+        assert!(quota.take(1, 10) && !quota.take(1, 1) && quota.take(2, 1));
+        quota.give(1, 4);
+        assert!(quota.take(1, 4) && !quota.take(1, 1));
+        quota.take_anyway(1, 50);
+        assert!(!quota.take(1, 1) && quota.take(3, 5));
+        quota.give(1, 60);
+        assert_eq!((quota.of(1), quota.used()), (0, 6));
+    }
+}
