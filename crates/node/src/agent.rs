@@ -98,6 +98,7 @@ fn tell_supervisor(state: NotifyState<'_>) {
 /// starting, and so must not go on granting.
 fn look_around(service: &Shared, socket: &mut Socket) {
     let mut service = service.borrow_mut();
+    service.look_at_clock();
     if service.stopping {
         return;
     }

@@ -19,6 +19,7 @@ use holdall_wire::Change;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Anchor;
 use crate::directory::Directory;
 use crate::engine::Reservation;
 
@@ -28,6 +29,8 @@ use crate::engine::Reservation;
 pub(crate) struct Kept {
     /// The form of this file.
     pub(crate) schema: u32,
+    /// What the times below mean.
+    pub(crate) clock: Anchor,
     /// Pools declared at run time.
     pub(crate) pools: Vec<Change>,
     /// Reservations.

@@ -4,6 +4,7 @@
 
 mod agent;
 mod audit;
+mod clock;
 mod config;
 mod data;
 mod directory;

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use holdall_wire::{
-    AgentView, Ask, Body, Call, Change, Fault, From, Kind, Lasting, NEEDS_MAX, Name, Refusal,
-    Reply, RequestNo, State, Status, TEXT_MAX, Who,
+    AgentView, Ask, Body, Call, Change, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX, Name,
+    Refusal, Reply, RequestNo, State, Status, TEXT_MAX, WaitView, Who,
 };
 use tracing::{debug, info, warn};
 
-use super::{ConnNo, Early, Known, PROTOCOL, Service, now};
+use super::{ConnNo, Early, Known, PROTOCOL, Service};
 use crate::engine::{Effect, Input};
 use crate::holders::{Group, stopped};
 use crate::metrics;
@@ -26,10 +26,7 @@ impl Service {
             Body::Change(change) => self.on_change(conn, &change),
             Body::Child { request, pid } => self.on_child(conn, request, pid),
             Body::End(request) => self.on_end(conn, request),
-            Body::Explain(request) => match self.engine.explain(request) {
-                Some(explanation) => Ok(Reply::Explanation(explanation)),
-                None => Err(unknown(request)),
-            },
+            Body::Explain(request) => self.on_explain(request),
             Body::Release { request, force } => self.on_release(conn, request, force),
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
             Body::Status(names) => self.on_status(&names),
@@ -217,7 +214,7 @@ impl Service {
         if millis > RESERVATION_MAX_MILLIS {
             return Err(Fault::Wrong("a reservation lasts ten years at most".into()));
         }
-        self.input(Input::Renew { request, until: now() + millis });
+        self.input(Input::Renew { request, until: self.clock.now() + millis });
         self.keep().map_err(|error| Fault::Failed(format!("{error:#}")))?;
         self.log("renewed", request, &grant.taken, None);
         self.touch(true);
@@ -272,7 +269,7 @@ impl Service {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             epoch: self.data.epoch(),
-            since: self.since,
+            since: self.clock.shown(self.since),
             data: self.data.dir().path().display().to_string(),
             holders_file: self.data.dir().path_of("holders.lock").display().to_string(),
             protocol: PROTOCOL.into(),
@@ -282,6 +279,23 @@ impl Service {
             memory: (self.requests.used() + self.traffic.used()) as u64,
             stopping: self.stopping,
             starting: self.starting(),
+        }
+    }
+
+    fn on_explain(&self, request: RequestNo) -> Result<Reply, Fault> {
+        let mut explanation = self.engine.explain(request).ok_or_else(|| unknown(request))?;
+        self.show_times(&mut explanation.release, &mut explanation.chain);
+        Ok(Reply::Explanation(explanation))
+    }
+
+    /// People have only the clock on the wall.
+    fn show_times(&self, grants: &mut [GrantView], waiting: &mut [WaitView]) {
+        for grant in grants {
+            grant.since = self.clock.shown(grant.since);
+            grant.until = grant.until.map(|until| self.clock.shown(until));
+        }
+        for wait in waiting {
+            wait.since = self.clock.shown(wait.since);
         }
     }
 
@@ -295,6 +309,7 @@ impl Service {
     /// What the engine knows, and how it stands with the processes.
     fn status(&self, names: &[Name]) -> Status {
         let mut status = self.engine.status(names);
+        self.show_times(&mut status.grants, &mut status.waiting);
         for grant in &mut status.grants {
             let Some(known) = self.known.get(&grant.request) else { continue };
             grant.group = known.group.as_ref().map(Group::number);
@@ -314,13 +329,14 @@ impl Service {
     fn log_turned_away(&mut self, conn: ConnNo, ask: &Ask, why: &Refusal) {
         let Some(peer) = self.peers.get(&conn) else { return };
         let who = peer.who.clone();
-        let (at, what, request, detail) = (now(), "refused", None, Some(why.to_string()));
+        let (at, what, request, detail) =
+            (self.clock.wall(), "refused", None, Some(why.to_string()));
         let (who, needs, taken) = (Some(&who), &ask.needs[..], &[]);
         self.add_line(crate::audit::Line { at, what, request, who, needs, taken, detail });
     }
 
     fn log_ask(&mut self, request: RequestNo, who: &Who, needs: &[holdall_wire::Need]) {
-        let (at, taken) = (now(), &[]);
+        let (at, taken) = (self.clock.wall(), &[]);
         let line = crate::audit::Line {
             at,
             what: "asked",

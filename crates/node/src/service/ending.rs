@@ -8,7 +8,7 @@ use std::time::Duration;
 use holdall_wire::{Refusal, Reply, RequestNo};
 use tracing::{info, warn};
 
-use super::{ConnNo, Early, Service, now};
+use super::{ConnNo, Early, Service};
 use crate::engine::Input;
 
 /// How long a client may take to stop using what is taken away from it.
@@ -88,13 +88,14 @@ impl Service {
 
     /// Ends the reservations whose time is over, and says when to look again.
     pub(crate) fn expire(&mut self) -> Option<Duration> {
-        let now = now();
+        let now = self.clock.now();
         let all = self.engine.reservations();
         for over in all.iter().filter(|reservation| reservation.until <= now) {
             info!(request = %over.request, "a reservation has run out");
             self.end(over.request, "expired");
         }
         let next = all.iter().map(|r| r.until).filter(|until| *until > now).min();
+        self.deadline = next;
         next.map(|until| Duration::from_millis(until - now))
     }
 

@@ -14,7 +14,7 @@ mod quota;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use holdall_core::{Broken, Rung};
 use holdall_protocols::house::House;
@@ -27,6 +27,7 @@ pub(crate) use self::connection::serve;
 use self::outbox::Outbox;
 use self::quota::Quota;
 use crate::audit::{Audit, Line};
+use crate::clock::{Anchor, Clock, moved};
 use crate::config::Config;
 use crate::data::{Data, Kept};
 use crate::engine::{Effect, Engine, Input, TimerNo};
@@ -83,6 +84,11 @@ pub(crate) struct Service {
     pub(crate) engine: Engine<Served>,
     data: Data,
     pub(crate) config: Config,
+    clock: Clock,
+    /// What the clock was when it was last kept.
+    anchor: Anchor,
+    /// When the next reservation runs out.
+    deadline: Option<u64>,
     audit: Audit,
     peers: BTreeMap<ConnNo, Peer>,
     last_peer: ConnNo,
@@ -109,17 +115,14 @@ pub(crate) struct Service {
 
 pub(crate) type Shared = Rc<RefCell<Service>>;
 
-/// The time, in milliseconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
-}
-
 impl Service {
     /// A service with the pools of its configuration, and everything that was kept. It takes
     /// requests, but grants none before [`Service::start`].
     pub(crate) fn new(data: Data, config: Config) -> anyhow::Result<Shared> {
         let engine = Engine::new(None, data.epoch(), config.ephemeral)?;
-        let limits = config.limits;
+        let (limits, kept) = (config.limits, data.kept()?);
+        let (clock, shift) = Clock::new(&kept.clock);
+        let since = clock.now();
         let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
@@ -127,6 +130,9 @@ impl Service {
                 engine,
                 data,
                 config,
+                clock,
+                anchor: kept.clock.clone(),
+                deadline: None,
                 audit,
                 peers: BTreeMap::new(),
                 last_peer: 0,
@@ -139,7 +145,7 @@ impl Service {
                 timers: BTreeMap::new(),
                 early: Some(Vec::new()),
                 configured: BTreeSet::new(),
-                since: now(),
+                since,
                 stopping: false,
                 stop_at_once: false,
                 changed: Rc::new(Notify::new()),
@@ -147,12 +153,12 @@ impl Service {
                 host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             })
         });
-        service.borrow_mut().load()?;
+        service.borrow_mut().load(kept, shift)?;
         Ok(service)
     }
 
     /// Builds the pools and puts reservations in force again.
-    fn load(&mut self) -> anyhow::Result<()> {
+    fn load(&mut self, kept: Kept, shift: i64) -> anyhow::Result<()> {
         for change in self.config.pools()? {
             let holdall_wire::Change::Add { name, .. } = &change else { continue };
             self.configured.insert(name.clone());
@@ -160,13 +166,14 @@ impl Service {
                 anyhow::bail!("the configuration: {wrong}");
             }
         }
-        let kept = self.data.kept()?;
         for change in kept.pools {
             if let [Effect::Changed(Err(wrong)), ..] = &self.step(Input::Change(change))[..] {
                 warn!("a pool that was kept is not made again: {wrong}");
             }
         }
-        for reservation in kept.reservations {
+        for mut reservation in kept.reservations {
+            reservation.since = moved(reservation.since, shift);
+            reservation.until = moved(reservation.until, shift);
             let (request, at) = (reservation.request, std::time::Instant::now());
             let who = Rc::new(reservation.who.clone());
             let size = size(&who, &reservation.needs);
@@ -191,6 +198,21 @@ impl Service {
         self.early.is_some()
     }
 
+    /// The time goes on while the machine sleeps, and the clock on the wall may be set: wakes
+    /// whoever looks after reservations if one has run out, and keeps what the wall says now.
+    pub(crate) fn look_at_clock(&mut self) {
+        if self.deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
+            self.changed.notify_one();
+        }
+        let moved = self.anchor.drift(&self.clock.anchor()) > 1000;
+        if moved
+            && self.deadline.is_some()
+            && let Err(error) = self.keep()
+        {
+            error!("the clock was set, and that is not on disk: {error:#}");
+        }
+    }
+
     /// Whether the data directory is still where other agents would look for it.
     pub(crate) fn files_in_place(&self) -> bool {
         self.data.in_place()
@@ -202,7 +224,7 @@ impl Service {
 
     /// Steps the engine. If it is broken, nothing may follow.
     fn step(&mut self, input: Input) -> Vec<Effect> {
-        match self.engine.step(now(), input) {
+        match self.engine.step(self.clock.now(), input) {
             Ok(effects) => {
                 if self.engine.epoch() > self.data.epoch()
                     && let Err(error) = self.data.set_epoch(self.engine.epoch())
@@ -293,7 +315,7 @@ impl Service {
     }
 
     /// Writes what outlives the agent.
-    fn keep(&self) -> anyhow::Result<()> {
+    fn keep(&mut self) -> anyhow::Result<()> {
         let own = |change: &holdall_wire::Change| match change {
             holdall_wire::Change::Add { name, .. } => !self.configured.contains(name),
             _ => false,
@@ -302,7 +324,9 @@ impl Service {
         let reservations = self.engine.reservations();
         let known = |r: &crate::engine::Reservation| self.known.contains_key(&r.request);
         let reservations = reservations.into_iter().filter(known).collect();
-        self.data.keep(&Kept { schema: 1, pools, reservations })
+        self.anchor = self.clock.anchor();
+        let clock = self.anchor.clone();
+        self.data.keep(&Kept { schema: 2, clock, pools, reservations })
     }
 
     fn forget(&mut self, request: RequestNo) {
@@ -368,7 +392,7 @@ impl Service {
         detail: Option<String>,
     ) {
         let who = self.known.get(&request).map(|known| known.who.clone());
-        let (at, request, who, needs) = (now(), Some(request), who.as_deref(), &[]);
+        let (at, request, who, needs) = (self.clock.wall(), Some(request), who.as_deref(), &[]);
         self.add_line(Line { at, what, request, who, needs, taken, detail });
     }
 
