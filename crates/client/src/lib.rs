@@ -53,7 +53,10 @@ pub enum Error {
     #[error("the connection to the agent was lost")]
     Lost,
     /// The file that holders lock cannot be locked.
-    #[error("cannot lock {0}: {1}")]
+    #[error(
+        "cannot lock {0}: {1}; whoever holds must see the agent's data directory: mount it where \
+         this program runs, or run it where the agent runs"
+    )]
     Lock(String, std::io::Error),
     /// The request is not granted.
     #[error(transparent)]
