@@ -67,7 +67,7 @@ impl Default for Limits {
             connections: 4096,
             requests: 4096,
             unread_bytes: 64 << 20,
-            memory_bytes: 256 << 20,
+            memory_bytes: 1 << 30,
             units: 1 << 20,
         }
     }
