@@ -31,6 +31,7 @@ listens_to_signals() {
 "$HOLDALL" run b -- sh -c 'touch "$0"; sleep 1; exit 7' "$work/running" &
 running=$!
 eventually test -e "$work/running"
+trap 'kill -CONT "$pid" 2>/dev/null || true; clean_up' EXIT
 kill -STOP "$pid"
 before=$SECONDS
 for args in "INT 130" "TERM 143"; do
