@@ -21,6 +21,9 @@ impl User {
     }
 
     fn on_grant(&mut self, from: Addr, id: RequestId, out: &mut Out) {
+        if from != Addr::Manager(Coordinator::MANAGER) {
+            return out.misbehaved(from, "grant: by one who grants nothing");
+        }
         let Some(request) = self.request.as_ref().filter(|request| request.id == id) else {
             return; // It crossed our departure.
         };
