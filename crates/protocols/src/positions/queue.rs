@@ -152,6 +152,10 @@ impl Queue {
         if position == 0 || position == u32::MAX {
             return Err("select: there is no such position");
         }
+        let units = u64::from(self.selecting[at].units);
+        if self.taken_at(position) + units > self.room() {
+            return Err("select: a position that was marked");
+        }
         let share = self.close(at);
         self.stand(Standing { share, position, told: false, moved: false });
         Ok(position)

@@ -52,8 +52,13 @@ impl Manager {
         let sender = before.map_or(Addr::User(id.user), Addr::Manager);
         let share = self.share(&walk.request).filter(|share| self.queue.admits(*share));
         let waits = self.line.iter().any(|other| other.request.id == id);
-        if from != sender || share.is_none() || waits {
-            return out.misbehaved(from, "walk: twice, off its way, or for units there are not");
+        if from != sender {
+            return out.misbehaved(from, "walk: off its way");
+        }
+        if share.is_none() || waits {
+            // The manager before passed on what the user made up.
+            let user = Addr::User(id.user);
+            return out.misbehaved(user, "walk: twice, or for units there are not");
         }
         if !self.queue.was_released(id) {
             self.line.push_back(walk);

@@ -62,6 +62,11 @@ impl User {
         if self.state.id() != Some(news.request()) {
             return; // It crossed our departure.
         }
+        if let State::Walking { request, .. } = &self.state
+            && Walking::last(request).map(Addr::Manager) != Some(from)
+        {
+            return out.misbehaved(from, "news from one who is not last on the way");
+        }
         match (&mut self.state, news) {
             (State::Walking { asked, request }, News::Grant(_)) if cfg.agent => {
                 out.granted(asked.clone());
