@@ -75,7 +75,9 @@ impl<const MOST: u32> Manager<MOST> {
             return;
         }
         if self.queues.knows(spot.id()) {
-            return out.misbehaved(from, "ask: twice for one request");
+            // A manager passes on what the client asked for, however often.
+            let client = Addr::User(spot.id().user);
+            return out.misbehaved(client, "ask: twice for one request");
         }
         if let Some((manager, before)) = spot.before() {
             out.to_manager(manager, ToManager::Ask(before));
@@ -129,7 +131,9 @@ impl<const MOST: u32> Manager<MOST> {
     fn on_done(&mut self, cfg: &Datta<MOST>, from: Addr, id: RequestId, out: &mut Out<MOST>) {
         let holds = |head: &&Entry| head.request() == id && head.spot.speaker() == from;
         let Some(head) = self.queues.head().filter(holds) else {
-            return out.misbehaved(from, "done: by one who has not got this resource");
+            // A manager passes on what the client says, be it true or not.
+            let client = Addr::User(id.user);
+            return out.misbehaved(client, "done: by one who has not got this resource");
         };
         match head.spot.previous() {
             Some(previous) => out.to_manager(previous, ToManager::Done(id)),
