@@ -35,7 +35,7 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         }
         match self.state(cfg, request) {
             State::Current => {}
-            State::Over => return,
+            State::Over => return self.confirm_out(stance, out),
             State::Gone => return out.to_user(request.user, ToUser::Over(request)),
             State::New => {
                 if let Some(before) = self.lanes.begin(request) {
@@ -52,11 +52,20 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         self.book.follow(&cfg.rules, COMPLETE, self.id, stance);
         if stance.level == Level::Out {
             self.lanes.end(request);
-            let (n, view, top) = (stance.n, View::default(), None);
+            self.confirm_out(stance, out);
+        }
+        self.tell(cfg, Some(request), out);
+    }
+
+    /// Tells a task that leaves that it is out. It waits for that also if a later task of its lane was
+    /// here first.
+    fn confirm_out(&self, stance: &Stance, out: &mut Out<COMPLETE, Never>) {
+        if stance.level == Level::Out {
+            let Stance { request, n, .. } = *stance;
+            let (view, top) = (View::default(), None);
             let version = Version::first(request.user, self.id);
             out.to_user(request.user, ToUser::View { request, n, version, view, top });
         }
-        self.tell(cfg, Some(request), out);
     }
 
     /// How a task stands with this manager.
@@ -129,7 +138,7 @@ impl<const COMPLETE: bool> Role for Manager<COMPLETE> {
             return false;
         }
         match self.state(cfg, msg.request) {
-            State::Over => true,
+            State::Over => msg.level != Level::Out,
             State::Gone => false,
             State::New | State::Current => {
                 self.book.entries.get(&msg.request).is_some_and(|entry| msg.n <= entry.n)
