@@ -6,6 +6,7 @@ mod deal;
 mod explain;
 mod failure;
 mod figures;
+mod fuzz;
 mod hold;
 mod locality;
 mod manual;
@@ -45,6 +46,7 @@ enum Command {
     Check(check::Args),
     Deal(deal::Args),
     Figures(figures::Args),
+    Fuzz(fuzz::Args),
     Locality(locality::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Deal(args) => deal::run(args),
         Command::Figures(args) => figures::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Locality(args) => locality::run(&args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Sim(args) => sim::run(&args),

@@ -1,6 +1,7 @@
 //! Protocols by name, as a person types them: the sound ones and the specimens.
 
 use holdall_core::{About, Options, Protocol, Unsupported};
+use holdall_fuzz::Target;
 use holdall_protocols::{Unknown, Visitor, split_name, variant_of};
 use holdall_sim::{Contender, ORACLE};
 
@@ -154,6 +155,28 @@ impl Visitor for Simulated<'_> {
 
     fn visit<P: Protocol>(self) -> Self::Out {
         Contender::of::<P>(self.name, self.options)
+    }
+}
+
+/// Looks up a protocol to be run at random.
+///
+/// # Errors
+/// If there is no such protocol, no such variant, or no such rule to do without.
+pub fn target(name: &str, without: &[String]) -> Result<Target, BadName> {
+    let Chosen { options, .. } = Chosen::new(name, without)?;
+    Ok(with(name, Tried { name, options })??)
+}
+
+struct Tried<'a> {
+    name: &'a str,
+    options: Options,
+}
+
+impl Visitor for Tried<'_> {
+    type Out = Result<Target, Unsupported>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        Target::of::<P>(self.name, self.options)
     }
 }
 

@@ -47,6 +47,11 @@ impl Lanes {
         }
     }
 
+    /// Whether a later request of its lane has been heard of.
+    pub(crate) fn is_overtaken(&self, request: RequestId) -> bool {
+        self.0.get(&request.user.lane()).is_some_and(|latest| request < latest.request)
+    }
+
     /// The request is the latest of its lane from now on. Returns the one before, if that was not
     /// over.
     pub(crate) fn begin(&mut self, request: RequestId) -> Option<RequestId> {

@@ -35,7 +35,10 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         }
         match self.state(cfg, request) {
             State::Current => {}
-            State::Over => return self.confirm_out(stance, out),
+            State::Over if self.lanes.is_overtaken(request) => {
+                return self.confirm_out(stance, out);
+            }
+            State::Over => return,
             State::Gone => return out.to_user(request.user, ToUser::Over(request)),
             State::New => {
                 if let Some(before) = self.lanes.begin(request) {
@@ -138,7 +141,7 @@ impl<const COMPLETE: bool> Role for Manager<COMPLETE> {
             return false;
         }
         match self.state(cfg, msg.request) {
-            State::Over => msg.level != Level::Out,
+            State::Over => msg.level != Level::Out || !self.lanes.is_overtaken(msg.request),
             State::Gone => false,
             State::New | State::Current => {
                 self.book.entries.get(&msg.request).is_some_and(|entry| msg.n <= entry.n)

@@ -1,0 +1,98 @@
+//! A protocol to be tried, with its type forgotten.
+
+use holdall_core::{About, Options, Protocol, Unsupported};
+use holdall_protocols::{Unknown, Visitor, variant_of};
+
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::world::World;
+use crate::{Failure, Mode, Summary};
+
+/// How many of the last events a failure shows.
+const SHOWN: usize = 40;
+
+/// A protocol to be tried. Whoever makes one chooses where it comes from.
+#[derive(Clone, Debug)]
+pub struct Target {
+    name: String,
+    about: About,
+    options: Options,
+    run: fn(&Self, Mode, u64, usize) -> Result<Summary, Box<Failure>>,
+}
+
+impl Target {
+    /// Any protocol.
+    ///
+    /// # Errors
+    /// If there is no such variant of it.
+    pub fn of<P: Protocol>(name: &str, options: Options) -> Result<Self, Unsupported> {
+        let about = P::about(options.variant.as_deref())?;
+        Ok(Self { name: name.into(), about, options, run: run::<P> })
+    }
+
+    /// The protocol that `holdall-protocols` lists under this name, without some of its rules.
+    ///
+    /// # Errors
+    /// If there is none, or no such variant.
+    pub fn named(name: &str, without: &[&str]) -> Result<Self, Unsupported> {
+        let without = without.iter().map(|rule| (*rule).into()).collect();
+        holdall_protocols::with(name, Named(name, without))
+            .map_err(|Unknown(name)| Unsupported(format!("no protocol '{name}'")))?
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes one run.
+    ///
+    /// # Errors
+    /// If it goes wrong.
+    pub fn run(&self, mode: Mode, seed: u64) -> Result<Summary, Box<Failure>> {
+        (self.run)(self, mode, seed, 0).or_else(|_| (self.run)(self, mode, seed, SHOWN))
+    }
+
+    /// Makes one run, and keeps all that happened if it goes wrong.
+    ///
+    /// # Errors
+    /// If it goes wrong.
+    pub fn run_traced(&self, mode: Mode, seed: u64) -> Result<Summary, Box<Failure>> {
+        (self.run)(self, mode, seed, usize::MAX)
+    }
+}
+
+/// A run is made again to see what happened, because telling it takes longer than making it.
+fn run<P: Protocol>(
+    target: &Target,
+    mode: Mode,
+    seed: u64,
+    shown: usize,
+) -> Result<Summary, Box<Failure>> {
+    let mut random = Random::new(seed);
+    let plan = Plan::draw(&target.about.assumes, mode, &mut random);
+    let cfg = P::new(&plan.topology, &target.options).expect("the variant is known by now");
+    let mut world = World::new(cfg, &target.about, plan, mode, random, shown);
+    world.run().map_err(|problem| {
+        Box::new(Failure {
+            protocol: target.name.clone(),
+            without: target.options.without.clone(),
+            mode,
+            seed,
+            step: world.now(),
+            problem,
+            trace: world.trace(),
+        })
+    })
+}
+
+struct Named<'a>(&'a str, Vec<String>);
+
+impl Visitor for Named<'_> {
+    type Out = Result<Target, Unsupported>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let variant = variant_of::<P>(self.0).map(Into::into);
+        Target::of::<P>(self.0, Options { variant, without: self.1 })
+    }
+}
