@@ -1,6 +1,6 @@
 //! Messages that no honest party sends: copies of real ones with something changed.
 
-use holdall_core::UserId;
+use holdall_core::RequestId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -41,45 +41,57 @@ impl Samples {
         }
     }
 
-    /// A message with something changed, if it is still one. Mostly it speaks of the sender's own
-    /// requests, or it would be seen through at once.
+    /// A message with something changed, if it is still one. Mostly it speaks of a request that its
+    /// receiver will listen to, or it would be seen through at once.
     pub(crate) fn forge<M: DeserializeOwned>(
         &self,
-        sender: Option<UserId>,
+        about: RequestId,
         random: &mut Random,
     ) -> Option<M> {
         let mut value = random.pick(&self.0)?.clone();
-        if random.per_mille(700)
-            && let Some(own) = sender.and_then(|own| serde_json::to_value(own).ok())
-        {
-            claim(&mut value, &own);
-        }
         for _ in 0..random.below(4) {
-            self.change(&mut value, random);
+            let mut at = random.below(places(&value));
+            self.change(&mut value, &mut at, random);
+        }
+        if random.per_mille(800)
+            && let Ok(about) = serde_json::to_value(about)
+        {
+            set_request(&mut value, &about);
         }
         serde_json::from_value(value).ok()
     }
 
-    /// Changes one leaf or list, at any depth.
-    fn change(&self, value: &mut Value, random: &mut Random) {
-        match value {
-            Value::Object(fields) if !fields.is_empty() => {
-                let at = random.below(fields.len());
-                if let Some(field) = fields.values_mut().nth(at) {
-                    self.change(field, random);
-                }
+    /// Changes the number, flag or list at some place; places are counted down to it.
+    fn change(&self, value: &mut Value, at: &mut usize, random: &mut Random) -> bool {
+        if is_place(value) {
+            if *at == 0 {
+                self.change_here(value, random);
+                return true;
             }
-            Value::Array(list) if !list.is_empty() => {
+            *at -= 1;
+        }
+        match value {
+            Value::Object(fields) => {
+                fields.values_mut().any(|field| self.change(field, at, random))
+            }
+            Value::Array(list) => list.iter_mut().any(|item| self.change(item, at, random)),
+            _ => false,
+        }
+    }
+
+    fn change_here(&self, value: &mut Value, random: &mut Random) {
+        match value {
+            Value::Array(list) => {
                 let at = random.below(list.len());
-                match random.below(6) {
-                    0 => drop(list.remove(at)),
-                    1 => list.push(list[at].clone()),
-                    _ => self.change(&mut list[at], random),
+                if random.per_mille(500) {
+                    list.remove(at);
+                } else {
+                    list.push(list[at].clone());
                 }
             }
             Value::Number(number) => {
                 let old = number.as_u64().unwrap_or(0);
-                *value = match random.below(4) {
+                *value = match random.below(6) {
                     0 => old.wrapping_add(1).into(),
                     1 => old.wrapping_sub(1).into(),
                     2 => self.any_number(random).into(),
@@ -105,14 +117,33 @@ impl Samples {
     }
 }
 
-/// Puts one's own id in the place of every user's. A user id is known by its fields.
-fn claim(value: &mut Value, own: &Value) {
+/// Whether a value can be changed by itself.
+fn is_place(value: &Value) -> bool {
     match value {
-        Value::Object(fields) if fields.contains_key("home") && fields.contains_key("local") => {
-            *value = own.clone();
+        Value::Array(list) => !list.is_empty(),
+        Value::Number(_) | Value::Bool(_) => true,
+        _ => false,
+    }
+}
+
+/// How many such there are in a value.
+fn places(value: &Value) -> usize {
+    let within = match value {
+        Value::Object(fields) => fields.values().map(places).sum(),
+        Value::Array(list) => list.iter().map(places).sum(),
+        _ => 0,
+    };
+    within + usize::from(is_place(value))
+}
+
+/// Puts this request in the place of every other. A request's id is known by its fields.
+fn set_request(value: &mut Value, about: &Value) {
+    match value {
+        Value::Object(fields) if fields.contains_key("user") && fields.contains_key("seq") => {
+            *value = about.clone();
         }
-        Value::Object(fields) => fields.values_mut().for_each(|field| claim(field, own)),
-        Value::Array(list) => list.iter_mut().for_each(|item| claim(item, own)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| set_request(field, about)),
+        Value::Array(list) => list.iter_mut().for_each(|item| set_request(item, about)),
         _ => {}
     }
 }

@@ -2,7 +2,7 @@
 
 use holdall_fuzz::{Mode, Summary, Target};
 
-const RUNS: u64 = 15;
+const RUNS: u64 = 30;
 
 fn everyone() -> Vec<Target> {
     let named = |name: &str| Target::named(name, &[]).expect("a protocol");

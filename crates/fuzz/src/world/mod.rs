@@ -55,8 +55,9 @@ pub(crate) struct World<P: Protocol> {
     used: Vec<u32>,
     /// The one who is not honest.
     dishonest: Option<Addr>,
+    /// Real messages to copy from: those to users, and those to each manager.
     to_users: Samples,
-    to_managers: Samples,
+    to_managers: Vec<Samples>,
     healing: bool,
     summary: Summary,
     /// The latest events, oldest first, and how many are kept.
@@ -126,7 +127,7 @@ impl<P: Protocol> World<P> {
         });
         Self {
             promises: about.promises.clone(),
-            managers: managers.map(|id| cfg.manager(ManagerId(id))).collect(),
+            managers: managers.clone().map(|id| cfg.manager(ManagerId(id))).collect(),
             users: lanes.iter().map(user).collect(),
             network: Network::new(about.assumes.order),
             reports: Vec::new(),
@@ -135,7 +136,7 @@ impl<P: Protocol> World<P> {
             used: vec![0; plan.topology.pools.len()],
             dishonest,
             to_users: Samples::default(),
-            to_managers: Samples::default(),
+            to_managers: vec![Samples::default(); managers.end as usize],
             healing: false,
             summary: Summary::default(),
             trace: VecDeque::new(),
@@ -171,7 +172,7 @@ impl<P: Protocol> World<P> {
     fn move_on(&mut self) -> Step {
         self.now += 1;
         let faults = self.plan.faults;
-        let forging = if self.mode == Mode::Forged { 80 } else { 0 };
+        let forging = if self.mode == Mode::Forged { 200 } else { 0 };
         let weights = [
             400,
             80,

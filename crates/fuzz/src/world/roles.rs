@@ -2,7 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use holdall_core::{Addr, Broken, Effect, Event, ManagerId, Outbox, Protocol, Role, UserId};
+use holdall_core::{
+    Addr, Broken, Effect, Event, ManagerId, Outbox, Protocol, RequestId, Role, UserId,
+};
 
 use super::network::{Body, Envelope};
 use super::{Armed, ManagerTimer, Step, UserTimer, World};
@@ -60,35 +62,43 @@ impl<P: Protocol> World<P> {
         Ok(armed)
     }
 
-    /// The one who is not honest sends something.
+    /// The one who is not honest sends something to somebody.
     pub(super) fn forge(&mut self) -> Step {
         let Some(from) = self.dishonest else { return Ok(()) };
-        let own = match from {
-            Addr::User(user) => Some(user),
-            Addr::Manager(_) => None,
-        };
+        self.summary.forged += 1;
         let managers = self.managers.len();
         let at = self.random.below(managers + self.lanes.len());
-        self.summary.forged += 1;
-        if at < managers {
-            let to = ManagerId(at as u64);
-            match self.to_managers.forge(own, &mut self.random) {
-                Some(msg) if from != Addr::Manager(to) => {
-                    self.step_manager(to, Event::Message { from, msg })
-                }
-                _ => Ok(()),
-            }
-        } else {
-            let to = self.lanes[at - managers];
-            // What a user is told must be of its own requests to be looked at.
-            let own = if self.random.per_mille(500) { Some(to) } else { own };
-            match self.to_users.forge(own, &mut self.random) {
+        if let Some(lane) = at.checked_sub(managers) {
+            let to = self.lanes[lane];
+            let about = self.some_request_of(to);
+            match self.to_users.forge(about, &mut self.random) {
                 Some(msg) if from != Addr::User(to) => {
                     self.step_user(to, Event::Message { from, msg })
                 }
                 _ => Ok(()),
             }
+        } else {
+            let to = ManagerId(at as u64);
+            let about = match from {
+                Addr::User(user) => self.some_request_of(user),
+                Addr::Manager(_) => {
+                    let user = self.lanes[self.random.below(self.lanes.len())];
+                    self.some_request_of(user)
+                }
+            };
+            match self.to_managers[at].forge(about, &mut self.random) {
+                Some(msg) if from != Addr::Manager(to) => {
+                    self.step_manager(to, Event::Message { from, msg })
+                }
+                _ => Ok(()),
+            }
         }
+    }
+
+    /// The last request of a user, or the next.
+    fn some_request_of(&mut self, user: UserId) -> RequestId {
+        let last = self.users.get(&user).map_or(0, |user| user.seq);
+        RequestId { user, seq: last + self.random.below(2) as u64 }
     }
 
     pub(super) fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Step {
@@ -193,9 +203,12 @@ impl<P: Protocol> World<P> {
             };
         }
         if self.dishonest.is_some() {
-            match &body {
-                Body::ToManager(msg) => self.to_managers.keep(msg, &mut self.random),
-                Body::ToUser(msg) => self.to_users.keep(msg, &mut self.random),
+            match (&body, to) {
+                (Body::ToManager(msg), Addr::Manager(to)) => {
+                    self.to_managers[to.index()].keep(msg, &mut self.random);
+                }
+                (Body::ToUser(msg), _) => self.to_users.keep(msg, &mut self.random),
+                _ => {}
             }
         }
         let lost = !self.healing && self.random.per_mille(self.plan.loss);
