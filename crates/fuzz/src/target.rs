@@ -17,8 +17,11 @@ pub struct Target {
     name: String,
     about: About,
     options: Options,
-    run: fn(&Self, Mode, u64, usize) -> Result<Summary, Box<Failure>>,
+    run: Run,
 }
+
+/// Makes one run, of a seed, and keeps so many of the last events if it goes wrong.
+type Run = fn(&Target, Mode, u64, usize) -> Result<Summary, Box<Failure>>;
 
 impl Target {
     /// Any protocol.
