@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use comfy_table::{Table, presets};
-use holdall_lab::check::{self, Outcome, Report, Scope, Settings, Suite, every_assignment};
+use holdall_core::CellId;
+use holdall_lab::check::{self, CutOff, Outcome, Report, Scope, Settings, Suite, every_assignment};
 use holdall_lab::registry::{self, Chosen};
 
 use crate::search::{DetectorArg, SearchArgs, bar};
@@ -60,6 +61,15 @@ pub(crate) struct Args {
     /// Let this user be taken for dead once, at any stage, although it lives
     #[arg(long, value_name = "USER")]
     suspect: Option<usize>,
+    /// Let the next client of a user begin while the one before is still heard of
+    #[arg(long)]
+    overlap: bool,
+    /// The cell each user comes from, like 0,0,1; by default all from cell 0
+    #[arg(long, value_name = "CELL,...", requires = "users")]
+    homes: Option<String>,
+    /// Let this cell stop once with all its users, and come back without its memory
+    #[arg(long, value_name = "CELL")]
+    reboot: Option<u64>,
     /// Let the network deliver any message twice
     #[arg(long)]
     duplicates: bool,
@@ -128,7 +138,7 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
         };
         let mut jobs = Vec::new();
         for chosen in chosen {
-            for (scope, faults) in suite.scopes(&chosen.about) {
+            for (scope, faults) in suite.scopes(&chosen) {
                 let settings = Settings {
                     departures: faults.departures || settings.departures,
                     crash: faults.crash.or(settings.crash),
@@ -146,7 +156,11 @@ fn jobs(args: &Args) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
     let scopes = match (&args.all, &args.pools, &args.users) {
         (Some(all), _, _) => every_assignment(all, &chosen.about).map_err(usage)?,
         (None, Some(pools), Some(users)) => {
-            vec![Scope::parse(pools, users, args.nodes.as_deref()).map_err(usage)?]
+            let scope = Scope::parse(pools, users, args.nodes.as_deref()).map_err(usage)?;
+            vec![match &args.homes {
+                Some(homes) => scope.with_homes(homes).map_err(usage)?,
+                None => scope,
+            }]
         }
         _ => {
             return Err(usage(
@@ -164,6 +178,8 @@ fn settings(args: &Args) -> Settings {
         crash_amid: args.amid,
         detector: args.detector.map(Into::into),
         suspect: args.suspect,
+        overlap: args.overlap,
+        reboot: args.reboot.map(CellId),
         duplicates: args.duplicates,
         loss: args.loss,
         overtaking: args.overtaking,
@@ -226,7 +242,11 @@ fn in_full(report: &Report) -> String {
         report.states,
         report.transitions,
         report.depth,
-        if report.complete { "complete" } else { "cut off (--max-states)" }
+        match report.cut_off {
+            None => "complete",
+            Some(CutOff::BehindViolation) => "cut off behind a violation",
+            Some(CutOff::MaxStates) => "cut off (--max-states)",
+        }
     );
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

@@ -114,6 +114,9 @@ pub enum Property {
     NoDeadlock,
     /// When all is over, nothing of it is left in any role.
     NoResidue,
+    /// Whoever has ended its use may ask again in the end, and when all is over, the system comes to
+    /// rest.
+    NoLivelock,
     /// If every use ends, every request is satisfied.
     NoStarvation,
     /// If the uses of those who share a pool with it end, a request is satisfied: whoever holds
@@ -126,8 +129,14 @@ pub enum Property {
 impl Property {
     /// What every sound protocol promises, and these others besides.
     pub fn sound_and(others: &[Self]) -> Vec<Self> {
-        let sound =
-            [Self::Exclusion, Self::AllOrNothing, Self::Local, Self::NoDeadlock, Self::NoResidue];
+        let sound = [
+            Self::Exclusion,
+            Self::AllOrNothing,
+            Self::Local,
+            Self::NoDeadlock,
+            Self::NoResidue,
+            Self::NoLivelock,
+        ];
         [&sound, others].concat()
     }
 
@@ -139,6 +148,7 @@ impl Property {
             Self::Local => "local",
             Self::NoDeadlock => "no-deadlock",
             Self::NoResidue => "no-residue",
+            Self::NoLivelock => "no-livelock",
             Self::NoStarvation => "no-starvation",
             Self::Concurrency => "concurrency",
             Self::BoundedOvertaking(_) => "bounded-overtaking",

@@ -144,6 +144,12 @@ pub trait Protocol: Debug + Send + Sync + Sized + 'static {
     /// Whether its stamps may grow without end even where nobody asks for ever: requests may start
     /// again and again. The checker then looks at every scope up to a shift of stamps.
     const STARTS_AGAIN: bool = false;
+    /// Whether clocks run apart without bound where users ask for ever for different pools. The
+    /// checker's suites leave such scopes out, since no search of them ends.
+    const DRIFTS: bool = false;
+    /// How many stages a request goes through, roughly, each with messages of its own. The more
+    /// there are, the faster states grow with users; the checker's suites make allowance for it.
+    const STAGES: u32 = 1;
 
     /// What users receive.
     type ToUser: Data;

@@ -20,6 +20,10 @@ pub struct Chosen {
     pub about: About,
     /// How to run it.
     pub options: Options,
+    /// [`Protocol::DRIFTS`].
+    pub drifts: bool,
+    /// [`Protocol::STAGES`].
+    pub stages: u32,
 }
 
 /// A name that leads nowhere, or a rule that is none.
@@ -116,7 +120,7 @@ impl Chosen {
             return Err(BadName::Rule { protocol: name.into(), rule: rule.clone(), rules });
         }
         let options = Options { variant: variant.map(Into::into), without: without.to_vec() };
-        Ok(Self { name: name.into(), about, options })
+        Ok(Self { name: name.into(), about, options, drifts: P::DRIFTS, stages: P::STAGES })
     }
 }
 

@@ -13,11 +13,13 @@ mod settings;
 mod verdict;
 mod world;
 
-use holdall_core::{Protocol, Unsupported};
+use holdall_core::{Protocol, Topology, Unsupported};
 use holdall_protocols::Visitor;
 
 pub use self::scope::suite::{Suite, every_assignment};
 pub use self::scope::{BadScope, Scope, Script, Then};
+pub use self::search::CutOff;
+pub use self::search::shift::Shifted;
 pub use self::settings::{Detector, Settings, Timers};
 pub use self::verdict::locality::{Blocked, Crash, Distance, InStage, Locality, locality};
 pub use self::verdict::report::{Outcome, Report, Verdict};
@@ -71,6 +73,39 @@ pub fn check_protocol<P: Protocol>(
     Ok(verdict::report::report(chosen, &world, &world, &found))
 }
 
+/// Looks at the states of a scope one by one, as they are, and finds out whether those that differ
+/// only by a shift of their stamps behave alike, so that [`check`] may take them for one. At most
+/// `settings.max_states` are looked at.
+///
+/// # Errors
+/// If the protocol does not serve the scope.
+pub fn compare_shifted(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+) -> Result<Shifted, BadScope> {
+    registry::with(&chosen.name, CompareShifted { chosen, scope, settings })
+        .map_err(|unknown| BadScope(unknown.0))?
+}
+
+struct CompareShifted<'a> {
+    chosen: &'a Chosen,
+    scope: &'a Scope,
+    settings: &'a Settings,
+}
+
+impl Visitor for CompareShifted<'_> {
+    type Out = Result<Shifted, BadScope>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let (cfg, settings) = prepare::<P>(self.chosen, self.scope, self.settings)?;
+        let settings = Settings { canonical: Some(false), ..settings };
+        let world = World::new(cfg, self.scope, &settings, None);
+        let show = |state: &[u32]| world.show_state(state);
+        Ok(search::shift::compare(&world, settings.max_states, &show))
+    }
+}
+
 /// Makes sure that the protocol serves the scope, and fills in what the settings leave open.
 fn prepare<P: Protocol>(
     chosen: &Chosen,
@@ -84,7 +119,18 @@ fn prepare<P: Protocol>(
             return Err(BadScope(format!("{option} {lane}: the users are 0 to {last}")));
         }
     }
-    let cfg = P::new(&scope.topology(&chosen.about), &chosen.options);
+    if let Some(cell) = settings.reboot
+        && scope.users.iter().all(|user| user.cell != cell)
+    {
+        return Err(BadScope(format!(
+            "--reboot {}: no user is in that cell; --homes puts users in cells",
+            cell.0
+        )));
+    }
+    let cfg = P::new(
+        &Topology { origin: settings.origin, ..scope.topology(&chosen.about) },
+        &chosen.options,
+    );
     let cfg = cfg.map_err(|Unsupported(why)| BadScope(why))?;
     if let Some(detector) = settings.detector.filter(|detector| *detector != Detector::None)
         && cfg.managers().is_empty()
@@ -95,5 +141,7 @@ fn prepare<P: Protocol>(
         )));
     }
     let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
-    Ok((cfg, Settings { order, ..settings.clone() }))
+    let nobody_told = settings.crash.is_some() && cfg.managers().is_empty();
+    let detector = if nobody_told { Some(Detector::None) } else { settings.detector };
+    Ok((cfg, Settings { order, detector, ..settings.clone() }))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use holdall_core::Order;
+use holdall_core::{CellId, Order, Origin};
 use serde::Serialize;
 
 /// What else may happen in a scope, and how far to search.
@@ -16,11 +16,16 @@ pub struct Settings {
     pub crash_idle: bool,
     /// Whether it may also stop in the middle of a step, when some of its messages have left.
     pub crash_amid: bool,
-    /// What the managers are told of it; [`Detector::Departed`] if not said.
+    /// What the managers are told of it. If not said, [`Detector::Departed`]; where there are no
+    /// managers, [`Detector::None`].
     pub detector: Option<Detector>,
     /// The user that may once be taken for dead at any stage although it lives: its claims are
     /// dropped, its lease runs out, and what it held is reclaimed.
     pub suspect: Option<usize>,
+    /// Whether the next user of a lane may begin while its predecessor is still heard of.
+    pub overlap: bool,
+    /// The cell that may once stop with all its users and come back without its memory.
+    pub reboot: Option<CellId>,
     /// When a timer may ring.
     pub timers: Timers,
     /// The order of messages; what the protocol assumes if not said.
@@ -38,6 +43,8 @@ pub struct Settings {
     /// Whether states are the same up to a shift of their stamps. If not said: where somebody
     /// asks for ever, or the protocol may start again for ever, and only there.
     pub canonical: Option<bool>,
+    /// Where stamps begin; nothing may depend on it.
+    pub origin: Origin,
     /// How many threads make successors; all cores if not said.
     pub threads: Option<usize>,
 }
@@ -51,6 +58,8 @@ impl Default for Settings {
             crash_amid: false,
             detector: None,
             suspect: None,
+            overlap: false,
+            reboot: None,
             timers: Timers::Any,
             order: None,
             duplicates: false,
@@ -59,6 +68,7 @@ impl Default for Settings {
             keep_stale: false,
             max_states: 10_000_000,
             canonical: None,
+            origin: Origin::default(),
             threads: None,
         }
     }

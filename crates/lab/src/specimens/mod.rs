@@ -5,6 +5,7 @@
 //! `printed-P`, whose rules are the repairs (`--as-printed`).
 
 pub mod no_twice;
+pub mod ping_pong;
 pub mod printed_datta;
 pub mod printed_rhee;
 pub mod printed_winkowski;
@@ -14,6 +15,7 @@ use holdall_protocols::ordered::Ordered;
 
 holdall_protocols::registry! {
     no_twice::NoTwice,
+    ping_pong::PingPong,
     printed_datta::PrintedDatta,
     printed_rhee::PrintedRhee<ChandyMisra> as "printed-rhee:chandy-misra",
     printed_rhee::PrintedRhee<Ordered> as "printed-rhee:ordered",

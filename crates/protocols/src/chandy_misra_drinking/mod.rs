@@ -88,6 +88,7 @@ fn bottles(neighbours: &Neighbours, lanes: usize) -> Vec<Vec<(usize, PoolId)>> {
 impl Protocol for Drinking {
     const FAMILY: &'static str = "chandy-misra-drinking";
     const NAMES: &'static [&'static str] = &["chandy-misra-drinking"];
+    const STAGES: u32 = 2;
     type ToUser = ToUser;
     type ToManager = Never;
     type User = User;

@@ -107,6 +107,7 @@ impl ChoySingh {
 impl Protocol for ChoySingh {
     const FAMILY: &'static str = "choy-singh";
     const NAMES: &'static [&'static str] = &["choy-singh"];
+    const STAGES: u32 = 2;
     type ToUser = ToUser;
     type ToManager = Never;
     type User = User;

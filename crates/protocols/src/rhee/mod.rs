@@ -105,6 +105,8 @@ impl<S: Protocol> Protocol for Rhee<S> {
     const FAMILY: &'static str = "rhee";
     /// The registry names one for each subroutine.
     const NAMES: &'static [&'static str] = &[];
+    const DRIFTS: bool = S::DRIFTS;
+    const STAGES: u32 = 1 + S::STAGES;
     type ToUser = ToUser<S::ToUser>;
     type ToManager = ToManager<S::ToManager>;
     type User = User<S::User>;

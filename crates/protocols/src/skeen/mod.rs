@@ -94,6 +94,8 @@ impl Skeen {
 impl Protocol for Skeen {
     const FAMILY: &'static str = "skeen";
     const NAMES: &'static [&'static str] = &["skeen"];
+    const DRIFTS: bool = true;
+    const STAGES: u32 = 2;
     type ToUser = ToUser;
     type ToManager = ToManager;
     type User = User;

@@ -82,6 +82,8 @@ impl Skr {
 impl Protocol for Skr {
     const FAMILY: &'static str = "skr";
     const NAMES: &'static [&'static str] = &["skr"];
+    const DRIFTS: bool = true;
+    const STAGES: u32 = 2;
     type ToUser = ToUser;
     type ToManager = ToManager;
     type User = User;

@@ -235,6 +235,7 @@ const fn manager_of(pool: PoolId) -> ManagerId {
 impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
     const FAMILY: &'static str = if COMPLETE { "winkowski" } else { "winkowski-restricted" };
     const NAMES: &'static [&'static str] = &[Self::FAMILY];
+    const STAGES: u32 = 3;
     type ToUser = ToUser;
     type ToManager = Stance;
     type User = User<COMPLETE>;

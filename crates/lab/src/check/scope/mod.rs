@@ -9,7 +9,7 @@ pub(crate) mod suite;
 
 use std::fmt;
 
-use holdall_core::{About, Known, Need, Needs, NodeId, Pool, PoolId, Topology};
+use holdall_core::{About, CellId, Known, Need, Needs, NodeId, Pool, PoolId, Topology};
 
 /// The most users a scope may have: sets of users are bit masks.
 pub(crate) const USERS_MAX: usize = 24;
@@ -32,6 +32,8 @@ pub struct Script {
     pub then: Then,
     /// Whether it never ends a use.
     pub endless: bool,
+    /// The cell it comes from.
+    pub cell: CellId,
 }
 
 /// What a user does after its list.
@@ -82,6 +84,25 @@ impl Scope {
         let scope = Self { pools, users };
         scope.validate()?;
         Ok(scope)
+    }
+
+    /// The same scope with its users in cells: `0,0,1` puts the third into a cell of its own.
+    ///
+    /// # Errors
+    /// If it does not name a cell for each user.
+    pub fn with_homes(mut self, homes: &str) -> Result<Self, BadScope> {
+        let cells = numbers("--homes", homes)?;
+        if cells.len() != self.users.len() {
+            return Err(BadScope(format!(
+                "--homes names {} cells for {} users; name one for each user",
+                cells.len(),
+                self.users.len()
+            )));
+        }
+        for (user, cell) in self.users.iter_mut().zip(cells) {
+            user.cell = CellId(cell.into());
+        }
+        Ok(self)
     }
 
     /// Whether the protocol serves such a scope.
@@ -189,6 +210,10 @@ impl fmt::Display for Scope {
             let nodes: Vec<_> = self.pools.iter().map(|pool| pool.node.0.to_string()).collect();
             write!(f, " --nodes {}", nodes.join(","))?;
         }
+        if self.users.iter().any(|user| user.cell != CellId(0)) {
+            let cells: Vec<_> = self.users.iter().map(|user| user.cell.0.to_string()).collect();
+            write!(f, " --homes {}", cells.join(","))?;
+        }
         Ok(())
     }
 }
@@ -246,7 +271,7 @@ impl Reader<'_> {
         while self.take(',') {
             requests.push(self.request()?);
         }
-        let mut script = Script { requests, then: Then::Stop, endless: false };
+        let mut script = Script { requests, then: Then::Stop, endless: false, cell: CellId(0) };
         loop {
             let before = self.at;
             if self.take('!') {

@@ -1,10 +1,12 @@
 //! Sets of scopes.
 
-use holdall_core::{About, Need, Needs, NodeId, Pool, PoolId};
-use holdall_protocols::split_name;
+use std::collections::BTreeSet;
+
+use holdall_core::{About, CellId, Need, Needs, NodeId, Pool, PoolId};
 
 use super::{BadScope, Scope, Script, Then};
 use crate::check::{Settings, Timers};
+use crate::registry::Chosen;
 
 /// How large a set of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,23 +19,6 @@ pub enum Suite {
 
 /// One line of a suite: pools, users, and what else may happen.
 type Line = (&'static str, &'static str, &'static str);
-
-/// Where users ask for ever for different pools, the clocks of two managers drift apart without
-/// bound, so that these families do not close such a scope.
-const DRIFTING: &[&str] = &["skeen", "skr"];
-const UNEVEN: &[&str] = &["0+1*/0*/1*", "0+1*/1+0*/0*", "0+1*/1+2*/2+0*", "0:2+1*/0+1*/0*"];
-
-/// Two large protocols in one: with three users these take more than seconds.
-const DEEP: &[&str] = &["chandy-misra-drinking", "choy-singh", "skeen"];
-
-fn is_deep(name: &str) -> bool {
-    split_name(name).1.is_some_and(|inner| DEEP.contains(&inner))
-}
-
-/// A request of these families goes through many stages, so that three users make millions of
-/// states: such scopes are left to the full suite.
-const STAGED: &[&str] = &["winkowski", "winkowski-restricted"];
-const CROWDED: &[&str] = &["0+1/1+2/2+0", "0:2+1/0+1/0", "0+1/1+0/0", "0:2*/0*/0*", "0+1*/0*/1*"];
 
 const QUICK: &[Line] = &[
     ("1", "0/0/0", ""),
@@ -71,29 +56,39 @@ const FULL: &[Line] = &[
 ];
 
 impl Suite {
-    /// The scopes of the suite that the protocol serves. Where patient timers make a difference,
-    /// timers are patient.
-    pub fn scopes(self, about: &About) -> Vec<(Scope, Settings)> {
+    /// The scopes of the suite that the protocol serves, and that can be searched. Where patient
+    /// timers make a difference, timers are patient.
+    pub fn scopes(self, chosen: &Chosen) -> Vec<(Scope, Settings)> {
+        let about = &chosen.about;
         let lines = match self {
             Self::Quick => QUICK.to_vec(),
             Self::Full => [QUICK, FULL].concat(),
         };
-        let few = self == Self::Quick && is_deep(&about.name);
+        let crowded = self == Self::Quick && chosen.stages > STAGES_FEW;
         let serves = |(scope, settings): &(Scope, Settings)| {
             let leaving = settings.departures || settings.crash.is_some();
             scope.suits(about).is_ok()
                 && (about.assumes.departures || !leaving)
-                && (!few || scope.users.len() < 3)
-        };
-        let drifts = about.name.split(':').any(|part| DRIFTING.contains(&part));
-        let crowds = self == Self::Quick && STAGED.contains(&split_name(&about.name).0);
-        let closes = |line: &Line| {
-            !(drifts && UNEVEN.contains(&line.1) || crowds && CROWDED.contains(&line.1))
+                && !(crowded && scope.users.len() > 2)
+                && !(chosen.drifts && is_uneven(scope))
         };
         let timers = if about.with_patience.is_empty() { Timers::Any } else { Timers::Quiet };
-        let scopes = lines.into_iter().filter(closes).map(read).filter(serves);
+        let scopes = lines.into_iter().map(read).filter(serves);
         scopes.map(|(scope, settings)| (scope, Settings { timers, ..settings })).collect()
     }
+}
+
+/// With more stages than this, three users take more than seconds.
+const STAGES_FEW: u32 = 2;
+
+/// Whether users ask for ever for different pools.
+fn is_uneven(scope: &Scope) -> bool {
+    let pools = |user: &Script| -> BTreeSet<PoolId> {
+        user.requests.iter().flat_map(|needs| needs.iter().map(|need| need.pool)).collect()
+    };
+    let mut repeating = scope.users.iter().filter(|user| user.then == Then::Repeat).map(pools);
+    let first = repeating.next();
+    repeating.any(|pools| Some(pools) != first)
 }
 
 fn read((pools, users, faults): Line) -> (Scope, Settings) {
@@ -163,6 +158,7 @@ fn with_one_more(scope: &Scope, requests: &[Needs]) -> Vec<Scope> {
             requests: vec![needs.clone()],
             then: Then::Stop,
             endless: false,
+            cell: CellId(0),
         });
         scope
     };
@@ -172,7 +168,6 @@ fn with_one_more(scope: &Scope, requests: &[Needs]) -> Vec<Scope> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::Chosen;
 
     #[test]
     fn assignments_are_counted_up_to_renaming_clients() {

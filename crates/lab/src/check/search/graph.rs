@@ -2,15 +2,23 @@
 
 use super::model::{Class, Label};
 
-/// Grows during the search. States up to some number have their edges; the rest have none yet.
+/// Grows during the search. A state that has not been expanded yet has no edges.
 #[derive(Default)]
 pub(crate) struct Graph {
     labels: Vec<Label>,
     parents: Vec<u32>,
-    /// Where the edges of each expanded state end.
-    ends: Vec<usize>,
+    /// Where the edges of each state begin and how many there are, unless it is [`UNEXPANDED`].
+    spans: Vec<(usize, u32)>,
     edges: Vec<(u32, Class)>,
+    /// Messages that a step took out because their receiver would ignore them: the state before
+    /// the step, the state after it, and the class of the message. By the state before.
+    drops: Vec<(u32, u32, Class)>,
+    /// Timers that are armed in a state but may not ring yet, by state.
+    held: Vec<(u32, Class)>,
+    complete: bool,
 }
+
+const UNEXPANDED: (usize, u32) = (usize::MAX, 0);
 
 impl Graph {
     pub(crate) fn states(&self) -> usize {
@@ -21,9 +29,13 @@ impl Graph {
         self.edges.len()
     }
 
-    /// How many states have their edges: those numbered below.
-    pub(crate) fn expanded(&self) -> usize {
-        self.ends.len()
+    /// Whether every state has its edges.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(crate) fn is_expanded(&self, state: u32) -> bool {
+        self.spans[state as usize] != UNEXPANDED
     }
 
     pub(crate) fn label(&self, state: u32) -> Label {
@@ -32,13 +44,25 @@ impl Graph {
 
     /// The steps out of a state.
     pub(crate) fn edges(&self, state: u32) -> &[(u32, Class)] {
-        let i = state as usize;
-        let start =
-            if i == 0 { 0 } else { self.ends.get(i - 1).copied().unwrap_or(self.edges.len()) };
-        &self.edges[start..self.ends.get(i).copied().unwrap_or(self.edges.len())]
+        match self.spans[state as usize] {
+            UNEXPANDED => &[],
+            (start, count) => &self.edges[start..start + count as usize],
+        }
     }
 
-    /// The states on a shortest way to a state, from the start to it.
+    /// What the steps out of a state take, with the state each leads to: the class of the step
+    /// itself, and the messages that it disposes of on the way.
+    pub(crate) fn taken(&self, state: u32) -> impl Iterator<Item = (u32, Class)> + '_ {
+        let drops = run_of(&self.drops, state, |drop| drop.0);
+        self.edges(state).iter().copied().chain(drops.iter().map(|(_, to, class)| (*to, *class)))
+    }
+
+    /// The timers that are armed in a state but may not ring yet.
+    pub(crate) fn held_timers(&self, state: u32) -> impl Iterator<Item = Class> + '_ {
+        run_of(&self.held, state, |held| held.0).iter().map(|(_, class)| *class)
+    }
+
+    /// The states on the way by which a state was found, from the start to it.
     pub(crate) fn way_to(&self, state: u32) -> Vec<u32> {
         let mut way = vec![state];
         let mut at = state;
@@ -50,18 +74,49 @@ impl Graph {
         way
     }
 
-    pub(crate) fn state(&mut self, label: Label, parent: u32) -> u32 {
+    pub(crate) fn add_state(&mut self, label: Label, parent: u32) -> u32 {
         let id = u32::try_from(self.labels.len()).expect("--max-states is below 2^32");
         self.labels.push(label);
         self.parents.push(parent);
+        self.spans.push(UNEXPANDED);
         id
     }
 
-    pub(crate) fn edge(&mut self, to: u32, class: Class) {
-        self.edges.push((to, class));
+    /// A better way to a state was found.
+    pub(crate) fn set_parent(&mut self, state: u32, parent: u32) {
+        self.parents[state as usize] = parent;
     }
 
-    pub(crate) fn end_of_edges(&mut self) {
-        self.ends.push(self.edges.len());
+    /// Begins to expand a state: the edges that are added from now on are its.
+    pub(crate) fn expand(&mut self, state: u32) {
+        self.spans[state as usize] = (self.edges.len(), 0);
     }
+
+    pub(crate) fn add_edge(&mut self, from: u32, to: u32, class: Class) {
+        self.edges.push((to, class));
+        self.spans[from as usize].1 += 1;
+    }
+
+    pub(crate) fn add_drop(&mut self, from: u32, to: u32, class: Class) {
+        self.drops.push((from, to, class));
+    }
+
+    pub(crate) fn add_held_timer(&mut self, state: u32, class: Class) {
+        self.held.push((state, class));
+    }
+
+    /// All has been added. States behind a violation are expanded after later ones, so that what
+    /// is kept by state must be put in order.
+    pub(crate) fn finish(&mut self, complete: bool) {
+        self.complete = complete;
+        self.drops.sort_unstable_by_key(|drop| drop.0);
+        self.held.sort_unstable_by_key(|held| held.0);
+    }
+}
+
+/// The entries of one state in a list that is sorted by state.
+fn run_of<T>(list: &[T], state: u32, of: impl Fn(&T) -> u32) -> &[T] {
+    let start = list.partition_point(|entry| of(entry) < state);
+    let end = start + list[start..].partition_point(|entry| of(entry) == state);
+    &list[start..end]
 }

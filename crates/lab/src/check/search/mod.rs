@@ -5,28 +5,39 @@
 //! themselves are kept only while they wait to be expanded. The successors of a level are made by
 //! all cores, chunk by chunk, and entered into the table by one thread in the order of the
 //! chunks: numbering, counts and traces do not depend on the number of threads.
+//!
+//! A step that breaks a safety property leads to a state like any other. Such states wait until
+//! all others have been expanded; then the search goes on behind them, so that a violation does
+//! not hide what else may happen. Since a broken protocol may go on without end, it goes on there
+//! for as many states as it found before, and some ([`BEHIND_MIN`]) in any case.
 
 pub(crate) mod graph;
 pub(crate) mod model;
+pub(crate) mod shift;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use hashbrown::HashTable;
+use serde::Serialize;
 
 use self::graph::Graph;
-use self::model::{AtRest, Breach, Expander, Label, Model, Successors};
+use self::model::{AtRest, Breach, Expander, Label, Model, Step, Successors};
 
 /// States expanded between two visits to the table.
 const CHUNK: usize = 512;
+
+/// How many states behind a violation are explored at least.
+const BEHIND_MIN: usize = 100_000;
 
 /// What the search found.
 pub(crate) struct Explored {
     pub(crate) graph: Graph,
     /// The fingerprint of each state.
     pub(crate) fingerprints: Vec<u64>,
-    pub(crate) complete: bool,
+    pub(crate) cut_off: Option<CutOff>,
+    /// How many steps the farthest state is away, of those that are not behind a violation.
     pub(crate) depth: usize,
     /// The first state in which each kind of rest was seen.
     pub(crate) deadlock: Option<u32>,
@@ -37,6 +48,22 @@ pub(crate) struct Explored {
     pub(crate) breaches: Vec<(u32, Breach)>,
 }
 
+impl Explored {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.cut_off.is_none()
+    }
+}
+
+/// Why not everything was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CutOff {
+    /// There is more behind a violation than was worth exploring.
+    BehindViolation,
+    /// There are more states than `--max-states`.
+    MaxStates,
+}
+
 /// Searches until everything is seen, or `max_states` are.
 pub(crate) fn search(
     model: &dyn Model,
@@ -45,34 +72,36 @@ pub(crate) fn search(
     progress: &(dyn Fn(usize) + Sync),
 ) -> Explored {
     let mut expanders: Vec<_> = (0..threads.max(1)).map(|_| model.expander()).collect();
-    let mut search = Search::new(model, &mut *expanders[0]);
-    while !search.frontier.ends.is_empty() && search.found.complete {
-        progress(search.found.graph.states());
-        search.found.depth += 1;
-        let level = std::mem::take(&mut search.frontier);
-        if level.ends.len() <= CHUNK {
-            let mut out = Successors::default();
-            expand_chunk(&mut *expanders[0], &level, 0, &mut out);
-            search.enter(&out, max_states);
-        } else {
-            search.level(&level, &mut expanders, max_states);
+    let mut search = Search::new(model, &mut *expanders[0], max_states);
+    search.found.depth = search.run(&mut expanders, progress).saturating_sub(1);
+    search.limit_behind_violations();
+    while search.found.is_complete() && !search.behind.is_empty() {
+        for (id, state) in std::mem::take(&mut search.behind) {
+            search.frontier.push(id, &state);
         }
+        search.run(&mut expanders, progress);
     }
-    search.found.depth = search.found.depth.saturating_sub(1);
+    search.found.graph.finish(search.found.is_complete());
     search.found
 }
 
 /// States that wait to be expanded.
 #[derive(Default)]
 struct Level {
+    ids: Vec<u32>,
     words: Vec<u32>,
     ends: Vec<usize>,
 }
 
 impl Level {
-    fn push(&mut self, state: &[u32]) {
+    fn push(&mut self, id: u32, state: &[u32]) {
+        self.ids.push(id);
         self.words.extend_from_slice(state);
         self.ends.push(self.words.len());
+    }
+
+    fn len(&self) -> usize {
+        self.ids.len()
     }
 
     fn state(&self, i: usize) -> &[u32] {
@@ -83,7 +112,7 @@ impl Level {
 
 fn expand_chunk(expander: &mut dyn Expander, level: &Level, chunk: usize, out: &mut Successors) {
     out.clear();
-    for i in chunk * CHUNK..level.ends.len().min((chunk + 1) * CHUNK) {
+    for i in chunk * CHUNK..level.len().min((chunk + 1) * CHUNK) {
         expander.expand(level.state(i), out);
     }
 }
@@ -93,18 +122,20 @@ struct Search {
     /// State numbers, by fingerprint.
     known: HashTable<u32>,
     frontier: Level,
-    /// The next state whose successors will be entered.
-    cursor: u32,
+    /// States behind a violation that are not known to be reached otherwise.
+    behind: BTreeMap<u32, Vec<u32>>,
+    /// The search ends when there are more states than this, for this reason.
+    limit: (usize, CutOff),
 }
 
 impl Search {
-    fn new(model: &dyn Model, expander: &mut dyn Expander) -> Self {
+    fn new(model: &dyn Model, expander: &mut dyn Expander, max_states: usize) -> Self {
         let start = model.start();
         let mut search = Self {
             found: Explored {
                 graph: Graph::default(),
                 fingerprints: Vec::new(),
-                complete: true,
+                cut_off: None,
                 depth: 0,
                 deadlock: None,
                 residue: None,
@@ -113,22 +144,49 @@ impl Search {
             },
             known: HashTable::new(),
             frontier: Level::default(),
-            cursor: 0,
+            behind: BTreeMap::new(),
+            limit: (max_states, CutOff::MaxStates),
         };
         let (fingerprint, label) = (expander.fingerprint(&start), expander.label(&start));
-        search.number(fingerprint, label, 0);
-        search.frontier.push(&start);
+        let id = search.number(fingerprint, label, 0);
+        search.frontier.push(id, &start);
         search
     }
 
-    /// Expands a level with all threads and enters the results in order.
-    fn level(
+    /// Expands level after level, and returns how many there were.
+    fn run(
         &mut self,
-        level: &Level,
         expanders: &mut [Box<dyn Expander + Send + '_>],
-        max_states: usize,
-    ) {
-        let chunks = level.ends.len().div_ceil(CHUNK);
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> usize {
+        let mut levels = 0;
+        while self.frontier.len() > 0 && self.found.is_complete() {
+            progress(self.found.graph.states());
+            levels += 1;
+            let level = std::mem::take(&mut self.frontier);
+            if level.len() <= CHUNK {
+                let mut out = Successors::default();
+                expand_chunk(&mut *expanders[0], &level, 0, &mut out);
+                self.enter(&level.ids, &out);
+            } else {
+                self.level(&level, expanders);
+            }
+        }
+        levels
+    }
+
+    /// Everything that can be reached without a violation has been seen.
+    fn limit_behind_violations(&mut self) {
+        let before = self.found.graph.states();
+        let most = before + before.max(BEHIND_MIN);
+        if most < self.limit.0 {
+            self.limit = (most, CutOff::BehindViolation);
+        }
+    }
+
+    /// Expands a level with all threads and enters the results in order.
+    fn level(&mut self, level: &Level, expanders: &mut [Box<dyn Expander + Send + '_>]) {
+        let chunks = level.len().div_ceil(CHUNK);
         let next = AtomicUsize::new(0);
         // Bounded, so that the successors of a whole level never pile up.
         let (sender, results) = mpsc::sync_channel::<(usize, Successors)>(2 * expanders.len());
@@ -155,43 +213,58 @@ impl Search {
             for (chunk, out) in results {
                 early.insert(chunk, out);
                 while let Some(out) = early.remove(&expected) {
-                    self.enter(&out, max_states);
+                    let from = expected * CHUNK;
+                    let ids = &level.ids[from..level.len().min(from + CHUNK)];
+                    self.enter(ids, &out);
                     expected += 1;
                 }
-                if !self.found.complete {
+                if !self.found.is_complete() {
                     break;
                 }
             }
         });
     }
 
-    /// Enters the successors of the next states.
-    fn enter(&mut self, out: &Successors, max_states: usize) {
-        let mut at = 0;
-        for (end, rest) in &out.states {
-            if self.found.graph.states() >= max_states {
-                self.found.complete = false;
+    /// Enters the successors of some states.
+    fn enter(&mut self, states: &[u32], out: &Successors) {
+        let (mut step, mut held) = (0, 0);
+        for (&from, expanded) in states.iter().zip(&out.states) {
+            if self.found.graph.states() >= self.limit.0 {
+                self.found.cut_off = Some(self.limit.1);
                 return;
             }
-            self.note_at_rest(*rest);
-            while at < *end {
-                let step = &out.steps[at];
-                if let Some(breach) = &step.breach {
-                    self.note_breach(breach);
-                } else {
-                    let id = match self.find(step.fingerprint) {
-                        Some(id) => id,
-                        None => {
-                            self.frontier.push(out.state(at));
-                            self.number(step.fingerprint, step.label, self.cursor)
-                        }
-                    };
-                    self.found.graph.edge(id, step.class);
-                }
-                at += 1;
+            self.note_at_rest(from, expanded.rest);
+            self.found.graph.expand(from);
+            for at in step..expanded.steps_end {
+                self.enter_step(from, &out.steps[at], out.state(at));
             }
-            self.found.graph.end_of_edges();
-            self.cursor += 1;
+            for class in &out.held[held..expanded.held_end] {
+                self.found.graph.add_held_timer(from, *class);
+            }
+            (step, held) = (expanded.steps_end, expanded.held_end);
+        }
+    }
+
+    fn enter_step(&mut self, from: u32, step: &Step, state: &[u32]) {
+        if let Some(breach) = &step.breach {
+            self.note_breach(from, breach);
+        }
+        let known = self.find(step.fingerprint);
+        let id = known.unwrap_or_else(|| self.number(step.fingerprint, step.label, from));
+        match (known, &step.breach) {
+            (None, None) => self.frontier.push(id, state),
+            (None, Some(_)) => {
+                self.behind.insert(id, state.to_vec());
+            }
+            (Some(_), None) if self.behind.remove(&id).is_some() => {
+                self.found.graph.set_parent(id, from);
+                self.frontier.push(id, state);
+            }
+            (Some(_), _) => {}
+        }
+        self.found.graph.add_edge(from, id, step.class);
+        for class in &step.dropped {
+            self.found.graph.add_drop(from, id, *class);
         }
     }
 
@@ -202,15 +275,14 @@ impl Search {
     }
 
     fn number(&mut self, fingerprint: u64, label: Label, parent: u32) -> u32 {
-        let id = self.found.graph.state(label, parent);
+        let id = self.found.graph.add_state(label, parent);
         self.found.fingerprints.push(fingerprint);
         let fingerprints = &self.found.fingerprints;
         self.known.insert_unique(fingerprint, id, |id| fingerprints[*id as usize]);
         id
     }
 
-    fn note_at_rest(&mut self, rest: AtRest) {
-        let at = self.cursor;
+    fn note_at_rest(&mut self, at: u32, rest: AtRest) {
         if rest.deadlock {
             self.found.deadlock.get_or_insert(at);
         }
@@ -222,9 +294,9 @@ impl Search {
         }
     }
 
-    fn note_breach(&mut self, breach: &Breach) {
+    fn note_breach(&mut self, at: u32, breach: &Breach) {
         if self.found.breaches.iter().all(|(_, known)| known.property != breach.property) {
-            self.found.breaches.push((self.cursor, breach.clone()));
+            self.found.breaches.push((at, breach.clone()));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The search, the fair-cycle analysis and the tables behind them are written against this, and
 //! so are compiled once, not once for each protocol.
 
-use holdall_core::Property;
+use holdall_core::{CellId, Property};
 
 /// A world to be searched.
 pub(crate) trait Model: Sync {
@@ -22,6 +22,9 @@ pub(crate) trait Expander {
 
     fn fingerprint(&mut self, state: &[u32]) -> u64;
 
+    /// The same for all states that differ only by a shift of their stamps.
+    fn fingerprint_up_to_shift(&mut self, state: &[u32]) -> u64;
+
     fn label(&self, state: &[u32]) -> Label;
 }
 
@@ -35,6 +38,7 @@ pub(crate) enum Action {
     Duplicate(u32),
     Leave(usize),
     Lose(u32),
+    Reboot(CellId),
     Return(usize),
     Suspect(usize),
 }
@@ -81,10 +85,14 @@ impl Class {
 pub(crate) struct Label {
     /// Who waits for a grant.
     pub(crate) waiting: u32,
+    /// Who has ended its use and not been told yet that it may ask again.
+    pub(crate) releasing: u32,
     /// Whose request does not fit beside those who never end their use.
     pub(crate) blocked: u32,
     /// Whether somebody who never ends its use has begun it.
     pub(crate) endless: bool,
+    /// Whether any request is under way.
+    pub(crate) busy: bool,
     /// Where the user that may crash stands, if the world is asked to keep that.
     pub(crate) stage: StageNumber,
 }
@@ -132,8 +140,18 @@ pub(crate) struct Successors {
     /// Where the state that each step leads to ends.
     ends: Vec<usize>,
     pub(crate) steps: Vec<Step>,
-    /// For each expanded state: where its steps end, and what is to be said of it.
-    pub(crate) states: Vec<(usize, AtRest)>,
+    /// Timers that are armed but may not ring yet, of one state after another.
+    pub(crate) held: Vec<Class>,
+    pub(crate) states: Vec<Expanded>,
+}
+
+/// What was found out about a state by expanding it.
+pub(crate) struct Expanded {
+    /// Where its steps end.
+    pub(crate) steps_end: usize,
+    /// Where its timers that may not ring yet end.
+    pub(crate) held_end: usize,
+    pub(crate) rest: AtRest,
 }
 
 pub(crate) struct Step {
@@ -142,6 +160,8 @@ pub(crate) struct Step {
     /// If the user that takes the step stops in the middle of it: how many messages have left.
     pub(crate) cut: Option<usize>,
     pub(crate) class: Class,
+    /// Messages under way before the step that it made worthless, so that they were taken out.
+    pub(crate) dropped: Vec<Class>,
     pub(crate) label: Label,
     pub(crate) breach: Option<Box<Breach>>,
 }
@@ -156,7 +176,8 @@ impl Successors {
 
     /// All successors of one state have been pushed.
     pub(crate) fn finish(&mut self, rest: AtRest) {
-        self.states.push((self.steps.len(), rest));
+        let (steps_end, held_end) = (self.steps.len(), self.held.len());
+        self.states.push(Expanded { steps_end, held_end, rest });
     }
 
     pub(crate) fn state(&self, step: usize) -> &[u32] {
@@ -168,6 +189,7 @@ impl Successors {
         self.words.clear();
         self.ends.clear();
         self.steps.clear();
+        self.held.clear();
         self.states.clear();
     }
 }

@@ -83,7 +83,7 @@ impl<'g> AfterCrash<'g> {
     /// Whether nothing will happen by itself any more.
     fn is_at_rest(&self, state: u32) -> bool {
         let owed = |(_, class): &(u32, _)| Assumption::ALL_END.owes(*class);
-        (state as usize) < self.graph.expanded() && !self.graph.edges(state).iter().any(owed)
+        self.graph.is_expanded(state) && !self.graph.edges(state).iter().any(owed)
     }
 }
 
@@ -94,7 +94,7 @@ fn after(graph: &Graph) -> Vec<u64> {
     let mut changed = true;
     while changed {
         changed = false;
-        for state in 0..graph.expanded() as u32 {
+        for state in 0..graph.states() as u32 {
             let stage = graph.label(state).stage;
             let crash = if stage.is_crashed() { 0 } else { stage.mask() };
             let mask = after[state as usize] | crash;
@@ -112,14 +112,14 @@ fn after(graph: &Graph) -> Vec<u64> {
 
 /// Spreads grants back along the steps that lead to them.
 fn reaches_grant(graph: &Graph) -> Vec<u32> {
-    let mut reaches_grant = vec![0; graph.states()];
-    reaches_grant[graph.expanded()..].fill(u32::MAX);
+    let unexpanded = |state| if graph.is_expanded(state) { 0 } else { u32::MAX };
+    let mut reaches_grant: Vec<u32> = (0..graph.states() as u32).map(unexpanded).collect();
     let mut changed = true;
     while changed {
         changed = false;
-        for state in (0..graph.expanded() as u32).rev() {
+        for state in (0..graph.states() as u32).rev() {
             let label = graph.label(state);
-            if !label.stage.is_crashed() {
+            if !label.stage.is_crashed() || !graph.is_expanded(state) {
                 continue;
             }
             let step = |(to, _): &(u32, _)| {

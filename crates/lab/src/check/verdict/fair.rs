@@ -1,18 +1,23 @@
-//! Fair cycles in which a request stays unsatisfied.
+//! Fair cycles: how a system may go on for ever without something that is owed.
 //!
-//! For a user, the graph is restricted to the states in which it waits; a step that satisfies the
-//! request leads out of it. A strongly connected component of what is left is a way to wait for
-//! ever. It is *fair* if every class of actions is taken inside it or impossible somewhere in it.
-//! If a component is not fair, then some class is possible in all of its states and taken by none
-//! of its steps, and the same is true of every part of it: so looking at whole components is
-//! enough. A timer that may ring only when nothing else moves is often impossible in between, and
-//! must ring all the same if it may again and again: where it never does, only the part of the
-//! component is looked at in which it may not.
+//! The graph is restricted to the states in which it is still owed (a user waits, say); a step that
+//! delivers it leads out of them. A strongly connected component of what is left is a way to go on
+//! for ever. It is *fair* if every class of actions is taken inside it or impossible somewhere in
+//! it. If a component is not fair, then some class is possible in all of its states and taken by
+//! none of its steps, and the same is true of every part of it: so looking at whole components is
+//! enough.
+//!
+//! Timers that may ring only when nothing else can move are often impossible in between, and must
+//! ring all the same if they may again and again. Where one never does, only the parts of the
+//! component are looked at in which it may not; and of these, those in which it is armed all the
+//! time are not fair, since sooner or later the others pause. Where the search was cut off, it is not
+//! known which timers may ring in such a pause, so that each is taken for one that may.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::components::Components;
 use crate::check::search::graph::Graph;
 use crate::check::search::model::{Class, Label};
 
@@ -33,7 +38,7 @@ impl Assumption {
     }
 }
 
-/// A way to wait for ever: a fair component, by its states.
+/// A way to go on for ever: a fair component, by its states.
 pub(crate) struct FairComponent {
     states: Vec<u32>,
 }
@@ -58,22 +63,25 @@ pub(crate) fn fair_components(
     assumption: &Assumption,
     member: &dyn Fn(u32) -> bool,
 ) -> Vec<FairComponent> {
-    let mut components = Tarjan::new(graph, member).run(0..graph.states() as u32);
+    let mut components = Components::new(graph);
+    let members: Vec<u32> = (0..graph.states() as u32).filter(|state| member(*state)).collect();
+    let unheard = FxHashSet::default();
+    let mut open: Vec<_> =
+        components.of(&members).into_iter().map(|part| (part, unheard.clone())).collect();
     let mut fair = Vec::new();
-    while let Some(states) = components.pop() {
-        match judge(graph, &states, assumption) {
+    while let Some((states, mut unheard)) = open.pop() {
+        let inside = components.mark(&states);
+        match judge(graph, &states, assumption, &unheard, |state| components.has(inside, state)) {
             Verdict::Fair => fair.push(FairComponent { states }),
             Verdict::Unfair => {}
             Verdict::FairWithout(timers) => {
                 let silent = |state: &u32| {
                     graph.edges(*state).iter().all(|(_, class)| !timers.contains(class))
                 };
-                let rest: FxHashSet<u32> = states.iter().copied().filter(silent).collect();
-                let inside = |state: u32| rest.contains(&state);
-                components.extend(
-                    Tarjan::new(graph, &inside)
-                        .run(states.into_iter().filter(|s| rest.contains(s))),
-                );
+                let rest: Vec<u32> = states.into_iter().filter(silent).collect();
+                unheard.extend(timers);
+                let parts = components.of(&rest).into_iter();
+                open.extend(parts.map(|part| (part, unheard.clone())));
             }
         }
     }
@@ -88,30 +96,38 @@ enum Verdict {
     FairWithout(FxHashSet<Class>),
 }
 
-fn judge(graph: &Graph, states: &[u32], assumption: &Assumption) -> Verdict {
-    let inside: FxHashSet<u32> = states.iter().copied().collect();
-    let mut enabled: FxHashMap<Class, usize> = FxHashMap::default();
+/// Judges a component. `unheard` are timers that could ring if the others paused outside of it.
+fn judge(
+    graph: &Graph,
+    states: &[u32],
+    assumption: &Assumption,
+    unheard: &FxHashSet<Class>,
+    inside: impl Fn(u32) -> bool,
+) -> Verdict {
+    // In how many states each class is possible, and each timer at least armed.
+    let mut possible: FxHashMap<Class, usize> = FxHashMap::default();
+    let mut armed: FxHashMap<Class, usize> = FxHashMap::default();
     let mut taken: FxHashSet<Class> = FxHashSet::default();
     let mut here: Vec<Class> = Vec::new();
+    let rings_in_the_end = |timer: &Class| !graph.is_complete() || unheard.contains(timer);
     for &state in states {
         here.clear();
-        for &(to, class) in graph.edges(state) {
-            here.push(class);
-            if inside.contains(&to) {
-                taken.insert(class);
-            }
-        }
+        here.extend(graph.edges(state).iter().map(|(_, class)| *class));
         here.sort_unstable();
         here.dedup();
-        for class in &here {
-            *enabled.entry(*class).or_default() += 1;
-        }
+        here.iter().for_each(|class| *possible.entry(*class).or_default() += 1);
+        here.retain(|class| class.is_timer());
+        here.extend(graph.held_timers(state).filter(rings_in_the_end));
+        here.iter().for_each(|timer| *armed.entry(*timer).or_default() += 1);
+        taken.extend(graph.taken(state).filter(|(to, _)| inside(*to)).map(|(_, class)| class));
     }
-    enabled.retain(|class, _| assumption.owes(*class) && !taken.contains(class));
-    if enabled.values().any(|times| *times == states.len()) {
+    let left_out = |class: &Class| assumption.owes(*class) && !taken.contains(class);
+    let mut counts = possible.iter().chain(&armed);
+    if counts.any(|(class, times)| *times == states.len() && left_out(class)) {
         return Verdict::Unfair;
     }
-    let silent: FxHashSet<Class> = enabled.into_keys().filter(|class| class.is_timer()).collect();
+    let silent = |class: &Class| class.is_timer() && left_out(class);
+    let silent: FxHashSet<Class> = possible.into_keys().filter(silent).collect();
     if silent.is_empty() { Verdict::Fair } else { Verdict::FairWithout(silent) }
 }
 
@@ -119,6 +135,13 @@ impl FairComponent {
     /// The state of it that was found first.
     pub(crate) fn first(&self) -> u32 {
         self.states.iter().copied().min().unwrap_or_default()
+    }
+
+    /// Whether anything happens in it by itself.
+    pub(crate) fn moves_by_itself(&self, graph: &Graph) -> bool {
+        let inside: FxHashSet<u32> = self.states.iter().copied().collect();
+        let mut edges = self.states.iter().flat_map(|state| graph.edges(*state));
+        edges.any(|(to, class)| *class != Class::UNFAIR && inside.contains(to))
     }
 
     /// A fair cycle through the component, as short as a greedy walk makes it: it starts and ends
@@ -162,7 +185,7 @@ impl FairComponent {
     }
 }
 
-/// The shortest way inside from a state to the first edge that serves, that edge included.
+/// The shortest way inside from a state to the first step that serves, that step included.
 fn shortest(
     graph: &Graph,
     inside: &FxHashSet<u32>,
@@ -172,9 +195,9 @@ fn shortest(
     let mut came: BTreeMap<u32, (u32, Class)> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);
     while let Some(at) = queue.pop_front() {
-        for edge in graph.edges(at).iter().filter(|(to, _)| inside.contains(to)) {
-            if serves(edge) {
-                let mut way = vec![*edge];
+        for step in graph.taken(at).filter(|(to, _)| inside.contains(to)) {
+            if serves(&step) {
+                let mut way = vec![step];
                 let mut back = at;
                 while back != from {
                     let (previous, class) = came[&back];
@@ -184,115 +207,11 @@ fn shortest(
                 way.reverse();
                 return Some(way);
             }
-            if edge.0 != from && !came.contains_key(&edge.0) {
-                came.insert(edge.0, (at, edge.1));
-                queue.push_back(edge.0);
+            if step.0 != from && !came.contains_key(&step.0) {
+                came.insert(step.0, (at, step.1));
+                queue.push_back(step.0);
             }
         }
     }
     None
-}
-
-/// Tarjan's algorithm without recursion, on some of the states.
-struct Tarjan<'g> {
-    graph: &'g Graph,
-    member: &'g dyn Fn(u32) -> bool,
-    /// 0 for a state not seen yet, else one more than its place in the order of visits.
-    index: Vec<u32>,
-    low: Vec<u32>,
-    stack: Vec<u32>,
-    on_stack: Vec<bool>,
-    components: Vec<Vec<u32>>,
-}
-
-impl<'g> Tarjan<'g> {
-    fn new(graph: &'g Graph, member: &'g dyn Fn(u32) -> bool) -> Self {
-        let n = graph.states();
-        Self {
-            graph,
-            member,
-            index: vec![0; n],
-            low: vec![0; n],
-            stack: Vec::new(),
-            on_stack: vec![false; n],
-            components: Vec::new(),
-        }
-    }
-
-    fn run(mut self, from: impl Iterator<Item = u32>) -> Vec<Vec<u32>> {
-        let mut visits = 0;
-        for root in from {
-            if (self.member)(root) && self.index[root as usize] == 0 {
-                self.visit(root, &mut visits);
-            }
-        }
-        self.components
-    }
-
-    fn visit(&mut self, root: u32, visits: &mut u32) {
-        let graph = self.graph;
-        let mut path: Vec<(u32, usize)> = Vec::new();
-        self.open(root, visits, &mut path);
-        while let Some((state, edge)) = path.last_mut() {
-            let at = *state;
-            let Some(&(to, _)) = graph.edges(at).get(*edge) else {
-                path.pop();
-                if let Some((parent, _)) = path.last() {
-                    let low = self.low[at as usize];
-                    self.lower(*parent, low);
-                }
-                self.close(at);
-                continue;
-            };
-            *edge += 1;
-            if !(self.member)(to) {
-                continue;
-            }
-            if self.index[to as usize] == 0 {
-                self.open(to, visits, &mut path);
-            } else if self.on_stack[to as usize] {
-                let index = self.index[to as usize];
-                self.lower(at, index);
-            }
-        }
-    }
-
-    fn open(&mut self, state: u32, visits: &mut u32, path: &mut Vec<(u32, usize)>) {
-        *visits += 1;
-        self.index[state as usize] = *visits;
-        self.low[state as usize] = *visits;
-        self.stack.push(state);
-        self.on_stack[state as usize] = true;
-        path.push((state, 0));
-    }
-
-    fn lower(&mut self, state: u32, to: u32) {
-        let low = &mut self.low[state as usize];
-        *low = to.min(*low);
-    }
-
-    /// If the state is the first visited of its component, the component is on top of the stack.
-    /// A state by itself counts only with a step to itself.
-    fn close(&mut self, state: u32) {
-        if self.low[state as usize] != self.index[state as usize] {
-            return;
-        }
-        if self.stack.last() == Some(&state) {
-            self.stack.pop();
-            self.on_stack[state as usize] = false;
-            if self.graph.edges(state).iter().any(|(to, _)| *to == state) {
-                self.components.push(vec![state]);
-            }
-            return;
-        }
-        let mut component = Vec::new();
-        while let Some(top) = self.stack.pop() {
-            self.on_stack[top as usize] = false;
-            component.push(top);
-            if top == state {
-                break;
-            }
-        }
-        self.components.push(component);
-    }
 }

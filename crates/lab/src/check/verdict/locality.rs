@@ -38,7 +38,7 @@ pub struct Locality {
     pub states: usize,
     /// Whether everything was seen.
     pub complete: bool,
-    /// Safety properties that were broken; what follows from there was not looked at.
+    /// Safety properties that were broken on the way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<&'static str>,
     /// The user that crashes, one after another.
@@ -200,7 +200,7 @@ fn part(
         locality: reach(&stages, |blocked| blocked.fair_run),
         locality_no_path: reach(&stages, |blocked| blocked.no_path),
         states: found.graph.states(),
-        complete: found.complete,
+        complete: found.is_complete(),
         starving_anyway: effects.iter().filter(|(_, f)| f.anyway).map(|(user, _)| *user).collect(),
         stages,
     };

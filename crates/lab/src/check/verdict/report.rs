@@ -3,14 +3,12 @@
 use std::fmt;
 
 use holdall_core::{Assumes, Order, Property};
-use rayon::prelude::*;
 use serde::Serialize;
 
-use super::fair::{Assumption, first_fair_component};
+use super::for_ever::for_ever;
 use super::trace::{Describe, Path, Trace, replay};
-use crate::check::search::Explored;
-use crate::check::search::graph::Graph;
 use crate::check::search::model::{Breach, Model};
+use crate::check::search::{CutOff, Explored};
 use crate::check::{Scope, Settings, Timers};
 use crate::registry::Chosen;
 
@@ -29,6 +27,9 @@ pub struct Report {
     pub depth: usize,
     /// Whether everything was seen.
     pub complete: bool,
+    /// Why not, if not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_off: Option<CutOff>,
     /// What was decided.
     pub properties: Vec<Verdict>,
 }
@@ -85,12 +86,12 @@ impl Report {
 }
 
 /// A violation: of which property, to whom, and by which states (and then, by which cycle).
-struct Violation {
-    property: Property,
-    user: Option<usize>,
-    path: Vec<u32>,
-    cycle: Vec<u32>,
-    what: String,
+pub(super) struct Violation {
+    pub(super) property: Property,
+    pub(super) user: Option<usize>,
+    pub(super) path: Vec<u32>,
+    pub(super) cycle: Vec<u32>,
+    pub(super) what: String,
 }
 
 impl Violation {
@@ -115,7 +116,7 @@ pub(crate) fn report(
 ) -> Report {
     let mut violations = safety(found);
     violations.extend(at_rest(found));
-    violations.extend(for_ever(model, found, world.settings().timers == Timers::Quiet));
+    violations.extend(for_ever(model, &found.graph, world.settings().timers == Timers::Quiet));
     let within = within_assumptions(chosen.about.assumes, world.settings());
     let mut promises = chosen.about.promises.clone();
     if world.settings().timers == Timers::Quiet {
@@ -127,6 +128,7 @@ pub(crate) fn report(
         Property::Local,
         Property::NoDeadlock,
         Property::NoResidue,
+        Property::NoLivelock,
         Property::NoStarvation,
         Property::Concurrency,
     ];
@@ -137,7 +139,7 @@ pub(crate) fn report(
     let lasting = world.settings().holds_outlast_crash();
     let decide = |property: Property| {
         let violation = violations.iter().find(|v| v.property == property);
-        let otherwise = if found.complete { Outcome::Holds } else { Outcome::Undecided };
+        let otherwise = if found.is_complete() { Outcome::Holds } else { Outcome::Undecided };
         Verdict {
             name: property.name(),
             promised: within && promises.contains(&property) && !(lasting && is_progress(property)),
@@ -152,7 +154,8 @@ pub(crate) fn report(
         states: found.graph.states(),
         transitions: found.graph.transitions(),
         depth: found.depth,
-        complete: found.complete,
+        complete: found.is_complete(),
+        cut_off: found.cut_off,
         properties: properties.into_iter().map(decide).collect(),
     }
 }
@@ -186,6 +189,12 @@ pub(crate) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> 
     if let Some(lane) = settings.suspect {
         text.push_str(&format!(" --suspect {lane}"));
     }
+    if settings.overlap {
+        text.push_str(" --overlap");
+    }
+    if let Some(cell) = settings.reboot {
+        text.push_str(&format!(" --reboot {}", cell.0));
+    }
     if settings.timers == Timers::Quiet {
         text.push_str(" --timers quiet");
     }
@@ -215,7 +224,10 @@ fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
     let order = assumes.order == Order::Unordered || settings.order == Some(Order::Fifo);
     let once = !settings.duplicates || !assumes.exactly_once;
     let departures = assumes.departures
-        || !settings.departures && settings.crash.is_none() && settings.suspect.is_none();
+        || !settings.departures
+            && settings.crash.is_none()
+            && settings.suspect.is_none()
+            && settings.reboot.is_none();
     let loss = settings.loss == 0 || !assumes.no_loss;
     let suspicions = assumes.suspicions || !settings.suspects();
     order && once && loss && departures && suspicions
@@ -224,8 +236,8 @@ fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
 /// Whether a property is one of progress, which nobody can promise to those who wait for units that
 /// a dead user holds and nobody takes back.
 fn is_progress(property: Property) -> bool {
-    use Property::{Concurrency, NoDeadlock, NoResidue, NoStarvation};
-    matches!(property, Concurrency | NoDeadlock | NoResidue | NoStarvation)
+    use Property::{Concurrency, NoDeadlock, NoLivelock, NoResidue, NoStarvation};
+    matches!(property, Concurrency | NoDeadlock | NoLivelock | NoResidue | NoStarvation)
 }
 
 fn safety(found: &Explored) -> Vec<Violation> {
@@ -261,37 +273,4 @@ fn at_rest(found: &Explored) -> Vec<Violation> {
         violations.push(at(state, Property::Concurrency, Some(lane), what));
     }
     violations
-}
-
-/// Fair cycles, for each user. A patient timer relies on uses that end, so that then only those
-/// who never do count as strangers. Where the search was cut off, a state without its edges is in no
-/// cycle, so that what is found is one; there may be others.
-fn for_ever(model: &dyn Model, found: &Explored, patient: bool) -> Vec<Violation> {
-    let lanes = model.sharing().par_iter().enumerate();
-    let owed = |sharing: u32| if patient { u32::MAX } else { sharing };
-    let trapped = lanes.map(|(lane, sharing)| trapped(&found.graph, lane, owed(*sharing)));
-    trapped.collect::<Vec<_>>().into_iter().flatten().collect()
-}
-
-/// A fair cycle in which a user waits. If it can starve although every use ends, that is no fault
-/// of strangers: it then counts against `concurrency` only if the user is stuck at rest.
-fn trapped(graph: &Graph, lane: usize, sharing: u32) -> Option<Violation> {
-    let all_end = Assumption::ALL_END;
-    let sharers_end =
-        Assumption { ending: sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
-    let starving = first_fair_component(graph, lane, &all_end);
-    let (component, assumption, property) = match starving {
-        Some(component) => (component, all_end, Property::NoStarvation),
-        None => {
-            (first_fair_component(graph, lane, &sharers_end)?, sharers_end, Property::Concurrency)
-        }
-    };
-    let cycle = component.cycle(graph, &assumption);
-    Some(Violation {
-        property,
-        user: Some(lane),
-        path: graph.way_to(cycle[0]),
-        cycle,
-        what: format!("this repeats for ever, fairly, and u{lane} is never satisfied"),
-    })
 }

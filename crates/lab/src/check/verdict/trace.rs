@@ -93,9 +93,7 @@ pub(crate) fn replay(model: &dyn Model, world: &dyn Describe, path: &Path, end: 
     let mut walk = |fingerprints: &[u64]| -> Vec<TraceStep> {
         fingerprints
             .iter()
-            .map(|fingerprint| {
-                go(&|step| step.fingerprint == *fingerprint && step.breach.is_none())
-            })
+            .map(|fingerprint| go(&|step| step.fingerprint == *fingerprint))
             .collect()
     };
     let mut steps = walk(path.steps.get(1..).unwrap_or_default());

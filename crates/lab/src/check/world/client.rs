@@ -13,6 +13,8 @@ pub(crate) struct Client {
     pub(crate) overtaken: Overtaken,
     /// Whether it was wrongly suspected before.
     pub(crate) suspected: bool,
+    /// The user before it in its lane, while anything of that one is left.
+    pub(crate) predecessor: Option<UserId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +48,7 @@ impl Stage {
     }
 }
 
-/// Who overtaken a waiting request. Kept only where a protocol promises a bound; otherwise it stays
+/// Who overtook a waiting request. Kept only where a protocol promises a bound; otherwise it stays
 /// as it is and makes no difference between states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Overtaken {
@@ -60,10 +62,6 @@ pub(crate) struct Overtaken {
 }
 
 impl Client {
-    pub(crate) fn first(lane: usize) -> Self {
-        Self::fresh(UserId::first(lane as u32))
-    }
-
     pub(crate) fn fresh(user: UserId) -> Self {
         Self {
             request: RequestId { user, seq: 0 },
@@ -71,6 +69,7 @@ impl Client {
             stage: Stage::Idle,
             overtaken: Overtaken::default(),
             suspected: false,
+            predecessor: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use holdall_core::{Addr, Protocol};
 
 use super::World;
-use super::client::Stage;
+use super::client::{Client, Stage};
 use super::parts::Item;
 use crate::check::search::model::Action;
 use crate::check::verdict::trace::{Describe, TraceStep};
@@ -61,6 +61,11 @@ impl<P: Protocol> World<'_, P> {
                 let (to, what) = self.delivery(id, "");
                 (to, format!("lost: {what}"))
             }
+            Action::Reboot(cell) => {
+                let there = |client: &&Client| client.user().home().cell == cell;
+                let first = self.clients(after).find(there).expect("somebody lives there").user();
+                (Addr::User(first), format!("{cell:?} restarts and remembers nothing"))
+            }
             Action::Leave(lane) => (of(lane), format!("{:?} departs", of(lane))),
             Action::Return(lane) => (of(lane), format!("a fresh client comes as {:?}", of(lane))),
         }
@@ -89,11 +94,20 @@ impl<P: Protocol> World<'_, P> {
     fn show(&self, state: &[u32], who: Addr) -> String {
         match who {
             Addr::Manager(m) => format!("{who:?} = {:?}", self.manager(state, m.index())),
-            Addr::User(user) => match self.user(state, user.lane().index()) {
-                Some(role) => format!("{who:?} = {role:?}"),
+            Addr::User(_) => match self.place_of(state, who) {
+                Some(place) => format!("{who:?} = {:?}", self.parts.users.value(state[place])),
                 None => format!("{who:?} is no more"),
             },
         }
+    }
+
+    /// Everything in a state, one thing a line.
+    pub(crate) fn show_state(&self, state: &[u32]) -> String {
+        let clients = self.clients(state).map(|client| format!("{client:?}"));
+        let users = self.all_users(state).map(|user| format!("{user:?}"));
+        let managers = (0..self.managers).map(|m| format!("{:?}", self.manager(state, m)));
+        let items = self.items(state).iter().map(|id| format!("{:?}", self.parts.items.value(*id)));
+        clients.chain(users).chain(managers).chain(items).collect::<Vec<_>>().join("\n")
     }
 
     fn granted(&self, before: &[u32], after: &[u32]) -> String {

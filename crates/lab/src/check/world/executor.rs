@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use holdall_core::{
-    Addr, Broken, Call, Gone, ManagerId, Party, Property, Protocol, Request, RequestId, UserId,
-};
+use holdall_core::{Addr, Broken, Call, Gone, Property, Protocol, Request, RequestId};
 use rustc_hash::FxHashMap;
 
 use super::client::{Client, Overtaken, Stage};
 use super::fingerprint::StateFingerprint;
 use super::parts::Item;
 use super::steps::{Outcome, StepEffect, Steps};
-use super::{NOBODY, SystemView, World};
-use crate::check::Detector;
+use super::{SystemView, World};
 use crate::check::scope::Then;
 use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
 
@@ -26,6 +23,7 @@ pub(crate) struct Executor<'w, P: Protocol> {
     moves: Vec<(Action, Class)>,
     pub(super) next: Vec<u32>,
     breach: Option<Box<Breach>>,
+    dropped: Vec<Class>,
     /// How many messages the step has sent.
     sent: usize,
     /// How many it may send, if its user stops amid.
@@ -45,6 +43,7 @@ impl<P: Protocol> Expander for Executor<'_, P> {
                 }
             }
         }
+        self.world.list_held_timers(state, &moves, &mut out.held);
         out.finish(self.world.rest(state, &moves));
         self.moves = moves;
     }
@@ -53,6 +52,10 @@ impl<P: Protocol> Expander for Executor<'_, P> {
         self.next.clear();
         self.next.extend_from_slice(state);
         self.fingerprint_next()
+    }
+
+    fn fingerprint_up_to_shift(&mut self, state: &[u32]) -> u64 {
+        self.state_fingerprint.relative(self.world.fingerprints(state))
     }
 
     fn label(&self, state: &[u32]) -> Label {
@@ -70,6 +73,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
             moves: Vec::new(),
             next: Vec::new(),
             breach: None,
+            dropped: Vec::new(),
             sent: 0,
             quota: None,
             state_fingerprint: StateFingerprint::default(),
@@ -94,7 +98,9 @@ impl<'w, P: Protocol> Executor<'w, P> {
         }
         let label = self.world.label(&self.next);
         let (fingerprint, breach) = (self.fingerprint_next(), self.breach.take());
-        out.push(Step { fingerprint, action, cut, class, label, breach }, &self.next);
+        let dropped = std::mem::take(&mut self.dropped);
+        let step = Step { fingerprint, action, cut, class, dropped, label, breach };
+        out.push(step, &self.next);
     }
 
     /// Makes `next` of `state` by an action.
@@ -138,22 +144,13 @@ impl<'w, P: Protocol> Executor<'w, P> {
                 self.report(Gone::Suspected(who));
                 self.next.push(self.world.parts.items.number(Item::Lapse { who }));
             }
-            Action::Return(lane) => {
-                self.change_client(lane, |client| {
-                    let fresh = Client::fresh(
-                        client.user().next_generation().expect("fewer than 2^40 generations"),
-                    );
-                    let at = if client.stage == Stage::Lost { client.at } else { 0 };
-                    *client = Client { at, suspected: client.suspected, ..fresh };
-                });
-                let role = self.world.cfg.user(self.client(lane).user());
-                let at = self.world.user_at(lane);
-                self.next[at] = self.world.parts.users.number(role);
-            }
+            Action::Reboot(cell) => self.reboot(cell),
+            Action::Return(lane) => self.succeed(lane),
         }
         if !self.world.settings.keep_stale {
-            self.drop_stale();
+            self.drop_stale(self.world.items(state));
         }
+        self.retire_predecessors();
         if self.world.bound.is_some() {
             self.settle();
         }
@@ -163,8 +160,9 @@ impl<'w, P: Protocol> Executor<'w, P> {
         }
     }
 
-    /// Takes out the messages that their receivers say they will ignore whenever they come.
-    fn drop_stale(&mut self) {
+    /// Takes out the messages that their receivers say they will ignore whenever they come. For
+    /// those that were under way `before`, that is as good as a delivery.
+    fn drop_stale(&mut self, before: &[u32]) {
         let mut at = self.world.items_at();
         while at < self.next.len() {
             let id = self.next[at];
@@ -173,7 +171,10 @@ impl<'w, P: Protocol> Executor<'w, P> {
                 continue;
             }
             self.next.remove(at);
-            let Some(slot) = self.world.slot_of(id) else { continue };
+            if before.contains(&id) {
+                self.dropped.push(self.world.class_of(id));
+            }
+            let Some(slot) = self.place_of(id) else { continue };
             let role = self.next[slot];
             let outcome = self.outcome(slot, id);
             if outcome.role != role || !outcome.effects.is_empty() {
@@ -194,60 +195,8 @@ impl<'w, P: Protocol> Executor<'w, P> {
         self.call(lane);
     }
 
-    /// The user stops; what was on its way to it is lost, and the detector takes notice.
-    fn crash(&mut self, lane: usize) {
-        let who = self.client(lane).user();
-        self.change_client(lane, |client| {
-            (client.stage, client.overtaken) = (Stage::Crashed, Overtaken::default());
-        });
-        self.forget_overtaker(lane);
-        let world = self.world;
-        self.next[world.user_at(lane)] = NOBODY;
-        let lapse = world.parts.items.number(Item::Lapse { who });
-        let detector = world.settings.detector();
-        // Who is certainly gone need not be waited for. Otherwise a lease runs out all the same.
-        let lasts = |id: u32| id == lapse && detector != Detector::Departed;
-        let to_it = |id: &u32| world.parts.items.value(*id).to() == Addr::User(who);
-        let items = self.next.split_off(world.items_at());
-        self.next.extend(items.into_iter().filter(|id| !to_it(id) || lasts(*id)));
-        // A suspicion that was wrong until now is not raised again.
-        match detector {
-            Detector::Departed => self.report(Gone::Departed(Party::User(who))),
-            _ if self.is_under_way(lapse) => {}
-            Detector::None => {}
-            Detector::Reclaim => {
-                self.report(Gone::Suspected(who));
-                self.next.push(lapse);
-            }
-            Detector::Suspect => self.report(Gone::Suspected(who)),
-        }
-    }
-
-    /// A lease runs out: the client stops using what it has, its user leaves, and only then are the
-    /// managers told. Whoever was idle is lost as well, so that it asks again as another.
-    fn lapse(&mut self, who: UserId) {
-        let lane = who.lane().index();
-        let present =
-            self.client(lane).user() == who && self.next[self.world.user_at(lane)] != NOBODY;
-        if present && !matches!(self.client(lane).stage, Stage::Left | Stage::Lost) {
-            self.change_client(lane, |client| {
-                (client.stage, client.overtaken) = (Stage::Lost, Overtaken::default());
-            });
-            self.forget_overtaker(lane);
-            self.call(lane);
-        }
-        self.report(Gone::Reclaimed(who));
-    }
-
-    /// Every manager will be told of a user.
-    fn report(&mut self, gone: Gone) {
-        for to in (0..self.world.managers as u64).map(ManagerId) {
-            self.next.push(self.world.parts.items.number(Item::Gone { to, gone }));
-        }
-    }
-
     /// Calls the user role: its client says for what.
-    fn call(&mut self, lane: usize) {
+    pub(super) fn call(&mut self, lane: usize) {
         let world = self.world;
         let Client { request, at, stage, .. } = self.client(lane);
         let id = *self.calls.entry(self.next[lane]).or_insert_with(|| {
@@ -266,16 +215,15 @@ impl<'w, P: Protocol> Executor<'w, P> {
 
     /// Lets something happen to the role it is for.
     fn feed(&mut self, id: u32) {
-        let Some(slot) = self.world.slot_of(id).filter(|slot| self.next[*slot] != NOBODY) else {
-            return;
-        };
+        let Some(slot) = self.place_of(id) else { return };
         let outcome = self.outcome(slot, id);
         self.next[slot] = outcome.role;
-        let lane = match self.world.parts.items.value(id).to() {
-            Addr::Manager(_) => None,
-            Addr::User(user) => Some(user.lane().index()),
-        };
-        self.carry_out(lane, &outcome);
+        self.carry_out(self.world.parts.items.value(id).to(), &outcome);
+    }
+
+    /// The place of the role that something is for.
+    fn place_of(&self, id: u32) -> Option<usize> {
+        self.world.place_of(&self.next, self.world.parts.items.value(id).to())
     }
 
     /// What something leads to in the role at a place of `next`.
@@ -287,12 +235,17 @@ impl<'w, P: Protocol> Executor<'w, P> {
         }
     }
 
-    fn carry_out(&mut self, lane: Option<usize>, outcome: &Outcome) {
+    fn carry_out(&mut self, by: Addr, outcome: &Outcome) {
+        let lane = match by {
+            Addr::Manager(_) => None,
+            Addr::User(user) => Some(user.lane().index()),
+        };
         if let Some(what) = &outcome.broken {
             self.breach(Property::Local, lane, what.clone());
         }
+        let speaks = lane.filter(|lane| Addr::User(self.client(*lane).user()) == by);
         for did in &outcome.effects {
-            match (did, lane) {
+            match (did, speaks) {
                 (StepEffect::Send(id), _) => self.send(*id),
                 (StepEffect::Arm(id), _) => {
                     self.remove(*id);
@@ -302,6 +255,12 @@ impl<'w, P: Protocol> Executor<'w, P> {
                 (StepEffect::Granted(request), Some(lane)) => self.granted(lane, request),
                 (StepEffect::Lost(request), Some(lane)) => self.lost(lane, *request),
                 (StepEffect::Released(request), Some(lane)) => self.released(lane, *request),
+                // The client of a predecessor has left, and listens no more.
+                (StepEffect::Lost(_) | StepEffect::Released(_), None) if lane.is_some() => {}
+                (StepEffect::Granted(request), None) if lane.is_some() => {
+                    let what = format!("{request:?} was granted, whose client has left");
+                    self.breach(Property::AllOrNothing, lane, what);
+                }
                 (StepEffect::Granted(_) | StepEffect::Lost(_) | StepEffect::Released(_), None) => {
                     self.breach(Property::Local, None, "a manager spoke for a client".into());
                 }
@@ -327,11 +286,8 @@ impl<'w, P: Protocol> Executor<'w, P> {
             // What may be lost is sent again; the same message under way twice is one.
             Addr::Manager(_) if world.settings.loss > 0 && self.is_under_way(id) => {}
             Addr::Manager(_) => self.next.push(id),
-            Addr::User(user) => {
-                let lane = user.lane().index();
-                let there = lane < world.scope.users.len()
-                    && self.client(lane).user() == user
-                    && self.next[world.user_at(lane)] != NOBODY;
+            user => {
+                let there = world.place_of(&self.next, user).is_some();
                 let again = world.settings.loss > 0 && self.is_under_way(id);
                 if there && !again {
                     self.next.push(id);
@@ -408,14 +364,14 @@ impl<'w, P: Protocol> Executor<'w, P> {
     }
 
     /// Takes the oldest such item out, if there is one.
-    fn remove(&mut self, id: u32) {
+    pub(super) fn remove(&mut self, id: u32) {
         let from = self.world.items_at();
         if let Some(at) = self.next[from..].iter().position(|other| *other == id) {
             self.next.remove(from + at);
         }
     }
 
-    fn is_under_way(&self, id: u32) -> bool {
+    pub(super) fn is_under_way(&self, id: u32) -> bool {
         self.world.items(&self.next).contains(&id)
     }
 

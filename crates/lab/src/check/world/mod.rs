@@ -8,13 +8,14 @@ mod client;
 mod describe;
 mod executor;
 mod fingerprint;
+mod lives;
 mod moves;
 mod overtaking;
 mod parts;
 mod stages;
 mod steps;
 
-use holdall_core::{Addr, ManagerId, Order, Protocol, Role, System, UserId};
+use holdall_core::{Addr, Home, Life, ManagerId, Order, Protocol, Role, System, UserId};
 
 use self::client::{Client, Stage};
 use self::executor::Executor;
@@ -90,8 +91,14 @@ impl<'a, P: Protocol> World<'a, P> {
         self.scope.users.len() + lane
     }
 
+    /// The place of the role before, where lives overlap.
+    pub(crate) fn predecessor_at(&self, lane: usize) -> Option<usize> {
+        self.settings.overlap.then(|| 2 * self.scope.users.len() + lane)
+    }
+
     pub(crate) fn manager_at(&self, manager: usize) -> usize {
-        2 * self.scope.users.len() + manager
+        let lives = if self.settings.overlap { 2 } else { 1 };
+        (1 + lives) * self.scope.users.len() + manager
     }
 
     pub(crate) fn items_at(&self) -> usize {
@@ -108,19 +115,35 @@ impl<'a, P: Protocol> World<'a, P> {
         (id != NOBODY).then(|| self.parts.users.value(id))
     }
 
+    /// All user roles that take part.
+    pub(crate) fn all_users<'s>(
+        &'s self,
+        state: &'s [u32],
+    ) -> impl Iterator<Item = &'s P::User> + use<'s, P> {
+        let roles = state[self.user_at(0)..self.manager_at(0)].iter();
+        roles.filter(|id| **id != NOBODY).map(|id| self.parts.users.value(*id))
+    }
+
     pub(crate) fn manager(&self, state: &[u32], manager: usize) -> &P::Manager {
         self.parts.managers.value(state[self.manager_at(manager)])
     }
 
-    /// The place of the role that something is for.
-    pub(crate) fn slot_of(&self, item: u32) -> Option<usize> {
-        match self.parts.items.value(item).to() {
+    /// The place of a role that takes part.
+    pub(crate) fn place_of(&self, state: &[u32], who: Addr) -> Option<usize> {
+        let place = match who {
             Addr::Manager(m) => (m.index() < self.managers).then(|| self.manager_at(m.index())),
             Addr::User(user) => {
                 let lane = user.lane().index();
-                (lane < self.scope.users.len()).then(|| self.user_at(lane))
+                let clients = &state[..self.scope.users.len()];
+                let client = self.parts.clients.value(*clients.get(lane)?);
+                match user {
+                    _ if client.user() == user => Some(self.user_at(lane)),
+                    _ if client.predecessor == Some(user) => self.predecessor_at(lane),
+                    _ => None,
+                }
             }
-        }
+        };
+        place.filter(|place| state[*place] != NOBODY)
     }
 
     /// Whether a message will change nothing, whenever it arrives.
@@ -130,7 +153,8 @@ impl<'a, P: Protocol> World<'a, P> {
                 self.manager(state, to.index()).is_stale(&self.cfg, *from, msg)
             }
             Item::ToUser { from, to, msg, .. } => {
-                let role = self.user(state, to.lane().index());
+                let place = self.place_of(state, Addr::User(*to));
+                let role = place.map(|place| self.parts.users.value(state[place]));
                 role.is_some_and(|role| role.is_stale(&self.cfg, *from, msg))
             }
             _ => false,
@@ -154,6 +178,8 @@ impl<'a, P: Protocol> World<'a, P> {
         let mut label = Label { stage: self.stage(state), ..Label::default() };
         for (lane, client) in self.clients(state).enumerate() {
             label.waiting |= u32::from(client.is_waiting()) << lane;
+            label.releasing |= u32::from(client.stage == Stage::Releasing) << lane;
+            label.busy |= client.is_busy();
             let endless = self.scope.users[lane].endless && client.stage == Stage::Using;
             label.endless |= endless;
         }
@@ -190,7 +216,7 @@ impl<'a, P: Protocol> World<'a, P> {
         let users = self.scope.users.len();
         state.iter().enumerate().filter(|(_, id)| **id != NOBODY).map(move |(at, &id)| match at {
             _ if at < users => (at as u64, self.parts.clients.fingerprint(id)),
-            _ if at < 2 * users => (at as u64, self.parts.users.fingerprint(id)),
+            _ if at < self.manager_at(0) => (at as u64, self.parts.users.fingerprint(id)),
             _ if at < self.items_at() => (at as u64, self.parts.managers.fingerprint(id)),
             _ => (self.place_of_item(state, at), self.parts.items.fingerprint(id)),
         })
@@ -218,7 +244,7 @@ pub(crate) struct SystemView<'w, 's, P: Protocol> {
 
 impl<P: Protocol> System<P> for SystemView<'_, '_, P> {
     fn users(&self) -> impl Iterator<Item = &P::User> {
-        (0..self.world.scope.users.len()).filter_map(|lane| self.world.user(self.state, lane))
+        self.world.all_users(self.state)
     }
 
     fn managers(&self) -> impl Iterator<Item = &P::Manager> {
@@ -237,13 +263,16 @@ impl<P: Protocol> System<P> for SystemView<'_, '_, P> {
 impl<P: Protocol> Model for World<'_, P> {
     fn start(&self) -> Vec<u32> {
         let lanes = 0..self.scope.users.len();
-        let clients = lanes.clone().map(|lane| self.parts.clients.number(Client::first(lane)));
-        let users =
-            lanes.map(|lane| self.parts.users.number(self.cfg.user(UserId::first(lane as u32))));
+        let home = |lane: usize| Home { cell: self.scope.users[lane].cell, life: Life(0) };
+        let first = |lane| UserId::first_at(home(lane), lane as u32);
+        let clients =
+            lanes.clone().map(|lane| self.parts.clients.number(Client::fresh(first(lane))));
+        let users = lanes.clone().map(|lane| self.parts.users.number(self.cfg.user(first(lane))));
+        let predecessors = lanes.filter_map(|lane| self.predecessor_at(lane)).map(|_| NOBODY);
         let managers = (0..self.managers as u64)
             .map(|m| self.parts.managers.number(self.cfg.manager(ManagerId(m))));
         let loss_tokens = std::iter::repeat_n(self.loss_token, self.settings.loss as usize);
-        clients.chain(users).chain(managers).chain(loss_tokens).collect()
+        clients.chain(users).chain(predecessors).chain(managers).chain(loss_tokens).collect()
     }
 
     fn expander(&self) -> Box<dyn Expander + Send + '_> {

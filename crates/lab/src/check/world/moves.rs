@@ -1,6 +1,6 @@
 //! What may happen in a state, and what is to be said of a state in which nothing will.
 
-use holdall_core::{Addr, Gone, Order, Protocol, Role};
+use holdall_core::{Addr, CellId, Gone, Life, Order, Protocol, Role};
 
 use super::World;
 use super::client::{Client, Stage};
@@ -19,10 +19,7 @@ impl<P: Protocol> World<'_, P> {
             if item.is_timer() || !self.may_happen(&items[..i], id, items) {
                 continue;
             }
-            moves.push((
-                Action::Deliver(id),
-                Class::message(self.parts.items.fingerprint(id).relative),
-            ));
+            moves.push((Action::Deliver(id), self.class_of(id)));
             if item.from().is_some() && items.contains(&self.loss_token) {
                 moves.push((Action::Lose(id), Class::UNFAIR));
             }
@@ -33,14 +30,37 @@ impl<P: Protocol> World<'_, P> {
         for (lane, client) in self.clients(state).enumerate() {
             self.list_calls(state, lane, client, moves);
         }
+        if let Some(cell) = self.settings.reboot.filter(|cell| self.may_reboot(state, *cell)) {
+            moves.push((Action::Reboot(cell), Class::UNFAIR));
+        }
         let calm = moves.iter().all(|(_, class)| *class == Class::UNFAIR);
         if calm || self.settings.timers == Timers::Any {
             for &id in items.iter().filter(|id| self.parts.items.value(**id).is_timer()) {
-                moves.push((
-                    Action::Deliver(id),
-                    Class::timer(self.parts.items.fingerprint(id).relative),
-                ));
+                moves.push((Action::Deliver(id), self.class_of(id)));
             }
+        }
+    }
+
+    /// Of what something is to happen, for fairness: a delivery, or a timer that rings.
+    pub(crate) fn class_of(&self, item: u32) -> Class {
+        let fingerprint = self.parts.items.fingerprint(item).relative;
+        match self.parts.items.value(item).is_timer() {
+            true => Class::timer(fingerprint),
+            false => Class::message(fingerprint),
+        }
+    }
+
+    /// The timers that are armed in a state and may not ring yet, because something else can move.
+    pub(crate) fn list_held_timers(
+        &self,
+        state: &[u32],
+        moves: &[(Action, Class)],
+        held: &mut Vec<Class>,
+    ) {
+        if self.settings.timers == Timers::Quiet && !moves.iter().any(|(_, c)| c.is_timer()) {
+            let timers =
+                self.items(state).iter().filter(|id| self.parts.items.value(**id).is_timer());
+            held.extend(timers.map(|id| self.class_of(*id)));
         }
     }
 
@@ -87,11 +107,8 @@ impl<P: Protocol> World<'_, P> {
                 moves.push((Action::Leave(lane), Class::UNFAIR));
             }
             Stage::Using if !script.endless => moves.push((Action::Done(lane), Class::done(lane))),
-            Stage::Left | Stage::Lost => {
-                let returns = client.stage == Stage::Lost || script.then == Then::Respawn;
-                if returns && self.may_return(state, lane, client) {
-                    moves.push((Action::Return(lane), Class::UNFAIR));
-                }
+            Stage::Left | Stage::Lost | Stage::Crashed if self.may_return(state, lane, client) => {
+                moves.push((Action::Return(lane), Class::UNFAIR));
             }
             _ => {}
         }
@@ -132,12 +149,24 @@ impl<P: Protocol> World<'_, P> {
         client.at > 0 || client.request.seq == 0 || !self.items(state).iter().any(own)
     }
 
-    /// A fresh life starts when nothing of the old one is under way: otherwise users could
-    /// come and go without bound while a message travels.
+    /// The next user of a lane begins when nothing of its predecessor is left; or, where lives
+    /// overlap, when its predecessor has left or stopped, and nothing is left of the one before.
+    /// Otherwise users could come and go without bound while a message travels.
     fn may_return(&self, state: &[u32], lane: usize, client: &Client) -> bool {
+        let respawns = self.scope.users[lane].then == Then::Respawn;
+        if self.settings.overlap {
+            return client.predecessor.is_none() && (respawns || client.stage == Stage::Lost);
+        }
         let items = &self.parts.items;
-        self.user(state, lane).is_none_or(Role::is_idle)
+        (respawns && client.stage == Stage::Left || client.stage == Stage::Lost)
+            && self.user(state, lane).is_none_or(Role::is_idle)
             && !self.items(state).iter().any(|id| items.value(*id).involves(client.user()))
+    }
+
+    /// The cell may begin another life while it is in its first, and somebody in it is busy.
+    fn may_reboot(&self, state: &[u32], cell: CellId) -> bool {
+        let mut there = self.clients(state).filter(|client| client.user().home().cell == cell);
+        there.any(|client| client.is_busy() && client.user().home().life == Life(0))
     }
 
     /// What is to be said of a state by itself: whether it has come to rest, and in what shape.
@@ -172,7 +201,7 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn all_idle(&self, state: &[u32]) -> bool {
-        (0..self.scope.users.len()).all(|lane| self.user(state, lane).is_none_or(Role::is_idle))
+        self.all_users(state).all(Role::is_idle)
             && (0..self.managers).all(|m| self.manager(state, m).is_idle())
     }
 }

@@ -116,6 +116,9 @@ impl Protocol for PrintedDatta {
         if let Some(variant) = variant {
             return Err(Unsupported(format!("printed-datta has no variant '{variant}'")));
         }
+        let mut promises = Property::sound_and(&[Property::NoStarvation]);
+        // The token goes round for ever, also when nobody asks.
+        promises.retain(|property| *property != Property::NoLivelock);
         Ok(About {
             name: Self::FAMILY.into(),
             summary: "specimen: two resources with unknown participants, as printed",
@@ -127,7 +130,7 @@ impl Protocol for PrintedDatta {
                 order_asked: true,
                 ..Assumes::RELIABLE
             },
-            promises: Property::sound_and(&[Property::NoStarvation]),
+            promises,
             with_patience: Vec::new(),
             rules: Repairs::ALL.to_vec(),
         })
