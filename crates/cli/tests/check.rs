@@ -1,5 +1,5 @@
-//! `holdall check` as a person runs it: the sound protocols keep what they promise, at pinned
-//! counts, and every rule taken away is missed.
+//! `holdall check` as a person runs it. What it finds of every protocol, and in how many states, is
+//! in the rows of `crates/lab/tests/pinned`.
 
 mod common;
 
@@ -8,107 +8,33 @@ use std::process::Command;
 use common::{check, violated};
 use serde_json::Value;
 
-/// States of the quick suite, in its order. Any change of a rule, of what may happen or of what
-/// counts as a state shows here.
-const PINNED: &[(&str, &[u64])] = &[
-    (
-        "coordinator:fifo",
-        &[
-            249, 35, 172, 249, 228, 228, 1849, 1815, 382, 28, 28, 66, 182, 182, 228, 160, 90, 182,
-            160,
-        ],
-    ),
-    (
-        "coordinator:skip",
-        &[
-            180, 33, 144, 180, 186, 186, 1618, 1623, 293, 22, 22, 56, 101, 101, 186, 129, 83, 101,
-            129,
-        ],
-    ),
-    (
-        "coordinator:reserve=2",
-        &[
-            180, 33, 144, 180, 192, 192, 1618, 1663, 293, 22, 22, 56, 107, 107, 192, 134, 83, 107,
-            134,
-        ],
-    ),
-    (
-        "house",
-        &[
-            180, 15835, 29371, 1262650, 228, 237568, 2520754, 873, 475835, 46, 291379, 339502, 358,
-            9679, 885, 582, 76, 358, 168,
-        ],
-    ),
-    (
-        "ordered",
-        &[
-            180, 69, 328, 617, 228, 468, 5798, 1888, 838, 22, 50, 124, 134, 161, 282, 194, 83, 161,
-            199,
-        ],
-    ),
-    (
-        "skeen",
-        &[
-            879, 880, 2824, 28560, 945, 12562, 899333, 17919, 25924, 64, 806, 1008, 968, 2085,
-            1644, 176, 1644,
-        ],
-    ),
-];
-
 #[test]
-fn sound_protocols_keep_their_promises_at_pinned_counts() {
-    for (protocol, pinned) in PINNED {
-        let (code, reports) = check(&[protocol, "--suite", "quick"]);
-        let states: Vec<u64> =
-            reports.iter().map(|r| r["states"].as_u64().expect("a count")).collect();
-        for report in &reports {
-            assert_eq!(violated(report, true), [], "{protocol} {}", report["scope"]);
-            assert_eq!(report["complete"], true, "{protocol} {}", report["scope"]);
-        }
-        assert_eq!(code, 0, "{protocol}");
-        assert_eq!(&states, pinned, "{protocol}");
+fn a_suite_is_a_line_for_each_scope() {
+    let (code, reports) = check(&["ordered", "--suite", "quick"]);
+    assert_eq!((code, reports.len()), (0, 19));
+    for report in &reports {
+        assert_eq!((violated(report, true), &report["complete"]), (vec![], &Value::Bool(true)));
     }
 }
 
-/// A rule taken away, a scope in which that matters, and what is lost first.
-const MUTANTS: &[(&str, &str, &[&str], &str)] = &[
-    ("ordered", "sorted", &["--pools", "1,1", "--users", "0+1/1+0"], "no-deadlock"),
-    ("ordered", "fifo", &["--pools", "1", "--users", "0*/0*/0*"], "no-starvation"),
-    ("ordered", "whole", &["--pools", "2", "--users", "0:2/0"], "local"),
-    ("ordered", "early", &["--pools", "1", "--users", "0/0", "--departures"], "no-residue"),
-    ("ordered", "purge", &["--pools", "1,1", "--users", "0+1/1+0", "--crash", "0"], "no-deadlock"),
-    ("coordinator:skip", "room", &["--pools", "1", "--users", "0/0"], "exclusion"),
-    ("coordinator:fifo", "scan", &["--pools", "1", "--users", "0/0"], "no-deadlock"),
-    (
-        "coordinator:fifo",
-        "early",
-        &["--pools", "1", "--users", "0/0", "--departures"],
-        "no-residue",
-    ),
-    (
-        "coordinator:reserve=1",
-        "purge",
-        &["--pools", "1", "--users", "0/0", "--crash", "0"],
-        "no-deadlock",
-    ),
-    ("skeen", "latest", &["--pools", "1,1", "--users", "0+1/1+0"], "no-deadlock"),
-    ("skeen", "tentative", &["--pools", "1,1", "--users", "0+1/1+0"], "no-deadlock"),
-    ("skeen", "ties", &["--pools", "1,1", "--users", "0+1/1+0"], "no-deadlock"),
-    ("skeen", "hear", &["--pools", "1,1", "--users", "0+1/1+0/0"], "no-deadlock"),
-    ("skeen", "early", &["--pools", "1", "--users", "0/0", "--departures"], "no-residue"),
-    ("skeen", "purge", &["--pools", "1", "--users", "0/0", "--crash", "0"], "no-deadlock"),
-];
+#[test]
+fn a_rule_taken_away_is_missed() {
+    let scope = ["ordered", "--pools", "1,1", "--users", "0+1/1+0"];
+    assert_eq!(check(&scope).0, 0);
+    let (code, reports) = check(&[&scope[..], &["--without", "sorted"]].concat());
+    assert_eq!((code, violated(&reports[0], true)), (1, vec![("no-deadlock".into(), None)]));
+    let (code, reports) =
+        check(&["datta", "--as-printed", "d1", "--pools", "1,1", "--users", "0+1"]);
+    assert_eq!((code, &violated(&reports[0], true)[0].0[..]), (1, "no-deadlock"));
+}
 
 #[test]
-fn every_rule_taken_away_is_missed() {
-    for (protocol, rule, scope, lost) in MUTANTS {
-        let sound: Vec<&str> = [&[*protocol], *scope].concat();
-        assert_eq!(check(&sound).0, 0, "{protocol} with {rule}");
-        let (code, reports) = check(&[&sound[..], &["--without", rule]].concat());
-        assert_eq!(code, 1, "{protocol} without {rule}");
-        let found = violated(&reports[0], true);
-        assert!(found.iter().any(|(name, _)| name == lost), "{protocol} without {rule}: {found:?}");
-    }
+fn what_was_not_seen_behind_a_violation_is_not_said_to_hold() {
+    let scope = ["coordinator:skip", "--without", "room", "--pools", "1", "--users", "0*/0*"];
+    let (code, reports) = check(&[&scope[..], &["--max-states", "24"]].concat());
+    assert_eq!((code, &reports[0]["complete"]), (1, &Value::Bool(false)));
+    let properties = reports[0]["properties"].as_array().expect("a list");
+    assert!(properties.iter().all(|p| p["verdict"] != "holds"), "{properties:?}");
 }
 
 #[test]
@@ -208,6 +134,7 @@ fn bad_input_is_one_line_and_status_64() {
         &["ordered", "--pools", "1", "--users", "0", "--nodes", "0,1"],
         &["ordered", "--pools", "1", "--users", "0", "--crash", "7"],
         &["ordered", "--pools", "1", "--users", "0", "--without", "luck"],
+        &["chandy-misra", "--pools", "1", "--users", "0^/0"],
         &["ordered", "--all", "3by3"],
         &["ordered"],
     ];
