@@ -7,7 +7,7 @@ use holdall_assign::explore::{
     AssignmentModel, AssignmentScope, Buffers, Found, Model, Settings, WindowsModel, WindowsScope,
     explore,
 };
-use holdall_assign::paper::{AsPrinted, Biggest, Framed, Growth};
+use holdall_assign::paper::{AsPrinted, Atomic, Biggest, Framed, Growth};
 use holdall_assign::windows::rules;
 
 const HELP: &str = "\
@@ -19,7 +19,8 @@ explore assignment OPS [OPTIONS]   Figures 2 and 3 with real snapshots and renam
                     overgiving insatiable greedy unfenced unvalidated eager forgetful
   --buffers B       none, stores (of processors), files (puts collected until a fence) [none]
   --crashes N       crashes with restart [0]
-  --saying S        framed (Fig. 3's l4), printed (Fig. 2's l4 on a collect), biggest [framed]
+  --saying S        framed (Fig. 3's l4), atomic (Fig. 2's l4), printed (the same on a plain
+                    collect), biggest [framed]
   --growth F        f(0),f(1),... like 0,2,4,6 [2k-1]; --any-growth lets a bad one pass
   --item-as-printed the first item is f(|IS|) - Name, as the paper's remark says
   --reduce          leave out orders that nobody can tell apart
@@ -104,6 +105,7 @@ fn assignment(args: &[String], ops: &str, settings: &Settings) -> Result<ExitCod
     let scope = AssignmentScope { ops: numbers(ops)?, growth, as_printed };
     Ok(match option(args, "--saying", "framed") {
         "framed" => tell(&AssignmentModel::<Framed>::new(&scope), settings),
+        "atomic" => tell(&AssignmentModel::<Atomic>::new(&scope), settings),
         "printed" => tell(&AssignmentModel::<AsPrinted>::new(&scope), settings),
         "biggest" => tell(&AssignmentModel::<Biggest>::new(&scope), settings),
         other => return Err(format!("no saying {other:?}")),

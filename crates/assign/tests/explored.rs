@@ -9,7 +9,7 @@ use holdall_assign::explore::{
     AssignmentModel, AssignmentScope, Buffers, Found, Memory, Model, Settings, Slotted,
     WindowsModel, WindowsScope, World, explore,
 };
-use holdall_assign::paper::{AsPrinted, Biggest, Framed, Growth, Walk};
+use holdall_assign::paper::{AsPrinted, Atomic, Biggest, Framed, Growth, Walk};
 use holdall_assign::windows::rules::{
     Eager, Forgetful, Greedy, Helpless, Impatient, Insatiable, Overgiving, Rules, Sound, Unfenced,
     Unvalidated,
@@ -182,6 +182,28 @@ fn the_text_and_figure_2_are_wrong_with_three() {
     assert!(printed.violation.is_some_and(|v| v.what.contains("item 3")));
     let two = AssignmentModel::<AsPrinted>::new(&figures(&[1, 1]));
     sound(&two, &PLAIN);
+}
+
+/// Fig. 2 with its own rule at l4, on an atomic snapshot: right, and the lemmas of Section 4 hold in
+/// every state.
+#[test]
+fn figure_2_on_an_atomic_snapshot() {
+    sound(&AssignmentModel::<Atomic>::new(&figures(&[1, 1])), &PLAIN);
+    sound(&AssignmentModel::<Atomic>::new(&figures(&[1, 1, 1])), &PLAIN);
+}
+
+/// f(k) = 2k - ceil(k/(n-1)), at which assignment is impossible: the first item of each operation
+/// would be its new name, and adaptive renaming into so few names is impossible. The algorithm
+/// refuses such an f, and run all the same, breaks; with one item more it is 2k-1 and holds.
+#[test]
+fn the_lower_bound() {
+    for n in [2, 3_usize] {
+        let bound: Vec<_> = (0..=n).map(|k| (2 * k - k.div_ceil(n - 1)) as u64).collect();
+        let growth = Growth::new(bound).expect("increasing");
+        assert!(growth.clone().assignable().is_err());
+        let scope = AssignmentScope { ops: vec![1; n], growth: Some(growth), as_printed: false };
+        assert!(explore(&AssignmentModel::<Framed>::new(&scope), &PLAIN).violation.is_some());
+    }
 }
 
 #[test]

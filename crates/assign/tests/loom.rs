@@ -85,7 +85,7 @@ fn without_the_fence() {
 fn single_use() {
     model(3, || {
         let assignment = Assignment::single_use(2);
-        let (mut p, mut q) = (assignment.participant(0), assignment.participant(1));
+        let (mut p, mut q) = [0, 1].map(|p| assignment.participant(p).expect("memory")).into();
         let thread = loom::thread::spawn(move || {
             q.enter().expect("the first operation");
             q.announce()

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use holdall_assign::paper::Assignment;
 use holdall_assign::registers::{Dir, Durability, Mapped, Memory};
 use holdall_assign::windows::Layout;
 use holdall_assign::{Assigner, Worker};
@@ -42,6 +43,8 @@ fn child() {
     let worker = worker.parse().expect("a number");
     let goes_on = || !dir.join("stop").exists();
     match kind {
+        "paper-mapped" => enter(paper_mapped(&dir), &dir, worker),
+        "paper-files" => enter(paper_files(&dir), &dir, worker),
         "mapped" => work(mapped(&dir), &dir, worker, goes_on),
         _ => work(files(&dir), &dir, worker, goes_on),
     }
@@ -140,4 +143,66 @@ fn killed_on_a_mapped_file() {
 fn killed_on_a_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     kill_at_random("files", files, dir.path());
+}
+
+/// Operations of each processor.
+const OPERATIONS: usize = 4;
+
+fn paper_mapped(dir: &Path) -> Mapped {
+    let slots = Assignment::slots(WORKERS, OPERATIONS);
+    Mapped::open(&dir.join("registers"), WORKERS, slots).expect("made by the parent")
+}
+
+fn paper_files(dir: &Path) -> Dir {
+    let slots = Assignment::slots(WORKERS, OPERATIONS);
+    Dir::new(dir, WORKERS, slots, [0; 4], Durability::Process)
+}
+
+/// A processor of Fig. 3: notes its first items, and all it says.
+fn enter<M: Memory<Error: Debug>>(memory: M, dir: &Path, processor: usize) {
+    let assignment = Assignment::over(memory, OPERATIONS);
+    let mut participant = assignment.participant(processor).expect("there");
+    let mut notes = String::new();
+    for _ in 0..OPERATIONS {
+        let item = participant.try_enter().expect("an operation is left");
+        notes += &format!("{item} {processor}\n");
+        for (item, owner) in participant.try_announce().expect("readable") {
+            notes += &format!("{item} {owner}\n");
+        }
+    }
+    fs::write(dir.join(format!("said-{processor}")), notes).expect("written");
+}
+
+/// Fig. 3 between processes: they agree about all that is said, and everything is.
+fn agree(kind: &str, dir: &Path) {
+    let children: Vec<_> = (0..WORKERS).map(|processor| start(kind, processor, dir)).collect();
+    for mut child in children {
+        assert!(child.wait().expect("it ends").success());
+    }
+    let mut owners = std::collections::BTreeMap::new();
+    for processor in 0..WORKERS {
+        let said = fs::read_to_string(dir.join(format!("said-{processor}"))).expect("said");
+        for line in said.lines() {
+            let (item, owner) = line.split_once(' ').expect("an item and its owner");
+            let (item, owner) = (item.parse::<u64>().expect("a number"), owner.to_owned());
+            let before = owners.entry(item).or_insert_with(|| owner.clone());
+            assert_eq!(*before, owner, "item {item}");
+        }
+    }
+    let all: Vec<_> = owners.into_keys().collect();
+    assert_eq!(all, (1..=2 * (WORKERS * OPERATIONS) as u64 - 1).collect::<Vec<_>>());
+}
+
+#[test]
+fn figure_3_on_a_mapped_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let slots = Assignment::slots(WORKERS, OPERATIONS);
+    Mapped::create(&dir.path().join("registers"), WORKERS, slots).expect("made");
+    agree("paper-mapped", dir.path());
+}
+
+#[test]
+fn figure_3_on_a_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    agree("paper-files", dir.path());
 }

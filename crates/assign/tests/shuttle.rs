@@ -66,7 +66,7 @@ fn without_validation() {
 fn assignment(processors: usize, operations: usize) {
     let assignment = Assignment::long_lived(processors, operations);
     let threads = (0..processors).map(|p| {
-        let mut participant = assignment.participant(p);
+        let mut participant = assignment.participant(p).expect("memory");
         shuttle::thread::spawn(move || {
             let mut said = Vec::new();
             while participant.enter().is_ok() {

@@ -178,7 +178,7 @@ fn single_use_assignment() {
         let assignment = Assignment::single_use(n);
         let said: Vec<_> = thread::scope(|scope| {
             let work = |p| {
-                let mut participant = assignment.participant(p);
+                let mut participant = assignment.participant(p).expect("memory");
                 move || {
                     participant.enter().expect("the first operation");
                     participant.announce()
@@ -197,7 +197,7 @@ fn long_lived_assignment() {
         let assignment = Assignment::long_lived(4, 16);
         let said: Vec<_> = thread::scope(|scope| {
             let work = |p| {
-                let mut participant = assignment.participant(p);
+                let mut participant = assignment.participant(p).expect("memory");
                 move || {
                     let mut said = Vec::new();
                     while participant.enter().is_ok() {

@@ -24,6 +24,7 @@
 //! its writes (one of them at most: what that delays is then counted when all others have ended),
 //! or *rest*, that is make no more operations, whenever it is between two.
 
+mod lemmas;
 mod local;
 mod settled;
 mod single;

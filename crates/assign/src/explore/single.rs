@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::lemmas;
 use super::settled::settled;
 use super::{Memory, Model, Slotted, World};
 use crate::machine::{Do, Machine};
@@ -46,7 +47,9 @@ pub struct Busy<S> {
     as_printed: bool,
     pub(super) doing: Doing<S>,
     /// What was announced in earlier operations.
-    said: Vec<(u64, usize)>,
+    pub(super) said: Vec<(u64, usize)>,
+    /// Fig. 2's else branch, if it was taken in the last operation: who took part.
+    pub(super) participants: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +75,7 @@ impl<S: Saying> AssignmentModel<S> {
             as_printed: scope.as_printed,
             doing: Doing::Nothing,
             said: Vec::new(),
+            participants: None,
         };
         Self { ids, start: scope.ops.iter().enumerate().map(busy).collect(), growth }
     }
@@ -134,6 +138,8 @@ impl<S: Saying> Machine for Busy<S> {
                 },
                 Doing::Announce(announce) => match announce.step(read) {
                     Do::Done => {
+                        let frame = announce.frame().filter(|_| !S::FRAMES);
+                        self.participants = frame.map(|(_, everybody)| everybody);
                         let said = announce.said().to_vec();
                         self.end_operation(&said);
                     }
@@ -155,7 +161,8 @@ impl<S: Saying> Model for AssignmentModel<S> {
         self.start.clone()
     }
 
-    /// Consistency and Non-Triviality 1 in every state; Fairness, Non-Triviality 2 and the limit
+    /// Consistency and Non-Triviality 1 in every state, and what the paper's lemmas claim;
+    /// Fairness, Non-Triviality 2 and the limit
     /// of two items for each operation whenever nobody is in an operation; once all but one are
     /// done, the items that are unassigned because of that one.
     fn check(&self, world: &World<'_, Busy<S>>) -> Result<u32, String> {
@@ -169,6 +176,7 @@ impl<S: Saying> Model for AssignmentModel<S> {
             }
             process.within_its_snapshot()?;
         }
+        lemmas::check(world, self.ids, &self.growth)?;
         // Whose first write is in memory takes part.
         let begun = |id: usize| world.memory().get(self.ids.owner(id), self.ids.level(id, 0)) != 0;
         let part = (0..self.ids.all()).filter(|id| begun(*id)).count();
@@ -179,6 +187,7 @@ impl<S: Saying> Model for AssignmentModel<S> {
         let between = |p: &Slotted<Busy<S>>| p.buffer.is_empty() && !begun(p.process.id());
         if world.processes().all(|p| p.done() || between(p)) {
             self.complete(&owners, &begun)?;
+            lemmas::check_end(world, self.ids)?;
         }
         match world.processes().filter(|p| !p.done()).count() {
             1 => Ok((1..=last).filter(|item| !owners.contains_key(item)).count() as u32),
@@ -223,5 +232,34 @@ impl<S: Saying> AssignmentModel<S> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::{Atomic, Framed};
+
+    /// One processor begins and stops; the other makes so many operations: the items that are
+    /// nobody's, among those up to the last that is somebody's.
+    fn held_up<S: Saying>(operations: usize) -> usize {
+        let scope = AssignmentScope { ops: vec![1, operations], growth: None, as_printed: false };
+        let model = AssignmentModel::<S>::new(&scope);
+        let (mut processors, mut memory) = (model.start(), Memory::new(2, model.slots()));
+        let Do::Put { slot, value } = processors[0].step(0) else { panic!("it takes part") };
+        memory.put(0, slot, value);
+        memory.drive(1, &mut processors[1]);
+        let said = &processors[1].said;
+        let last = said.iter().map(|(item, _)| *item).max().unwrap_or(0);
+        last as usize - said.len()
+    }
+
+    /// Without the frames of posted snapshots the delay grows with every operation; with them it
+    /// does not.
+    #[test]
+    fn long_lived_without_frames_delays_without_bound() {
+        let ops = [2, 4, 8, 16, 32];
+        assert_eq!(ops.map(held_up::<Atomic>), [1, 3, 7, 15, 31]);
+        assert_eq!(ops.map(held_up::<Framed>), [0; 5]);
     }
 }

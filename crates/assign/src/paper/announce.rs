@@ -3,7 +3,9 @@
 //! Fig. 3's rule: find the largest frame, two posted snapshots Low and High such that this
 //! processor is in High but not in Low and all of High \ Low have posted their items; announce the
 //! items of that range. What it looks at is written once, so a plain collect suffices, also for
-//! single use. Fig. 2's own rule needs an atomic snapshot of the memory: errata D3.
+//! single use. Fig. 2's own rule needs an atomic snapshot of the memory: errata D3. What it looks
+//! at, whether a processor takes part and which item it posted, changes once each, so two equal
+//! collects in a row are one.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -27,6 +29,8 @@ pub trait Saying: Copy + Debug + Default + Eq + Hash + Send + 'static {
     const FRAMES: bool = true;
     /// The i-th free item goes to who posted the i-th smallest item; or the i-th biggest.
     const SMALLEST: bool = true;
+    /// Collect until two in a row are equal.
+    const ATOMIC: bool = false;
 }
 
 /// As it should be: Fig. 3's rule.
@@ -59,6 +63,24 @@ impl Saying for AsPrinted {
     const FRAMES: bool = false;
 }
 
+/// Fig. 2 as it is meant, on an atomic snapshot. Used for more than one operation each it is the
+/// long-lived version before its optimization: one that stops holds up items without bound.
+///
+/// ```
+/// use holdall_assign::explore::{AssignmentModel, AssignmentScope, Settings, explore};
+/// use holdall_assign::paper::Atomic;
+///
+/// let scope = AssignmentScope { ops: vec![1, 1], growth: None, as_printed: false };
+/// let found = explore(&AssignmentModel::<Atomic>::new(&scope), &Settings::default());
+/// assert!(found.violation.is_none());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Atomic;
+impl Saying for Atomic {
+    const FRAMES: bool = false;
+    const ATOMIC: bool = true;
+}
+
 /// The rank the paper's text names ("ith biggest"): wrong with three processors.
 ///
 /// ```
@@ -85,6 +107,10 @@ pub(crate) struct Announce<S = Framed> {
     /// By identity: the snapshot posted (Fig. 2: whether it takes part), and the item.
     posted: Vec<u64>,
     items: Vec<u64>,
+    /// The collect before, if two in a row must be equal.
+    before: Vec<u64>,
+    /// The frame found: who had posted. For Fig. 2 the smaller set is empty.
+    frame: Option<(u64, u64)>,
     /// What is certain: item and identity, by item.
     said: Vec<(u64, usize)>,
     saying: PhantomData<S>,
@@ -105,8 +131,22 @@ impl<S: Saying> Announce<S> {
         posted[me] = entered.seen;
         items[me] = entered.item;
         let growth = growth.clone();
-        let at = At::Ask(0);
-        Self { ids, growth, me, at, posted, items, said: Vec::new(), saying: PhantomData }
+        let (at, before, said) = (At::Ask(0), Vec::new(), Vec::new());
+        let saying = PhantomData;
+        Self { ids, growth, me, at, posted, items, before, frame: None, said, saying }
+    }
+
+    /// The frame in which all had posted, once it has looked.
+    pub(crate) fn frame(&self) -> Option<(u64, u64)> {
+        self.frame
+    }
+
+    /// Whether this collect is as the one before; if not, there is to be another.
+    fn same_twice(&mut self) -> bool {
+        let takes_part = |posted: &u64| u64::from(*posted != 0);
+        let now = self.posted.iter().map(takes_part).chain(self.items.iter().copied()).collect();
+        let before = std::mem::replace(&mut self.before, now);
+        before == self.before
     }
 
     /// The items that are certain, with the identity each belongs to.
@@ -133,14 +173,20 @@ impl<S: Saying> Announce<S> {
     }
 
     fn conclude(&mut self) {
+        if S::ATOMIC && !self.same_twice() {
+            self.at = At::Ask(0);
+            return;
+        }
         let frame = if S::FRAMES { self.largest_frame() } else { self.participants() };
         self.said = match frame {
             Some((low, high)) => self.assign(low, high),
             None => vec![(self.items[self.me], self.me)],
         };
+        self.frame = frame;
         // Only what was said matters from here on.
         self.posted.clear();
         self.items.clear();
+        self.before.clear();
         self.at = At::Done;
     }
 
