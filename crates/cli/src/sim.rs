@@ -144,7 +144,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let outcomes = outcomes.map_err(|error| match error {
         Error::Failure { .. } => error.into(),
-        Error::Settings(_) | Error::Unsupported { .. } => usage(error),
+        _ => usage(error),
     })?;
 
     match print(args, &settings, &outcomes) {

@@ -210,5 +210,48 @@ pub struct Options {
 
 /// A protocol cannot do what is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unsupported(pub String);
+pub enum Unsupported {
+    /// It has no such variant, or no such setting.
+    #[error("{family} has no variant '{variant}': use {known}")]
+    Variant {
+        /// The family of protocols.
+        family: &'static str,
+        /// What was asked for.
+        variant: String,
+        /// What there is.
+        known: &'static str,
+    },
+    /// It has no variants at all.
+    #[error("{family} has no variants, so no '{variant}': use {family}")]
+    NoVariants {
+        /// The family.
+        family: &'static str,
+        /// What was asked for.
+        variant: String,
+    },
+    /// It is nothing without a variant.
+    #[error("{family} needs a variant: use {known}")]
+    VariantMissing {
+        /// The family.
+        family: &'static str,
+        /// What there is.
+        known: &'static str,
+    },
+    /// A setting has no number.
+    #[error("{family}:{setting}: '{value}' is no number")]
+    Number {
+        /// The family.
+        family: &'static str,
+        /// The setting, whole.
+        setting: String,
+        /// What is no number.
+        value: String,
+    },
+}
+
+impl Unsupported {
+    /// There is no such variant.
+    pub fn variant(family: &'static str, variant: &str, known: &'static str) -> Self {
+        Self::Variant { family, variant: variant.into(), known }
+    }
+}

@@ -21,7 +21,7 @@ mod target;
 mod world;
 
 pub use self::failure::{Failure, Problem};
-pub use self::target::Target;
+pub use self::target::{NoTarget, Target};
 
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

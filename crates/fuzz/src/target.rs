@@ -37,10 +37,9 @@ impl Target {
     ///
     /// # Errors
     /// If there is none, or no such variant.
-    pub fn named(name: &str, without: &[&str]) -> Result<Self, Unsupported> {
+    pub fn named(name: &str, without: &[&str]) -> Result<Self, NoTarget> {
         let without = without.iter().map(|rule| (*rule).into()).collect();
-        holdall_protocols::with(name, Named(name, without))
-            .map_err(|Unknown(name)| Unsupported(format!("no protocol '{name}'")))?
+        Ok(holdall_protocols::with(name, Named(name, without))??)
     }
 
     /// Its name.
@@ -87,6 +86,17 @@ fn run<P: Protocol>(
             trace: world.trace(),
         })
     })
+}
+
+/// A name that leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTarget {
+    /// There is no such protocol.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+    /// The protocol has no such variant.
+    #[error(transparent)]
+    Variant(#[from] Unsupported),
 }
 
 struct Named<'a>(&'a str, Vec<String>);

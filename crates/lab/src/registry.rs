@@ -67,7 +67,7 @@ pub enum BadName {
 }
 
 impl From<Unknown> for BadName {
-    fn from(Unknown(name): Unknown) -> Self {
+    fn from(Unknown { name }: Unknown) -> Self {
         let near = holdall_protocols::names()
             .chain(specimens::names())
             .map(|known| (strsim::normalized_damerau_levenshtein(&name, known), known))

@@ -1,6 +1,5 @@
 //! From a name to a protocol, without a type parameter in the caller's hands.
 
-use alloc::format;
 use alloc::string::String;
 
 use holdall_core::{Protocol, Unsupported};
@@ -15,8 +14,12 @@ pub trait Visitor {
 }
 
 /// There is no protocol of that name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown(pub String);
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no protocol '{name}'")]
+pub struct Unknown {
+    /// The name.
+    pub name: String,
+}
 
 /// The family and the variant of a name: `coordinator:skip` is `coordinator` and `skip`.
 pub fn split_name(name: &str) -> (&str, Option<&str>) {
@@ -59,7 +62,7 @@ macro_rules! registry {
                     return Ok(visitor.visit::<$protocol>());
                 }
             )+
-            Err($crate::Unknown(name.into()))
+            Err($crate::Unknown { name: name.into() })
         }
 
         /// Every name worth listing.
@@ -73,9 +76,9 @@ macro_rules! registry {
 }
 
 /// For a family without variants: an error if one is named.
-pub(crate) fn plain(family: &str, variant: Option<&str>) -> Result<(), Unsupported> {
+pub(crate) fn plain(family: &'static str, variant: Option<&str>) -> Result<(), Unsupported> {
     match variant {
         None => Ok(()),
-        Some(v) => Err(Unsupported(format!("{family} has no variants, so no '{v}': use {family}"))),
+        Some(v) => Err(Unsupported::NoVariants { family, variant: v.into() }),
     }
 }

@@ -2,11 +2,11 @@
 
 use holdall_core::{About, Known, Options, Protocol, Topology, Unsupported};
 use holdall_protocols::coordinator::Coordinator;
-use holdall_protocols::{Unknown, Visitor, variant_of};
+use holdall_protocols::{Visitor, variant_of};
 
 use crate::stats::RunStats;
 use crate::world::{Network, World};
-use crate::{Error, Settings, workload};
+use crate::{Error, Limit, Settings, workload};
 
 /// The name of the yardstick: see [`Contender::oracle`].
 pub const ORACLE: &str = "oracle";
@@ -48,13 +48,10 @@ impl Contender {
     /// # Errors
     /// If there is no such protocol, or no such variant.
     pub fn named(name: &str) -> Result<Self, Error> {
-        let unsupported = |why| Error::Unsupported { protocol: name.into(), why };
         if name == ORACLE {
-            return Self::oracle().map_err(|Unsupported(why)| unsupported(why));
+            return Ok(Self::oracle()?);
         }
-        holdall_protocols::with(name, Named(name))
-            .map_err(|Unknown(_)| unsupported("there is no such protocol".into()))?
-            .map_err(|Unsupported(why)| unsupported(why))
+        Ok(holdall_protocols::with(name, Named(name))??)
     }
 
     /// A yardstick: it sees all requests at once and grants whatever fits, without any message
@@ -79,20 +76,16 @@ impl Contender {
     pub fn supports(&self, settings: &Settings) -> Result<(), Error> {
         let About { assumes, .. } = &self.about;
         let largest = settings.largest_request();
-        let why = if let Some(most) = assumes.needs_max.filter(|most| largest > *most) {
-            format!("takes at most {most} pools a request, not {largest}")
+        let limit = if let Some(most) = assumes.needs_max.filter(|most| largest > *most) {
+            Limit::Needs { most, asked: largest }
         } else if settings.units > 1 && !assumes.units {
-            "takes pools of one unit only".into()
+            Limit::Units
         } else if !settings.faults.is_empty() && !assumes.departures {
-            "assumes that nobody leaves or stops".into()
+            Limit::Departures
         } else {
             return Ok(());
         };
-        Err(self.unsupported(why))
-    }
-
-    fn unsupported(&self, why: String) -> Error {
-        Error::Unsupported { protocol: self.name.clone(), why }
+        Err(Error::Limit { protocol: self.name.clone(), limit })
     }
 }
 
@@ -108,8 +101,7 @@ fn simulate<P: Protocol>(run: &Run<'_>) -> Result<RunStats, Error> {
     if contender.about.assumes.participants == Known::Known {
         topology.users = workload::pools_of_users(settings, graph);
     }
-    let cfg = P::new(&topology, &contender.options)
-        .map_err(|Unsupported(why)| contender.unsupported(why))?;
+    let cfg = P::new(&topology, &contender.options)?;
     let network = Network::new(&contender.about, contender.oracle);
     World::new(cfg, settings, graph, network).run(progress).map_err(|wrong| Error::Failure {
         protocol: contender.name.clone(),
@@ -144,7 +136,7 @@ mod tests {
             assert_eq!(contender.supports(settings), Ok(()));
             change(&mut contender);
             let error = crate::run(settings, &[contender], &|_| {}).expect_err("it cannot");
-            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            assert!(matches!(error, Error::Limit { .. }), "{error}");
         };
         let usual = Settings { per_request: 3, ..Settings::default() };
         refused(&usual, |contender| contender.about.assumes.needs_max = Some(2));
@@ -160,7 +152,7 @@ mod tests {
         assert_eq!(Contender::named("rhee+:skeen").expect("listed").name(), "rhee+:skeen");
         assert!(Contender::named("oracle").expect("the yardstick").oracle);
         let error = Contender::named("orderd").expect_err("no such protocol");
-        assert_eq!(error.to_string(), "orderd: there is no such protocol");
+        assert_eq!(error.to_string(), "there is no protocol 'orderd'");
         assert!(Contender::named("coordinator:fast").is_err());
     }
 }

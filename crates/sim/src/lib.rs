@@ -49,13 +49,19 @@ pub enum Error {
     /// The settings make no sense.
     #[error(transparent)]
     Settings(#[from] BadSettings),
+    /// There is no such protocol.
+    #[error(transparent)]
+    Unknown(#[from] holdall_protocols::Unknown),
+    /// The protocol has no such variant.
+    #[error(transparent)]
+    Variant(#[from] holdall_core::Unsupported),
     /// The protocol cannot be run with such settings.
-    #[error("{protocol}: {why}")]
-    Unsupported {
+    #[error("{protocol}: {limit}")]
+    Limit {
         /// Its name.
         protocol: String,
         /// What it cannot do.
-        why: String,
+        limit: Limit,
     },
     /// The protocol broke an invariant, or called an honest party dishonest.
     #[error("{protocol} went wrong in graph {graph} of seed {seed} at tick {tick}: {what}")]
@@ -71,6 +77,25 @@ pub enum Error {
         /// Who, and how.
         what: String,
     },
+}
+
+/// What a protocol cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// Requests are too large.
+    #[error("takes at most {most} pools a request, not {asked}")]
+    Needs {
+        /// The most pools it takes.
+        most: u32,
+        /// The most pools in a request.
+        asked: u32,
+    },
+    /// Pools have several units.
+    #[error("takes pools of one unit only")]
+    Units,
+    /// Users go.
+    #[error("assumes that nobody leaves or stops")]
+    Departures,
 }
 
 /// Simulates every protocol on every graph, on all cores. `progress` is told now and then how many

@@ -13,7 +13,7 @@ mod settings;
 mod verdict;
 mod world;
 
-use holdall_core::{Protocol, Topology, Unsupported};
+use holdall_core::{Protocol, Topology};
 use holdall_protocols::Visitor;
 
 pub use self::scope::suite::{Suite, every_assignment};
@@ -38,7 +38,7 @@ pub fn check(
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Report, BadScope> {
     let visitor = Check { chosen, scope, settings, progress };
-    registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.0))?
+    registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.to_string()))?
 }
 
 struct Check<'a> {
@@ -85,7 +85,7 @@ pub fn compare_shifted(
     settings: &Settings,
 ) -> Result<Shifted, BadScope> {
     registry::with(&chosen.name, CompareShifted { chosen, scope, settings })
-        .map_err(|unknown| BadScope(unknown.0))?
+        .map_err(|unknown| BadScope(unknown.to_string()))?
 }
 
 struct CompareShifted<'a> {
@@ -131,7 +131,7 @@ fn prepare<P: Protocol>(
         &Topology { origin: settings.origin, ..scope.topology(&chosen.about) },
         &chosen.options,
     );
-    let cfg = cfg.map_err(|Unsupported(why)| BadScope(why))?;
+    let cfg = cfg.map_err(|why| BadScope(why.to_string()))?;
     if let Some(detector) = settings.detector.filter(|detector| *detector != Detector::None)
         && cfg.managers().is_empty()
     {

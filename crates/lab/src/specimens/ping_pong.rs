@@ -53,7 +53,10 @@ impl Protocol for PingPong {
         let name = match variant {
             Some("over") => "ping-pong:over",
             Some("held") => "ping-pong:held",
-            _ => return Err(Unsupported("ping-pong is ping-pong:over or ping-pong:held".into())),
+            _ => {
+                let known = "ping-pong:over or ping-pong:held";
+                return Err(Unsupported::VariantMissing { family: "ping-pong", known });
+            }
         };
         let sound = Ordered::about(None)?;
         Ok(About {

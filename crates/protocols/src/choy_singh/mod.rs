@@ -29,7 +29,6 @@
 
 mod user;
 
-use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
@@ -79,10 +78,7 @@ fn has_inner_door(variant: Option<&str>) -> Result<bool, Unsupported> {
     match variant {
         None => Ok(true),
         Some("one-door") => Ok(false),
-        Some(other) => {
-            let what = format!("choy-singh has no variant '{other}': use choy-singh or :one-door");
-            Err(Unsupported(what))
-        }
+        Some(v) => Err(Unsupported::variant("choy-singh", v, "choy-singh or choy-singh:one-door")),
     }
 }
 

@@ -71,6 +71,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
+    const VARIANTS: &str = "coordinator:fifo, coordinator:skip or coordinator:reserve=G";
     /// The only manager.
     const MANAGER: ManagerId = ManagerId(0);
 
@@ -82,12 +83,10 @@ impl Coordinator {
                 .strip_prefix("reserve=")
                 .and_then(|g| g.parse::<u32>().ok())
                 .map(|g| g as usize)
-                .ok_or_else(|| {
-                    Unsupported(format!("coordinator has no variant '{other}': use fifo, skip or reserve=G"))
-                }),
-            None => Err(Unsupported(
-                "coordinator needs a variant: coordinator:fifo, coordinator:skip or coordinator:reserve=G".into(),
-            )),
+                .ok_or_else(|| Unsupported::variant(Self::FAMILY, other, Self::VARIANTS)),
+            None => {
+                Err(Unsupported::VariantMissing { family: Self::FAMILY, known: Self::VARIANTS })
+            }
         }
     }
 }

@@ -113,7 +113,7 @@ fn is_brief(variant: Option<&str>) -> Result<bool, Unsupported> {
     match variant {
         None => Ok(false),
         Some("brief") => Ok(true),
-        Some(v) => Err(Unsupported(format!("no variant '{v}': use none, or brief"))),
+        Some(v) => Err(Unsupported::variant("datta", v, "none, or brief")),
     }
 }
 

@@ -196,13 +196,14 @@ impl House {
         for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
             let (key, number) = part.split_once('=').unwrap_or((part, ""));
             if !["reserve", "passes", "bumps", "parks", "resend"].contains(&key) {
-                return Err(Unsupported(format!(
-                    "house has no setting '{part}': use reserve=, passes=, bumps=, parks= or resend="
-                )));
+                let known = "reserve=, passes=, bumps=, parks= or resend=";
+                return Err(Unsupported::variant(Self::FAMILY, part, known));
             }
-            let number = number
-                .parse()
-                .map_err(|_| Unsupported(format!("house:{part}: '{number}' is no number")))?;
+            let number = number.parse().map_err(|_| Unsupported::Number {
+                family: Self::FAMILY,
+                setting: part.into(),
+                value: number.into(),
+            })?;
             if key == name {
                 value = number;
             }

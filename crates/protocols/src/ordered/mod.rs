@@ -23,7 +23,6 @@ mod manager;
 mod user;
 
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
@@ -75,10 +74,7 @@ fn is_coloured(variant: Option<&str>) -> Result<bool, Unsupported> {
     match variant {
         None => Ok(false),
         Some(COLOURED) => Ok(true),
-        Some(other) => {
-            let what = format!("ordered has no variant '{other}': use ordered or ordered:coloured");
-            Err(Unsupported(what))
-        }
+        Some(v) => Err(Unsupported::variant("ordered", v, "ordered or ordered:coloured")),
     }
 }
 

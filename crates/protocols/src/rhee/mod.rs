@@ -95,9 +95,7 @@ fn read<S: Protocol>(variant: Option<&str>) -> Result<(bool, Option<&str>), Unsu
     };
     match split_name(inner) {
         (family, variant) if family == S::FAMILY => Ok((plus, variant)),
-        _ => {
-            Err(Unsupported(format!("rhee is over a subroutine: rhee:S or rhee+:S, not '{inner}'")))
-        }
+        _ => Err(Unsupported::variant("rhee", inner, "rhee:S or rhee+:S over a subroutine S")),
     }
 }
 

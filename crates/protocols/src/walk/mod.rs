@@ -29,7 +29,6 @@ mod agent;
 mod manager;
 mod user;
 
-use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
@@ -112,7 +111,7 @@ fn is_agent(variant: Option<&str>) -> Result<bool, Unsupported> {
     match variant {
         None => Ok(false),
         Some("agent") => Ok(true),
-        Some(v) => Err(Unsupported(format!("walk has no variant '{v}': use walk or walk:agent"))),
+        Some(v) => Err(Unsupported::variant("walk", v, "walk or walk:agent")),
     }
 }
 

@@ -195,7 +195,7 @@ impl Settings {
     const PLAIN: Self =
         Self { filter: false, merge: false, fast: false, turns: false, numbers: false };
 
-    fn new(family: &str, variant: Option<&str>) -> Result<Self, Unsupported> {
+    fn new(family: &'static str, variant: Option<&str>) -> Result<Self, Unsupported> {
         let mut s = Self { filter: true, merge: true, fast: true, turns: true, numbers: false };
         for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
             match part.split_once('=').unwrap_or((part, "")) {
@@ -206,10 +206,8 @@ impl Settings {
                 ("numbers", "1") => s.numbers = true,
                 ("plain", "") => s = Self { numbers: s.numbers, ..Self::PLAIN },
                 _ => {
-                    return Err(Unsupported(format!(
-                        "{family} has no setting '{part}': use plain, filter=0, merge=0, fast=0, \
-                         turns=0 or numbers=1"
-                    )));
+                    let known = "plain, filter=0, merge=0, fast=0, turns=0 or numbers=1";
+                    return Err(Unsupported::variant(family, part, known));
                 }
             }
         }

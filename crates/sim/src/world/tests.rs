@@ -90,7 +90,7 @@ impl Protocol for Counting {
     type Manager = Manager;
 
     fn about(_: Option<&str>) -> Result<About, Unsupported> {
-        Err(Unsupported("only a test".into()))
+        Err(Unsupported::variant("counting", "", "it in this test only"))
     }
 
     fn new(_: &Topology, _: &Options) -> Result<Self, Unsupported> {

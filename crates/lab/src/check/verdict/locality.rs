@@ -142,7 +142,7 @@ pub fn locality(
     let measure = |lane| {
         let settings = Settings { crash: Some(lane), crash_amid: true, ..settings.clone() };
         let visitor = Measure { chosen, scope, settings: &settings, progress };
-        registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.0))?
+        registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.to_string()))?
     };
     let parts = lanes.map(measure).collect::<Result<Vec<Part>, BadScope>>()?;
     Ok(whole(chosen, scope, settings, parts))

@@ -114,7 +114,7 @@ impl Protocol for PrintedDatta {
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
         if let Some(variant) = variant {
-            return Err(Unsupported(format!("printed-datta has no variant '{variant}'")));
+            return Err(Unsupported::NoVariants { family: Self::FAMILY, variant: variant.into() });
         }
         let mut promises = Property::sound_and(&[Property::NoStarvation]);
         // The token goes round for ever, also when nobody asks.

@@ -86,7 +86,10 @@ impl<S: Protocol> PrintedRhee<S> {
 fn read<S: Protocol>(variant: Option<&str>) -> Result<Option<&str>, Unsupported> {
     match split_name(variant.unwrap_or_default()) {
         (family, inner) if family == S::FAMILY => Ok(inner),
-        _ => Err(Unsupported("printed-rhee is over a subroutine: printed-rhee:S".into())),
+        _ => {
+            let (family, known) = ("printed-rhee", "printed-rhee:S over a subroutine S");
+            Err(Unsupported::VariantMissing { family, known })
+        }
     }
 }
 

@@ -139,9 +139,7 @@ impl Protocol for PrintedWinkowski {
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
         if let Some(variant) = variant {
-            return Err(Unsupported(format!(
-                "printed-winkowski has no variants, so no '{variant}'"
-            )));
+            return Err(Unsupported::NoVariants { family: Self::FAMILY, variant: variant.into() });
         }
         Ok(About {
             name: Self::FAMILY.into(),
