@@ -48,7 +48,9 @@ async fn talk(
     stream: &UnixStream,
 ) -> io::Result<()> {
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
-    let greeting = greeted(stream, &mut incoming, outbox);
+    let sent = outbox.flush(stream)?;
+    service.borrow_mut().sent(conn, sent);
+    let greeting = greeted(stream, &mut incoming);
     let version = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
     if version != frame::VERSION {
         // It has our greeting, which tells it why.
@@ -121,8 +123,7 @@ fn costly(body: &Body) -> bool {
     }
 }
 
-async fn greeted(stream: &UnixStream, incoming: &mut Incoming, outbox: &Outbox) -> io::Result<u32> {
-    outbox.flush(stream)?;
+async fn greeted(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<u32> {
     loop {
         if let Some(content) = incoming.next_frame()? {
             return Ok(frame::version(content)?);
