@@ -1,0 +1,384 @@
+//! Cgroups of version 2: one for each grant, below the cgroup of whoever holds it, so that its
+//! limits and its accounts stay as they are.
+//!
+//! A cgroup that can be removed is empty and stays so: whoever still has it open starts nothing
+//! in it any more. So removing it is the question whether its grant is over.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+
+use crate::process::Process;
+use crate::raw;
+use crate::spawn::{Command, Start};
+
+/// How the cgroups of grants begin.
+const PREFIX: &str = "holdall-";
+
+/// Why there are no cgroups for grants.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCgroups {
+    /// There is none of version 2 to be seen.
+    #[error("no cgroup2 file system is mounted")]
+    NotMounted,
+    /// This process is outside of what is mounted.
+    #[error("this process is outside the cgroups that are mounted at {0}")]
+    Outside(PathBuf),
+    /// The kernel cannot end a cgroup.
+    #[error("the kernel is older than 5.14: it has no cgroup.kill")]
+    NoKill,
+    /// It was tried, and failed.
+    #[error("cannot {0} below {1}: {2}")]
+    Failed(&'static str, PathBuf, io::Error),
+}
+
+/// The hierarchy of cgroups.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    top: Rc<OwnedFd>,
+    mount: PathBuf,
+    /// What of the hierarchy is mounted, seen from its top; empty for all of it.
+    part: String,
+}
+
+/// What tells a cgroup from all others of one boot of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupId {
+    /// Where it is, below the mount.
+    pub path: String,
+    /// Its inode, which no other cgroup ever has.
+    pub inode: u64,
+}
+
+/// A cgroup.
+#[derive(Clone, Debug)]
+pub struct Cgroup {
+    top: Rc<OwnedFd>,
+    id: CgroupId,
+}
+
+impl Cgroups {
+    /// The hierarchy, wherever it is mounted.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn find() -> Result<Self, NoCgroups> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let (part, mount) = mounts.lines().find_map(mounted).ok_or(NoCgroups::NotMounted)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = open(&mount, flags, Mode::empty())
+            .map_err(|error| NoCgroups::Failed("open it", mount.clone(), error.into()))?;
+        Ok(Self { top: Rc::new(top), mount, part })
+    }
+
+    /// Tries out whether we may make cgroups, move processes into them, and end them.
+    ///
+    /// # Errors
+    /// If not: why.
+    pub fn trial(&self) -> Result<(), NoCgroups> {
+        let Some(own) = self.of(std::process::id()) else {
+            return Err(NoCgroups::Outside(self.mount.clone()));
+        };
+        let failed = |what| {
+            let place = self.mount.join(&own);
+            move |error| NoCgroups::Failed(what, place, error)
+        };
+        let name = format!("trial-{}", std::process::id());
+        let cgroup = self.make(&own, &name).map_err(failed("make a cgroup"))?;
+        let tried = self.try_out(&cgroup);
+        let removed = cgroup.remove();
+        tried?;
+        if removed { Ok(()) } else { Err(failed("remove a cgroup")(Errno::BUSY.into())) }
+    }
+
+    fn try_out(&self, cgroup: &Cgroup) -> Result<(), NoCgroups> {
+        let failed = |error| NoCgroups::Failed("move a process", self.place(cgroup), error);
+        let command = Command {
+            words: vec!["true".into()],
+            variables: Vec::new(),
+            mask: nix::sys::signal::SigSet::empty(),
+            own_group: true,
+            dies_with_us: true,
+        };
+        // It waits at its gate, and becomes nothing.
+        let mut child = command.start(Start::Gated).map_err(failed)?;
+        let moved = cgroup
+            .open("cgroup.procs", OFlags::WRONLY)
+            .and_then(|mut file| file.write_all(child.pid().to_string().as_bytes()));
+        let killed = moved.as_ref().map_or(Ok(()), |()| cgroup.kill());
+        child.end();
+        moved.map_err(failed)?;
+        killed.map_err(|_| NoCgroups::NoKill)
+    }
+
+    /// The cgroup of a process, below the mount.
+    pub fn of(&self, pid: u32) -> Option<String> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+        if path.starts_with("/..") || path.ends_with(" (deleted)") {
+            return None;
+        }
+        let below = path.strip_prefix(self.part.as_str())?;
+        Some(below.trim_start_matches('/').to_owned())
+    }
+
+    /// Makes a cgroup for a grant below another.
+    ///
+    /// # Errors
+    /// If it is there already, or may not be made.
+    pub fn make(&self, parent: &str, name: &str) -> io::Result<Cgroup> {
+        let path = if parent.is_empty() {
+            format!("{PREFIX}{name}")
+        } else {
+            format!("{parent}/{PREFIX}{name}")
+        };
+        mkdirat(&self.top, &path, Mode::from_raw_mode(0o755))?;
+        let inode = statat(&self.top, &path, AtFlags::SYMLINK_NOFOLLOW)?.st_ino;
+        Ok(Cgroup { top: self.top.clone(), id: CgroupId { path, inode } })
+    }
+
+    /// A cgroup of a former time, if it is still there.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn again(&self, id: &CgroupId) -> io::Result<Option<Cgroup>> {
+        match statat(&self.top, &id.path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if stat.st_ino == id.inode => {
+                Ok(Some(Cgroup { top: self.top.clone(), id: id.clone() }))
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Where a cgroup is, for others to open.
+    pub fn place(&self, cgroup: &Cgroup) -> PathBuf {
+        self.mount.join(&cgroup.id.path)
+    }
+
+    /// Where the hierarchy is mounted.
+    pub fn mount(&self) -> &Path {
+        &self.mount
+    }
+}
+
+/// The part and the place of a mount of cgroups of version 2, from a line of `mountinfo`.
+fn mounted(line: &str) -> Option<(String, PathBuf)> {
+    let (about, kind) = line.split_once(" - ")?;
+    if !kind.starts_with("cgroup2 ") {
+        return None;
+    }
+    let mut fields = about.split(' ').skip(3);
+    let part = unescaped(fields.next()?);
+    let mount = unescaped(fields.next()?);
+    Some((part.trim_end_matches('/').to_owned(), mount.into()))
+}
+
+/// Blanks and the like are written in octal there.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |mut whole, part| {
+        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                whole.push(char::from(byte));
+                whole.push_str(&part[3..]);
+            }
+            None => {
+                whole.push('\\');
+                whole.push_str(part);
+            }
+        }
+        whole
+    })
+}
+
+impl Cgroup {
+    /// Opens the one at a path, if it is this one.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is another.
+    pub fn enter(path: &Path, inode: u64) -> io::Result<OwnedFd> {
+        let dir = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        if rustix::fs::fstat(&dir)?.st_ino != inode {
+            return Err(io::Error::other("another cgroup is there"));
+        }
+        Ok(dir)
+    }
+
+    /// The one that is open here, as [`Cgroup::enter`] opens it.
+    pub fn at(dir: OwnedFd, inode: u64) -> Self {
+        Self { top: Rc::new(dir), id: CgroupId { path: ".".into(), inode } }
+    }
+
+    /// Its directory, if it was opened by [`Cgroup::at`].
+    pub fn dir(&self) -> BorrowedFd<'_> {
+        self.top.as_fd()
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> &CgroupId {
+        &self.id
+    }
+
+    fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
+        let path = format!("{}/{file}", self.id.path);
+        Ok(openat(&self.top, path, flags | OFlags::CLOEXEC, Mode::empty())?.into())
+    }
+
+    /// Moves a process into it. That may take the kernel some milliseconds.
+    ///
+    /// # Errors
+    /// If that may not be, or the process is gone: it may then have been another that was moved.
+    pub async fn adopt(&self, process: &Process) -> io::Result<()> {
+        let mut file = self.open("cgroup.procs", OFlags::WRONLY)?;
+        let pid = process.id().pid.to_string();
+        let moved = tokio::task::spawn_blocking(move || file.write_all(pid.as_bytes())).await;
+        moved.map_err(io::Error::other)??;
+        // It is alive after the move, so the number was its own.
+        if process.ended() { Err(Errno::SRCH.into()) } else { Ok(()) }
+    }
+
+    /// Kills everything in it and below.
+    ///
+    /// # Errors
+    /// If the kernel does not do it.
+    pub fn kill(&self) -> io::Result<()> {
+        self.open("cgroup.kill", OFlags::WRONLY)?.write_all(b"1")
+    }
+
+    /// Removes it, and with it those below: whether it is gone. While something lives in it, or
+    /// it cannot be told, it is not.
+    pub fn remove(&self) -> bool {
+        match self.rmdir(&self.id.path) {
+            Err(Errno::BUSY) if self.populated().is_ok_and(|populated| !populated) => {
+                for below in self.below(&self.id.path).unwrap_or_default() {
+                    // If one is not empty any more, neither are we.
+                    let _ = self.rmdir(&below);
+                }
+                self.rmdir(&self.id.path).is_ok()
+            }
+            done => done.is_ok(),
+        }
+    }
+
+    fn rmdir(&self, path: &str) -> Result<(), Errno> {
+        match unlinkat(&self.top, path, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The cgroups below one, innermost first.
+    fn below(&self, path: &str) -> io::Result<Vec<String>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(&self.top, path, flags, Mode::empty())?;
+        let mut all = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy();
+            if entry.file_type() == rustix::fs::FileType::Directory && !name.starts_with('.') {
+                let inner = format!("{path}/{name}");
+                all.extend(self.below(&inner)?);
+                all.push(inner);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The processes in it and below.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn pids(&self) -> io::Result<Vec<u32>> {
+        let mut all = Vec::new();
+        for path in [self.id.path.clone()].into_iter().chain(self.below(&self.id.path)?) {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let mut text = String::new();
+            match openat(&self.top, format!("{path}/cgroup.procs"), flags, Mode::empty()) {
+                Ok(file) => File::from(file).read_to_string(&mut text)?,
+                Err(Errno::NOENT) => continue, // Removed in the meantime: nothing was in it.
+                Err(error) => return Err(error.into()),
+            };
+            all.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// Sends a signal to each process in it.
+    pub fn signal(&self, signal: Signal) {
+        let open = |pid: u32| Process::open(pid).ok().flatten();
+        let opened: Vec<_> = self.pids().unwrap_or_default().into_iter().filter_map(open).collect();
+        // Whoever is in it now, after we have its pidfd, was not mistaken for another.
+        let still = self.pids().unwrap_or_default();
+        for process in opened.iter().filter(|process| still.contains(&process.id().pid)) {
+            process.signal(signal);
+        }
+    }
+
+    fn populated(&self) -> io::Result<bool> {
+        populated(&self.open("cgroup.events", OFlags::RDONLY)?)
+    }
+
+    /// Waits until nothing lives in it, and removes it.
+    pub async fn until_removed(&self) {
+        while !self.remove() {
+            if self.until_empty().await.is_err() {
+                // Too many files are open. It will have to be looked at.
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+
+    /// Waits until nothing lives in it. Something may be started in it again.
+    ///
+    /// # Errors
+    /// If it cannot be watched.
+    pub async fn until_empty(&self) -> io::Result<()> {
+        let file = self.open("cgroup.events", OFlags::RDONLY)?;
+        let events = raw::watch(file, Interest::PRIORITY)?;
+        while populated(events.get_ref())? {
+            events.ready(Interest::PRIORITY).await?.clear_ready();
+        }
+        // Its last process may not have left it altogether.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Ok(())
+    }
+}
+
+fn populated(events: &File) -> io::Result<bool> {
+    let mut text = [0; 256];
+    let length = match events.read_at(&mut text, 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(false), // Removed.
+        done => done?,
+    };
+    let text = String::from_utf8_lossy(&text[..length]);
+    Ok(!text.lines().any(|line| line == "populated 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_found_wherever_they_are() {
+        let hybrid = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
+        assert_eq!(mounted(hybrid), Some((String::new(), "/sys/fs/cgroup/unified".into())));
+        let part = "41 31 0:38 /a/b /mnt/my\\040cgroups rw shared:4 master:1 - cgroup2 none rw";
+        assert_eq!(mounted(part), Some(("/a/b".into(), "/mnt/my cgroups".into())));
+        let first = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu";
+        assert_eq!(mounted(first), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The processes that hold a grant: started, known, contained and ended.
+//!
+//! A [`Holder`] is everything that runs under one grant. Where there are cgroups it is a cgroup,
+//! which nothing leaves and which the kernel watches and kills as one. Elsewhere it is a family of
+//! processes, each known by a pidfd.
+//!
+//! # Invariants
+//! - What is not known to be gone is alive: an error is never taken for an end.
+//! - Nothing is signalled by a number that may belong to somebody else by now: either by pidfd, or
+//!   by a cgroup of our own, or as a child that has not been waited for.
+//! - Waiting is for events. `/proc` is read once for each question about a family, not in a loop.
+
+mod cgroup;
+mod family;
+mod holder;
+mod passing;
+mod process;
+mod raw;
+mod signals;
+mod spawn;
+
+pub use cgroup::{Cgroup, CgroupId, Cgroups, NoCgroups};
+pub use family::{Family, NotAHolder, descendants};
+pub use holder::{Holder, Record};
+pub use nix::sys::signal::SigSet;
+pub use passing::{Peer, receive, send};
+pub use process::{Process, ProcessId, stopped};
+pub use signals::{Caught, Signals, end_by};
+pub use spawn::{Child, Command, Ended, Start};

@@ -1,0 +1,77 @@
+//! Descriptors that go over a socket, and who is at its other end.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::raw;
+
+/// Sends bytes, and a descriptor along with the first of them. Returns how many bytes went.
+///
+/// # Errors
+/// If the socket takes nothing.
+pub fn send(socket: impl AsFd, bytes: &[u8], handle: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let handles = [handle];
+    control.push(SendAncillaryMessage::ScmRights(&handles));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)?)
+}
+
+/// Receives bytes at the end of a buffer, up to its capacity, and the last descriptor that came
+/// along, if any: nobody has a use for two. Returns how many bytes came.
+///
+/// # Errors
+/// If there are none, as the socket says.
+pub fn receive(
+    socket: impl AsFd,
+    bytes: &mut Vec<u8>,
+    handle: &mut Option<OwnedFd>,
+) -> io::Result<usize> {
+    let start = bytes.len();
+    bytes.resize(bytes.capacity(), 0);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let mut slices = [IoSliceMut::new(&mut bytes[start..])];
+    let received = recvmsg(socket, &mut slices, &mut control, flags);
+    bytes.truncate(start + received.as_ref().map_or(0, |received| received.bytes));
+    let count = received?.bytes;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(handles) = message {
+            *handle = handles.last().or_else(|| handle.take());
+        }
+    }
+    Ok(count)
+}
+
+/// The process at the other end of a socket.
+#[derive(Debug)]
+pub struct Peer {
+    pub(crate) pid: u32,
+    pub(crate) handle: OwnedFd,
+}
+
+impl Peer {
+    /// Who connected a socket.
+    ///
+    /// # Errors
+    /// If it is gone, or cannot be seen from here.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let pid = sockopt::socket_peercred(&socket)?.pid;
+        let handle = match raw::peer_handle(socket.as_fd()) {
+            Ok(handle) => handle,
+            // An older kernel. The number may be another's if the peer has ended; then the
+            // connection ends, too.
+            Err(_) => pidfd_open(pid, PidfdFlags::empty())?,
+        };
+        Ok(Self { pid: pid.as_raw_nonzero().get().unsigned_abs(), handle })
+    }
+}

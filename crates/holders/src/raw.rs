@@ -1,0 +1,245 @@
+//! The calls to the kernel for which there is no safe wrapper: starting a process inside a cgroup
+//! with code of ours before it becomes the command, signals to the group behind a pidfd, the pidfd
+//! of a peer, how a signal is disposed of, and descriptors for the runtime to watch. Nothing else in this crate is `unsafe`.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::SignalFd;
+use rustix::process::{Pid, Signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// What a new process does before it becomes a command. All of it is prepared: between fork and
+/// exec nothing may be allocated.
+pub(crate) struct Plan {
+    /// The programs to try, as a shell finds them.
+    pub(crate) programs: Vec<CString>,
+    /// For each of them, the script and its arguments, if it turns out to need a shell.
+    pub(crate) args: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+    /// The signals that are blocked.
+    pub(crate) mask: SigSet,
+    /// Whether it leads a process group of its own.
+    pub(crate) own_group: bool,
+    /// Whether it is killed when the thread that starts it ends.
+    pub(crate) dies_with_parent: bool,
+    /// A pipe: both ends. It waits for a byte, and ends if the pipe does.
+    pub(crate) gate: Option<(RawFd, RawFd)>,
+    /// What to say if it cannot be run, by error number; the last one for all others.
+    pub(crate) complaints: Vec<(c_int, Vec<u8>)>,
+}
+
+/// The arguments of `clone3`, as in `linux/sched.h`.
+#[derive(Default)]
+#[repr(C)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+const CLONE_PIDFD: u64 = 0x1000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 4;
+const SO_PEERPIDFD: c_int = 77;
+const SHELL: &CStr = c"/bin/sh";
+
+/// The pointers that `execve` wants, ended by a null.
+fn pointers<'a>(texts: impl IntoIterator<Item = &'a CString>) -> Vec<*const c_char> {
+    texts.into_iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// Starts a process, in a cgroup if one is given.
+///
+/// # Errors
+/// If it cannot be started, or not there.
+pub(crate) fn start(plan: &Plan, cgroup: Option<BorrowedFd<'_>>) -> io::Result<(Pid, OwnedFd)> {
+    let (args, env) = (pointers(&plan.args), pointers(&plan.env));
+    // For a script without an interpreter: sh SCRIPT ARGS. The script is put in by the child.
+    let shell_name = c"sh".to_owned();
+    let mut shell =
+        pointers([&shell_name, &shell_name].into_iter().chain(plan.args.iter().skip(1)));
+    let mut handle: c_int = -1;
+    let mut clone = CloneArgs {
+        flags: CLONE_PIDFD,
+        pidfd: ptr::from_mut(&mut handle) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    if let Some(cgroup) = cgroup {
+        clone.flags |= CLONE_INTO_CGROUP;
+        clone.cgroup = cgroup.as_raw_fd() as u64;
+    }
+    let parent = std::process::id() as libc::pid_t;
+    // SAFETY: the arguments are valid for the call and of the size that is told. Without CLONE_VM
+    // the child has a copy of everything, so it disturbs nothing here. It runs only `in_child`,
+    // which makes system calls on what was prepared above, and neither allocates, nor locks, nor
+    // returns, as is required between fork and exec.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut clone, size_of::<CloneArgs>()) };
+    if pid == 0 {
+        in_child(plan, &args, &env, &mut shell, parent);
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    Ok((pid.ok_or_else(|| io::Error::other("the child has no number"))?, handle))
+}
+
+/// The child, from its first moment until it is the command.
+fn in_child(
+    plan: &Plan,
+    args: &[*const c_char],
+    env: &[*const c_char],
+    shell: &mut [*const c_char],
+    parent: libc::pid_t,
+) -> ! {
+    // SAFETY: nothing but system calls and `signal`, all of which may be called between fork and
+    // exec. Every pointer is to something that the plan or the caller's frame keeps; the lists of
+    // arguments end with a null.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL); // The Rust runtime ignores it.
+        if plan.own_group {
+            libc::setpgid(0, 0);
+        }
+        if plan.dies_with_parent {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            if libc::getppid() != parent {
+                libc::_exit(1); // It has ended before we could ask to be told.
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, plan.mask.as_ref(), ptr::null_mut());
+        if let Some((waits, opens)) = plan.gate {
+            libc::close(opens);
+            let mut byte = 0u8;
+            while libc::read(waits, (&raw mut byte).cast(), 1) != 1 {
+                if *libc::__errno_location() != libc::EINTR {
+                    libc::_exit(1); // Whoever started us is gone.
+                }
+            }
+        }
+        let mut denied = false;
+        let mut error = libc::ENOENT;
+        for program in &plan.programs {
+            libc::execve(program.as_ptr(), args.as_ptr(), env.as_ptr());
+            error = *libc::__errno_location();
+            match error {
+                libc::ENOEXEC => {
+                    shell[1] = program.as_ptr();
+                    libc::execve(SHELL.as_ptr(), shell.as_ptr(), env.as_ptr());
+                    break;
+                }
+                libc::EACCES => denied = true,
+                libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
+                _ => break,
+            }
+        }
+        if denied {
+            error = libc::EACCES;
+        }
+        for (number, text) in &plan.complaints {
+            if *number == error || *number == 0 {
+                libc::write(2, text.as_ptr().cast(), text.len());
+                break;
+            }
+        }
+        libc::_exit(if error == libc::ENOENT { 127 } else { 126 })
+    }
+}
+
+/// Sends a signal to the process group that the process of a pidfd leads or led, or asks with
+/// none whether there is something of it. Since Linux 6.9.
+///
+/// # Errors
+/// `ESRCH` if nothing is left of it, `EINVAL` if the kernel is too old.
+pub(crate) fn signal_group(handle: BorrowedFd<'_>, signal: Option<Signal>) -> io::Result<()> {
+    let number = signal.map_or(0, Signal::as_raw);
+    let none = ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open for the length of the call, and no signal information is given.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            handle.as_raw_fd(),
+            number,
+            none,
+            PIDFD_SIGNAL_PROCESS_GROUP,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The pidfd of the process that connected a socket. Since Linux 6.5.
+///
+/// # Errors
+/// If the kernel does not give it.
+pub(crate) fn peer_handle(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut handle: c_int = -1;
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of `handle`.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut handle).cast(),
+            &raw mut length,
+        )
+    };
+    if done != 0 || handle < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(handle) })
+}
+
+/// Has the runtime watch a descriptor.
+///
+/// # Errors
+/// If too many are open.
+pub(crate) fn watch<T: Descriptor>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    // SAFETY: each of the types that are `Descriptor` gives the same open descriptor as long as
+    // it lives, and has no other closed in its place.
+    let watched = unsafe { AsyncFd::register_with_interest(inner, interest) };
+    watched.map_err(|error| error.into_parts().1)
+}
+
+/// What keeps one descriptor open as long as it lives.
+pub(crate) trait Descriptor: AsRawFd {}
+impl Descriptor for BorrowedFd<'_> {}
+impl Descriptor for File {}
+impl Descriptor for SignalFd {}
+
+/// Whether this process ignores a signal, as `nohup` has it ignore SIGHUP.
+pub(crate) fn ignores(signal: Signal) -> bool {
+    // SAFETY: a `sigaction` of zeroes is a valid one, and asking changes nothing.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal.as_raw(), ptr::null(), &raw mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Lets a signal do what it does to a process that has made no arrangements.
+pub(crate) fn reset(signal: Signal) {
+    // SAFETY: no handler of ours is involved.
+    unsafe {
+        libc::signal(signal.as_raw(), libc::SIG_DFL);
+    }
+}

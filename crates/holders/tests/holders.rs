@@ -1,0 +1,244 @@
+//! Holders as real processes: what escapes, what is taken for an end, who is killed.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command as Program, Stdio};
+use std::time::Duration;
+
+use holdall_holders::{
+    Cgroup, Cgroups, Child, Command, Ended, Family, Holder, NotAHolder, Peer, Process, Start,
+};
+use nix::sys::signal::SigSet;
+
+/// Nothing here takes that long, unless it hangs.
+const LONG: Duration = Duration::from_secs(20);
+
+fn command(words: &[&str]) -> Command {
+    Command {
+        words: words.iter().map(Into::into).collect(),
+        variables: vec![("HOLDALL_TEST".into(), "here".into())],
+        mask: SigSet::empty(),
+        own_group: true,
+        dies_with_us: true,
+    }
+}
+
+/// Cgroups, where they can be had. Where not, there is nothing to try.
+fn cgroups() -> Option<Cgroups> {
+    let cgroups = Cgroups::find().ok()?;
+    match cgroups.trial() {
+        Ok(()) => Some(cgroups),
+        Err(why) => {
+            eprintln!("not tried: {why}");
+            None
+        }
+    }
+}
+
+fn make(cgroups: &Cgroups, name: &str) -> Cgroup {
+    let own = cgroups.of(std::process::id()).expect("we are somewhere");
+    cgroups.make(&own, &format!("{name}-{}", std::process::id())).expect("we may")
+}
+
+fn enter(cgroups: &Cgroups, cgroup: &Cgroup) -> OwnedFd {
+    Cgroup::enter(&cgroups.place(cgroup), cgroup.id().inode).expect("it is there")
+}
+
+/// This process as its own peer.
+fn peer() -> Peer {
+    let (here, _there) = UnixStream::pair().expect("a pair");
+    Peer::of(&here).expect("we are there")
+}
+
+fn family(child: &Child) -> Family {
+    let handle = child.handle().try_clone_to_owned().expect("a copy");
+    Family::child(&handle, &peer()).expect("our child")
+}
+
+fn until_it_has_children(pid: u32) {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    while std::fs::read_to_string(&path).expect("it runs").is_empty() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, future).await.expect("it does not hang")
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn nothing_leaves_a_cgroup_and_all_of_it_is_killed() {
+    let Some(cgroups) = cgroups() else { return };
+    let cgroup = make(&cgroups, "escape");
+    let dir = enter(&cgroups, &cgroup);
+    let script = "setsid sh -c 'sleep 1000 & sleep 1000' >/dev/null 2>&1 & exit 3";
+    let child = command(&["sh", "-c", script]).start(Start::In(&dir)).expect("it starts");
+    assert_eq!(wait(&child), Ended::Code(3));
+    let holder = Holder::Cgroup(cgroup);
+    assert!(!holder.ended(), "its leftovers hold");
+    while holder.pids().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let left: Vec<_> =
+        holder.pids().into_iter().filter_map(|pid| Process::open(pid).ok()?).collect();
+    within(holder.kill()).await;
+    assert!(left.iter().all(Process::ended), "all of it is killed");
+    assert!(holder.ended() && holder.pids().is_empty());
+    let late = command(&["true"]).start(Start::In(&dir));
+    assert!(late.is_err(), "nothing starts in a grant that is over");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_record_finds_the_same_holder_and_no_other() {
+    let Some(cgroups) = cgroups() else { return };
+    let cgroup = make(&cgroups, "again");
+    let dir = enter(&cgroups, &cgroup);
+    let mut child = command(&["sleep", "1000"]).start(Start::In(&dir)).expect("it starts");
+    let holder = Holder::Cgroup(cgroup);
+    let record = holder.record();
+    let again = Holder::again(&record, Some(&cgroups)).expect("it runs");
+    assert_eq!(again.pids(), [child.pid()]);
+    let mut other = record.clone();
+    other.boot.push('x');
+    assert!(Holder::again(&other, Some(&cgroups)).is_none(), "another boot has ended all of it");
+    let mut other = record.clone();
+    other.cgroup.as_mut().expect("one").inode += 1;
+    assert!(Holder::again(&other, Some(&cgroups)).is_none(), "another cgroup of that name");
+    let blind = Holder::again(&record, None).expect("what cannot be told is alive");
+    assert!(!blind.ended());
+    child.end();
+    within(again.until_ended()).await;
+    assert!(Holder::again(&record, Some(&cgroups)).is_none());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_group_is_gone_when_all_of_it_is() {
+    let mut child = command(&["sh", "-c", "sleep 1000 & sleep 1000"]);
+    child.dies_with_us = false;
+    let mut child = child.start(Start::Gated).expect("it starts");
+    let family = family(&child);
+    child.let_go();
+    until_it_has_children(child.pid());
+    rustix::process::pidfd_send_signal(child.handle(), rustix::process::Signal::KILL)
+        .expect("ours");
+    assert_eq!(wait(&child), Ended::Signal(9));
+    assert!(!family.ended(), "the leader has ended, the group has not");
+    family.signal(rustix::process::Signal::KILL);
+    within(family.until_ended()).await;
+    assert!(family.ended());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_leader_whose_main_thread_has_ended_is_alive() {
+    let program = "import threading, time, ctypes\n\
+                   threading.Thread(target=time.sleep, args=(1000,)).start()\n\
+                   ctypes.CDLL(None).pthread_exit(None)";
+    let mut child = command(&["python3", "-c", program]).start(Start::Gated).expect("it starts");
+    let family = family(&child);
+    child.let_go();
+    let state = || {
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", child.pid())).expect("it is there");
+        stat.rsplit_once(") ").expect("a state").1.chars().next()
+    };
+    while state() != Some('Z') {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(!family.ended(), "a thread of it runs");
+    let record = Holder::Family(family).record();
+    let again = Holder::again(&record, None).expect("a thread of it runs");
+    within(again.kill()).await;
+    child.end();
+}
+
+#[test]
+fn only_children_can_be_named() {
+    let handle = |pid: u32| -> OwnedFd {
+        let pid = rustix::process::Pid::from_raw(pid as i32).expect("a number");
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).expect("it runs")
+    };
+    let refused = |handle: &OwnedFd| Family::child(handle, &peer()).expect_err("refused");
+    assert!(matches!(refused(&handle(1)), NotAHolder::OutOfSight), "init");
+    assert!(matches!(refused(&handle(std::process::id())), NotAHolder::Stranger(..)), "ourselves");
+    let mut shell = Program::new("sh")
+        .args(["-c", "sleep 1000 & echo $!; wait"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().expect("piped")).read_line(&mut line).expect("a number");
+    let grandchild = handle(line.trim().parse().expect("a number"));
+    assert!(matches!(refused(&grandchild), NotAHolder::Stranger(..)), "a child of another");
+    let own = handle(shell.id());
+    assert!(Family::child(&own, &peer()).is_ok());
+    rustix::process::pidfd_send_signal(&grandchild, rustix::process::Signal::KILL).expect("ours");
+    shell.wait().expect("it ends");
+    assert!(matches!(refused(&own), NotAHolder::Ended), "it was waited for");
+    let file: OwnedFd = std::fs::File::open("/dev/null").expect("there").into();
+    assert!(matches!(refused(&file), NotAHolder::OutOfSight), "no pidfd at all");
+}
+
+#[test]
+fn a_gate_that_ends_lets_nothing_through() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("touched");
+    let path = file.to_str().expect("text");
+    let child = command(&["touch", path]).start(Start::Gated).expect("it starts");
+    let handle = child.handle().try_clone_to_owned().expect("a copy");
+    drop(child);
+    let ended = rustix::process::waitid(
+        rustix::process::WaitId::PidFd(handle.as_fd()),
+        rustix::process::WaitIdOptions::EXITED,
+    );
+    assert_eq!(ended.expect("it ends").and_then(|status| status.exit_status()), Some(1));
+    assert!(!file.exists());
+}
+
+fn wait(child: &Child) -> Ended {
+    let ended = rustix::process::waitpid(
+        rustix::process::Pid::from_raw(child.pid() as i32),
+        rustix::process::WaitOptions::empty(),
+    );
+    let (_, status) = ended.expect("it ends").expect("it has ended");
+    status
+        .exit_status()
+        .map_or_else(|| Ended::Signal(status.terminating_signal().expect("a signal")), Ended::Code)
+}
+
+#[test]
+fn a_command_is_found_and_run_as_a_shell_does_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("script");
+    std::fs::write(&script, "test \"$1$HOLDALL_TEST\" = xhere && exit 9\n").expect("writable");
+    let run = |words: &[&str]| {
+        let mut child = command(words).start(Start::Gated).expect("it starts");
+        child.let_go();
+        wait(&child)
+    };
+    let path = script.to_str().expect("text");
+    assert_eq!(run(&[path, "x"]), Ended::Code(126), "it is not executable");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("ours");
+    assert_eq!(run(&[path, "x"]), Ended::Code(9), "a script without an interpreter");
+    assert_eq!(run(&["no-such-command"]), Ended::Code(127));
+    assert_eq!(run(&["/"]), Ended::Code(126));
+    assert_eq!(run(&["sh", "-c", "kill -TERM $$"]), Ended::Signal(15));
+}
+
+#[test]
+fn a_descriptor_goes_over_a_socket() {
+    let (here, there) = UnixStream::pair().expect("a pair");
+    let (mut reads, writes) = std::io::pipe().expect("a pipe");
+    assert_eq!(holdall_holders::send(&here, b"abc", writes.as_fd()).expect("sent"), 3);
+    drop(writes);
+    let (mut bytes, mut handle) = (Vec::with_capacity(8), None);
+    assert_eq!(holdall_holders::receive(&there, &mut bytes, &mut handle).expect("received"), 3);
+    assert_eq!(bytes, b"abc");
+    let mut file = std::fs::File::from(handle.expect("it came"));
+    std::io::Write::write_all(&mut file, b"through").expect("open");
+    drop(file);
+    let mut text = String::new();
+    reads.read_to_string(&mut text).expect("readable");
+    assert_eq!(text, "through");
+}
