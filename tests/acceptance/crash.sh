@@ -49,7 +49,7 @@ kill -CONT "$holder"
 eventually sh -c '! "$HOLDALL" status y | grep -q "held (stopped)"'
 
 # The agent is killed: the wrapper stops its child at once, 70; and while an old child lives, the
-# next agent grants nothing.
+# next agent grants nothing of what it holds.
 kill -9 "$(agent_pid)"
 status=0
 wait "$holder" || status=$?
@@ -58,7 +58,8 @@ wait "$holder" || status=$?
 old=$!
 eventually test -e "$work/old.started"
 kill -9 "$(agent_pid)"
-expect 0 "" run other -- sh -c 'test -s "$0"' "$work/old"
+expect 0 "" run other -- sh -c '! test -s "$0"' "$work/old"
+expect 0 "" run z -- sh -c 'test -s "$0"' "$work/old"
 wait "$old" || true
 
 # An agent that is started from inside a grant of the one before does not wait for itself.

@@ -38,7 +38,8 @@ expect 0 "" run -n b c -- true
 expect 0 "sleep 100" status
 expect 0 "a test" status a
 expect 0 '"reason":"a test"' status --json
-"$HOLDALL" run a b -- true &
+# (A script has its background jobs ignore SIGINT, and what is ignored stays ignored.)
+(trap - INT && exec "$HOLDALL" run a b -- true) &
 waiter=$!
 eventually sh -c '"$HOLDALL" status | grep -q "held by"'
 request=$("$HOLDALL" status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["waiting"][0]["request"])')

@@ -1,6 +1,6 @@
 """Kills wrappers, children and waiters of the agent at random, for some SECONDS.
 
-Only processes that the agent itself shows as its clients, or their process groups, are killed.
+Only processes that the agent itself shows as its clients, or as users of their grants, are killed.
 """
 import json, os, random, signal, subprocess, sys, time
 
@@ -12,7 +12,7 @@ while time.monotonic() < end:
         continue
     status = json.loads(shown.stdout)
     targets = [("wrapper", grant["who"]["pid"]) for grant in status["grants"]]
-    targets += [("child", -grant["group"]) for grant in status["grants"] if grant["group"]]
+    targets += [("child", pid) for grant in status["grants"] for pid in grant["pids"]]
     targets += [("waiter", wait["who"]["pid"]) for wait in status["waiting"]]
     kinds = sorted({kind for kind, _ in targets})
     if kinds:

@@ -1,33 +1,12 @@
-"""`holdall run` on a terminal: the live line, Ctrl-C while waiting, and job control.
+"""`holdall run` on a terminal: the live line, Ctrl-C while waiting, and job control."""
+import os, sys
 
-A shell with job control runs on a pseudo-terminal; we type, and read its screen.
-"""
-import os, pty, select, sys, time
+sys.path.insert(0, os.path.dirname(__file__))
+from screen import Screen
 
 holdall = os.environ["HOLDALL"]
-pid, terminal = pty.fork()
-if pid == 0:
-    os.environ["PS1"] = "ready> "
-    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-screen = ""
-
-
-def until(text, seconds=10):
-    global screen
-    deadline = time.monotonic() + seconds
-    while text not in screen:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([terminal], [], [], left)[0]:
-            sys.exit(f"no {text!r} on the screen:\n{screen}")
-        screen += os.read(terminal, 4096).decode(errors="replace")
-    screen = screen.split(text, 1)[1]
-
-
-def type(keys):
-    os.write(terminal, keys.encode())
-
-
-until("ready> ")
+screen = Screen()
+type, until = screen.type, screen.until
 # Ctrl-Z stops the command, the shell knows it, fg goes on, Ctrl-C ends it.
 type(f"{holdall} run tty -- sh -c 'echo be\"\"gun; while read line; do echo \"got $line\"; done'\n")
 until("begun")
@@ -52,6 +31,5 @@ type("\x03")
 until("ready> ")
 type("echo status $?\n")
 until("status 130")
-type("exit\n")
-os.waitpid(pid, 0)
+screen.end()
 print("terminal: ok")

@@ -69,9 +69,6 @@ const USAGE: u8 = 64;
 const NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {
-    if let Some(failed) = run::become_child() {
-        return failed;
-    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -100,7 +100,11 @@ fn state(grant: &GrantView) -> String {
     match (grant.state, grant.until) {
         (State::Held, _) => "held".into(),
         (State::Stopped, _) => "held (stopped)".into(),
-        (State::Ending, _) => "ending".into(),
+        (State::Ending, _) => {
+            let pids: Vec<_> = grant.pids.iter().take(8).map(ToString::to_string).collect();
+            let more = if grant.pids.len() > pids.len() { ", ..." } else { "" };
+            format!("ending, waits for {}{more}", pids.join(", "))
+        }
         (State::Reserved, Some(until)) => {
             format!("reserved, {} left", show::span(until.saturating_sub(show::now()) / 1000))
         }

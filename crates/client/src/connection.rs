@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -90,13 +91,43 @@ impl Connection {
 
     /// Makes a call.
     pub(crate) fn call(&self, body: Body) -> Result<(u64, Replies), Error> {
+        let (id, replies) = self.expect()?;
+        self.send(&Call { id, body })?;
+        Ok((id, replies))
+    }
+
+    /// Makes a call with a descriptor that goes along with its first byte.
+    pub(crate) fn call_with(
+        &self,
+        body: Body,
+        handle: BorrowedFd<'_>,
+    ) -> Result<(u64, Replies), Error> {
+        let (id, replies) = self.expect()?;
+        let mut unsent = locked(&self.unsent);
+        let mut call = Vec::new();
+        frame::write(&Call { id, body }, FROM_CLIENT_MAX, &mut call)
+            .map_err(|bad| Error::Protocol(format!("the call cannot be sent: {bad}")))?;
+        if !flush(&self.stream, &mut unsent) {
+            return Err(Error::Protocol("the agent does not read what it is sent".into()));
+        }
+        match holdall_holders::send(&*self.stream, &call, handle) {
+            Ok(sent) => unsent.extend(&call[sent..]),
+            Err(_) => return Err(Error::Lost),
+        }
+        if !flush(&self.stream, &mut unsent) {
+            self.full.notify_one();
+        }
+        Ok((id, replies))
+    }
+
+    /// A new call, and where its replies go.
+    fn expect(&self) -> Result<(u64, Replies), Error> {
         let id = self.last.fetch_add(1, Ordering::Relaxed);
         let (sender, replies) = mpsc::unbounded_channel();
         match &mut *locked(&self.calls) {
             Some(calls) => drop(calls.insert(id, sender)),
             None => return Err(Error::Lost),
         }
-        self.send(&Call { id, body })?;
         Ok((id, replies))
     }
 
@@ -192,6 +223,7 @@ fn nobody() -> AgentView {
         pools: 0,
         memory: 0,
         stopping: false,
+        no_cgroups: None,
         starting: false,
     }
 }

@@ -1,9 +1,10 @@
 //! Requests that wait, and grants.
 
 use std::fs::File;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use holdall_wire::{Ask, Body, Name, Reply, RequestNo, Taken};
+use holdall_wire::{Ask, Body, Name, Place, Reply, RequestNo, Taken};
 
 use crate::Error;
 use crate::connection::{Connection, Replies};
@@ -37,12 +38,21 @@ impl Waiting {
             let Some(replies) = &mut self.replies else { return Err(Error::Lost) };
             match replies.recv().await {
                 Some(Reply::Queued(number)) => self.number = Some(number),
-                Some(Reply::Granted { request, taken }) => {
+                Some(Reply::Granted { request, taken, place }) => {
                     let lock = self.connection.held_lock();
                     let connection = self.connection.clone();
                     let replies = self.replies.take();
                     let (call, ended) = (self.call, false);
-                    return Ok(Grant { connection, call, request, taken, replies, ended, lock });
+                    return Ok(Grant {
+                        connection,
+                        call,
+                        request,
+                        taken,
+                        place,
+                        replies,
+                        ended,
+                        lock,
+                    });
                 }
                 Some(Reply::Refused(why)) => {
                     self.replies = None;
@@ -78,6 +88,7 @@ pub struct Grant {
     call: u64,
     request: RequestNo,
     taken: Vec<Taken>,
+    place: Option<Place>,
     replies: Option<Replies>,
     ended: bool,
     lock: Option<Arc<File>>,
@@ -105,6 +116,24 @@ impl Grant {
         taken.into_iter().flat_map(|taken| &taken.units).map(|(_, fence)| *fence).collect()
     }
 
+    /// The cgroup in which its command starts, if it was asked for a command and may start there.
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Tells the agent the child that is about to use the grant, by a pidfd.
+    ///
+    /// # Errors
+    /// If the agent is lost, or does not take it for a child of ours.
+    pub async fn child(&self, handle: BorrowedFd<'_>) -> Result<(), Error> {
+        let (_, mut replies) = self.connection.call_with(Body::Child(self.request), handle)?;
+        match replies.recv().await {
+            Some(Reply::Failed(fault)) => Err(fault.into()),
+            Some(_) => Ok(()),
+            None => Err(Error::Lost),
+        }
+    }
+
     /// Waits until the grant is lost: it was taken away, or the agent is gone. Its use must stop
     /// then. The grant itself should be dropped after that, since a new agent waits for it.
     pub async fn lost(&mut self) {
@@ -123,13 +152,23 @@ impl Grant {
     ///
     /// # Errors
     /// If the agent is lost, or had taken it away before.
-    pub async fn release(mut self) -> Result<(), Error> {
+    pub async fn release(self) -> Result<(), Error> {
+        self.end(false).await.map(drop)
+    }
+
+    /// As [`Grant::release`], for one that a command has used; `left` says whether we still have
+    /// children. Returns the processes that the command has left behind.
+    ///
+    /// # Errors
+    /// If the agent is lost, or had taken it away before.
+    pub async fn end(mut self, left: bool) -> Result<Vec<u32>, Error> {
         self.ended = true;
         self.connection.forget(self.call);
-        let (_, mut replies) = self.connection.call(Body::End(self.request))?;
+        let (_, mut replies) = self.connection.call(Body::End { request: self.request, left })?;
         match replies.recv().await {
             Some(Reply::Failed(fault)) => Err(fault.into()),
-            Some(_) => Ok(()),
+            Some(Reply::Leftovers(pids)) => Ok(pids),
+            Some(_) => Ok(Vec::new()),
             None => Err(Error::Lost),
         }
     }
@@ -145,7 +184,7 @@ impl Drop for Grant {
     fn drop(&mut self) {
         if !self.ended {
             self.connection.forget(self.call);
-            self.connection.tell(Body::End(self.request));
+            self.connection.tell(Body::End { request: self.request, left: false });
         }
         // The use is over now, and with it the lock; not before the agent was told.
         self.lock = None;

@@ -21,6 +21,8 @@ pub struct Config {
     pub socket_mode: Option<String>,
     /// The group of the socket, by name.
     pub socket_group: Option<String>,
+    /// Whether commands run in cgroups where that can be done.
+    pub cgroups: bool,
     /// What one user may have at a time.
     pub limits: Limits,
     /// The pools, by name.
@@ -37,6 +39,7 @@ impl Default for Config {
             ephemeral: true,
             socket_mode: None,
             socket_group: None,
+            cgroups: true,
             limits: Limits::default(),
             pools: BTreeMap::new(),
             audit_bytes: 16 << 20,

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `agent.lock` | locked by the agent as long as it lives: one agent a directory |
 //! | `epoch` | how often an agent started here, synced before anything is numbered with it |
-//! | `holders.lock` | every holder keeps a shared lock on it and lets its child inherit that; a new agent grants nothing before it had it for itself |
+//! | `holders.lock` | programs that hold by their connection keep a shared lock on it; a new agent grants nothing before it had it for itself |
+//! | `holders.jsonl` | what commands hold, and their processes, written before they start |
 //! | `state.json` | pools made at run time and reservations, synced before they are told |
 //! | `audit.jsonl` | the audit log |
 //! | `agent.log` | the log of an agent in the background |

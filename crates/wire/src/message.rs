@@ -71,16 +71,17 @@ pub struct Call {
 pub enum Body {
     /// A set of things, all or nothing.
     Ask(Ask),
-    /// The use of a grant of this connection starts in this process group, whose leader is a
-    /// child of the caller. From now on the grant lasts until that group is gone.
-    Child {
+    /// A child of the caller is about to become the command that uses a grant of this connection;
+    /// a pidfd of it comes along. It needs not be told if it starts in the cgroup that came with
+    /// the grant.
+    Child(RequestNo),
+    /// A grant of this connection is given back.
+    End {
         /// The grant.
         request: RequestNo,
-        /// The leader.
-        pid: u32,
+        /// Whether the caller still has children, which the command has left behind.
+        left: bool,
     },
-    /// A grant of this connection is given back.
-    End(RequestNo),
     /// What this call of the same connection asked for is not wanted any more, granted or not.
     Withdraw(u64),
     /// Who holds and who waits; of these names, or of all.
@@ -144,10 +145,33 @@ pub struct From {
 /// How long a grant lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lasting {
-    /// Until given back, or the connection ends; then, if a child was named, until that is gone.
+    /// Until given back, or the connection ends.
     Connection,
+    /// As long, and then until everything that was started under it is gone, or as it says.
+    Command(Leftovers),
     /// For so many milliseconds, whatever becomes of the connection and of the agent.
     Reservation(u64),
+}
+
+/// What becomes of processes that a command leaves behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Leftovers {
+    /// The grant lasts until they are gone.
+    #[default]
+    Wait,
+    /// The grant ends without them, and whoever gave it back is told.
+    Warn,
+    /// They are ended, and the grant with them.
+    Kill,
+}
+
+/// Where the command of a grant starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory of a cgroup.
+    pub path: String,
+    /// Its inode: what else is found there is not meant.
+    pub inode: u64,
 }
 
 /// The kind of a pool.
@@ -204,7 +228,11 @@ pub enum Reply {
         request: RequestNo,
         /// For each need in the order named, what is held.
         taken: Vec<Taken>,
+        /// For a command: the cgroup in which it starts, if the caller may start it there.
+        place: Option<Place>,
     },
+    /// The command of the grant that was given back has left these processes behind.
+    Leftovers(Vec<u32>),
     /// A grant was taken away. Its use must stop at once.
     Lost(RequestNo),
     /// It has to wait.

@@ -75,7 +75,7 @@ pub enum State {
     Held,
     /// Its processes are stopped; they still hold.
     Stopped,
-    /// Its client has ended, some of its processes have not.
+    /// Its client has ended, some of its processes have not: it waits for them.
     Ending,
     /// It outlives its client.
     Reserved,
@@ -98,8 +98,8 @@ pub struct GrantView {
     pub until: Option<u64>,
     /// How it stands.
     pub state: State,
-    /// The process group that uses it, if known.
-    pub group: Option<u32>,
+    /// The processes that use it, as far as they are known.
+    pub pids: Vec<u32>,
 }
 
 /// A waiting request.
@@ -236,6 +236,8 @@ pub struct AgentView {
     pub memory: u64,
     /// Whether it takes no more requests and ends when nothing is held.
     pub stopping: bool,
+    /// Why commands do not run in cgroups, if they do not.
+    pub no_cgroups: Option<String>,
     /// Whether it waits for processes of its predecessor to end before it grants anything.
     pub starting: bool,
 }

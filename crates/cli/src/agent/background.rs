@@ -20,6 +20,8 @@ pub(super) fn leave_everything() {
     close_inherited();
     // It fails only for the leader of a process group, which is on its own already.
     let _ = rustix::process::setsid();
+    // A command that waits for signals has them blocked.
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     rustix::process::umask(Mode::from_raw_mode(0o077));
     // Whoever may not be nicer to itself stays as it is.
     let _ = rustix::process::setpriority_process(None, 0);

@@ -1,192 +1,163 @@
-//! The child: started, but held back until the agent knows it; watched; stopped.
+//! The command under its grant: started, signalled, waited for, stopped.
 //!
-//! Between fork and exec nothing of ours may run in the child (that takes `unsafe`). So the child
-//! is first this same program, which waits for a byte on a pipe and then becomes the command. If
-//! we are killed before, the pipe ends, and the child ends without having become anything.
+//! With a terminal it stays in our process group, as under `flock`: it reads the terminal whenever
+//! we may, and Ctrl-C and Ctrl-Z reach it without us. Without one it has a group of its own.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use holdall_client::Grant;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, waitpid,
-};
-use tokio::signal::unix::{SignalKind, signal};
+use holdall_holders::{Cgroup, Child, Command, Ended, Process, Start, descendants};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Signal, getpid, set_child_subreaper};
 
-use super::terminal;
-use super::waiting::Signals;
-
-/// The first argument of the program that becomes the command.
-const BECOME: &str = "__become";
+use super::waiting::{self, Signals};
+use crate::failure::{Failure, LOST};
 
 /// How the use of a grant ended.
-pub(super) enum Ended {
-    /// The command ended, with this exit status.
-    Code(u8),
+pub(super) enum Use {
+    /// The command ended; `left` says whether we still have children.
+    Over { ended: Ended, left: bool },
     /// The grant was lost, and the command was stopped.
     Lost,
 }
 
-/// A command in a process group of its own.
-pub(super) struct Child {
-    pid: Pid,
-    gate: Option<File>,
-    /// Locked as long as this process or the child lives.
-    _holders: File,
-    /// Whether the child has the terminal.
-    foreground: bool,
+/// A command that runs.
+pub(super) struct Running {
+    child: Child,
+    cgroup: Option<Cgroup>,
+    /// The agent, which may be a child of ours and is no part of the command.
+    agent: u32,
 }
 
-/// If this is the program that becomes the command, does so; returns only if that fails.
-pub(crate) fn become_child() -> Option<ExitCode> {
-    let mut args = std::env::args_os().skip(1);
-    if args.next()? != BECOME {
-        return None;
-    }
-    let gate = args.next()?.to_str()?.parse::<i32>().ok()?;
-    let program = args.next()?;
-    let opened = File::open(format!("/proc/self/fd/{gate}"));
-    // The command shall not have it.
-    let _ = nix::unistd::close(gate);
-    let mut byte = [0];
-    if opened.and_then(|mut gate| gate.read_exact(&mut byte)).is_err() {
-        return Some(ExitCode::FAILURE); // Whoever started us is gone.
-    }
-    let error = Command::new(&program).args(args).exec();
-    crate::say(format!("cannot run {}: {error}", program.display()));
-    let found = error.kind() != std::io::ErrorKind::NotFound;
-    Some(ExitCode::from(if found { 126 } else { 127 }))
-}
-
-impl Child {
-    /// Starts a child that has the lock of holders and waits to become the command.
-    pub(super) fn prepare(
-        command: &[OsString],
+impl Running {
+    /// Starts a command: in the cgroup of its grant, if we may, and else where we are, when the
+    /// agent knows it.
+    pub(super) async fn start(
+        words: &[std::ffi::OsString],
         variables: Vec<(String, String)>,
-        holders: &str,
+        grant: &Grant,
+        agent: u32,
+        signals: &mut Signals,
     ) -> anyhow::Result<Self> {
-        let holders_file = File::open(holders).with_context(|| format!("cannot open {holders}"))?;
-        flock(&holders_file, FlockOperation::LockShared)
-            .with_context(|| format!("cannot lock {holders}"))?;
-        fcntl_setfd(&holders_file, FdFlags::empty())?;
-        let (waits, gate): (OwnedFd, OwnedFd) = rustix::pipe::pipe()?;
-        fcntl_setfd(&gate, FdFlags::CLOEXEC)?;
-        let child = Command::new("/proc/self/exe")
-            .arg(BECOME)
-            .arg(waits.as_raw_fd().to_string())
-            .args(command)
-            .envs(variables)
-            .process_group(0)
-            .spawn()
-            .context("cannot start a process")?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.context("the child has no process id")?;
-        fcntl_setfd(&holders_file, FdFlags::CLOEXEC)?;
-        Ok(Self { pid, gate: Some(gate.into()), _holders: holders_file, foreground: false })
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
-    }
-
-    /// Lets it become the command, in the foreground if that is ours.
-    pub(super) fn go(&mut self) {
-        self.hand_over();
-        if let Some(mut gate) = self.gate.take() {
-            // If somebody has killed it already, its exit status will tell.
-            let _ = gate.write_all(b"g");
+        let own_group = !has_terminal();
+        let mut command = Command {
+            words: words.to_vec(),
+            variables,
+            mask: signals.mask_before(),
+            own_group,
+            dies_with_us: true,
+        };
+        if let Some(place) = grant.place()
+            && let Ok(dir) = Cgroup::enter(Path::new(&place.path), place.inode)
+            && let Ok(child) = command.start(Start::In(&dir))
+        {
+            return Ok(Self { child, cgroup: Some(Cgroup::at(dir, place.inode)), agent });
         }
+        // If we are killed, the agent looks for what the command has started. In our group it
+        // can do so only by way of the command.
+        command.dies_with_us = own_group;
+        // Whatever loses its parent becomes our child.
+        set_child_subreaper(Some(getpid()))?;
+        let mut child = command.start(Start::Gated).context("cannot start a process")?;
+        let known = async {
+            let text = |error| format!("the grant was lost before the command started: {error}");
+            let known = grant.child(child.handle()).await;
+            known.map_err(|error| Failure(LOST, text(error)).into())
+        };
+        waiting::before(None, signals, known).await?;
+        child.let_go();
+        Ok(Self { child, cgroup: None, agent })
     }
 
-    fn hand_over(&mut self) {
-        if terminal::is_ours() {
-            terminal::give_to(self.pid);
-            self.foreground = true;
-        }
-    }
-
-    fn take_back(&mut self) {
-        if self.foreground {
-            terminal::take_back();
-            self.foreground = false;
-        }
-    }
-
-    fn send(&self, signal: Signal) {
-        // If it is gone, we shall hear of it.
-        let _ = kill_process_group(self.pid, signal);
-    }
-
-    /// Waits for its end; passes signals on; stops it if the grant is lost.
+    /// Waits for its end; passes signals on; stops all of it if the grant is lost.
     pub(super) async fn supervise(
         &mut self,
         grant: &mut Grant,
         signals: &mut Signals,
         grace: Duration,
-    ) -> anyhow::Result<Ended> {
-        let mut changed = signal(SignalKind::child())?;
-        let mut resumed = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
-        let mut lost = false;
+    ) -> anyhow::Result<Use> {
+        let (mut over, mut lost) = (None, false);
         let kill = tokio::time::sleep(Duration::MAX);
         tokio::pin!(kill);
         loop {
-            if let Some(code) = self.look()? {
-                self.take_back();
-                if lost {
-                    self.send(Signal::KILL);
-                    return Ok(Ended::Lost);
-                }
-                return Ok(Ended::Code(code));
-            }
             tokio::select! {
-                _ = changed.recv() => {}
-                _ = resumed.recv() => {
-                    self.hand_over();
-                    self.send(Signal::CONT);
+                caught = signals.any() => {
+                    let caught = caught?;
+                    if caught.signal == Signal::CHILD {
+                        let (ended, left) = self.child.reap()?;
+                        over = over.or(ended);
+                        match over {
+                            Some(ended) if !lost => return Ok(Use::Over { ended, left }),
+                            Some(_) if self.is_gone(left) => return Ok(Use::Lost),
+                            _ => {}
+                        }
+                    } else if over.is_none() && (self.child.own_group() || !caught.from_kernel) {
+                        self.pass_on(caught.signal);
+                    }
                 }
-                signal = signals.next() => self.send(signal),
                 () = grant.lost(), if !lost => {
                     lost = true;
                     crate::say("the grant was lost; stopping the command");
-                    self.send(Signal::TERM);
-                    self.send(Signal::CONT);
+                    self.signal_all(Signal::TERM);
+                    self.signal_all(Signal::CONT);
                     kill.as_mut().reset(tokio::time::Instant::now() + grace);
                 }
-                () = &mut kill, if lost => self.send(Signal::KILL),
+                () = &mut kill, if lost => {
+                    self.signal_all(Signal::KILL);
+                    kill.as_mut().reset(tokio::time::Instant::now() + grace);
+                }
+                () = emptied(self.cgroup.as_ref()), if over.is_some() => return Ok(Use::Lost),
             }
         }
     }
 
-    /// The exit status, if it has ended. If it was stopped from the terminal, so are we.
-    fn look(&mut self) -> anyhow::Result<Option<u8>> {
-        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
-        let Some((_, status)) = waitpid(Some(self.pid), options)? else { return Ok(None) };
-        if status.stopped() {
-            self.stop_with_it()?;
-        }
-        Ok(code(status))
+    /// Whether nothing of the command is left, as far as our own children tell.
+    fn is_gone(&self, left: bool) -> bool {
+        self.cgroup.is_none() && (!left || self.others().is_empty())
     }
 
-    fn stop_with_it(&mut self) -> anyhow::Result<()> {
-        if !self.foreground {
-            return Ok(()); // Somebody stopped it on purpose; it still holds, and so do we.
+    /// What the command has started and that still runs, where there is no cgroup to tell.
+    fn others(&self) -> Vec<Process> {
+        let mut all = descendants(std::process::id()).unwrap_or_default();
+        all.retain(|process| process.id().pid != self.agent);
+        all
+    }
+
+    /// Passes a signal on. One that asks to end is heard even by those that are stopped.
+    fn pass_on(&self, signal: Signal) {
+        let ends = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal);
+        let signals = [Some(signal), ends.then_some(Signal::CONT)];
+        for signal in signals.into_iter().flatten() {
+            if self.child.own_group() || !ends {
+                self.child.signal(signal);
+            } else {
+                self.signal_all(signal);
+            }
         }
-        self.take_back();
-        // The shell sees its job stopped, and continues us with SIGCONT.
-        kill_process(getpid(), Signal::STOP)?;
-        Ok(())
+    }
+
+    /// Sends a signal to the command and everything that it has started.
+    fn signal_all(&self, signal: Signal) {
+        match &self.cgroup {
+            Some(cgroup) if signal == Signal::KILL && cgroup.kill().is_ok() => {}
+            Some(cgroup) => cgroup.signal(signal),
+            None => self.others().iter().for_each(|process| process.signal(signal)),
+        }
     }
 }
 
-fn code(status: WaitStatus) -> Option<u8> {
-    let code = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?))?;
-    Some(code as u8)
+/// Waits until nothing lives in a cgroup.
+async fn emptied(cgroup: Option<&Cgroup>) {
+    match cgroup {
+        Some(cgroup) if cgroup.until_empty().await.is_ok() => {}
+        _ => std::future::pending().await,
+    }
+}
+
+/// Whether this process has a terminal that can stop it.
+fn has_terminal() -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok()
 }

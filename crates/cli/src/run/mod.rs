@@ -1,24 +1,24 @@
 //! `holdall run`: hold everything while a command runs.
 //!
-//! The command is the child of this process, in a process group of its own. Before it starts, the
-//! agent knows that group and the child has the lock that keeps a later agent from granting: so
-//! nothing that is granted is used by anybody the agent does not know of.
+//! The command is a child of this process. Before it starts, the agent knows it, or the cgroup in
+//! which it starts, and has noted that on disk: so nothing that is granted is used by anybody whom
+//! this agent, or one that comes after it, does not know of.
 
 mod child;
 mod environment;
-mod terminal;
 mod waiting;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use holdall_client::{Client, Error, Grant};
+use holdall_holders::Ended;
 use holdall_node::span;
-use holdall_wire::{Ask, Body, From as About, Lasting, NEEDS_MAX, Need, RequestNo};
+use holdall_wire::{Ask, From as About, Lasting, Leftovers, NEEDS_MAX, Need, RequestNo};
+use rustix::process::Signal;
 use tokio::time::Instant;
 
-pub(crate) use self::child::become_child;
-use self::child::{Child, Ended};
+use self::child::{Running, Use};
 pub(crate) use self::waiting::Signals;
 use crate::failure::{Failure, LOST};
 use crate::reach::{ANSWER, Reach, block_on};
@@ -41,9 +41,54 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
+    /// What becomes of processes that the command leaves behind
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    leftovers: After,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<std::ffi::OsString>,
+}
+
+/// What becomes of processes that a command leaves behind.
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+enum After {
+    /// Everything is held until they are gone
+    #[default]
+    Wait,
+    /// Nothing is held for them; a message names them
+    Warn,
+    /// They are ended: SIGTERM, and SIGKILL after 5 seconds
+    Kill,
+}
+
+impl From<After> for Leftovers {
+    fn from(after: After) -> Self {
+        match after {
+            After::Wait => Self::Wait,
+            After::Warn => Self::Warn,
+            After::Kill => Self::Kill,
+        }
+    }
+}
+
+impl Args {
+    fn tell_leftovers(&self, pids: &[u32]) {
+        let many: Vec<_> = pids.iter().take(8).map(ToString::to_string).collect();
+        let more = if pids.len() > many.len() { ", ..." } else { "" };
+        let which = format!("{}{more}", many.join(", "));
+        let needs = self.wanted.needs.join(" ");
+        match self.leftovers {
+            _ if pids.is_empty() => {}
+            After::Warn => crate::say(format!(
+                "the command has left processes behind that still run, and {needs} is \
+                 not held for them: {which}"
+            )),
+            _ => crate::say(format!(
+                "{needs} is held until what the command has left behind has ended, too: \
+                 {which} (--leftovers tells what else can be done)"
+            )),
+        }
+    }
 }
 
 /// What is asked for, and how patiently.
@@ -132,7 +177,7 @@ fn within() -> anyhow::Result<Option<RequestNo>> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let words = args.command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ").chars().take(1000).collect();
-    let ask = args.wanted.ask(command, Lasting::Connection)?;
+    let ask = args.wanted.ask(command, Lasting::Command(args.leftovers.into()))?;
     if let Some(outer) = ask.within {
         crate::say(format!(
             "asking inside grant {outer}, which is held while this waits; \
@@ -151,29 +196,25 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         let socket = std::path::absolute(socket)?.display().to_string();
         variables.push(("HOLDALL_AGENT".into(), socket));
     }
-    let mut child = Child::prepare(&args.command, variables, &client.agent().holders_file)?;
-    let (request, pid) = (grant.number(), child.pid());
-    // From here on the agent ends the grant only when the child's group is gone. The child has
-    // the lock already, so an agent that comes after this one waits for it, too.
-    let confirm = async {
-        let text = |error| format!("the grant was lost before the command started: {error}");
-        let confirmed = client.call(Body::Child { request, pid }).await;
-        confirmed.map_err(|error| Failure(LOST, text(error)).into())
-    };
-    waiting::before(None, &mut signals, confirm).await?;
-    child.go();
-    let ended = child.supervise(&mut grant, &mut signals, GRACE).await?;
-    match ended {
-        Ended::Code(code) => {
+    let agent = client.agent().pid;
+    let start = Running::start(&args.command, variables, &grant, agent, &mut signals);
+    let mut running = start.await?;
+    match running.supervise(&mut grant, &mut signals, GRACE).await? {
+        Use::Over { ended, left } => {
             // If the agent does not take it, it notices our end when it wakes up.
-            let release = async { Ok(grant.release().await?) };
-            let soon = Some(Instant::now() + GRACE);
-            if let Err(error) = waiting::before(soon, &mut signals, release).await {
-                crate::say(format!("the grant was not given back in order: {error}"));
+            let end = async { Ok(grant.end(left).await?) };
+            let soon = Some(Instant::now() + GRACE + GRACE);
+            match waiting::before(soon, &mut signals, end).await {
+                Ok(pids) => args.tell_leftovers(&pids),
+                Err(error) => crate::say(format!("the grant was not given back in order: {error}")),
             }
-            Ok(ExitCode::from(code))
+            if ended == Ended::Signal(Signal::INT.as_raw()) {
+                // A shell that runs us in a script then knows that it was interrupted.
+                holdall_holders::end_by(Signal::INT);
+            }
+            Ok(ExitCode::from(ended.code()))
         }
-        Ended::Lost => {
+        Use::Lost => {
             drop(grant);
             Err(Failure(LOST, "the grant was lost, and the command was stopped".into()).into())
         }

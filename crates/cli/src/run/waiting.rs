@@ -4,39 +4,45 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use holdall_client::{Client, Grant};
+use holdall_holders::Caught;
 use holdall_wire::{Ask, Body, Explanation, Reply, RequestNo};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
-use tokio::signal::unix::{self, SignalKind};
 use tokio::time::Instant;
 
 use crate::failure::{Failure, NOT_NOW};
 use crate::show;
 
 /// The signals that are passed on to the child, and that end a wait.
-pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(crate) struct Signals(holdall_holders::Signals);
 
 impl Signals {
     /// From now on these signals do not end this process by themselves.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let all =
             [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
-        let listen =
-            |signal: Signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
-        Ok(Self(all.into_iter().map(listen).collect::<std::io::Result<_>>()?))
+        Ok(Self(holdall_holders::Signals::new(&all)?))
+    }
+
+    /// The next one, or that a child has changed.
+    pub(super) async fn any(&mut self) -> std::io::Result<Caught> {
+        self.0.next().await
     }
 
     /// The next one.
     pub(crate) async fn next(&mut self) -> Signal {
-        std::future::poll_fn(|context| {
-            for (signal, stream) in &mut self.0 {
-                if stream.poll_recv(context).is_ready() {
-                    return std::task::Poll::Ready(*signal);
-                }
+        loop {
+            match self.any().await {
+                Ok(caught) if caught.signal != Signal::CHILD => return caught.signal,
+                Ok(_) => {}
+                Err(_) => std::future::pending().await,
             }
-            std::task::Poll::Pending
-        })
-        .await
+        }
+    }
+
+    /// The signals that were blocked before.
+    pub(super) fn mask_before(&self) -> holdall_holders::SigSet {
+        self.0.mask_before()
     }
 }
 

@@ -67,7 +67,7 @@ pub enum Input {
         /// The time.
         until: u64,
     },
-    /// A reservation of a former life of the node is in force again.
+    /// A grant of a former life of the node is in force again.
     Restore(Reservation),
     /// A timer rings.
     Timer(TimerNo),
@@ -90,8 +90,8 @@ pub struct Reservation {
     pub taken: Vec<Taken>,
     /// Since when.
     pub since: u64,
-    /// Until when.
-    pub until: u64,
+    /// Until when; none if it ends with the processes that use it.
+    pub until: Option<u64>,
 }
 
 /// What follows from an input.
@@ -243,7 +243,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         };
         self.tell_manager()?;
         let lasts = match ask.lasting {
-            Lasting::Connection => None,
+            Lasting::Connection | Lasting::Command(_) => None,
             Lasting::Reservation(millis) => Some(millis),
         };
         self.enter(request, &ask.needs, counts, who, lasts, ask.within);
@@ -307,7 +307,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.tell_manager()?;
         self.enter(request, &needs, counts, who, None, None);
         if let Some(entry) = self.requests.get_mut(&request) {
-            (entry.since, entry.until, entry.taken) = (since, Some(until), Some(taken));
+            (entry.since, entry.until, entry.taken) = (since, until, Some(taken));
         }
         self.call_ask(request)?;
         let held = self.effects.iter().any(|effect| matches!(effect, Effect::Granted { .. }));

@@ -219,7 +219,7 @@ fn reservations_come_back_with_their_units_and_fences() {
     assert_eq!(granted(&effects), [(kept, kept_on_disk[0].taken.clone())]);
     assert_eq!(units(&next.asks("gpu:2").1), ["gpu/0", "gpu/2"]);
     let Reservation { since, until, .. } = next.0.reservations()[0];
-    assert_eq!((since, until), (0, 1000));
+    assert_eq!((since, until), (0, Some(1000)));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_reservation_counts_from_its_grant() {
     assert_eq!(story.0.reservations(), []);
     story.0.step(5000, Input::End(first)).expect("unbroken");
     let Reservation { since, until, .. } = story.0.reservations()[0];
-    assert_eq!((since, until), (5000, 6000));
+    assert_eq!((since, until), (5000, Some(6000)));
 }
 
 /// What a random run may do.

@@ -107,19 +107,23 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         declared.map(|(_, p)| Change::Add { name: p.name.clone(), kind: p.kind() }).collect()
     }
 
-    /// What must outlive the agent.
+    /// The reservations, which must outlive the agent.
     pub fn reservations(&self) -> Vec<Reservation> {
-        let all = self.requests.iter().filter_map(|(request, entry)| {
-            Some(Reservation {
-                request: *request,
-                who: entry.who.clone(),
-                needs: entry.needs.clone(),
-                taken: entry.taken.clone()?,
-                since: entry.since,
-                until: entry.until?,
-            })
-        });
-        all.collect()
+        let reserved = self.requests.iter().filter(|(_, entry)| entry.until.is_some());
+        reserved.filter_map(|(request, _)| self.kept(*request)).collect()
+    }
+
+    /// A grant as it is kept on disk.
+    pub fn kept(&self, request: RequestNo) -> Option<Reservation> {
+        let entry = self.requests.get(&request)?;
+        Some(Reservation {
+            request,
+            who: entry.who.clone(),
+            needs: entry.needs.clone(),
+            taken: entry.taken.clone()?,
+            since: entry.since,
+            until: entry.until,
+        })
     }
 
     /// How many units all declared pools have; a lock counts as one.
@@ -228,6 +232,6 @@ fn grant_view(request: RequestNo, entry: &Entry) -> Option<GrantView> {
         since: entry.since,
         until: entry.until,
         state: if entry.until.is_some() { State::Reserved } else { State::Held },
-        group: None,
+        pids: Vec::new(),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use holdall_holders::stopped;
 use holdall_wire::{
     AgentView, Ask, Body, Call, Change, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX, Name,
     Refusal, Reply, RequestNo, State, Status, TEXT_MAX, WaitView, Who,
@@ -10,7 +11,6 @@ use tracing::{debug, info, warn};
 
 use super::{ConnNo, Early, Known, PROTOCOL, Service};
 use crate::engine::{Effect, Input};
-use crate::holders::{Group, stopped};
 use crate::metrics;
 
 /// The longest a reservation may last: ten years.
@@ -24,8 +24,8 @@ impl Service {
             Body::Ask(ask) => return self.on_ask(conn, id, ask),
             Body::Agent => Ok(Reply::Agent(self.agent_view())),
             Body::Change(change) => self.on_change(conn, &change),
-            Body::Child { request, pid } => self.on_child(conn, request, pid),
-            Body::End(request) => self.on_end(conn, request),
+            Body::Child(request) => Err(unknown(request)), // Taken where its pidfd is.
+            Body::End { request, .. } => return self.on_end(conn, id, request),
             Body::Explain(request) => self.on_explain(request),
             Body::Release { request, force } => self.on_release(conn, request, force),
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
@@ -101,7 +101,11 @@ impl Service {
             asked: Some((conn, call)),
             at: std::time::Instant::now(),
             reserved: matches!(ask.lasting, Lasting::Reservation(_)),
-            group: None,
+            leftovers: match ask.lasting {
+                Lasting::Command(leftovers) => Some(leftovers),
+                _ => None,
+            },
+            holder: None,
             ending: false,
         };
         self.known.insert(request, known);
@@ -113,29 +117,19 @@ impl Service {
     }
 
     /// The connection gives back a grant.
-    fn on_end(&mut self, conn: ConnNo, request: RequestNo) -> Result<Reply, Fault> {
-        self.own(conn, request)?;
-        self.client_ended(request, true);
-        Ok(Reply::Done)
+    fn on_end(&mut self, conn: ConnNo, call: u64, request: RequestNo) {
+        match self.own(conn, request) {
+            Ok(()) => self.given_back(request, Some((conn, call))),
+            Err(fault) => self.answer(conn, call, Reply::Failed(fault)),
+        }
     }
 
     fn on_withdraw(&mut self, conn: ConnNo, asked: u64) {
         self.forget_early(conn, Some(asked));
         let request = self.peers.get(&conn).and_then(|peer| peer.requests.get(&asked));
         if let Some(request) = request.copied().flatten() {
-            self.client_ended(request, true);
+            self.given_back(request, None);
         }
-    }
-
-    fn on_child(&mut self, conn: ConnNo, request: RequestNo, pid: u32) -> Result<Reply, Fault> {
-        self.own(conn, request)?;
-        let parent = self.peers.get(&conn).map_or(0, |peer| peer.who.pid);
-        let group = Group::of_child(pid, parent).map_err(|e| Fault::Wrong(format!("{e:#}")))?;
-        match self.known.get_mut(&request) {
-            Some(known) if known.group.is_none() => known.group = Some(group),
-            _ => return Err(Fault::Wrong(format!("{request} has a child already"))),
-        }
-        Ok(Reply::Done)
     }
 
     /// What a connection asked for before the service may grant, all of it or in one call, is not
@@ -152,7 +146,7 @@ impl Service {
     }
 
     /// Whether a connection holds a grant.
-    fn own(&self, conn: ConnNo, request: RequestNo) -> Result<(), Fault> {
+    pub(super) fn own(&self, conn: ConnNo, request: RequestNo) -> Result<(), Fault> {
         let known = self.known.get(&request);
         let asked = known.filter(|known| !known.ending).and_then(|known| known.asked);
         let held = self.engine.grant(request).is_some();
@@ -278,6 +272,7 @@ impl Service {
             pools: self.engine.declared().len() as u32,
             memory: (self.requests.used() + self.traffic.used()) as u64,
             stopping: self.stopping,
+            no_cgroups: self.containment.why_not().cloned(),
             starting: self.starting(),
         }
     }
@@ -312,14 +307,13 @@ impl Service {
         self.show_times(&mut status.grants, &mut status.waiting);
         for grant in &mut status.grants {
             let Some(known) = self.known.get(&grant.request) else { continue };
-            grant.group = known.group.as_ref().map(Group::number);
+            grant.pids = known.holder.as_ref().map(|holder| holder.pids()).unwrap_or_default();
             if known.ending {
                 grant.state = State::Ending;
-            } else if !known.reserved {
-                let processes = [Some(grant.who.pid), grant.group];
-                if processes.into_iter().flatten().any(stopped) {
-                    grant.state = State::Stopped;
-                }
+            } else if !known.reserved
+                && (stopped(grant.who.pid) || grant.pids.iter().copied().any(stopped))
+            {
+                grant.state = State::Stopped;
             }
         }
         status

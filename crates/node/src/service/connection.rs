@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
+use super::commands::take;
 use super::outbox::Outbox;
 use super::{ConnNo, Peer, Service, Shared};
 
@@ -57,13 +60,14 @@ async fn talk(
         return Ok(());
     }
     let Some(turn) = service.borrow().turn(conn) else { return Ok(()) };
+    let mut passed = None;
     loop {
         let mut more = false;
         if incoming.ready() {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let _turn = turn.acquire().await;
-            more = take_some(service, conn, outbox, &mut incoming)?;
+            more = take_some(service, conn, outbox, &mut incoming, stream, &mut passed)?;
             if more {
                 tokio::task::yield_now().await;
             }
@@ -81,7 +85,7 @@ async fn talk(
         tokio::select! {
             ready = stream.readable(), if heard => {
                 ready?;
-                if !fill(stream, &mut incoming)? {
+                if !fill(stream, &mut incoming, &mut passed)? {
                     return Ok(());
                 }
                 if !service.borrow_mut().expects(conn, incoming.large()) {
@@ -100,12 +104,14 @@ fn take_some(
     conn: ConnNo,
     outbox: &Outbox,
     incoming: &mut Incoming,
+    stream: &UnixStream,
+    passed: &mut Option<OwnedFd>,
 ) -> io::Result<bool> {
     for _ in 0..CALLS {
         let Some(content) = incoming.next_frame()? else { return Ok(false) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
-        service.borrow_mut().call(conn, call);
+        take(service, conn, call, stream, passed);
         if costly || outbox.len() > UNREAD {
             break;
         }
@@ -129,15 +135,20 @@ async fn greeted(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<u32
             return Ok(frame::version(content)?);
         }
         stream.readable().await?;
-        if !fill(stream, incoming)? {
+        if !fill(stream, incoming, &mut None)? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
-/// Reads what is there; false at the end.
-fn fill(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<bool> {
-    match stream.try_read_buf(incoming.buffer()) {
+/// Reads what is there, and a descriptor if one comes along; false at the end.
+fn fill(
+    stream: &UnixStream,
+    incoming: &mut Incoming,
+    passed: &mut Option<OwnedFd>,
+) -> io::Result<bool> {
+    let bytes = incoming.buffer();
+    match stream.try_io(Interest::READABLE, || holdall_holders::receive(stream, bytes, passed)) {
         Ok(n) => Ok(n > 0),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
         Err(error) => Err(error),

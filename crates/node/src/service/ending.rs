@@ -1,11 +1,13 @@
 //! How grants end: given back, left behind by a client that is gone, taken away, or run out.
 //!
-//! A grant that a process group uses ends only when that group is gone. If the client ended in
-//! order, the rest of the group is waited for; if it did not, the group is killed first.
+//! A grant that a command uses ends only when everything that was started under it is gone. If
+//! the client ended in order, that is waited for; if it did not, it is killed first.
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use holdall_wire::{Refusal, Reply, RequestNo};
+use holdall_holders::Holder;
+use holdall_wire::{Leftovers, Refusal, Reply, RequestNo};
 use tracing::{info, warn};
 
 use super::{ConnNo, Early, Service};
@@ -13,6 +15,8 @@ use crate::engine::Input;
 
 /// How long a client may take to stop using what is taken away from it.
 const TAKEN_AWAY: Duration = Duration::from_secs(10);
+/// How long what a command left behind may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
 
 impl Service {
     /// A connection is over. Waiting requests lose their place at once.
@@ -25,35 +29,88 @@ impl Service {
                 known.asked = None;
                 let waiting = self.engine.grant(request).is_none();
                 if waiting || !known.reserved {
-                    self.client_ended(request, false);
+                    self.left(request);
                 }
             }
         }
         self.touch(false);
     }
 
-    /// The client of a request has ended its use, in order or by its own end.
-    pub(super) fn client_ended(&mut self, request: RequestNo, in_order: bool) {
-        let Some(known) = self.known.get_mut(&request) else { return };
-        if known.ending {
-            return;
-        }
-        let Some(group) = known.group.as_ref().filter(|group| group.alive()) else {
-            return self.end(request, if in_order { "released" } else { "left" });
+    /// A client has withdrawn a request or given back its grant, and is told the outcome. What
+    /// its command has left behind is waited for, ended or let go, as the client has asked for.
+    pub(super) fn given_back(&mut self, request: RequestNo, tell: Option<(ConnNo, u64)>) {
+        let Some(holder) = self.still_there(request, "released") else {
+            return self.tell(tell, Reply::Done);
         };
-        if !in_order {
-            warn!(%request, group = group.number(), "its client is gone: killing its processes");
-            group.kill();
+        let pids = holder.pids();
+        let leftovers = self.known.get(&request).and_then(|known| known.leftovers);
+        match leftovers.unwrap_or_default() {
+            Leftovers::Wait => {
+                info!(%request, ?pids, "its command has left processes behind: waiting for them");
+                self.tell(tell, Reply::Leftovers(pids));
+                self.end_with(request, holder, "released");
+            }
+            Leftovers::Warn => {
+                warn!(%request, ?pids, "its command has left processes behind, which it forgoes");
+                self.tell(tell, Reply::Leftovers(pids));
+                self.end(request, "released");
+                // There may be a cgroup to remove.
+                tokio::task::spawn_local(async move { holder.until_ended().await });
+            }
+            Leftovers::Kill => {
+                info!(%request, ?pids, "its command has left processes behind: ending them");
+                let me = self.me.clone();
+                tokio::task::spawn_local(async move {
+                    holder.end(GRACE).await;
+                    if let Some(service) = me.upgrade() {
+                        service.borrow_mut().end(request, "released");
+                        service.borrow_mut().tell(tell, Reply::Done);
+                    }
+                });
+            }
         }
-        let gone = group.gone();
-        known.ending = true;
+    }
+
+    /// The client of a request has ended without a word. Its command goes with it.
+    fn left(&mut self, request: RequestNo) {
+        if let Some(holder) = self.still_there(request, "left") {
+            warn!(%request, pids = ?holder.pids(), "its client is gone: killing its processes");
+            let killed = holder.clone();
+            tokio::task::spawn_local(async move { killed.kill().await });
+            self.end_with(request, holder, "killed");
+        }
+    }
+
+    /// The holder of a grant whose client has ended. If there is none any more, so is the grant.
+    fn still_there(&mut self, request: RequestNo, how: &'static str) -> Option<Rc<Holder>> {
+        let known = self.known.get_mut(&request).filter(|known| !known.ending)?;
+        match known.holder.clone().filter(|holder| !holder.ended()) {
+            Some(holder) => {
+                known.ending = true;
+                Some(holder)
+            }
+            None => {
+                self.end(request, how);
+                None
+            }
+        }
+    }
+
+    /// Ends a grant when its holder has ended.
+    pub(super) fn end_with(&mut self, request: RequestNo, holder: Rc<Holder>, how: &'static str) {
         let me = self.me.clone();
         tokio::task::spawn_local(async move {
-            gone.await;
+            holder.until_ended().await;
             if let Some(service) = me.upgrade() {
-                service.borrow_mut().end(request, if in_order { "released" } else { "killed" });
+                service.borrow_mut().end(request, how);
             }
         });
+    }
+
+    fn tell(&mut self, whom: Option<(ConnNo, u64)>, reply: Reply) {
+        if let Some((conn, call)) = whom {
+            self.answer(conn, call, reply);
+        }
     }
 
     fn end(&mut self, request: RequestNo, how: &'static str) {
@@ -68,20 +125,24 @@ impl Service {
     /// does not stop them.
     pub(super) fn take_away(&mut self, request: RequestNo) {
         self.reply(request, Reply::Lost(request));
-        let used = self.known.get(&request).is_some_and(|known| known.group.is_some());
-        if !used {
-            // Nothing we could wait for. Fences tell the protected things.
-            return self.end(request, "lost");
+        let Some(known) = self.known.get(&request) else { return };
+        match known.holder.clone() {
+            None => return self.end(request, "lost"), // Fences tell the protected things.
+            Some(holder) if matches!(*holder, Holder::Unknown(_)) => {
+                return self.end(request, "lost"); // Somebody knows better than we do.
+            }
+            Some(holder) if known.ending => {
+                // Nobody is left who could stop them in order.
+                tokio::task::spawn_local(async move { holder.kill().await });
+                return;
+            }
+            Some(_) => {}
         }
         let me = self.me.clone();
         tokio::task::spawn_local(async move {
             tokio::time::sleep(TAKEN_AWAY).await;
             if let Some(service) = me.upgrade() {
-                let mut service = service.borrow_mut();
-                if let Some(group) = service.known.get(&request).and_then(|k| k.group.as_ref()) {
-                    group.kill();
-                }
-                service.client_ended(request, false);
+                service.borrow_mut().left(request);
             }
         });
     }
@@ -90,11 +151,11 @@ impl Service {
     pub(crate) fn expire(&mut self) -> Option<Duration> {
         let now = self.clock.now();
         let all = self.engine.reservations();
-        for over in all.iter().filter(|reservation| reservation.until <= now) {
+        for over in all.iter().filter(|r| r.until.is_some_and(|until| until <= now)) {
             info!(request = %over.request, "a reservation has run out");
             self.end(over.request, "expired");
         }
-        let next = all.iter().map(|r| r.until).filter(|until| *until > now).min();
+        let next = all.iter().filter_map(|r| r.until).filter(|until| *until > now).min();
         self.deadline = next;
         next.map(|until| Duration::from_millis(until - now))
     }

@@ -6,6 +6,7 @@
 //! tasks.
 
 mod calls;
+mod commands;
 mod connection;
 mod ending;
 mod outbox;
@@ -17,8 +18,9 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use holdall_core::{Broken, Rung};
+use holdall_holders::Holder;
 use holdall_protocols::house::House;
-use holdall_wire::{Ask, Reply, RequestNo, Taken, Who};
+use holdall_wire::{Ask, Leftovers, Reply, RequestNo, Taken, Who};
 use tokio::sync::{Notify, Semaphore};
 use tracing::{debug, error, info, warn};
 
@@ -29,9 +31,10 @@ use self::quota::Quota;
 use crate::audit::{Audit, Line};
 use crate::clock::{Anchor, Clock, moved};
 use crate::config::Config;
+use crate::containment::Containment;
 use crate::data::{Data, Kept};
 use crate::engine::{Effect, Engine, Input, TimerNo};
-use crate::holders::Group;
+use crate::journal::Journal;
 use crate::metrics;
 
 /// The protocol that the service runs.
@@ -65,9 +68,19 @@ struct Known {
     /// When, to measure how long it waits.
     at: std::time::Instant,
     reserved: bool,
-    group: Option<Group>,
-    /// Its client has ended, its process group has not.
+    /// What becomes of what a command leaves behind; none if this is for no command.
+    leftovers: Option<Leftovers>,
+    /// The processes that use it, if they are known.
+    holder: Option<Rc<Holder>>,
+    /// Its client has ended, its processes have not.
     ending: bool,
+}
+
+impl Known {
+    /// Whether it needs no agent to last.
+    fn is_on_disk(&self) -> bool {
+        self.reserved || (self.ending && self.holder.is_some())
+    }
 }
 
 /// A request that came before the service may grant.
@@ -90,6 +103,9 @@ pub(crate) struct Service {
     /// When the next reservation runs out.
     deadline: Option<u64>,
     audit: Audit,
+    containment: Containment,
+    /// None before it is known what a former agent has left.
+    journal: Option<Journal>,
     peers: BTreeMap<ConnNo, Peer>,
     last_peer: ConnNo,
     connections: Quota,
@@ -124,6 +140,7 @@ impl Service {
         let (clock, shift) = Clock::new(&kept.clock);
         let since = clock.now();
         let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
+        let containment = Containment::find(config.cgroups);
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 me: me.clone(),
@@ -134,6 +151,8 @@ impl Service {
                 anchor: kept.clock.clone(),
                 deadline: None,
                 audit,
+                containment,
+                journal: None,
                 peers: BTreeMap::new(),
                 last_peer: 0,
                 connections: Quota::new(most_connections(), limits.connections),
@@ -173,17 +192,34 @@ impl Service {
         }
         for mut reservation in kept.reservations {
             reservation.since = moved(reservation.since, shift);
-            reservation.until = moved(reservation.until, shift);
-            let (request, at) = (reservation.request, std::time::Instant::now());
-            let who = Rc::new(reservation.who.clone());
-            let size = size(&who, &reservation.needs);
-            self.requests.take_anyway(who.uid, size);
-            let (asked, group) = (None, None);
-            let known = Known { who, size, asked, at, reserved: true, group, ending: false };
-            self.known.insert(request, known);
-            self.input(Input::Restore(reservation));
+            reservation.until = reservation.until.map(|until| moved(until, shift));
+            self.restore(reservation, None);
         }
-        Ok(())
+        self.find_former(shift)
+    }
+
+    /// Puts a grant of a former agent in force again: a reservation, or what processes hold that
+    /// are left of it.
+    fn restore(&mut self, grant: crate::engine::Reservation, holder: Option<Rc<Holder>>) {
+        let request = grant.request;
+        let who = Rc::new(grant.who.clone());
+        let size = size(&who, &grant.needs);
+        self.requests.take_anyway(who.uid, size);
+        let known = Known {
+            who,
+            size,
+            asked: None,
+            at: std::time::Instant::now(),
+            reserved: holder.is_none(),
+            leftovers: None,
+            holder: holder.clone(),
+            ending: holder.is_some(),
+        };
+        self.known.insert(request, known);
+        self.input(Input::Restore(grant));
+        if let Some(holder) = holder {
+            self.end_with(request, holder, "released");
+        }
     }
 
     /// From now on requests are granted: nobody of a former agent uses anything any more.
@@ -300,7 +336,16 @@ impl Service {
             }
             self.touch(true);
         }
-        self.reply(request, Reply::Granted { request, taken });
+        let command = self.known.get(&request).is_some_and(|known| known.leftovers.is_some());
+        let place = match if command { self.prepare_command(request) } else { Ok(None) } {
+            Ok(place) => place,
+            Err(error) => {
+                let why = holdall_wire::Fault::Failed(format!("{error:#}"));
+                self.reply(request, Reply::Failed(why));
+                return self.input(Input::End(request));
+            }
+        };
+        self.reply(request, Reply::Granted { request, taken, place });
     }
 
     fn on_ended(&mut self, request: RequestNo) {
@@ -308,6 +353,7 @@ impl Service {
         debug!(%request, "ended");
         let reserved = self.known.get(&request).is_some_and(|known| known.reserved);
         self.forget(request);
+        self.no_longer_held(request);
         if reserved && let Err(error) = self.keep() {
             // It comes back if the agent is started again before this is written; its time ends.
             error!("a released reservation is still on disk: {error:#}");
@@ -352,13 +398,13 @@ impl Service {
 
     /// Whether everything that a stopping agent waits for is over. Reservations are on disk.
     pub(crate) fn drained(&self) -> bool {
-        self.stop_at_once || (self.stopping && self.known.values().all(|known| known.reserved))
+        self.stop_at_once || (self.stopping && self.known.values().all(Known::is_on_disk))
     }
 
     /// For how long nobody was connected, held, waited or had declared anything.
     pub(crate) fn idle_for(&self) -> Option<Duration> {
         let idle = self.peers.is_empty()
-            && self.known.is_empty()
+            && self.known.values().all(|known| known.ending && known.is_on_disk())
             && self.early.is_none()
             && self.engine.declared().is_empty();
         idle.then(|| self.touched.elapsed())

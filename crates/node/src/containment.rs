@@ -1,0 +1,61 @@
+//! How the processes of grants are kept together: in cgroups, where we may make some.
+
+use holdall_holders::{Cgroup, Cgroups, Holder, Record};
+use holdall_wire::{Place, RequestNo, Who};
+use tracing::{info, warn};
+
+/// What there is to keep processes together.
+#[derive(Debug)]
+pub(crate) struct Containment {
+    cgroups: Option<Cgroups>,
+    /// Why they are not used, if they are not.
+    why_not: Option<String>,
+}
+
+impl Containment {
+    /// Looks for cgroups and tries them out, unless they are not wanted.
+    pub(crate) fn find(wanted: bool) -> Self {
+        let found = Cgroups::find();
+        let why_not = match &found {
+            _ if !wanted => Some("the configuration says cgroups = false".to_owned()),
+            Ok(cgroups) => cgroups.trial().err().map(|why| why.to_string()),
+            Err(why) => Some(why.to_string()),
+        };
+        let cgroups = found.ok();
+        match (&why_not, &cgroups) {
+            (None, Some(cgroups)) => info!(at = %cgroups.mount().display(), "grants have cgroups"),
+            (why, _) => warn!("grants have no cgroups: {}", why.as_deref().unwrap_or_default()),
+        }
+        Self { cgroups, why_not }
+    }
+
+    /// Why grants have no cgroups, if they have none.
+    pub(crate) fn why_not(&self) -> Option<&String> {
+        self.why_not.as_ref()
+    }
+
+    /// A cgroup for a grant, below that of its client.
+    pub(crate) fn cgroup(&self, request: RequestNo, who: &Who) -> Option<Cgroup> {
+        let cgroups = self.cgroups.as_ref().filter(|_| self.why_not.is_none() && who.pid > 1)?;
+        let parent = cgroups.of(who.pid)?;
+        let name = format!("{}-{request}", std::process::id());
+        match cgroups.make(&parent, &name) {
+            Ok(cgroup) => Some(cgroup),
+            Err(error) => {
+                warn!(%request, parent, "no cgroup for this grant: {error}");
+                None
+            }
+        }
+    }
+
+    /// Where a client finds a cgroup.
+    pub(crate) fn place(&self, cgroup: &Cgroup) -> Option<Place> {
+        let path = self.cgroups.as_ref()?.place(cgroup).to_str()?.to_owned();
+        Some(Place { path, inode: cgroup.id().inode })
+    }
+
+    /// What is left of a holder of a former agent; none if it is gone.
+    pub(crate) fn again(&self, record: &Record) -> Option<Holder> {
+        Holder::again(record, self.cgroups.as_ref())
+    }
+}
