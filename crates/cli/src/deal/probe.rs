@@ -110,16 +110,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// Writes the time again and again, each time as a new file renamed over the old one.
+/// Writes the time again and again, each time as a new file renamed over the old one; and beside it
+/// the longest it took until a time that was written had been replaced.
 fn write(file: &Path, until: Instant, wrote: impl Fn(u64)) -> anyhow::Result<u64> {
     let new = file.with_extension("new");
-    let mut writes = 0;
+    let (mut writes, mut before, mut longest) = (0, None, 0);
     while Instant::now() < until {
         let time = now();
-        let written = fs::write(&new, time.to_string()).and_then(|()| fs::rename(&new, file));
+        let text = format!("{time} {longest}");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
         written.with_context(|| format!("cannot write {}", file.display()))?;
         wrote(time);
         writes += 1;
+        let replaced = before.replace(time).map_or(0, |before| now().saturating_sub(before));
+        longest = longest.max(replaced);
     }
     Ok(writes)
 }
@@ -130,8 +134,11 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn read(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.parse().ok()
+/// The time that was written, and what was said beside it.
+fn read(file: &Path) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(file).ok()?;
+    let (time, longest) = text.split_once(' ')?;
+    Some((time.parse().ok()?, longest.parse().ok()?))
 }
 
 /// Counts a read that found this.
@@ -148,7 +155,7 @@ fn both(file: &Path, there: &Path, until: Instant) -> anyhow::Result<Seen> {
             let (mut seen, mut before) = (Seen::default(), 0);
             while !done.load(Ordering::Relaxed) {
                 let (replaced, began) = (last.load(Ordering::Acquire), now());
-                let Some(found) = read(there) else { continue };
+                let Some((found, _)) = read(there) else { continue };
                 count(&mut seen, &mut before, found);
                 if found < replaced {
                     seen.old += 1;
@@ -164,25 +171,28 @@ fn both(file: &Path, there: &Path, until: Instant) -> anyhow::Result<Seen> {
     })
 }
 
-/// The writer is elsewhere and writes at least every few milliseconds: what is older than that
-/// when the read began is old.
-///
-/// Only until the last change: after that the writer may have ended.
+/// The writer is elsewhere, and says how long what it writes stands at most: what is older than that
+/// when the read began was replaced before. That is known of a read once the writer has been seen
+/// to go on by two writes; before that, it may have ended.
 fn read_elsewhere(file: &Path, until: Instant) -> Seen {
-    const SLOW_WRITE: u64 = 50_000_000;
-    let (mut seen, mut before, mut since_change) = (Seen::default(), 0, (0, 0));
+    /// By how much clocks may differ, in nanoseconds.
+    const CLOCKS: u64 = 50_000_000;
+    let (mut seen, mut before, mut longest) = (Seen::default(), 0, 0);
+    let mut late = Vec::new();
     while Instant::now() < until {
         let began = now();
-        let Some(found) = read(file) else { continue };
-        if found != before {
-            seen.old += since_change.0;
-            seen.oldest_us = seen.oldest_us.max(since_change.1);
-            since_change = (0, 0);
-        }
+        let Some((found, said)) = read(file) else { continue };
         count(&mut seen, &mut before, found);
+        longest = longest.max(said);
         let age = began.saturating_sub(found);
-        if age > SLOW_WRITE {
-            since_change = (since_change.0 + 1, since_change.1.max(age / 1000));
+        if age > CLOCKS {
+            late.push((seen.writes_seen, age));
+        }
+    }
+    for (at, age) in late {
+        if at + 2 <= seen.writes_seen && age > longest + CLOCKS {
+            seen.old += 1;
+            seen.oldest_us = seen.oldest_us.max(age / 1000);
         }
     }
     seen

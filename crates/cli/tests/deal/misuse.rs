@@ -98,7 +98,7 @@ fn a_probe_that_shows_nothing_says_so() {
     let two = deal(&["probe", "--store", &store, "--and", &other, "--seconds", "1"]);
     assert_eq!(code(&two), 75);
     // A side that sees what was, for ever.
-    fs::write(format!("{other}/probe"), "1").expect("written");
+    fs::write(format!("{other}/probe"), "1 0").expect("written");
     let two = deal(&["probe", "--store", &store, "--and", &other, "--seconds", "1"]);
     assert_eq!(code(&two), 1);
     refused(&["probe", "--store", &store, "--seconds", "18446744073709551615"], 64, "--seconds");
