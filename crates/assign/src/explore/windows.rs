@@ -142,16 +142,17 @@ fn lots<V>(workers: &[Busy<V>]) -> Result<u64, String> {
     Ok(workers.iter().fold(0, |had, worker| had | worker.kept | worker.doubted))
 }
 
-/// Whether no lot was handed out twice.
+/// Whether no lot was handed out twice, nor may have been before a restart.
 fn disjoint<'a, V: 'a>(workers: impl Iterator<Item = &'a Busy<V>>) -> Result<(), String> {
     let mut had = 0;
     for worker in workers {
-        let twice = had & worker.kept;
+        let its = worker.kept | worker.doubted;
+        let twice = had & its;
         let lot = (twice != 0).then(|| twice.trailing_zeros().into());
         if let Some(lot) = worker.twice.or(lot) {
             return Err(format!("lot {lot} was handed out twice"));
         }
-        had |= worker.kept;
+        had |= its;
     }
     Ok(())
 }
