@@ -100,7 +100,8 @@ impl Visitor for CompareShifted<'_> {
     fn visit<P: Protocol>(self) -> Self::Out {
         let (cfg, settings) = prepare::<P>(self.chosen, self.scope, self.settings)?;
         let settings = Settings { canonical: Some(false), ..settings };
-        let world = World::new(cfg, self.scope, &settings, None);
+        let bound = settings.overtaking.or_else(|| self.chosen.about.overtaking_bound());
+        let world = World::new(cfg, self.scope, &settings, bound);
         let show = |state: &[u32]| world.show_state(state);
         Ok(search::shift::compare(&world, settings.max_states, &show))
     }

@@ -99,7 +99,7 @@ impl<P: Protocol> World<'_, P> {
         match client.stage {
             Stage::Idle
                 if usize::from(client.at) < script.requests.len()
-                    && self.may_ask(state, client) =>
+                    && self.may_ask(state, lane, client) =>
             {
                 moves.push((Action::Ask(lane), Class::UNFAIR));
             }
@@ -141,12 +141,13 @@ impl<P: Protocol> World<'_, P> {
         (takes_part && self.may_crash(lane, client)).then_some(lane)
     }
 
-    /// A list is begun anew only when everything its user sent has arrived: otherwise a message
-    /// could be overtaken by ever later rounds, and there would be no end of states. Requests of
-    /// one list do overtake each other.
-    fn may_ask(&self, state: &[u32], client: &Client) -> bool {
+    /// A list that repeats is begun only when everything its user sent has arrived: otherwise a
+    /// message could be overtaken by ever later rounds, and there would be no end of states. Requests
+    /// of one list do overtake each other.
+    fn may_ask(&self, state: &[u32], lane: usize, client: &Client) -> bool {
         let own = |id: &u32| self.parts.items.value(*id).from() == Some(Addr::User(client.user()));
-        client.at > 0 || client.request.seq == 0 || !self.items(state).iter().any(own)
+        let repeats = self.scope.users[lane].then == Then::Repeat;
+        client.at > 0 || !repeats || !self.items(state).iter().any(own)
     }
 
     /// The next user of a lane begins when nothing of its predecessor is left; or, where lives
