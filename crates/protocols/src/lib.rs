@@ -20,7 +20,7 @@ pub mod house;
 mod lanes;
 mod line;
 mod neighbours;
-mod nobody;
+pub mod nobody;
 pub mod ordered;
 mod pool;
 pub mod positions;

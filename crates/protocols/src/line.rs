@@ -8,7 +8,9 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Broken, Clock, Origin, Party, RequestId, rules};
+use holdall_core::{
+    Addr, Broken, Clock, ManagerId, Need, Origin, Party, PoolId, Request, RequestId, rules,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::pool::Share;
@@ -122,30 +124,44 @@ impl Line {
     }
 }
 
-/// What was proposed to a request, by the managers of its pools in the order of its needs.
+/// A request that gathers proposals from the managers of its pools.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Proposals(Vec<Option<Clock>>);
+pub(crate) struct Joining {
+    request: Request,
+    /// In the order of its needs.
+    proposals: Vec<Option<Clock>>,
+}
 
-impl Proposals {
-    pub(crate) fn none(pools: usize) -> Self {
-        Self(alloc::vec![None; pools])
+impl Joining {
+    pub(crate) fn new(request: Request) -> Self {
+        let proposals = alloc::vec![None; request.needs.len()];
+        Self { request, proposals }
     }
 
-    /// Takes a proposal. With the last one, the time for each pool.
-    pub(crate) fn take(
+    pub(crate) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Takes a proposal. With the last one, the time that each need is given.
+    pub(crate) fn on_proposed(
         &mut self,
         rules: LineRules,
-        pool: usize,
+        from: Addr,
+        manager_of: impl Fn(PoolId) -> ManagerId,
         time: Clock,
-    ) -> Result<Option<Vec<Clock>>, &'static str> {
-        match self.0.get_mut(pool) {
-            Some(slot @ None) => *slot = Some(time),
-            _ => return Err("proposed: twice"),
+    ) -> Result<Option<Vec<(Need, Clock)>>, &'static str> {
+        let guards = |need: &Need| Addr::Manager(manager_of(need.pool)) == from;
+        let at = self.request.needs.iter().position(guards).ok_or("proposed: by a stranger")?;
+        match &mut self.proposals[at] {
+            slot @ None => *slot = Some(time),
+            Some(_) => return Err("proposed: twice"),
         }
-        let all: Option<Vec<Clock>> = self.0.iter().copied().collect();
-        Ok(all.map(|times| match times.iter().max() {
-            Some(latest) if rules.latest => alloc::vec![*latest; times.len()],
-            _ => times,
-        }))
+        let all: Option<Vec<Clock>> = self.proposals.iter().copied().collect();
+        let latest = self.proposals.iter().copied().max().flatten().filter(|_| rules.latest);
+        let agreed = |times: Vec<Clock>| {
+            let times = times.into_iter().map(|time| latest.unwrap_or(time));
+            self.request.needs.iter().copied().zip(times).collect()
+        };
+        Ok(all.map(agreed))
     }
 }

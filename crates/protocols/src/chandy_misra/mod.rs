@@ -24,15 +24,12 @@ mod user;
 
 use alloc::vec::Vec;
 
-use holdall_core::{
-    About, ManagerId, Never, NodeId, Options, Property, Protocol, Topology, Unsupported, UserId,
-    rules,
-};
+use holdall_core::{About, Options, Property, Protocol, Topology, Unsupported, UserId, rules};
 use serde::{Deserialize, Serialize};
 
 pub use self::user::User;
 use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours};
-use crate::nobody::no_manager;
+use crate::nobody::no_managers;
 use crate::plain;
 
 /// What a user may receive.
@@ -74,9 +71,8 @@ impl Protocol for ChandyMisra {
     const FAMILY: &'static str = "chandy-misra";
     const NAMES: &'static [&'static str] = &["chandy-misra"];
     type ToUser = ToUser;
-    type ToManager = Never;
     type User = User;
-    type Manager = Manager;
+    no_managers!();
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
         plain(Self::FAMILY, variant)?;
@@ -96,17 +92,7 @@ impl Protocol for ChandyMisra {
         Ok(Self { neighbours: Neighbours::new(topology), rules: Rules::new(options) })
     }
 
-    fn managers(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
     fn user(&self, id: UserId) -> User {
         User::new(self, id)
     }
-
-    fn manager(&self, _: ManagerId) -> Manager {
-        unreachable!("there are no managers to make")
-    }
 }
-
-no_manager!(ChandyMisra);

@@ -20,15 +20,14 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, ManagerId, Never, NodeId, Options, PoolId, Property, Protocol, Topology, Unsupported,
-    UserId, rules,
+    About, Options, PoolId, Property, Protocol, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::user::User;
 use crate::chandy_misra::{self, ChandyMisra};
 use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours};
-use crate::nobody::no_manager;
+use crate::nobody::no_managers;
 use crate::plain;
 
 /// What a user may receive.
@@ -90,9 +89,8 @@ impl Protocol for Drinking {
     const NAMES: &'static [&'static str] = &["chandy-misra-drinking"];
     const STAGES: u32 = 2;
     type ToUser = ToUser;
-    type ToManager = Never;
     type User = User;
-    type Manager = Manager;
+    no_managers!();
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
         plain(Self::FAMILY, variant)?;
@@ -117,17 +115,7 @@ impl Protocol for Drinking {
         })
     }
 
-    fn managers(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
     fn user(&self, id: UserId) -> User {
         User::new(self, id)
     }
-
-    fn manager(&self, _: ManagerId) -> Manager {
-        unreachable!("there are no managers to make")
-    }
 }
-
-no_manager!(Drinking);

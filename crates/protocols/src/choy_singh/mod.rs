@@ -32,14 +32,13 @@ mod user;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, ManagerId, Never, NodeId, Options, Property, Protocol, RequestId, Topology, Unsupported,
-    UserId, rules,
+    About, Options, Property, Protocol, RequestId, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::user::User;
 use crate::neighbours::{AMONG_NEIGHBOURS, Neighbours, colours};
-use crate::nobody::no_manager;
+use crate::nobody::no_managers;
 
 /// What a user may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -105,9 +104,8 @@ impl Protocol for ChoySingh {
     const NAMES: &'static [&'static str] = &["choy-singh"];
     const STAGES: u32 = 2;
     type ToUser = ToUser;
-    type ToManager = Never;
     type User = User;
-    type Manager = Manager;
+    no_managers!();
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
         let (name, summary) = if has_inner_door(variant)? {
@@ -139,17 +137,7 @@ impl Protocol for ChoySingh {
         })
     }
 
-    fn managers(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
     fn user(&self, id: UserId) -> User {
         User::new(self, id)
     }
-
-    fn manager(&self, _: ManagerId) -> Manager {
-        unreachable!("there are no managers to make")
-    }
 }
-
-no_manager!(ChoySingh);

@@ -8,7 +8,7 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{Skeen, ToManager, ToUser};
-use crate::line::Proposals;
+use crate::line::Joining;
 
 type Out = Outbox<Skeen, Never>;
 
@@ -19,11 +19,11 @@ pub struct User {
     state: State,
 }
 
-/// The lists run parallel to the needs of the request.
+/// `held` runs parallel to the needs of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum State {
     Idle,
-    Joining { request: Request, proposals: Proposals },
+    Joining(Joining),
     Queued { request: Request, held: Vec<bool> },
 }
 
@@ -31,7 +31,8 @@ impl State {
     fn request(&self) -> Option<&Request> {
         match self {
             Self::Idle => None,
-            Self::Joining { request, .. } | Self::Queued { request, .. } => Some(request),
+            Self::Joining(joining) => Some(joining.request()),
+            Self::Queued { request, .. } => Some(request),
         }
     }
 }
@@ -46,8 +47,7 @@ impl User {
             let join = ToManager::Join { request: request.id, units: need.units };
             out.to_manager(Skeen::manager_of(need.pool), join);
         }
-        let proposals = Proposals::none(request.needs.len());
-        self.state = State::Joining { request, proposals };
+        self.state = State::Joining(Joining::new(request));
     }
 
     /// With the last proposal the time is known.
@@ -55,23 +55,21 @@ impl User {
         if self.is_stale(id) {
             return;
         }
-        let State::Joining { request, proposals } = &mut self.state else {
+        let State::Joining(joining) = &mut self.state else {
             return out.misbehaved(from, "proposed: after the time was agreed");
         };
-        let Some(pool) = need_guarded_by(request, from) else {
-            return out.misbehaved(from, "proposed: by a stranger");
-        };
-        let times = match proposals.take(cfg.line, pool, time) {
+        let times = match joining.on_proposed(cfg.line, from, Skeen::manager_of, time) {
             Ok(Some(times)) => times,
             Ok(None) => return,
             Err(what) => return out.misbehaved(from, what),
         };
-        for (need, time) in request.needs.iter().zip(times) {
-            let agreed = ToManager::Agreed { request: request.id, time };
+        for (need, time) in times {
+            let agreed = ToManager::Agreed { request: id, time };
             out.to_manager(Skeen::manager_of(need.pool), agreed);
         }
+        let request = joining.request().clone();
         let held = alloc::vec![false; request.needs.len()];
-        self.state = State::Queued { request: request.clone(), held };
+        self.state = State::Queued { request, held };
     }
 
     fn on_held(&mut self, from: Addr, id: RequestId, out: &mut Out) {
@@ -138,7 +136,7 @@ impl Role for User {
 
     fn stage(&self) -> &'static str {
         match &self.state {
-            State::Joining { .. } => "joining",
+            State::Joining(_) => "joining",
             State::Queued { held, .. } if held.contains(&false) => "queued",
             State::Idle | State::Queued { .. } => "",
         }

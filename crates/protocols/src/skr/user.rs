@@ -1,12 +1,12 @@
 //! The user: agrees on a time, selects a position when its turn comes, and moves up.
 
 use holdall_core::{
-    Addr, Broken, Call, Clock, Event, Need, Never, Outbox, Request, RequestId, Role, UserId,
+    Addr, Broken, Call, Clock, Event, Never, Outbox, Request, RequestId, Role, UserId,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{Skr, ToManager, ToUser};
-use crate::line::Proposals;
+use crate::line::Joining;
 use crate::positions::{Move, News, Place};
 
 type Out = Outbox<Skr, Never>;
@@ -22,10 +22,7 @@ pub struct User {
 enum State {
     Idle,
     /// The time of the selection is yet to be agreed.
-    Joining {
-        request: Request,
-        proposals: Proposals,
-    },
+    Joining(Joining),
     /// The marks are waited for, or the front.
     Queued(Place),
     Using {
@@ -37,7 +34,8 @@ impl State {
     fn request(&self) -> Option<&Request> {
         match self {
             Self::Idle => None,
-            Self::Joining { request, .. } | Self::Using { request } => Some(request),
+            Self::Joining(joining) => Some(joining.request()),
+            Self::Using { request } => Some(request),
             Self::Queued(place) => Some(place.request()),
         }
     }
@@ -53,8 +51,7 @@ impl User {
             let join = ToManager::Join { request: request.id, units: need.units };
             out.to_manager(Skr::manager_of(need.pool), join);
         }
-        let proposals = Proposals::none(request.needs.len());
-        self.state = State::Joining { request, proposals };
+        self.state = State::Joining(Joining::new(request));
     }
 
     /// With the last proposal the time is known.
@@ -62,23 +59,19 @@ impl User {
         if self.is_over(id) {
             return;
         }
-        let State::Joining { request, proposals } = &mut self.state else {
+        let State::Joining(joining) = &mut self.state else {
             return out.misbehaved(from, "proposed: after the time was agreed");
         };
-        let guards = |need: &Need| Addr::Manager(Skr::manager_of(need.pool)) == from;
-        let Some(pool) = request.needs.iter().position(guards) else {
-            return out.misbehaved(from, "proposed: by a stranger");
-        };
-        let times = match proposals.take(cfg.line, pool, time) {
+        let times = match joining.on_proposed(cfg.line, from, Skr::manager_of, time) {
             Ok(Some(times)) => times,
             Ok(None) => return,
             Err(what) => return out.misbehaved(from, what),
         };
-        for (need, time) in request.needs.iter().zip(times) {
-            let agreed = ToManager::Agreed { request: request.id, time };
+        for (need, time) in times {
+            let agreed = ToManager::Agreed { request: id, time };
             out.to_manager(Skr::manager_of(need.pool), agreed);
         }
-        self.state = State::Queued(Place::selecting(request.clone()));
+        self.state = State::Queued(Place::selecting(joining.request().clone()));
     }
 
     fn on_news(&mut self, cfg: &Skr, from: Addr, news: &News, out: &mut Out) {
