@@ -217,7 +217,8 @@ impl fmt::Debug for Addr {
 /// Of whom something is reported: a user, or all users of a home at once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Party {
-    /// All users of a home: its cell has begun another life, or is gone for good.
+    /// All users of a home, none of whom uses anything any more: its cell has begun another life, or
+    /// is gone for good.
     Home(Home),
     /// One user.
     User(UserId),

@@ -71,7 +71,7 @@ pub trait Role: Data {
 pub enum Event<R: Role> {
     /// The application asks for something.
     Call(R::Call),
-    /// The detector tells of somebody who will not be heard of again, or may not. Only managers
+    /// The detector tells of somebody who will not be heard of again, or perhaps will not. Only managers
     /// are told; what a report means is part of the [contract](crate::contract).
     Gone(Gone),
     /// A message arrives.

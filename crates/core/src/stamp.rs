@@ -9,7 +9,9 @@
 //!
 //! That behaviour depends only on differences is the protocol's duty, and stamps are made to help:
 //! nobody can look inside one, and the first of a family comes from the [`Origin`] that the world
-//! chose. Every protocol is run from several origins, with equal outcomes (a test).
+//! chose. Numbers that are compared only within one request or one lane (attempts, what two parties
+//! count between them) start at 0. Every protocol is run from several origins, with equal outcomes (a
+//! test).
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -58,7 +60,7 @@ impl Family {
 /// 72 bits, above the lowest 32: the number of the lane, its cell, its life.
 const fn lane_code(lane: Lane) -> u128 {
     let (cell, life) = (lane.home.cell.0 as u32, lane.home.life.0 as u16);
-    (lane.number as u128) << 80 | (cell as u128 & 0xffff_ffff) << 48 | (life as u128) << 32
+    (lane.number as u128) << 80 | (cell as u128) << 48 | (life as u128) << 32
 }
 
 /// Where the clocks of a system start. Nothing may depend on it.
@@ -80,16 +82,17 @@ pub struct Stamp<const FAMILY: u16>(u64);
 pub type Clock = Stamp<0>;
 
 impl<const FAMILY: u16> Stamp<FAMILY> {
-    /// No honest party is ever so far ahead of another; at a million a second, that takes years.
-    const LEAP: u64 = 1 << 48;
+    /// No honest party is ever so far ahead of another: at ten thousand a second, that takes years.
+    const LEAP: u64 = 1 << 40;
 
     /// The first stamp of a system.
     pub const fn first(origin: Origin) -> Self {
         Self(origin.0)
     }
 
-    /// The next greater stamp. There is always one: [`Stamp::leaps_beyond`] keeps strangers from
-    /// using them up.
+    /// The next greater stamp. The greatest of all is its own next: strangers who leap as far as
+    /// [`Stamp::leaps_beyond`] allows need millions of messages to get there, and then order is lost,
+    /// but nothing else.
     #[must_use]
     pub const fn next(self) -> Self {
         self.plus(1)

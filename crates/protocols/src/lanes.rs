@@ -1,8 +1,8 @@
 //! What a manager knows of the lanes that requests come from.
 //!
 //! The requests of a lane follow each other, and so do its users (`holdall_core::contract`): whoever
-//! asks again has ended what it asked for before, even if its release is still under way, or comes
-//! never. So a manager hears of one request of a lane at a time, the latest; whatever belongs to an
+//! asks again has ended what it asked for before, even if its release is still under way, or never
+//! comes. So a manager hears of one request of a lane at a time, the latest; whatever belongs to an
 //! earlier one comes late and is void.
 
 use alloc::collections::BTreeMap;
@@ -18,11 +18,12 @@ pub(crate) struct Lanes(BTreeMap<Lane, Latest>);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Latest {
     request: RequestId,
-    state: State,
+    /// If it is over: whether its user was taken for gone.
+    over: Option<bool>,
 }
 
 /// How a request stands with a manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It is later than all that was heard of its lane.
     New,
@@ -38,12 +39,12 @@ impl Lanes {
     /// How a request stands.
     pub(crate) fn state(&self, request: RequestId) -> State {
         let Some(latest) = self.0.get(&request.user.lane()) else { return State::New };
-        let same_user = request.user == latest.request.user;
-        match latest.state {
-            State::Gone if same_user => State::Gone,
-            state if request == latest.request => state,
+        match latest.over {
+            Some(true) if request.user == latest.request.user => State::Gone,
             _ if request < latest.request => State::Over,
-            _ => State::New,
+            _ if request > latest.request => State::New,
+            None => State::Current,
+            Some(_) => State::Over,
         }
     }
 
@@ -55,15 +56,15 @@ impl Lanes {
     /// The request is the latest of its lane from now on. Returns the one before, if that was not
     /// over.
     pub(crate) fn begin(&mut self, request: RequestId) -> Option<RequestId> {
-        let latest = Latest { request, state: State::Current };
+        let latest = Latest { request, over: None };
         let before = self.0.insert(request.user.lane(), latest)?;
-        Some(before.request).filter(|_| before.state == State::Current)
+        Some(before.request).filter(|_| before.over.is_none())
     }
 
     /// The request is over, and all before it.
     pub(crate) fn end(&mut self, request: RequestId) {
         if matches!(self.state(request), State::New | State::Current) {
-            self.0.insert(request.user.lane(), Latest { request, state: State::Over });
+            self.0.insert(request.user.lane(), Latest { request, over: Some(false) });
         }
     }
 
@@ -72,9 +73,9 @@ impl Lanes {
     fn end_user(&mut self, user: UserId) -> bool {
         let none = RequestId { user, seq: 0 };
         let latest =
-            self.0.entry(user.lane()).or_insert(Latest { request: none, state: State::Gone });
+            self.0.entry(user.lane()).or_insert(Latest { request: none, over: Some(true) });
         if latest.request.user <= user {
-            *latest = Latest { request: latest.request.max(none), state: State::Gone };
+            *latest = Latest { request: latest.request.max(none), over: Some(true) };
         }
         latest.request.user <= user
     }
@@ -102,6 +103,6 @@ pub(crate) fn ends_with(request: RequestId, who: Party) -> bool {
 
 impl fmt::Debug for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.values().map(|l| (l.request, l.state))).finish()
+        f.debug_set().entries(self.0.values().map(|l| (l.request, l.over))).finish()
     }
 }

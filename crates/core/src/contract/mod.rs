@@ -15,7 +15,7 @@
 //!
 //! # Lives
 //! - **[`Clause::Succession`].** The next user of a lane begins when its predecessor uses nothing and
-//!   will ask for nothing: it has left, or has stopped. What the predecessor sent, and reports on it,
+//!   will ask for nothing: it has left, or has stopped, or is idle and will not be called again. What the predecessor sent, and reports on it,
 //!   may still be under way, and may arrive after messages of its successors. Generations grow.
 //! - **[`Clause::Lapse`].** When a lease runs out, the client stops using what it holds; then its user
 //!   is called to leave; then managers may be told to reclaim. So whoever was reclaimed and lives on
@@ -26,22 +26,22 @@
 //! - **[`Clause::Sender`].** The sender that a message names is its sender.
 //! - **[`Clause::Delivery`].** Messages arrive once and in order as far as the protocol assumes so
 //!   ([`Assumes`](crate::Assumes)). What is sent to a user that is no longer there is dropped.
-//! - **[`Clause::Silence`].** Once a role was told that a party has departed, it hears nothing of that
-//!   party any more.
+//! - **[`Clause::Silence`].** Once a role was told that a party has departed, it receives no message of
+//!   that party any more; and if the party is a home, no report on one of its users either.
 //!
 //! # Reports
-//! - **[`Clause::Departure`].** Only of those who have stopped, or left and are idle, it is reported
-//!   that they departed. Reported of a home, it is true of every user of that life of the cell, of
-//!   which there will be no others: what is remembered of them can be forgotten.
-//! - **Suspicion.** Anybody may be suspected at any time, rightly or not, and asks on until its lease
-//!   runs out. So nothing can be concluded from it but that units it does not hold are not in use.
+//! - **[`Clause::Departure`].** Only those who have stopped, or have left and are idle, are reported
+//!   departed, and they use nothing any more. Reported of a home, it is true of every user of that
+//!   life of the cell, of which there will be no others: what is remembered of them can be forgotten.
+//! - **Suspicion.** Anybody may be suspected at any time, rightly or not, and may go on asking until its
+//!   lease runs out. All a manager may conclude is that units the suspect does not hold are not in use.
 //!
 //! # Timers
 //! - **[`Clause::Timers`].** A timer rings only if it is armed, once for each arming.
 //!
 //! # Restarts
-//! A role that comes back after a crash of its cell has the value it had; what it sent may be sent
-//! again or lost, as far as the protocol assumes. A cell that comes back without its roles' values
+//! A role that comes back after a crash of its cell has the value it had, and its timers are armed again;
+//! what it sent may be sent again or lost, as far as the protocol assumes. A cell that comes back without its roles' values
 //! begins a new life.
 
 mod probe;
@@ -73,7 +73,7 @@ pub enum Clause {
     Succession,
     /// Timers ring as armed.
     Timers,
-    /// Uses end once.
+    /// `Done` is called once for each grant.
     Using,
 }
 

@@ -25,7 +25,7 @@ impl Claim {
     /// The attempt after this one.
     #[must_use]
     pub(super) const fn again(self) -> Self {
-        Self { attempt: self.attempt + 1, ..self }
+        Self { attempt: self.attempt.saturating_add(1), ..self }
     }
 }
 

@@ -7,7 +7,7 @@ use holdall_core::{Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, 
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Patience};
-use super::{House, Round, ToManager, ToUser};
+use super::{House, Round, Stance, ToManager, ToUser};
 use crate::lanes::{Lanes, State, ends_with};
 
 pub(super) type Out = Outbox<House, Timer>;
@@ -101,6 +101,45 @@ impl Manager {
         self.entries.iter().map(|entry| entry.request).chain(self.choosing.keys().copied())
     }
 
+    fn on_message(&mut self, cfg: &House, from: Addr, msg: ToManager, out: &mut Out) {
+        let request = msg.request();
+        let told = self.state(cfg, request) == State::Gone;
+        let heard = self.hears(cfg, from, request, out);
+        // What is asked for may have been taken away while the request was under way.
+        let impossible = msg.needs().is_some_and(|needs| !self.feasible(needs));
+        match msg {
+            _ if heard && impossible => {
+                self.end(cfg, request, out);
+                out.to_user(request.user, ToUser::Over(request));
+            }
+            ToManager::Queue(stance) if heard => {
+                if stance.round < stance.base {
+                    return out.misbehaved(from, "queue: under a round that was used");
+                }
+                self.on_queue(cfg, stance, out);
+            }
+            ToManager::Release(_) => {
+                if heard {
+                    self.end(cfg, request, out);
+                }
+                if cfg.resend && from == Addr::User(request.user) && !told {
+                    out.to_user(request.user, ToUser::Over(request));
+                }
+            }
+            ToManager::Try { needs, solo, .. } if heard => {
+                self.on_try(cfg, request, needs, solo, out);
+            }
+            ToManager::Queue(_) | ToManager::Try { .. } => {}
+        }
+    }
+
+    /// A request is over.
+    fn end(&mut self, cfg: &House, request: RequestId, out: &mut Out) {
+        self.lanes.end(request);
+        self.remove(cfg, request);
+        self.scan(cfg, out);
+    }
+
     fn on_try(&mut self, cfg: &House, request: RequestId, needs: Needs, solo: bool, out: &mut Out) {
         if let Some(entry) = self.entry(request) {
             if entry.n == 0 && entry.held {
@@ -156,7 +195,9 @@ impl Manager {
     fn on_queue(&mut self, cfg: &House, stance: Stance, out: &mut Out) {
         let Stance { request, n, round, base, needs, parked } = stance;
         if round.leaps_beyond(self.floor(cfg, &needs)) {
-            return; // No honest manager is that far ahead; its user may be, having believed one.
+            // No honest manager is so far ahead, but its user may have believed another.
+            self.remove(cfg, request);
+            return self.scan(cfg, out);
         }
         self.choosing.remove(&request);
         if let Some(entry) = self.entry(request) {
@@ -194,9 +235,11 @@ impl Manager {
 
     fn on_gone(&mut self, cfg: &House, gone: Gone, out: &mut Out) {
         let known: Vec<RequestId> = self.known().filter(|id| ends_with(*id, gone.who())).collect();
-        let holds = |id: &RequestId| self.entry(*id).is_some_and(|entry| entry.held);
+        let uses = |id: &RequestId, user| {
+            id.user == user && self.entry(*id).is_some_and(|entry| entry.held)
+        };
         // Whoever is only suspected keeps what it may be using.
-        let keeps = matches!(gone, Gone::Suspected(_)) && known.iter().any(holds);
+        let keeps = matches!(gone, Gone::Suspected(user) if known.iter().any(|id| uses(id, user)));
         if !cfg.rules.purge || keeps || !self.lanes.end_all_of(gone.who()) {
             return;
         }
@@ -331,16 +374,6 @@ pub(super) fn first_free(floor: Round, marks: &BTreeSet<Round>) -> Round {
     round
 }
 
-/// [`ToManager::Queue`].
-struct Stance {
-    request: RequestId,
-    n: u32,
-    round: Round,
-    base: Round,
-    needs: Needs,
-    parked: bool,
-}
-
 impl Role for Manager {
     type P = House;
     type Call = Resize;
@@ -351,38 +384,7 @@ impl Role for Manager {
         match event {
             Event::Call(resize) => self.on_resize(cfg, resize, out),
             Event::Gone(gone) => self.on_gone(cfg, gone, out),
-            Event::Message {
-                from,
-                msg: ToManager::Queue { request, n, round, base, needs, parked },
-            } => {
-                if !self.feasible(&needs) {
-                    return out.misbehaved(from, "queue: for units there are not");
-                }
-                if round <= base {
-                    return out.misbehaved(from, "queue: under a round that was used");
-                }
-                if self.hears(cfg, from, request, out) {
-                    self.on_queue(cfg, Stance { request, n, round, base, needs, parked }, out);
-                }
-            }
-            Event::Message { from, msg: ToManager::Release(request) } => {
-                if self.hears(cfg, from, request, out) {
-                    self.lanes.end(request);
-                    self.remove(cfg, request);
-                    self.scan(cfg, out);
-                }
-                if cfg.resend && from == Addr::User(request.user) {
-                    out.to_user(request.user, ToUser::Over(request));
-                }
-            }
-            Event::Message { from, msg: ToManager::Try { request, needs, solo } } => {
-                if !self.feasible(&needs) {
-                    return out.misbehaved(from, "try: for units there are not");
-                }
-                if self.hears(cfg, from, request, out) {
-                    self.on_try(cfg, request, needs, solo, out);
-                }
-            }
+            Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
             Event::Timer(Timer::Patience(patience)) => self.on_patience(cfg, patience, out),
         }
     }
@@ -398,9 +400,7 @@ impl Role for Manager {
     }
 
     fn is_stale(&self, cfg: &House, from: Addr, msg: &ToManager) -> bool {
-        let (ToManager::Queue { request, .. }
-        | ToManager::Release(request)
-        | ToManager::Try { request, .. }) = *msg;
+        let request = msg.request();
         if from != Addr::User(request.user) {
             return false;
         }
@@ -411,7 +411,7 @@ impl Role for Manager {
         }
         let stance = self.entry(request).map(|entry| entry.n);
         match msg {
-            ToManager::Queue { n, .. } => cfg.rules.stance && stance > Some(*n),
+            ToManager::Queue(Stance { n, .. }) => cfg.rules.stance && stance > Some(*n),
             ToManager::Release(_) => false,
             ToManager::Try { .. } => stance > Some(0),
         }

@@ -13,7 +13,8 @@
 //! # Invariants
 //! - **H1, units.** What is held makes up what is used of a pool (`Manager::check`).
 //! - **H2, stance.** An entry follows the user's latest stance (`n`): a hold ends only by a later
-//!   stance, by a release, or by a report that the user is gone. A user enters only with an answer
+//!   stance, by a release, by a later request of its lane, or by a report that the user is gone. A
+//!   user enters only with an answer
 //!   to its current stance from every node, and from then on sends nothing but the release. So
 //!   whoever is granted is held for everywhere.
 //! - **H3.** Whoever has the least (round, user) of all that compete gets everything: larger ones
@@ -56,21 +57,8 @@ pub type Round = Stamp<1>;
 /// What a manager may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToManager {
-    /// Wait for these, under a round. The `n`-th stance of the request at this node.
-    Queue {
-        /// The request.
-        request: RequestId,
-        /// Which stance this is; the attempt was number 0.
-        n: u32,
-        /// Its round.
-        round: Round,
-        /// The floor above which the round was chosen.
-        base: Round,
-        /// Its needs at this node.
-        needs: Needs,
-        /// Whether it only keeps its place, because it waits elsewhere behind an overdue holder.
-        parked: bool,
-    },
+    /// Wait for these, under a round.
+    Queue(Stance),
     /// Withdraw this, or take it back.
     Release(RequestId),
     /// Hold these if they are free and nobody waits for them. Number 0 of its stances.
@@ -82,6 +70,42 @@ pub enum ToManager {
         /// Whether these are all its needs; then it waits if they are not free.
         solo: bool,
     },
+}
+
+/// Where a request wants to stand at a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stance {
+    /// The request.
+    pub request: RequestId,
+    /// Which of its stances at this node this is; the attempt was number 0.
+    pub n: u32,
+    /// Its round.
+    pub round: Round,
+    /// The floor above which the round was chosen.
+    pub base: Round,
+    /// Its needs at this node.
+    pub needs: Needs,
+    /// Whether it only keeps its place, because it waits elsewhere behind an overdue holder.
+    pub parked: bool,
+}
+
+impl ToManager {
+    /// What the message is about.
+    const fn request(&self) -> RequestId {
+        match self {
+            Self::Queue(Stance { request, .. })
+            | Self::Release(request)
+            | Self::Try { request, .. } => *request,
+        }
+    }
+
+    /// What it asks for, if it does.
+    const fn needs(&self) -> Option<&Needs> {
+        match self {
+            Self::Queue(Stance { needs, .. }) | Self::Try { needs, .. } => Some(needs),
+            Self::Release(_) => None,
+        }
+    }
 }
 
 /// What a user may receive.
@@ -98,8 +122,8 @@ pub enum ToUser {
         /// Rounds in which there is no room.
         marks: BTreeSet<Round>,
     },
-    /// The request is over for this manager: it was released, if that is to be acknowledged, or its
-    /// user was taken for dead.
+    /// The request is over for this manager: it was released, if that is to be acknowledged, its user
+    /// was taken for dead, or what it needs is no longer there.
     Over(RequestId),
     /// A holder in the way of the request is overdue, or no longer.
     Park {

@@ -9,7 +9,7 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 use super::manager::first_free;
-use super::{House, Round, ToManager, ToUser};
+use super::{House, Round, Stance, ToManager, ToUser};
 
 type Out = Outbox<House, Timer>;
 
@@ -105,10 +105,9 @@ impl Quest {
 
     /// Takes a new stance at one node, which ends whatever is held there.
     fn queue(&mut self, at: usize, out: &mut Out) {
-        let elsewhere = |(i, part): (usize, &Part)| i != at && part.blocked;
-        let parked = self.parts.iter().enumerate().any(elsewhere);
+        let parked = self.is_blocked_elsewhere(at);
         let part = &mut self.parts[at];
-        part.n += 1;
+        part.n = part.n.saturating_add(1);
         (part.held, part.parked) = (false, parked);
         self.send_stance(at, out);
     }
@@ -119,7 +118,8 @@ impl Quest {
         let needs = needs.clone();
         let stance = match (self.round, self.floor) {
             (Some(round), Some(base)) => {
-                ToManager::Queue { request, n: *n, round, base, needs, parked: *parked }
+                let (n, parked) = (*n, *parked);
+                ToManager::Queue(Stance { request, n, round, base, needs, parked })
             }
             _ => ToManager::Try { request, needs, solo: self.parts.len() == 1 },
         };
@@ -160,7 +160,9 @@ impl Quest {
     fn on_yes(&mut self, cfg: &House, at: usize, n: u32, out: &mut Out) {
         let part = &mut self.parts[at];
         if (n == part.n || !cfg.rules.latest) && self.phase != Phase::Granted && !part.held {
-            (part.answered, part.held) = (true, true);
+            // What is held is not blocked: the news that it no longer is may be lost.
+            (part.answered, part.held, part.blocked) = (true, true, false);
+            self.park_elsewhere(out);
             self.settle(out);
         }
     }
@@ -204,11 +206,20 @@ impl Quest {
         if turn <= part.turn || self.phase != Phase::Queued {
             return;
         }
-        (part.turn, part.blocked) = (turn, on);
-        for other in 0..self.parts.len() {
-            let elsewhere = |(i, part): (usize, &Part)| i != other && part.blocked;
-            if self.parts[other].parked != self.parts.iter().enumerate().any(elsewhere) {
-                self.queue(other, out);
+        (part.turn, part.blocked) = (turn, on && !part.held);
+        self.park_elsewhere(out);
+    }
+
+    /// Whether the request waits behind an overdue holder at another node than this.
+    fn is_blocked_elsewhere(&self, at: usize) -> bool {
+        self.parts.iter().enumerate().any(|(i, part)| i != at && part.blocked)
+    }
+
+    /// Parks, or comes back, wherever that has changed.
+    fn park_elsewhere(&mut self, out: &mut Out) {
+        for at in 0..self.parts.len() {
+            if self.parts[at].parked != self.is_blocked_elsewhere(at) {
+                self.queue(at, out);
             }
         }
     }
@@ -267,14 +278,11 @@ impl User {
         self.watch(cfg, out);
     }
 
-    /// A manager has done with a request: an acknowledgement, or news that it was taken for dead.
-    fn on_over(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) {
+    /// A manager has done with a request, and so with its release.
+    fn on_acknowledged(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) {
         let owed = self.owed.len();
         self.owed.retain(|manager, owed| Addr::Manager(*manager) != from || *owed > request);
-        if self.quest.as_ref().is_some_and(|quest| quest.request.id == request) {
-            self.give_back(cfg, out);
-            out.lost(request);
-        } else if self.owed.len() < owed {
+        if self.owed.len() < owed {
             self.watch(cfg, out);
         }
     }
@@ -282,7 +290,7 @@ impl User {
     fn on_message(&mut self, cfg: &House, from: Addr, msg: ToUser, out: &mut Out) {
         let about = msg.request();
         if let ToUser::Over(request) = msg {
-            return self.on_over(cfg, from, request, out);
+            self.on_acknowledged(cfg, from, request, out);
         }
         let Some(quest) = self.quest.as_mut().filter(|quest| quest.request.id == about) else {
             return; // It crossed our release.
@@ -294,7 +302,10 @@ impl User {
         let granted = quest.phase == Phase::Granted;
         match msg {
             ToUser::No { n, floor, marks, .. } => quest.on_no(cfg, at, n, floor, marks, out),
-            ToUser::Over(_) => {}
+            ToUser::Over(request) => {
+                self.give_back(cfg, out);
+                return out.lost(request); // Its user was taken for dead.
+            }
             ToUser::Park { turn, on, .. } => quest.on_park(at, turn, on, out),
             ToUser::Yes { n, .. } => quest.on_yes(cfg, at, n, out),
             ToUser::Yield { n, .. } => quest.on_yield(cfg, at, n, out),

@@ -59,11 +59,14 @@ impl Book {
         let possible = match self.entries.get(&stance.request).map(|entry| entry.level) {
             None => stance.level <= Level::Reg,
             Some(Level::Use) => matches!(stance.level, Level::Out | Level::Use),
-            Some(_) => true,
+            Some(level) => stance.level != Level::Use || level >= Level::Req,
         };
         (1..=self.capacity).contains(&stance.units)
             && competes == stance.ticket.is_some()
-            && stance.ticket.is_none_or(|ticket| !ticket.number.leaps_beyond(self.top))
+            && stance.ticket.is_none_or(|ticket| {
+                let own = ticket.lane == stance.request.user.lane();
+                own && !ticket.number.leaps_beyond(self.top)
+            })
             && possible
     }
 

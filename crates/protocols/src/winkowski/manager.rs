@@ -33,24 +33,23 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         if from != Addr::User(request.user) {
             return out.misbehaved(from, "a task of another user");
         }
-        match self.state(cfg, request) {
-            State::Current => {}
+        let state = self.state(cfg, request);
+        match state {
+            State::Current | State::New => {}
             State::Over if self.lanes.is_overtaken(request) => {
                 return self.confirm_out(stance, out);
             }
             State::Over => return,
             State::Gone => return out.to_user(request.user, ToUser::Over(request)),
-            State::New => {
-                if let Some(before) = self.lanes.begin(request) {
-                    self.book.remove(before);
-                }
-            }
         }
         if self.book.entries.get(&request).is_some_and(|entry| stance.n <= entry.n) {
             return;
         }
         if !(self.book.accepts(stance) && stance.n.is_between(request.user, self.id)) {
             return out.misbehaved(from, "a stance that makes no sense here");
+        }
+        if let Some(before) = self.lanes.begin(request).filter(|_| state == State::New) {
+            self.book.remove(before);
         }
         self.book.follow(&cfg.rules, COMPLETE, self.id, stance);
         if stance.level == Level::Out {
@@ -82,8 +81,12 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
             return;
         }
         let known = self.book.of(gone.who());
-        let keeps = matches!(gone, Gone::Suspected(_)) && cfg.rules.lease;
-        let uses = keeps && known.iter().any(|id| self.book.suspect(*id));
+        let uses = match gone {
+            Gone::Suspected(user) if cfg.rules.lease => {
+                known.iter().any(|id| id.user == user && self.book.suspect(*id))
+            }
+            _ => false,
+        };
         if !uses && self.lanes.end_all_of(gone.who()) {
             for id in known {
                 self.book.remove(id);

@@ -19,7 +19,7 @@ use super::Clause;
 use crate::about::{About, Assumes, Options, Property, Topology, Unsupported};
 use crate::ids::{ManagerId, NodeId, PoolId, RequestId, UserId};
 use crate::needs::Request;
-use crate::role::{Broken, Protocol, System};
+use crate::role::{Broken, Protocol, Role, System};
 
 /// The manager that serves; the others only watch.
 const SERVING: ManagerId = ManagerId(0);
@@ -108,7 +108,8 @@ impl Protocol for Probe {
         for user in system.users() {
             let present = user.phase != Phase::Left;
             for manager in system.managers() {
-                unless(!(present && manager.knows_departed(user.id)), Clause::Departure)?;
+                let gone = manager.knows_departed(user.id);
+                unless(!gone || !present && user.is_idle(), Clause::Departure)?;
                 unless(!(present && manager.has_reclaimed(user.id)), Clause::Lapse)?;
             }
             let predecessor =
