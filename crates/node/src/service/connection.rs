@@ -62,13 +62,13 @@ async fn talk(
     let Some(turn) = service.borrow().turn(conn) else { return Ok(()) };
     let mut passed = None;
     loop {
-        let mut more = false;
-        if incoming.ready() {
+        // Whoever does not read is not listened to either.
+        if incoming.ready() && outbox.len() <= UNREAD {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let _turn = turn.acquire().await;
-            more = take_some(service, conn, outbox, &mut incoming, stream, &mut passed)?;
-            if more {
+            take_some(service, conn, outbox, &mut incoming, stream, &mut passed)?;
+            if incoming.ready() {
                 tokio::task::yield_now().await;
             }
         }
@@ -77,9 +77,8 @@ async fn talk(
         if outbox.overrun() {
             return Err(io::Error::other("it does not read its replies"));
         }
-        // Whoever does not read is not listened to either.
         let heard = outbox.len() <= UNREAD;
-        if more && heard {
+        if heard && incoming.ready() {
             continue;
         }
         tokio::select! {
@@ -98,7 +97,7 @@ async fn talk(
     }
 }
 
-/// Takes some of the calls that have come in; true if there may be more.
+/// Takes some of the calls that have come in.
 fn take_some(
     service: &Shared,
     conn: ConnNo,
@@ -106,9 +105,9 @@ fn take_some(
     incoming: &mut Incoming,
     stream: &UnixStream,
     passed: &mut Option<OwnedFd>,
-) -> io::Result<bool> {
+) -> io::Result<()> {
     for _ in 0..CALLS {
-        let Some(content) = incoming.next_frame()? else { return Ok(false) };
+        let Some(content) = incoming.next_frame()? else { return Ok(()) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
         take(service, conn, call, stream, passed);
@@ -116,7 +115,7 @@ fn take_some(
             break;
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Whether a call may take much longer than most: it looks at everything, or waits for the disk.
@@ -204,7 +203,8 @@ impl Service {
         room
     }
 
-    /// Sends a reply. If its user has left too much unread, that goes first.
+    /// Sends a reply. If its user has left too much unread, what was left longest goes first: whoever
+    /// reads a long reply is not taken for one who does not.
     pub(super) fn answer(&mut self, conn: ConnNo, id: u64, reply: Reply) {
         let Some(peer) = self.peers.get(&conn) else { return };
         let (uid, outbox) = (peer.who.uid, peer.outbox.clone());
@@ -212,14 +212,14 @@ impl Service {
         while !self.traffic.take(uid, bytes) {
             let others = self.peers.values().filter(|peer| peer.who.uid == uid);
             let others = others.filter(|peer| !Rc::ptr_eq(&peer.outbox, &outbox));
-            let most = others.map(|peer| &peer.outbox).max_by_key(|outbox| outbox.len());
-            let Some(most) = most.filter(|most| most.len() > UNREAD) else {
+            let much = others.map(|peer| &peer.outbox).filter(|outbox| outbox.len() > UNREAD);
+            let Some(longest) = much.min_by_key(|outbox| outbox.unread_since()) else {
                 self.traffic.take_anyway(uid, bytes);
                 self.traffic.give(uid, outbox.give_up());
                 return;
             };
             warn!(uid, "too many replies are not read; dropping a connection");
-            self.traffic.give(uid, most.give_up());
+            self.traffic.give(uid, longest.give_up());
         }
     }
 }

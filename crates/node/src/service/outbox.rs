@@ -1,6 +1,7 @@
 //! Replies on their way to one client.
 
 use std::cell::{Cell, RefCell};
+use std::time::Instant;
 
 use holdall_wire::Answer;
 use holdall_wire::frame::{self, FROM_NODE_MAX};
@@ -14,6 +15,8 @@ pub(super) struct Outbox {
     bytes: RefCell<Vec<u8>>,
     /// How many of them have been sent.
     sent: Cell<usize>,
+    /// When the client last read something, or had nothing to read.
+    read_at: Cell<Instant>,
     max: usize,
     overrun: Cell<bool>,
     wake: Notify,
@@ -22,7 +25,8 @@ pub(super) struct Outbox {
 impl Outbox {
     pub(super) fn new(max: usize) -> Self {
         let (bytes, sent) = (RefCell::new(Vec::new()), Cell::new(0));
-        Self { bytes, sent, max, overrun: Cell::new(false), wake: Notify::new() }
+        let (read_at, overrun) = (Cell::new(Instant::now()), Cell::new(false));
+        Self { bytes, sent, read_at, max, overrun, wake: Notify::new() }
     }
 
     /// Adds a reply, and says how many bytes it has.
@@ -31,6 +35,9 @@ impl Outbox {
             return 0;
         }
         let before = self.len();
+        if before == 0 {
+            self.read_at.set(Instant::now());
+        }
         let failed = frame::write(answer, FROM_NODE_MAX, &mut self.bytes.borrow_mut()).is_err();
         if failed || self.len() > self.max {
             self.overrun.set(true);
@@ -46,6 +53,11 @@ impl Outbox {
     /// How many bytes are not sent yet.
     pub(super) fn len(&self) -> usize {
         self.bytes.borrow().len() - self.sent.get()
+    }
+
+    /// Since when the client has read nothing of what there is.
+    pub(super) fn unread_since(&self) -> Instant {
+        self.read_at.get()
     }
 
     /// Whether the client must be dropped.
@@ -76,6 +88,9 @@ impl Outbox {
             }
         }
         self.sent.set(sent);
+        if sent > before {
+            self.read_at.set(Instant::now());
+        }
         if sent > KEPT && sent > bytes.len() / 2 || sent == bytes.len() {
             bytes.drain(..sent);
             bytes.shrink_to(KEPT);
