@@ -21,10 +21,10 @@ if [ "$(id -u)" -eq 0 ]; then
     [ "$(sed 's/.*) //' "/proc/$pid/stat" | cut -d' ' -f17)" = 0 ] || fail "its priority"
 fi
 
-# Whether a command of ours has got as far as to handle SIGTERM.
+# Whether a command of ours has got as far as to have SIGTERM told to it.
 listens_to_signals() {
     [ "$(readlink "/proc/$1/exe")" = "$(realpath "$HOLDALL")" ] &&
-        [ $((0x$(awk '/^SigCgt/ {print $2}' "/proc/$1/status") & 0x4000)) -ne 0 ]
+        [ $((0x$(awk '/^SigBlk/ {print $2}' "/proc/$1/status") & 0x4000)) -ne 0 ]
 }
 
 # A stopped agent: deadlines and signals are honoured in every phase.
@@ -36,7 +36,8 @@ kill -STOP "$pid"
 before=$SECONDS
 for args in "INT 130" "TERM 143"; do
     read -r signal status <<<"$args"
-    "$HOLDALL" run a -- true 2>/dev/null &
+    # (A script has its background jobs ignore SIGINT, and what is ignored stays ignored.)
+    (trap - INT && exec "$HOLDALL" run a -- true 2>/dev/null) &
     waiter=$!
     eventually listens_to_signals "$waiter"
     kill "-$signal" "$waiter"
