@@ -121,9 +121,10 @@ fi
 
 # An agent that has no descriptor left to look with takes nobody for gone.
 stop
-(ulimit -n 48 && exec "$HOLDALL" agent --socket "$HOLDALL_AGENT" --data "$HOLDALL_DATA" 2>>"$work/agent.log") &
+"$HOLDALL" agent --socket "$HOLDALL_AGENT" --data "$HOLDALL_DATA" 2>>"$work/agent.log" &
 agent=$!
 eventually "$HOLDALL" agent status
+prlimit --pid "$agent" --nofile=48:48
 "$HOLDALL" run a -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/command" &
 wrapper=$!
 eventually test -s "$work/command"
