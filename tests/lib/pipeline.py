@@ -1,5 +1,5 @@
 """`holdall run` in pipelines and beside redirections on a terminal, as `flock` would behave there."""
-import os, sys
+import os, sys, time
 
 sys.path.insert(0, os.path.dirname(__file__))
 from screen import Screen
@@ -57,6 +57,7 @@ screen.until("ready> ")
 script = f'{holdall} run tty -- sh -c "echo be\\"\\"gun; sleep 1000"; echo went""on'
 screen.type(f"bash -c '{script}'\n")
 screen.until("begun")
+time.sleep(0.3)  # A shell that is about to start the next command may lose a signal.
 screen.type("\x03")
 screen.until("ready> ")
 screen.type("echo status $?\n")
