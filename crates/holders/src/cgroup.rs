@@ -347,7 +347,10 @@ impl Cgroup {
     /// # Errors
     /// If it cannot be watched.
     pub async fn until_empty(&self) -> io::Result<()> {
-        let file = self.open("cgroup.events", OFlags::RDONLY)?;
+        let file = match self.open("cgroup.events", OFlags::RDONLY) {
+            Err(error) if is_removed(&error) => return Ok(()),
+            opened => opened?,
+        };
         let events = raw::watch(file, Interest::PRIORITY)?;
         while populated(events.get_ref())? {
             events.ready(Interest::PRIORITY).await?.clear_ready();
@@ -358,10 +361,15 @@ impl Cgroup {
     }
 }
 
+/// Whether the cgroup is no longer there: somebody removed it, which is possible only when it is empty.
+fn is_removed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
+}
+
 fn populated(events: &File) -> io::Result<bool> {
     let mut text = [0; 256];
     let length = match events.read_at(&mut text, 0) {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(false), // Removed.
+        Err(error) if is_removed(&error) => return Ok(false),
         done => done?,
     };
     let text = String::from_utf8_lossy(&text[..length]);

@@ -148,11 +148,11 @@ impl Running {
     }
 }
 
-/// Waits until nothing lives in a cgroup.
+/// Waits until nothing lives in a cgroup. One that cannot be looked at is looked at again.
 async fn emptied(cgroup: Option<&Cgroup>) {
-    match cgroup {
-        Some(cgroup) if cgroup.until_empty().await.is_ok() => {}
-        _ => std::future::pending().await,
+    let Some(cgroup) = cgroup else { return std::future::pending().await };
+    while cgroup.until_empty().await.is_err() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
