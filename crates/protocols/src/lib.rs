@@ -29,6 +29,8 @@ pub mod rhee;
 pub mod ring;
 pub mod skeen;
 pub mod skr;
+#[cfg(test)]
+mod testing;
 pub mod walk;
 pub mod winkowski;
 

@@ -58,10 +58,12 @@ impl Line {
     }
 
     /// Sets the time of a request; of one that has left there is none to set. False if that is
-    /// what no honest user does.
+    /// what no honest user does. No honest clock is far ahead of another, but strangers may have
+    /// led it astray, and an honest user believes it: its request is lost here, and that is all.
     pub(crate) fn agree(&mut self, rules: LineRules, request: RequestId, time: Clock) -> bool {
         if time.leaps_beyond(self.clock) {
-            return false;
+            self.remove(request);
+            return true;
         }
         if rules.hear {
             self.clock = self.clock.max(time);
@@ -163,5 +165,27 @@ impl Joining {
             self.request.needs.iter().copied().zip(times).collect()
         };
         Ok(all.map(agreed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_core::{Options, UserId};
+
+    use super::*;
+
+    /// Strangers lead one clock astray, leap by leap; whoever believes it is not at fault.
+    #[test]
+    fn a_time_too_far_ahead_loses_the_request_and_accuses_nobody() {
+        let rules = LineRules::new(&Options::default());
+        let mut line = Line::new(Origin::default());
+        let share =
+            |lane| Share { request: RequestId { user: UserId::first(lane), seq: 1 }, units: 1 };
+        let proposed = line.join(rules, share(0));
+        line.join(rules, share(1));
+        assert!(line.agree(rules, share(0).request, proposed.plus(u64::MAX)));
+        assert!(!line.contains(share(0).request));
+        assert!(line.join(rules, share(2)) < proposed.plus(10), "the clock has not followed");
+        assert!(line.contains(share(1).request));
     }
 }

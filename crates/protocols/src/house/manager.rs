@@ -105,10 +105,8 @@ impl Manager {
         let request = msg.request();
         let told = self.state(cfg, request) == State::Gone;
         let heard = self.hears(cfg, from, request, out);
-        // What is asked for may have been taken away while the request was under way.
-        let impossible = msg.needs().is_some_and(|needs| !self.feasible(needs));
         match msg {
-            _ if heard && impossible => {
+            _ if heard && self.is_impossible(cfg, &msg) => {
                 self.end(cfg, request, out);
                 out.to_user(request.user, ToUser::Over(request));
             }
@@ -194,11 +192,6 @@ impl Manager {
 
     fn on_queue(&mut self, cfg: &House, stance: Stance, out: &mut Out) {
         let Stance { request, n, round, base, needs, parked } = stance;
-        if round.leaps_beyond(self.floor(cfg, &needs)) {
-            // No honest manager is so far ahead, but its user may have believed another.
-            self.remove(cfg, request);
-            return self.scan(cfg, out);
-        }
         self.choosing.remove(&request);
         if let Some(entry) = self.entry(request) {
             if n == entry.n && entry.held {
@@ -353,6 +346,18 @@ impl Manager {
         };
         let marks = taken.iter().filter(|((pool, _), units)| full(*pool, **units));
         marks.map(|((_, round), _)| *round).collect()
+    }
+
+    /// Whether a request cannot be served, though its user may be honest: what it asks for was taken
+    /// away while it was under way, or it was told a round that no honest manager has come to.
+    fn is_impossible(&self, cfg: &House, msg: &ToManager) -> bool {
+        match msg {
+            ToManager::Queue(Stance { needs, round, .. }) => {
+                !self.feasible(needs) || round.leaps_beyond(self.floor(cfg, needs))
+            }
+            ToManager::Try { needs, .. } => !self.feasible(needs),
+            ToManager::Release(_) => false,
+        }
     }
 
     fn feasible(&self, needs: &Needs) -> bool {

@@ -36,6 +36,8 @@
 mod entry;
 mod manager;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::collections::BTreeSet;
@@ -98,14 +100,6 @@ impl ToManager {
             | Self::Try { request, .. } => *request,
         }
     }
-
-    /// What it asks for, if it does.
-    const fn needs(&self) -> Option<&Needs> {
-        match self {
-            Self::Queue(Stance { needs, .. }) | Self::Try { needs, .. } => Some(needs),
-            Self::Release(_) => None,
-        }
-    }
 }
 
 /// What a user may receive.
@@ -123,7 +117,7 @@ pub enum ToUser {
         marks: BTreeSet<Round>,
     },
     /// The request is over for this manager: it was released, if that is to be acknowledged, its user
-    /// was taken for dead, or what it needs is no longer there.
+    /// was taken for dead, or it cannot be served (any more).
     Over(RequestId),
     /// A holder in the way of the request is overdue, or no longer.
     Park {

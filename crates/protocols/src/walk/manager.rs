@@ -56,9 +56,7 @@ impl Manager {
             return out.misbehaved(from, "walk: off its way");
         }
         if share.is_none() || waits {
-            // The manager before passed on what the user made up.
-            let user = Addr::User(id.user);
-            return out.misbehaved(user, "walk: twice, or for units there are not");
+            return out.misbehaved(source(from, id), "walk: twice, or for units there are not");
         }
         if !self.queue.was_released(id) {
             self.line.push_back(walk);
@@ -109,7 +107,7 @@ impl Manager {
             None => Addr::User(id.user),
         };
         if from != speaker {
-            return out.misbehaved(from, "a move for another");
+            return out.misbehaved(source(from, id), "a move for another, or by another way");
         }
         if released && agent == Some(self.id) {
             self.carry_out(cfg, &request, Some(step.clone()), out);
@@ -160,7 +158,7 @@ impl Manager {
         };
         match self.agent.on_news(cfg, from, news, out) {
             Ok(step) => self.carry_out(cfg, &request, step, out),
-            Err(what) => out.misbehaved(from, what),
+            Err(what) => out.misbehaved(source(from, news.request()), what),
         }
     }
 
@@ -204,6 +202,15 @@ impl Manager {
                 self.recall(cfg, request.id, out);
             }
         }
+    }
+}
+
+/// Who made a message up that makes no sense. Managers trust each other: one that sent it passed on
+/// what the user said, which may have sent several messages on different ways for one request.
+const fn source(from: Addr, request: RequestId) -> Addr {
+    match from {
+        Addr::Manager(_) => Addr::User(request.user),
+        Addr::User(_) => from,
     }
 }
 

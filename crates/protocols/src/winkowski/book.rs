@@ -63,11 +63,13 @@ impl Book {
         };
         (1..=self.capacity).contains(&stance.units)
             && competes == stance.ticket.is_some()
-            && stance.ticket.is_none_or(|ticket| {
-                let own = ticket.lane == stance.request.user.lane();
-                own && !ticket.number.leaps_beyond(self.top)
-            })
+            && stance.ticket.is_none_or(|ticket| ticket.lane == stance.request.user.lane())
             && possible
+    }
+
+    /// Whether a task was told a number on a ticket that no honest manager has seen.
+    pub(super) fn was_led_astray(&self, stance: &Stance) -> bool {
+        stance.ticket.is_some_and(|ticket| ticket.number.leaps_beyond(self.top))
     }
 
     /// Follows a task to its new stance, as far as the game allows; its level tells how far.

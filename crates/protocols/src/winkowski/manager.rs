@@ -48,6 +48,12 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         if !(self.book.accepts(stance) && stance.n.is_between(request.user, self.id)) {
             return out.misbehaved(from, "a stance that makes no sense here");
         }
+        if self.book.was_led_astray(stance) {
+            self.lanes.end(request);
+            self.book.remove(request);
+            out.to_user(request.user, ToUser::Over(request));
+            return self.tell(cfg, None, out);
+        }
         if let Some(before) = self.lanes.begin(request).filter(|_| state == State::New) {
             self.book.remove(before);
         }

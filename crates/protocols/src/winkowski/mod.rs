@@ -38,6 +38,8 @@
 mod book;
 mod manager;
 mod quest;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::format;
@@ -139,7 +141,8 @@ impl View {
 /// What a user may receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToUser {
-    /// The user was taken for dead; its task is out of the game here.
+    /// The user was taken for dead, or believed somebody who is not honest; its task is out of the
+    /// game here.
     Over(RequestId),
     /// How things stand.
     View {

@@ -97,9 +97,15 @@ impl Quest {
             || n == part.n && Some(version) <= part.version && cfg.rules.latest
     }
 
-    /// Whether it has never taken such a stance.
-    pub(super) fn is_ahead(&self, at: usize, n: Turn) -> bool {
-        n > self.parts[at].n
+    /// Whether no honest manager can show this: it has never taken such a stance, or the latest is
+    /// followed to another level. Only an order may fall short, and is then a request.
+    pub(super) fn is_impossible(&self, at: usize, n: Turn, view: View) -> bool {
+        let part = &self.parts[at];
+        let follows = match part.level {
+            Level::Ord => matches!(view.level, Level::Req | Level::Ord),
+            level => view.level == level,
+        };
+        n > part.n || n == part.n && !follows
     }
 
     pub(super) fn see(&mut self, at: usize, version: Version, view: View, top: Option<Number>) {

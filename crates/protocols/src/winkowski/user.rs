@@ -81,8 +81,8 @@ impl<const COMPLETE: bool> User<COMPLETE> {
                 if quest.is_old(cfg, at, n, version) {
                     return;
                 }
-                if quest.is_ahead(at, n) {
-                    return out.misbehaved(from, "a view of a stance that was never taken");
+                if quest.is_impossible(at, n, view) {
+                    return out.misbehaved(from, "a view that no stance of this task can lead to");
                 }
                 quest.see(at, version, view, top);
             }
