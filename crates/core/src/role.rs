@@ -1,6 +1,5 @@
 //! The traits: a role is one side of a protocol, a protocol is two roles and their configuration.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -181,8 +180,8 @@ pub trait Protocol: Debug + Send + Sync + Sized + 'static {
     /// A fresh manager.
     fn manager(&self, id: ManagerId) -> Self::Manager;
 
-    /// The invariants that no role can see alone. Only the checker, which has all of a system
-    /// before its eyes, calls this, in every state.
+    /// The invariants that no role can see alone. Worlds that have all of a system before their eyes,
+    /// the checker and the fuzzer, call this in every state.
     ///
     /// # Errors
     /// Names the invariant that is broken.
@@ -204,17 +203,19 @@ pub trait System<P: Protocol> {
     fn to_managers(&self) -> impl Iterator<Item = &P::ToManager>;
 }
 
-/// A local invariant does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// An invariant does not hold: its statement. Every role has invariants of its own, and all anybody can do
+/// about a broken one is to tell people, so there is no list of them; the world that finds it says whose
+/// it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Broken(pub String);
+pub struct Broken(pub &'static str);
 
 impl Broken {
     /// `Ok` if the invariant holds, else an error with its statement.
     ///
     /// # Errors
     /// If `holds` is false.
-    pub fn unless(holds: bool, statement: &str) -> Result<(), Self> {
-        if holds { Ok(()) } else { Err(Self(statement.into())) }
+    pub const fn unless(holds: bool, statement: &'static str) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self(statement)) }
     }
 }

@@ -47,11 +47,11 @@ pub enum Problem {
         /// Whose.
         who: Addr,
         /// Which.
-        statement: String,
+        statement: &'static str,
     },
     /// An invariant of the whole system does not hold.
     #[error("an invariant of the system is broken: {0}")]
-    System(String),
+    System(&'static str),
     /// More units of a pool are in use than it has.
     #[error("{granted:?} was granted, but {pool:?} has no room: exclusion is lost")]
     Exclusion {

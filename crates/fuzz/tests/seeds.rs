@@ -13,7 +13,7 @@ const SEEDS: &[(&str, Mode, &[u64])] = &[
     ("walk:agent", Mode::Forged, &[900000, 900593, 900847, 901511, 901750, 903698]),
     // A user believed a view that did not fit its stance.
     ("winkowski", Mode::Forged, &[200183, 900084, 900829]),
-    ("winkowski-restricted", Mode::Forged, &[200114, 900424, 900900]),
+    ("winkowski-restricted", Mode::Forged, &[200114, 900424, 1001654]),
 ];
 
 #[test]

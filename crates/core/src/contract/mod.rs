@@ -46,11 +46,10 @@
 
 mod probe;
 
-use core::fmt;
-
 use serde::{Deserialize, Serialize};
 
 pub use self::probe::{Manager, Probe, Timer, ToManager, ToUser, User};
+use crate::role::Broken;
 
 /// A clause that a probe can see broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,8 +76,20 @@ pub enum Clause {
     Using,
 }
 
-impl fmt::Display for Clause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the world broke the contract, clause {self:?}")
+impl Clause {
+    /// That the world has broken it.
+    const fn broken(self) -> Broken {
+        Broken(match self {
+            Self::Asking => "contract: users ask one request after another",
+            Self::Departure => "contract: whoever is gone for certain has stopped",
+            Self::Delivery => "contract: messages arrive as often and in the order assumed",
+            Self::Lapse => "contract: a lease ends before what it covers is reclaimed",
+            Self::Leaving => "contract: nobody is called after leaving",
+            Self::Sender => "contract: senders are true",
+            Self::Silence => "contract: the departed are not heard",
+            Self::Succession => "contract: users of a lane follow each other",
+            Self::Timers => "contract: timers ring as armed",
+            Self::Using => "contract: `Done` is called once for each grant",
+        })
     }
 }

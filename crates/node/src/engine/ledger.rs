@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdall_core::{Broken, PoolId, Resize};
 use holdall_wire::{Kind, Name, RequestNo, Taken};
 
+use super::Defect;
+
 /// A lock is a pool of so many units: exclusive takes all, shared takes one.
 pub(crate) const LOCK_UNITS: u32 = u32::MAX;
 
@@ -153,11 +155,12 @@ impl Ledger {
         request: RequestNo,
         units: u32,
         fence: u64,
-    ) -> Result<Taken, Broken> {
-        let pool =
-            self.pool_mut(id).ok_or_else(|| Broken(format!("{id:?} is granted, unknown")))?;
-        let fits = units <= pool.free();
-        Broken::unless(fits, &format!("L1: {units} units of {} are not free", pool.name))?;
+    ) -> Result<Taken, Defect> {
+        let pool = self.pool_mut(id).ok_or(Defect::UnknownPool(id))?;
+        let free = pool.free();
+        if units > free {
+            return Err(Defect::TooMany { pool: pool.name.clone(), units, free });
+        }
         pool.waiting.remove(&request);
         let shared_with_others = !pool.holders.is_empty();
         pool.holders.insert(request, units);

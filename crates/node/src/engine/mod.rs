@@ -10,9 +10,10 @@
 //! # Invariants
 //! - After a step no message is under way, and every role's own invariants hold.
 //! - A request is known from `Ask` until it is refused or ended, and is granted at most once.
-//! - What the protocol grants, the ledger has (`ledger`); anything else is [`Broken`], and the
+//! - What the protocol grants, the ledger has (`ledger`); anything else is a [`Defect`], and the
 //!   engine must not be stepped again.
 
+mod defect;
 mod explain;
 mod ledger;
 mod pools;
@@ -24,13 +25,14 @@ mod view;
 use std::collections::{BTreeMap, VecDeque};
 
 use holdall_core::{
-    Broken, ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
-    Topology, Unsupported, UserId,
+    ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung, Topology,
+    Unsupported, UserId,
 };
 use holdall_protocols::house;
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
 use serde::{Deserialize, Serialize};
 
+pub use self::defect::Defect;
 use self::ledger::Ledger;
 use self::roles::{Mail, Timers};
 
@@ -209,7 +211,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     ///
     /// # Errors
     /// If an invariant is broken. Nothing may then be granted any more.
-    pub fn step(&mut self, now: u64, input: Input) -> Result<Vec<Effect>, Broken> {
+    pub fn step(&mut self, now: u64, input: Input) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         match input {
             Input::Ask { who, ask } => self.on_ask(who, &ask)?,
@@ -232,7 +234,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, who: Who, ask: &Ask) -> Result<(), Broken> {
+    fn on_ask(&mut self, who: Who, ask: &Ask) -> Result<(), Defect> {
         let request = self.draw_request();
         let counts = match self.resolve(&ask.needs) {
             Ok(counts) => counts,
@@ -265,7 +267,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    fn refuse(&mut self, request: RequestNo, why: Refusal) -> Result<(), Broken> {
+    fn refuse(&mut self, request: RequestNo, why: Refusal) -> Result<(), Defect> {
         self.end(request)?;
         self.effects.push(Effect::Refused { request, why });
         Ok(())
@@ -297,7 +299,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.users.insert(user, self.cfg.user(user));
     }
 
-    fn on_restore(&mut self, reservation: Reservation) -> Result<(), Broken> {
+    fn on_restore(&mut self, reservation: Reservation) -> Result<(), Defect> {
         let Reservation { request, who, needs, taken, since, until } = reservation;
         self.counter = self.counter.max(request.0);
         let Ok(counts) = self.resolve(&needs) else {
@@ -319,7 +321,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// The protocol has granted a request: pick units and fences.
-    fn on_granted(&mut self, granted: &Request) -> Result<(), Broken> {
+    fn on_granted(&mut self, granted: &Request) -> Result<(), Defect> {
         let Some(&request) = self.by_user.get(&granted.id.user) else {
             return Ok(()); // It ended while its grant was under way.
         };
@@ -350,7 +352,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// A request is over, whether it held or waited. Its units are free in the ledger before the
     /// protocol hears of it, since the protocol may pass them on at once.
-    fn end(&mut self, request: RequestNo) -> Result<(), Broken> {
+    fn end(&mut self, request: RequestNo) -> Result<(), Defect> {
         let Some(entry) = self.requests.remove(&request) else { return Ok(()) };
         let mut unused = Vec::new();
         for count in entry.counts.iter() {

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use holdall_core::{Broken, Need as Count, Needs, PoolId, Protocol, Resize};
+use holdall_core::{Need as Count, Needs, PoolId, Protocol, Resize, UserId};
 use holdall_wire::{
     Amount, Change, Fault, Kind, NEEDS_MAX, Name, Need, Refusal, RequestNo, UNITS_MAX,
 };
 
 use super::ledger::{LOCK_UNITS, Pool, Stock, Unit};
-use super::{Effect, Engine, Serving};
+use super::{Defect, Effect, Engine, Serving};
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
-    pub(super) fn on_change(&mut self, change: &Change) -> Result<(), Broken> {
+    pub(super) fn on_change(&mut self, change: &Change) -> Result<(), Defect> {
         let done = match change {
             Change::Add { name, kind } => self.add(name, kind),
             Change::Remove { name, force } => self.remove(name, *force),
@@ -115,7 +115,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.doomed.extend(requests.iter().map(|r| (*r, Refusal::Never(why.into()))));
     }
 
-    fn refuse_doomed(&mut self) -> Result<(), Broken> {
+    fn refuse_doomed(&mut self) -> Result<(), Defect> {
         for (request, why) in std::mem::take(&mut self.doomed) {
             self.end(request)?;
             self.effects.push(Effect::Refused { request, why });
@@ -125,6 +125,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Matches needs with pools, making locks on first use; nothing is made if any need fails.
     pub(super) fn resolve(&mut self, needs: &[Need]) -> Result<Needs, Refusal> {
+        if self.is_full() {
+            let most = UserId::LANES;
+            return Err(Refusal::Closed(format!(
+                "there are {most} requests already; ask again when some have ended"
+            )));
+        }
         if needs.is_empty() {
             return Err(Refusal::Senseless("nothing is asked for".into()));
         }

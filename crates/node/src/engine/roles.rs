@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use holdall_core::{
-    Addr, Broken, Call, Effect as Wish, Event, ManagerId, Outbox, Protocol, Request, RequestId,
-    Role, Rung, UserId,
+    Addr, Call, Effect as Wish, Event, ManagerId, Outbox, Protocol, Request, RequestId, Role, Rung,
+    UserId,
 };
 use holdall_wire::RequestNo;
 
-use super::{Effect, Engine, Serving, TimerNo};
+use super::{Defect, Effect, Engine, Serving, TimerNo};
 
 /// The only manager of a node.
 const MANAGER: ManagerId = ManagerId(0);
@@ -43,7 +43,12 @@ impl<P: Protocol> Timers<P> {
 }
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
-    /// A user for one request, in a lane of its own while it lasts.
+    /// Whether every lane there can be is taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.lanes.is_empty() && self.lanes_made == UserId::LANES
+    }
+
+    /// A user for one request, in a lane of its own while it lasts. There must be one left.
     pub(super) fn fresh_user(&mut self) -> UserId {
         self.lanes.pop().unwrap_or_else(|| {
             self.lanes_made += 1;
@@ -51,7 +56,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         })
     }
 
-    pub(super) fn call_ask(&mut self, request: RequestNo) -> Result<(), Broken> {
+    pub(super) fn call_ask(&mut self, request: RequestNo) -> Result<(), Defect> {
         let Some(entry) = self.requests.get(&request) else { return Ok(()) };
         let (user, needs) = (entry.user, entry.counts.clone());
         let id = RequestId { user, seq: 1 };
@@ -59,21 +64,21 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.deliver()
     }
 
-    pub(super) fn call_end(&mut self, user: UserId, held: bool) -> Result<(), Broken> {
+    pub(super) fn call_end(&mut self, user: UserId, held: bool) -> Result<(), Defect> {
         self.by_user.remove(&user);
         self.step_user(user, Event::Call(if held { Call::Done } else { Call::Leave }))?;
         self.deliver()
     }
 
     /// Tells the manager which pools have changed.
-    pub(super) fn tell_manager(&mut self) -> Result<(), Broken> {
+    pub(super) fn tell_manager(&mut self) -> Result<(), Defect> {
         for resize in std::mem::take(&mut self.resizes) {
             self.step_manager(Event::Call(resize))?;
         }
         self.deliver()
     }
 
-    pub(super) fn on_timer(&mut self, timer: TimerNo) -> Result<(), Broken> {
+    pub(super) fn on_timer(&mut self, timer: TimerNo) -> Result<(), Defect> {
         if let Some((user, tag)) = self.timers.users.remove(&timer) {
             self.step_user(user, Event::Timer(tag))?;
         } else if let Some(tag) = self.timers.manager.remove(&timer) {
@@ -82,7 +87,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.deliver()
     }
 
-    fn deliver(&mut self) -> Result<(), Broken> {
+    fn deliver(&mut self) -> Result<(), Defect> {
         while let Some(mail) = self.mail.pop_front() {
             match mail {
                 Mail::ToManager(from, msg) => self.step_manager(Event::Message { from, msg })?,
@@ -92,11 +97,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    fn step_manager(&mut self, event: Event<P::Manager>) -> Result<(), Broken> {
+    fn step_manager(&mut self, event: Event<P::Manager>) -> Result<(), Defect> {
         let mut out = Outbox::default();
         self.manager.step(&self.cfg, event, &mut out);
-        self.manager.check(&self.cfg)?;
         let me = Addr::Manager(MANAGER);
+        self.manager.check(&self.cfg).map_err(|broken| Defect::Role { who: me, broken })?;
         for wish in out.drain() {
             match wish {
                 Wish::Arm(tag, rung) => self.arm_manager(tag, rung),
@@ -107,19 +112,20 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Result<(), Broken> {
+    fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Result<(), Defect> {
         let Some(user) = self.users.get_mut(&id) else {
             return Ok(()); // It is over; what comes late is dropped.
         };
         let mut out = Outbox::default();
         user.step(&self.cfg, event, &mut out);
-        user.check(&self.cfg)?;
+        let me = Addr::User(id);
+        user.check(&self.cfg).map_err(|broken| Defect::Role { who: me, broken })?;
         let over = user.is_idle() && !self.by_user.contains_key(&id);
         for wish in out.drain() {
             match wish {
                 Wish::Arm(tag, rung) => self.arm_user(id, tag, rung),
                 Wish::Disarm(tag) => self.disarm_user(id, Some(&tag)),
-                other => self.carry_out(Addr::User(id), other)?,
+                other => self.carry_out(me, other)?,
             }
         }
         if over {
@@ -130,14 +136,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    fn carry_out<T>(&mut self, from: Addr, wish: Wish<P, T>) -> Result<(), Broken> {
+    fn carry_out<T>(&mut self, from: Addr, wish: Wish<P, T>) -> Result<(), Defect> {
         match wish {
             Wish::Granted(request) => self.on_granted(&request)?,
-            Wish::Lost(request) => {
-                return Err(Broken(format!("{request:?} is lost, though nobody was suspected")));
-            }
+            Wish::Lost(request) => return Err(Defect::Lost(request)),
             Wish::Misbehaved(who, what) => {
-                return Err(Broken(format!("{from:?} says that {who:?} misbehaves: {what}")));
+                return Err(Defect::Accusation { by: from, who, what });
             }
             Wish::ToManager(_, msg) => self.mail.push_back(Mail::ToManager(from, msg)),
             Wish::ToUser(to, msg) => self.mail.push_back(Mail::ToUser(from, to, msg)),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdall_core::{Protocol, RequestId, contract};
+use holdall_core::{Protocol, RequestId, UserId, contract};
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, Change, From, Kind, Lasting, Name, Need, Refusal, RequestNo, Taken, Who};
 use proptest::prelude::*;
@@ -122,6 +122,23 @@ fn what_can_never_be_is_refused_at_once() {
     assert_eq!(story.0.status(&[]).pools.len(), 1, "nothing was made on the way");
     let mut strict = Story(Engine::new(None, 1, false).expect("a variant"));
     assert!(never(&strict.asks("a").1));
+}
+
+#[test]
+fn as_many_requests_as_there_can_be_are_no_end() {
+    let mut story = Story(engine());
+    story.0.lanes_made = UserId::LANES - 1;
+    let (last, effects) = story.asks("a");
+    assert_eq!(granted(&effects).len(), 1);
+    let (_, effects) = story.asks("b");
+    assert!(
+        matches!(effects[..], [Effect::Refused { why: Refusal::Closed(_), .. }]),
+        "{effects:?}"
+    );
+    assert_eq!(story.0.status(&[]).pools.len(), 1, "no lock was made on the way");
+    story.ends(last);
+    let (_, effects) = story.asks("b");
+    assert_eq!(granted(&effects).len(), 1, "there is room again");
 }
 
 #[test]

@@ -14,10 +14,11 @@ mod quota;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use holdall_core::{Broken, Rung};
+use holdall_core::Rung;
 use holdall_holders::Holder;
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, Leftovers, Reply, RequestNo, Taken, Who};
@@ -265,19 +266,19 @@ impl Service {
                 if self.engine.epoch() > self.data.epoch()
                     && let Err(error) = self.data.set_epoch(self.engine.epoch())
                 {
-                    self.give_up(&Broken(format!("fences could go back: {error:#}")));
+                    self.give_up(&format!("fences could go back: {error:#}"));
                 }
                 effects
             }
-            Err(broken) => self.give_up(&broken),
+            Err(defect) => self.give_up(&defect),
         }
     }
 
     /// A broken invariant: say so, leave a dump, and end before anybody is told anything.
-    fn give_up(&mut self, broken: &Broken) -> ! {
+    fn give_up(&mut self, broken: &dyn fmt::Display) -> ! {
         error!("an invariant is broken, nothing is granted any more: {broken}");
         let status = self.engine.status(&[]);
-        let dump = serde_json::json!({ "broken": broken.0, "status": status });
+        let dump = serde_json::json!({ "broken": broken.to_string(), "status": status });
         if let Err(error) = self.data.dump(dump.to_string().as_bytes()) {
             error!("cannot leave a dump: {error:#}");
         }

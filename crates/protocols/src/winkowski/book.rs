@@ -53,8 +53,10 @@ impl Book {
         Self { capacity, entries: BTreeMap::new(), queue: Vec::new(), top }
     }
 
-    /// Whether a stance makes sense here.
-    pub(super) fn accepts(&self, stance: &Stance) -> bool {
+    /// Whether a stance makes sense here. Without orders nobody passes others either: whoever fits once
+    /// fits until it uses.
+    pub(super) fn accepts(&self, orders: bool, stance: &Stance) -> bool {
+        let advances = stance.level == Level::Req && stance.special;
         let competes = (Level::Adm..=Level::Ord).contains(&stance.level);
         let possible = match self.entries.get(&stance.request).map(|entry| entry.level) {
             None => stance.level <= Level::Reg,
@@ -64,6 +66,7 @@ impl Book {
         (1..=self.capacity).contains(&stance.units)
             && competes == stance.ticket.is_some()
             && stance.ticket.is_none_or(|ticket| ticket.lane == stance.request.user.lane())
+            && (orders || stance.level != Level::Ord && !advances)
             && possible
     }
 

@@ -45,7 +45,7 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         if self.book.entries.get(&request).is_some_and(|entry| stance.n <= entry.n) {
             return;
         }
-        if !(self.book.accepts(stance) && stance.n.is_between(request.user, self.id)) {
+        if !(self.book.accepts(COMPLETE, stance) && stance.n.is_between(request.user, self.id)) {
             return out.misbehaved(from, "a stance that makes no sense here");
         }
         if self.book.was_led_astray(stance) {

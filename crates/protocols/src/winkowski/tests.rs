@@ -2,7 +2,7 @@
 
 use holdall_core::{Addr, Call, Effect, Event, ManagerId, Protocol, UserId};
 
-use super::{Complete, Level, Stance, Ticket, ToUser, User, View};
+use super::{Complete, Level, Restricted, Stance, Ticket, ToUser, User, View};
 use crate::testing::{by_manager, by_user, config, request, step};
 
 type Effects<T> = alloc::vec::Vec<Effect<Complete, T>>;
@@ -69,4 +69,23 @@ fn a_ticket_too_far_ahead_ends_the_task() {
     assert_eq!(accuses(&effects), None);
     let over = |effect: &Effect<_, _>| matches!(effect, Effect::ToUser(_, ToUser::Over(_)));
     assert!(effects.iter().any(over), "{effects:?}");
+}
+
+/// In the restricted game whoever fits once fits until it uses; a stranger who passed it would make an
+/// honest manager go back on its word.
+#[test]
+fn nobody_passes_others_in_the_restricted_game() {
+    let cfg: Restricted = config("", &[1]);
+    let mut manager = cfg.manager(ManagerId(0));
+    let id = UserId::first(0);
+    let effects = step(&cfg, &mut cfg.user(id), Event::Call(Call::Ask(request(id, &[(0, 1)]))));
+    let [Effect::ToManager(_, first)] = effects[..] else { panic!("{effects:?}") };
+    let _ = step(&cfg, &mut manager, by_user(id, first));
+    let number = super::Number::first(cfg.topology.origin);
+    let ticket = Some(Ticket { number, lane: id.lane() });
+    for (level, special) in [(Level::Ord, false), (Level::Req, true)] {
+        let stance = Stance { n: first.n.next(), level, special, ticket, ..first };
+        let effects = step(&cfg, &mut manager, by_user(id, stance));
+        assert!(matches!(effects[..], [Effect::Misbehaved(Addr::User(who), _)] if who == id));
+    }
 }

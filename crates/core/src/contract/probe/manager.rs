@@ -1,7 +1,6 @@
 //! Serves requests one after another if it is the first manager, and watches what reaches it.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -163,7 +162,7 @@ impl Role for Manager {
     }
 
     fn check(&self, _: &Probe) -> Result<(), Broken> {
-        self.broken.map_or(Ok(()), |clause| Err(Broken(clause.to_string())))
+        self.broken.map_or(Ok(()), |clause| Err(clause.broken()))
     }
 
     fn is_idle(&self) -> bool {

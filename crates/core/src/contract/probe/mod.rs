@@ -8,7 +8,6 @@ mod manager;
 mod user;
 
 use alloc::collections::BTreeSet;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -104,7 +103,8 @@ impl Protocol for Probe {
     /// What no role can see alone: who takes part while it is said to be gone, or besides its
     /// predecessor.
     fn check_system(&self, system: &impl System<Self>) -> Result<(), Broken> {
-        let unless = |holds: bool, clause: Clause| Broken::unless(holds, &clause.to_string());
+        let unless =
+            |holds: bool, clause: Clause| if holds { Ok(()) } else { Err(clause.broken()) };
         for user in system.users() {
             let present = user.phase != Phase::Left;
             for manager in system.managers() {

@@ -1,7 +1,5 @@
 //! Acts for one client, and watches what it is called to do.
 
-use alloc::string::ToString;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Probe, SERVING, Timer, ToManager, ToUser, What};
@@ -130,7 +128,7 @@ impl Role for User {
     }
 
     fn check(&self, _: &Probe) -> Result<(), Broken> {
-        self.broken.map_or(Ok(()), |clause| Err(Broken(clause.to_string())))
+        self.broken.map_or(Ok(()), |clause| Err(clause.broken()))
     }
 
     fn is_idle(&self) -> bool {

@@ -156,7 +156,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
         }
         let sight = SystemView { world: self.world, state: &self.next };
         if let Err(Broken(what)) = self.world.cfg.check_system(&sight) {
-            self.breach(Property::Local, None, what);
+            self.breach(Property::Local, None, what.into());
         }
     }
 
@@ -179,7 +179,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
             let outcome = self.outcome(slot, id);
             if outcome.role != role || !outcome.effects.is_empty() {
                 let what = "a message was called stale that still changes something".into();
-                self.breach(Property::Local, None, what);
+                self.breach(Property::Local, None, what.into());
             }
         }
     }

@@ -102,7 +102,7 @@ fn step<P: Protocol, R: Role<P = P>>(
     let mut out = Outbox::default();
     role.step(&world.cfg, event, &mut out);
     let sound =
-        role.check(&world.cfg).map_err(|Broken(what)| what).and_then(|()| comes_back(&role));
+        role.check(&world.cfg).map_err(|Broken(what)| what.into()).and_then(|()| comes_back(&role));
     let mut broken = sound.err().map(|what| format!("{from:?}: {what}"));
     let items = &world.parts.items;
     let mut effects = Vec::new();
