@@ -9,6 +9,8 @@ const SEEDS: &[(&str, Mode, &[u64])] = &[
     ("rhee:skeen", Mode::Forged, &[901589]),
     ("skeen", Mode::Forged, &[901341, 903488]),
     ("skr", Mode::Forged, &[900708, 901127]),
+    // A request was made to give up its home, where it has nothing to give up.
+    ("datta:brief", Mode::Forged, &[2002012]),
     // A user sent two messages on different ways for one request, and honest managers were accused.
     ("walk:agent", Mode::Forged, &[900000, 900593, 900847, 901511, 901750, 903698]),
     // A user believed a view that did not fit its stance.

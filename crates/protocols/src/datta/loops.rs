@@ -92,9 +92,12 @@ impl<const MOST: u32> Manager<MOST> {
     }
 
     /// The victim stands aside, unless it has got this resource in the meantime: then there is no
-    /// loop, and it may even have been granted everything (lines 121 to 126).
+    /// loop, and it may even have been granted everything (lines 121 to 126). Whoever waits at its
+    /// home has nothing to give up, and is in no loop, whatever a stranger says.
     pub(super) fn on_kill(&mut self, cfg: &Datta<MOST>, claim: Claim, out: &mut Out<MOST>) {
-        let waits = |(position, _): &(usize, &Entry)| *position > 0 || !cfg.rules.head;
+        let waits = |(position, entry): &(usize, &Entry)| {
+            (*position > 0 || !cfg.rules.head) && !entry.spot.is_home()
+        };
         let Some((position, _)) = self.queues.find(claim).filter(waits) else { return };
         let Some(entry) = self.queues.take(position) else { return };
         out.tally("kill", 1);
