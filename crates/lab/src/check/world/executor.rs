@@ -179,7 +179,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
             let outcome = self.outcome(slot, id);
             if outcome.role != role || !outcome.effects.is_empty() {
                 let what = "a message was called stale that still changes something".into();
-                self.breach(Property::Local, None, what.into());
+                self.breach(Property::Local, None, what);
             }
         }
     }
