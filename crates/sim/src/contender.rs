@@ -64,6 +64,13 @@ impl Contender {
         Ok(Self { oracle: true, ..Self::of::<Coordinator>(ORACLE, options)? })
     }
 
+    /// The same without some of its rules.
+    #[must_use]
+    pub fn without(mut self, rules: &[String]) -> Self {
+        self.options.without = rules.to_vec();
+        self
+    }
+
     /// What it is called in the report.
     pub fn name(&self) -> &str {
         &self.name

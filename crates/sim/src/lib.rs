@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod contender;
+mod course;
 mod faults;
 mod pools;
 mod random;
@@ -26,6 +27,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 pub use self::contender::{Contender, ORACLE};
+pub use self::course::{Course, Mishap, Round};
 pub use self::settings::{
     BadSettings, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
 };

@@ -242,7 +242,7 @@ impl Settings {
     }
 
     /// The pools, dealt to the nodes in turn.
-    pub(super) fn pools(&self) -> Vec<Pool> {
+    pub fn pools(&self) -> Vec<Pool> {
         let nodes = self.nodes.unwrap_or(self.resources);
         let node = |pool| NodeId(u64::from(pool % nodes));
         let pool = |pool| Pool { capacity: self.units, node: node(pool) };

@@ -1,0 +1,474 @@
+//! The stage: starts the processes of a play, tells them when to begin and to end, hears what they saw.
+
+mod children;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use holdall_core::{NodeId, UserId};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::{pipe, unregister};
+use tempfile::TempDir;
+
+use self::children::Member;
+use crate::cast::Cast;
+use crate::channel::Channel;
+use crate::clock::{MILLISECOND, Nanos, SECOND, now};
+use crate::poll::{Poll, Token};
+use crate::process::locks;
+use crate::settings::Settings;
+use crate::words::{Cue, Entry, Part, Place, Secret, Seen, Word};
+
+const SIGNALS: Token = 0;
+const FIRST: Token = 1;
+/// How long everybody may take to start, for each process that has to.
+const START: Nanos = 30 * SECOND;
+const START_OF_ONE: Nanos = SECOND / 4;
+/// How long somebody may take to answer at the end.
+const PATIENCE: Nanos = 5 * SECOND;
+/// How often progress is told.
+const PROGRESS: Nanos = 100 * MILLISECOND;
+const SIGKILL: i32 = 9;
+
+/// Why a play has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A role went wrong, or two clients used the same.
+    #[error("{protocol}: {who} in {place} (process {process}) went wrong: {what}")]
+    Role {
+        /// The name of the protocol.
+        protocol: String,
+        /// The role.
+        who: String,
+        /// The process it was in.
+        place: String,
+        /// The id of that process.
+        process: u32,
+        /// How.
+        what: String,
+    },
+    /// A process ended that should not have.
+    #[error("{protocol}: {place} (process {process}) has ended: {how}")]
+    Ended {
+        /// The name of the protocol.
+        protocol: String,
+        /// Which.
+        place: String,
+        /// Its id.
+        process: u32,
+        /// How.
+        how: String,
+    },
+    /// A process does not answer.
+    #[error(
+        "{protocol}: {place} (process {process}) does not answer: it was stopped, or something in \
+         it does not come to an end"
+    )]
+    Silent {
+        /// The name of the protocol.
+        protocol: String,
+        /// Which.
+        place: String,
+        /// Its id.
+        process: u32,
+    },
+    /// It was ended before it began.
+    #[error("ended before it began")]
+    Interrupted,
+    /// The system refuses something.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// For `map_err`: what the system refused.
+fn cannot(what: &'static str) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::System { what, error }
+}
+
+/// What was seen of a play.
+#[derive(Debug)]
+pub(crate) struct Performance {
+    pub(crate) began: Nanos,
+    pub(crate) ended: Nanos,
+    /// Whether somebody ended it before its time.
+    pub(crate) early: bool,
+    pub(crate) processes: usize,
+    pub(crate) seen: Seen,
+    /// By lane.
+    pub(crate) grants: Vec<u64>,
+    /// Since when each client that waits at the end does so.
+    pub(crate) waiting: Vec<Nanos>,
+}
+
+/// Is told how much of the time has passed, from 0 to 1, and how many requests were granted.
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(f64, u64);
+
+/// See the module.
+pub(crate) struct Stage<'a> {
+    /// The number of the cast, for the processes.
+    number: usize,
+    cast: &'a Cast,
+    settings: &'a Settings,
+    secret: Secret,
+    locks: TempDir,
+    poll: Poll,
+    signals: Signals,
+    interrupted: bool,
+    members: HashMap<Token, Member>,
+    next_token: Token,
+    phase: Phase,
+    began: Nanos,
+    seen: Seen,
+    grants: Vec<u64>,
+    waiting: Vec<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Playing,
+    Ending,
+}
+
+/// Signals that end a play come as input.
+struct Signals {
+    input: Channel<UnixStream>,
+    registered: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let (input, output) = UnixStream::pair()?;
+        input.set_nonblocking(true)?;
+        let mut registered = Vec::new();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            registered.push(pipe::register(signal, output.try_clone()?)?);
+        }
+        Ok(Self { input: Channel::new(input), registered })
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            unregister(id);
+        }
+    }
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(
+        number: usize,
+        cast: &'a Cast,
+        settings: &'a Settings,
+    ) -> Result<Self, Failure> {
+        let signals = Signals::new().map_err(cannot("wait for signals"))?;
+        let poll = Poll::new().map_err(cannot("wait for anything"))?;
+        poll.add(signals.input.stream(), SIGNALS).map_err(cannot("wait for signals"))?;
+        let locks = tempfile::Builder::new().prefix("holdall-play-").tempdir();
+        let locks = locks.map_err(cannot("make a directory for lock files"))?;
+        let workload = &settings.workload;
+        locks::create(locks.path(), workload.resources, workload.units)
+            .map_err(cannot("make lock files"))?;
+        let mut secret = Secret::default();
+        let mut random = File::open("/dev/urandom").map_err(cannot("draw a secret"))?;
+        random.read_exact(&mut secret).map_err(cannot("draw a secret"))?;
+        Ok(Self {
+            number,
+            cast,
+            settings,
+            secret,
+            locks,
+            poll,
+            signals,
+            interrupted: false,
+            members: HashMap::new(),
+            next_token: FIRST,
+            phase: Phase::Starting,
+            began: 0,
+            seen: Seen::default(),
+            grants: vec![0; workload.users as usize],
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Plays from the beginning to the end.
+    pub(crate) fn play(
+        mut self,
+        nodes: &BTreeSet<NodeId>,
+        progress: Progress<'_>,
+    ) -> Result<Performance, Failure> {
+        self.start(nodes)?;
+        self.begin()?;
+        let length = self.settings.seconds * SECOND as f64;
+        let until = self.began + length as Nanos;
+        while now() < until && !self.interrupted {
+            self.pump(until.min(now() + PROGRESS))?;
+            let share = (now() - self.began) as f64 / length;
+            progress(share.min(1.0), self.grants.iter().sum());
+        }
+        let (ended, processes) = (now(), self.members.len());
+        self.end()?;
+        Ok(Performance {
+            began: self.began,
+            ended,
+            early: self.interrupted,
+            processes,
+            seen: self.seen,
+            grants: self.grants,
+            waiting: self.waiting,
+        })
+    }
+
+    /// Starts all processes, and lets them find each other.
+    fn start(&mut self, nodes: &BTreeSet<NodeId>) -> Result<(), Failure> {
+        let clients = 0..self.settings.workload.users;
+        let places = nodes.iter().copied().map(Place::Node);
+        let places: Vec<_> = places.chain(clients.map(Place::Client)).collect();
+        let until = now() + START + START_OF_ONE * places.len() as Nanos;
+        for place in places {
+            let lane = if let Place::Client(lane) = place { lane } else { 0 };
+            self.start_one(place, UserId::first(lane), 0)?;
+        }
+        self.wait_for(|member| member.port.is_some(), until)?;
+        let book = self.book();
+        for member in self.members.values_mut() {
+            member.cue(&Cue::Meet(book.clone())).map_err(cannot("introduce the processes"))?;
+        }
+        self.wait_for(|member| member.met, until)
+    }
+
+    fn start_one(&mut self, place: Place, user: UserId, rounds: u64) -> Result<(), Failure> {
+        let (cast, secret) = (self.number, self.secret);
+        let locks = self.locks.path().to_owned();
+        let part = Part { cast, place, user, rounds, secret, locks };
+        let member = Member::start(part).map_err(cannot("start a process"))?;
+        self.next_token += 1;
+        self.poll
+            .add(member.control.stream(), self.next_token)
+            .map_err(cannot("wait for a process"))?;
+        self.members.insert(self.next_token, member);
+        Ok(())
+    }
+
+    fn book(&self) -> Vec<Entry> {
+        let entry = |member: &Member| Some(Entry { place: member.place, port: member.port? });
+        self.members.values().filter_map(entry).collect()
+    }
+
+    fn wait_for(&mut self, all: fn(&Member) -> bool, until: Nanos) -> Result<(), Failure> {
+        while let Some(late) = self.members.values().find(|member| !all(member)) {
+            if now() > until {
+                return Err(self.silent(late));
+            }
+            if self.interrupted && self.phase == Phase::Starting {
+                return Err(Failure::Interrupted);
+            }
+            self.pump(until)?;
+        }
+        Ok(())
+    }
+
+    fn silent(&self, member: &Member) -> Failure {
+        Failure::Silent {
+            protocol: self.cast.name().into(),
+            place: member.place.to_string(),
+            process: member.pid(),
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.phase = Phase::Playing;
+        self.began = now();
+        for member in self.members.values_mut() {
+            member.begun = true;
+            member.cue(&Cue::Begin(self.began)).map_err(cannot("begin"))?;
+        }
+        Ok(())
+    }
+
+    /// Nobody does anything any more, then everybody goes.
+    fn end(&mut self) -> Result<(), Failure> {
+        self.phase = Phase::Ending;
+        self.members.retain(|_, member| member.begun);
+        for member in self.members.values_mut() {
+            member.cue(&Cue::End).map_err(cannot("end"))?;
+        }
+        self.wait_for(|member| member.last, now() + PATIENCE)?;
+        let until = Instant::now() + Duration::from_nanos(PATIENCE);
+        for (_, member) in self.members.drain() {
+            member.dismiss(until).map_err(cannot("end a process"))?;
+        }
+        Ok(())
+    }
+
+    /// Handles what happens until something did, or until that time.
+    fn pump(&mut self, until: Nanos) -> Result<(), Failure> {
+        let ready = self.poll.wait(Some(until)).map_err(cannot("wait for anything"))?;
+        for token in ready {
+            if token == SIGNALS {
+                self.interrupted = true;
+                let _ = self.signals.input.fill();
+            } else {
+                self.hear(token)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, token: Token) -> Result<(), Failure> {
+        let Some(member) = self.members.get_mut(&token) else { return Ok(()) };
+        let open = member.control.fill().unwrap_or(false);
+        loop {
+            let Some(member) = self.members.get_mut(&token) else { return Ok(()) };
+            let word = member.control.take::<Word>();
+            match word {
+                Ok(Some(word)) => self.heed(token, word)?,
+                Ok(None) => break,
+                Err(bad) => {
+                    let what = format!("the stage cannot read its words: {bad}");
+                    return Err(self.wrong(token, "it".into(), what));
+                }
+            }
+        }
+        if open { Ok(()) } else { self.ended(token) }
+    }
+
+    fn heed(&mut self, token: Token, word: Word) -> Result<(), Failure> {
+        let Some(member) = self.members.get_mut(&token) else { return Ok(()) };
+        match word {
+            Word::Ready(port) => {
+                member.port = Some(port);
+                if self.phase == Phase::Playing {
+                    self.introduce(token)?;
+                }
+            }
+            Word::Met => {
+                member.met = true;
+                self.begin_late(token)?;
+            }
+            Word::Noted(newcomer) => {
+                let by = member.place;
+                self.noted(newcomer, by)?;
+            }
+            Word::Born(user, rounds) => (member.user, member.rounds) = (user, rounds),
+            Word::Seen(seen) => self.include(token, seen),
+            Word::Last(seen, since) => {
+                member.last = true;
+                self.waiting.extend(since);
+                self.include(token, seen);
+            }
+            Word::Dying(seen, rounds) => {
+                member.rounds = rounds;
+                self.include(token, seen);
+            }
+            Word::Wrong { who, what } => return Err(self.wrong(token, who, what)),
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, token: Token, seen: Seen) {
+        if let Some(Member { place: Place::Client(lane), .. }) = self.members.get(&token)
+            && let Some(grants) = self.grants.get_mut(*lane as usize)
+        {
+            *grants += seen.grants.len() as u64;
+        }
+        self.seen.include(seen);
+    }
+
+    fn wrong(&self, token: Token, who: String, what: String) -> Failure {
+        let member = self.members.get(&token);
+        Failure::Role {
+            protocol: self.cast.name().into(),
+            who,
+            place: member.map_or_else(String::new, |member| member.place.to_string()),
+            process: member.map_or(0, Member::pid),
+            what,
+        }
+    }
+
+    /// Everybody is told where a newcomer is, before anybody can hear of it; it is told of everybody.
+    fn introduce(&mut self, newcomer: Token) -> Result<(), Failure> {
+        let book = self.book();
+        let Some(member) = self.members.get(&newcomer) else { return Ok(()) };
+        let Some(port) = member.port else { return Ok(()) };
+        let entry = Entry { place: member.place, port };
+        let mut awaits = Vec::new();
+        for (token, other) in &mut self.members {
+            if *token != newcomer && other.port.is_some() {
+                other.cue(&Cue::Moved(entry)).map_err(cannot("introduce a process"))?;
+                awaits.push(other.place);
+            }
+        }
+        if let Some(member) = self.members.get_mut(&newcomer) {
+            member.awaits = awaits;
+            member.cue(&Cue::Meet(book)).map_err(cannot("introduce a process"))?;
+        }
+        Ok(())
+    }
+
+    /// Somebody knows where a newcomer is, or never will.
+    fn noted(&mut self, newcomer: Place, by: Place) -> Result<(), Failure> {
+        let found = self.members.iter_mut().find(|(_, member)| member.place == newcomer);
+        let Some((token, member)) = found else { return Ok(()) };
+        member.awaits.retain(|place| *place != by);
+        let token = *token;
+        self.begin_late(token)
+    }
+
+    /// A newcomer begins when it knows the others and the others know it.
+    fn begin_late(&mut self, token: Token) -> Result<(), Failure> {
+        let Some(member) = self.members.get_mut(&token) else { return Ok(()) };
+        if self.phase == Phase::Playing && member.met && member.awaits.is_empty() && !member.begun {
+            member.begun = true;
+            member.cue(&Cue::Begin(self.began)).map_err(cannot("begin"))?;
+        }
+        Ok(())
+    }
+
+    /// A process has ended. A client that was killed is replaced, where clients may stop.
+    fn ended(&mut self, token: Token) -> Result<(), Failure> {
+        let Some(mut member) = self.members.remove(&token) else { return Ok(()) };
+        let status = member.reap(Instant::now() + Duration::from_nanos(PATIENCE));
+        let status = status.map_err(cannot("wait for a process"))?;
+        let stopped = status.signal() == Some(SIGKILL) && self.cast.about().assumes.departures;
+        let Place::Client(_) = member.place else { return Err(self.lost(&member, status)) };
+        if !stopped || self.phase == Phase::Starting {
+            return Err(self.lost(&member, status));
+        }
+        let waiting: Vec<_> = self.members.values().map(|other| other.place).collect();
+        for newcomer in waiting {
+            self.noted(newcomer, member.place)?;
+        }
+        let next = member.user.next_generation();
+        if let (Phase::Playing, Some(next)) = (self.phase, next) {
+            self.start_one(member.place, next, member.rounds)?;
+        }
+        Ok(())
+    }
+
+    fn lost(&self, member: &Member, status: ExitStatus) -> Failure {
+        let how = match status.signal() {
+            Some(SIGKILL) if matches!(member.place, Place::Client(_)) => {
+                "it was killed, and the protocol assumes that nobody stops".into()
+            }
+            _ => status.to_string(),
+        };
+        Failure::Ended {
+            protocol: self.cast.name().into(),
+            place: member.place.to_string(),
+            process: member.pid(),
+            how,
+        }
+    }
+}
