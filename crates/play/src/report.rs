@@ -84,7 +84,7 @@ pub(crate) fn outcome(cast: &Cast, settings: &Settings, seen: &Performance) -> O
         think,
         service,
         left: seen.seen.left,
-        stopped: seen.seen.stopped,
+        stopped: seen.stopped,
         measured: measure(seen),
         predicted,
     }

@@ -150,9 +150,8 @@ pub(crate) struct Seen {
     pub(crate) delays: Sum,
     pub(crate) think: Pace,
     pub(crate) service: Pace,
-    /// Clients that left, and that stopped.
+    /// Clients that left.
     pub(crate) left: u64,
-    pub(crate) stopped: u64,
 }
 
 impl Seen {
@@ -163,7 +162,6 @@ impl Seen {
         self.think.include(other.think);
         self.service.include(other.service);
         self.left += other.left;
-        self.stopped += other.stopped;
     }
 }
 

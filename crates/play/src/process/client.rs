@@ -9,7 +9,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::locks::{self, Used};
 use super::{Alarm, DELAYS_OF_A_TIMER, Failed, Process, Step};
 use crate::cast::Happening;
-use crate::clock::{MICROSECOND, Nanos, now};
+use crate::clock::{MICROSECOND, Nanos, SECOND, now};
 use crate::settings::Settings;
 use crate::words::Word;
 
@@ -147,7 +147,8 @@ impl Process<'_> {
         if !awaited || !asked {
             return Err(unasked());
         }
-        let used = locks::take(&self.locks, capacity, request.id, &request.needs);
+        let since = now().saturating_sub(self.began) as f64 / SECOND as f64;
+        let used = locks::take(&self.locks, capacity, request.id, &request.needs, since);
         let used = used.map_err(|overlap| failed(overlap.to_string()))?;
         let asked_at = client.since;
         let waited = client.begin(State::Using(used));
@@ -243,7 +244,6 @@ impl Process<'_> {
     /// Dies without a word to the other roles; what it sent before is on its way.
     fn stop(&mut self) -> Step {
         self.flush()?;
-        self.seen.stopped += 1;
         let seen = std::mem::take(&mut self.seen);
         let rounds = self.client.as_ref().map_or(0, |client| client.rounds);
         self.tell(&Word::Dying(seen, rounds))?;

@@ -3,13 +3,12 @@
 //! The kernel ends the lock (`flock`) of a process that dies, whatever way it dies. It may do so a moment
 //! after it closed the sockets of that process, so a lock of a process that is exiting is waited for.
 
-use std::fs::File;
+use std::fmt;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-use std::fs::TryLockError;
 
 use holdall_core::{Needs, PoolId, RequestId};
 
@@ -29,6 +28,30 @@ pub(super) enum Overlap {
     Io(#[from] io::Error),
 }
 
+/// What is written in a locked file.
+#[derive(Debug)]
+struct Name {
+    pid: u32,
+    /// Seconds since the play began.
+    since: f64,
+    request: String,
+}
+
+impl Name {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.strip_suffix('\n')?.splitn(3, ' ');
+        let (pid, since) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Self { pid, since, request: words.next()?.into() })
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, since, request } = self;
+        write!(f, "{request} (process {pid}, since {since:.6} s)")
+    }
+}
+
 /// Units in use, until dropped.
 #[derive(Debug)]
 pub(super) struct Used(Vec<File>);
@@ -42,7 +65,7 @@ impl Drop for Used {
     }
 }
 
-/// The units of pool `pool` as files in a directory.
+/// Makes a file for each unit, and one for each pool.
 pub(crate) fn create(directory: &Path, pools: u32, units: u32) -> io::Result<()> {
     for pool in (0..pools.into()).map(PoolId) {
         File::create(turn(directory, pool))?;
@@ -68,8 +91,9 @@ pub(super) fn take(
     capacity: u32,
     request: RequestId,
     needs: &Needs,
+    since: f64,
 ) -> Result<Used, Overlap> {
-    let name = format!("{request:?} in process {}", std::process::id());
+    let name = Name { pid: std::process::id(), request: format!("{request:?}"), since };
     let mut used = Used(Vec::new());
     for need in needs.iter() {
         let turn = File::open(turn(directory, need.pool))?;
@@ -90,14 +114,14 @@ pub(super) fn take(
         }
         if left > 0 {
             let (units, pool) = (need.units, need.pool.0);
-            return Err(Overlap::InUse { who: name, units, pool, holders });
+            return Err(Overlap::InUse { who: name.to_string(), units, pool, holders });
         }
     }
     Ok(used)
 }
 
 /// The locked file, or who has locked it.
-fn take_one(path: &Path, name: &str) -> io::Result<Result<File, String>> {
+fn take_one(path: &Path, name: &Name) -> io::Result<Result<File, String>> {
     let mut file = File::options().read(true).write(true).open(path)?;
     let deadline = Instant::now() + MOMENT;
     loop {
@@ -106,19 +130,19 @@ fn take_one(path: &Path, name: &str) -> io::Result<Result<File, String>> {
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) => {}
         }
-        let mut holder = String::new();
+        let mut text = String::new();
         file.seek(SeekFrom::Start(0))?;
-        file.read_to_string(&mut holder)?;
-        let known = holder.rsplit(' ').next().and_then(|pid| pid.parse().ok());
-        let alive = known.is_some_and(|pid| !is_exiting(pid));
+        file.read_to_string(&mut text)?;
+        let holder = Name::parse(&text);
+        let alive = holder.as_ref().is_some_and(|holder| !is_exiting(holder.pid));
         if alive || Instant::now() > deadline {
-            return Ok(Err(if holder.is_empty() { "somebody".into() } else { holder }));
+            return Ok(Err(holder.map_or_else(|| "somebody".into(), |name| name.to_string())));
         }
         sleep(PAUSE); // It has yet to write its name, or to be gone.
     }
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;
-    file.write_all(name.as_bytes())?;
+    writeln!(file, "{} {} {}", name.pid, name.since, name.request)?;
     Ok(Ok(file))
 }
 
@@ -150,7 +174,7 @@ mod tests {
     fn a_full_pool_names_its_holders() {
         let directory = tempfile::tempdir().expect("a directory");
         create(directory.path(), 1, 2).expect("files");
-        let take = |lane, units| take(directory.path(), 2, request(lane), &needs(0, units));
+        let take = |lane, units| take(directory.path(), 2, request(lane), &needs(0, units), 0.5);
         let one = take(1, 1).expect("free");
         let _two = take(2, 1).expect("free");
         let full = take(3, 1).expect_err("full").to_string();

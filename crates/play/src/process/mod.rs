@@ -82,6 +82,8 @@ pub(super) struct Process<'a> {
     inside: VecDeque<(Addr, Addr, Vec<u8>)>,
     alarms: Alarms<Alarm>,
     armed: HashMap<(Addr, Vec<u8>), u64>,
+    /// When the play began.
+    began: Nanos,
     seen: Seen,
     /// Of all messages so far.
     delays: Sum,
@@ -115,6 +117,7 @@ impl<'a> Process<'a> {
             inside: VecDeque::new(),
             alarms: Alarms::default(),
             armed: HashMap::new(),
+            began: 0,
             seen: Seen::default(),
             delays: Sum::default(),
             ended: false,
@@ -228,7 +231,8 @@ impl<'a> Process<'a> {
                 self.links.note(entry);
                 self.tell(&Word::Noted(entry.place))?;
             }
-            Cue::Begin(_) => {
+            Cue::Begin(at) => {
+                self.began = at;
                 self.alarms.set(now() + NEWS, Alarm::News);
                 self.begin_user()?;
             }

@@ -104,6 +104,8 @@ pub(crate) struct Performance {
     pub(crate) early: bool,
     pub(crate) processes: usize,
     pub(crate) seen: Seen,
+    /// Clients that were killed.
+    pub(crate) stopped: u64,
     /// By lane.
     pub(crate) grants: Vec<u64>,
     /// Since when each client that waits at the end does so.
@@ -129,6 +131,7 @@ pub(crate) struct Stage<'a> {
     phase: Phase,
     began: Nanos,
     seen: Seen,
+    stopped: u64,
     grants: Vec<u64>,
     waiting: Vec<Nanos>,
 }
@@ -197,6 +200,7 @@ impl<'a> Stage<'a> {
             phase: Phase::Starting,
             began: 0,
             seen: Seen::default(),
+            stopped: 0,
             grants: vec![0; workload.users as usize],
             waiting: Vec::new(),
         })
@@ -225,6 +229,7 @@ impl<'a> Stage<'a> {
             early: self.interrupted,
             processes,
             seen: self.seen,
+            stopped: self.stopped,
             grants: self.grants,
             waiting: self.waiting,
         })
@@ -446,6 +451,7 @@ impl<'a> Stage<'a> {
         if !stopped || self.phase == Phase::Starting {
             return Err(self.lost(&member, status));
         }
+        self.stopped += 1;
         let waiting: Vec<_> = self.members.values().map(|other| other.place).collect();
         for newcomer in waiting {
             self.noted(newcomer, member.place)?;
