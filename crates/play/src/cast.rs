@@ -253,7 +253,7 @@ fn step<P: Protocol, R: Role<P = P>>(
 ) -> Result<(), Wrong> {
     let mut out = Outbox::default();
     role.step(cfg, event, &mut out);
-    role.check(cfg).map_err(|broken| Wrong::Broken(broken.0))?;
+    role.check(cfg).map_err(|broken| Wrong::Broken(broken.to_string()))?;
     for effect in out.drain() {
         acts.push(match effect {
             Effect::Arm(timer, rung) => Act::Arm(encode(&timer)?, rung),
