@@ -120,10 +120,10 @@ fn outcomes<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
 
 /// Ends with this status, and says on one line what is wrong.
 fn failure<'a>(status: i32, arguments: impl IntoIterator<Item = &'a str>) -> String {
-    failed(status, Play::start(arguments).output())
+    failed(status, &Play::start(arguments).output())
 }
 
-fn failed(status: i32, output: Output) -> String {
+fn failed(status: i32, output: &Output) -> String {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{said}");
     assert!(output.stdout.is_empty() && said.lines().count() == 1, "{said}");
@@ -229,7 +229,7 @@ fn whoever_must_not_die_and_does_is_named() {
         let play = Play::start([protocol, "--seconds", "600"].into_iter().chain(FEW));
         let processes = play.begun();
         send(processes[victim], Signal::KILL);
-        let said = failed(1, play.output());
+        let said = failed(1, &play.output());
         assert!(said.contains(&format!("{named} (process {})", processes[victim])), "{said}");
         assert!(processes.into_iter().all(is_gone));
     }
@@ -258,5 +258,5 @@ fn the_mark_of_a_process_alone_makes_none() {
         .stdin(Stdio::null())
         .output()
         .expect("it starts");
-    assert!(failed(64, output).contains("no process of a play"));
+    assert!(failed(64, &output).contains("no process of a play"));
 }
