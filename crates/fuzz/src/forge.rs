@@ -1,11 +1,10 @@
 //! Messages that no honest party sends: copies of real ones with something changed.
 
 use holdall_core::RequestId;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::random::Random;
+use crate::roles::Message;
 
 /// How many real messages are kept to copy from.
 const KEPT: usize = 64;
@@ -31,8 +30,8 @@ pub(crate) struct Samples(Vec<Value>);
 
 impl Samples {
     /// Keeps a message to copy from, in place of an older one.
-    pub(crate) fn keep(&mut self, msg: &impl Serialize, random: &mut Random) {
-        let Ok(value) = serde_json::to_value(msg) else { return };
+    pub(crate) fn keep(&mut self, msg: &Message, random: &mut Random) {
+        let Ok(value) = msg.written() else { return };
         if self.0.len() < KEPT {
             self.0.push(value);
         } else {
@@ -41,13 +40,9 @@ impl Samples {
         }
     }
 
-    /// A message with something changed, if it is still one. Mostly it speaks of a request that its
+    /// A message with something changed, as it is written down. Mostly it speaks of a request that its
     /// receiver will listen to, or it would be seen through at once.
-    pub(crate) fn forge<M: DeserializeOwned>(
-        &self,
-        about: RequestId,
-        random: &mut Random,
-    ) -> Option<M> {
+    pub(crate) fn forge(&self, about: RequestId, random: &mut Random) -> Option<Value> {
         let mut value = random.pick(&self.0)?.clone();
         for _ in 0..random.below(4) {
             let mut at = random.below(places(&value));
@@ -58,7 +53,7 @@ impl Samples {
         {
             set_request(&mut value, &about);
         }
-        serde_json::from_value(value).ok()
+        Some(value)
     }
 
     /// Changes the number, flag or list at some place; places are counted down to it.

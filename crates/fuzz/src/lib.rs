@@ -17,6 +17,7 @@ mod failure;
 mod forge;
 mod plan;
 mod random;
+mod roles;
 mod target;
 mod world;
 

@@ -5,6 +5,7 @@ use holdall_protocols::{Unknown, Visitor, variant_of};
 
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::roles::{MakeRoles, roles_of};
 use crate::world::World;
 use crate::{Failure, Mode, Summary};
 
@@ -17,11 +18,8 @@ pub struct Target {
     name: String,
     about: About,
     options: Options,
-    run: Run,
+    make: MakeRoles,
 }
-
-/// Makes one run, of a seed, and keeps so many of the last events if it goes wrong.
-type Run = fn(&Target, Mode, u64, usize) -> Result<Summary, Box<Failure>>;
 
 impl Target {
     /// Any protocol.
@@ -30,13 +28,14 @@ impl Target {
     /// If there is no such variant of it.
     pub fn of<P: Protocol>(name: &str, options: Options) -> Result<Self, Unsupported> {
         let about = P::about(options.variant.as_deref())?;
-        Ok(Self { name: name.into(), about, options, run: run::<P> })
+        Ok(Self { name: name.into(), about, options, make: roles_of::<P> })
     }
 
     /// The protocol that `holdall-protocols` lists under this name, without some of its rules.
     ///
     /// # Errors
     /// If there is none, or no such variant.
+    #[inline] // so that it is compiled, for every protocol there is, only where it is used
     pub fn named(name: &str, without: &[&str]) -> Result<Self, NoTarget> {
         let without = without.iter().map(|rule| (*rule).into()).collect();
         Ok(holdall_protocols::with(name, Named(name, without))??)
@@ -52,7 +51,7 @@ impl Target {
     /// # Errors
     /// If it goes wrong.
     pub fn run(&self, mode: Mode, seed: u64) -> Result<Summary, Box<Failure>> {
-        (self.run)(self, mode, seed, 0).or_else(|_| (self.run)(self, mode, seed, SHOWN))
+        self.run_showing(mode, seed, 0).or_else(|_| self.run_showing(mode, seed, SHOWN))
     }
 
     /// Makes one run, and keeps all that happened if it goes wrong.
@@ -60,32 +59,29 @@ impl Target {
     /// # Errors
     /// If it goes wrong.
     pub fn run_traced(&self, mode: Mode, seed: u64) -> Result<Summary, Box<Failure>> {
-        (self.run)(self, mode, seed, usize::MAX)
+        self.run_showing(mode, seed, usize::MAX)
     }
-}
 
-/// A run is made again to see what happened, because telling it takes longer than making it.
-fn run<P: Protocol>(
-    target: &Target,
-    mode: Mode,
-    seed: u64,
-    shown: usize,
-) -> Result<Summary, Box<Failure>> {
-    let mut random = Random::new(seed);
-    let plan = Plan::draw(&target.about.assumes, mode, &mut random);
-    let cfg = P::new(&plan.topology, &target.options).expect("the variant is known by now");
-    let mut world = World::new(cfg, &target.about, plan, mode, random, shown);
-    world.run().map_err(|problem| {
-        Box::new(Failure {
-            protocol: target.name.clone(),
-            without: target.options.without.clone(),
-            mode,
-            seed,
-            step: world.now(),
-            problem,
-            trace: world.trace(),
+    /// Makes one run, and keeps so many of the last events if it goes wrong. A run is made again to
+    /// see what happened, because telling it takes longer than making it.
+    fn run_showing(&self, mode: Mode, seed: u64, shown: usize) -> Result<Summary, Box<Failure>> {
+        let mut random = Random::new(seed);
+        let plan = Plan::draw(&self.about.assumes, mode, &mut random);
+        let roles = (self.make)(&plan.topology, &self.options);
+        let roles = roles.expect("the variant is known by now");
+        let mut world = World::new(roles, &self.about, plan, mode, random, shown);
+        world.run().map_err(|problem| {
+            Box::new(Failure {
+                protocol: self.name.clone(),
+                without: self.options.without.clone(),
+                mode,
+                seed,
+                step: world.now(),
+                problem,
+                trace: world.trace(),
+            })
         })
-    })
+    }
 }
 
 /// A name that leads nowhere.

@@ -1,10 +1,11 @@
 //! Protocols by name, as a person types them: the sound ones and the specimens.
 
-use holdall_core::{About, Options, Protocol, Unsupported};
+use holdall_core::{About, Options, Protocol, Topology, Unsupported};
 use holdall_fuzz::Target;
 use holdall_protocols::{Unknown, Visitor, split_name, variant_of};
 use holdall_sim::{Contender, ORACLE};
 
+use crate::check::{MakeRoles, Roles, roles_of};
 use crate::specimens;
 
 /// What the name of a paper's own text begins with. Its rules are the repairs, each named after
@@ -12,7 +13,7 @@ use crate::specimens;
 pub const PRINTED: &str = "printed-";
 
 /// A protocol as a person names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Chosen {
     /// The name, with its variant.
     pub name: String,
@@ -24,6 +25,15 @@ pub struct Chosen {
     pub drifts: bool,
     /// [`Protocol::STAGES`].
     pub stages: u32,
+    of: Compiled,
+}
+
+/// What is compiled for a protocol, to be had without its type.
+#[derive(Clone, Copy, Debug)]
+struct Compiled {
+    contender: fn(&str, Options) -> Result<Contender, Unsupported>,
+    roles: MakeRoles,
+    target: fn(&str, Options) -> Result<Target, Unsupported>,
 }
 
 /// A name that leads nowhere, or a rule that is none.
@@ -120,7 +130,39 @@ impl Chosen {
             return Err(BadName::Rule { protocol: name.into(), rule: rule.clone(), rules });
         }
         let options = Options { variant: variant.map(Into::into), without: without.to_vec() };
-        Ok(Self { name: name.into(), about, options, drifts: P::DRIFTS, stages: P::STAGES })
+        Ok(Self {
+            name: name.into(),
+            about,
+            options,
+            drifts: P::DRIFTS,
+            stages: P::STAGES,
+            of: Compiled {
+                contender: Contender::of::<P>,
+                roles: roles_of::<P>,
+                target: Target::of::<P>,
+            },
+        })
+    }
+
+    /// It, to be simulated.
+    ///
+    /// # Errors
+    /// Never, since its variant is known.
+    pub fn contender(&self) -> Result<Contender, Unsupported> {
+        (self.of.contender)(&self.name, self.options.clone())
+    }
+
+    /// It, to be run at random.
+    ///
+    /// # Errors
+    /// Never, since its variant is known.
+    pub fn target(&self) -> Result<Target, Unsupported> {
+        (self.of.target)(&self.name, self.options.clone())
+    }
+
+    /// Its roles in a system, for the checker.
+    pub(crate) fn roles(&self, topology: &Topology) -> Result<Box<dyn Roles>, Unsupported> {
+        (self.of.roles)(topology, &self.options)
     }
 }
 
@@ -145,21 +187,7 @@ pub fn contender(name: &str) -> Result<Contender, BadName> {
     if name == ORACLE {
         return Ok(Contender::oracle()?);
     }
-    let Chosen { options, .. } = Chosen::new(name, &[])?;
-    Ok(with(name, Simulated { name, options })??)
-}
-
-struct Simulated<'a> {
-    name: &'a str,
-    options: Options,
-}
-
-impl Visitor for Simulated<'_> {
-    type Out = Result<Contender, Unsupported>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        Contender::of::<P>(self.name, self.options)
-    }
+    Ok(Chosen::new(name, &[])?.contender()?)
 }
 
 /// Looks up a protocol to be run at random.
@@ -167,21 +195,7 @@ impl Visitor for Simulated<'_> {
 /// # Errors
 /// If there is no such protocol, no such variant, or no such rule to do without.
 pub fn target(name: &str, without: &[String]) -> Result<Target, BadName> {
-    let Chosen { options, .. } = Chosen::new(name, without)?;
-    Ok(with(name, Tried { name, options })??)
-}
-
-struct Tried<'a> {
-    name: &'a str,
-    options: Options,
-}
-
-impl Visitor for Tried<'_> {
-    type Out = Result<Target, Unsupported>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        Target::of::<P>(self.name, self.options)
-    }
+    Ok(Chosen::new(name, without)?.target()?)
 }
 
 /// Every sound protocol that is worth listing.

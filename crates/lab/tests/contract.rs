@@ -3,7 +3,7 @@
 
 use holdall_core::Options;
 use holdall_core::contract::Probe;
-use holdall_lab::check::{Detector, Scope, Settings, check_protocol};
+use holdall_lab::check::{Detector, Scope, Settings, check};
 use holdall_lab::registry::Chosen;
 use holdall_sim::{Contender, Fault, FaultKind, FaultRate, Spikes, Stage};
 
@@ -11,7 +11,7 @@ use holdall_sim::{Contender, Fault, FaultKind, FaultRate, Spikes, Stage};
 fn explore(pools: &str, users: &str, settings: &Settings) {
     let chosen = Chosen::of::<Probe>("probe", &[]).expect("it has no variants");
     let scope = Scope::parse(pools, users, None).expect("sensible");
-    let report = check_protocol::<Probe>(&chosen, &scope, settings, &|_| {}).expect("served");
+    let report = check(&chosen, &scope, settings, &|_| {}).expect("served");
     assert!(report.complete && !report.broken(), "{users}, {settings:?}: {report:?}");
 }
 

@@ -7,7 +7,7 @@ use holdall_core::{
     About, Broken, Call, Event, ManagerId, Never, NodeId, Note, Options, Outbox, Protocol, Request,
     RequestId, Role, Topology, Unsupported, UserId,
 };
-use holdall_lab::check::{Outcome, Report, Scope, Settings, check_protocol};
+use holdall_lab::check::{Outcome, Report, Scope, Settings, check};
 use holdall_lab::registry::Chosen;
 use holdall_protocols::Visitor;
 use holdall_protocols::coordinator::Coordinator;
@@ -278,7 +278,7 @@ impl Visitor for CheckIt<'_> {
     fn visit<P: Protocol>(self) -> Report {
         let chosen = Chosen::of::<P>(self.0, &[]).expect("it has no variants");
         let scope = Scope::parse("1,1", self.1, None).expect("sensible");
-        check_protocol::<P>(&chosen, &scope, &Settings::default(), &|_| {}).expect("served")
+        check(&chosen, &scope, &Settings::default(), &|_| {}).expect("served")
     }
 }
 

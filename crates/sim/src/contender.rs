@@ -47,6 +47,7 @@ impl Contender {
     ///
     /// # Errors
     /// If there is no such protocol, or no such variant.
+    #[inline] // so that it is compiled, for every protocol there is, only where it is used
     pub fn named(name: &str) -> Result<Self, Error> {
         if name == ORACLE {
             return Ok(Self::oracle()?);

@@ -1,11 +1,12 @@
 //! What clients do, and what comes of it.
 
-use holdall_core::{Addr, Call, Event, Need, Needs, Protocol, Request, RequestId, UserId};
+use holdall_core::{Addr, Call, Need, Needs, Request, RequestId, UserId};
 
 use super::{Client, Step, World};
 use crate::Problem;
+use crate::roles::Happens;
 
-impl<P: Protocol> World<P> {
+impl World {
     /// Some client asks, or ends its use.
     pub(super) fn act(&mut self) -> Step {
         let lane = self.random.below(self.lanes.len());
@@ -19,7 +20,7 @@ impl<P: Protocol> World<P> {
 
     /// Some client that uses something ends its use.
     pub(super) fn end_a_use(&mut self) -> Step {
-        let using = |user: &super::User<P>| matches!(user.client, Client::Using(_));
+        let using = |user: &super::User| matches!(user.client, Client::Using(_));
         let all: Vec<UserId> =
             self.users.iter().filter(|(_, user)| using(user)).map(|(id, _)| *id).collect();
         self.random.pick(&all).copied().map_or(Ok(()), |id| self.done(id))
@@ -32,7 +33,7 @@ impl<P: Protocol> World<P> {
         user.seq += 1;
         let request = Request { id: RequestId { user: id, seq: user.seq }, needs };
         user.client = Client::Waiting(request.clone());
-        self.step_user(id, Event::Call(Call::Ask(request)))
+        self.step(Addr::User(id), Happens::Call(Call::Ask(request)))
     }
 
     /// Some of the pools of a lane, in any order.
@@ -55,7 +56,7 @@ impl<P: Protocol> World<P> {
         let request = request.clone();
         user.client = Client::Ending(request.id);
         self.stop_using(&request);
-        self.step_user(id, Event::Call(Call::Done))
+        self.step(Addr::User(id), Happens::Call(Call::Done))
     }
 
     pub(super) fn granted(&mut self, id: UserId, request: Request) -> Step {

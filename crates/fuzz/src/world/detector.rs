@@ -1,11 +1,12 @@
 //! Users that go, and what managers are told of them.
 
-use holdall_core::{Addr, Call, Event, Gone, Home, Life, ManagerId, Party, Protocol, Role, UserId};
+use holdall_core::{Addr, Call, Gone, Home, Life, ManagerId, Party, UserId};
 
 use super::{Client, Report, Step, User, World, overlap};
 use crate::plan::Detector;
+use crate::roles::Happens;
 
-impl<P: Protocol> World<P> {
+impl World {
     /// Some client leaves, and says so.
     pub(super) fn leave(&mut self) -> Step {
         let id = self.lanes[self.random.below(self.lanes.len())];
@@ -75,7 +76,7 @@ impl<P: Protocol> World<P> {
         let mut turned = (first..self.reports.len()).chain(0..first);
         let Some(at) = turned.find(|at| self.may_be_told(*at)) else { return Ok(()) };
         let Report { to, gone, .. } = self.reports.remove(at);
-        self.step_manager(to, Event::Gone(gone))
+        self.step(Addr::Manager(to), Happens::Gone(gone))
     }
 
     /// Whether a report is due: earlier ones on the same user have been told, and if it says that
@@ -96,7 +97,7 @@ impl<P: Protocol> World<P> {
 
     /// All managers will be told this, in this order, each at its own time.
     fn tell(&mut self, reports: &[Gone]) {
-        for manager in 0..self.managers.len() as u64 {
+        for manager in 0..self.roles.managers() as u64 {
             for gone in reports {
                 let ready = self.now + self.random.below(self.plan.lag) as u64;
                 self.reports.push(Report { to: ManagerId(manager), gone: *gone, ready });
@@ -109,7 +110,7 @@ impl<P: Protocol> World<P> {
             Some(user) if user.client != Client::Left => {
                 self.end_client(id);
                 self.succeed(id);
-                self.step_user(id, Event::Call(Call::Leave))
+                self.step(Addr::User(id), Happens::Call(Call::Leave))
             }
             _ => Ok(()),
         }
@@ -128,13 +129,14 @@ impl<P: Protocol> World<P> {
     fn enter(&mut self, lane: usize, id: UserId) {
         self.summary.replaced += 1;
         self.lanes[lane] = id;
-        self.users.insert(id, User::new(&self.cfg, id));
+        self.users.insert(id, User::new());
+        self.roles.add_user(id);
     }
 
     /// Forgets a user that has left and is idle.
     pub(super) fn forget_if_over(&mut self, id: UserId) {
-        let over = |user: &User<P>| user.client == Client::Left && user.role.is_idle();
-        if self.users.get(&id).is_some_and(over) {
+        let left = self.users.get(&id).is_some_and(|user| user.client == Client::Left);
+        if left && self.roles.is_idle(Addr::User(id)) {
             self.remove(id);
             if self.plan.tell_of_left {
                 self.tell(&[Gone::Departed(Party::User(id))]);
@@ -144,6 +146,7 @@ impl<P: Protocol> World<P> {
 
     fn remove(&mut self, id: UserId) {
         self.users.remove(&id);
+        self.roles.remove_user(id);
         self.user_timers.retain(|armed| armed.who != id);
     }
 

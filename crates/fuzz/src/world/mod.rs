@@ -10,47 +10,43 @@ mod network;
 mod roles;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Debug;
 
 use holdall_core::{
-    About, Addr, Event, Gone, ManagerId, Party, Property, Protocol, Request, RequestId, Role, Rung,
-    System, UserId,
+    About, Addr, Gone, ManagerId, Party, Property, Request, RequestId, Rung, UserId,
 };
 
 use self::network::Network;
 use crate::forge::Samples;
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::roles::{Happens, Message, Roles, Timer};
 use crate::{Mode, Problem, Summary};
 
 /// How many steps healing may take.
 const PATIENCE: u64 = 300_000;
 
-type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
-type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
 type Step = Result<(), Problem>;
 
 /// One run.
-#[derive(Debug)]
-pub(crate) struct World<P: Protocol> {
-    cfg: P,
+pub(crate) struct World {
+    /// The managers, and everybody whose role is there: the present users of the lanes, and those
+    /// who have left and are not idle yet.
+    roles: Box<dyn Roles>,
     promises: Vec<Property>,
     plan: Plan,
     mode: Mode,
     random: Random,
     /// Steps so far.
     now: u64,
-    managers: Vec<P::Manager>,
-    /// Everybody whose role is there: the present users of the lanes, and those who have left and
-    /// are not idle yet.
-    users: BTreeMap<UserId, User<P>>,
+    /// Everybody whose role is there.
+    users: BTreeMap<UserId, User>,
     /// The present user of each lane.
     lanes: Vec<UserId>,
-    network: Network<P>,
+    network: Network,
     /// What the detector is about to tell.
     reports: Vec<Report>,
-    user_timers: Vec<Armed<UserId, UserTimer<P>>>,
-    manager_timers: Vec<Armed<ManagerId, ManagerTimer<P>>>,
+    user_timers: Vec<Armed<UserId>>,
+    manager_timers: Vec<Armed<ManagerId>>,
     /// Units in use, by pool.
     used: Vec<u32>,
     /// The one who is not honest.
@@ -67,8 +63,7 @@ pub(crate) struct World<P: Protocol> {
 
 /// A user and its client.
 #[derive(Debug)]
-struct User<P: Protocol> {
-    role: P::User,
+struct User {
     client: Client,
     /// The number of its last request.
     seq: u64,
@@ -98,26 +93,26 @@ struct Report {
 
 /// A timer that may ring.
 #[derive(Clone, Debug)]
-struct Armed<R, T> {
+struct Armed<R> {
     who: R,
-    timer: T,
+    timer: Timer,
     rung: Rung,
 }
 
-impl<P: Protocol> World<P> {
+impl World {
     pub(crate) fn new(
-        cfg: P,
+        mut roles: Box<dyn Roles>,
         about: &About,
         plan: Plan,
         mode: Mode,
         mut random: Random,
         shown: usize,
     ) -> Self {
-        let managers = 0..cfg.managers().len() as u64;
+        let managers = 0..roles.managers() as u64;
         let lanes: Vec<_> = (0..plan.lanes.len())
             .map(|lane| UserId::first_at(plan.home(lane), lane as u32))
             .collect();
-        let user = |id: &UserId| (*id, User::new(&cfg, *id));
+        lanes.iter().for_each(|id| roles.add_user(*id));
         let dishonest = (mode == Mode::Forged).then(|| {
             if !managers.is_empty() && random.per_mille(400) {
                 Addr::Manager(ManagerId(random.below(managers.end as usize) as u64))
@@ -127,8 +122,7 @@ impl<P: Protocol> World<P> {
         });
         Self {
             promises: about.promises.clone(),
-            managers: managers.clone().map(|id| cfg.manager(ManagerId(id))).collect(),
-            users: lanes.iter().map(user).collect(),
+            users: lanes.iter().map(|id| (*id, User::new())).collect(),
             network: Network::new(about.assumes.order),
             reports: Vec::new(),
             user_timers: Vec::new(),
@@ -142,7 +136,7 @@ impl<P: Protocol> World<P> {
             trace: VecDeque::new(),
             shown,
             now: 0,
-            cfg,
+            roles,
             plan,
             mode,
             random,
@@ -243,10 +237,9 @@ impl<P: Protocol> World<P> {
     }
 
     fn residue(&self) -> Option<Addr> {
-        let managers = (0..).map(ManagerId).zip(&self.managers);
-        let mut managers = managers.filter(|(_, role)| !role.is_idle()).map(|(id, _)| id);
-        let mut users = self.users.iter().filter(|(_, user)| !user.role.is_idle());
-        managers.next().map(Addr::Manager).or_else(|| users.next().map(|(id, _)| Addr::User(*id)))
+        let managers = (0..self.roles.managers() as u64).map(|id| Addr::Manager(ManagerId(id)));
+        let users = self.users.keys().map(|id| Addr::User(*id));
+        managers.chain(users).find(|who| !self.roles.is_idle(*who))
     }
 
     fn nothing_moves(&self) -> Step {
@@ -273,7 +266,8 @@ impl<P: Protocol> World<P> {
         if self.mode == Mode::Forged {
             return Ok(()); // It speaks of honest systems.
         }
-        self.cfg.check_system(&self).map_err(|broken| Problem::System(broken.0))
+        let to_managers: Vec<&Message> = self.network.to_managers().collect();
+        self.roles.check_system(&to_managers).map_err(|broken| Problem::System(broken.0))
     }
 
     /// Writes down what happens, if anybody wants to know.
@@ -287,15 +281,12 @@ impl<P: Protocol> World<P> {
         self.trace.push_back(format!("{:>6}  {}", self.now, what()));
     }
 
-    fn note_event<R: Role>(&mut self, who: Addr, event: &Event<R>)
-    where
-        R::Call: Debug,
-    {
-        self.note(|| match event {
-            Event::Call(call) => format!("{who:?} is called: {call:?}"),
-            Event::Gone(gone) => format!("{who:?} is told: {gone:?}"),
-            Event::Message { from, msg } => format!("{from:?} -> {who:?}: {msg:?}"),
-            Event::Timer(timer) => format!("{who:?} rings: {timer:?}"),
+    fn note_event(&mut self, who: Addr, happens: &Happens) {
+        self.note(|| match happens {
+            Happens::Call(call) => format!("{who:?} is called: {call:?}"),
+            Happens::Gone(gone) => format!("{who:?} is told: {gone:?}"),
+            Happens::Message { from, msg } => format!("{from:?} -> {who:?}: {msg:?}"),
+            Happens::Timer(timer) => format!("{who:?} rings: {timer:?}"),
         });
     }
 
@@ -304,23 +295,9 @@ impl<P: Protocol> World<P> {
     }
 }
 
-impl<P: Protocol> System<P> for &World<P> {
-    fn users(&self) -> impl Iterator<Item = &P::User> {
-        self.users.values().map(|user| &user.role)
-    }
-
-    fn managers(&self) -> impl Iterator<Item = &P::Manager> {
-        self.managers.iter()
-    }
-
-    fn to_managers(&self) -> impl Iterator<Item = &P::ToManager> {
-        self.network.to_managers()
-    }
-}
-
-impl<P: Protocol> User<P> {
-    fn new(cfg: &P, id: UserId) -> Self {
-        Self { role: cfg.user(id), client: Client::Idle, seq: 0, suspected: false }
+impl User {
+    fn new() -> Self {
+        Self { client: Client::Idle, seq: 0, suspected: false }
     }
 }
 

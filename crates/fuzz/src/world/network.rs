@@ -1,43 +1,28 @@
 //! Messages under way.
 
-use holdall_core::{Addr, Order, Protocol};
+use holdall_core::{Addr, Order};
 
 use crate::random::Random;
+use crate::roles::Message;
 
 /// A message under way.
 #[derive(Debug)]
-pub(super) struct Envelope<P: Protocol> {
+pub(super) struct Envelope {
     pub(super) from: Addr,
     pub(super) to: Addr,
-    pub(super) body: Body<P>,
+    pub(super) msg: Message,
     /// Not delivered before this step.
     pub(super) ready: u64,
 }
 
-/// Its content.
-#[derive(Debug)]
-pub(super) enum Body<P: Protocol> {
-    ToManager(P::ToManager),
-    ToUser(P::ToUser),
-}
-
-impl<P: Protocol> Clone for Body<P> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::ToManager(msg) => Self::ToManager(msg.clone()),
-            Self::ToUser(msg) => Self::ToUser(msg.clone()),
-        }
-    }
-}
-
 /// All messages under way, in the order in which they were sent.
 #[derive(Debug)]
-pub(super) struct Network<P: Protocol> {
+pub(super) struct Network {
     order: Order,
-    under_way: Vec<Envelope<P>>,
+    under_way: Vec<Envelope>,
 }
 
-impl<P: Protocol> Network<P> {
+impl Network {
     pub(super) fn new(order: Order) -> Self {
         Self { order, under_way: Vec::new() }
     }
@@ -46,12 +31,12 @@ impl<P: Protocol> Network<P> {
         self.under_way.is_empty()
     }
 
-    pub(super) fn send(&mut self, envelope: Envelope<P>) {
+    pub(super) fn send(&mut self, envelope: Envelope) {
         self.under_way.push(envelope);
     }
 
     /// Takes out some message that may arrive now.
-    pub(super) fn take(&mut self, ready: u64, random: &mut Random) -> Option<Envelope<P>> {
+    pub(super) fn take(&mut self, ready: u64, random: &mut Random) -> Option<Envelope> {
         let first = random.below(self.under_way.len());
         let turned = (first..self.under_way.len()).chain(0..first);
         let at = { turned }.find(|at| self.under_way[*at].ready <= ready && self.is_next(*at))?;
@@ -60,7 +45,7 @@ impl<P: Protocol> Network<P> {
 
     /// Whether nothing on its link must arrive before it.
     fn is_next(&self, at: usize) -> bool {
-        let link = |envelope: &Envelope<P>| (envelope.from, envelope.to);
+        let link = |envelope: &Envelope| (envelope.from, envelope.to);
         self.order == Order::Unordered
             || self.under_way[..at].iter().all(|other| link(other) != link(&self.under_way[at]))
     }
@@ -70,10 +55,8 @@ impl<P: Protocol> Network<P> {
         self.under_way.iter().any(|envelope| envelope.to == to && from(envelope.from))
     }
 
-    pub(super) fn to_managers(&self) -> impl Iterator<Item = &P::ToManager> {
-        self.under_way.iter().filter_map(|envelope| match &envelope.body {
-            Body::ToManager(msg) => Some(msg),
-            Body::ToUser(_) => None,
-        })
+    pub(super) fn to_managers(&self) -> impl Iterator<Item = &Message> {
+        let envelopes = self.under_way.iter();
+        envelopes.filter(|e| matches!(e.to, Addr::Manager(_))).map(|envelope| &envelope.msg)
     }
 }

@@ -1,16 +1,13 @@
 //! What roles do: handle an event, and what follows from it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use holdall_core::{Addr, ManagerId, RequestId, UserId};
 
-use holdall_core::{
-    Addr, Broken, Effect, Event, ManagerId, Outbox, Protocol, RequestId, Role, UserId,
-};
-
-use super::network::{Body, Envelope};
-use super::{Armed, ManagerTimer, Step, UserTimer, World};
+use super::network::Envelope;
+use super::{Armed, Step, World};
 use crate::Problem;
+use crate::roles::{Happens, Message, Timer, Wanted};
 
-impl<P: Protocol> World<P> {
+impl World {
     /// Some message arrives, if any may.
     pub(super) fn deliver(&mut self) -> Step {
         let ready = if self.healing { u64::MAX } else { self.now };
@@ -18,16 +15,10 @@ impl<P: Protocol> World<P> {
         if !self.healing && self.random.per_mille(self.plan.duplicates) {
             let ready = self.now + self.delay();
             let Envelope { from, to, .. } = envelope;
-            self.network.send(Envelope { from, to, body: envelope.body.clone(), ready });
+            self.network.send(Envelope { from, to, msg: envelope.msg.clone(), ready });
         }
-        let Envelope { from, to, body, .. } = envelope;
-        match (to, body) {
-            (Addr::Manager(to), Body::ToManager(msg)) => {
-                self.step_manager(to, Event::Message { from, msg })
-            }
-            (Addr::User(to), Body::ToUser(msg)) => self.step_user(to, Event::Message { from, msg }),
-            _ => Ok(()),
-        }
+        let Envelope { from, to, msg, .. } = envelope;
+        self.step(to, Happens::Message { from, msg })
     }
 
     /// Some armed timer rings; of the lowest rung only, if `first`.
@@ -46,11 +37,11 @@ impl<P: Protocol> World<P> {
         match at.checked_sub(users) {
             None => {
                 let Armed { who, timer, .. } = self.user_timers.remove(at);
-                self.step_user(who, Event::Timer(timer))
+                self.step(Addr::User(who), Happens::Timer(timer))
             }
             Some(at) => {
                 let Armed { who, timer, .. } = self.manager_timers.remove(at);
-                self.step_manager(who, Event::Timer(timer))
+                self.step(Addr::Manager(who), Happens::Timer(timer))
             }
         }
     }
@@ -66,19 +57,13 @@ impl<P: Protocol> World<P> {
     pub(super) fn forge(&mut self) -> Step {
         let Some(from) = self.dishonest else { return Ok(()) };
         self.summary.forged += 1;
-        let managers = self.managers.len();
+        let managers = self.roles.managers();
         let at = self.random.below(managers + self.lanes.len());
-        if let Some(lane) = at.checked_sub(managers) {
+        let (to, forged) = if let Some(lane) = at.checked_sub(managers) {
             let to = self.lanes[lane];
             let about = self.some_request_of(to);
-            match self.to_users.forge(about, &mut self.random) {
-                Some(msg) if from != Addr::User(to) => {
-                    self.step_user(to, Event::Message { from, msg })
-                }
-                _ => Ok(()),
-            }
+            (Addr::User(to), self.to_users.forge(about, &mut self.random))
         } else {
-            let to = ManagerId(at as u64);
             let about = match from {
                 Addr::User(user) => self.some_request_of(user),
                 Addr::Manager(_) => {
@@ -86,12 +71,12 @@ impl<P: Protocol> World<P> {
                     self.some_request_of(user)
                 }
             };
-            match self.to_managers[at].forge(about, &mut self.random) {
-                Some(msg) if from != Addr::Manager(to) => {
-                    self.step_manager(to, Event::Message { from, msg })
-                }
-                _ => Ok(()),
-            }
+            let forged = self.to_managers[at].forge(about, &mut self.random);
+            (Addr::Manager(ManagerId(at as u64)), forged)
+        };
+        match forged.and_then(|value| self.roles.read(to, value)) {
+            Some(msg) if from != to => self.step(to, Happens::Message { from, msg }),
+            _ => Ok(()),
         }
     }
 
@@ -101,80 +86,64 @@ impl<P: Protocol> World<P> {
         RequestId { user, seq: last + self.random.below(2) as u64 }
     }
 
-    pub(super) fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Step {
-        if !self.users.contains_key(&id) {
+    /// Lets a role handle an event, and carries out what follows.
+    pub(super) fn step(&mut self, who: Addr, happens: Happens) -> Step {
+        if matches!(who, Addr::User(id) if !self.users.contains_key(&id)) {
             return Ok(()); // What is sent to those who are gone is dropped.
         }
-        self.note_event(Addr::User(id), &event);
-        let Some(user) = self.users.get_mut(&id) else { return Ok(()) };
-        let mut out = Outbox::default();
-        let checked = step(&self.cfg, &mut user.role, Addr::User(id), event, &mut out);
+        self.note_event(who, &happens);
+        let mut out = Vec::new();
+        let checked = self.roles.step(who, happens, &mut out);
         self.summary.steps += 1;
-        if self.is_honest(Addr::User(id)) {
+        if self.is_honest(who) {
             checked?;
         }
-        for effect in out.drain() {
-            self.user_effect(id, effect)?;
+        for wanted in out {
+            self.carry_out(who, wanted)?;
         }
-        self.forget_if_over(id);
-        Ok(())
-    }
-
-    pub(super) fn step_manager(&mut self, id: ManagerId, event: Event<P::Manager>) -> Step {
-        self.note_event(Addr::Manager(id), &event);
-        let mut out = Outbox::default();
-        let role = &mut self.managers[id.index()];
-        let checked = step(&self.cfg, role, Addr::Manager(id), event, &mut out);
-        self.summary.steps += 1;
-        if self.is_honest(Addr::Manager(id)) {
-            checked?;
-        }
-        for effect in out.drain() {
-            self.manager_effect(id, effect)?;
+        if let Addr::User(id) = who {
+            self.forget_if_over(id);
         }
         Ok(())
     }
 
-    fn user_effect(&mut self, id: UserId, effect: Effect<P, UserTimer<P>>) -> Step {
-        let by = Addr::User(id);
-        match effect {
-            Effect::Arm(timer, rung) => {
-                self.user_timers.retain(|armed| armed.who != id || armed.timer != timer);
-                self.user_timers.push(Armed { who: id, timer, rung });
+    fn carry_out(&mut self, by: Addr, wanted: Wanted) -> Step {
+        match (wanted, by) {
+            (Wanted::Arm(timer, rung), _) => {
+                self.disarm(by, &timer);
+                match by {
+                    Addr::Manager(who) => self.manager_timers.push(Armed { who, timer, rung }),
+                    Addr::User(who) => self.user_timers.push(Armed { who, timer, rung }),
+                }
                 Ok(())
             }
-            Effect::Disarm(timer) => {
-                self.user_timers.retain(|armed| armed.who != id || armed.timer != timer);
+            (Wanted::Disarm(timer), _) => {
+                self.disarm(by, &timer);
                 Ok(())
             }
-            Effect::Granted(request) if request.id.user == id => self.granted(id, request),
-            Effect::Released(request) if request.user == id => self.released(id, request),
-            Effect::Lost(request) if request.user == id => self.lost(id, request),
-            Effect::Misbehaved(who, what) => self.accused(by, who, what),
-            Effect::Tally(..) => Ok(()),
-            Effect::ToManager(to, msg) => self.send(by, Addr::Manager(to), Body::ToManager(msg)),
-            Effect::ToUser(to, msg) => self.send(by, Addr::User(to), Body::ToUser(msg)),
-            other => Err(Problem::Absurd { by, what: format!("{other:?}") }),
+            (Wanted::Granted(request), Addr::User(id)) if request.id.user == id => {
+                self.granted(id, request)
+            }
+            (Wanted::Released(request), Addr::User(id)) if request.user == id => {
+                self.released(id, request)
+            }
+            (Wanted::Lost(request), Addr::User(id)) if request.user == id => self.lost(id, request),
+            (Wanted::Misbehaved(who, what), _) => self.accused(by, who, what),
+            (Wanted::Send(to, msg), _) => self.send(by, to, msg),
+            (other @ (Wanted::Granted(_) | Wanted::Lost(_) | Wanted::Released(_)), _) => {
+                Err(Problem::Absurd { by, what: format!("{other:?}") })
+            }
         }
     }
 
-    fn manager_effect(&mut self, id: ManagerId, effect: Effect<P, ManagerTimer<P>>) -> Step {
-        let by = Addr::Manager(id);
-        match effect {
-            Effect::Arm(timer, rung) => {
-                self.manager_timers.retain(|armed| armed.who != id || armed.timer != timer);
-                self.manager_timers.push(Armed { who: id, timer, rung });
-                Ok(())
+    fn disarm(&mut self, by: Addr, timer: &Timer) {
+        match by {
+            Addr::Manager(id) => {
+                self.manager_timers.retain(|armed| armed.who != id || armed.timer != *timer);
             }
-            Effect::Disarm(timer) => {
-                self.manager_timers.retain(|armed| armed.who != id || armed.timer != timer);
-                Ok(())
+            Addr::User(id) => {
+                self.user_timers.retain(|armed| armed.who != id || armed.timer != *timer);
             }
-            Effect::Misbehaved(who, what) => self.accused(by, who, what),
-            Effect::Tally(..) => Ok(()),
-            Effect::ToManager(to, msg) => self.send(by, Addr::Manager(to), Body::ToManager(msg)),
-            Effect::ToUser(to, msg) => self.send(by, Addr::User(to), Body::ToUser(msg)),
-            other => Err(Problem::Absurd { by, what: format!("{other:?}") }),
         }
     }
 
@@ -188,9 +157,9 @@ impl<P: Protocol> World<P> {
         Ok(())
     }
 
-    fn send(&mut self, from: Addr, to: Addr, body: Body<P>) -> Step {
+    fn send(&mut self, from: Addr, to: Addr, msg: Message) -> Step {
         let exists = match to {
-            Addr::Manager(to) => to.index() < self.managers.len(),
+            Addr::Manager(to) => to.index() < self.roles.managers(),
             Addr::User(to) => to.lane().index() < self.lanes.len(),
         };
         if !exists {
@@ -203,18 +172,16 @@ impl<P: Protocol> World<P> {
             };
         }
         if self.dishonest.is_some() {
-            match (&body, to) {
-                (Body::ToManager(msg), Addr::Manager(to)) => {
-                    self.to_managers[to.index()].keep(msg, &mut self.random);
-                }
-                (Body::ToUser(msg), _) => self.to_users.keep(msg, &mut self.random),
-                _ => {}
-            }
+            let samples = match to {
+                Addr::Manager(to) => &mut self.to_managers[to.index()],
+                Addr::User(_) => &mut self.to_users,
+            };
+            samples.keep(&msg, &mut self.random);
         }
         let lost = !self.healing && self.random.per_mille(self.plan.loss);
         if !lost {
             let ready = self.now + self.delay();
-            self.network.send(Envelope { from, to, body, ready });
+            self.network.send(Envelope { from, to, msg, ready });
         }
         Ok(())
     }
@@ -222,28 +189,5 @@ impl<P: Protocol> World<P> {
     fn delay(&mut self) -> u64 {
         let late = self.random.per_mille(self.plan.late);
         self.random.below(if late { self.plan.lag } else { 8 }) as u64
-    }
-}
-
-/// Lets a role handle an event, and looks at its invariants.
-fn step<R: Role>(
-    cfg: &R::P,
-    role: &mut R,
-    who: Addr,
-    event: Event<R>,
-    out: &mut Outbox<R::P, R::Timer>,
-) -> Step {
-    let handled = catch_unwind(AssertUnwindSafe(|| {
-        role.step(cfg, event, out);
-        role.check(cfg)
-    }));
-    match handled {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(Broken(statement))) => Err(Problem::Invariant { who, statement }),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(Problem::Panic { who, what: text.unwrap_or("of its own kind").into() })
-        }
     }
 }

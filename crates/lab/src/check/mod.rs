@@ -13,8 +13,7 @@ mod settings;
 mod verdict;
 mod world;
 
-use holdall_core::{Protocol, Topology};
-use holdall_protocols::Visitor;
+use holdall_core::Topology;
 
 pub use self::scope::suite::{Suite, every_assignment};
 pub use self::scope::{BadScope, Scope, Script, Then};
@@ -25,7 +24,8 @@ pub use self::verdict::locality::{Blocked, Crash, Distance, InStage, Locality, l
 pub use self::verdict::report::{Outcome, Report, Verdict};
 pub use self::verdict::trace::{Trace, TraceStep};
 use self::world::World;
-use crate::registry::{self, Chosen};
+pub(crate) use self::world::{MakeRoles, Roles, roles_of};
+use crate::registry::Chosen;
 
 /// Explores a scope. `progress` is told now and then how many states were found.
 ///
@@ -37,38 +37,9 @@ pub fn check(
     settings: &Settings,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Report, BadScope> {
-    let visitor = Check { chosen, scope, settings, progress };
-    registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.to_string()))?
-}
-
-struct Check<'a> {
-    chosen: &'a Chosen,
-    scope: &'a Scope,
-    settings: &'a Settings,
-    progress: &'a (dyn Fn(usize) + Sync),
-}
-
-impl Visitor for Check<'_> {
-    type Out = Result<Report, BadScope>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        check_protocol::<P>(self.chosen, self.scope, self.settings, self.progress)
-    }
-}
-
-/// Explores a scope with a protocol that need not be in any registry.
-///
-/// # Errors
-/// If the protocol does not serve the scope.
-pub fn check_protocol<P: Protocol>(
-    chosen: &Chosen,
-    scope: &Scope,
-    settings: &Settings,
-    progress: &(dyn Fn(usize) + Sync),
-) -> Result<Report, BadScope> {
-    let (cfg, settings) = prepare::<P>(chosen, scope, settings)?;
+    let (roles, settings) = prepare(chosen, scope, settings)?;
     let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
-    let world = World::new(cfg, scope, &settings, bound);
+    let world = World::new(roles, scope, &settings, bound);
     let found = search::search(&world, settings.max_states, settings.threads(), progress);
     Ok(verdict::report::report(chosen, &world, &world, &found))
 }
@@ -84,35 +55,20 @@ pub fn compare_shifted(
     scope: &Scope,
     settings: &Settings,
 ) -> Result<Shifted, BadScope> {
-    registry::with(&chosen.name, CompareShifted { chosen, scope, settings })
-        .map_err(|unknown| BadScope(unknown.to_string()))?
-}
-
-struct CompareShifted<'a> {
-    chosen: &'a Chosen,
-    scope: &'a Scope,
-    settings: &'a Settings,
-}
-
-impl Visitor for CompareShifted<'_> {
-    type Out = Result<Shifted, BadScope>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        let (cfg, settings) = prepare::<P>(self.chosen, self.scope, self.settings)?;
-        let settings = Settings { canonical: Some(false), ..settings };
-        let bound = settings.overtaking.or_else(|| self.chosen.about.overtaking_bound());
-        let world = World::new(cfg, self.scope, &settings, bound);
-        let show = |state: &[u32]| world.show_state(state);
-        Ok(search::shift::compare(&world, settings.max_states, &show))
-    }
+    let (roles, settings) = prepare(chosen, scope, settings)?;
+    let settings = Settings { canonical: Some(false), ..settings };
+    let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
+    let world = World::new(roles, scope, &settings, bound);
+    let show = |state: &[u32]| world.show_state(state);
+    Ok(search::shift::compare(&world, settings.max_states, &show))
 }
 
 /// Makes sure that the protocol serves the scope, and fills in what the settings leave open.
-fn prepare<P: Protocol>(
+fn prepare(
     chosen: &Chosen,
     scope: &Scope,
     settings: &Settings,
-) -> Result<(P, Settings), BadScope> {
+) -> Result<(Box<dyn Roles>, Settings), BadScope> {
     scope.suits(&chosen.about)?;
     for (option, lane) in [("--crash", settings.crash), ("--suspect", settings.suspect)] {
         if let Some(lane) = lane.filter(|lane| *lane >= scope.users.len()) {
@@ -128,13 +84,10 @@ fn prepare<P: Protocol>(
             cell.0
         )));
     }
-    let cfg = P::new(
-        &Topology { origin: settings.origin, ..scope.topology(&chosen.about) },
-        &chosen.options,
-    );
-    let cfg = cfg.map_err(|why| BadScope(why.to_string()))?;
+    let topology = Topology { origin: settings.origin, ..scope.topology(&chosen.about) };
+    let roles = chosen.roles(&topology).map_err(|why| BadScope(why.to_string()))?;
     if let Some(detector) = settings.detector.filter(|detector| *detector != Detector::None)
-        && cfg.managers().is_empty()
+        && roles.managers() == 0
     {
         return Err(BadScope(format!(
             "--detector {detector}: {} has no managers that could be told; use --detector none",
@@ -142,7 +95,7 @@ fn prepare<P: Protocol>(
         )));
     }
     let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
-    let nobody_told = settings.crash.is_some() && cfg.managers().is_empty();
+    let nobody_told = settings.crash.is_some() && roles.managers() == 0;
     let detector = if nobody_told { Some(Detector::None) } else { settings.detector };
-    Ok((cfg, Settings { order, detector, ..settings.clone() }))
+    Ok((roles, Settings { order, detector, ..settings.clone() }))
 }

@@ -6,7 +6,7 @@ use holdall_core::{
     About, Addr, Broken, Call, Clock, Event, ManagerId, Never, NodeId, Options, Origin, Outbox,
     Protocol, Request, RequestId, Role, Topology, Unsupported, UserId,
 };
-use holdall_lab::check::{Scope, Settings, check_protocol};
+use holdall_lab::check::{Scope, Settings, check};
 use holdall_lab::registry::Chosen;
 use holdall_protocols::ordered::Ordered;
 use serde::{Deserialize, Serialize};
@@ -197,7 +197,7 @@ impl Role for Manager {
 fn a_message_that_became_worthless_counts_as_delivered() {
     let chosen = Chosen::of::<Offers>("offers", &[]).expect("it has no variants");
     let scope = Scope::parse("1", "0*/0", None).expect("sensible");
-    let report = check_protocol::<Offers>(&chosen, &scope, &Settings::default(), &|_| {});
+    let report = check(&chosen, &scope, &Settings::default(), &|_| {});
     let report = report.expect("served");
     assert!(report.complete);
     assert_eq!(violated(&report, true), [("no-starvation", Some(1))]);

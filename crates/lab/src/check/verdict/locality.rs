@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use holdall_core::Protocol;
-use holdall_protocols::Visitor;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 
@@ -16,7 +14,7 @@ use crate::check::search::model::{Model, StageNumber};
 use crate::check::search::{self, Explored};
 use crate::check::world::World;
 use crate::check::{Detector, Settings, prepare};
-use crate::registry::{self, Chosen};
+use crate::registry::Chosen;
 
 /// How far a protocol lets a crash be felt. The field names are stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -141,29 +139,13 @@ pub fn locality(
     };
     let measure = |lane| {
         let settings = Settings { crash: Some(lane), crash_amid: true, ..settings.clone() };
-        let visitor = Measure { chosen, scope, settings: &settings, progress };
-        registry::with(&chosen.name, visitor).map_err(|unknown| BadScope(unknown.to_string()))?
+        let (roles, settings) = prepare(chosen, scope, &settings)?;
+        let world = World::new(roles, scope, &settings, None).with_stages();
+        let found = search::search(&world, settings.max_states, settings.threads(), progress);
+        Ok(part(&world, &world, &world.stage_names(&found.graph), &found))
     };
     let parts = lanes.map(measure).collect::<Result<Vec<Part>, BadScope>>()?;
     Ok(whole(chosen, scope, settings, parts))
-}
-
-struct Measure<'a> {
-    chosen: &'a Chosen,
-    scope: &'a Scope,
-    settings: &'a Settings,
-    progress: &'a (dyn Fn(usize) + Sync),
-}
-
-impl Visitor for Measure<'_> {
-    type Out = Result<Part, BadScope>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        let (cfg, settings) = prepare::<P>(self.chosen, self.scope, self.settings)?;
-        let world = World::new(cfg, self.scope, &settings, None).with_stages();
-        let found = search::search(&world, settings.max_states, settings.threads(), self.progress);
-        Ok(part(&world, &world, &world.stage_names(&found.graph), &found))
-    }
 }
 
 /// What the crash of one user does, and how.

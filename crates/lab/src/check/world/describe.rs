@@ -1,8 +1,6 @@
 //! States and steps put into words, for the trace of a violation.
 
-use std::fmt;
-
-use holdall_core::{Addr, Protocol};
+use holdall_core::Addr;
 
 use super::World;
 use super::client::{Client, Stage};
@@ -11,7 +9,7 @@ use crate::check::search::model::Action;
 use crate::check::verdict::trace::{Describe, TraceStep};
 use crate::check::{Scope, Settings};
 
-impl<P: Protocol> Describe for World<'_, P> {
+impl Describe for World<'_> {
     fn scope(&self) -> &Scope {
         self.scope
     }
@@ -31,13 +29,13 @@ impl<P: Protocol> Describe for World<'_, P> {
             None => true,
         };
         let sends = self.items(after).iter().filter(is_new);
-        let sends = sends.map(|id| show_sent(self.parts.items.value(*id))).collect();
+        let sends = sends.map(|id| self.show_sent(self.parts.items.value(*id))).collect();
         let granted = self.granted(before, after);
         TraceStep { what, sends, then: format!("{}{granted}", self.show(after, who)) }
     }
 }
 
-impl<P: Protocol> World<'_, P> {
+impl World<'_> {
     /// Who makes the step, and why.
     fn happening(&self, before: &[u32], action: Action, after: &[u32]) -> (Addr, String) {
         let client =
@@ -74,28 +72,30 @@ impl<P: Protocol> World<'_, P> {
     fn delivery(&self, id: u32, again: &str) -> (Addr, String) {
         let item = self.parts.items.value(id);
         let to = item.to();
+        let content = self.roles.show_content(item);
         let what = match item {
             Item::Call { call, .. } => format!("{to:?} is called: {call:?}"),
             Item::Gone { gone, .. } => format!("{to:?} is told: {gone:?}"),
             Item::LossToken => "nothing".into(),
             Item::Lapse { .. } => format!("the lease of {to:?} runs out"),
-            Item::ManagerTimer { timer, .. } => format!("{to:?}: timer {timer:?} rings"),
-            Item::ToManager { from, msg, .. } => {
-                format!("{to:?} receives {msg:?} from {from:?}{again}")
+            Item::ManagerTimer { .. } | Item::UserTimer { .. } => {
+                format!("{to:?}: timer {content} rings")
             }
-            Item::ToUser { from, msg, .. } => {
-                format!("{to:?} receives {msg:?} from {from:?}{again}")
+            Item::ToManager { from, .. } | Item::ToUser { from, .. } => {
+                format!("{to:?} receives {content} from {from:?}{again}")
             }
-            Item::UserTimer { timer, .. } => format!("{to:?}: timer {timer:?} rings"),
         };
         (to, what)
     }
 
     fn show(&self, state: &[u32], who: Addr) -> String {
         match who {
-            Addr::Manager(m) => format!("{who:?} = {:?}", self.manager(state, m.index())),
+            Addr::Manager(m) => {
+                let role = state[self.manager_at(m.index())];
+                format!("{who:?} = {}", self.roles.show_manager(role))
+            }
             Addr::User(_) => match self.place_of(state, who) {
-                Some(place) => format!("{who:?} = {:?}", self.parts.users.value(state[place])),
+                Some(place) => format!("{who:?} = {}", self.roles.show_user(state[place])),
                 None => format!("{who:?} is no more"),
             },
         }
@@ -104,9 +104,9 @@ impl<P: Protocol> World<'_, P> {
     /// Everything in a state, one thing a line.
     pub(crate) fn show_state(&self, state: &[u32]) -> String {
         let clients = self.clients(state).map(|client| format!("{client:?}"));
-        let users = self.all_users(state).map(|user| format!("{user:?}"));
-        let managers = (0..self.managers).map(|m| format!("{:?}", self.manager(state, m)));
-        let items = self.items(state).iter().map(|id| format!("{:?}", self.parts.items.value(*id)));
+        let users = self.all_users(state).map(|role| self.roles.show_user(role));
+        let managers = self.all_managers(state).iter().map(|role| self.roles.show_manager(*role));
+        let items = self.items(state).iter().map(|id| self.delivery(*id, "").1);
         clients.chain(users).chain(managers).chain(items).collect::<Vec<_>>().join("\n")
     }
 
@@ -115,24 +115,18 @@ impl<P: Protocol> World<'_, P> {
         let granted = changed.filter(|(b, a)| b.stage != Stage::Using && a.stage == Stage::Using);
         granted.map(|(_, client)| format!("\n        {:?} is granted", client.request)).collect()
     }
-}
 
-fn show_sent<A, B, C, D>(item: &Item<A, B, C, D>) -> String
-where
-    A: fmt::Debug + Clone,
-    B: fmt::Debug + Clone,
-    C: fmt::Debug + Clone,
-    D: fmt::Debug + Clone,
-{
-    let to = item.to();
-    match item {
-        Item::Call { call, .. } => format!("{to:?} {call:?}"),
-        Item::Gone { gone, .. } => format!("{to:?} a report: {gone:?}"),
-        Item::LossToken => "nothing".into(),
-        Item::Lapse { .. } => format!("{to:?} the end of its lease"),
-        Item::ManagerTimer { timer, .. } => format!("itself a timer {timer:?}"),
-        Item::ToManager { msg, .. } => format!("{to:?} {msg:?}"),
-        Item::ToUser { msg, .. } => format!("{to:?} {msg:?}"),
-        Item::UserTimer { timer, .. } => format!("itself a timer {timer:?}"),
+    fn show_sent(&self, item: &Item) -> String {
+        let (to, content) = (item.to(), self.roles.show_content(item));
+        match item {
+            Item::Call { call, .. } => format!("{to:?} {call:?}"),
+            Item::Gone { gone, .. } => format!("{to:?} a report: {gone:?}"),
+            Item::LossToken => "nothing".into(),
+            Item::Lapse { .. } => format!("{to:?} the end of its lease"),
+            Item::ManagerTimer { .. } | Item::UserTimer { .. } => {
+                format!("itself a timer {content}")
+            }
+            Item::ToManager { .. } | Item::ToUser { .. } => format!("{to:?} {content}"),
+        }
     }
 }

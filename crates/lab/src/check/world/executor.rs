@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use holdall_core::{Addr, Broken, Call, Gone, Property, Protocol, Request, RequestId};
+use holdall_core::{Addr, Call, Gone, Property, Request, RequestId};
 use rustc_hash::FxHashMap;
 
+use super::World;
 use super::client::{Client, Overtaken, Stage};
 use super::fingerprint::StateFingerprint;
 use super::parts::Item;
 use super::steps::{Outcome, StepEffect, Steps};
-use super::{SystemView, World};
 use crate::check::scope::Then;
 use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
 
 /// One thread's way through the world.
-pub(crate) struct Executor<'w, P: Protocol> {
-    pub(super) world: &'w World<'w, P>,
+pub(crate) struct Executor<'w> {
+    pub(super) world: &'w World<'w>,
     clients: FxHashMap<Client, u32>,
     /// The call that a client leads to.
     calls: FxHashMap<u32, u32>,
@@ -31,7 +31,7 @@ pub(crate) struct Executor<'w, P: Protocol> {
     state_fingerprint: StateFingerprint,
 }
 
-impl<P: Protocol> Expander for Executor<'_, P> {
+impl Expander for Executor<'_> {
     fn expand(&mut self, state: &[u32], out: &mut Successors) {
         let mut moves = std::mem::take(&mut self.moves);
         self.world.list_moves(state, &mut moves);
@@ -63,8 +63,8 @@ impl<P: Protocol> Expander for Executor<'_, P> {
     }
 }
 
-impl<'w, P: Protocol> Executor<'w, P> {
-    pub(crate) fn new(world: &'w World<'w, P>) -> Self {
+impl<'w> Executor<'w> {
+    pub(crate) fn new(world: &'w World<'w>) -> Self {
         Self {
             world,
             clients: FxHashMap::default(),
@@ -123,8 +123,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
             }
             Action::Duplicate(id) => {
                 self.remove(id);
-                let twin = self.world.parts.items.value(id).duplicate().expect("listed for that");
-                self.next.push(self.world.parts.items.number(twin));
+                self.next.push(self.world.parts.duplicate(id));
                 self.feed(id);
             }
             Action::Leave(lane) => {
@@ -154,9 +153,8 @@ impl<'w, P: Protocol> Executor<'w, P> {
         if self.world.bound.is_some() {
             self.settle();
         }
-        let sight = SystemView { world: self.world, state: &self.next };
-        if let Err(Broken(what)) = self.world.cfg.check_system(&sight) {
-            self.breach(Property::Local, None, what.into());
+        if let Err(broken) = self.world.check_system(&self.next) {
+            self.breach(Property::Local, None, broken.to_string());
         }
     }
 
@@ -228,11 +226,7 @@ impl<'w, P: Protocol> Executor<'w, P> {
 
     /// What something leads to in the role at a place of `next`.
     fn outcome(&mut self, slot: usize, id: u32) -> Arc<Outcome> {
-        if slot < self.world.manager_at(0) {
-            self.steps.of_user(self.world, self.next[slot], id)
-        } else {
-            self.steps.of_manager(self.world, self.next[slot], id)
-        }
+        self.steps.outcome(self.world, self.next[slot], id)
     }
 
     fn carry_out(&mut self, by: Addr, outcome: &Outcome) {

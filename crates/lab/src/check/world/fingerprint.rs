@@ -24,6 +24,12 @@ impl Fingerprint {
         value.hash(&mut hasher);
         hasher.fingerprint()
     }
+
+    /// That of the duplicate of a message, which is told apart from the message.
+    pub(crate) fn duplicate(&self) -> Self {
+        let Self { plain, relative, origins } = self;
+        Self { plain: mix(!plain), relative: mix(!relative), origins: origins.clone() }
+    }
 }
 
 /// Takes a hash apart into stamps and the rest.

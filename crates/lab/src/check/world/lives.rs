@@ -1,6 +1,6 @@
 //! Users that stop, lose their lease, return as others, or go down with their cell.
 
-use holdall_core::{Addr, CellId, Gone, Home, Life, ManagerId, Party, Protocol, Role, UserId};
+use holdall_core::{Addr, CellId, Gone, Home, Life, ManagerId, Party, UserId};
 
 use super::NOBODY;
 use super::client::{Client, Overtaken, Stage};
@@ -8,7 +8,7 @@ use super::executor::Executor;
 use super::parts::Item;
 use crate::check::Detector;
 
-impl<P: Protocol> Executor<'_, P> {
+impl Executor<'_> {
     /// The user stops; what was on its way to it is lost, and the detector takes notice.
     pub(super) fn crash(&mut self, lane: usize) {
         let who = self.client(lane).user();
@@ -76,7 +76,7 @@ impl<P: Protocol> Executor<'_, P> {
         self.change_client(lane, |client| {
             *client = Client { at, suspected, predecessor, ..Client::fresh(next) };
         });
-        self.next[place] = self.world.parts.users.number(self.world.cfg.user(next));
+        self.next[place] = self.world.roles.user(&self.world.parts, next);
     }
 
     /// A predecessor that is idle is dropped, and forgotten when nothing of it is under way.
@@ -87,7 +87,7 @@ impl<P: Protocol> Executor<'_, P> {
             else {
                 continue;
             };
-            let idle = |id: u32| id != NOBODY && world.parts.users.value(id).is_idle();
+            let idle = |id: u32| id != NOBODY && world.parts.users[id as usize].idle;
             if idle(self.next[place]) {
                 self.next[place] = NOBODY;
                 self.drop_items_to(|user| user == old);
@@ -116,7 +116,7 @@ impl<P: Protocol> Executor<'_, P> {
                 *client = Client { at, suspected, ..Client::fresh(user) };
             });
             let place = self.world.user_at(lane);
-            self.next[place] = self.world.parts.users.number(self.world.cfg.user(user));
+            self.next[place] = self.world.roles.user(&self.world.parts, user);
             if let Some(beside) = self.world.predecessor_at(lane) {
                 self.next[beside] = NOBODY;
             }

@@ -2,7 +2,7 @@
 //!
 //! A state is a list of part numbers: the clients of all users, their roles, the roles of all
 //! managers, and then whatever is under way (messages, armed timers, reports of departures). Every
-//! action is one step of one role; `moves` lists the actions, `walker` carries them out.
+//! action is one step of one role; `moves` lists the actions, `executor` carries them out.
 
 mod client;
 mod describe;
@@ -12,15 +12,19 @@ mod lives;
 mod moves;
 mod overtaking;
 mod parts;
+mod roles;
 mod stages;
 mod steps;
 
-use holdall_core::{Addr, Home, Life, ManagerId, Order, Protocol, Role, System, UserId};
+use holdall_core::{Addr, Broken, Home, Life, ManagerId, Order, UserId};
 
 use self::client::{Client, Stage};
 use self::executor::Executor;
 use self::fingerprint::Fingerprint;
-use self::parts::{Item, Parts};
+use self::parts::{Item, Parts, RoleFacts};
+use self::roles::Numbers;
+pub(crate) use self::roles::{MakeRoles, Roles, roles_of};
+
 use self::stages::Stages;
 use super::search::graph::Graph;
 use super::search::model::{Expander, Label, Model, StageNumber};
@@ -30,11 +34,11 @@ use super::{Scope, Settings};
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// A protocol at work in a scope.
-pub(crate) struct World<'a, P: Protocol> {
-    pub(crate) cfg: P,
+pub(crate) struct World<'a> {
+    pub(crate) roles: Box<dyn Roles>,
     pub(crate) scope: &'a Scope,
     pub(crate) settings: &'a Settings,
-    pub(crate) parts: Parts<P>,
+    pub(crate) parts: Parts,
     /// Where states are the same up to a shift of their stamps.
     pub(crate) canonical: bool,
     /// For each user, those it shares a pool with.
@@ -47,27 +51,27 @@ pub(crate) struct World<'a, P: Protocol> {
     pub(crate) managers: usize,
 }
 
-impl<'a, P: Protocol> World<'a, P> {
+impl<'a> World<'a> {
     pub(crate) fn new(
-        cfg: P,
+        roles: Box<dyn Roles>,
         scope: &'a Scope,
         settings: &'a Settings,
         bound: Option<u32>,
     ) -> Self {
-        let parts = Parts::<P>::default();
+        let parts = Parts::default();
         Self {
-            managers: cfg.managers().len(),
-            cfg,
+            managers: roles.managers(),
             scope,
             settings,
             loss_token: parts.items.number(Item::LossToken),
             parts,
             canonical: settings
                 .canonical
-                .unwrap_or_else(|| P::STARTS_AGAIN || scope.goes_on_for_ever()),
+                .unwrap_or_else(|| roles.starts_again() || scope.goes_on_for_ever()),
             sharing: scope.sharing(),
             bound,
             stages: None,
+            roles,
         }
     }
 
@@ -83,7 +87,7 @@ impl<'a, P: Protocol> World<'a, P> {
     pub(crate) fn clients<'s>(
         &self,
         state: &'s [u32],
-    ) -> impl Iterator<Item = &Client> + use<'_, 's, P> {
+    ) -> impl Iterator<Item = &Client> + use<'_, 's> {
         state[..self.scope.users.len()].iter().map(|id| self.parts.clients.value(*id))
     }
 
@@ -109,23 +113,20 @@ impl<'a, P: Protocol> World<'a, P> {
         &state[self.items_at()..]
     }
 
-    /// The user role in a lane, unless it crashed.
-    pub(crate) fn user(&self, state: &[u32], lane: usize) -> Option<&P::User> {
+    /// What is known of the user role in a lane, unless it crashed.
+    pub(crate) fn user(&self, state: &[u32], lane: usize) -> Option<&RoleFacts> {
         let id = state[self.user_at(lane)];
-        (id != NOBODY).then(|| self.parts.users.value(id))
+        (id != NOBODY).then(|| &self.parts.users[id as usize])
     }
 
     /// All user roles that take part.
-    pub(crate) fn all_users<'s>(
-        &'s self,
-        state: &'s [u32],
-    ) -> impl Iterator<Item = &'s P::User> + use<'s, P> {
-        let roles = state[self.user_at(0)..self.manager_at(0)].iter();
-        roles.filter(|id| **id != NOBODY).map(|id| self.parts.users.value(*id))
+    pub(crate) fn all_users<'s>(&self, state: &'s [u32]) -> impl Iterator<Item = u32> + use<'s> {
+        let roles = &state[self.user_at(0)..self.manager_at(0)];
+        roles.iter().copied().filter(|id| *id != NOBODY)
     }
 
-    pub(crate) fn manager(&self, state: &[u32], manager: usize) -> &P::Manager {
-        self.parts.managers.value(state[self.manager_at(manager)])
+    pub(crate) fn all_managers<'s>(&self, state: &'s [u32]) -> &'s [u32] {
+        &state[self.manager_at(0)..self.items_at()]
     }
 
     /// The place of a role that takes part.
@@ -148,17 +149,22 @@ impl<'a, P: Protocol> World<'a, P> {
 
     /// Whether a message will change nothing, whenever it arrives.
     pub(crate) fn is_stale(&self, state: &[u32], item: u32) -> bool {
-        match self.parts.items.value(item) {
-            Item::ToManager { from, to, msg, .. } => {
-                self.manager(state, to.index()).is_stale(&self.cfg, *from, msg)
-            }
-            Item::ToUser { from, to, msg, .. } => {
-                let place = self.place_of(state, Addr::User(*to));
-                let role = place.map(|place| self.parts.users.value(state[place]));
-                role.is_some_and(|role| role.is_stale(&self.cfg, *from, msg))
-            }
-            _ => false,
+        let item = self.parts.items.value(item);
+        if item.from().is_none() {
+            return false;
         }
+        let place = self.place_of(state, item.to());
+        place.is_some_and(|place| self.roles.is_stale(state[place], item))
+    }
+
+    /// The invariants that no role can see alone.
+    pub(crate) fn check_system(&self, state: &[u32]) -> Result<(), Broken> {
+        self.roles.check_system(&Numbers {
+            parts: &self.parts,
+            users: &state[self.user_at(0)..self.manager_at(0)],
+            managers: self.all_managers(state),
+            items: self.items(state),
+        })
     }
 
     /// The units each user in possession of its grant has in use, by pool.
@@ -204,7 +210,8 @@ impl<'a, P: Protocol> World<'a, P> {
             return StageNumber::default();
         };
         let role = self.user(state, lane);
-        stages.number(self.parts.clients.value(state[lane]).stage, role.map_or("", Role::stage))
+        stages
+            .number(self.parts.clients.value(state[lane]).stage, role.map_or("", |role| role.stage))
     }
 
     /// The fingerprints of a state's parts, each with its place: for roles which role it is, for
@@ -216,8 +223,8 @@ impl<'a, P: Protocol> World<'a, P> {
         let users = self.scope.users.len();
         state.iter().enumerate().filter(|(_, id)| **id != NOBODY).map(move |(at, &id)| match at {
             _ if at < users => (at as u64, self.parts.clients.fingerprint(id)),
-            _ if at < self.manager_at(0) => (at as u64, self.parts.users.fingerprint(id)),
-            _ if at < self.items_at() => (at as u64, self.parts.managers.fingerprint(id)),
+            _ if at < self.manager_at(0) => (at as u64, &self.parts.users[id as usize].fingerprint),
+            _ if at < self.items_at() => (at as u64, &self.parts.managers[id as usize].fingerprint),
             _ => (self.place_of_item(state, at), self.parts.items.fingerprint(id)),
         })
     }
@@ -236,41 +243,17 @@ impl<'a, P: Protocol> World<'a, P> {
     }
 }
 
-/// A state as the protocol may see it.
-pub(crate) struct SystemView<'w, 's, P: Protocol> {
-    pub(crate) world: &'w World<'w, P>,
-    pub(crate) state: &'s [u32],
-}
-
-impl<P: Protocol> System<P> for SystemView<'_, '_, P> {
-    fn users(&self) -> impl Iterator<Item = &P::User> {
-        self.world.all_users(self.state)
-    }
-
-    fn managers(&self) -> impl Iterator<Item = &P::Manager> {
-        (0..self.world.managers).map(|manager| self.world.manager(self.state, manager))
-    }
-
-    fn to_managers(&self) -> impl Iterator<Item = &P::ToManager> {
-        let items = self.world.items(self.state).iter();
-        items.filter_map(|id| match self.world.parts.items.value(*id) {
-            Item::ToManager { msg, .. } => Some(msg),
-            _ => None,
-        })
-    }
-}
-
-impl<P: Protocol> Model for World<'_, P> {
+impl Model for World<'_> {
     fn start(&self) -> Vec<u32> {
         let lanes = 0..self.scope.users.len();
         let home = |lane: usize| Home { cell: self.scope.users[lane].cell, life: Life(0) };
         let first = |lane| UserId::first_at(home(lane), lane as u32);
         let clients =
             lanes.clone().map(|lane| self.parts.clients.number(Client::fresh(first(lane))));
-        let users = lanes.clone().map(|lane| self.parts.users.number(self.cfg.user(first(lane))));
+        let users = lanes.clone().map(|lane| self.roles.user(&self.parts, first(lane)));
         let predecessors = lanes.filter_map(|lane| self.predecessor_at(lane)).map(|_| NOBODY);
-        let managers = (0..self.managers as u64)
-            .map(|m| self.parts.managers.number(self.cfg.manager(ManagerId(m))));
+        let managers =
+            (0..self.managers as u64).map(|m| self.roles.manager(&self.parts, ManagerId(m)));
         let loss_tokens = std::iter::repeat_n(self.loss_token, self.settings.loss as usize);
         clients.chain(users).chain(predecessors).chain(managers).chain(loss_tokens).collect()
     }

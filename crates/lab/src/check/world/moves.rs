@@ -1,15 +1,15 @@
 //! What may happen in a state, and what is to be said of a state in which nothing will.
 
-use holdall_core::{Addr, CellId, Gone, Life, Order, Protocol, Role};
+use holdall_core::{Addr, CellId, Gone, Life, Order};
 
 use super::World;
 use super::client::{Client, Stage};
-use super::parts::{Item, ItemOf};
+use super::parts::Item;
 use crate::check::Timers;
 use crate::check::scope::Then;
 use crate::check::search::model::{Action, AtRest, Class};
 
-impl<P: Protocol> World<'_, P> {
+impl World<'_> {
     /// Everything that may happen next.
     pub(crate) fn list_moves(&self, state: &[u32], moves: &mut Vec<(Action, Class)>) {
         moves.clear();
@@ -23,7 +23,7 @@ impl<P: Protocol> World<'_, P> {
             if item.from().is_some() && items.contains(&self.loss_token) {
                 moves.push((Action::Lose(id), Class::UNFAIR));
             }
-            if self.settings.duplicates && item.duplicate().is_some() {
+            if self.settings.duplicates && item.can_be_duplicated() {
                 moves.push((Action::Duplicate(id), Class::UNFAIR));
             }
         }
@@ -68,8 +68,8 @@ impl<P: Protocol> World<'_, P> {
     fn may_happen(&self, before: &[u32], id: u32, items: &[u32]) -> bool {
         let table = &self.parts.items;
         let item = table.value(id);
-        let some = |is: &dyn Fn(&ItemOf<P>) -> bool| items.iter().any(|id| is(table.value(*id)));
-        let channel = |other: &ItemOf<P>| other.from() == item.from() && other.to() == item.to();
+        let some = |is: &dyn Fn(&Item) -> bool| items.iter().any(|id| is(table.value(*id)));
+        let channel = |other: &Item| other.from() == item.from() && other.to() == item.to();
         match item {
             Item::LossToken => false,
             Item::Gone { to, gone: Gone::Departed(who) } => !some(&|other| {
@@ -160,7 +160,7 @@ impl<P: Protocol> World<'_, P> {
         }
         let items = &self.parts.items;
         (respawns && client.stage == Stage::Left || client.stage == Stage::Lost)
-            && self.user(state, lane).is_none_or(Role::is_idle)
+            && self.user(state, lane).is_none_or(|role| role.idle)
             && !self.items(state).iter().any(|id| items.value(*id).involves(client.user()))
     }
 
@@ -202,7 +202,8 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn all_idle(&self, state: &[u32]) -> bool {
-        self.all_users(state).all(Role::is_idle)
-            && (0..self.managers).all(|m| self.manager(state, m).is_idle())
+        let managers = self.all_managers(state).iter();
+        self.all_users(state).all(|id| self.parts.users[id as usize].idle)
+            && managers.copied().all(|id| self.parts.managers[id as usize].idle)
     }
 }

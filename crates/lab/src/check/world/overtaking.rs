@@ -1,11 +1,11 @@
 //! Who overtakes whom: the account behind `bounded-overtaking`.
 
-use holdall_core::{Property, Protocol};
+use holdall_core::Property;
 
 use super::client::Client;
 use super::executor::Executor;
 
-impl<P: Protocol> Executor<'_, P> {
+impl Executor<'_> {
     /// The request now asked for is later than all that have settled and conflict with it.
     pub(super) fn note_later(&mut self, lane: usize) {
         let scope = self.world.scope;

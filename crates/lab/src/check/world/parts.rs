@@ -3,15 +3,36 @@
 //! A state is a short list of such numbers. Most steps of a protocol are taken over and over
 //! again in different surroundings; with numbered parts their outcome can be remembered, and
 //! making a successor is copying a few words.
+//!
+//! What only the protocol can read (roles, messages, timers) is kept by
+//! [`Roles`](super::roles::Roles); what the world needs to know of it is here. So the world is
+//! compiled once, not once for each protocol.
 
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashTable;
-use holdall_core::{Addr, Call, Gone, ManagerId, Protocol, Role, UserId};
+use holdall_core::{Addr, Call, Gone, ManagerId, UserId};
 
 use super::client::Client;
 use super::fingerprint::Fingerprint;
+
+/// All that the world knows of the parts.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) clients: Interner<Client>,
+    pub(crate) items: Interner<Item>,
+    /// By the numbers that [`Roles`](super::roles::Roles) gives them.
+    pub(crate) managers: boxcar::Vec<RoleFacts>,
+    pub(crate) users: boxcar::Vec<RoleFacts>,
+}
+
+/// What is to be known of a role without reading it.
+pub(crate) struct RoleFacts {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) idle: bool,
+    pub(crate) stage: &'static str,
+}
 
 /// A table that only grows. Reading takes no lock.
 pub(crate) struct Interner<T> {
@@ -19,9 +40,9 @@ pub(crate) struct Interner<T> {
     rows: boxcar::Vec<Interned<T>>,
 }
 
-pub(crate) struct Interned<T> {
-    pub(crate) value: T,
-    pub(crate) fingerprint: Fingerprint,
+struct Interned<T> {
+    value: T,
+    fingerprint: Fingerprint,
 }
 
 impl<T> Default for Interner<T> {
@@ -30,39 +51,55 @@ impl<T> Default for Interner<T> {
     }
 }
 
-impl<T: Eq + Hash> Interner<T> {
+impl<T: Eq> Interner<T> {
     /// The number of a value, a new one if it is new.
-    pub(crate) fn number(&self, value: T) -> u32 {
+    pub(crate) fn number(&self, value: T) -> u32
+    where
+        T: Hash,
+    {
         let fingerprint = Fingerprint::of(&value);
+        self.number_as(value, fingerprint, |_| ())
+    }
+
+    /// The same, with a fingerprint that says more than the value's own. If the value is new,
+    /// `added` is called before anybody else can come by its number.
+    pub(crate) fn number_as(
+        &self,
+        value: T,
+        fingerprint: Fingerprint,
+        added: impl FnOnce(&Fingerprint),
+    ) -> u32 {
         let hash = fingerprint.plain;
         // A thread that panicked left at worst a row that no number points to.
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |(other, id): &(u64, u32)| *other == hash && self.row(*id).value == value;
+        let same = |(other, id): &(u64, u32)| *other == hash && *self.value(*id) == value;
         if let Some((_, id)) = ids.find(hash, same) {
             return *id;
         }
+        added(&fingerprint);
         let id = u32::try_from(self.rows.push(Interned { value, fingerprint }))
             .expect("fewer than 2^32 parts");
-        ids.insert_unique(hash, (hash, id), |(hash, _)| *hash);
+        insert(&mut ids, hash, id);
         id
     }
 
-    pub(crate) fn row(&self, id: u32) -> &Interned<T> {
-        &self.rows[id as usize]
-    }
-
     pub(crate) fn fingerprint(&self, id: u32) -> &Fingerprint {
-        &self.row(id).fingerprint
+        &self.rows[id as usize].fingerprint
     }
 
     pub(crate) fn value(&self, id: u32) -> &T {
-        &self.row(id).value
+        &self.rows[id as usize].value
     }
+}
+
+/// By itself, because growing a hash table is much code, and need not be compiled for every `T`.
+fn insert(ids: &mut HashTable<(u64, u32)>, hash: u64, id: u32) {
+    ids.insert_unique(hash, (hash, id), |(hash, _)| *hash);
 }
 
 /// Something that may happen to a role: a call, or what is under way to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
+pub(crate) enum Item {
     Call {
         to: UserId,
         call: Call,
@@ -81,33 +118,35 @@ pub(crate) enum Item<ToUser, ToManager, UserTimer, ManagerTimer> {
     ToManager {
         from: Addr,
         to: ManagerId,
-        msg: ToManager,
+        msg: Content,
         copy: bool,
     },
     ToUser {
         from: Addr,
         to: UserId,
-        msg: ToUser,
+        msg: Content,
         copy: bool,
     },
     ManagerTimer {
         at: ManagerId,
-        timer: ManagerTimer,
+        timer: Content,
     },
     UserTimer {
         at: UserId,
-        timer: UserTimer,
+        timer: Content,
     },
 }
 
-pub(crate) type ItemOf<P> = Item<
-    <P as Protocol>::ToUser,
-    <P as Protocol>::ToManager,
-    <<P as Protocol>::User as Role>::Timer,
-    <<P as Protocol>::Manager as Role>::Timer,
->;
+/// The number of a message or a timer, by which its role knows what it says. Numbers depend on who
+/// came first, so none goes into a fingerprint: what it stands for does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Content(pub(crate) u32);
 
-impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
+impl Hash for Content {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Item {
     pub(crate) fn to(&self) -> Addr {
         match self {
             Self::Call { to, .. }
@@ -140,32 +179,20 @@ impl<A: Clone, B: Clone, C: Clone, D: Clone> Item<A, B, C, D> {
         about || self.to() == Addr::User(user) || self.from() == Some(Addr::User(user))
     }
 
-    /// The duplicate of a message, unless it is one itself.
-    pub(crate) fn duplicate(&self) -> Option<Self> {
-        let mut twin = self.clone();
-        match &mut twin {
-            Self::ToManager { copy, .. } | Self::ToUser { copy, .. } if !*copy => *copy = true,
-            _ => return None,
-        }
-        Some(twin)
+    /// Whether it is a message that is not a duplicate itself.
+    pub(crate) fn can_be_duplicated(&self) -> bool {
+        matches!(self, Self::ToManager { copy: false, .. } | Self::ToUser { copy: false, .. })
     }
 }
 
-/// All the tables.
-pub(crate) struct Parts<P: Protocol> {
-    pub(crate) items: Interner<ItemOf<P>>,
-    pub(crate) managers: Interner<P::Manager>,
-    pub(crate) clients: Interner<Client>,
-    pub(crate) users: Interner<P::User>,
-}
-
-impl<P: Protocol> Default for Parts<P> {
-    fn default() -> Self {
-        Self {
-            items: Interner::default(),
-            managers: Interner::default(),
-            clients: Interner::default(),
-            users: Interner::default(),
+impl Parts {
+    /// The duplicate of a message.
+    pub(crate) fn duplicate(&self, message: u32) -> u32 {
+        let mut twin = self.items.value(message).clone();
+        if let Item::ToManager { copy, .. } | Item::ToUser { copy, .. } = &mut twin {
+            *copy = true;
         }
+        let fingerprint = self.items.fingerprint(message).duplicate();
+        self.items.number_as(twin, fingerprint, |_| ())
     }
 }

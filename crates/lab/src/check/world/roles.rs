@@ -1,0 +1,324 @@
+//! The roles of a protocol, behind numbers: all of the checker that is compiled for each protocol.
+
+use holdall_core::{
+    Addr, Broken, Data, Effect, Event, ManagerId, Options, Outbox, Protocol, Role, System,
+    Topology, Unsupported, UserId,
+};
+
+use super::fingerprint::Fingerprint;
+use super::parts::{Content, Interner, Item, Parts, RoleFacts};
+use super::steps::{Outcome, StepEffect};
+
+/// What the world needs of a protocol. Roles and what messages and timers say are known to the
+/// world by number.
+pub(crate) trait Roles: Send + Sync {
+    /// How many managers there are.
+    fn managers(&self) -> usize;
+
+    /// [`Protocol::STARTS_AGAIN`].
+    fn starts_again(&self) -> bool;
+
+    /// A fresh user.
+    fn user(&self, parts: &Parts, id: UserId) -> u32;
+
+    /// A fresh manager.
+    fn manager(&self, parts: &Parts, id: ManagerId) -> u32;
+
+    /// Takes one step of the role that the input is for.
+    fn step(&self, parts: &Parts, role: u32, input: &Item) -> Outcome;
+
+    /// [`Role::is_stale`], of the role that the message is for.
+    fn is_stale(&self, role: u32, message: &Item) -> bool;
+
+    /// [`Protocol::check_system`].
+    fn check_system(&self, system: &Numbers<'_>) -> Result<(), Broken>;
+
+    fn show_manager(&self, role: u32) -> String;
+
+    fn show_user(&self, role: u32) -> String;
+
+    /// What a message or a timer says; of anything else, nothing.
+    fn show_content(&self, item: &Item) -> String;
+}
+
+/// A whole system, in numbers: the roles that take part, and what is under way.
+pub(crate) struct Numbers<'s> {
+    pub(crate) parts: &'s Parts,
+    pub(crate) users: &'s [u32],
+    pub(crate) managers: &'s [u32],
+    pub(crate) items: &'s [u32],
+}
+
+/// Makes the roles of a protocol for a system.
+pub(crate) type MakeRoles = fn(&Topology, &Options) -> Result<Box<dyn Roles>, Unsupported>;
+
+pub(crate) fn roles_of<P: Protocol>(
+    topology: &Topology,
+    options: &Options,
+) -> Result<Box<dyn Roles>, Unsupported> {
+    let cfg = P::new(topology, options)?;
+    Ok(Box::new(RolesOf::<P> {
+        cfg,
+        managers: Interner::default(),
+        users: Interner::default(),
+        to_managers: Interner::default(),
+        to_users: Interner::default(),
+        manager_timers: Interner::default(),
+        user_timers: Interner::default(),
+    }))
+}
+
+struct RolesOf<P: Protocol> {
+    cfg: P,
+    managers: Interner<P::Manager>,
+    users: Interner<P::User>,
+    to_managers: Interner<P::ToManager>,
+    to_users: Interner<P::ToUser>,
+    manager_timers: Interner<<P::Manager as Role>::Timer>,
+    user_timers: Interner<<P::User as Role>::Timer>,
+}
+
+impl<P: Protocol> Roles for RolesOf<P> {
+    fn managers(&self) -> usize {
+        self.cfg.managers().len()
+    }
+
+    fn starts_again(&self) -> bool {
+        P::STARTS_AGAIN
+    }
+
+    fn user(&self, parts: &Parts, id: UserId) -> u32 {
+        number_role(&self.users, &parts.users, self.cfg.user(id))
+    }
+
+    fn manager(&self, parts: &Parts, id: ManagerId) -> u32 {
+        number_role(&self.managers, &parts.managers, self.cfg.manager(id))
+    }
+
+    fn step(&self, parts: &Parts, role: u32, input: &Item) -> Outcome {
+        match input {
+            Item::Call { call, .. } => {
+                self.step_user(parts, role, input, Event::Call(call.clone()))
+            }
+            Item::ToUser { from, msg, .. } => {
+                let msg = self.to_users.value(msg.0).clone();
+                self.step_user(parts, role, input, Event::Message { from: *from, msg })
+            }
+            Item::UserTimer { timer, .. } => {
+                let timer = self.user_timers.value(timer.0).clone();
+                self.step_user(parts, role, input, Event::Timer(timer))
+            }
+            Item::Gone { gone, .. } => self.step_manager(parts, role, input, Event::Gone(*gone)),
+            Item::ToManager { from, msg, .. } => {
+                let msg = self.to_managers.value(msg.0).clone();
+                self.step_manager(parts, role, input, Event::Message { from: *from, msg })
+            }
+            Item::ManagerTimer { timer, .. } => {
+                let timer = self.manager_timers.value(timer.0).clone();
+                self.step_manager(parts, role, input, Event::Timer(timer))
+            }
+            Item::LossToken | Item::Lapse { .. } => unreachable!("these are for no role"),
+        }
+    }
+
+    fn is_stale(&self, role: u32, message: &Item) -> bool {
+        match message {
+            Item::ToManager { from, msg, .. } => {
+                let role = self.managers.value(role);
+                role.is_stale(&self.cfg, *from, self.to_managers.value(msg.0))
+            }
+            Item::ToUser { from, msg, .. } => {
+                let role = self.users.value(role);
+                role.is_stale(&self.cfg, *from, self.to_users.value(msg.0))
+            }
+            _ => false,
+        }
+    }
+
+    fn check_system(&self, numbers: &Numbers<'_>) -> Result<(), Broken> {
+        self.cfg.check_system(&Sight { roles: self, numbers })
+    }
+
+    fn show_manager(&self, role: u32) -> String {
+        format!("{:?}", self.managers.value(role))
+    }
+
+    fn show_user(&self, role: u32) -> String {
+        format!("{:?}", self.users.value(role))
+    }
+
+    fn show_content(&self, item: &Item) -> String {
+        match item {
+            Item::ToManager { msg, .. } => format!("{:?}", self.to_managers.value(msg.0)),
+            Item::ToUser { msg, .. } => format!("{:?}", self.to_users.value(msg.0)),
+            Item::ManagerTimer { timer, .. } => format!("{:?}", self.manager_timers.value(timer.0)),
+            Item::UserTimer { timer, .. } => format!("{:?}", self.user_timers.value(timer.0)),
+            Item::Call { .. } | Item::Gone { .. } | Item::LossToken | Item::Lapse { .. } => {
+                String::new()
+            }
+        }
+    }
+}
+
+impl<P: Protocol> RolesOf<P> {
+    fn step_user(&self, parts: &Parts, role: u32, input: &Item, event: Event<P::User>) -> Outcome {
+        let Addr::User(at) = input.to() else { unreachable!("what is for a user goes to a user") };
+        let mut role = self.users.value(role).clone();
+        let mut out = Outbox::default();
+        role.step(&self.cfg, event, &mut out);
+        let mut outcome = sound(&role, &self.cfg, Addr::User(at));
+        let timer = |timer: <P::User as Role>::Timer| {
+            number_item(parts, &self.user_timers, timer, |timer| Item::UserTimer { at, timer })
+        };
+        for effect in out.drain() {
+            self.enter(parts, Addr::User(at), effect, &timer, &mut outcome);
+        }
+        outcome.role = number_role(&self.users, &parts.users, role);
+        outcome
+    }
+
+    fn step_manager(
+        &self,
+        parts: &Parts,
+        role: u32,
+        input: &Item,
+        event: Event<P::Manager>,
+    ) -> Outcome {
+        let Addr::Manager(at) = input.to() else {
+            unreachable!("what is for a manager goes to a manager")
+        };
+        let mut role = self.managers.value(role).clone();
+        let mut out = Outbox::default();
+        role.step(&self.cfg, event, &mut out);
+        let mut outcome = sound(&role, &self.cfg, Addr::Manager(at));
+        let timer = |timer: <P::Manager as Role>::Timer| {
+            let item = |timer| Item::ManagerTimer { at, timer };
+            number_item(parts, &self.manager_timers, timer, item)
+        };
+        for effect in out.drain() {
+            self.enter(parts, Addr::Manager(at), effect, &timer, &mut outcome);
+        }
+        outcome.role = number_role(&self.managers, &parts.managers, role);
+        outcome
+    }
+
+    /// Enters an effect of a step into its outcome.
+    fn enter<T>(
+        &self,
+        parts: &Parts,
+        from: Addr,
+        effect: Effect<P, T>,
+        timer: &dyn Fn(T) -> u32,
+        outcome: &mut Outcome,
+    ) {
+        outcome.effects.push(match effect {
+            Effect::Arm(t, _) => StepEffect::Arm(timer(t)),
+            Effect::Disarm(t) => StepEffect::Disarm(timer(t)),
+            Effect::Granted(request) => StepEffect::Granted(request),
+            Effect::Lost(request) => StepEffect::Lost(request),
+            Effect::Misbehaved(who, what) => {
+                outcome.broken = Some(format!("{from:?} says that {who:?} misbehaved: {what}"));
+                return;
+            }
+            Effect::Released(request) => StepEffect::Released(request),
+            Effect::Tally(..) => return,
+            Effect::ToManager(to, msg) => {
+                let item = |msg| Item::ToManager { from, to, msg, copy: false };
+                StepEffect::Send(number_item(parts, &self.to_managers, msg, item))
+            }
+            Effect::ToUser(to, msg) => {
+                let item = |msg| Item::ToUser { from, to, msg, copy: false };
+                StepEffect::Send(number_item(parts, &self.to_users, msg, item))
+            }
+        });
+    }
+}
+
+/// The number of a role; if it is new, the world is told what there is to know of it.
+fn number_role<R: Role>(table: &Interner<R>, facts: &boxcar::Vec<RoleFacts>, role: R) -> u32 {
+    let fingerprint = Fingerprint::of(&role);
+    let (idle, stage) = (role.is_idle(), role.stage());
+    table.number_as(role, fingerprint, |fingerprint| {
+        facts.push(RoleFacts { fingerprint: fingerprint.clone(), idle, stage });
+    })
+}
+
+/// The number of a message or a timer. What it says is part of its fingerprint.
+fn number_item<T: Data>(
+    parts: &Parts,
+    contents: &Interner<T>,
+    content: T,
+    item: impl FnOnce(Content) -> Item,
+) -> u32 {
+    let number = Content(contents.number(content));
+    let item = item(number);
+    let fingerprint = Fingerprint::of(&(&item, contents.value(number.0)));
+    parts.items.number_as(item, fingerprint, |_| ())
+}
+
+/// The outcome of a step so far: whether the role keeps its invariants, and comes back from what it
+/// wrote down.
+fn sound<R: Role>(role: &R, cfg: &R::P, at: Addr) -> Outcome {
+    let sound =
+        role.check(cfg).map_err(|broken| broken.to_string()).and_then(|()| comes_back(role));
+    let broken = sound.err().map(|what| format!("{at:?}: {what}"));
+    Outcome { role: 0, effects: Vec::new(), broken }
+}
+
+/// A role that crashes and comes back from what it wrote down is the same. All it then does is to be
+/// slow, which the search explores anyway.
+fn comes_back<R: Data>(role: &R) -> Result<(), String> {
+    let written = postcard::to_stdvec(role).map_err(|why| format!("cannot be written: {why}"))?;
+    match postcard::from_bytes::<R>(&written) {
+        Ok(back) if back == *role => Ok(()),
+        Ok(back) => Err(format!("comes back from what it wrote down as {back:?}")),
+        Err(why) => Err(format!("cannot be read back: {why}")),
+    }
+}
+
+/// A system as the protocol may see it.
+struct Sight<'s, P: Protocol> {
+    roles: &'s RolesOf<P>,
+    numbers: &'s Numbers<'s>,
+}
+
+impl<P: Protocol> System<P> for Sight<'_, P> {
+    fn users(&self) -> impl Iterator<Item = &P::User> {
+        let present = self.numbers.users.iter().filter(|id| **id != super::NOBODY);
+        present.map(|id| self.roles.users.value(*id))
+    }
+
+    fn managers(&self) -> impl Iterator<Item = &P::Manager> {
+        self.numbers.managers.iter().map(|id| self.roles.managers.value(*id))
+    }
+
+    fn to_managers(&self) -> impl Iterator<Item = &P::ToManager> {
+        let items = self.numbers.items.iter().map(|id| self.numbers.parts.items.value(*id));
+        items.filter_map(|item| match item {
+            Item::ToManager { msg, .. } => Some(self.roles.to_managers.value(msg.0)),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    struct Forgetful {
+        queue: Vec<u32>,
+        #[serde(skip)]
+        waiting: bool,
+    }
+
+    #[test]
+    fn what_is_not_written_down_is_missed() {
+        let role = |waiting| Forgetful { queue: vec![1, 2], waiting };
+        assert_eq!(comes_back(&role(false)), Ok(()));
+        let lost = comes_back(&role(true)).expect_err("it forgets");
+        assert!(lost.starts_with("comes back from what it wrote down as Forgetful"), "{lost}");
+    }
+}
