@@ -35,7 +35,6 @@ impl Target {
     ///
     /// # Errors
     /// If there is none, or no such variant.
-    #[inline] // so that it is compiled, for every protocol there is, only where it is used
     pub fn named(name: &str, without: &[&str]) -> Result<Self, NoTarget> {
         let without = without.iter().map(|rule| (*rule).into()).collect();
         Ok(holdall_protocols::with(name, Named(name, without))??)
