@@ -10,6 +10,7 @@ mod fuzz;
 mod hold;
 mod locality;
 mod manual;
+mod play;
 mod pool;
 mod protocols;
 mod reach;
@@ -48,6 +49,7 @@ enum Command {
     Figures(figures::Args),
     Fuzz(fuzz::Args),
     Locality(locality::Args),
+    Play(play::Args),
     Protocols(protocols::Args),
     Sim(sim::Args),
     Completions(manual::CompletionsArgs),
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Figures(args) => figures::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Locality(args) => locality::run(&args),
+        Command::Play(args) => play::run(&args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Sim(args) => sim::run(&args),
     };

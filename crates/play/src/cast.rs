@@ -58,7 +58,7 @@ impl Cast {
         let options =
             Options { variant: variant_of::<P>(name).map(Into::into), without: without.to_vec() };
         let contender = Contender::of::<P>(name, options)?;
-        Self::new::<P>(name, without, contender)
+        Self::beside::<P>(name, without, contender)
     }
 
     /// The protocol that `holdall-protocols` lists under this name, without some of its rules.
@@ -69,7 +69,12 @@ impl Cast {
         holdall_protocols::with(name, Named { name, without })?
     }
 
-    fn new<P: Protocol>(
+    /// Any protocol, under its full name, without some of its rules, to be compared with what the simulator
+    /// says of this contender.
+    ///
+    /// # Errors
+    /// If there is no such variant of it, or no such rule.
+    pub fn beside<P: Protocol>(
         name: &str,
         without: &[String],
         contender: Contender,
@@ -116,7 +121,7 @@ impl Visitor for Named<'_> {
     fn visit<P: Protocol>(self) -> Self::Out {
         // The simulator has its own copy of every listed protocol; another would only take time to compile.
         let contender = Contender::named(self.name)?.without(self.without);
-        Cast::new::<P>(self.name, self.without, contender)
+        Cast::beside::<P>(self.name, self.without, contender)
     }
 }
 

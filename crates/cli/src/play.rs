@@ -1,0 +1,67 @@
+//! `holdall play`: protocols for real, over TCP.
+
+use std::process::ExitCode;
+
+use holdall_core::Protocol;
+use holdall_lab::registry::{self, Chosen};
+use holdall_lab::specimens;
+use holdall_play::{Cast, NoCast, Options};
+use holdall_protocols::Visitor;
+
+use crate::sim::names;
+use crate::usage;
+
+/// Play protocols for real: roles in separate processes, over TCP on loopback
+///
+/// Clients think, ask, use and give back by themselves; whoever uses a unit locks a file, so that it is
+/// seen if two do. What is measured is printed beside what the simulator says with the same sets and the
+/// measured times. `docs/play.md` says what each figure means.
+///
+/// Exit status: 0 also if it is ended by Ctrl-C, 1 if exclusion or an invariant was broken or a
+/// process ended that should not have, 64 on bad input.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  holdall play ordered
+  holdall play house,skeen --nodes 4 --clients 20 --seconds 10
+  holdall play house --leave waiting:0.1 --stop using:0.05
+  holdall play coordinator:skip --without room")]
+pub(crate) struct Args {
+    /// Protocols, as `holdall protocols` lists them; they are played one after another
+    #[arg(required = true, value_name = "PROTOCOL,...")]
+    protocols: Vec<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let names = names(&args.protocols);
+    let casts = names.iter().map(|name| cast(name, &args.options.without));
+    let casts: Vec<_> = casts.collect::<anyhow::Result<_>>()?;
+    holdall_play::run(&casts, &args.options)
+        .map_err(|error| if error.is_usage() { usage(error) } else { error.into() })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn cast(name: &str, without: &[String]) -> anyhow::Result<Cast> {
+    Chosen::new(name, without).map_err(usage)?;
+    match Cast::named(name, without) {
+        Err(NoCast::Unknown(_)) => {
+            specimens::with(name, Specimen { name, without }).map_err(usage)?
+        }
+        found => found.map_err(usage),
+    }
+}
+
+struct Specimen<'a> {
+    name: &'a str,
+    without: &'a [String],
+}
+
+impl Visitor for Specimen<'_> {
+    type Out = anyhow::Result<Cast>;
+
+    fn visit<P: Protocol>(self) -> Self::Out {
+        let contender = registry::contender(self.name).map_err(usage)?.without(self.without);
+        Cast::beside::<P>(self.name, self.without, contender).map_err(usage)
+    }
+}
