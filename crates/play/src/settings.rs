@@ -34,7 +34,7 @@ pub enum BadPlay {
         pools: u32,
     },
     /// It would be over at once, or never.
-    #[error("seconds is {0}: let it be more than 0 and at most 86400")]
+    #[error("seconds is {0}: let it be more than 0 and at most 3600")]
     Seconds(f64),
     /// The workload makes no sense.
     #[error(transparent)]
@@ -57,8 +57,8 @@ pub enum BadPlay {
     },
 }
 
-/// A day.
-const LONGEST: f64 = 86_400.0;
+/// An hour: every wait is kept until the end.
+const LONGEST: f64 = 3600.0;
 /// Open files that have nothing to do with the number of processes.
 const OTHER_FILES: u64 = 64;
 

@@ -326,3 +326,109 @@ impl Incoming {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use holdall_core::ManagerId;
+
+    use super::*;
+    use crate::clock::{SECOND, now};
+
+    const SECRET: Secret = [7; 16];
+    const HERE: Token = 1;
+
+    fn links(place: Place, secret: Secret) -> (Links, Poll) {
+        let poll = Poll::new().expect("a poll");
+        let links = Links::new(place, secret, vec![NodeId(0)], &poll, HERE).expect("a port");
+        (links, poll)
+    }
+
+    /// Connects a client to the node and lets it say this.
+    fn say(node: &Links, lane: u32, secret: Secret, frames: &[Frame]) -> (Links, Poll) {
+        let (mut client, poll) = links(Place::Client(lane), secret);
+        let port = node.port().expect("a port");
+        client.note(Entry { place: Place::Node(NodeId(0)), port });
+        client.meet_nodes(&poll).expect("it listens");
+        for frame in frames {
+            client.send(Place::Node(NodeId(0)), frame, &poll).expect("it listens");
+        }
+        client.flush(&poll).expect("it listens");
+        (client, poll)
+    }
+
+    /// All that arrives until some user is gone.
+    fn hear(node: &mut Links, poll: &mut Poll) -> Vec<Arrival> {
+        let mut arrivals = Vec::new();
+        let late = now() + 20 * SECOND;
+        let gone = |arrival: &Arrival| matches!(arrival, Arrival::End(users) if !users.is_empty());
+        while !arrivals.iter().any(gone) {
+            assert!(now() < late, "nobody is gone");
+            for token in poll.wait(Some(late)).expect("a poll") {
+                if token == HERE {
+                    node.accept(poll).expect("somebody");
+                } else {
+                    arrivals.extend(node.ready(token, poll).expect("an arrival"));
+                }
+            }
+        }
+        arrivals.retain(|arrival| !matches!(arrival, Arrival::End(users) if users.is_empty()));
+        arrivals
+    }
+
+    fn message(from: Addr) -> Frame {
+        Frame::Message { from, to: Addr::Manager(ManagerId(0)), sent: 0, body: vec![1] }
+    }
+
+    #[test]
+    fn strangers_are_not_heard_and_the_end_comes_after_the_last_message() {
+        let (mut node, mut poll) = links(Place::Node(NodeId(0)), SECRET);
+        let port = node.port().expect("a port");
+        let idle: Vec<_> = (0..STRANGERS + 9)
+            .map(|n| {
+                let mut stream =
+                    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+                stream.write_all(&vec![n as u8; n % 40]).expect("it listens");
+                node.accept(&poll).expect("somebody");
+                stream
+            })
+            .collect();
+        let user = UserId::first(3);
+        let frames = [Frame::Born(user), message(Addr::User(user)), message(Addr::User(user))];
+        drop(say(&node, 3, [8; 16], &frames));
+        drop(say(&node, 3, SECRET, &frames));
+        let arrivals = hear(&mut node, &mut poll);
+        let [Arrival::Frame(_), Arrival::Frame(_), Arrival::End(users)] = &arrivals[..] else {
+            panic!("{arrivals:?}");
+        };
+        assert_eq!(users, &[user]);
+        drop(idle);
+    }
+
+    #[test]
+    fn whoever_speaks_for_others_makes_no_sense() {
+        let (user, other) = (UserId::first(3), UserId::first(4));
+        for wrong in [
+            Frame::Born(other),
+            message(Addr::User(other)),
+            message(Addr::Manager(ManagerId(0))),
+            message(Addr::Manager(ManagerId(9))),
+        ] {
+            let (mut node, mut poll) = links(Place::Node(NodeId(0)), SECRET);
+            drop(say(&node, 3, SECRET, &[Frame::Born(user), wrong]));
+            let arrivals = hear(&mut node, &mut poll);
+            assert!(matches!(arrivals[0], Arrival::Nonsense(Place::Client(3), _)), "{arrivals:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_over_is_not_gone() {
+        let (mut node, mut poll) = links(Place::Node(NodeId(0)), SECRET);
+        let first = UserId::first(3);
+        let next = first.next_generation().expect("there is one");
+        drop(say(&node, 3, SECRET, &[Frame::Born(first), Frame::Born(next), Frame::Over(first)]));
+        let arrivals = hear(&mut node, &mut poll);
+        assert!(matches!(&arrivals[..], [Arrival::End(users)] if users == &[next]), "{arrivals:?}");
+    }
+}
