@@ -26,7 +26,7 @@ use crate::usage;
   holdall play house --leave waiting:0.1 --stop using:0.05
   holdall play coordinator:skip --without room")]
 pub(crate) struct Args {
-    /// Protocols, as `holdall protocols` lists them; they are played one after another
+    /// Protocols, as `holdall protocols` lists them, or `all`; they are played one after another
     #[arg(required = true, value_name = "PROTOCOL,...")]
     protocols: Vec<String>,
     #[command(flatten)]
@@ -34,7 +34,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let names = names(&args.protocols);
+    let listed = holdall_protocols::names().map(str::to_owned);
+    let names = if args.protocols == ["all"] { listed.collect() } else { names(&args.protocols) };
     let casts = names.iter().map(|name| cast(name, &args.options.without));
     let casts: Vec<_> = casts.collect::<anyhow::Result<_>>()?;
     holdall_play::run(&casts, &args.options)

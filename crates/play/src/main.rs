@@ -10,7 +10,7 @@ use holdall_play::{Cast, NoCast, Options, run};
 /// Play protocols, their roles in separate processes, over TCP.
 #[derive(Parser)]
 struct Program {
-    /// Protocols, or `probe`
+    /// Protocols, `all` of them, or `probe`
     #[arg(required = true)]
     protocols: Vec<String>,
     #[command(flatten)]
@@ -19,6 +19,8 @@ struct Program {
 
 fn main() -> ExitCode {
     let Program { protocols, options } = Program::parse();
+    let listed = holdall_protocols::names().map(str::to_owned);
+    let protocols = if protocols == ["all"] { listed.collect() } else { protocols };
     let casts = protocols.iter().map(|name| cast(name, &options.without));
     let casts: Vec<_> = match casts.collect::<Result<_, _>>() {
         Ok(casts) => casts,

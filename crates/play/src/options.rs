@@ -7,6 +7,7 @@ use clap::Parser;
 use holdall_core::Protocol;
 use holdall_sim::{Fault, FaultKind, FaultRate, Sets, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use crate::cast::Cast;
 use crate::settings::Settings;
@@ -135,13 +136,20 @@ fn print(options: &Options, outcomes: &[Outcome]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if options.json {
         for outcome in outcomes {
-            serde_json::to_writer(&mut out, outcome)?;
+            serde_json::to_writer(&mut out, &Line { schema: 1, outcome })?;
             writeln!(out)?;
         }
     } else if !outcomes.is_empty() {
         write!(out, "{}", table(&options.settings(), outcomes))?;
     }
     out.flush()
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: u32,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
 }
 
 /// Play a protocol, its roles in separate processes, over TCP.

@@ -1,6 +1,7 @@
 //! What came of plays, for people.
 
 use std::fmt::Write;
+use std::iter::once;
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 
@@ -23,30 +24,29 @@ const FIGURES: [(&str, Figure); 10] = [
     ("fairness, Jain's index", |f| decimal(f.jain, 4)),
 ];
 
-/// A line of text, then a table: for each protocol what was measured and what the simulator says.
+/// The figures by which several protocols are compared.
+const MAIN_FIGURES: [(&str, Figure); 4] = [
+    ("grants/s", |f| decimal(Some(f.grants_per_second), 0)),
+    ("wait, ms", |f| decimal(f.wait_mean, 1)),
+    ("p99, ms", |f| decimal(f.wait_p99, 1)),
+    ("messages/grant", |f| decimal(f.messages_per_grant, 2)),
+];
+
+/// A line about what was played, then what was measured beside what the simulator says: all figures of a
+/// single protocol, or a line with the main ones for each of several.
 pub fn table(settings: &Settings, outcomes: &[Outcome]) -> String {
     let workload = &settings.workload;
     let mut text = format!(
         "clients {}, pools {}, seed {}; exclusion was never broken\n",
         workload.users, workload.resources, workload.seed,
     );
-    for outcome in outcomes {
-        let _ = writeln!(text, "{}", headline(outcome));
-    }
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
-    let names = outcomes.iter().flat_map(|o| [o.protocol.clone(), "simulated".into()]);
-    table.set_header(std::iter::once(String::new()).chain(names));
-    for (name, figure) in FIGURES {
-        let values = outcomes.iter().flat_map(|outcome| {
-            let predicted = outcome.predicted.as_ref();
-            [figure(&outcome.measured), predicted.map_or_else(|| "-".into(), figure)]
-        });
-        table.add_row(std::iter::once(name.to_owned()).chain(values));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let table = match outcomes {
+        [one] => {
+            let _ = writeln!(text, "{}", headline(one));
+            details(one)
+        }
+        several => overview(several),
+    };
     let _ = writeln!(text, "{}", table.trim_fmt());
     text
 }
@@ -65,6 +65,42 @@ fn headline(outcome: &Outcome) -> String {
         let _ = write!(text, "; {left} clients left, {stopped} were killed");
     }
     text
+}
+
+fn details(outcome: &Outcome) -> Table {
+    let mut table = Table::new();
+    table.set_header(["", &outcome.protocol, "simulated"]);
+    for (name, figure) in FIGURES {
+        let [measured, predicted] = both(outcome, figure);
+        table.add_row([name, &measured, &predicted]);
+    }
+    styled(table)
+}
+
+fn overview(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new();
+    let figures = MAIN_FIGURES.iter().flat_map(|(name, _)| [*name, "simulated"]);
+    table.set_header(["", "message, ms"].into_iter().chain(figures));
+    for outcome in outcomes {
+        let figures = MAIN_FIGURES.iter().flat_map(|(_, figure)| both(outcome, *figure));
+        let delay = decimal(outcome.delay, 3);
+        table.add_row(once(outcome.protocol.clone()).chain(once(delay)).chain(figures));
+    }
+    styled(table)
+}
+
+/// What was measured and what the simulator says.
+fn both(outcome: &Outcome, figure: Figure) -> [String; 2] {
+    let predicted = outcome.predicted.as_ref().map_or_else(|| "-".into(), figure);
+    [figure(&outcome.measured), predicted]
+}
+
+fn styled(mut table: Table) -> Table {
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 fn decimal(value: Option<f64>, digits: usize) -> String {
