@@ -1,7 +1,6 @@
 //! Time: the machine's monotonic clock, which all processes share, and alarms by it.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BTreeMap;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,50 +16,43 @@ pub(crate) fn now() -> Nanos {
     time.tv_sec as Nanos * SECOND + time.tv_nsec as Nanos
 }
 
-/// What is due some time.
+/// What is due some time, in the order of times.
 #[derive(Debug)]
 pub(crate) struct Alarms<T> {
-    due: BinaryHeap<Reverse<(Nanos, u64)>>,
-    what: HashMap<u64, T>,
+    due: BTreeMap<Set, T>,
     set: u64,
 }
 
+/// An alarm that was set: for when, and its number.
+pub(crate) type Set = (Nanos, u64);
+
 impl<T> Default for Alarms<T> {
     fn default() -> Self {
-        Self { due: BinaryHeap::new(), what: HashMap::new(), set: 0 }
+        Self { due: BTreeMap::new(), set: 0 }
     }
 }
 
 impl<T> Alarms<T> {
-    /// Sets an alarm, and returns its number.
-    pub(crate) fn set(&mut self, at: Nanos, what: T) -> u64 {
+    pub(crate) fn set(&mut self, at: Nanos, what: T) -> Set {
         self.set += 1;
-        self.due.push(Reverse((at, self.set)));
-        self.what.insert(self.set, what);
-        self.set
+        self.due.insert((at, self.set), what);
+        (at, self.set)
     }
 
     /// Lets an alarm not ring.
-    pub(crate) fn cancel(&mut self, number: u64) {
-        self.what.remove(&number);
+    pub(crate) fn cancel(&mut self, alarm: Set) {
+        self.due.remove(&alarm);
     }
 
     /// When the next one rings.
-    pub(crate) fn next(&mut self) -> Option<Nanos> {
-        while let Some(Reverse((at, number))) = self.due.peek() {
-            if self.what.contains_key(number) {
-                return Some(*at);
-            }
-            self.due.pop();
-        }
-        None
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// The first that is due, if any.
     pub(crate) fn ring(&mut self, now: Nanos) -> Option<T> {
         self.next().filter(|at| *at <= now)?;
-        let Reverse((_, number)) = self.due.pop()?;
-        self.what.remove(&number)
+        self.due.pop_first().map(|(_, what)| what)
     }
 }
 

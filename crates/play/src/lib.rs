@@ -22,6 +22,7 @@ mod options;
 mod poll;
 mod process;
 mod report;
+mod roles;
 mod settings;
 mod stage;
 mod table;

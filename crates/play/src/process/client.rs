@@ -8,8 +8,8 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::locks::{self, Used};
 use super::{Alarm, DELAYS_OF_A_TIMER, Failed, Process, Step};
-use crate::cast::Happening;
 use crate::clock::{MICROSECOND, Nanos, SECOND, now};
+use crate::roles::Happening;
 use crate::settings::Settings;
 use crate::words::Word;
 

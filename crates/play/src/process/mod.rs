@@ -28,10 +28,10 @@ use holdall_core::{Addr, Gone, ManagerId, NodeId, Party, Rung};
 
 use self::client::{Action, Client};
 use self::links::{Arrival, Links};
-use crate::cast::{Act, Happening, Roles};
 use crate::channel::Channel;
-use crate::clock::{Alarms, MILLISECOND, Nanos, now};
+use crate::clock::{self, Alarms, MILLISECOND, Nanos, now};
 use crate::poll::{Poll, Token};
+use crate::roles::{Act, Happening, Roles};
 use crate::settings::Settings;
 use crate::words::{Cue, Frame, Part, Place, Seen, Sum, Word};
 
@@ -81,7 +81,7 @@ pub(super) struct Process<'a> {
     /// Messages from one role here to another.
     inside: VecDeque<(Addr, Addr, Vec<u8>)>,
     alarms: Alarms<Alarm>,
-    armed: HashMap<(Addr, Vec<u8>), u64>,
+    armed: HashMap<(Addr, Vec<u8>), clock::Set>,
     /// When the play began.
     began: Nanos,
     seen: Seen,
@@ -328,8 +328,8 @@ impl<'a> Process<'a> {
             Act::Arm(tag, rung) => {
                 self.disarm(who, &tag);
                 let alarm = Alarm::Role(who, tag.clone());
-                let number = self.alarms.set(now().saturating_add(self.patience(rung)), alarm);
-                self.armed.insert((who, tag), number);
+                let set = self.alarms.set(now().saturating_add(self.patience(rung)), alarm);
+                self.armed.insert((who, tag), set);
                 Ok(())
             }
             Act::Disarm(tag) => {
@@ -344,8 +344,8 @@ impl<'a> Process<'a> {
     }
 
     fn disarm(&mut self, who: Addr, tag: &[u8]) {
-        if let Some(number) = self.armed.remove(&(who, tag.to_vec())) {
-            self.alarms.cancel(number);
+        if let Some(set) = self.armed.remove(&(who, tag.to_vec())) {
+            self.alarms.cancel(set);
         }
     }
 
