@@ -145,6 +145,17 @@ fn protocols_of_all_kinds() {
     }
 }
 
+/// Not everybody begins at the same moment, and what is sent to whoever has yet to begin is not lost: a
+/// philosopher would wait for its fork for ever.
+#[test]
+fn nobody_waits_from_beginning_to_end() {
+    let table = ["--workload", "ring", "--clients", "30", "--pools", "30", "--think", "0"];
+    let all =
+        outcomes(["chandy-misra", "--service", "1", "--seconds", "3"].into_iter().chain(table));
+    let longest = all[0]["measured"]["unfinished_longest"].as_f64();
+    assert!(longest < Some(2000.0), "{all:?}");
+}
+
 #[test]
 fn every_protocol_there_is() {
     let names: Vec<&str> = holdall_protocols::names().collect();

@@ -71,16 +71,15 @@ impl<'a> Client<'a> {
 }
 
 impl Process<'_> {
-    /// The present user of the client begins, if there is a client here.
-    pub(super) fn begin_user(&mut self) -> Step {
+    /// The present user of the client is there from now on, if there is a client here. Messages may come for
+    /// it before it thinks for the first time: not everybody begins at the same moment.
+    pub(super) fn add_user(&mut self) -> Step {
         let Some(client) = &mut self.client else { return Ok(()) };
         let (user, rounds) = (client.user, client.rounds);
         client.seq = 0;
         self.tell(&Word::Born(user, rounds))?;
         self.roles.add(Addr::User(user));
-        self.links.born(user).map_err(|error| self.trouble(&error))?;
-        self.think();
-        Ok(())
+        self.links.born(user).map_err(|error| self.trouble(&error))
     }
 
     /// Since when the client waits, if it does.
@@ -89,7 +88,8 @@ impl Process<'_> {
         matches!(client.state, State::Waiting).then_some(client.since)
     }
 
-    fn think(&mut self) {
+    /// Begins the next round, if there is a client here.
+    pub(super) fn think(&mut self) {
         let Some(client) = &mut self.client else { return };
         client.round = client.course.next();
         client.rounds += 1;
@@ -191,7 +191,9 @@ impl Process<'_> {
         match &self.client {
             Some(client) if client.request() == request => {
                 self.hand_over()?;
-                self.begin_user()
+                self.add_user()?;
+                self.think();
+                Ok(())
             }
             Some(client) if client.leaving.contains(&request.user) => Ok(()),
             _ => {
@@ -206,7 +208,9 @@ impl Process<'_> {
         self.seen.left += 1;
         let old = self.hand_over()?;
         self.step(Addr::User(old), Happening::Call(Call::Leave))?;
-        self.begin_user()
+        self.add_user()?;
+        self.think();
+        Ok(())
     }
 
     /// The present user uses nothing any more and is called to nothing but to leave; the next is in its
@@ -222,6 +226,12 @@ impl Process<'_> {
             who: self.place.to_string(),
             what: "has had all the users that a lane can have".into(),
         })
+    }
+
+    /// Whether this is a user that was here, or in the process before this one.
+    pub(super) fn is_past(&self, who: Addr) -> bool {
+        let Some(client) = &self.client else { return false };
+        matches!(who, Addr::User(user) if user.lane() == client.user.lane() && user < client.user)
     }
 
     /// Forgets a user that left and is idle.

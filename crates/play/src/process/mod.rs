@@ -223,6 +223,7 @@ impl<'a> Process<'a> {
             Cue::Meet(entries) => {
                 entries.into_iter().for_each(|entry| self.links.note(entry));
                 if self.client.is_some() {
+                    self.add_user()?;
                     self.links.meet_nodes(&self.poll).map_err(|error| self.trouble(&error))?;
                 }
                 self.tell(&Word::Met)?;
@@ -234,7 +235,7 @@ impl<'a> Process<'a> {
             Cue::Begin(at) => {
                 self.began = at;
                 self.alarms.set(now() + NEWS, Alarm::News);
-                self.begin_user()?;
+                self.think();
             }
             Cue::End => {
                 self.ended = true;
@@ -274,12 +275,16 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// A message arrives. One to a user that is no longer there is dropped.
+    /// A message arrives. One to a user that is no longer there is dropped; nobody else is missing.
     fn deliver(&mut self, from: Addr, to: Addr, body: Vec<u8>) -> Step {
-        if !self.roles.has(to) {
+        if self.roles.has(to) {
+            return self.step(to, Happening::Message { from, body });
+        }
+        if self.is_past(to) {
             return Ok(());
         }
-        self.step(to, Happening::Message { from, body })
+        let what = format!("gets a message of {from:?} for {to:?}, which is not there");
+        Err(Failed { who: self.place.to_string(), what })
     }
 
     fn ring(&mut self, alarm: Alarm) -> Step {
