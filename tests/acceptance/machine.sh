@@ -5,7 +5,8 @@ set -euo pipefail
 : "${HOLDALL:?is the path of the holdall binary}"
 if [ -z "${INSIDE:-}" ]; then
     if ! unshare --mount true 2>/dev/null; then
-        echo "machine.sh: skipped, this user may not mount"
+        [ -z "${HOLDALL_TRY_ALL:-}" ] || { echo "machine.sh: this user may not mount" >&2; exit 1; }
+        echo "machine.sh: NOT TRIED: this user may not mount" >&2
         exit 0
     fi
     INSIDE=1 exec unshare --mount --propagation private "$0"

@@ -12,9 +12,21 @@ fail() {
     exit 1
 }
 
+# What cannot be tried here is said; where everything is to be tried, it is a failure.
+not_tried() {
+    [ -z "${HOLDALL_TRY_ALL:-}" ] || fail "cannot be tried: $*"
+    echo "$script: NOT TRIED: $*" >&2
+}
+
 # The process of the agent, or nothing.
 agent_pid() {
     "$HOLDALL" agent status --json 2>/dev/null | sed -n 's/.*"pid":\([0-9]*\).*/\1/p'
+}
+
+# The process that asked for what is held of a name.
+client_of() {
+    "$HOLDALL" status "$1" --json |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["grants"][0]["who"]["pid"])'
 }
 
 # Succeeds when a command does, tried again for up to ten seconds.

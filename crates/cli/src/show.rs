@@ -55,7 +55,7 @@ pub(crate) fn taken(taken: &[Taken]) -> String {
 
 /// Who somebody is, in a few words.
 pub(crate) fn who(who: &Who) -> String {
-    let name = who.from.name.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
+    let name = who.from.name.as_ref().map(|name| format!("{}, ", clean(name))).unwrap_or_default();
     format!("{name}{}, pid {}, {}", who.user, who.pid, shorten(&who.from.command, 40))
 }
 
@@ -80,9 +80,20 @@ pub(crate) fn hindrances(all: &[Hindrance]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
+/// A text of somebody else's, without what a terminal takes for a command: control characters,
+/// and those that turn the direction of writing.
+pub(crate) fn clean(text: &str) -> String {
+    let harmless = |c: char| match c {
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => ' ',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    text.chars().map(harmless).collect()
+}
+
 /// A text of at most so many characters, without line ends.
 pub(crate) fn shorten(text: &str, most: usize) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let text = clean(text);
     if text.chars().count() <= most {
         return text;
     }

@@ -90,7 +90,7 @@ fn grants(grants: &[GrantView]) -> Table {
             state(grant),
             show::ago(grant.since),
             show::who(&grant.who),
-            grant.who.from.reason.clone().unwrap_or_default(),
+            show::clean(grant.who.from.reason.as_deref().unwrap_or_default()),
         ]);
     }
     table
@@ -103,7 +103,8 @@ fn state(grant: &GrantView) -> String {
         (State::Ending, _) => {
             let pids: Vec<_> = grant.pids.iter().take(8).map(ToString::to_string).collect();
             let more = if grant.pids.len() > pids.len() { ", ..." } else { "" };
-            format!("ending, waits for {}{more}", pids.join(", "))
+            let which = if pids.is_empty() { "what cannot be seen" } else { &pids.join(", ") };
+            format!("ending, waits for {which}{more}")
         }
         (State::Reserved, Some(until)) => {
             format!("reserved, {} left", show::span(until.saturating_sub(show::now()) / 1000))

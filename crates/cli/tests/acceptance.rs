@@ -1,5 +1,6 @@
 //! Runs every script in `tests/acceptance/`, with the path of the command in `HOLDALL`.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,7 +17,13 @@ fn the_acceptance_scripts_pass() {
             .env("HOLDALL", env!("CARGO_BIN_EXE_holdall"))
             .output()
             .expect("the script starts");
-        print!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        let (told, errors) =
+            (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        print!("{told}{errors}");
+        for line in errors.lines().filter(|line| line.contains("NOT TRIED")) {
+            // Not captured, so that it is seen.
+            writeln!(std::io::stderr(), "{line}").expect("open");
+        }
         assert!(out.status.success(), "{} failed; run it again with HOLDALL set", script.display());
     }
 }

@@ -32,6 +32,7 @@ fn main() -> Outcome<()> {
         socket: socket.clone(),
         data: dir.path().join("data"),
         config: Config::default(),
+        configured: false,
         metrics: None,
         idle_exit: None,
     };

@@ -4,9 +4,8 @@
 //! that also reads; so an uncontended call is one write and one read.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{AgentView, Answer, Body, Call, Reply};
-use rustix::fs::{FlockOperation, flock};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -32,7 +31,10 @@ pub(crate) struct Connection {
     calls: Mutex<Option<HashMap<u64, mpsc::UnboundedSender<Reply>>>>,
     last: AtomicU64,
     agent: OnceLock<AgentView>,
-    holders: Mutex<Option<Arc<File>>>,
+    lock: Mutex<Option<Arc<OwnedFd>>>,
+    locking: tokio::sync::Mutex<()>,
+    /// A descriptor that came along with a reply.
+    passed: Arc<Mutex<Option<OwnedFd>>>,
     open: watch::Sender<bool>,
 }
 
@@ -55,7 +57,9 @@ impl Connection {
             calls: Mutex::new(Some(HashMap::new())),
             last: AtomicU64::new(0),
             agent: OnceLock::new(),
-            holders: Mutex::new(None),
+            lock: Mutex::new(None),
+            locking: tokio::sync::Mutex::new(()),
+            passed: Arc::default(),
             open: watch::Sender::new(true),
         });
         frame::greet(&mut locked(&connection.unsent));
@@ -73,7 +77,8 @@ impl Connection {
             return Err(Error::Version { agent });
         }
         let (stream, full) = (connection.stream.clone(), connection.full.clone());
-        tokio::spawn(read(Arc::downgrade(&connection), stream, full, incoming));
+        let passed = connection.passed.clone();
+        tokio::spawn(read(Arc::downgrade(&connection), stream, full, passed, incoming));
         match replies.recv().await {
             Some(Reply::Agent(view)) => drop(connection.agent.set(view)),
             _ => {
@@ -93,30 +98,6 @@ impl Connection {
     pub(crate) fn call(&self, body: Body) -> Result<(u64, Replies), Error> {
         let (id, replies) = self.expect()?;
         self.send(&Call { id, body })?;
-        Ok((id, replies))
-    }
-
-    /// Makes a call with a descriptor that goes along with its first byte.
-    pub(crate) fn call_with(
-        &self,
-        body: Body,
-        handle: BorrowedFd<'_>,
-    ) -> Result<(u64, Replies), Error> {
-        let (id, replies) = self.expect()?;
-        let mut unsent = locked(&self.unsent);
-        let mut call = Vec::new();
-        frame::write(&Call { id, body }, FROM_CLIENT_MAX, &mut call)
-            .map_err(|bad| Error::Protocol(format!("the call cannot be sent: {bad}")))?;
-        if !flush(&self.stream, &mut unsent) {
-            return Err(Error::Protocol("the agent does not read what it is sent".into()));
-        }
-        match holdall_holders::send(&*self.stream, &call, handle) {
-            Ok(sent) => unsent.extend(&call[sent..]),
-            Err(_) => return Err(Error::Lost),
-        }
-        if !flush(&self.stream, &mut unsent) {
-            self.full.notify_one();
-        }
         Ok((id, replies))
     }
 
@@ -154,24 +135,36 @@ impl Connection {
         Ok(())
     }
 
-    /// Keeps a shared lock on the file of holders while this connection or one of its grants
-    /// lasts. It is taken before asking, so the agent that grants has been alive after it.
-    pub(crate) fn lock(&self) -> Result<Arc<File>, Error> {
-        let mut holders = locked(&self.holders);
+    /// Gets a lock from the agent that lasts as long as this connection or one of its grants: an
+    /// agent that comes after this one knows by it that they are still used.
+    pub(crate) async fn lock(&self) -> Result<(), Error> {
+        if locked(&self.lock).is_some() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.locking.lock().await;
+        if locked(&self.lock).is_some() {
+            return Ok(());
+        }
+        let (_, mut replies) = self.call(Body::Lock)?;
+        match replies.recv().await {
+            Some(Reply::Done) => {}
+            Some(Reply::Failed(fault)) => return Err(fault.into()),
+            Some(other) => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
+            None => return Err(Error::Lost),
+        }
+        let passed = locked(&self.passed).take();
+        let passed = passed.ok_or_else(|| Error::Protocol("no lock has come along".into()))?;
+        let mut lock = locked(&self.lock);
         // Closing forgets the calls before the lock: a lost connection does not get it again.
         if locked(&self.calls).is_none() {
             return Err(Error::Lost);
         }
-        if let Some(file) = &*holders {
-            return Ok(file.clone());
-        }
-        let file = Arc::new(lock_holders(&self.agent().holders_file)?);
-        *holders = Some(file.clone());
-        Ok(file)
+        *lock = Some(Arc::new(passed));
+        Ok(())
     }
 
-    pub(crate) fn held_lock(&self) -> Option<Arc<File>> {
-        locked(&self.holders).clone()
+    pub(crate) fn held_lock(&self) -> Option<Arc<OwnedFd>> {
+        locked(&self.lock).clone()
     }
 
     pub(crate) async fn lost(&self) {
@@ -194,19 +187,9 @@ impl Connection {
 
     fn close(&self) {
         *locked(&self.calls) = None;
-        *locked(&self.holders) = None;
+        *locked(&self.lock) = None;
         self.open.send_replace(false);
     }
-}
-
-/// Takes a shared lock on the file on which holders keep one.
-///
-/// # Errors
-/// If it cannot be opened or locked.
-fn lock_holders(path: &str) -> Result<File, Error> {
-    let file = File::open(path).map_err(|error| Error::Lock(path.into(), error))?;
-    flock(&file, FlockOperation::LockShared).map_err(|e| Error::Lock(path.into(), e.into()))?;
-    Ok(file)
 }
 
 fn nobody() -> AgentView {
@@ -216,7 +199,6 @@ fn nobody() -> AgentView {
         epoch: 0,
         since: 0,
         data: String::new(),
-        holders_file: String::new(),
         protocol: String::new(),
         grants: 0,
         waiting: 0,
@@ -224,7 +206,6 @@ fn nobody() -> AgentView {
         memory: 0,
         stopping: false,
         no_cgroups: None,
-        starting: false,
     }
 }
 
@@ -254,10 +235,16 @@ fn flush(stream: &UnixStream, unsent: &mut Vec<u8>) -> bool {
     true
 }
 
-async fn fill(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<()> {
+async fn fill(
+    stream: &UnixStream,
+    incoming: &mut Incoming,
+    passed: &Mutex<Option<OwnedFd>>,
+) -> io::Result<()> {
     loop {
         stream.readable().await?;
-        match stream.try_read_buf(incoming.buffer()) {
+        let bytes = incoming.buffer();
+        let receive = || holdall_holders::receive(stream, bytes, &mut locked(passed));
+        match stream.try_io(Interest::READABLE, receive) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -271,7 +258,7 @@ async fn greeted(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<u32
         if let Some(content) = incoming.next_frame()? {
             return Ok(frame::version(content)?);
         }
-        fill(stream, incoming).await?;
+        fill(stream, incoming, &Mutex::new(None)).await?;
     }
 }
 
@@ -280,6 +267,7 @@ async fn read(
     connection: Weak<Connection>,
     stream: Arc<UnixStream>,
     full: Arc<Notify>,
+    passed: Arc<Mutex<Option<OwnedFd>>>,
     mut incoming: Incoming,
 ) {
     let ended = async {
@@ -293,7 +281,7 @@ async fn read(
                 connection.sort(answer);
             }
             tokio::select! {
-                filled = fill(&stream, &mut incoming) => filled?,
+                filled = fill(&stream, &mut incoming, &passed) => filled?,
                 () = full.notified(), if !unsent => unsent = true,
                 ready = stream.writable(), if unsent => {
                     ready?;

@@ -1,10 +1,9 @@
 //! Requests that wait, and grants.
 
-use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use holdall_wire::{Ask, Body, Name, Place, Reply, RequestNo, Taken};
+use holdall_wire::{Ask, Body, Fault, Name, Place, Reply, RequestNo, Taken};
 
 use crate::Error;
 use crate::connection::{Connection, Replies};
@@ -16,12 +15,14 @@ pub struct Waiting {
     call: u64,
     replies: Option<Replies>,
     number: Option<RequestNo>,
+    lock: Option<Arc<OwnedFd>>,
 }
 
 impl Waiting {
     pub(crate) fn ask(connection: Arc<Connection>, ask: Ask) -> Result<Self, Error> {
         let (call, replies) = connection.call(Body::Ask(ask))?;
-        Ok(Self { connection, call, replies: Some(replies), number: None })
+        let lock = connection.held_lock();
+        Ok(Self { connection, call, replies: Some(replies), number: None, lock })
     }
 
     /// The number of the request, if it is known that it has to wait.
@@ -39,7 +40,7 @@ impl Waiting {
             match replies.recv().await {
                 Some(Reply::Queued(number)) => self.number = Some(number),
                 Some(Reply::Granted { request, taken, place }) => {
-                    let lock = self.connection.held_lock();
+                    let lock = self.lock.take();
                     let connection = self.connection.clone();
                     let replies = self.replies.take();
                     let (call, ended) = (self.call, false);
@@ -91,7 +92,7 @@ pub struct Grant {
     place: Option<Place>,
     replies: Option<Replies>,
     ended: bool,
-    lock: Option<Arc<File>>,
+    lock: Option<Arc<OwnedFd>>,
 }
 
 impl Grant {
@@ -121,12 +122,12 @@ impl Grant {
         self.place.as_ref()
     }
 
-    /// Tells the agent the child that is about to use the grant, by a pidfd.
+    /// Tells the agent the child that is about to use the grant. It must not have been waited for.
     ///
     /// # Errors
     /// If the agent is lost, or does not take it for a child of ours.
-    pub async fn child(&self, handle: BorrowedFd<'_>) -> Result<(), Error> {
-        let (_, mut replies) = self.connection.call_with(Body::Child(self.request), handle)?;
+    pub async fn child(&self, pid: u32) -> Result<(), Error> {
+        let (_, mut replies) = self.connection.call(Body::Child { request: self.request, pid })?;
         match replies.recv().await {
             Some(Reply::Failed(fault)) => Err(fault.into()),
             Some(_) => Ok(()),
@@ -152,7 +153,8 @@ impl Grant {
     ///
     /// # Errors
     /// If the agent is lost, or had taken it away before.
-    pub async fn release(self) -> Result<(), Error> {
+    pub async fn release(mut self) -> Result<(), Error> {
+        self.ended = true;
         self.end(false).await.map(drop)
     }
 
@@ -160,12 +162,17 @@ impl Grant {
     /// children. Returns the processes that the command has left behind.
     ///
     /// # Errors
-    /// If the agent is lost, or had taken it away before.
-    pub async fn end(mut self, left: bool) -> Result<Vec<u32>, Error> {
+    /// If the agent is lost, or had taken it away before. If it says that it has failed, the grant
+    /// is still held: the agent does not know what was left behind.
+    pub async fn end(&mut self, left: bool) -> Result<Vec<u32>, Error> {
+        let (_, mut replies) = self.connection.call(Body::End { request: self.request, left })?;
+        let reply = replies.recv().await;
+        if let Some(Reply::Failed(fault @ Fault::Failed(_))) = reply {
+            return Err(fault.into());
+        }
         self.ended = true;
         self.connection.forget(self.call);
-        let (_, mut replies) = self.connection.call(Body::End { request: self.request, left })?;
-        match replies.recv().await {
+        match reply {
             Some(Reply::Failed(fault)) => Err(fault.into()),
             Some(Reply::Leftovers(pids)) => Ok(pids),
             Some(_) => Ok(Vec::new()),

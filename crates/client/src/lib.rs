@@ -14,7 +14,7 @@
 //!
 //! Many requests share a connection. Dropping a [`Grant`] releases it; dropping the future of a
 //! request withdraws it. If the agent is gone, [`Grant::lost`] says so, and until the grant is
-//! dropped no new agent grants anything: the client keeps a shared lock on a file of the agent.
+//! dropped no new agent grants what it held: the client keeps a lock that the agent has handed over.
 
 #![forbid(unsafe_code)]
 
@@ -52,12 +52,6 @@ pub enum Error {
     /// The connection ended.
     #[error("the connection to the agent was lost")]
     Lost,
-    /// The file that holders lock cannot be locked.
-    #[error(
-        "cannot lock {0}: {1}; whoever holds must see the agent's data directory: mount it where \
-         this program runs, or run it where the agent runs"
-    )]
-    Lock(String, std::io::Error),
     /// The request is not granted.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -105,12 +99,14 @@ impl Client {
     /// # Errors
     /// If it is refused, or the agent is lost.
     pub async fn ask(&self, ask: Ask) -> Result<Grant, Error> {
-        self.connection.lock()?;
+        if ask.lasting == Lasting::Connection {
+            self.connection.lock().await?;
+        }
         self.enqueue(ask)?.granted().await
     }
 
-    /// Asks without locking the file of holders: for callers that lock it themselves before they
-    /// use what they are granted, and confirm to the agent that they do.
+    /// Asks without a lock by which later agents know this program: for commands, which the agent
+    /// knows otherwise, and for reservations.
     ///
     /// # Errors
     /// If it is too large for a frame.

@@ -1,6 +1,7 @@
 //! The client against a real agent, in a directory of its own.
 
 use std::path::PathBuf;
+use std::task::Poll;
 use std::time::Duration;
 
 use holdall_client::wire::frame::{self, VERSION};
@@ -23,16 +24,27 @@ impl Agent {
     }
 
     fn with(config: Config) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
+        let mut agent = Self { dir: tempfile::tempdir().expect("a directory"), thread: None };
+        agent.run(config);
+        agent
+    }
+
+    fn run(&mut self, config: Config) {
         let settings = Settings {
-            socket: dir.path().join("agent.sock"),
-            data: dir.path().join("data"),
+            socket: self.dir.path().join("agent.sock"),
+            data: self.dir.path().join("data"),
             config,
+            configured: false,
             metrics: None,
             idle_exit: None,
         };
         let run = move || holdall_node::run(&settings).expect("the agent runs");
-        Self { dir, thread: Some(std::thread::spawn(run)) }
+        self.thread = Some(std::thread::spawn(run));
+    }
+
+    /// The next agent, with the files of the one before.
+    fn start_again(&mut self) {
+        self.run(Config::default());
     }
 
     fn socket(&self) -> PathBuf {
@@ -51,7 +63,26 @@ impl Agent {
         }
     }
 
+    /// The lines of the audit log of one kind, when there are some.
+    async fn audited(&self, what: &str) -> Vec<serde_json::Value> {
+        loop {
+            let text = std::fs::read_to_string(self.dir.path().join("data/audit.jsonl"));
+            let text = text.expect("it is there");
+            let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+            let lines: Vec<_> =
+                lines.filter(|line: &serde_json::Value| line["what"] == what).collect();
+            if !lines.is_empty() {
+                return lines;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     async fn stop(mut self) {
+        self.stop_running().await;
+    }
+
+    async fn stop_running(&mut self) {
         let client = self.client().await;
         client.call(Body::Stop { now: true }).await.expect("it stops");
         client.lost().await;
@@ -171,6 +202,10 @@ async fn one_client_cannot_have_everything_but_can_still_look() {
         other => panic!("{other:?}"),
     };
     assert!(closed(client.request(&["c"]).await).contains("more than 2 requests"));
+    let refused = agent.audited("refused").await;
+    let who = refused.last().expect("a line").get("who").expect("somebody");
+    assert_eq!(who["pid"], std::process::id());
+    assert_eq!(who["uid"], rustix::process::getuid().as_raw());
     let second = agent.client().await;
     let mut visitors = vec![agent.client().await];
     assert!(closed(visitors[0].request(&["c"]).await).contains("can look and release"));
@@ -225,6 +260,84 @@ async fn what_is_kept_of_a_request_is_bounded() {
     };
     timeout(Duration::from_secs(20), given_back).await.expect("all of it is given back");
     agent.stop().await;
+}
+
+#[tokio::test]
+async fn large_requests_do_not_rotate_the_audit_log_away() {
+    let agent = Agent::with(Config { audit_bytes: 2 << 20, audit_files: 1, ..Config::default() });
+    let client = agent.client().await;
+    client.request(&["first"]).await.expect("free").release().await.expect("released");
+    let names: Vec<_> = (0..1000).map(|n| format!("{}{n}", "x".repeat(190))).collect();
+    for _ in 0..100 {
+        client.request(&names).await.expect("free").release().await.expect("released");
+    }
+    let asked = agent.audited("asked").await;
+    assert_eq!(asked.len(), 101, "all are still there, in one file");
+    assert_eq!(asked[0]["needs"], serde_json::json!(["first"]));
+    assert!(asked[1]["left_out"].as_u64().expect("cut") > 900);
+    agent.stop().await;
+}
+
+/// Whoever has lost its agent still uses what it held, and nothing else.
+#[tokio::test]
+async fn the_next_agent_waits_for_what_a_program_still_uses_and_for_nothing_else() {
+    let mut agent = Agent::start();
+    let client = agent.client().await;
+    let mut held = client.request(&["a"]).await.expect("free");
+    let idle = agent.client().await;
+    idle.request(&["b"]).await.expect("free").release().await.expect("released");
+    let locks = || {
+        let files = std::fs::read_dir(agent.dir.path().join("data")).expect("there");
+        let names = files.map(|file| file.expect("readable").file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("client-")).count()
+    };
+    assert_eq!(locks(), 2);
+    agent.stop_running().await;
+    held.lost().await;
+    agent.start_again();
+    let next = agent.client().await;
+    let waiting = tokio::spawn({
+        let next = next.clone();
+        async move { next.request(&["a"]).await.expect("granted in the end") }
+    });
+    until_waiting(&next, 1).await;
+    next.request(&["b"]).await.expect("nobody uses it").release().await.expect("released");
+    assert!(!waiting.is_finished(), "it is still used");
+    drop(held);
+    let granted = timeout(Duration::from_secs(20), waiting).await.expect("it is free");
+    granted.expect("no panic").release().await.expect("released");
+    drop((client, idle, next));
+    agent.stop().await;
+}
+
+/// An agent that sends a grant and dies: the lock goes with the grant, not with the connection.
+#[tokio::test]
+async fn a_grant_that_came_with_the_end_of_its_agent_keeps_its_lock() {
+    let mut agent = Agent::start();
+    let client = agent.client().await;
+    let first = client.request(&["a"]).await.expect("free");
+    let mut asking = Box::pin(client.request(&["b"]));
+    // Sent, and not looked at before the connection is over.
+    let sent = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending()));
+    assert!(sent.await);
+    until_held(&agent.client().await, 2).await;
+    agent.stop_running().await;
+    client.lost().await;
+    let second = asking.await.expect("it was granted");
+    agent.start_again();
+    let next = agent.client().await;
+    assert_eq!(status(&next).await.grants.len(), 2, "both are still used");
+    drop((first, second));
+    let both = timeout(Duration::from_secs(20), next.request(&["a", "b"])).await;
+    both.expect("free").expect("granted").release().await.expect("released");
+    drop((client, next));
+    agent.stop().await;
+}
+
+async fn until_held(client: &Client, grants: usize) {
+    while status(client).await.grants.len() != grants {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// Somebody asks for a large status many times and reads nothing.

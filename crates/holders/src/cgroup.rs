@@ -24,6 +24,8 @@ use crate::spawn::{Command, Start};
 
 /// How the cgroups of grants begin.
 const PREFIX: &str = "holdall-";
+/// How many cgroups of one name there may be.
+const NAMES: u32 = 100;
 
 /// Why there are no cgroups for grants.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +51,7 @@ pub struct Cgroups {
     mount: PathBuf,
     /// What of the hierarchy is mounted, seen from its top; empty for all of it.
     part: String,
+    root: u64,
 }
 
 /// What tells a cgroup from all others of one boot of the machine.
@@ -58,6 +61,8 @@ pub struct CgroupId {
     pub path: String,
     /// Its inode, which no other cgroup ever has.
     pub inode: u64,
+    /// The inode of what is mounted, below which the path is.
+    pub root: u64,
 }
 
 /// A cgroup.
@@ -78,7 +83,10 @@ impl Cgroups {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = open(&mount, flags, Mode::empty())
             .map_err(|error| NoCgroups::Failed("open it", mount.clone(), error.into()))?;
-        Ok(Self { top: Rc::new(top), mount, part })
+        let root = rustix::fs::fstat(&top)
+            .map_err(|error| NoCgroups::Failed("look at it", mount.clone(), error.into()))?
+            .st_ino;
+        Ok(Self { top: Rc::new(top), mount, part, root })
     }
 
     /// Tries out whether we may make cgroups, move processes into them, and end them.
@@ -129,22 +137,30 @@ impl Cgroups {
             return None;
         }
         let below = path.strip_prefix(self.part.as_str())?;
+        if !(below.is_empty() || below.starts_with('/')) {
+            return None;
+        }
         Some(below.trim_start_matches('/').to_owned())
     }
 
     /// Makes a cgroup for a grant below another.
     ///
     /// # Errors
-    /// If it is there already, or may not be made.
+    /// If it may not be made.
     pub fn make(&self, parent: &str, name: &str) -> io::Result<Cgroup> {
-        let path = if parent.is_empty() {
-            format!("{PREFIX}{name}")
-        } else {
-            format!("{parent}/{PREFIX}{name}")
-        };
-        mkdirat(&self.top, &path, Mode::from_raw_mode(0o755))?;
+        let parent = if parent.is_empty() { String::new() } else { format!("{parent}/") };
+        let mut path = format!("{parent}{PREFIX}{name}");
+        let mut again = 1;
+        // An agent in another container may have the same name for one of its own.
+        while let Err(error) = mkdirat(&self.top, &path, Mode::from_raw_mode(0o755)) {
+            if error != Errno::EXIST || again == NAMES {
+                return Err(error.into());
+            }
+            again += 1;
+            path = format!("{parent}{PREFIX}{name}.{again}");
+        }
         let inode = statat(&self.top, &path, AtFlags::SYMLINK_NOFOLLOW)?.st_ino;
-        Ok(Cgroup { top: self.top.clone(), id: CgroupId { path, inode } })
+        Ok(Cgroup { top: self.top.clone(), id: CgroupId { path, inode, root: self.root } })
     }
 
     /// A cgroup of a former time, if it is still there.
@@ -152,6 +168,9 @@ impl Cgroups {
     /// # Errors
     /// If it cannot be told.
     pub fn again(&self, id: &CgroupId) -> io::Result<Option<Cgroup>> {
+        if id.root != self.root {
+            return Err(io::Error::other("another part of the hierarchy is mounted"));
+        }
         match statat(&self.top, &id.path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if stat.st_ino == id.inode => {
                 Ok(Some(Cgroup { top: self.top.clone(), id: id.clone() }))
@@ -218,7 +237,7 @@ impl Cgroup {
 
     /// The one that is open here, as [`Cgroup::enter`] opens it.
     pub fn at(dir: OwnedFd, inode: u64) -> Self {
-        Self { top: Rc::new(dir), id: CgroupId { path: ".".into(), inode } }
+        Self { top: Rc::new(dir), id: CgroupId { path: ".".into(), inode, root: inode } }
     }
 
     /// Its directory, if it was opened by [`Cgroup::at`].
@@ -310,7 +329,10 @@ impl Cgroup {
                 Err(Errno::NOENT) => continue, // Removed in the meantime: nothing was in it.
                 Err(error) => return Err(error.into()),
             };
-            all.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+            // Whoever is in a pid namespace that we do not see has the number 0.
+            all.extend(
+                text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|pid| *pid > 0),
+            );
         }
         all.sort_unstable();
         all.dedup();

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use rustix::process::{Signal, kill_process_group, test_kill_process_group};
 use crate::passing::Peer;
 use crate::process::{Process, ProcessId, Stat, number};
 use crate::raw;
+
+/// How often it is looked for more of what a command has left behind.
+const LOOKS: usize = 8;
 
 /// Why somebody's child is not taken for one.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,14 @@ pub enum NotAHolder {
 pub struct Family {
     leader: Option<Leader>,
     others: RefCell<Vec<Rc<Process>>>,
+    /// Members of a group that is known by its number alone: they may be somebody else's, and so
+    /// are waited for and never signalled.
+    perhaps: RefCell<Vec<Rc<Process>>>,
+    /// The client that started the leader. It stops what it has started when it loses its agent,
+    /// so a later agent waits for its end.
+    wrapper: Option<ProcessId>,
+    /// The client, in the eyes of a later agent.
+    former: Option<Rc<Process>>,
 }
 
 #[derive(Debug)]
@@ -54,43 +65,70 @@ struct Leader {
 }
 
 impl Family {
-    /// The child of a peer, known by a pidfd that the peer has sent. The kernel vouches for the
-    /// peer; whatever is not its child is none of its business to name.
+    /// The child of a peer, which the peer has named. The kernel vouches for the peer; whatever is
+    /// not its child is none of its business to name.
     ///
     /// # Errors
     /// If it is no child of the peer, or cannot be told.
-    pub fn child(handle: &OwnedFd, peer: &Peer) -> Result<Self, NotAHolder> {
-        let pid = pid_of(handle.as_fd())?;
-        if number(pid).is_none() || number(peer.pid).is_none() {
+    pub fn child(named: u32, peer: &Peer) -> Result<Self, NotAHolder> {
+        if peer.pid == 0 {
             return Err(NotAHolder::OutOfSight);
         }
+        let pid = peer.here(named)?;
         let process = Process::open(pid)?.ok_or(NotAHolder::Ended)?;
         let stat = Stat::read(pid);
         // Both live after we have looked, so the numbers were theirs.
-        if process.ended() || pid_of(handle.as_fd())? != pid {
+        if process.ended() {
             return Err(NotAHolder::Ended);
         }
         let stat = stat?;
         if stat.parent != peer.pid || pid_of(peer.handle.as_fd())? != peer.pid {
             return Err(NotAHolder::Stranger(pid, peer.pid));
         }
+        let wrapper = Process::open_any(peer.pid)?.ok_or(NotAHolder::Ended)?.id();
+        if pid_of(peer.handle.as_fd())? != peer.pid {
+            return Err(NotAHolder::Ended);
+        }
         let group = stat.group == pid;
         let leader = Leader { id: process.id(), process: Some(Rc::new(process)), group };
-        Ok(Self { leader: Some(leader), others: RefCell::default() })
+        let (others, perhaps) = (RefCell::default(), RefCell::default());
+        Ok(Self { leader: Some(leader), others, perhaps, wrapper: Some(wrapper), former: None })
     }
 
     /// A family of a former time.
     ///
     /// # Errors
     /// If it cannot be told what is left of it.
-    pub fn again(leader: Option<(ProcessId, bool)>, others: &[ProcessId]) -> io::Result<Self> {
+    pub fn again(
+        leader: Option<(ProcessId, bool)>,
+        others: &[ProcessId],
+        wrapper: Option<ProcessId>,
+    ) -> io::Result<Self> {
         let again = |id: &ProcessId| Ok(Process::again(*id)?.map(Rc::new));
         let others = others.iter().map(again).collect::<io::Result<Vec<_>>>()?;
         let leader = match leader {
             Some((id, group)) => Some(Leader { id, process: again(&id)?, group }),
             None => None,
         };
-        Ok(Self { leader, others: RefCell::new(others.into_iter().flatten().collect()) })
+        let former = match wrapper {
+            Some(id) => Process::open_any(id.pid)?.filter(|process| process.id() == id),
+            None => None,
+        };
+        let others = RefCell::new(others.into_iter().flatten().collect());
+        let (perhaps, former) = (RefCell::default(), former.map(Rc::new));
+        Ok(Self { leader, others, perhaps, wrapper, former })
+    }
+
+    /// Whether its client was killed: a command never outlives one that ended in order.
+    pub fn abandoned(&self) -> bool {
+        let runs = |process: &Process| !process.ended();
+        let alone = self.wrapper.is_some() && !self.former.as_deref().is_some_and(runs);
+        alone && self.leading().is_some_and(runs)
+    }
+
+    /// The client that started it.
+    pub fn wrapper(&self) -> Option<ProcessId> {
+        self.wrapper
     }
 
     /// Its leader, and whether that leads a group.
@@ -108,32 +146,47 @@ impl Family {
         self.others.borrow().iter().map(|process| process.id()).collect()
     }
 
-    /// Takes in everything that a peer has started and that still runs.
+    /// Takes in everything that a peer has started since the leader, and that still runs.
     ///
     /// # Errors
     /// If it cannot be told.
     pub fn take_in(&self, peer: &Peer) -> io::Result<()> {
-        let found = descendants(peer.pid)?;
-        if pid_of(peer.handle.as_fd())? != peer.pid {
-            return Ok(()); // It is gone, and these are another's.
+        // Whoever forks and ends while we look may be missed once.
+        let since = self.leader.as_ref().map_or(0, |leader| leader.id.start);
+        for _ in 0..LOOKS {
+            let found = started_since(peer.pid, since)?;
+            if pid_of(peer.handle.as_fd())? != peer.pid {
+                return Err(NotAHolder::Ended.into()); // These are another's.
+            }
+            if self.add(found) == 0 {
+                return Ok(());
+            }
         }
-        self.add(found);
-        Ok(())
+        Err(io::Error::other("new ones start all the time"))
     }
 
-    fn add(&self, found: Vec<Process>) {
+    /// Adds processes, and says how many of them are new.
+    fn add(&self, found: Vec<Process>) -> usize {
         let mut others = self.others.borrow_mut();
         others.retain(|process| !process.ended());
+        let before = others.len();
         let known: BTreeSet<_> = others.iter().map(|process| process.id()).collect();
         let new = found.into_iter().filter(|process| !known.contains(&process.id()));
         others.extend(new.map(Rc::new));
+        others.len() - before
+    }
+
+    /// Everything that is waited for.
+    fn all(&self) -> Vec<Rc<Process>> {
+        let leader = self.leader.as_ref().and_then(|leader| leader.process.clone());
+        let (others, perhaps) = (self.others.borrow(), self.perhaps.borrow());
+        let known = others.iter().chain(perhaps.iter()).cloned();
+        leader.into_iter().chain(self.former.clone()).chain(known).collect()
     }
 
     /// The processes of it that run, as far as they are known.
     pub fn pids(&self) -> Vec<u32> {
-        let leader = self.leader.as_ref().and_then(|leader| leader.process.clone());
-        let others = self.others.borrow();
-        let all = leader.iter().chain(others.iter()).filter(|process| !process.ended());
+        let all = self.all().into_iter().filter(|process| !process.ended());
         let mut pids: Vec<_> = all.map(|process| process.id().pid).collect();
         pids.sort_unstable();
         pids.dedup();
@@ -150,10 +203,15 @@ impl Family {
         if let Some(leader) = &self.leader
             && let Some(process) = &leader.process
         {
-            if let Ok(found) = descendants(leader.id.pid)
-                && exists(process)
-            {
-                self.add(found);
+            for _ in 0..LOOKS {
+                let found = seen_descendants(leader.id.pid, &[]);
+                let new = if exists(process) { self.add(found) } else { 0 };
+                if new == 0 || signal != Signal::KILL {
+                    break;
+                }
+                // Whoever is stopped starts nothing while we look for more.
+                process.signal(Signal::STOP);
+                self.others.borrow().iter().for_each(|process| process.signal(Signal::STOP));
             }
             if leader.group {
                 signal_group(process, signal);
@@ -168,14 +226,14 @@ impl Family {
     /// Waits until nothing of it runs any more.
     pub async fn until_ended(&self) {
         loop {
-            let leader = self.leader.as_ref().and_then(|leader| leader.process.clone());
-            let all: Vec<_> = leader.into_iter().chain(self.others.borrow().clone()).collect();
-            for process in all {
+            for process in self.all() {
                 process.until_ended().await;
             }
             match self.rest_of_group() {
                 Ok(rest) if rest.is_empty() => return,
-                Ok(rest) => self.add(rest),
+                // What a pidfd vouches for is ours.
+                Ok(rest) if self.leading().is_some() => drop(self.add(rest)),
+                Ok(rest) => *self.perhaps.borrow_mut() = rest.into_iter().map(Rc::new).collect(),
                 Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
             }
         }
@@ -186,11 +244,11 @@ impl Family {
         let Some(leader) = self.leader.as_ref().filter(|leader| leader.group) else {
             return Ok(Vec::new());
         };
-        if group_is_empty(leader) {
+        if group_is_empty(leader) || number_is_anothers(leader)? {
             return Ok(Vec::new());
         }
         // Something has that number. Perhaps only zombies that nobody reaps.
-        let table = table()?;
+        let table = table(Sight::Whole)?;
         let members = table.iter().filter(|(_, stat)| stat.group == leader.id.pid);
         let later = members.filter(|(_, stat)| stat.start >= leader.id.start);
         opened(later.map(|(pid, stat)| ProcessId { pid: *pid, start: stat.start }))
@@ -215,6 +273,13 @@ fn group_is_empty(leader: &Leader) -> bool {
     }
 }
 
+/// Whether a leader's number is somebody else's by now: no number is given to a new process while
+/// there is a group of that number.
+fn number_is_anothers(leader: &Leader) -> io::Result<bool> {
+    let now = Process::open(leader.id.pid)?;
+    Ok(now.is_some_and(|process| process.id() != leader.id))
+}
+
 fn signal_group(leader: &Process, signal: Signal) {
     let told = raw::signal_group(leader.handle(), Some(signal));
     let too_old = told.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
@@ -225,6 +290,28 @@ fn signal_group(leader: &Process, signal: Signal) {
         // Whoever is gone needs none.
         let _ = kill_process_group(number, signal);
     }
+}
+
+impl Peer {
+    /// Our number of a child that the peer has named by its own: it may live in a pid namespace
+    /// below ours.
+    fn here(&self, named: u32) -> Result<u32, NotAHolder> {
+        let own = Stat::read(named).is_ok_and(|stat| stat.parent == self.pid);
+        if own && inner_number(named)? == named {
+            return Ok(named);
+        }
+        let children = children_of(&format!("/proc/{}", self.pid))?;
+        let inner = |pid: &u32| inner_number(*pid).is_ok_and(|inner| inner == named);
+        children.into_iter().find(inner).ok_or(NotAHolder::Stranger(named, self.pid))
+    }
+}
+
+/// The number of a process in the innermost pid namespace in which it lives.
+fn inner_number(pid: u32) -> io::Result<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let last = line.and_then(|line| line.split_ascii_whitespace().last());
+    last.map_or(Ok(pid), |last| last.parse().map_err(io::Error::other))
 }
 
 /// The process of a pidfd, by its number; if it has been waited for, or is none, there is none.
@@ -250,7 +337,44 @@ impl From<NotAHolder> for io::Error {
 /// # Errors
 /// If it cannot be told.
 pub fn descendants(ancestor: u32) -> io::Result<Vec<Process>> {
-    let table = table()?;
+    opened(below(ancestor, table(Sight::Whole)?).into_iter())
+}
+
+/// As [`descendants`], without the children that are older than a time and what these have started:
+/// a program that becomes another keeps its children.
+fn started_since(ancestor: u32, since: u64) -> io::Result<Vec<Process>> {
+    let mut table = table(Sight::Whole)?;
+    table.retain(|(_, stat)| stat.parent != ancestor || stat.start >= since);
+    opened(below(ancestor, table).into_iter())
+}
+
+/// As [`descendants`], but only those that can be seen: to signal them, not to count on it.
+/// Those in `without`, and what these have started, are left out.
+pub fn seen_descendants(ancestor: u32, without: &[u32]) -> Vec<Process> {
+    let mut table = table(Sight::Part).unwrap_or_default();
+    table.retain(|(pid, _)| !without.contains(pid));
+    let found = below(ancestor, table);
+    found.into_iter().filter_map(|id| Process::again(id).ok().flatten()).collect()
+}
+
+/// The children of this process, by number: those that run, and zombies.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn children() -> io::Result<Vec<u32>> {
+    children_of("/proc/self")
+}
+
+fn children_of(process: &str) -> io::Result<Vec<u32>> {
+    let mut all = Vec::new();
+    for task in std::fs::read_dir(format!("{process}/task"))? {
+        let text = std::fs::read_to_string(task?.path().join("children"))?;
+        all.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    Ok(all)
+}
+
+fn below(ancestor: u32, table: Vec<(u32, Stat)>) -> Vec<ProcessId> {
     let mut children: BTreeMap<u32, Vec<ProcessId>> = BTreeMap::new();
     for (pid, stat) in table {
         if pid == std::process::id() {
@@ -265,7 +389,7 @@ pub fn descendants(ancestor: u32) -> io::Result<Vec<Process>> {
         found.extend(children.remove(&id.pid).unwrap_or_default());
         next += 1;
     }
-    opened(found.into_iter())
+    found
 }
 
 fn opened(ids: impl Iterator<Item = ProcessId>) -> io::Result<Vec<Process>> {
@@ -273,16 +397,26 @@ fn opened(ids: impl Iterator<Item = ProcessId>) -> io::Result<Vec<Process>> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// All processes there are. If some may be hidden, that is an error, not an answer.
-fn table() -> io::Result<Vec<(u32, Stat)>> {
-    Stat::read(1)?;
+/// What is expected of a look at all processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    /// If some may be hidden, that is an error, not an answer.
+    Whole,
+    /// Whatever can be seen.
+    Part,
+}
+
+fn table(sight: Sight) -> io::Result<Vec<(u32, Stat)>> {
+    if sight == Sight::Whole {
+        Stat::read(1)?; // With `hidepid` only root sees it.
+    }
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         match Stat::read(pid) {
             Ok(stat) => all.push((pid, stat)),
-            Err(error) if gone(&error) => {}
+            Err(error) if gone(&error) || sight == Sight::Part => {}
             Err(error) => return Err(error),
         }
     }

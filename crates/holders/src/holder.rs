@@ -1,15 +1,20 @@
 //! Everything that holds one grant.
 
+use std::fs::File;
 use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{Cgroup, CgroupId, Cgroups};
 use crate::family::Family;
-use crate::process::ProcessId;
+use crate::process::{Namespaces, ProcessId};
+
+/// How often it is looked at what cannot be told.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What runs under a grant.
 #[derive(Debug)]
@@ -18,8 +23,11 @@ pub enum Holder {
     Cgroup(Cgroup),
     /// Processes that are known one by one.
     Family(Family),
-    /// What cannot be told any more; it is there until somebody says that it is not.
-    Unknown(Record),
+    /// A program that is known by the lock it keeps on a file, and the name of that file.
+    Client(String, File),
+    /// What cannot be told now; it is there until that can be told again, or somebody says that
+    /// it is not.
+    Unknown(Record, Option<Cgroups>),
 }
 
 /// A holder as it is kept on disk.
@@ -33,6 +41,35 @@ pub struct Record {
     pub leader: Option<(ProcessId, bool)>,
     /// Other processes.
     pub others: Vec<ProcessId>,
+    /// The client that started the leader.
+    pub wrapper: Option<ProcessId>,
+    /// Where all these numbers mean something.
+    pub namespaces: Namespaces,
+    /// The file on which a program keeps a lock.
+    pub lock: Option<String>,
+}
+
+impl Record {
+    /// A program that keeps a lock on a file.
+    pub fn of_client(lock: &str) -> Self {
+        Self { boot: boot().to_owned(), lock: Some(lock.to_owned()), ..Self::default() }
+    }
+
+    /// What it is, in words.
+    pub fn told(&self) -> String {
+        let leader = self.leader.map(|(id, _)| id);
+        let pids: Vec<_> = leader.iter().chain(&self.others).map(|id| id.pid.to_string()).collect();
+        match &self.cgroup {
+            Some(cgroup) => format!("the cgroup {}", cgroup.path),
+            None => format!("processes {}, in the namespace where they started", pids.join(", ")),
+        }
+    }
+
+    /// Whether it is of an earlier boot of the machine, and so certainly gone.
+    pub fn is_of_another_boot(&self) -> bool {
+        // Where it cannot be read, numbers and start times have to do.
+        ![&*self.boot, boot()].contains(&"") && self.boot != boot()
+    }
 }
 
 impl Holder {
@@ -43,31 +80,52 @@ impl Holder {
             Self::Cgroup(cgroup) => {
                 Record { boot, cgroup: Some(cgroup.id().clone()), ..Record::default() }
             }
-            Self::Family(family) => {
-                Record { boot, cgroup: None, leader: family.leader(), others: family.others() }
-            }
-            Self::Unknown(record) => record.clone(),
+            Self::Family(family) => Record {
+                boot,
+                cgroup: None,
+                leader: family.leader(),
+                others: family.others(),
+                wrapper: family.wrapper(),
+                namespaces: Namespaces::own(),
+                lock: None,
+            },
+            Self::Client(lock, _) => Record::of_client(lock),
+            Self::Unknown(record, _) => record.clone(),
         }
     }
 
     /// What is left of a holder of a former time; none if it is gone.
     pub fn again(record: &Record, cgroups: Option<&Cgroups>) -> Option<Self> {
-        if record.boot != boot() {
+        if record.is_of_another_boot() {
             return None;
         }
-        let unknown = || Self::Unknown(record.clone());
+        let unknown = || Self::Unknown(record.clone(), cgroups.cloned());
         let holder = match (&record.cgroup, cgroups) {
             (Some(id), Some(cgroups)) => match cgroups.again(id) {
                 Ok(cgroup) => Self::Cgroup(cgroup?),
                 Err(_) => unknown(),
             },
             (Some(_), None) => unknown(),
-            (None, _) => match Family::again(record.leader, &record.others) {
+            (None, _) if record.namespaces != Namespaces::own() => unknown(),
+            (None, _) => match Family::again(record.leader, &record.others, record.wrapper) {
                 Ok(family) => Self::Family(family),
                 Err(_) => unknown(),
             },
         };
-        (!holder.ended()).then_some(holder)
+        match holder {
+            Self::Unknown(..) => Some(holder),
+            _ => (!holder.ended()).then_some(holder),
+        }
+    }
+
+    /// What an unknown one is known to be by now; none if it is gone.
+    async fn found_again(record: &Record, cgroups: Option<&Cgroups>) -> Option<Self> {
+        loop {
+            match Self::again(record, cgroups) {
+                Some(Self::Unknown(..)) => tokio::time::sleep(LOOK_AGAIN).await,
+                found => return found,
+            }
+        }
     }
 
     /// Whether nothing of it runs; if in doubt, something does. A cgroup is removed then.
@@ -75,7 +133,8 @@ impl Holder {
         match self {
             Self::Cgroup(cgroup) => cgroup.remove(),
             Self::Family(family) => family.ended(),
-            Self::Unknown(_) => false,
+            Self::Client(_, file) => is_free(file),
+            Self::Unknown(record, cgroups) => Self::again(record, cgroups.as_ref()).is_none(),
         }
     }
 
@@ -84,7 +143,7 @@ impl Holder {
         match self {
             Self::Cgroup(cgroup) => cgroup.pids().unwrap_or_default(),
             Self::Family(family) => family.pids(),
-            Self::Unknown(_) => Vec::new(),
+            Self::Client(..) | Self::Unknown(..) => Vec::new(),
         }
     }
 
@@ -94,7 +153,7 @@ impl Holder {
             match self {
                 Self::Cgroup(cgroup) => cgroup.signal(signal),
                 Self::Family(family) => family.signal(signal),
-                Self::Unknown(_) => {}
+                Self::Client(..) | Self::Unknown(..) => {}
             }
         }
     }
@@ -105,11 +164,17 @@ impl Holder {
             Self::Cgroup(cgroup) => {
                 while cgroup.kill().is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
                     // Too many files are open. It will have to be tried again.
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    tokio::time::sleep(LOOK_AGAIN).await;
                 }
             }
             Self::Family(family) => family.signal(Signal::KILL),
-            Self::Unknown(_) => {}
+            Self::Client(..) => {} // It may be of any use to somebody, and has lost only a grant.
+            Self::Unknown(record, cgroups) => {
+                if let Some(found) = Self::found_again(record, cgroups.as_ref()).await {
+                    Box::pin(found.kill()).await;
+                }
+                return;
+            }
         }
         self.until_ended().await;
     }
@@ -119,7 +184,18 @@ impl Holder {
         match self {
             Self::Cgroup(cgroup) => cgroup.until_removed().await,
             Self::Family(family) => family.until_ended().await,
-            Self::Unknown(_) => std::future::pending().await,
+            Self::Client(_, file) => {
+                let mut pause = Duration::from_millis(5);
+                while !is_free(file) {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LOOK_AGAIN);
+                }
+            }
+            Self::Unknown(record, cgroups) => {
+                if let Some(found) = Self::found_again(record, cgroups.as_ref()).await {
+                    Box::pin(found.until_ended()).await;
+                }
+            }
         }
     }
 
@@ -130,6 +206,12 @@ impl Holder {
             self.kill().await;
         }
     }
+}
+
+/// Whether nobody has a lock on a file.
+fn is_free(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && flock(file, FlockOperation::Unlock).is_ok()
 }
 
 /// What tells this boot of the machine from all others.

@@ -20,10 +20,10 @@ mod signals;
 mod spawn;
 
 pub use cgroup::{Cgroup, CgroupId, Cgroups, NoCgroups};
-pub use family::{Family, NotAHolder, descendants};
+pub use family::{Family, NotAHolder, children, descendants, seen_descendants};
 pub use holder::{Holder, Record};
 pub use nix::sys::signal::SigSet;
-pub use passing::{Peer, receive, send};
-pub use process::{Process, ProcessId, stopped};
-pub use signals::{Caught, Signals, end_by};
+pub use passing::{Peer, receive, send, take_no_descriptors};
+pub use process::{Namespaces, Process, ProcessId, stopped};
+pub use signals::{Caught, Signals, end_by, survive_file_limits};
 pub use spawn::{Child, Command, Ended, Start};

@@ -4,13 +4,24 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::raw;
+
+/// How many bytes are received at once at most.
+const AT_ONCE: usize = 1 << 16;
+
+/// From now on nobody can send descriptors to those who connect to a listener: to close one may take
+/// as long as its sender likes. Since Linux 6.16.
+pub fn take_no_descriptors(listener: impl AsFd) {
+    // An older kernel has no such option.
+    let _ = raw::take_no_descriptors(listener.as_fd());
+}
 
 /// Sends bytes, and a descriptor along with the first of them. Returns how many bytes went.
 ///
@@ -36,7 +47,7 @@ pub fn receive(
     handle: &mut Option<OwnedFd>,
 ) -> io::Result<usize> {
     let start = bytes.len();
-    bytes.resize(bytes.capacity(), 0);
+    bytes.resize(bytes.capacity().min(start + AT_ONCE), 0);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -55,6 +66,7 @@ pub fn receive(
 /// The process at the other end of a socket.
 #[derive(Debug)]
 pub struct Peer {
+    /// Zero if it is in a pid namespace of which we see nothing.
     pub(crate) pid: u32,
     pub(crate) handle: OwnedFd,
 }
@@ -65,13 +77,14 @@ impl Peer {
     /// # Errors
     /// If it is gone, or cannot be seen from here.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        let pid = sockopt::socket_peercred(&socket)?.pid;
-        let handle = match raw::peer_handle(socket.as_fd()) {
-            Ok(handle) => handle,
-            // An older kernel. The number may be another's if the peer has ended; then the
-            // connection ends, too.
-            Err(_) => pidfd_open(pid, PidfdFlags::empty())?,
+        let pid = getsockopt(&socket, sockopt::PeerCredentials)?.pid().unsigned_abs();
+        let handle = match (raw::peer_handle(socket.as_fd()), Pid::from_raw(pid as i32)) {
+            // An older kernel: whoever has that number now. If the peer has ended, it is another.
+            (Err(error), Some(pid)) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                pidfd_open(pid, PidfdFlags::empty())?
+            }
+            (handle, _) => handle?,
         };
-        Ok(Self { pid: pid.as_raw_nonzero().get().unsigned_abs(), handle })
+        Ok(Self { pid, handle })
     }
 }

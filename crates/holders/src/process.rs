@@ -21,6 +21,22 @@ pub struct ProcessId {
     pub start: u64,
 }
 
+/// Where numbers and times of processes mean something: in other namespaces they are others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespaces {
+    pid: String,
+    time: String,
+}
+
+impl Namespaces {
+    /// Those of this process.
+    pub fn own() -> Self {
+        let link = |name| std::fs::read_link(format!("/proc/self/ns/{name}"));
+        let text = |name| link(name).map_or_else(|_| String::new(), |l| l.display().to_string());
+        Self { pid: text("pid"), time: text("time") }
+    }
+}
+
 /// A process.
 #[derive(Debug)]
 pub struct Process {
@@ -34,7 +50,13 @@ impl Process {
     /// # Errors
     /// If it cannot be told, which says nothing about the process.
     pub fn open(pid: u32) -> io::Result<Option<Self>> {
-        let Some(number) = number(pid) else { return Ok(None) };
+        if number(pid).is_some() { Self::open_any(pid) } else { Ok(None) }
+    }
+
+    /// As [`Process::open`], for a client, which may also be the init of a container.
+    pub(crate) fn open_any(pid: u32) -> io::Result<Option<Self>> {
+        let number = i32::try_from(pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let Some(number) = number else { return Ok(None) };
         let handle = match pidfd_open(number, PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(Errno::SRCH) => return Ok(None),

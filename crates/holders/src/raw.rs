@@ -21,7 +21,6 @@ use tokio::io::unix::AsyncFd;
 pub(crate) struct Plan {
     /// The programs to try, as a shell finds them.
     pub(crate) programs: Vec<CString>,
-    /// For each of them, the script and its arguments, if it turns out to need a shell.
     pub(crate) args: Vec<CString>,
     pub(crate) env: Vec<CString>,
     /// The signals that are blocked.
@@ -57,6 +56,7 @@ const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 4;
 const SO_PEERPIDFD: c_int = 77;
+const SO_PASSRIGHTS: c_int = 83;
 const SHELL: &CStr = c"/bin/sh";
 
 /// The pointers that `execve` wants, ended by a null.
@@ -75,22 +75,27 @@ pub(crate) fn start(plan: &Plan, cgroup: Option<BorrowedFd<'_>>) -> io::Result<(
     let mut shell =
         pointers([&shell_name, &shell_name].into_iter().chain(plan.args.iter().skip(1)));
     let mut handle: c_int = -1;
-    let mut clone = CloneArgs {
-        flags: CLONE_PIDFD,
-        pidfd: ptr::from_mut(&mut handle) as u64,
-        exit_signal: libc::SIGCHLD as u64,
-        ..CloneArgs::default()
-    };
-    if let Some(cgroup) = cgroup {
-        clone.flags |= CLONE_INTO_CGROUP;
-        clone.cgroup = cgroup.as_raw_fd() as u64;
-    }
     let parent = std::process::id() as libc::pid_t;
     // SAFETY: the arguments are valid for the call and of the size that is told. Without CLONE_VM
     // the child has a copy of everything, so it disturbs nothing here. It runs only `in_child`,
     // which makes system calls on what was prepared above, and neither allocates, nor locks, nor
     // returns, as is required between fork and exec.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut clone, size_of::<CloneArgs>()) };
+    let pid = unsafe {
+        match cgroup {
+            Some(cgroup) => {
+                let mut clone = CloneArgs {
+                    flags: CLONE_PIDFD | CLONE_INTO_CGROUP,
+                    pidfd: ptr::from_mut(&mut handle) as u64,
+                    exit_signal: libc::SIGCHLD as u64,
+                    cgroup: cgroup.as_raw_fd() as u64,
+                    ..CloneArgs::default()
+                };
+                libc::syscall(libc::SYS_clone3, &raw mut clone, size_of::<CloneArgs>())
+            }
+            // Containers and services often may not call `clone3`, whose flags no filter can see.
+            None => fork(&mut handle),
+        }
+    };
     if pid == 0 {
         in_child(plan, &args, &env, &mut shell, parent);
     }
@@ -101,6 +106,23 @@ pub(crate) fn start(plan: &Plan, cgroup: Option<BorrowedFd<'_>>) -> io::Result<(
     let handle = unsafe { OwnedFd::from_raw_fd(handle) };
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     Ok((pid.ok_or_else(|| io::Error::other("the child has no number"))?, handle))
+}
+
+/// As `fork`, with a pidfd of the child. Since Linux 5.2.
+///
+/// # Safety
+/// As with `fork`: the child may only call what may be called between fork and exec.
+unsafe fn fork(handle: &mut c_int) -> libc::c_long {
+    let flags = CLONE_PIDFD | libc::SIGCHLD as u64;
+    let (no_stack, no_tls) = (ptr::null_mut::<u8>(), 0usize);
+    // SAFETY: with CLONE_PIDFD the third argument says where the descriptor goes, on every
+    // architecture; without a stack the child goes on with a copy of ours.
+    unsafe {
+        #[cfg(target_arch = "s390x")]
+        return libc::syscall(libc::SYS_clone, no_stack, flags, ptr::from_mut(handle), 0, no_tls);
+        #[cfg(not(target_arch = "s390x"))]
+        libc::syscall(libc::SYS_clone, flags, no_stack, ptr::from_mut(handle), 0, no_tls)
+    }
 }
 
 /// The child, from its first moment until it is the command.
@@ -129,9 +151,11 @@ fn in_child(
         if let Some((waits, opens)) = plan.gate {
             libc::close(opens);
             let mut byte = 0u8;
-            while libc::read(waits, (&raw mut byte).cast(), 1) != 1 {
-                if *libc::__errno_location() != libc::EINTR {
-                    libc::_exit(1); // Whoever started us is gone.
+            loop {
+                match libc::read(waits, (&raw mut byte).cast(), 1) {
+                    1 => break,
+                    -1 if *libc::__errno_location() == libc::EINTR => {}
+                    _ => libc::_exit(1), // Whoever started us is gone.
                 }
             }
         }
@@ -188,7 +212,7 @@ pub(crate) fn signal_group(handle: BorrowedFd<'_>, signal: Option<Signal>) -> io
 /// The pidfd of the process that connected a socket. Since Linux 6.5.
 ///
 /// # Errors
-/// If the kernel does not give it.
+/// `ENOPROTOOPT` if the kernel is too old; others if the process is gone.
 pub(crate) fn peer_handle(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut handle: c_int = -1;
     let mut length = size_of::<c_int>() as libc::socklen_t;
@@ -207,6 +231,25 @@ pub(crate) fn peer_handle(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(handle) })
+}
+
+/// Has a listener refuse descriptors. Since Linux 6.16.
+///
+/// # Errors
+/// If the kernel does not do it.
+pub(crate) fn take_no_descriptors(listener: BorrowedFd<'_>) -> io::Result<()> {
+    let no: c_int = 0;
+    // SAFETY: the kernel reads so many bytes as `no` has.
+    let done = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const no).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Has the runtime watch a descriptor.
@@ -233,6 +276,14 @@ pub(crate) fn ignores(signal: Signal) -> bool {
         let mut now: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal.as_raw(), ptr::null(), &raw mut now) == 0
             && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Ignores a signal.
+pub(crate) fn ignore(signal: Signal) {
+    // SAFETY: no handler of ours is involved.
+    unsafe {
+        libc::signal(signal.as_raw(), libc::SIG_IGN);
     }
 }
 

@@ -76,6 +76,11 @@ impl AsFd for Signals {
     }
 }
 
+/// From now on a write beyond a limit on the size of files is an error, and does not end us.
+pub fn survive_file_limits() {
+    raw::ignore(Signal::XFSZ);
+}
+
 /// Ends this process by a signal, so that a shell that waits for it knows that it was not just an
 /// exit status. Returns if the signal does not end it.
 pub fn end_by(signal: Signal) {

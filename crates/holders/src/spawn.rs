@@ -180,12 +180,11 @@ impl Child {
         let _ = waitpid(Some(self.pid), WaitOptions::empty());
     }
 
-    /// Waits for whatever has ended: its exit status as a shell has it, if it is among that, and
-    /// whether there are children left, those included that were left to us.
+    /// Waits for whatever has ended, of all our children: how this one ended, if it is among that.
     ///
     /// # Errors
     /// If the kernel does not tell.
-    pub fn reap(&self) -> io::Result<(Option<Ended>, bool)> {
+    pub fn reap(&self) -> io::Result<Option<Ended>> {
         let mut ended = None;
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -195,10 +194,8 @@ impl Child {
                         None => status.exit_status().map(Ended::Code),
                     };
                 }
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok((ended, true)),
-                Err(rustix::io::Errno::CHILD) => return Ok((ended, false)),
-                Err(rustix::io::Errno::INTR) => {}
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(ended),
                 Err(error) => return Err(error.into()),
             }
         }

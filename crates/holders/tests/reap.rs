@@ -15,13 +15,13 @@ fn the_end_of_a_command_is_told_whatever_its_group() {
             dies_with_us: true,
         };
         let mut child = command.start(Start::Gated).expect("it starts");
-        assert_eq!(child.reap().expect("told"), (None, true));
+        assert_eq!(child.reap().expect("told"), None);
         child.let_go();
-        let mut ended = (None, true);
-        while ended.0.is_none() {
+        let mut ended = None;
+        while ended.is_none() {
             std::thread::sleep(Duration::from_millis(2));
             ended = child.reap().expect("told");
         }
-        assert_eq!(ended, (Some(Ended::Code(4)), false), "own group: {own_group}");
+        assert_eq!(ended, Some(Ended::Code(4)), "own group: {own_group}");
     }
 }

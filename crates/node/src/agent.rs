@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::data::Data;
 use crate::metrics;
 use crate::service::{Service, Shared, serve};
-use crate::socket::Socket;
+use crate::socket::{LastAgent, Socket};
 
 /// How often it looks whether its files and its socket are still there.
 const LOOK: Duration = Duration::from_secs(2);
@@ -28,6 +28,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// What its configuration file says.
     pub config: Config,
+    /// Whether there is such a file: then commands cannot start it again by themselves.
+    pub configured: bool,
     /// Where Prometheus reaches it.
     pub metrics: Option<SocketAddr>,
     /// After what time without pools, holders and waiters it ends by itself.
@@ -47,17 +49,15 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
 
 async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
     raise_file_limit();
+    holdall_holders::survive_file_limits();
     let access = settings.config.access()?;
     if let Some(addr) = settings.metrics {
         metrics::serve(addr)?;
     }
-    if access.for_others() {
-        data.open_to_others()?;
-    }
     let service = Service::new(data, settings.config.clone())?;
-    let mut socket = Socket::open(&settings.socket, access)?;
+    let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
+    let mut socket = Socket::open(&settings.socket, access, &last)?;
     info!(socket = %settings.socket.display(), "listening");
-    tokio::task::spawn_local(start(service.clone()));
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let end = ending(service.clone(), settings.idle_exit);
@@ -121,19 +121,6 @@ fn asked_to_stop(service: &Shared) {
     service.stop(again);
 }
 
-/// Lets the service grant as soon as no process uses what a former agent granted.
-async fn start(service: Shared) {
-    let mut told = false;
-    while !service.borrow().no_old_holders() {
-        if !told {
-            info!("processes of a former agent still hold; waiting for their end");
-            told = true;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    service.borrow_mut().start();
-}
-
 /// Ends when the agent is to end. Meanwhile, reservations run out.
 async fn ending(service: Shared, idle_exit: Option<Duration>) {
     let changed = service.borrow().changed.clone();
@@ -145,12 +132,13 @@ async fn ending(service: Shared, idle_exit: Option<Duration>) {
             return;
         }
         // Work does not wake us: we look again when it could have been idle for long enough.
-        let idle = service.borrow().idle_for().unwrap_or_default();
-        let left = idle_exit.map(|exit| exit.saturating_sub(idle));
-        if left == Some(Duration::ZERO) {
+        let idle = service.borrow().idle_for();
+        let left = idle_exit.map(|exit| exit.saturating_sub(idle.unwrap_or_default()));
+        if idle.is_some() && left == Some(Duration::ZERO) {
             info!("idle for long enough");
             return;
         }
+        let left = left.filter(|left| !left.is_zero());
         let soonest = left.into_iter().chain(next).min();
         let sleep = async {
             match soonest {

@@ -43,7 +43,8 @@ impl Clock {
     /// it kept.
     pub(crate) fn new(last: &Anchor) -> (Self, i64) {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Self::reading(Box::new(machine), boot.trim().to_owned(), last)
+        let offset = boottime_offset(&std::fs::read_to_string(OFFSETS).unwrap_or_default());
+        Self::reading(Box::new(move || machine(offset)), boot.trim().to_owned(), last)
     }
 
     fn reading(read: Box<dyn Fn() -> Reading>, boot: String, last: &Anchor) -> (Self, i64) {
@@ -57,7 +58,7 @@ impl Clock {
 
     /// Steady time.
     pub(crate) fn now(&self) -> u64 {
-        clamp((self.read)().boottime + self.base)
+        clamp((self.read)().boottime.saturating_add(self.base))
     }
 
     /// The time on the wall.
@@ -68,13 +69,18 @@ impl Clock {
     /// What the wall shows at a steady time, as far as it can be known now.
     pub(crate) fn shown(&self, steady: u64) -> u64 {
         let now = (self.read)();
-        clamp(steady as i64 + now.wall - (now.boottime + self.base))
+        clamp((steady as i64).saturating_add(self.ahead(now)))
+    }
+
+    /// How far the wall is ahead of steady time.
+    fn ahead(&self, now: Reading) -> i64 {
+        now.wall.saturating_sub(now.boottime.saturating_add(self.base))
     }
 
     /// What the next agent has to know.
     pub(crate) fn anchor(&self) -> Anchor {
         let now = (self.read)();
-        let ahead = now.wall - (now.boottime + self.base);
+        let ahead = self.ahead(now);
         Anchor { ahead, base: self.base, boot: self.boot.clone() }
     }
 }
@@ -88,18 +94,29 @@ impl Anchor {
 
 /// A time that was kept, moved.
 pub(crate) fn moved(time: u64, by: i64) -> u64 {
-    clamp(time as i64 + by)
+    clamp((time as i64).saturating_add(by))
 }
 
 fn clamp(time: i64) -> u64 {
     time.max(0).unsigned_abs()
 }
 
-fn machine() -> Reading {
+/// By how much a container moves the clocks that nobody can set.
+const OFFSETS: &str = "/proc/self/timens_offsets";
+
+/// By how many milliseconds `CLOCK_BOOTTIME` is moved here.
+fn boottime_offset(offsets: &str) -> i64 {
+    let line = offsets.lines().find_map(|line| line.strip_prefix("boottime"));
+    let mut numbers = line.unwrap_or_default().split_whitespace().map(str::parse::<i64>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    next() * 1000 + next() / 1_000_000
+}
+
+fn machine(offset: i64) -> Reading {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
     let boottime = clock_gettime(ClockId::Boottime);
     let boottime = boottime.tv_sec * 1000 + boottime.tv_nsec / 1_000_000;
-    Reading { wall, boottime }
+    Reading { wall, boottime: boottime - offset }
 }
 
 #[cfg(test)]
@@ -144,6 +161,13 @@ mod tests {
         assert_eq!(until - clock.now(), HOUR as u64 / 2, "it is not frozen either");
         let (next, shift) = machine.clock("one", &clock.anchor());
         assert_eq!((next.now(), shift), (clock.now(), 0), "the next agent goes on from there");
+    }
+
+    #[test]
+    fn a_container_does_not_move_time_either() {
+        let offsets = "monotonic           0         0\nboottime        7200 500000000\n";
+        assert_eq!(boottime_offset(offsets), 7_200_500);
+        assert_eq!(boottime_offset(""), 0);
     }
 
     #[test]

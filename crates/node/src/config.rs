@@ -56,6 +56,8 @@ pub struct Limits {
     pub connections: usize,
     /// Requests on one connection, waiting and granted.
     pub requests: usize,
+    /// Reservations of one user.
+    pub reservations: usize,
     /// Bytes of replies that one client has not read.
     pub unread_bytes: usize,
     /// Bytes of requests and unread replies of all users.
@@ -69,6 +71,7 @@ impl Default for Limits {
         Self {
             connections: 4096,
             requests: 4096,
+            reservations: 1024,
             unread_bytes: 64 << 20,
             memory_bytes: 1 << 30,
             units: 1 << 20,

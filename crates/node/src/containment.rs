@@ -4,6 +4,8 @@ use holdall_holders::{Cgroup, Cgroups, Holder, Record};
 use holdall_wire::{Place, RequestNo, Who};
 use tracing::{info, warn};
 
+use crate::directory::Directory;
+
 /// What there is to keep processes together.
 #[derive(Debug)]
 pub(crate) struct Containment {
@@ -36,7 +38,7 @@ impl Containment {
 
     /// A cgroup for a grant, below that of its client.
     pub(crate) fn cgroup(&self, request: RequestNo, who: &Who) -> Option<Cgroup> {
-        let cgroups = self.cgroups.as_ref().filter(|_| self.why_not.is_none() && who.pid > 1)?;
+        let cgroups = self.cgroups.as_ref().filter(|_| self.why_not.is_none() && who.pid > 0)?;
         let parent = cgroups.of(who.pid)?;
         let name = format!("{}-{request}", std::process::id());
         match cgroups.make(&parent, &name) {
@@ -55,7 +57,14 @@ impl Containment {
     }
 
     /// What is left of a holder of a former agent; none if it is gone.
-    pub(crate) fn again(&self, record: &Record) -> Option<Holder> {
-        Holder::again(record, self.cgroups.as_ref())
+    pub(crate) fn again(&self, record: &Record, dir: &Directory) -> Option<Holder> {
+        let Some(name) = record.lock.as_ref().filter(|_| !record.is_of_another_boot()) else {
+            return Holder::again(record, self.cgroups.as_ref());
+        };
+        match dir.read_only(name) {
+            Ok(file) => Some(Holder::Client(name.clone(), file)).filter(|client| !client.ended()),
+            Err(error) if error.is_absent() => None,
+            Err(_) => Some(Holder::Unknown(record.clone(), None)),
+        }
     }
 }

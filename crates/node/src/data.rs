@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `agent.lock` | locked by the agent as long as it lives: one agent a directory |
 //! | `epoch` | how often an agent started here, synced before anything is numbered with it |
-//! | `holders.lock` | programs that hold by their connection keep a shared lock on it; a new agent grants nothing before it had it for itself |
-//! | `holders.jsonl` | what commands hold, and their processes, written before they start |
+//! | `holders.jsonl` | what commands and programs hold, and how these are known, written before they start or are told |
+//! | `client-N-N.lock` | a program that uses the client library keeps a shared lock on its own |
 //! | `state.json` | pools made at run time and reservations, synced before they are told |
 //! | `audit.jsonl` | the audit log |
 //! | `agent.log` | the log of an agent in the background |
@@ -40,7 +40,7 @@ pub(crate) struct Kept {
 
 /// Another agent has the directory.
 #[derive(Debug, thiserror::Error)]
-#[error("an agent runs already with the data directory {0}")]
+#[error("an agent runs already: it has {0} for itself")]
 pub struct InUse(pub PathBuf);
 
 /// A data directory that belongs to this process.
@@ -49,7 +49,6 @@ pub(crate) struct Data {
     dir: Rc<Directory>,
     epoch: u32,
     lifetime: File,
-    _holders: File,
 }
 
 impl Data {
@@ -71,16 +70,10 @@ impl Data {
                 dir.path_of("broken.json").display()
             );
         }
-        let holders = dir.lock_file("holders.lock")?;
-        let mut data = Self { dir, epoch: 0, lifetime, _holders: holders };
+        let mut data = Self { dir, epoch: 0, lifetime };
         let epoch = data.read_epoch()?;
         data.set_epoch(epoch + 1)?;
         Ok(data)
-    }
-
-    /// Lets other users reach the file of holders, and nothing else.
-    pub(crate) fn open_to_others(&self) -> anyhow::Result<()> {
-        Ok(self.dir.set_mode(0o711)?)
     }
 
     /// The present epoch.
@@ -143,13 +136,6 @@ impl Data {
     pub(crate) fn in_place(&self) -> bool {
         self.dir.in_place() && self.dir.leads_to("agent.lock", &self.lifetime)
     }
-
-    /// Whether no process of a former agent's holders is left.
-    pub(crate) fn no_old_holders(&self) -> bool {
-        let Ok(file) = self.dir.lock_file("holders.lock") else { return false };
-        // Closing the file gives the lock back.
-        flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-    }
 }
 
 #[cfg(test)]
@@ -175,16 +161,5 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         Data::open(dir.path()).expect("free").dump(b"{}").expect("writable");
         assert!(Data::open(dir.path()).is_err());
-    }
-
-    #[test]
-    fn old_holders_are_noticed() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let data = Data::open(dir.path()).expect("free");
-        let holder = File::open(data.dir().path_of("holders.lock")).expect("it is there");
-        flock(&holder, FlockOperation::LockShared).expect("nobody has it");
-        assert!(!data.no_old_holders());
-        drop(holder);
-        assert!(data.no_old_holders());
     }
 }

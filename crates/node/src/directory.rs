@@ -33,6 +33,13 @@ pub enum Unsafe {
     Io(PathBuf, io::Error),
 }
 
+impl Unsafe {
+    /// Whether nothing is there.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Io(_, error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// A directory that is open.
 #[derive(Debug)]
 pub struct Directory {
@@ -121,14 +128,34 @@ impl Directory {
         rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode)).map_err(|e| self.failed("", e))
     }
 
-    /// Opens a file to lock it; anybody who sees the directory may do so.
+    /// Opens a file to lock it. Nobody else may, since whoever can open a file can lock it.
     ///
     /// # Errors
     /// If that fails, or it is somebody else's.
     pub fn lock_file(&self, name: &str) -> Result<File, Unsafe> {
-        let file = self.open(name, OFlags::CREATE | OFlags::RDWR, 0o644)?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644)).map_err(|e| self.failed(name, e))?;
+        let file = self.open(name, OFlags::CREATE | OFlags::RDWR, 0o600)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600)).map_err(|e| self.failed(name, e))?;
         Ok(file)
+    }
+
+    /// Opens a file to read it, and so that whoever it is handed to can do no more.
+    ///
+    /// # Errors
+    /// If that fails, or it is somebody else's.
+    pub fn read_only(&self, name: &str) -> Result<File, Unsafe> {
+        self.open(name, OFlags::RDONLY, 0)
+    }
+
+    /// The names of its files.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, Unsafe> {
+        let entries = rustix::fs::Dir::read_from(&self.fd).map_err(|e| self.failed("", e))?;
+        let name = |entry: rustix::io::Result<rustix::fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+        };
+        entries.map(name).collect::<Result<_, _>>().map_err(|e| self.failed("", e))
     }
 
     /// Opens a file to write at its end; nobody else may read it.
@@ -145,9 +172,7 @@ impl Directory {
     /// If it cannot be read, or is somebody else's.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Unsafe> {
         let mut file = match self.open(name, OFlags::RDONLY, 0) {
-            Err(Unsafe::Io(_, error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
+            Err(error) if error.is_absent() => return Ok(None),
             opened => opened?,
         };
         let mut content = Vec::new();
@@ -177,13 +202,30 @@ impl Directory {
     /// # Errors
     /// If the disk does not take it.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), Unsafe> {
-        let new = format!("{name}.new");
-        self.remove(&new)?;
-        let mut file = self.open(&new, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, 0o600)?;
-        let written = file.write_all(content).and_then(|()| file.sync_all());
-        written.map_err(|error| Unsafe::Io(self.path_of(name), error))?;
+        let (new, file) = self.write_new(name, content)?;
+        file.sync_all().map_err(|error| Unsafe::Io(self.path_of(name), error))?;
         self.rename(&new, name)?;
         rustix::fs::fsync(&self.fd).map_err(|error| self.failed(name, error))
+    }
+
+    /// Replaces a file so that after the end of this process it is either the old or the new one,
+    /// and leaves the new one open to write at its end.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub fn rewrite(&self, name: &str, content: &[u8]) -> Result<File, Unsafe> {
+        let (new, file) = self.write_new(name, content)?;
+        self.rename(&new, name)?;
+        Ok(file)
+    }
+
+    fn write_new(&self, name: &str, content: &[u8]) -> Result<(String, File), Unsafe> {
+        let new = format!("{name}.new");
+        self.remove(&new)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND;
+        let mut file = self.open(&new, flags, 0o600)?;
+        file.write_all(content).map_err(|error| Unsafe::Io(self.path_of(name), error))?;
+        Ok((new, file))
     }
 
     /// Gives a file another name.
@@ -243,7 +285,9 @@ fn only_ours_change(path: &Path, stat: &Stat) -> Result<(), Unsafe> {
         return Err(Unsafe::Foreign(path.into(), stat.st_uid));
     }
     let mode = Mode::from_raw_mode(stat.st_mode);
-    if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+    let own_group = [0, rustix::process::getegid().as_raw()].contains(&stat.st_gid);
+    let others = mode.contains(Mode::WOTH) || (mode.contains(Mode::WGRP) && !own_group);
+    if others && !mode.contains(Mode::SVTX) {
         return Err(Unsafe::Writable(path.into()));
     }
     Ok(())

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::rc::Rc;
 
 use anyhow::Context;
 use holdall_holders::Record;
@@ -37,7 +38,10 @@ enum Line<T> {
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Journal {
+    dir: Rc<Directory>,
     file: File,
+    /// How much of it is whole lines; none if it is not known, and it must be written anew.
+    length: Option<u64>,
     held: BTreeMap<RequestNo, Vec<u8>>,
     over: usize,
 }
@@ -74,12 +78,13 @@ impl Journal {
     ///
     /// # Errors
     /// If the disk does not take it.
-    pub(crate) fn begin(dir: &Directory, held: &[Held]) -> anyhow::Result<Self> {
+    pub(crate) fn begin(dir: &Rc<Directory>, held: &[Held]) -> anyhow::Result<Self> {
         let lines: Result<BTreeMap<_, _>, _> =
             held.iter().map(|one| Ok::<_, serde_json::Error>((request(one), line(one)?))).collect();
         let held = lines?;
-        dir.replace(NAME, &held.values().flatten().copied().collect::<Vec<_>>())?;
-        Ok(Self { file: dir.append(NAME)?, held, over: 0 })
+        let lines: Vec<u8> = held.values().flatten().copied().collect();
+        let file = dir.rewrite(NAME, &lines)?;
+        Ok(Self { dir: dir.clone(), file, length: Some(lines.len() as u64), held, over: 0 })
     }
 
     /// A command is about to use a grant, or has left others behind.
@@ -88,7 +93,7 @@ impl Journal {
     /// If the disk does not take it. The command must not start then.
     pub(crate) fn hold(&mut self, held: &Held) -> anyhow::Result<()> {
         let line = line(held)?;
-        self.file.write_all(&line).context("cannot note who holds it")?;
+        self.write(&line).context("cannot note who holds it")?;
         self.held.insert(request(held), line);
         Ok(())
     }
@@ -97,20 +102,38 @@ impl Journal {
     ///
     /// # Errors
     /// If the disk does not take it. A later agent finds out by itself that it is over.
-    pub(crate) fn over(&mut self, dir: &Directory, request: RequestNo) -> anyhow::Result<()> {
+    pub(crate) fn over(&mut self, request: RequestNo) -> anyhow::Result<()> {
         if self.held.remove(&request).is_none() {
             return Ok(());
         }
         self.over += 1;
         if self.over > OVER_MAX {
-            dir.replace(NAME, &self.held.values().flatten().copied().collect::<Vec<_>>())?;
-            self.file = dir.append(NAME)?;
-            self.over = 0;
-            return Ok(());
+            return self.begin_anew();
         }
         let mut line = serde_json::to_vec(&Line::<()>::Over(request))?;
         line.push(b'\n');
-        Ok(self.file.write_all(&line)?)
+        self.write(&line)
+    }
+
+    /// Writes a line, all of it or nothing: to half a line, the next one would be added.
+    fn write(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        let Some(length) = self.length else {
+            self.begin_anew()?;
+            return self.write(line);
+        };
+        if let Err(error) = self.file.write_all(line) {
+            self.length = self.file.set_len(length).is_ok().then_some(length);
+            return Err(error.into());
+        }
+        self.length = Some(length + line.len() as u64);
+        Ok(())
+    }
+
+    fn begin_anew(&mut self) -> anyhow::Result<()> {
+        let lines: Vec<u8> = self.held.values().flatten().copied().collect();
+        self.file = self.dir.rewrite(NAME, &lines)?;
+        (self.length, self.over) = (Some(lines.len() as u64), 0);
+        Ok(())
     }
 }
 
@@ -122,4 +145,56 @@ fn line(held: &Held) -> serde_json::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(&Line::Held(held))?;
     line.push(b'\n');
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_wire::Who;
+
+    use super::*;
+
+    fn held(n: u64) -> Held {
+        let who = Who { user: "u".repeat(100), ..Who::default() };
+        let (needs, taken) = (Vec::new(), Vec::new());
+        let grant = Reservation { request: RequestNo(n), who, needs, taken, since: 0, until: None };
+        Held { grant, holder: Record::default() }
+    }
+
+    fn numbers(dir: &Directory) -> Vec<u64> {
+        Journal::read(dir).expect("readable").iter().map(|held| held.grant.request.0).collect()
+    }
+
+    #[test]
+    fn what_is_over_is_gone_also_when_it_is_written_anew() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = Rc::new(Directory::private(dir.path()).expect("ours"));
+        let mut journal = Journal::begin(&dir, &[held(0)]).expect("writable");
+        for n in 1..=OVER_MAX as u64 + 2 {
+            journal.hold(&held(n)).expect("writable");
+            journal.over(RequestNo(n)).expect("writable");
+            if n == 3 {
+                assert_eq!(numbers(&dir), [0]);
+            }
+        }
+        journal.hold(&held(1 << 40)).expect("writable");
+        assert_eq!(numbers(&dir), [0, 1 << 40]);
+    }
+
+    #[test]
+    fn half_a_line_is_taken_back() {
+        let work = tempfile::tempdir().expect("a directory");
+        let dir = Rc::new(Directory::private(work.path()).expect("ours"));
+        let mut journal = Journal::begin(&dir, &[]).expect("writable");
+        journal.hold(&held(1)).expect("writable");
+        // A disk that takes half of it.
+        let (reads, writes) = std::io::pipe().expect("a pipe");
+        let whole =
+            std::mem::replace(&mut journal.file, File::from(std::os::fd::OwnedFd::from(writes)));
+        drop(reads);
+        assert!(journal.hold(&held(2)).is_err());
+        assert_eq!(journal.length, None, "a pipe cannot be cut");
+        drop(whole);
+        journal.hold(&held(3)).expect("written anew");
+        assert_eq!(numbers(&dir), [1, 3]);
+    }
 }

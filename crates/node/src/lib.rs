@@ -19,3 +19,4 @@ pub use agent::{Settings, run};
 pub use config::{Config, Limits, Pool, span};
 pub use data::InUse;
 pub use directory::{Directory, Unsafe};
+pub use socket::LastAgent;

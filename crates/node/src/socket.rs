@@ -4,13 +4,14 @@
 //! made it and hand it over (`LISTEN_FDS`). If somebody removes it, it comes back.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use listenfd::ListenFd;
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 use tracing::warn;
 
@@ -33,6 +34,30 @@ impl Access {
     }
 }
 
+/// The last agent at a socket, as it is noted in the lock beside it: so that nobody starts another
+/// one in its place, which would know nothing of what it has granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastAgent {
+    /// Where its files are.
+    pub data: PathBuf,
+    /// Whether it has a configuration, without which it cannot be started again.
+    pub configured: bool,
+}
+
+impl LastAgent {
+    /// Who was last at a socket, if that is noted.
+    ///
+    /// # Errors
+    /// If the note cannot be read.
+    pub fn at(socket: &Path) -> anyhow::Result<Option<Self>> {
+        let (dir, name) = locate(socket, 0o700)?;
+        let note = dir.read(&lock_name(&name))?.filter(|note| !note.is_empty());
+        note.map(|note| serde_json::from_slice(&note)).transpose().with_context(|| {
+            format!("{} cannot be understood", dir.path_of(&lock_name(&name)).display())
+        })
+    }
+}
+
 /// A socket that belongs to this process.
 pub(crate) struct Socket {
     listener: UnixListener,
@@ -51,12 +76,16 @@ impl Socket {
     ///
     /// # Errors
     /// [`InUse`] if another agent listens there; otherwise if it cannot be bound.
-    pub(crate) fn open(path: &Path, access: Access) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path, access: Access, last: &LastAgent) -> anyhow::Result<Self> {
         let handed = ListenFd::from_env().take_unix_listener(0);
-        match handed.context("what the supervisor handed over is no socket for an agent")? {
-            Some(listener) => Self::take_over(listener, path),
-            None => Self::bind(path, access),
-        }
+        let mut socket = match handed.context("what the supervisor handed over is no socket")? {
+            Some(listener) => Self::take_over(listener, path)?,
+            None => Self::bind(path, access)?,
+        };
+        socket.lock.set_len(0)?;
+        socket.lock.rewind()?;
+        socket.lock.write_all(serde_json::to_string(last)?.as_bytes())?;
+        Ok(socket)
     }
 
     fn take_over(listener: std::os::unix::net::UnixListener, path: &Path) -> anyhow::Result<Self> {
@@ -98,7 +127,11 @@ impl Socket {
         let mode = if self.access.for_others() { 0o755 } else { 0o700 };
         let dir = Directory::for_socket(self.dir.path(), mode)?;
         if !dir.leads_to(&lock_name(&self.name), &self.lock) {
+            let mut note = Vec::new();
+            self.lock.rewind()?;
+            self.lock.read_to_end(&mut note)?;
             self.lock = lock(&dir, &self.name)?;
+            self.lock.write_all(&note)?;
         }
         let (listener, place) = listen(&dir, &self.name, self.access)?;
         (self.listener, self.dir, self.place) = (listener, dir, place);
@@ -148,6 +181,7 @@ fn listen(
     dir.remove(&format!("{name}.new"))?;
     let told = || format!("cannot listen at {}", dir.path_of(name).display());
     let listener = UnixListener::bind(&new).with_context(told)?;
+    holdall_holders::take_no_descriptors(&listener);
     chown(&new, None, access.group).with_context(told)?;
     std::fs::set_permissions(&new, PermissionsExt::from_mode(access.mode)).with_context(told)?;
     let found = dir.stat_of(&format!("{name}.new")).with_context(told)?;

@@ -71,10 +71,14 @@ pub struct Call {
 pub enum Body {
     /// A set of things, all or nothing.
     Ask(Ask),
-    /// A child of the caller is about to become the command that uses a grant of this connection;
-    /// a pidfd of it comes along. It needs not be told if it starts in the cgroup that came with
-    /// the grant.
-    Child(RequestNo),
+    /// A child of the caller is about to become the command that uses a grant of this connection.
+    /// It needs not be told if it starts in the cgroup that came with the grant.
+    Child {
+        /// The grant.
+        request: RequestNo,
+        /// The child, as the caller numbers it: it may be in a pid namespace of its own.
+        pid: u32,
+    },
     /// A grant of this connection is given back.
     End {
         /// The grant.
@@ -111,6 +115,9 @@ pub enum Body {
         /// At once.
         now: bool,
     },
+    /// A descriptor comes along with the reply. As long as it is open, agents that come later know
+    /// that the caller may still use what it was granted over this connection.
+    Lock,
 }
 
 /// A request.

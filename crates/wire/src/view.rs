@@ -8,7 +8,7 @@ use crate::message::{From, RequestNo, Taken};
 use crate::name::{Name, Need};
 
 /// Who asked for something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
     /// The user's number, vouched for by the kernel.
     pub uid: u32,
@@ -222,8 +222,6 @@ pub struct AgentView {
     pub since: u64,
     /// Where its files are.
     pub data: String,
-    /// The file on which holders keep a shared lock.
-    pub holders_file: String,
     /// The protocol it runs.
     pub protocol: String,
     /// How many grants are held.
@@ -238,6 +236,4 @@ pub struct AgentView {
     pub stopping: bool,
     /// Why commands do not run in cgroups, if they do not.
     pub no_cgroups: Option<String>,
-    /// Whether it waits for processes of its predecessor to end before it grants anything.
-    pub starting: bool,
 }

@@ -14,9 +14,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const CGROUP: &str = "holdall.agent";
 /// How many files an agent may have open if it may choose.
 const FILES: u64 = 65_536;
+/// With fewer it could not serve anybody.
+const FILES_LEAST: u64 = 64;
 
 /// Leaves the session, limits, priority and cgroup of whoever started this process.
-pub(super) fn leave_everything() {
+///
+/// # Errors
+/// If there are limits that it cannot lift and that would end it.
+pub(super) fn leave_everything() -> anyhow::Result<()> {
     close_inherited();
     // It fails only for the leader of a process group, which is on its own already.
     let _ = rustix::process::setsid();
@@ -28,10 +33,17 @@ pub(super) fn leave_everything() {
     lift_limits();
     be_spared();
     leave_cgroups();
+    let limited = |resource| getrlimit(resource).current.is_some();
+    let few = getrlimit(Resource::Nofile).current.is_some_and(|files| files < FILES_LEAST);
+    anyhow::ensure!(
+        !limited(Resource::Cpu) && !limited(Resource::Fsize) && !few,
+        "an agent that serves everybody would inherit limits that end it (`ulimit -t`, `-f`, or \
+         `-n` below {FILES_LEAST}); start one without them: `holdall agent`"
+    );
+    Ok(())
 }
 
-/// Closes what the command that started us left open. Above all the lock of holders: a command
-/// that runs inside a grant has inherited it, and we would wait for ourselves to give it back.
+/// Closes what the command that started us left open.
 fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());

@@ -90,7 +90,7 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut idle_exit = args.idle_exit;
     if args.background {
-        background::leave_everything();
+        background::leave_everything()?;
         let wanted = std::env::var("HOLDALL_IDLE_EXIT").unwrap_or_else(|_| "5m".into());
         idle_exit = Some(span(&wanted).map_err(usage)?);
     }
@@ -100,12 +100,23 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();
+    end_when_panicking();
     let (socket, data) = (place.socket, place.data);
-    let metrics = args.metrics;
-    match holdall_node::run(&Settings { socket, data, config, metrics, idle_exit }) {
+    let (metrics, configured) = (args.metrics, args.config.is_some());
+    match holdall_node::run(&Settings { socket, data, config, configured, metrics, idle_exit }) {
         Err(error) if error.is::<InUse>() => Err(Failure(NOT_NOW, error.to_string()).into()),
         done => done.map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// A panic in the middle of a step would leave things half changed. Whoever comes next starts from
+/// what is on disk.
+fn end_when_panicking() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        told(panic);
+        std::process::exit(70);
+    }));
 }
 
 async fn status(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
@@ -119,12 +130,8 @@ async fn status(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn told(view: &AgentView) -> String {
-    let mut state = match (view.stopping, view.starting) {
-        (true, _) => "stopping: takes no more requests, ends when nothing is held",
-        (_, true) => "starting: waits for processes that hold grants of the agent before",
-        _ => "running",
-    }
-    .to_owned();
+    let stopping = "stopping: takes no more requests, ends when nothing is held";
+    let mut state = if view.stopping { stopping } else { "running" }.to_owned();
     state.push_str(&format!(
         "\nprocess    {}, since {} ago\nversion    {}, protocol {}\nfiles      {} (epoch {})\n\
          holds      {} grants, {} waiting, {} pools declared",

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use holdall_client::{Client, Error};
-use holdall_node::Directory;
+use holdall_node::{Directory, LastAgent};
 use rustix::fs::{FlockOperation, flock};
 
 use super::place::Place;
@@ -31,6 +31,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Starts an agent, unless somebody else does, and connects to it.
 pub(super) async fn start(place: &Place) -> anyhow::Result<Client> {
     let lock = lock_beside(&place.socket)?;
+    same_as_before(place)?;
     let deadline = Instant::now() + START;
     let (mut mine, mut agent) = (false, None::<Child>);
     loop {
@@ -62,6 +63,22 @@ fn lock_beside(socket: &Path) -> anyhow::Result<File> {
     let name = socket.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{} is no name for a socket", socket.display()))?;
     Ok(Directory::for_socket(dir, 0o700)?.lock_file(&format!("{name}.start"))?)
+}
+
+/// Another agent than the last one would know nothing of what that has granted.
+fn same_as_before(place: &Place) -> anyhow::Result<()> {
+    let Some(last) = LastAgent::at(&place.socket)? else { return Ok(()) };
+    if last.data == place.data && !last.configured {
+        return Ok(());
+    }
+    let configured = if last.configured { " and a configuration" } else { "" };
+    let text = format!(
+        "no agent listens at {socket}, and the last one had its files in {}{configured}: start it \
+         again as it was, or delete {socket}.lock to begin anew",
+        last.data.display(),
+        socket = place.socket.display(),
+    );
+    Err(Failure(UNAVAILABLE, text).into())
 }
 
 fn spawn(place: &Place) -> anyhow::Result<Child> {

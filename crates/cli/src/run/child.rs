@@ -7,18 +7,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use holdall_client::Grant;
-use holdall_holders::{Cgroup, Child, Command, Ended, Process, Start, descendants};
+use holdall_client::{Error, Grant};
+use holdall_holders::{
+    Caught, Cgroup, Child, Command, Ended, Process, Start, children, descendants, seen_descendants,
+};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, getpid, set_child_subreaper};
 
 use super::waiting::{self, Signals};
-use crate::failure::{Failure, LOST};
+use crate::failure::{Failure, LOST, UNAVAILABLE};
 
 /// How the use of a grant ended.
 pub(super) enum Use {
-    /// The command ended; `left` says whether we still have children.
-    Over { ended: Ended, left: bool },
+    /// The command ended.
+    Over(Ended),
     /// The grant was lost, and the command was stopped.
     Lost,
 }
@@ -27,8 +29,10 @@ pub(super) enum Use {
 pub(super) struct Running {
     child: Child,
     cgroup: Option<Cgroup>,
-    /// The agent, which may be a child of ours and is no part of the command.
-    agent: u32,
+    /// The children that we had before: the agent perhaps, and those of a program that became us.
+    before: Vec<u32>,
+    /// How the command ended, if it has.
+    ended: Option<Ended>,
 }
 
 impl Running {
@@ -38,10 +42,10 @@ impl Running {
         words: &[std::ffi::OsString],
         variables: Vec<(String, String)>,
         grant: &Grant,
-        agent: u32,
         signals: &mut Signals,
     ) -> anyhow::Result<Self> {
         let own_group = !has_terminal();
+        let before = children().unwrap_or_default();
         let mut command = Command {
             words: words.to_vec(),
             variables,
@@ -53,22 +57,30 @@ impl Running {
             && let Ok(dir) = Cgroup::enter(Path::new(&place.path), place.inode)
             && let Ok(child) = command.start(Start::In(&dir))
         {
-            return Ok(Self { child, cgroup: Some(Cgroup::at(dir, place.inode)), agent });
+            let cgroup = Some(Cgroup::at(dir, place.inode));
+            return Ok(Self { child, cgroup, before, ended: None });
         }
-        // If we are killed, the agent looks for what the command has started. In our group it
-        // can do so only by way of the command.
-        command.dies_with_us = own_group;
+        // If we are killed, the agent looks for what the command has started, and can do so only
+        // by way of the command.
+        command.dies_with_us = false;
         // Whatever loses its parent becomes our child.
         set_child_subreaper(Some(getpid()))?;
         let mut child = command.start(Start::Gated).context("cannot start a process")?;
         let known = async {
-            let text = |error| format!("the grant was lost before the command started: {error}");
-            let known = grant.child(child.handle()).await;
-            known.map_err(|error| Failure(LOST, text(error)).into())
+            grant.child(child.pid()).await.map_err(|error| match error {
+                Error::Fault(why) => {
+                    let text = format!("the agent cannot look after the command: {why}");
+                    Failure(UNAVAILABLE, text).into()
+                }
+                error => {
+                    let text = format!("the grant was lost before the command started: {error}");
+                    Failure(LOST, text).into()
+                }
+            })
         };
         waiting::before(None, signals, known).await?;
         child.let_go();
-        Ok(Self { child, cgroup: None, agent })
+        Ok(Self { child, cgroup: None, before, ended: None })
     }
 
     /// Waits for its end; passes signals on; stops all of it if the grant is lost.
@@ -78,23 +90,25 @@ impl Running {
         signals: &mut Signals,
         grace: Duration,
     ) -> anyhow::Result<Use> {
-        let (mut over, mut lost) = (None, false);
+        let mut lost = false;
+        // While we waited for something else, its end may have been told already.
+        if self.ended.is_none() {
+            self.ended = self.child.reap()?;
+            if let Some(ended) = self.ended {
+                return Ok(Use::Over(ended));
+            }
+        }
         let kill = tokio::time::sleep(Duration::MAX);
         tokio::pin!(kill);
         loop {
+            if lost && self.ended.is_some() && self.cgroup.is_none() && !self.has_left() {
+                return Ok(Use::Lost);
+            }
             tokio::select! {
                 caught = signals.any() => {
-                    let caught = caught?;
-                    if caught.signal == Signal::CHILD {
-                        let (ended, left) = self.child.reap()?;
-                        over = over.or(ended);
-                        match over {
-                            Some(ended) if !lost => return Ok(Use::Over { ended, left }),
-                            Some(_) if self.is_gone(left) => return Ok(Use::Lost),
-                            _ => {}
-                        }
-                    } else if over.is_none() && (self.child.own_group() || !caught.from_kernel) {
-                        self.pass_on(caught.signal);
+                    self.take_note(caught?)?;
+                    if let Some(ended) = self.ended.filter(|_| !lost) {
+                        return Ok(Use::Over(ended));
                     }
                 }
                 () = grant.lost(), if !lost => {
@@ -108,21 +122,44 @@ impl Running {
                     self.signal_all(Signal::KILL);
                     kill.as_mut().reset(tokio::time::Instant::now() + grace);
                 }
-                () = emptied(self.cgroup.as_ref()), if over.is_some() => return Ok(Use::Lost),
+                () = emptied(self.cgroup.as_ref()), if lost && self.ended.is_some() => {
+                    return Ok(Use::Lost);
+                }
             }
         }
     }
 
-    /// Whether nothing of the command is left, as far as our own children tell.
-    fn is_gone(&self, left: bool) -> bool {
-        self.cgroup.is_none() && (!left || self.others().is_empty())
+    /// Waits until something of what the command has left behind has ended; passes signals on.
+    pub(super) async fn next_end(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
+        loop {
+            let caught = signals.any().await?;
+            self.take_note(caught)?;
+            if caught.signal == Signal::CHILD {
+                return Ok(());
+            }
+            self.signal_all(caught.signal);
+        }
     }
 
-    /// What the command has started and that still runs, where there is no cgroup to tell.
-    fn others(&self) -> Vec<Process> {
-        let mut all = descendants(std::process::id()).unwrap_or_default();
-        all.retain(|process| process.id().pid != self.agent);
-        all
+    /// A child has ended, or a signal has come for the command.
+    fn take_note(&mut self, caught: Caught) -> anyhow::Result<()> {
+        if caught.signal == Signal::CHILD {
+            self.ended = self.ended.or(self.child.reap()?);
+        } else if self.ended.is_none() && (self.child.own_group() || !caught.from_kernel) {
+            self.pass_on(caught.signal);
+        }
+        Ok(())
+    }
+
+    /// Whether the command has left something behind that only we know of. Whatever loses its
+    /// parent becomes our child, so our children tell; where there is a cgroup, that tells others.
+    pub(super) fn has_left(&self) -> bool {
+        if self.cgroup.is_some() {
+            return false;
+        }
+        let pids = |all: Vec<Process>| all.iter().map(|process| process.id().pid).collect();
+        let left = children().or_else(|_| descendants(std::process::id()).map(pids));
+        left.map_or(true, |left: Vec<u32>| left.iter().any(|pid| !self.before.contains(pid)))
     }
 
     /// Passes a signal on. One that asks to end is heard even by those that are stopped.
@@ -143,7 +180,13 @@ impl Running {
         match &self.cgroup {
             Some(cgroup) if signal == Signal::KILL && cgroup.kill().is_ok() => {}
             Some(cgroup) => cgroup.signal(signal),
-            None => self.others().iter().for_each(|process| process.signal(signal)),
+            None => {
+                let all = seen_descendants(std::process::id(), &self.before);
+                all.iter().for_each(|process| process.signal(signal));
+                if self.ended.is_none() && all.iter().all(|p| p.id().pid != self.child.pid()) {
+                    self.child.signal(signal); // Whatever can be seen, we know this one.
+                }
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use holdall_client::{Client, Error, Grant};
 use holdall_holders::Ended;
 use holdall_node::span;
-use holdall_wire::{Ask, From as About, Lasting, Leftovers, NEEDS_MAX, Need, RequestNo};
+use holdall_wire::{Ask, Fault, From as About, Lasting, Leftovers, NEEDS_MAX, Need, RequestNo};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -189,25 +189,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
-    let (client, mut grant) = args.wanted.get(ask, &mut signals).await?;
+    let (_client, mut grant) = args.wanted.get(ask, &mut signals).await?;
     let mut variables = environment::variables(&grant, &ask.needs);
     if let Some(socket) = &args.wanted.reach.socket {
         // What runs inside shall talk to the same agent, which knows our grant.
         let socket = std::path::absolute(socket)?.display().to_string();
         variables.push(("HOLDALL_AGENT".into(), socket));
     }
-    let agent = client.agent().pid;
-    let start = Running::start(&args.command, variables, &grant, agent, &mut signals);
+    let start = Running::start(&args.command, variables, &grant, &mut signals);
     let mut running = start.await?;
     match running.supervise(&mut grant, &mut signals, GRACE).await? {
-        Use::Over { ended, left } => {
-            // If the agent does not take it, it notices our end when it wakes up.
-            let end = async { Ok(grant.end(left).await?) };
-            let soon = Some(Instant::now() + GRACE + GRACE);
-            match waiting::before(soon, &mut signals, end).await {
-                Ok(pids) => args.tell_leftovers(&pids),
-                Err(error) => crate::say(format!("the grant was not given back in order: {error}")),
-            }
+        Use::Over(ended) => {
+            give_back(args, &mut running, grant, &mut signals).await?;
             if ended == Ended::Signal(Signal::INT.as_raw()) {
                 // A shell that runs us in a script then knows that it was interrupted.
                 holdall_holders::end_by(Signal::INT);
@@ -219,4 +212,59 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
             Err(Failure(LOST, "the grant was lost, and the command was stopped".into()).into())
         }
     }
+}
+
+/// Gives the grant back. For what the command has left behind and the agent cannot see, we hold it
+/// ourselves.
+async fn give_back(
+    args: &Args,
+    running: &mut Running,
+    mut grant: Grant,
+    signals: &mut Signals,
+) -> anyhow::Result<()> {
+    let mut told = false;
+    loop {
+        let error = match end(&mut grant, running, signals).await {
+            Ok(pids) => {
+                args.tell_leftovers(&pids);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if !running.has_left() {
+            crate::say(format!("the grant was not given back in order: {error}"));
+            return Ok(());
+        }
+        if !matches!(error.downcast_ref(), Some(Error::Fault(Fault::Failed(_)))) {
+            // Nothing is held any more for what is left.
+            return running.supervise(&mut grant, signals, GRACE).await.map(drop);
+        }
+        if !told {
+            let needs = args.wanted.needs.join(" ");
+            crate::say(format!(
+                "holding {needs} until what the command has left behind has ended: {error}"
+            ));
+            told = true;
+        }
+        let changed = tokio::time::timeout(LEAST, running.next_end(signals)).await;
+        changed.unwrap_or(Ok(()))?;
+    }
+}
+
+/// Tells the agent that the command has ended. With nothing left, an agent that does not answer
+/// notices our own end when it wakes up.
+async fn end(
+    grant: &mut Grant,
+    running: &mut Running,
+    signals: &mut Signals,
+) -> anyhow::Result<Vec<u32>> {
+    let mut end = std::pin::pin!(grant.end(running.has_left()));
+    while running.has_left() {
+        tokio::select! {
+            done = &mut end => return Ok(done?),
+            changed = running.next_end(signals) => changed?,
+        }
+    }
+    let soon = Instant::now() + GRACE + GRACE;
+    waiting::before(Some(soon), signals, async { Ok(end.await?) }).await
 }

@@ -138,9 +138,6 @@ async fn why(client: &Client, number: Option<RequestNo>) -> String {
             Some(first) => show::hindrances(&first.hindrances),
             None => "others hold it".into(),
         },
-        Ok(Ok(Reply::Agent(agent))) if agent.starting => {
-            "processes of a former agent still hold what it granted".into()
-        }
         Ok(_) => "others hold it".into(),
         Err(_) => "the agent does not answer".into(),
     }

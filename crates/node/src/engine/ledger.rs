@@ -185,6 +185,20 @@ impl Ledger {
         Ok(Taken { name: pool.name.clone(), units: taken })
     }
 
+    /// Whether exactly these units are there and free.
+    pub(super) fn can_retake(&self, id: PoolId, count: u32, taken: &Taken) -> bool {
+        let Some(pool) = self.pool(id).filter(|pool| count <= pool.free()) else { return false };
+        match &pool.stock {
+            Stock::Lock { .. } => taken.units.iter().all(|(unit, _)| *unit == pool.name),
+            Stock::Units { units, .. } => {
+                let free = units.iter().filter(|unit| unit.holder.is_none() && !unit.retiring);
+                let meant =
+                    free.filter(|unit| taken.units.iter().any(|(name, _)| *name == unit.name));
+                meant.count() == taken.units.len() && taken.units.len() == count as usize
+            }
+        }
+    }
+
     /// Takes exactly these units, with their old fences, for a grant of a former life of the node;
     /// false if that cannot be.
     pub(super) fn retake(
@@ -194,18 +208,14 @@ impl Ledger {
         count: u32,
         taken: &Taken,
     ) -> bool {
-        let Some(pool) = self.pool_mut(id) else { return false };
-        if count > pool.free() {
+        if !self.can_retake(id, count, taken) {
             return false;
         }
+        let Some(pool) = self.pool_mut(id) else { return false };
         match &mut pool.stock {
             Stock::Lock { fence } => *fence = taken.units.iter().fold(*fence, |f, u| f.max(u.1)),
             Stock::Units { units, .. } => {
-                let free = |unit: &Unit| unit.holder.is_none() && !unit.retiring;
                 let meant = |unit: &Unit| taken.units.iter().any(|(name, _)| *name == unit.name);
-                if units.iter().filter(|unit| free(unit) && meant(unit)).count() != count as usize {
-                    return false;
-                }
                 for unit in units.iter_mut().filter(|unit| meant(unit)) {
                     unit.holder = Some(request);
                 }

@@ -302,7 +302,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn on_restore(&mut self, reservation: Reservation) -> Result<(), Defect> {
         let Reservation { request, who, needs, taken, since, until } = reservation;
         self.counter = self.counter.max(request.0);
-        let Ok(counts) = self.resolve(&needs) else {
+        let Some(counts) = self.as_it_was(&needs, &taken) else {
             self.effects.push(Effect::Unrestored(request));
             return Ok(());
         };
@@ -332,12 +332,17 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let mut taken = Vec::with_capacity(counts.len());
         for (i, count) in counts.iter().enumerate() {
             let same = former.as_ref().and_then(|former| former.get(i));
-            match same {
-                Some(same) if self.ledger.retake(count.pool, request, count.units, same) => {
-                    taken.push(same.clone());
+            taken.push(match same {
+                Some(same) => {
+                    let retaken = self.ledger.retake(count.pool, request, count.units, same);
+                    holdall_core::Broken::unless(
+                        retaken,
+                        "L1: a grant that comes back has the units it had",
+                    )?;
+                    same.clone()
                 }
-                _ => taken.push(self.ledger.assign(count.pool, request, count.units, fence)?),
-            }
+                None => self.ledger.assign(count.pool, request, count.units, fence)?,
+            });
         }
         if let Some(entry) = self.requests.get_mut(&request) {
             if former.is_none() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use holdall_core::{Need as Count, Needs, PoolId, Protocol, Resize, UserId};
 use holdall_wire::{
-    Amount, Change, Fault, Kind, NEEDS_MAX, Name, Need, Refusal, RequestNo, UNITS_MAX,
+    Amount, Change, Fault, Kind, NEEDS_MAX, Name, Need, Refusal, RequestNo, Taken, UNITS_MAX,
 };
 
 use super::ledger::{LOCK_UNITS, Pool, Stock, Unit};
@@ -160,6 +160,35 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             counts.push(Count { pool, units });
         }
         Needs::new(counts).map_err(|bad| Refusal::Senseless(bad.to_string()))
+    }
+
+    /// What a grant of a former life had, if all of it is there and free; never anything else.
+    pub(super) fn as_it_was(&mut self, needs: &[Need], taken: &[Taken]) -> Option<Needs> {
+        if needs.len() != taken.len() {
+            return None;
+        }
+        let units = |lock: bool, need: &Need, taken: &Taken| match need.amount {
+            Amount::Shared => 1,
+            _ if lock => LOCK_UNITS,
+            _ => taken.units.len() as u32,
+        };
+        let fits = |(need, taken): (&Need, &Taken)| match self.ledger.find(&need.name) {
+            Some((id, pool)) => {
+                self.ledger.can_retake(id, units(pool.is_lock(), need, taken), taken)
+            }
+            None => taken.units.iter().all(|(unit, _)| *unit == need.name),
+        };
+        if !needs.iter().zip(taken).all(fits) {
+            return None;
+        }
+        let mut counts = Vec::with_capacity(needs.len());
+        for (need, taken) in needs.iter().zip(taken) {
+            let (pool, resize) = self.ledger.lock(&need.name);
+            self.resizes.extend(resize);
+            let lock = self.ledger.pool(pool).is_some_and(Pool::is_lock);
+            counts.push(Count { pool, units: units(lock, need, taken) });
+        }
+        Needs::new(counts).ok()
     }
 
     fn feasible(&self, need: &Need) -> Result<(), String> {

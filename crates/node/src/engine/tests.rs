@@ -240,6 +240,24 @@ fn reservations_come_back_with_their_units_and_fences() {
 }
 
 #[test]
+fn what_comes_back_has_the_units_it_had_or_none() {
+    let mut story = Story(engine());
+    story.pool("gpu", 3);
+    let lasting = Lasting::Reservation(1000);
+    story.asks("gpu");
+    let (moved, _) = story.asks_with(Ask { lasting, ..ask("gpu gpu-lock") });
+    let (all, _) = story.asks_with(Ask { lasting, ..ask("x:shared") });
+    let on_disk = story.0.reservations();
+    let mut next = Story(Engine::new(None, 8, false).expect("a variant"));
+    next.pool("gpu", 1);
+    let effects = step(&mut next.0, Input::Restore(on_disk[0].clone()));
+    assert_eq!(effects, [Effect::Unrestored(moved)], "gpu/1 is not there, and gpu/0 not its own");
+    let effects = step(&mut next.0, Input::Restore(on_disk[1].clone()));
+    assert_eq!(granted(&effects), [(all, on_disk[1].taken.clone())], "whoever may make locks now");
+    assert_eq!(units(&next.asks("gpu:all").1), ["gpu/0"]);
+}
+
+#[test]
 fn a_reservation_counts_from_its_grant() {
     let mut story = Story(engine());
     let (first, _) = story.asks("a");

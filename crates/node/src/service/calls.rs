@@ -2,19 +2,24 @@
 
 use std::rc::Rc;
 
-use holdall_holders::stopped;
+use holdall_holders::{Holder, stopped};
 use holdall_wire::{
     AgentView, Ask, Body, Call, Change, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX, Name,
     Refusal, Reply, RequestNo, State, Status, TEXT_MAX, WaitView, Who,
 };
 use tracing::{debug, info, warn};
 
-use super::{ConnNo, Early, Known, PROTOCOL, Service};
+use super::{ConnNo, Known, PROTOCOL, Service};
 use crate::engine::{Effect, Input};
 use crate::metrics;
 
 /// The longest a reservation may last: ten years.
 const RESERVATION_MAX_MILLIS: u64 = 10 * 366 * 86_400_000;
+
+/// How many processes of a grant are told.
+const PIDS_MAX: usize = 1000;
+/// How many of them are looked at to see whether it is stopped.
+const LOOKED_AT: usize = 4;
 
 impl Service {
     /// Takes a call, and replies to it at once or, if it asks for something, in the end.
@@ -24,9 +29,10 @@ impl Service {
             Body::Ask(ask) => return self.on_ask(conn, id, ask),
             Body::Agent => Ok(Reply::Agent(self.agent_view())),
             Body::Change(change) => self.on_change(conn, &change),
-            Body::Child(request) => Err(unknown(request)), // Taken where its pidfd is.
+            Body::Child { request, .. } => Err(unknown(request)), // Taken where its peer is.
             Body::End { request, .. } => return self.on_end(conn, id, request),
             Body::Explain(request) => self.on_explain(request),
+            Body::Lock => return self.on_lock(conn, id),
             Body::Release { request, force } => self.on_release(conn, request, force),
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
             Body::Status(names) => self.on_status(&names),
@@ -47,18 +53,14 @@ impl Service {
                 return self.answer(conn, call, Reply::Refused(why));
             }
         };
-        let early = Early { conn, call, ask, size };
-        match &mut self.early {
-            Some(all) => all.push(early),
-            None => self.enter(early),
-        }
+        self.enter(conn, call, ask, size);
     }
 
     /// Finds room for a request, and says how much it takes.
     fn admit(&mut self, conn: ConnNo, call: u64, ask: &Ask) -> Result<usize, Refusal> {
         let closed = |why: String| Err(Refusal::Closed(why));
         let limits = self.config.limits;
-        let Some(peer) = self.peers.get_mut(&conn) else { return Err(Refusal::Withdrawn) };
+        let Some(peer) = self.peers.get(&conn) else { return Err(Refusal::Withdrawn) };
         let From { command, name, reason } = &ask.from;
         let texts = [Some(command), name.as_ref(), reason.as_ref()];
         if self.stopping {
@@ -72,28 +74,38 @@ impl Service {
             return Err(Refusal::Senseless("the number of this call is in use".into()));
         } else if matches!(ask.lasting, Lasting::Reservation(m) if m > RESERVATION_MAX_MILLIS) {
             return Err(Refusal::Senseless("a reservation lasts ten years at most".into()));
+        } else if matches!(ask.lasting, Lasting::Reservation(_))
+            && self.reservations_of(peer.who.uid) >= limits.reservations
+        {
+            let most = limits.reservations;
+            return closed(format!("a user has {most} reservations at most (limits.reservations)"));
         } else if texts.into_iter().flatten().any(|text| text.len() > TEXT_MAX) {
             let text = format!("a command, name or reason has at most {TEXT_MAX} bytes");
             return Err(Refusal::Senseless(text));
-        } else if ask.now && self.early.is_some() {
-            let why = "processes of a former agent still hold what it granted";
-            return Err(Refusal::Busy(why.into()));
+        } else if peer.who.pid == 0 && matches!(ask.lasting, Lasting::Command(_)) {
+            return closed(
+                "the agent is in another pid namespace (container) and cannot see this process; \
+                 run the agent outside, or in the same container"
+                    .into(),
+            );
         }
         let size = super::size(&Who { from: ask.from.clone(), ..peer.who.clone() }, &ask.needs);
         if !self.requests.take(peer.who.uid, size) {
             let what = "the requests of this user take as much memory as they may";
             return closed(format!("{what} (limits.memory_bytes)"));
         }
-        peer.requests.insert(call, None);
         Ok(size)
     }
 
+    fn reservations_of(&self, uid: u32) -> usize {
+        self.known.values().filter(|known| known.reserved && known.who.uid == uid).count()
+    }
+
     /// Asks the engine for what was admitted.
-    pub(super) fn enter(&mut self, early: Early) {
-        let Early { conn, call, ask, size } = early;
+    fn enter(&mut self, conn: ConnNo, call: u64, ask: Ask, size: usize) {
         let Some(peer) = self.peers.get_mut(&conn) else { return };
         let request = self.engine.next_number();
-        peer.requests.insert(call, Some(request));
+        peer.requests.insert(call, request);
         let who = Who { from: ask.from.clone(), ..peer.who.clone() };
         let known = Known {
             who: Rc::new(who.clone()),
@@ -125,23 +137,9 @@ impl Service {
     }
 
     fn on_withdraw(&mut self, conn: ConnNo, asked: u64) {
-        self.forget_early(conn, Some(asked));
         let request = self.peers.get(&conn).and_then(|peer| peer.requests.get(&asked));
-        if let Some(request) = request.copied().flatten() {
+        if let Some(request) = request.copied() {
             self.given_back(request, None);
-        }
-    }
-
-    /// What a connection asked for before the service may grant, all of it or in one call, is not
-    /// wanted any more.
-    pub(super) fn forget_early(&mut self, conn: ConnNo, call: Option<u64>) {
-        let Some(all) = &mut self.early else { return };
-        let meant = |early: &mut Early| early.conn == conn && call.is_none_or(|c| c == early.call);
-        for early in all.extract_if(.., meant).collect::<Vec<_>>() {
-            if let Some(peer) = self.peers.get_mut(&conn) {
-                peer.requests.remove(&early.call);
-                self.requests.give(peer.who.uid, early.size);
-            }
         }
     }
 
@@ -167,6 +165,13 @@ impl Service {
         let Some(peer) = self.peers.get(&conn) else { return Ok(Reply::Done) };
         let (caller, mine) = (peer.who.clone(), peer.who.uid == grant.who.uid);
         let reserved = self.known.get(&request).is_some_and(|known| known.reserved);
+        let may_force = caller.uid == 0 || caller.uid == rustix::process::geteuid().as_raw();
+        if !mine && !may_force {
+            return Err(Fault::Wrong(format!(
+                "{request} belongs to {}, who may release it, and so may root",
+                grant.who.user
+            )));
+        }
         if !force && !mine {
             return Err(Fault::Wrong(format!(
                 "{request} belongs to {}; --force releases it all the same",
@@ -186,12 +191,28 @@ impl Service {
             self.flush_audit();
         }
         if reserved {
+            self.keep_without(Some(request)).map_err(|error| {
+                Fault::Failed(format!(
+                    "{request} is still held, since its end cannot be noted: {error:#}"
+                ))
+            })?;
+            if let Some(known) = self.known.get_mut(&request) {
+                known.reserved = false; // Its end is on disk.
+            }
             self.log("released", request, &grant.taken, None);
             self.input(Input::End(request));
-        } else {
-            self.take_away(request);
+            self.touch(true);
+            return Ok(Reply::Done);
         }
-        Ok(Reply::Done)
+        let holder = self.known.get(&request).and_then(|known| known.holder.clone());
+        self.take_away(request);
+        match holder.as_deref() {
+            Some(Holder::Unknown(record, _)) => Err(Fault::Failed(format!(
+                "{request} is free, but what used it cannot be seen from here and was not ended: {}",
+                record.told()
+            ))),
+            _ => Ok(Reply::Done),
+        }
     }
 
     fn on_renew(&mut self, conn: ConnNo, request: RequestNo, millis: u64) -> Result<Reply, Fault> {
@@ -258,22 +279,19 @@ impl Service {
 
     pub(crate) fn agent_view(&self) -> AgentView {
         let (grants, waiting) = self.engine.load();
-        let early = self.early.as_ref().map_or(0, Vec::len);
         AgentView {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             epoch: self.data.epoch(),
             since: self.clock.shown(self.since),
             data: self.data.dir().path().display().to_string(),
-            holders_file: self.data.dir().path_of("holders.lock").display().to_string(),
             protocol: PROTOCOL.into(),
             grants: grants as u32,
-            waiting: (waiting + early) as u32,
+            waiting: waiting as u32,
             pools: self.engine.declared().len() as u32,
             memory: (self.requests.used() + self.traffic.used()) as u64,
             stopping: self.stopping,
             no_cgroups: self.containment.why_not().cloned(),
-            starting: self.starting(),
         }
     }
 
@@ -308,11 +326,11 @@ impl Service {
         for grant in &mut status.grants {
             let Some(known) = self.known.get(&grant.request) else { continue };
             grant.pids = known.holder.as_ref().map(|holder| holder.pids()).unwrap_or_default();
+            grant.pids.truncate(PIDS_MAX);
+            let mut looked_at = grant.pids.iter().take(LOOKED_AT).copied();
             if known.ending {
                 grant.state = State::Ending;
-            } else if !known.reserved
-                && (stopped(grant.who.pid) || grant.pids.iter().copied().any(stopped))
-            {
+            } else if !known.reserved && (stopped(grant.who.pid) || looked_at.any(stopped)) {
                 grant.state = State::Stopped;
             }
         }

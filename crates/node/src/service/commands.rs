@@ -1,77 +1,62 @@
 //! The commands that use grants: where they start, who they are, and that they are on disk before
 //! they do.
 
-use std::os::fd::OwnedFd;
+use std::io;
 use std::rc::Rc;
 
 use holdall_holders::{Cgroup, Family, Holder, NotAHolder, Peer};
-use holdall_wire::{Body, Call, Fault, Place, Reply, RequestNo};
+use holdall_wire::{Body, Call, Fault, Leftovers, Place, Reply, RequestNo};
 use tokio::net::UnixStream;
 use tracing::{error, warn};
 
 use super::{ConnNo, Service, Shared};
-use crate::clock::moved;
-use crate::journal::{Held, Journal};
+use crate::journal::Held;
 
-/// Takes a call from a connection, with the descriptor that came along, if any.
-pub(super) fn take(
-    service: &Shared,
-    conn: ConnNo,
-    call: Call,
-    stream: &UnixStream,
-    passed: &mut Option<OwnedFd>,
-) {
+/// Nothing is held for what a command leaves behind, so it need not be known.
+const FORGONE: Option<Leftovers> = Some(Leftovers::Warn);
+
+/// Takes a call from a connection.
+pub(super) fn take(service: &Shared, conn: ConnNo, call: Call, stream: &UnixStream) {
+    let mut service = service.borrow_mut();
     match call.body {
-        Body::Child(request) => {
-            let family = child(passed.take(), stream);
-            service.borrow_mut().on_child(conn, call.id, request, family);
+        Body::Child { request, pid } => {
+            let peer = Peer::of(stream).map_err(NotAHolder::from);
+            let family = peer.and_then(|peer| Family::child(pid, &peer));
+            let family = family.map_err(|why| Fault::Wrong(why.to_string()));
+            service.on_child(conn, call.id, request, family);
         }
         Body::End { request, left: true } => {
-            let peer = Peer::of(stream).ok();
-            service.borrow_mut().take_in(conn, request, peer.as_ref());
-            service.borrow_mut().call(conn, call);
+            match service.take_in(conn, request, Peer::of(stream)) {
+                Ok(()) => service.call(conn, call),
+                Err(fault) => service.answer(conn, call.id, Reply::Failed(fault)),
+            }
         }
-        _ => service.borrow_mut().call(conn, call),
+        _ => service.call(conn, call),
     }
-}
-
-fn child(passed: Option<OwnedFd>, stream: &UnixStream) -> Result<Family, Fault> {
-    let none = "no pidfd has come along: this agent has too many open files";
-    let passed = passed.ok_or_else(|| Fault::Failed(none.into()))?;
-    let peer = Peer::of(stream).map_err(NotAHolder::from);
-    let family = peer.and_then(|peer| Family::child(&passed, &peer));
-    family.map_err(|why| Fault::Wrong(why.to_string()))
 }
 
 impl Service {
-    /// Whoever used grants of the agent before and still lives holds them; nothing else waits.
-    pub(super) fn find_former(&mut self, shift: i64) -> anyhow::Result<()> {
-        let mut left = Vec::new();
-        for mut held in Journal::read(self.data.dir())? {
-            held.grant.since = moved(held.grant.since, shift);
-            let Some(holder) = self.containment.again(&held.holder) else { continue };
-            warn!(
-                request = %held.grant.request,
-                pids = ?holder.pids(),
-                "processes of a grant of the agent before still run"
-            );
-            self.restore(held.grant.clone(), Some(Rc::new(holder)));
-            left.push(held);
+    /// A request was granted: what has to be on disk before its client is told, and the cgroup in
+    /// which its command starts, if there is one and the client may start it there itself.
+    pub(super) fn prepare(&mut self, request: RequestNo) -> anyhow::Result<Option<Place>> {
+        match self.known.get(&request) {
+            Some(known) if known.leftovers.is_some() => self.prepare_command(request),
+            Some(known) if !known.reserved => self.note_client(request).map(|()| None),
+            _ => Ok(None),
         }
-        self.journal = Some(Journal::begin(self.data.dir(), &left)?);
-        Ok(())
     }
 
-    /// A command was granted what it asked for: the cgroup in which it starts, if its client may
-    /// start it there itself.
-    pub(super) fn prepare_command(&mut self, request: RequestNo) -> anyhow::Result<Option<Place>> {
+    fn prepare_command(&mut self, request: RequestNo) -> anyhow::Result<Option<Place>> {
         let Some(grant) = self.engine.grant(request) else { return Ok(None) };
         if grant.who.uid != rustix::process::geteuid().as_raw() {
             return Ok(None);
         }
         let Some(cgroup) = self.containment.cgroup(request, &grant.who) else { return Ok(None) };
         let place = self.containment.place(&cgroup);
-        self.held_by(request, Holder::Cgroup(cgroup))?;
+        if let Err(error) = self.held_by(request, Holder::Cgroup(cgroup.clone())) {
+            let _ = cgroup.remove(); // Nothing has started in it.
+            return Err(error);
+        }
         Ok(place)
     }
 
@@ -89,7 +74,7 @@ impl Service {
 
     pub(super) fn no_longer_held(&mut self, request: RequestNo) {
         if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.over(self.data.dir(), request)
+            && let Err(error) = journal.over(request)
         {
             error!("the end of {request} is not on disk: {error:#}");
         }
@@ -140,26 +125,35 @@ impl Service {
         });
     }
 
-    /// The client of a grant without a cgroup has children left: from now on these hold it.
-    fn take_in(&mut self, conn: ConnNo, request: RequestNo, peer: Option<&Peer>) {
-        let Some(peer) = peer.filter(|_| self.own(conn, request).is_ok()) else { return };
-        let holder = self.known.get(&request).and_then(|known| known.holder.clone());
-        if let Some(Holder::Family(family)) = holder.as_deref() {
-            if let Err(error) = family.take_in(peer) {
-                warn!(%request, "what its command has left behind is not known: {error}");
+    /// The client of a grant without a cgroup has children left: from now on these hold it. If
+    /// they cannot be told, the client goes on holding it for them.
+    fn take_in(
+        &mut self,
+        conn: ConnNo,
+        request: RequestNo,
+        peer: io::Result<Peer>,
+    ) -> Result<(), Fault> {
+        self.own(conn, request)?;
+        let Some(known) = self.known.get(&request) else { return Ok(()) };
+        let Some(Holder::Family(family)) = known.holder.as_deref() else { return Ok(()) };
+        if let Err(error) = peer.and_then(|peer| family.take_in(&peer)) {
+            warn!(%request, "what its command has left behind is not known: {error}");
+            if known.leftovers != FORGONE {
+                let what = "the agent cannot see which processes these are";
+                return Err(Fault::Failed(format!("{what}: {error}")));
             }
-            self.note_again(request);
         }
+        self.note_again(request)
     }
 
-    fn note_again(&mut self, request: RequestNo) {
+    fn note_again(&mut self, request: RequestNo) -> Result<(), Fault> {
         let holder = self.known.get(&request).and_then(|known| known.holder.clone());
-        let (Some(holder), Some(grant)) = (holder, self.engine.kept(request)) else { return };
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.hold(&Held { grant, holder: holder.record() })
-        {
-            error!("an agent that starts now does not know who holds {request}: {error:#}");
-        }
+        let (Some(holder), Some(grant)) = (holder, self.engine.kept(request)) else {
+            return Ok(());
+        };
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let noted = journal.hold(&Held { grant, holder: holder.record() });
+        noted.map_err(|error| Fault::Failed(format!("{error:#}")))
     }
 }
 

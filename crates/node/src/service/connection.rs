@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
-use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
@@ -60,14 +58,13 @@ async fn talk(
         return Ok(());
     }
     let Some(turn) = service.borrow().turn(conn) else { return Ok(()) };
-    let mut passed = None;
     loop {
         // Whoever does not read is not listened to either.
         if incoming.ready() && outbox.len() <= UNREAD {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let _turn = turn.acquire().await;
-            take_some(service, conn, outbox, &mut incoming, stream, &mut passed)?;
+            take_some(service, conn, outbox, &mut incoming, stream)?;
             if incoming.ready() {
                 tokio::task::yield_now().await;
             }
@@ -84,7 +81,7 @@ async fn talk(
         tokio::select! {
             ready = stream.readable(), if heard => {
                 ready?;
-                if !fill(stream, &mut incoming, &mut passed)? {
+                if !fill(stream, &mut incoming)? {
                     return Ok(());
                 }
                 if !service.borrow_mut().expects(conn, incoming.large()) {
@@ -104,13 +101,12 @@ fn take_some(
     outbox: &Outbox,
     incoming: &mut Incoming,
     stream: &UnixStream,
-    passed: &mut Option<OwnedFd>,
 ) -> io::Result<()> {
     for _ in 0..CALLS {
         let Some(content) = incoming.next_frame()? else { return Ok(()) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
-        take(service, conn, call, stream, passed);
+        take(service, conn, call, stream);
         if costly || outbox.len() > UNREAD {
             break;
         }
@@ -122,7 +118,7 @@ fn take_some(
 fn costly(body: &Body) -> bool {
     match body {
         Body::Status(_) | Body::Explain(_) | Body::Change(_) | Body::Renew { .. } => true,
-        Body::Release { .. } | Body::Stop { .. } => true,
+        Body::Release { .. } | Body::Stop { .. } | Body::Lock => true,
         Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),
         _ => false,
     }
@@ -134,20 +130,15 @@ async fn greeted(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<u32
             return Ok(frame::version(content)?);
         }
         stream.readable().await?;
-        if !fill(stream, incoming, &mut None)? {
+        if !fill(stream, incoming)? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
-/// Reads what is there, and a descriptor if one comes along; false at the end.
-fn fill(
-    stream: &UnixStream,
-    incoming: &mut Incoming,
-    passed: &mut Option<OwnedFd>,
-) -> io::Result<bool> {
-    let bytes = incoming.buffer();
-    match stream.try_io(Interest::READABLE, || holdall_holders::receive(stream, bytes, passed)) {
+/// Reads what is there; false at the end.
+fn fill(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<bool> {
+    match stream.try_read_buf(incoming.buffer()) {
         Ok(n) => Ok(n > 0),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
         Err(error) => Err(error),
@@ -161,8 +152,7 @@ impl Service {
         if visitor && !self.visitors.take(uid, 1) {
             return None;
         }
-        let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
-        let user = user.map_or_else(|| uid.to_string(), |user| user.name);
+        let user = self.user_name(uid);
         let who = Who { uid, user, host: self.host.clone(), pid, from: From::default() };
         let outbox = Rc::new(Outbox::new(self.config.limits.unread_bytes));
         outbox.greet();
@@ -170,10 +160,19 @@ impl Service {
         let same = self.peers.values().find(|peer| peer.who.uid == uid);
         let turn = same.map_or_else(|| Rc::new(Semaphore::new(1)), |peer| peer.turn.clone());
         self.last_peer += 1;
-        let (requests, expected) = (BTreeMap::new(), 0);
-        let peer = Peer { who, outbox: outbox.clone(), requests, turn, visitor, expected };
+        let (requests, expected, lock) = (BTreeMap::new(), 0, None);
+        let peer = Peer { who, outbox: outbox.clone(), requests, turn, visitor, expected, lock };
         self.peers.insert(self.last_peer, peer);
         Some((self.last_peer, outbox))
+    }
+
+    /// A user's name. It may come from afar, and is only shown: so it is asked for once.
+    fn user_name(&mut self, uid: u32) -> String {
+        let name = self.user_names.entry(uid).or_insert_with(|| {
+            let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+            user.map_or_else(|| uid.to_string(), |user| user.name)
+        });
+        name.clone()
     }
 
     /// What a connection had is free again.

@@ -10,7 +10,7 @@ use holdall_holders::Holder;
 use holdall_wire::{Leftovers, Refusal, Reply, RequestNo};
 use tracing::{info, warn};
 
-use super::{ConnNo, Early, Service};
+use super::{ConnNo, Service};
 use crate::engine::Input;
 
 /// How long a client may take to stop using what is taken away from it.
@@ -21,10 +21,9 @@ const GRACE: Duration = Duration::from_secs(5);
 impl Service {
     /// A connection is over. Waiting requests lose their place at once.
     pub(super) fn close(&mut self, conn: ConnNo) {
-        self.forget_early(conn, None);
         let Some(peer) = self.peers.remove(&conn) else { return };
         self.give_back(&peer);
-        for request in peer.requests.into_values().flatten() {
+        for request in peer.requests.into_values() {
             if let Some(known) = self.known.get_mut(&request) {
                 known.asked = None;
                 let waiting = self.engine.grant(request).is_none();
@@ -32,6 +31,9 @@ impl Service {
                     self.left(request);
                 }
             }
+        }
+        if let Some(name) = &peer.lock {
+            self.remove_lock(name);
         }
         self.touch(false);
     }
@@ -128,7 +130,7 @@ impl Service {
         let Some(known) = self.known.get(&request) else { return };
         match known.holder.clone() {
             None => return self.end(request, "lost"), // Fences tell the protected things.
-            Some(holder) if matches!(*holder, Holder::Unknown(_)) => {
+            Some(holder) if matches!(*holder, Holder::Unknown(..) | Holder::Client(..)) => {
                 return self.end(request, "lost"); // Somebody knows better than we do.
             }
             Some(holder) if known.ending => {
@@ -165,15 +167,6 @@ impl Service {
         self.stopping = true;
         self.stop_at_once |= at_once;
         let why = || Refusal::Closed("the agent is stopping".into());
-        for Early { conn, call, size, .. } in
-            self.early.as_mut().map(std::mem::take).unwrap_or_default()
-        {
-            if let Some(peer) = self.peers.get_mut(&conn) {
-                peer.requests.remove(&call);
-                self.requests.give(peer.who.uid, size);
-            }
-            self.answer(conn, call, Reply::Refused(why()));
-        }
         for request in self.engine.waiting().into_iter().rev() {
             if self.engine.grant(request).is_some() {
                 continue; // It got the place of one that was just turned away.

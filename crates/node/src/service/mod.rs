@@ -6,14 +6,16 @@
 //! tasks.
 
 mod calls;
+mod clients;
 mod commands;
 mod connection;
 mod ending;
+mod former;
 mod outbox;
 mod quota;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -21,16 +23,16 @@ use std::time::Duration;
 use holdall_core::Rung;
 use holdall_holders::Holder;
 use holdall_protocols::house::House;
-use holdall_wire::{Ask, Leftovers, Reply, RequestNo, Taken, Who};
+use holdall_wire::{Leftovers, Reply, RequestNo, Taken, Who};
 use tokio::sync::{Notify, Semaphore};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use self::connection::VISITORS;
 pub(crate) use self::connection::serve;
 use self::outbox::Outbox;
 use self::quota::Quota;
 use crate::audit::{Audit, Line};
-use crate::clock::{Anchor, Clock, moved};
+use crate::clock::{Anchor, Clock};
 use crate::config::Config;
 use crate::containment::Containment;
 use crate::data::{Data, Kept};
@@ -49,14 +51,16 @@ type ConnNo = u64;
 struct Peer {
     who: Who,
     outbox: Rc<Outbox>,
-    /// By the number of the call that asked; no request yet before the service may grant.
-    requests: BTreeMap<u64, Option<RequestNo>>,
+    /// By the number of the call that asked.
+    requests: BTreeMap<u64, RequestNo>,
     /// Which of its user's connections is being served.
     turn: Rc<Semaphore>,
     /// Whether it is one too many, and may look but not ask.
     visitor: bool,
     /// How many bytes a long call has that is under way.
     expected: usize,
+    /// The file on which its program keeps a lock, if it does.
+    lock: Option<String>,
 }
 
 /// What the service knows of a request, beyond the engine.
@@ -84,14 +88,6 @@ impl Known {
     }
 }
 
-/// A request that came before the service may grant.
-struct Early {
-    conn: ConnNo,
-    call: u64,
-    ask: Ask,
-    size: usize,
-}
-
 /// The service. Tasks share it; no borrow is kept across a wait.
 pub(crate) struct Service {
     me: Weak<RefCell<Self>>,
@@ -108,6 +104,7 @@ pub(crate) struct Service {
     /// None before it is known what a former agent has left.
     journal: Option<Journal>,
     peers: BTreeMap<ConnNo, Peer>,
+    user_names: BTreeMap<u32, String>,
     last_peer: ConnNo,
     connections: Quota,
     visitors: Quota,
@@ -116,9 +113,9 @@ pub(crate) struct Service {
     /// Bytes of unread replies, and of long calls under way.
     traffic: Quota,
     known: BTreeMap<RequestNo, Known>,
+    /// What the engine is to be told, the first of which it is being told.
+    inputs: VecDeque<Input>,
     timers: BTreeMap<TimerNo, tokio::task::AbortHandle>,
-    /// Requests that came before the service may grant: see [`Service::start`].
-    early: Option<Vec<Early>>,
     /// The pools of the configuration, which are not kept on disk.
     configured: BTreeSet<holdall_wire::Name>,
     pub(crate) since: u64,
@@ -133,8 +130,7 @@ pub(crate) struct Service {
 pub(crate) type Shared = Rc<RefCell<Service>>;
 
 impl Service {
-    /// A service with the pools of its configuration, and everything that was kept. It takes
-    /// requests, but grants none before [`Service::start`].
+    /// A service with the pools of its configuration, and everything that was kept.
     pub(crate) fn new(data: Data, config: Config) -> anyhow::Result<Shared> {
         let engine = Engine::new(None, data.epoch(), config.ephemeral)?;
         let (limits, kept) = (config.limits, data.kept()?);
@@ -155,6 +151,7 @@ impl Service {
                 containment,
                 journal: None,
                 peers: BTreeMap::new(),
+                user_names: BTreeMap::new(),
                 last_peer: 0,
                 connections: Quota::new(most_connections(), limits.connections),
                 visitors: Quota::new(most_connections() / 8, VISITORS),
@@ -162,8 +159,8 @@ impl Service {
                 requests: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 known: BTreeMap::new(),
+                inputs: VecDeque::new(),
                 timers: BTreeMap::new(),
-                early: Some(Vec::new()),
                 configured: BTreeSet::new(),
                 since,
                 stopping: false,
@@ -175,64 +172,6 @@ impl Service {
         });
         service.borrow_mut().load(kept, shift)?;
         Ok(service)
-    }
-
-    /// Builds the pools and puts reservations in force again.
-    fn load(&mut self, kept: Kept, shift: i64) -> anyhow::Result<()> {
-        for change in self.config.pools()? {
-            let holdall_wire::Change::Add { name, .. } = &change else { continue };
-            self.configured.insert(name.clone());
-            if let [Effect::Changed(Err(wrong)), ..] = &self.step(Input::Change(change))[..] {
-                anyhow::bail!("the configuration: {wrong}");
-            }
-        }
-        for change in kept.pools {
-            if let [Effect::Changed(Err(wrong)), ..] = &self.step(Input::Change(change))[..] {
-                warn!("a pool that was kept is not made again: {wrong}");
-            }
-        }
-        for mut reservation in kept.reservations {
-            reservation.since = moved(reservation.since, shift);
-            reservation.until = reservation.until.map(|until| moved(until, shift));
-            self.restore(reservation, None);
-        }
-        self.find_former(shift)
-    }
-
-    /// Puts a grant of a former agent in force again: a reservation, or what processes hold that
-    /// are left of it.
-    fn restore(&mut self, grant: crate::engine::Reservation, holder: Option<Rc<Holder>>) {
-        let request = grant.request;
-        let who = Rc::new(grant.who.clone());
-        let size = size(&who, &grant.needs);
-        self.requests.take_anyway(who.uid, size);
-        let known = Known {
-            who,
-            size,
-            asked: None,
-            at: std::time::Instant::now(),
-            reserved: holder.is_none(),
-            leftovers: None,
-            holder: holder.clone(),
-            ending: holder.is_some(),
-        };
-        self.known.insert(request, known);
-        self.input(Input::Restore(grant));
-        if let Some(holder) = holder {
-            self.end_with(request, holder, "released");
-        }
-    }
-
-    /// From now on requests are granted: nobody of a former agent uses anything any more.
-    pub(crate) fn start(&mut self) {
-        for early in self.early.take().into_iter().flatten() {
-            self.enter(early);
-        }
-        info!(epoch = self.data.epoch(), "granting");
-    }
-
-    pub(crate) fn starting(&self) -> bool {
-        self.early.is_some()
     }
 
     /// The time goes on while the machine sleeps, and the clock on the wall may be set: wakes
@@ -253,10 +192,6 @@ impl Service {
     /// Whether the data directory is still where other agents would look for it.
     pub(crate) fn files_in_place(&self) -> bool {
         self.data.in_place()
-    }
-
-    pub(crate) fn no_old_holders(&self) -> bool {
-        self.data.no_old_holders()
     }
 
     /// Steps the engine. If it is broken, nothing may follow.
@@ -286,10 +221,18 @@ impl Service {
         std::process::exit(70)
     }
 
-    /// Steps the engine and carries out what follows.
+    /// Steps the engine and carries out what follows. What that makes necessary in its turn comes
+    /// after it, not inside it: a full disk ends one grant after the other.
     fn input(&mut self, input: Input) {
-        let effects = self.step(input);
-        self.carry_out(effects);
+        self.inputs.push_back(input);
+        if self.inputs.len() > 1 {
+            return; // Whoever is at it comes to it.
+        }
+        while let Some(input) = self.inputs.front().cloned() {
+            let effects = self.step(input);
+            self.carry_out(effects);
+            self.inputs.pop_front();
+        }
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
@@ -337,8 +280,7 @@ impl Service {
             }
             self.touch(true);
         }
-        let command = self.known.get(&request).is_some_and(|known| known.leftovers.is_some());
-        let place = match if command { self.prepare_command(request) } else { Ok(None) } {
+        let place = match self.prepare(request) {
             Ok(place) => place,
             Err(error) => {
                 let why = holdall_wire::Fault::Failed(format!("{error:#}"));
@@ -356,20 +298,27 @@ impl Service {
         self.forget(request);
         self.no_longer_held(request);
         if reserved && let Err(error) = self.keep() {
-            // It comes back if the agent is started again before this is written; its time ends.
+            // It has run out: so it does for the next agent.
             error!("a released reservation is still on disk: {error:#}");
         }
     }
 
     /// Writes what outlives the agent.
     fn keep(&mut self) -> anyhow::Result<()> {
+        self.keep_without(None)
+    }
+
+    /// Writes what outlives the agent, but for a reservation that is about to end.
+    fn keep_without(&mut self, over: Option<RequestNo>) -> anyhow::Result<()> {
         let own = |change: &holdall_wire::Change| match change {
             holdall_wire::Change::Add { name, .. } => !self.configured.contains(name),
             _ => false,
         };
         let pools = self.engine.declared().into_iter().filter(own).collect();
         let reservations = self.engine.reservations();
-        let known = |r: &crate::engine::Reservation| self.known.contains_key(&r.request);
+        let known = |r: &crate::engine::Reservation| {
+            self.known.contains_key(&r.request) && Some(r.request) != over
+        };
         let reservations = reservations.into_iter().filter(known).collect();
         self.anchor = self.clock.anchor();
         let clock = self.anchor.clone();
@@ -406,7 +355,6 @@ impl Service {
     pub(crate) fn idle_for(&self) -> Option<Duration> {
         let idle = self.peers.is_empty()
             && self.known.values().all(|known| known.ending && known.is_on_disk())
-            && self.early.is_none()
             && self.engine.declared().is_empty();
         idle.then(|| self.touched.elapsed())
     }

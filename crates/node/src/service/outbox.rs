@@ -1,10 +1,12 @@
 //! Replies on their way to one client.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use holdall_wire::Answer;
 use holdall_wire::frame::{self, FROM_NODE_MAX};
+use tokio::io::Interest;
 use tokio::sync::Notify;
 
 /// How much room an outbox keeps when it is empty.
@@ -20,13 +22,16 @@ pub(super) struct Outbox {
     max: usize,
     overrun: Cell<bool>,
     wake: Notify,
+    /// A descriptor that goes along with the byte at this place.
+    handed: RefCell<Option<(usize, OwnedFd)>>,
 }
 
 impl Outbox {
     pub(super) fn new(max: usize) -> Self {
         let (bytes, sent) = (RefCell::new(Vec::new()), Cell::new(0));
         let (read_at, overrun) = (Cell::new(Instant::now()), Cell::new(false));
-        Self { bytes, sent, read_at, max, overrun, wake: Notify::new() }
+        let handed = RefCell::default();
+        Self { bytes, sent, read_at, max, overrun, wake: Notify::new(), handed }
     }
 
     /// Adds a reply, and says how many bytes it has.
@@ -44,6 +49,11 @@ impl Outbox {
         }
         self.wake.notify_one();
         self.len() - before
+    }
+
+    /// A descriptor goes along with the reply that is added next.
+    pub(super) fn hand_over(&self, handle: OwnedFd) {
+        *self.handed.borrow_mut() = Some((self.bytes.borrow().len(), handle));
     }
 
     pub(super) fn greet(&self) {
@@ -71,17 +81,26 @@ impl Outbox {
         self.overrun.set(true);
         self.sent.set(0);
         *self.bytes.borrow_mut() = Vec::new();
+        *self.handed.borrow_mut() = None;
         self.wake.notify_one();
         unsent
     }
 
     /// Sends as much as the socket takes, and says how much that was.
     pub(super) fn flush(&self, stream: &tokio::net::UnixStream) -> std::io::Result<usize> {
-        let mut bytes = self.bytes.borrow_mut();
+        let (mut bytes, mut handed) = (self.bytes.borrow_mut(), self.handed.borrow_mut());
         let before = self.sent.get();
         let mut sent = before;
         while sent < bytes.len() {
-            match stream.try_write(&bytes[sent..]) {
+            let written = match &*handed {
+                Some((place, handle)) if *place == sent => {
+                    let send = || holdall_holders::send(stream, &bytes[sent..], handle.as_fd());
+                    stream.try_io(Interest::WRITABLE, send).inspect(|_| *handed = None)
+                }
+                Some((place, _)) => stream.try_write(&bytes[sent..*place]),
+                None => stream.try_write(&bytes[sent..]),
+            };
+            match written {
                 Ok(n) => sent += n,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
@@ -93,6 +112,9 @@ impl Outbox {
         }
         if sent > KEPT && sent > bytes.len() / 2 || sent == bytes.len() {
             bytes.drain(..sent);
+            if let Some((place, _)) = &mut *handed {
+                *place -= sent;
+            }
             bytes.shrink_to(KEPT);
             self.sent.set(0);
         }
