@@ -83,4 +83,7 @@ if [ "$(id -u)" -eq 0 ]; then
     HOLDALL_DATA="" expect 69 "belongs to uid 65534" run --agent "$work/open/x.sock" a -- true
 fi
 [ "$(cat "$work/victim")" = precious ] || fail "a foreign file was overwritten"
+# Nor is anything replaced that is no socket of an agent's.
+HOLDALL_DATA="" expect 69 "is a link or no socket" run --agent "$work/victim" a -- true
+[ "$(cat "$work/victim")" = precious ] || fail "the file at the path of a socket was replaced"
 echo "$script: ok"

@@ -72,6 +72,15 @@ impl Data {
         }
         let mut data = Self { dir, epoch: 0, lifetime };
         let epoch = data.read_epoch()?;
+        let used = ["state.json", "holders.jsonl", "audit.jsonl"];
+        if epoch == 0 && used.iter().any(|name| data.dir.has(name)) {
+            bail!(
+                "{} is missing, or 0, beside files of former agents, whose numbers and fences would \
+                 come again; write a number there that is larger than the first part of all grants \
+                 in audit.jsonl, or begin anew in an empty directory",
+                data.dir.path_of("epoch").display()
+            );
+        }
         data.set_epoch(epoch + 1)?;
         Ok(data)
     }
@@ -153,6 +162,9 @@ mod tests {
         drop(first);
         assert_eq!(Data::open(dir.path()).expect("free again").epoch(), 2);
         fs::write(dir.path().join("epoch"), "x").expect("writable");
+        assert!(Data::open(dir.path()).is_err(), "fences might go back");
+        fs::remove_file(dir.path().join("epoch")).expect("it is there");
+        fs::write(dir.path().join("audit.jsonl"), "").expect("writable");
         assert!(Data::open(dir.path()).is_err(), "fences might go back");
     }
 

@@ -228,6 +228,21 @@ impl Directory {
         Ok((new, file))
     }
 
+    /// Whether a name is free, or a socket that an agent of this user has left.
+    ///
+    /// # Errors
+    /// If it is anything else, which nobody may replace.
+    pub(crate) fn replaceable_socket(&self, name: &str) -> Result<(), Unsafe> {
+        let Ok(found) = self.stat_of(name) else { return Ok(()) };
+        if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+            return Err(Unsafe::Odd(self.path_of(name), "socket"));
+        }
+        if found.st_uid != own_uid() {
+            return Err(Unsafe::Foreign(self.path_of(name), found.st_uid));
+        }
+        Ok(())
+    }
+
     /// Gives a file another name.
     ///
     /// # Errors

@@ -178,6 +178,8 @@ fn listen(
     access: Access,
 ) -> anyhow::Result<(UnixListener, (u64, u64))> {
     let new: PathBuf = dir.path_of(&format!("{name}.new"));
+    dir.replaceable_socket(name)?;
+    dir.replaceable_socket(&format!("{name}.new"))?;
     dir.remove(&format!("{name}.new"))?;
     let told = || format!("cannot listen at {}", dir.path_of(name).display());
     let listener = UnixListener::bind(&new).with_context(told)?;

@@ -93,7 +93,7 @@ fn machine_service(program: &Path) -> String {
          [Service]\n\
          ExecStart={program} agent --config {MACHINE_CONFIG} --socket {MACHINE_SOCKET} --data {MACHINE_DATA}\n\
          StateDirectory=holdall\n\
-         StateDirectoryMode=0711\n\
+         StateDirectoryMode=0700\n\
          LimitNOFILE=65536\n\
          OOMScoreAdjust=-500\n\
          {COMMON}\

@@ -150,12 +150,16 @@ impl Wanted {
         let deadline =
             self.wait.or_else(|| self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
         let reached_by = self.wait.map(|wait| start + wait.max(LEAST));
+        let mut pause = Duration::from_millis(5);
         loop {
+            pause = (pause * 2).min(LEAST);
             let client =
                 waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
             match waiting::granted(&client, ask.clone(), deadline, signals).await {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
                     crate::say("the agent was lost while waiting; asking again");
+                    let pause = async { Ok(tokio::time::sleep(pause).await) };
+                    waiting::before(deadline, signals, pause).await?;
                 }
                 Err(error) => return Err(error),
                 Ok(grant) => return Ok((client, grant)),

@@ -112,6 +112,14 @@ impl Ledger {
         self.names.values().filter_map(|id| Some((*id, self.pool(*id)?)))
     }
 
+    /// The pool that has a unit of this name, like `gpu` for `gpu/0`.
+    pub(crate) fn pool_of_unit(&self, unit: &Name) -> Option<&Name> {
+        let (name, _) = unit.as_str().rsplit_once('/')?;
+        let (_, pool) = self.find(&name.parse().ok()?)?;
+        let Stock::Units { units, .. } = &pool.stock else { return None };
+        units.iter().any(|one| one.name == *unit).then_some(&pool.name)
+    }
+
     /// The lock of this name, made if it is not there.
     pub(super) fn lock(&mut self, name: &Name) -> (PoolId, Option<Resize>) {
         match self.names.get(name) {

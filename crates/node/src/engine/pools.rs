@@ -42,6 +42,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             }
             Kind::Named(names) => named(name, names)?,
         };
+        if let Stock::Units { units, .. } = &stock
+            && let Some(unit) = units
+                .iter()
+                .find(|unit| unit.name != *name && self.ledger.find(&unit.name).is_some())
+        {
+            return Err(format!("'{}' is in use as a lock or pool of its own", unit.name));
+        }
         match self.ledger.find(name) {
             None => Ok(Some(self.ledger.insert(name, stock, true).1)),
             Some((_, pool)) if pool.removed => {
@@ -194,6 +201,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn feasible(&self, need: &Need) -> Result<(), String> {
         let name = &need.name;
         let Some((_, pool)) = self.ledger.find(name) else {
+            if let Some(pool) = self.ledger.pool_of_unit(name) {
+                return Err(format!("'{name}' is a unit of the pool '{pool}'; ask for '{pool}'"));
+            }
             return match need.amount {
                 _ if !self.ephemeral => Err(format!(
                     "there is no pool '{name}', and this agent makes no locks on first use; \

@@ -240,6 +240,19 @@ fn reservations_come_back_with_their_units_and_fences() {
 }
 
 #[test]
+fn a_unit_of_a_pool_is_no_lock_of_its_own() {
+    let mut story = Story(engine());
+    story.pool("gpu", 2);
+    assert!(never(&story.asks("gpu/0").1));
+    assert!(!never(&story.asks("gpu/2").1), "there is no such unit");
+    story.asks("disk/0");
+    let kind = Kind::Numbered(1);
+    let change = Change::Add { name: "disk".parse().expect("a name"), kind };
+    let effects = step(&mut story.0, Input::Change(change));
+    assert!(matches!(effects[..], [Effect::Changed(Err(_))]), "{effects:?}");
+}
+
+#[test]
 fn what_comes_back_has_the_units_it_had_or_none() {
     let mut story = Story(engine());
     story.pool("gpu", 3);
