@@ -1,7 +1,7 @@
 //! The processes that hold a grant: started, known, contained and ended.
 //!
 //! A [`Holder`] is everything that runs under one grant. Where there are cgroups it is a cgroup,
-//! which nothing leaves and which the kernel watches and kills as one. Elsewhere it is a family of
+//! which `setsid` does not leave and which the kernel watches and kills as one. Elsewhere it is a family of
 //! processes, each known by a pidfd.
 //!
 //! # Invariants

@@ -147,7 +147,7 @@ fn told(view: &AgentView) -> String {
     ));
     state.push_str("\ncommands   ");
     match &view.no_cgroups {
-        None => state.push_str("each in a cgroup of its own, which nothing leaves"),
+        None => state.push_str("each in a cgroup of its own; what moves itself to another is not seen"),
         Some(why) => state.push_str(&format!(
             "known by process and process group: what leaves the group (setsid) is not seen\n           \
              if its wrapper is killed; no cgroups: {why}"

@@ -158,7 +158,10 @@ impl Wanted {
             match waiting::granted(&client, ask.clone(), deadline, signals).await {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
                     crate::say("the agent was lost while waiting; asking again");
-                    let pause = async { Ok(tokio::time::sleep(pause).await) };
+                    let pause = async {
+                        tokio::time::sleep(pause).await;
+                        Ok(())
+                    };
                     waiting::before(deadline, signals, pause).await?;
                 }
                 Err(error) => return Err(error),
