@@ -72,6 +72,11 @@ impl Needs {
         Self(list.into())
     }
 
+    /// How many units of a pool are needed, if any.
+    pub fn units_of(&self, pool: PoolId) -> u64 {
+        self.0.iter().find(|need| need.pool == pool).map_or(0, |need| u64::from(need.units))
+    }
+
     /// Whether some pool is in both.
     pub fn share_a_pool_with(&self, other: &Self) -> bool {
         self.0.iter().any(|mine| other.0.iter().any(|theirs| mine.pool == theirs.pool))

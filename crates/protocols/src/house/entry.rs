@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use core::fmt;
 
-use holdall_core::{Needs, PoolId, RequestId};
+use holdall_core::{Needs, RequestId};
 use serde::{Deserialize, Serialize};
 
 use super::{House, Round};
@@ -28,7 +28,7 @@ pub(super) struct Entry {
     /// How often younger requests were served first, while it waited without a round.
     pub(super) passed: u32,
     /// While it is held: how many rings others have waited for it, by their patience.
-    waited_for: BTreeMap<Patience, u8>,
+    pub(super) waited_for: BTreeMap<Patience, u8>,
     /// Its user keeps only its place here, because it waits elsewhere behind an overdue holder.
     pub(super) parked: bool,
     /// It waits here behind an overdue holder.
@@ -68,6 +68,11 @@ impl Entry {
         !self.held && !self.parked && !self.blocked
     }
 
+    /// Whether solo requests for the same must take rounds: it has one, and other nodes to go to.
+    pub(super) fn contests(&self) -> bool {
+        !self.solo && self.round.is_some() && (self.held || self.competes())
+    }
+
     /// How long it waits behind a holder before it steps aside.
     pub(super) fn patience(&self) -> Patience {
         Patience::try_from(self.turns / 2).unwrap_or(Patience::MAX)
@@ -94,13 +99,9 @@ impl Entry {
     }
 
     /// Somebody of this patience has waited for it through another ring.
-    pub(super) fn waited_for(&mut self, patience: Patience) {
+    pub(super) fn note_waited_for(&mut self, patience: Patience) {
         let rings = self.waited_for.entry(patience).or_default();
         *rings = OVERDUE.min(*rings + 1);
-    }
-
-    pub(super) fn units_of(&self, pool: PoolId) -> u64 {
-        self.needs.iter().find(|need| need.pool == pool).map_or(0, |need| u64::from(need.units))
     }
 
     /// Its place in the order of service, if it has one.

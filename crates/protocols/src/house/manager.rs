@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use holdall_core::{Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, Resize, Role};
 use serde::{Deserialize, Serialize};
 
+use super::entries::Entries;
 use super::entry::{Entry, Patience};
 use super::{House, Round, Stance, ToManager, ToUser};
 use crate::lanes::{Lanes, State, ends_with};
@@ -23,8 +24,7 @@ pub enum Timer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manager {
     pub(super) pools: BTreeMap<PoolId, Pool>,
-    /// In the order in which they came.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Entries,
     /// Those that were turned away and will choose a round, with the one they will probably choose.
     pub(super) choosing: BTreeMap<RequestId, (Needs, Round)>,
     lanes: Lanes,
@@ -49,11 +49,15 @@ impl Pool {
 }
 
 impl Manager {
-    pub(super) fn new(pools: impl Iterator<Item = (PoolId, u32)>, floor: Round) -> Self {
+    pub(super) fn new(
+        cfg: &House,
+        pools: impl Iterator<Item = (PoolId, u32)>,
+        floor: Round,
+    ) -> Self {
         let pool = |(id, capacity)| (id, Pool::new(capacity, floor));
         Self {
             pools: pools.map(pool).collect(),
-            entries: Vec::new(),
+            entries: Entries::new(cfg.rules.order),
             choosing: BTreeMap::new(),
             lanes: Lanes::default(),
             armed: BTreeSet::new(),
@@ -155,8 +159,8 @@ impl Manager {
             self.choosing.remove(&request);
             self.take(&entry.needs);
             out.to_user(request.user, ToUser::Yes { request, n: 0 });
-            self.entries.push(entry);
-            self.note_passed(self.entries.len() - 1);
+            let at = self.entries.push(entry);
+            self.note_passed(at);
             return self.watch(cfg, out);
         }
         let floor = self.floor(cfg, &entry.needs);
@@ -174,8 +178,11 @@ impl Manager {
             let park = ToUser::Park { request, turn: entry.turns, on: entry.blocked };
             out.to_user(request.user, park);
         }
-        for holder in self.entries.iter_mut().filter(|other| other.held) {
-            holder.asked_back &= !holder.needs.share_a_pool_with(&entry.needs);
+        for need in entry.needs.iter() {
+            for holder in self.entries.of_pool(need.pool).holding.clone() {
+                self.entries.change(holder, |holder| holder.asked_back = false);
+            }
+            self.entries.free(need.pool);
         }
         self.scan(cfg, out);
     }
@@ -184,8 +191,7 @@ impl Manager {
     fn fits_behind_all(&self, cfg: &House, needs: &Needs) -> bool {
         needs.iter().all(|need| {
             let Some(pool) = self.pools.get(&need.pool) else { return false };
-            let waiting = self.entries.iter().filter(|entry| entry.competes() && cfg.rules.behind);
-            let wanted: u64 = waiting.map(|entry| entry.units_of(need.pool)).sum();
+            let wanted = if cfg.rules.behind { self.entries.of_pool(need.pool).wanted } else { 0 };
             pool.used + wanted + u64::from(need.units) <= pool.capacity
         })
     }
@@ -206,11 +212,11 @@ impl Manager {
             self.entries.push(Entry::new(request, needs, false));
         }
         self.drop_hold(request);
-        let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) else {
-            return;
-        };
-        (entry.n, entry.round, entry.parked, entry.hint) = (n, Some(round), parked, None);
-        let needs = entry.needs.clone();
+        let Some(at) = self.entries.arrival(request) else { return };
+        self.entries.change(at, |entry| {
+            (entry.n, entry.round, entry.parked, entry.hint) = (n, Some(round), parked, None);
+        });
+        let Some(needs) = self.entries.at(at).map(|entry| entry.needs.clone()) else { return };
         if cfg.rules.floor {
             self.raise_floor(&needs, base);
         }
@@ -218,9 +224,7 @@ impl Manager {
         let marks = self.marks(floor, &needs, request);
         if marks.contains(&round) && !parked {
             let hint = first_free(floor.max(round), &marks);
-            if let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) {
-                entry.hint = Some(hint);
-            }
+            self.entries.change(at, |entry| entry.hint = Some(hint));
             out.to_user(request.user, ToUser::No { request, n, floor, marks });
         }
         self.scan(cfg, out);
@@ -249,6 +253,7 @@ impl Manager {
         if let Some(known) = self.pools.get_mut(&pool) {
             known.capacity = u64::from(capacity);
             if !self.remove_if_empty(pool) {
+                self.entries.free(pool);
                 self.scan(cfg, out);
             }
         } else if capacity > 0 {
@@ -259,7 +264,7 @@ impl Manager {
     /// A pool without units goes when nobody has to do with it any more.
     fn remove_if_empty(&mut self, pool: PoolId) -> bool {
         let empty = self.pools.get(&pool).is_some_and(|pool| pool.capacity == 0)
-            && self.entries.iter().all(|entry| entry.units_of(pool) == 0);
+            && self.entries.has_nobody_at(pool);
         if empty {
             self.pools.remove(&pool);
         }
@@ -272,8 +277,7 @@ impl Manager {
         let held_round =
             self.entry(request).filter(|entry| entry.held).and_then(|entry| entry.round);
         self.drop_hold(request);
-        if let Some(at) = self.entries.iter().position(|entry| entry.request == request) {
-            let entry = self.entries.remove(at);
+        if let Some(entry) = self.entries.remove(request) {
             if let Some(round) = held_round.filter(|_| cfg.rules.floor) {
                 self.raise_floor(&entry.needs, round);
             }
@@ -284,7 +288,7 @@ impl Manager {
     }
 
     pub(super) fn entry(&self, request: RequestId) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.request == request)
+        self.entries.get(request)
     }
 
     pub(super) fn take(&mut self, needs: &Needs) {
@@ -297,17 +301,14 @@ impl Manager {
 
     /// Ends a hold; the entry stays.
     fn drop_hold(&mut self, request: RequestId) {
-        let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) else {
-            return;
-        };
-        if entry.held {
-            entry.set_held(false);
-            for need in entry.needs.iter() {
-                if let Some(pool) = self.pools.get_mut(&need.pool) {
-                    pool.used -= u64::from(need.units);
-                }
+        let Some(at) = self.entries.arrival(request) else { return };
+        let Some(entry) = self.entries.at(at).filter(|entry| entry.held) else { return };
+        for need in entry.needs.iter() {
+            if let Some(pool) = self.pools.get_mut(&need.pool) {
+                pool.used -= u64::from(need.units);
             }
         }
+        self.entries.change(at, |entry| entry.set_held(false));
     }
 
     fn raise_floor(&mut self, needs: &Needs, round: Round) {
@@ -327,25 +328,24 @@ impl Manager {
     /// The rounds above the floor in which there is no room for these needs beside the others,
     /// each taken where it is expected.
     pub(super) fn marks(&self, floor: Round, needs: &Needs, except: RequestId) -> BTreeSet<Round> {
-        let entries =
-            self.entries.iter().map(|entry| (entry.request, &entry.needs, entry.expected()));
-        let choosing = self.choosing.iter().map(|(id, (needs, round))| (*id, needs, Some(*round)));
-        let mut taken: BTreeMap<(PoolId, Round), u64> = BTreeMap::new();
-        for (request, theirs, round) in entries.chain(choosing) {
-            let Some(round) = round.filter(|round| *round > floor && request != except) else {
-                continue;
-            };
-            for need in theirs.iter() {
-                *taken.entry((need.pool, round)).or_default() += u64::from(need.units);
+        let mut marks = BTreeSet::new();
+        for need in needs.iter() {
+            let at_pool = self.entries.of_pool(need.pool);
+            let there = at_pool.holding.iter().copied().chain(at_pool.waiting());
+            let entries = there.filter_map(|at| self.entries.at(at));
+            let entries = entries.map(|entry| (entry.request, &entry.needs, entry.expected()));
+            let choosing = self.choosing.iter().map(|(id, (needs, at))| (*id, needs, Some(*at)));
+            let mut taken: BTreeMap<Round, u64> = BTreeMap::new();
+            for (request, theirs, round) in entries.chain(choosing) {
+                if let Some(round) = round.filter(|round| *round > floor && request != except) {
+                    *taken.entry(round).or_default() += theirs.units_of(need.pool);
+                }
             }
+            let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
+            let full = |units: u64| units > 0 && units + u64::from(need.units) > capacity;
+            marks.extend(taken.into_iter().filter(|(_, units)| full(*units)).map(|(at, _)| at));
         }
-        let full = |pool: PoolId, units: u64| {
-            let capacity = self.pools.get(&pool).map_or(0, |pool| pool.capacity);
-            let mine = needs.iter().find(|need| need.pool == pool);
-            mine.is_some_and(|need| units + u64::from(need.units) > capacity)
-        };
-        let marks = taken.iter().filter(|((pool, _), units)| full(*pool, **units));
-        marks.map(|((_, round), _)| *round).collect()
+        marks
     }
 
     /// Whether a request cannot be served, though its user may be honest: what it asks for was taken
@@ -395,6 +395,7 @@ impl Role for Manager {
     }
 
     fn check(&self, _: &House) -> Result<(), Broken> {
+        Broken::unless(self.entries.changes.is_empty(), "whatever has changed was looked at")?;
         let mut held: BTreeMap<PoolId, u64> = BTreeMap::new();
         for need in self.entries.iter().filter(|e| e.held).flat_map(|entry| entry.needs.iter()) {
             *held.entry(need.pool).or_default() += u64::from(need.units);

@@ -33,6 +33,7 @@
 //! follow each other: a later one says that the earlier are over, and what a manager must remember
 //! of the past is one id for each lane.
 
+mod entries;
 mod entry;
 mod manager;
 mod scan;
@@ -193,6 +194,9 @@ pub struct House {
     /// Whether messages may be lost, and are therefore sent again until they are answered
     /// (`resend=1`).
     resend: bool,
+    /// Whether a manager looks through everything after every change (`thorough=1`), as if it did
+    /// not know what a change can affect. Nothing but the cost depends on it.
+    thorough: bool,
     rules: Rules,
 }
 
@@ -213,8 +217,8 @@ impl House {
         let mut value = default;
         for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
             let (key, number) = part.split_once('=').unwrap_or((part, ""));
-            if !["reserve", "passes", "bumps", "parks", "resend"].contains(&key) {
-                let known = "reserve=, passes=, bumps=, parks= or resend=";
+            if !["reserve", "passes", "bumps", "parks", "resend", "thorough"].contains(&key) {
+                let known = "reserve=, passes=, bumps=, parks=, resend= or thorough=";
                 return Err(Unsupported::variant(Self::FAMILY, part, known));
             }
             let number = number.parse().map_err(|_| Unsupported::Number {
@@ -268,6 +272,7 @@ impl Protocol for House {
             bumps: setting("bumps", 4)?,
             parks: setting("parks", PARKS_MAX)?,
             resend: setting("resend", 0)? != 0,
+            thorough: setting("thorough", 0)? != 0,
             rules: Rules::new(options),
         })
     }
@@ -283,6 +288,6 @@ impl Protocol for House {
     fn manager(&self, id: ManagerId) -> Manager {
         let pools = (0..).map(PoolId).zip(self.topology.pools.iter().map(|pool| pool.capacity));
         let own = pools.filter(|(pool, _)| self.manager_of(*pool) == id);
-        Manager::new(own, Round::first(self.topology.origin))
+        Manager::new(self, own, Round::first(self.topology.origin))
     }
 }

@@ -1,155 +1,209 @@
-//! Who is served next: looked through after every change at a manager.
+//! Who is served next: looked through after every change at a manager, as far as the change can
+//! matter.
+//!
+//! Whoever waits does so because something it needs is held or set aside for those who come first.
+//! That ends only when somebody gives way: the pools where this happened are *freed*. All others
+//! are passed over, but for those who wait in a new way (*fresh*), and with `thorough=1` nobody is:
+//! the outcome is the same, which a test shows.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use holdall_core::{PoolId, RequestId};
+use holdall_core::{Need, PoolId};
 
+use super::entries::{Arrival, Rank};
 use super::entry::{Entry, Patience};
 use super::manager::{Manager, Out, Timer, first_free};
-use super::{House, PATIENCE, Round, ToUser};
-
-/// What is set aside for those who come first, by pool.
-type Reserved = BTreeMap<PoolId, u64>;
+use super::{House, PATIENCE, ToUser};
 
 impl Manager {
     /// Serves whoever can be served, in order: first those with a round, then the solo requests
     /// without one. Those who must wait reserve what they need, the latter only if they are among
     /// the oldest.
     pub(super) fn scan(&mut self, cfg: &House, out: &mut Out) {
-        self.look_for_overdue(cfg, out);
-        if self.entries.iter().all(|entry| !entry.competes()) {
-            return self.watch(cfg, out);
+        if cfg.thorough {
+            self.entries.doubt_everything();
         }
+        self.look_for_overdue(cfg, out);
         if cfg.rules.solo_rounds {
             self.give_solos_rounds(cfg);
         }
-        let mut reserved = Reserved::new();
-        for at in self.in_order_of_rounds(cfg) {
-            if self.fits(at, &reserved) {
-                self.hold(at, out);
-            } else {
-                if cfg.rules.yields {
-                    self.ask_back(cfg, at, &reserved, out);
-                }
-                if cfg.rules.reserve {
-                    self.reserve(at, &mut reserved);
-                }
-            }
+        for rank in self.placed_to_look_at(cfg) {
+            self.serve_placed(cfg, rank, out);
         }
-        let mut reserving = cfg.reserving;
-        for at in 0..self.entries.len() {
-            if !self.entries[at].competes() || self.entries[at].round.is_some() {
-                continue;
-            }
-            if self.fits(at, &reserved) {
-                self.hold(at, out);
-            } else if reserving > 0 {
-                reserving -= 1;
-                self.reserve(at, &mut reserved);
-            }
-        }
+        self.serve_unplaced(cfg, out);
         self.watch(cfg, out);
-    }
-
-    /// Those who compete under a round, first come first.
-    fn in_order_of_rounds(&self, cfg: &House) -> Vec<usize> {
-        let with_round =
-            |at: &usize| self.entries[*at].competes() && self.entries[*at].round.is_some();
-        let mut order: Vec<usize> = (0..self.entries.len()).filter(with_round).collect();
-        order.sort_by_key(|at| self.rank(cfg, *at));
-        order
-    }
-
-    /// The place of an entry in the order of service. Whoever has no round yet comes last.
-    fn rank(&self, cfg: &House, at: usize) -> (bool, Option<(Round, RequestId)>, usize) {
-        let key = self.entries[at].key();
-        (key.is_none(), key.filter(|_| cfg.rules.order), at)
     }
 
     /// A solo request takes a round when a request with a round competes for the same, or when it
     /// was passed too often: from then on it has its place among them.
     fn give_solos_rounds(&mut self, cfg: &House) {
-        let placed = |entry: &&Entry| {
-            !entry.solo && entry.round.is_some() && (entry.held || entry.competes())
+        let contested = |pool: &&PoolId| self.entries.of_pool(**pool).is_contested();
+        let mut candidates = self.entries.passed(cfg.passes);
+        for pool in self.entries.changes.touched.iter().filter(contested) {
+            candidates.extend(&self.entries.of_pool(*pool).unplaced);
+        }
+        for at in candidates {
+            let Some(entry) = self.entries.at(at).filter(|entry| entry.solo) else { continue };
+            let (needs, request) = (entry.needs.clone(), entry.request);
+            let floor = self.floor(cfg, &needs);
+            let round = first_free(floor, &self.marks(floor, &needs, request));
+            self.entries.change(at, |entry| entry.round = Some(round));
+        }
+    }
+
+    /// Those who compete under a round and to whom the change may matter, first come first.
+    fn placed_to_look_at(&self, cfg: &House) -> BTreeSet<Rank> {
+        let placed = |at: &Arrival| {
+            let entry = self.entries.at(*at)?;
+            let placed = entry.competes() && entry.round.is_some();
+            placed.then(|| self.entries.rank(*at, entry))
         };
-        let contested = pools(self.entries.iter().filter(placed));
-        for at in 0..self.entries.len() {
-            let entry = &self.entries[at];
-            if !entry.competes() || !entry.solo || entry.round.is_some() {
+        let mut ranks: BTreeSet<Rank> =
+            self.entries.changes.fresh.iter().filter_map(placed).collect();
+        for pool in &self.entries.changes.touched {
+            let at_pool = self.entries.of_pool(*pool);
+            // Whoever comes back takes from those behind, who may then have to ask.
+            let last_to_ask = at_pool.may_be_asked_back.last();
+            if !self.entries.changes.freed.contains(pool) && last_to_ask.is_none() {
                 continue;
             }
-            let in_the_way = entry.needs.iter().any(|need| contested.contains(&need.pool));
-            if in_the_way || entry.passed >= cfg.passes {
-                let (needs, request) = (entry.needs.clone(), entry.request);
-                let floor = self.floor(cfg, &needs);
-                let round = first_free(floor, &self.marks(floor, &needs, request));
-                self.entries[at].round = Some(round);
+            let mut taken = self.pools.get(pool).map_or(0, |pool| pool.used);
+            for rank in &at_pool.placed {
+                // Nobody further back fits, nor asks anything back.
+                if !self.has_room(*pool, taken) && last_to_ask.is_none_or(|last| last < rank) {
+                    break;
+                }
+                ranks.insert(*rank);
+                taken += self.set_aside_by(cfg, rank, *pool);
+            }
+        }
+        ranks
+    }
+
+    fn has_room(&self, pool: PoolId, taken: u64) -> bool {
+        self.pools.get(&pool).is_some_and(|pool| taken < pool.capacity)
+    }
+
+    /// What somebody with a round reserves of a pool while it waits.
+    fn set_aside_by(&self, cfg: &House, (_, _, at): &Rank, pool: PoolId) -> u64 {
+        let entry = self.entries.at(*at).filter(|_| cfg.rules.reserve);
+        entry.map_or(0, |entry| entry.needs.units_of(pool))
+    }
+
+    fn serve_placed(&mut self, cfg: &House, rank: Rank, out: &mut Out) {
+        let (_, _, at) = rank;
+        let Some(needs) = self.entries.at(at).map(|entry| entry.needs.clone()) else { return };
+        let missing: Vec<(Need, u64)> = needs
+            .iter()
+            .map(|need| {
+                let before = self.entries.of_pool(need.pool).placed.range(..rank);
+                let reserved = before.map(|rank| self.set_aside_by(cfg, rank, need.pool)).sum();
+                (*need, self.lacking(*need, reserved))
+            })
+            .collect();
+        if missing.iter().all(|(_, missing)| *missing == 0) {
+            self.hold(at, out);
+        } else if cfg.rules.yields {
+            for (need, missing) in missing {
+                self.ask_back(&rank, need.pool, missing, out);
             }
         }
     }
 
-    fn fits(&self, at: usize, reserved: &Reserved) -> bool {
-        self.entries[at]
-            .needs
-            .iter()
-            .all(|need| self.lacking(need.pool, u64::from(need.units), reserved) == 0)
+    /// How many units of a pool are missing for a need, beside what is reserved.
+    fn lacking(&self, need: Need, reserved: u64) -> u64 {
+        let units = u64::from(need.units);
+        let Some(pool) = self.pools.get(&need.pool) else { return units };
+        (pool.used + reserved + units).saturating_sub(pool.capacity)
     }
 
-    /// How many units of a pool are missing for so many more.
-    fn lacking(&self, pool: PoolId, units: u64, reserved: &Reserved) -> u64 {
-        let Some(state) = self.pools.get(&pool) else { return units };
-        let set_aside = reserved.get(&pool).copied().unwrap_or(0);
-        (state.used + set_aside + units).saturating_sub(state.capacity)
-    }
-
-    fn reserve(&self, at: usize, reserved: &mut Reserved) {
-        for need in self.entries[at].needs.iter() {
-            *reserved.entry(need.pool).or_default() += u64::from(need.units);
+    /// Asks those back who hold what is missing and come later, the last first.
+    fn ask_back(&mut self, rank: &Rank, pool: PoolId, mut missing: u64, out: &mut Out) {
+        let at_pool = self.entries.of_pool(pool);
+        if at_pool.may_be_asked_back.last().is_none_or(|last| last < rank) {
+            return;
+        }
+        let later = |at: &Arrival| {
+            let entry = self.entries.at(*at).filter(|entry| !entry.solo)?;
+            Some(self.entries.rank(*at, entry)).filter(|other| other > rank)
+        };
+        let mut holders: BTreeSet<Rank> = at_pool.holding.iter().filter_map(later).collect();
+        while missing > 0 {
+            let Some((_, _, at)) = holders.pop_last() else { return };
+            let Some(holder) = self.entries.at(at) else { return };
+            missing = missing.saturating_sub(holder.needs.units_of(pool));
+            if !holder.asked_back {
+                let (request, n) = (holder.request, holder.n);
+                out.to_user(request.user, ToUser::Yield { request, n });
+                self.entries.change(at, |holder| holder.asked_back = true);
+            }
         }
     }
 
-    fn hold(&mut self, at: usize, out: &mut Out) {
-        let entry = &mut self.entries[at];
-        entry.set_held(true);
+    /// Serves those without a round in the order in which they came: those who wait in a new way,
+    /// and in each freed pool one after another while there is room.
+    fn serve_unplaced(&mut self, cfg: &House, out: &mut Out) {
+        let fresh = self.entries.changes.fresh.iter();
+        let mut next: BTreeSet<Arrival> =
+            fresh.filter(|at| self.entries.unplaced.contains(at)).copied().collect();
+        let mut freed: Vec<PoolId> = self.entries.changes.freed.iter().copied().collect();
+        let mut from = 0;
+        loop {
+            // Who comes next in each pool, as long as there is room in it.
+            freed.retain(|pool| {
+                let first = self.entries.of_pool(*pool).unplaced.range(from..).next();
+                let fits = |first: &&Arrival| {
+                    self.has_room(*pool, self.taken_before_unplaced(cfg, **first, *pool))
+                };
+                first.filter(fits).is_some_and(|first| {
+                    next.insert(*first);
+                    true
+                })
+            });
+            let Some(at) = next.pop_first() else { return };
+            from = at + 1;
+            if self.fits_unplaced(cfg, at) {
+                self.hold(at, out);
+            }
+        }
+    }
+
+    /// What of a pool is held, or reserved by those who come before a request without a round:
+    /// all who have one, and the oldest of those who have none.
+    fn taken_before_unplaced(&self, cfg: &House, at: Arrival, pool: PoolId) -> u64 {
+        let used = self.pools.get(&pool).map_or(0, |pool| pool.used);
+        let placed = if cfg.rules.reserve { self.entries.of_pool(pool).wanted_placed } else { 0 };
+        let oldest = self.entries.unplaced.range(..at).take(cfg.reserving);
+        let oldest = oldest.filter_map(|at| self.entries.at(*at));
+        used + placed + oldest.map(|entry| entry.needs.units_of(pool)).sum::<u64>()
+    }
+
+    fn fits_unplaced(&self, cfg: &House, at: Arrival) -> bool {
+        let Some(entry) = self.entries.at(at) else { return false };
+        entry.needs.iter().all(|need| {
+            let taken = self.taken_before_unplaced(cfg, at, need.pool);
+            let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
+            taken + u64::from(need.units) <= capacity
+        })
+    }
+
+    fn hold(&mut self, at: Arrival, out: &mut Out) {
+        let Some(entry) = self.entries.at(at) else { return };
         let (request, n, needs) = (entry.request, entry.n, entry.needs.clone());
+        self.entries.change(at, |entry| entry.set_held(true));
         self.take(&needs);
         out.to_user(request.user, ToUser::Yes { request, n });
         self.note_passed(at);
     }
 
     /// Those who came before the one served now, and still wait without a round, were passed.
-    pub(super) fn note_passed(&mut self, by: usize) {
-        let needs = self.entries[by].needs.clone();
-        for older in &mut self.entries[..by] {
-            let waits = older.solo && older.round.is_none() && older.competes();
-            if waits && older.needs.share_a_pool_with(&needs) {
-                older.passed = older.passed.saturating_add(1);
-            }
-        }
-    }
-
-    /// Asks those back who hold what is missing here and come later, the last first.
-    fn ask_back(&mut self, cfg: &House, at: usize, reserved: &Reserved, out: &mut Out) {
-        let rank = self.rank(cfg, at);
-        for need in self.entries[at].needs.clone().iter() {
-            let mut missing = self.lacking(need.pool, u64::from(need.units), reserved);
-            let later = |i: &usize| {
-                let entry = &self.entries[*i];
-                let holds = entry.held && !entry.solo && entry.units_of(need.pool) > 0;
-                holds && self.rank(cfg, *i) > rank
-            };
-            let mut holders: Vec<usize> = (0..self.entries.len()).filter(later).collect();
-            holders.sort_by_key(|i| self.rank(cfg, *i));
-            while let Some(i) = holders.pop().filter(|_| missing > 0) {
-                let holder = &mut self.entries[i];
-                missing = missing.saturating_sub(holder.units_of(need.pool));
-                if !holder.asked_back {
-                    holder.asked_back = true;
-                    let (request, n) = (holder.request, holder.n);
-                    out.to_user(request.user, ToUser::Yield { request, n });
-                }
-            }
+    pub(super) fn note_passed(&mut self, by: Arrival) {
+        let Some(served) = self.entries.at(by) else { return };
+        let older = |need: &Need| self.entries.of_pool(need.pool).unplaced.range(..by).copied();
+        let passed: BTreeSet<Arrival> = served.needs.iter().flat_map(older).collect();
+        for at in passed {
+            self.entries.note_passed(at);
         }
     }
 
@@ -158,36 +212,50 @@ impl Manager {
         if !cfg.rules.park {
             return;
         }
-        if self.entries.iter().all(|entry| !entry.is_overdue() && !entry.blocked) {
-            return;
-        }
-        for at in 0..self.entries.len() {
-            if self.entries[at].held {
-                continue;
-            }
+        let held_up = |pool: &&PoolId| self.entries.of_pool(**pool).is_held_up();
+        let freed = self.entries.changes.freed.iter().filter(held_up);
+        let mut candidates = self.entries.changes.fresh.clone();
+        candidates.extend(freed.flat_map(|pool| self.entries.of_pool(*pool).waiting()));
+        for at in candidates {
             let behind = self.is_behind_overdue(at);
-            let entry = &mut self.entries[at];
+            let Some(entry) = self.entries.at(at) else { continue };
             let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
             let blocked = behind && !tired;
-            if blocked != entry.blocked {
-                entry.blocked = blocked;
-                entry.turns = entry.turns.saturating_add(1);
-                if !entry.solo {
-                    let park =
-                        ToUser::Park { request: entry.request, turn: entry.turns, on: blocked };
-                    out.to_user(entry.request.user, park);
-                }
+            if blocked == entry.blocked {
+                continue;
             }
+            let (request, turn) = (entry.request, entry.turns.saturating_add(1));
+            if !entry.solo {
+                out.to_user(request.user, ToUser::Park { request, turn, on: blocked });
+            }
+            if !blocked {
+                self.free_behind(cfg, at);
+            }
+            self.entries.change(at, |entry| (entry.blocked, entry.turns) = (blocked, turn));
+        }
+    }
+
+    /// Whoever comes back may take the place of the last of the oldest, who then reserves no more.
+    fn free_behind(&mut self, cfg: &House, at: Arrival) {
+        let Some(last) = cfg.reserving.checked_sub(1) else { return };
+        let displaced = self.entries.unplaced.iter().nth(last).filter(|last| **last > at);
+        let Some(displaced) = displaced.and_then(|at| self.entries.at(*at)) else { return };
+        for need in displaced.needs.clone().iter() {
+            self.entries.free(need.pool);
         }
     }
 
     /// Whether some need of an entry does not fit beside those whom it has waited for too long.
-    fn is_behind_overdue(&self, at: usize) -> bool {
-        let entry = &self.entries[at];
-        let overdue = |other: &&Entry| other.is_overdue_for(entry.patience());
+    fn is_behind_overdue(&self, at: Arrival) -> bool {
+        let Some(entry) = self.entries.at(at) else { return false };
         entry.needs.iter().any(|need| {
-            let holders = self.entries.iter().filter(overdue);
-            let stuck: u64 = holders.map(|holder| holder.units_of(need.pool)).sum();
+            let at_pool = self.entries.of_pool(need.pool);
+            if !at_pool.is_held_up() {
+                return false;
+            }
+            let holders = at_pool.holding.iter().filter_map(|at| self.entries.at(*at));
+            let overdue = holders.filter(|holder| holder.is_overdue_for(entry.patience()));
+            let stuck: u64 = overdue.map(|holder| holder.needs.units_of(need.pool)).sum();
             let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
             stuck > 0 && stuck + u64::from(need.units) > capacity
         })
@@ -195,48 +263,55 @@ impl Manager {
 
     /// Arms a timer for each patience with which somebody competes for what a holder has who is not
     /// overdue for it yet. Once armed it stays so while anybody of that patience competes: a ring too
-    /// many changes nothing.
+    /// many changes nothing. Ends the look: from here on, changes are noted anew.
     pub(super) fn watch(&mut self, cfg: &House, out: &mut Out) {
-        let competing = self.entries.iter().filter(|entry| entry.competes());
-        let patiences: BTreeSet<Patience> = competing.map(Entry::patience).collect();
-        for idle in self.armed.extract_if(.., |armed| !patiences.contains(armed)) {
+        let patiences = &self.entries.patiences;
+        for idle in self.armed.extract_if(.., |armed| !patiences.contains_key(armed)) {
             out.disarm(Timer::Patience(idle));
         }
-        for patience in patiences {
-            if !self.armed.contains(&patience) && self.someone_waits_with(cfg, patience) {
+        let unarmed = |patience: &&Patience| !self.armed.contains(*patience);
+        let unarmed: Vec<Patience> = patiences.keys().filter(unarmed).copied().collect();
+        for patience in unarmed {
+            let mut touched = self.entries.changes.touched.iter();
+            if touched.any(|pool| self.someone_waits_with(cfg, patience, *pool)) {
                 self.armed.insert(patience);
                 out.arm(Timer::Patience(patience), PATIENCE.saturating_add(patience));
             }
         }
+        self.entries.changes = Default::default();
     }
 
-    /// Whether somebody of this patience waits for a holder that is not overdue for it yet.
-    fn someone_waits_with(&self, cfg: &House, patience: Patience) -> bool {
-        let young = |entry: &&Entry| entry.held && !entry.is_overdue_for(patience);
-        let wanted = self.wanted_with(cfg, patience);
-        !pools(self.entries.iter().filter(young)).is_disjoint(&wanted)
+    /// Whether somebody of this patience waits for a holder of a pool that is not overdue for it yet.
+    fn someone_waits_with(&self, cfg: &House, patience: Patience, pool: PoolId) -> bool {
+        let mut holders = self.holders(pool);
+        holders.any(|holder| !holder.is_overdue_for(patience))
+            && self.is_wanted_with(cfg, patience, pool)
     }
 
-    /// What those of this patience want who may step aside.
-    fn wanted_with(&self, cfg: &House, patience: Patience) -> BTreeSet<PoolId> {
-        let waits = |entry: &&Entry| entry.would_step_aside(cfg) && entry.patience() == patience;
-        pools(self.entries.iter().filter(waits))
+    fn holders(&self, pool: PoolId) -> impl Iterator<Item = &Entry> {
+        self.entries.of_pool(pool).holding.iter().filter_map(|at| self.entries.at(*at))
+    }
+
+    /// Whether somebody of this patience wants a pool who may step aside.
+    fn is_wanted_with(&self, cfg: &House, patience: Patience, pool: PoolId) -> bool {
+        let mut waiting = self.entries.of_pool(pool).waiting();
+        waiting.any(|at| {
+            let entry = self.entries.at(at);
+            entry.is_some_and(|e| e.would_step_aside(cfg) && e.patience() == patience)
+        })
     }
 
     /// Somebody of this patience has waited for a while: those waited for are getting old.
     pub(super) fn on_patience(&mut self, cfg: &House, patience: Patience, out: &mut Out) {
         self.armed.remove(&patience);
-        let wanted = self.wanted_with(cfg, patience);
-        for entry in self.entries.iter_mut().filter(|entry| entry.held) {
-            if entry.needs.iter().any(|need| wanted.contains(&need.pool)) {
-                entry.waited_for(patience);
-            }
+        let wanted = self.entries.pools().filter(|(pool, at_pool)| {
+            !at_pool.holding.is_empty() && self.is_wanted_with(cfg, patience, *pool)
+        });
+        let waited_for: BTreeSet<Arrival> =
+            wanted.flat_map(|(_, at_pool)| at_pool.holding.iter().copied()).collect();
+        for at in waited_for {
+            self.entries.change(at, |holder| holder.note_waited_for(patience));
         }
         self.scan(cfg, out);
     }
-}
-
-/// All pools that some entries need.
-fn pools<'a>(entries: impl Iterator<Item = &'a Entry>) -> BTreeSet<PoolId> {
-    entries.flat_map(|entry| entry.needs.iter()).map(|need| need.pool).collect()
 }

@@ -1,0 +1,380 @@
+//! The requests at a manager: in the order in which they came, and by what they have to do with.
+//!
+//! A change concerns few: whoever has changed, and whoever needs what was given up. The container
+//! keeps both in mind from one look ([`Manager::scan`](super::Manager)) to the next, so that a look
+//! costs what the change costs, however many others there are.
+//!
+//! Only the requests and their order are the state. Everything else follows from them, and is
+//! neither compared nor hashed nor written down.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+
+use holdall_core::{PoolId, RequestId};
+use serde::{Deserialize, Serialize};
+
+use super::Round;
+use super::entry::{Entry, Patience};
+
+/// When a request came, counted in requests.
+pub(super) type Arrival = u64;
+
+/// A place in the order of service. Whoever has no round yet comes last.
+pub(super) type Rank = (bool, Option<(Round, RequestId)>, Arrival);
+
+/// The requests at a manager.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub(super) struct Entries {
+    /// Whether rounds order the queue; otherwise arrival does.
+    by_round: bool,
+    by_arrival: BTreeMap<Arrival, Entry>,
+    arrivals: BTreeMap<RequestId, Arrival>,
+    next: Arrival,
+    pools: BTreeMap<PoolId, AtPool>,
+    /// Those who compete without a round.
+    pub(super) unplaced: BTreeSet<Arrival>,
+    /// Those of them who were passed, by how often.
+    passed: BTreeSet<(u32, Arrival)>,
+    /// How many compete, by their patience.
+    pub(super) patiences: BTreeMap<Patience, usize>,
+    pub(super) changes: Changes,
+}
+
+/// Those who have to do with one pool.
+#[derive(Clone, Default)]
+pub(super) struct AtPool {
+    pub(super) holding: BTreeSet<Arrival>,
+    /// They compete under a round, in their order.
+    pub(super) placed: BTreeSet<Rank>,
+    /// They compete without one.
+    pub(super) unplaced: BTreeSet<Arrival>,
+    /// They wait, and do not compete.
+    aside: BTreeSet<Arrival>,
+    /// They hold, perhaps without having confirmed it, and have not been asked to give it back.
+    pub(super) may_be_asked_back: BTreeSet<Rank>,
+    /// Units that are held.
+    pub(super) held: u64,
+    /// Units wanted by those who compete under a round.
+    pub(super) wanted_placed: u64,
+    /// Units wanted by all who compete.
+    pub(super) wanted: u64,
+    /// How many have a round, and other nodes to go to.
+    contesting: usize,
+    /// How many holders are overdue for somebody.
+    overdue: usize,
+    /// How many wait behind an overdue holder.
+    blocked: usize,
+}
+
+impl AtPool {
+    /// Those who wait, whether they compete or not.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Arrival> + '_ {
+        let placed = self.placed.iter().map(|(_, _, at)| *at);
+        placed.chain(self.unplaced.iter().copied()).chain(self.aside.iter().copied())
+    }
+
+    /// Whether a request that has other nodes to go to has a place here.
+    pub(super) fn is_contested(&self) -> bool {
+        self.contesting > 0
+    }
+
+    /// Whether somebody is overdue, or was, and others have stepped aside.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.overdue > 0 || self.blocked > 0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.holding.is_empty() && self.waiting().next().is_none()
+    }
+}
+
+/// What has changed since the last look.
+#[derive(Clone, Default)]
+pub(super) struct Changes {
+    /// Something is different here.
+    pub(super) touched: BTreeSet<PoolId>,
+    /// There may be more room here than before, or somebody is overdue.
+    pub(super) freed: BTreeSet<PoolId>,
+    /// They wait, and did not in this way before.
+    pub(super) fresh: BTreeSet<Arrival>,
+}
+
+impl Changes {
+    fn note(&mut self, at: Arrival, before: &Entry, after: &Entry) {
+        let moved = before.round != after.round;
+        let gives_way = before.held != after.held || before.competes() && (moved || !after.competes());
+        let takes = before.competes() && after.held;
+        let room = gives_way && !takes || before.waited_for != after.waited_for;
+        for need in after.needs.iter() {
+            self.touched.insert(need.pool);
+            if room {
+                self.freed.insert(need.pool);
+            }
+        }
+        if after.held {
+            self.fresh.remove(&at);
+        } else {
+            self.fresh.insert(at);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.touched.is_empty() && self.freed.is_empty() && self.fresh.is_empty()
+    }
+}
+
+static NOBODY: AtPool = AtPool {
+    holding: BTreeSet::new(),
+    placed: BTreeSet::new(),
+    unplaced: BTreeSet::new(),
+    aside: BTreeSet::new(),
+    may_be_asked_back: BTreeSet::new(),
+    held: 0,
+    wanted_placed: 0,
+    wanted: 0,
+    contesting: 0,
+    overdue: 0,
+    blocked: 0,
+};
+
+impl Entries {
+    pub(super) fn new(by_round: bool) -> Self {
+        Self {
+            by_round,
+            by_arrival: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            next: 0,
+            pools: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
+            passed: BTreeSet::new(),
+            patiences: BTreeMap::new(),
+            changes: Changes::default(),
+        }
+    }
+
+    /// All of them, in the order in which they came.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.by_arrival.values()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_arrival.is_empty()
+    }
+
+    pub(super) fn get(&self, request: RequestId) -> Option<&Entry> {
+        self.by_arrival.get(self.arrivals.get(&request)?)
+    }
+
+    pub(super) fn arrival(&self, request: RequestId) -> Option<Arrival> {
+        self.arrivals.get(&request).copied()
+    }
+
+    pub(super) fn at(&self, at: Arrival) -> Option<&Entry> {
+        self.by_arrival.get(&at)
+    }
+
+    pub(super) fn of_pool(&self, pool: PoolId) -> &AtPool {
+        self.pools.get(&pool).unwrap_or(&NOBODY)
+    }
+
+    /// The pools that anybody has to do with.
+    pub(super) fn pools(&self) -> impl Iterator<Item = (PoolId, &AtPool)> {
+        self.pools.iter().map(|(pool, at)| (*pool, at))
+    }
+
+    pub(super) fn has_nobody_at(&self, pool: PoolId) -> bool {
+        !self.pools.contains_key(&pool)
+    }
+
+    /// Those without a round who were passed at least so often, in the order in which they came.
+    pub(super) fn passed(&self, times: u32) -> BTreeSet<Arrival> {
+        if times == 0 {
+            return self.unplaced.clone();
+        }
+        self.passed.range((times, 0)..).map(|(_, at)| *at).collect()
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) -> Arrival {
+        let at = self.next;
+        self.next += 1;
+        self.changes.touched.extend(entry.needs.iter().map(|need| need.pool));
+        if !entry.held {
+            self.changes.fresh.insert(at);
+        }
+        self.enter(at, &entry);
+        self.arrivals.insert(entry.request, at);
+        self.by_arrival.insert(at, entry);
+        at
+    }
+
+    pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
+        let at = self.arrivals.remove(&request)?;
+        let entry = self.by_arrival.remove(&at)?;
+        self.leave(at, &entry);
+        for need in entry.needs.iter() {
+            self.changes.touched.insert(need.pool);
+            self.changes.freed.insert(need.pool);
+        }
+        self.changes.fresh.remove(&at);
+        Some(entry)
+    }
+
+    /// Changes what is known of a request. What it needs stays as it is.
+    pub(super) fn change(&mut self, at: Arrival, change: impl FnOnce(&mut Entry)) {
+        let Some(mut entry) = self.by_arrival.remove(&at) else { return };
+        self.leave(at, &entry);
+        let before = entry.clone();
+        change(&mut entry);
+        self.changes.note(at, &before, &entry);
+        self.enter(at, &entry);
+        self.by_arrival.insert(at, entry);
+    }
+
+    /// Somebody younger was served before a request without a round.
+    pub(super) fn note_passed(&mut self, at: Arrival) {
+        let Some(entry) = self.by_arrival.get_mut(&at) else { return };
+        self.passed.remove(&(entry.passed, at));
+        entry.passed = entry.passed.saturating_add(1);
+        self.passed.insert((entry.passed, at));
+    }
+
+    /// There may be more room in a pool than before.
+    pub(super) fn free(&mut self, pool: PoolId) {
+        self.changes.touched.insert(pool);
+        self.changes.freed.insert(pool);
+    }
+
+    /// Whatever there is may have changed.
+    pub(super) fn doubt_everything(&mut self) {
+        self.changes.touched.extend(self.pools.keys());
+        self.changes.freed.extend(self.pools.keys());
+        let waiting = self.by_arrival.iter().filter(|(_, entry)| !entry.held);
+        self.changes.fresh.extend(waiting.map(|(at, _)| *at));
+    }
+
+    pub(super) fn rank(&self, at: Arrival, entry: &Entry) -> Rank {
+        let key = entry.key();
+        (key.is_none(), key.filter(|_| self.by_round), at)
+    }
+
+    fn enter(&mut self, at: Arrival, entry: &Entry) {
+        let rank = self.rank(at, entry);
+        for need in entry.needs.iter() {
+            let (pool, units) = (self.pools.entry(need.pool).or_default(), u64::from(need.units));
+            pool.contesting += usize::from(entry.contests());
+            pool.blocked += usize::from(entry.blocked);
+            if entry.held {
+                pool.holding.insert(at);
+                pool.held += units;
+                pool.overdue += usize::from(entry.is_overdue());
+                if !entry.solo && !entry.asked_back {
+                    pool.may_be_asked_back.insert(rank);
+                }
+            } else if !entry.competes() {
+                pool.aside.insert(at);
+            } else if entry.round.is_some() {
+                pool.placed.insert(rank);
+                pool.wanted_placed += units;
+            } else {
+                pool.unplaced.insert(at);
+            }
+            pool.wanted += if entry.competes() { units } else { 0 };
+        }
+        if entry.competes() {
+            *self.patiences.entry(entry.patience()).or_default() += 1;
+            if entry.round.is_none() {
+                self.unplaced.insert(at);
+                if entry.passed > 0 {
+                    self.passed.insert((entry.passed, at));
+                }
+            }
+        }
+    }
+
+    /// The opposite of [`Self::enter`].
+    fn leave(&mut self, at: Arrival, entry: &Entry) {
+        let rank = self.rank(at, entry);
+        for need in entry.needs.iter() {
+            let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
+            let units = u64::from(need.units);
+            pool.contesting -= usize::from(entry.contests());
+            pool.blocked -= usize::from(entry.blocked);
+            if entry.held {
+                pool.holding.remove(&at);
+                pool.held -= units;
+                pool.overdue -= usize::from(entry.is_overdue());
+                pool.may_be_asked_back.remove(&rank);
+            } else if !entry.competes() {
+                pool.aside.remove(&at);
+            } else if entry.round.is_some() {
+                pool.placed.remove(&rank);
+                pool.wanted_placed -= units;
+            } else {
+                pool.unplaced.remove(&at);
+            }
+            pool.wanted -= if entry.competes() { units } else { 0 };
+            if pool.is_empty() {
+                self.pools.remove(&need.pool);
+            }
+        }
+        if entry.competes() {
+            if let Some(count) = self.patiences.get_mut(&entry.patience()) {
+                *count -= 1;
+                if *count == 0 {
+                    self.patiences.remove(&entry.patience());
+                }
+            }
+            self.unplaced.remove(&at);
+            self.passed.remove(&(entry.passed, at));
+        }
+    }
+}
+
+/// What is written down of it.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    by_round: bool,
+    entries: Vec<Entry>,
+}
+
+impl From<Entries> for Written {
+    fn from(entries: Entries) -> Self {
+        let Entries { by_round, by_arrival, .. } = entries;
+        Self { by_round, entries: by_arrival.into_values().collect() }
+    }
+}
+
+impl From<Written> for Entries {
+    fn from(Written { by_round, entries }: Written) -> Self {
+        let mut all = Self::new(by_round);
+        for entry in entries {
+            all.push(entry);
+        }
+        all.changes = Changes::default();
+        all
+    }
+}
+
+impl PartialEq for Entries {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Entries {}
+
+impl Hash for Entries {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.by_arrival.len().hash(state);
+        self.iter().for_each(|entry| entry.hash(state));
+    }
+}
+
+impl fmt::Debug for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
