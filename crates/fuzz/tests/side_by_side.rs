@@ -4,11 +4,13 @@
 use std::fmt::Debug;
 
 use holdall_core::{
-    About, Broken, Call, Event, ManagerId, NodeId, Note, Options, Outbox, Protocol,
-    Role, Topology, Unsupported, UserId,
+    About, Addr, Broken, Call, Effect, Event, ManagerId, Need, Needs, NodeId, Note, Options,
+    Origin, Outbox, Pool, PoolId, Protocol, RequestId, Resize, Role, Topology, Unsupported, UserId,
 };
 use holdall_fuzz::{Mode, Target};
-use holdall_protocols::house::{self, House};
+use holdall_protocols::house::{self, House, Round, Stance, ToManager};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 /// `house`, with a second opinion at every manager.
@@ -33,7 +35,7 @@ impl Protocol for Twins {
     const FAMILY: &'static str = "twins";
     const NAMES: &'static [&'static str] = &["twins"];
     type ToUser = house::ToUser;
-    type ToManager = house::ToManager;
+    type ToManager = ToManager;
     type User = User;
     type Manager = Manager;
 
@@ -43,7 +45,8 @@ impl Protocol for Twins {
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
         let variant = options.variant.as_deref().unwrap_or_default();
-        let thorough = Options { variant: Some(format!("{variant},thorough=1")), ..options.clone() };
+        let thorough =
+            Options { variant: Some(format!("{variant},thorough=1")), ..options.clone() };
         Ok(Self {
             quick: House::new(topology, options)?,
             thorough: House::new(topology, &thorough)?,
@@ -110,7 +113,7 @@ impl Role for User {
 impl Role for Manager {
     type P = Twins;
     type Call = <house::Manager as Role>::Call;
-    type Msg = house::ToManager;
+    type Msg = ToManager;
     type Timer = <house::Manager as Role>::Timer;
 
     fn step(&mut self, cfg: &Twins, event: Event<Self>, out: &mut Outbox<Twins, Self::Timer>) {
@@ -120,7 +123,10 @@ impl Role for Manager {
         let said = (format!("{quick:?}"), format!("{thorough:?}"));
         if said.0 != said.1 || self.quick != self.thorough {
             self.differ.get_or_insert_with(|| {
-                format!("{event:?}: {} {:?} beside {} {:?}", said.0, self.quick, said.1, self.thorough)
+                format!(
+                    "{event:?}: {} {:?} beside {} {:?}",
+                    said.0, self.quick, said.1, self.thorough
+                )
             });
         }
         pass_on(quick, out);
@@ -137,17 +143,121 @@ impl Role for Manager {
 }
 
 #[test]
-fn looking_at_everything_changes_nothing() {
+fn looking_at_everything_changes_nothing_in_whole_systems() {
     let variants = ["", "reserve=1,passes=2", "reserve=0,parks=1", "resend=1,bumps=1,passes=1"];
     for variant in variants {
         let options = Options { variant: Some(variant.into()), ..Options::default() };
         let target = Target::of::<Twins>("twins", options).expect("a variant of house");
         for mode in Mode::ALL {
-            for seed in 0..250 {
+            for seed in 0..100 {
                 if let Err(failure) = target.run(mode, seed) {
                     panic!("{variant}: {failure}");
                 }
             }
+        }
+    }
+}
+
+/// One manager, with more requests at a time than whole systems of this size have, and users that
+/// queue, withdraw, park and come back whenever they like.
+struct Crowd {
+    random: Pcg64Mcg,
+    cfg: Twins,
+    manager: Manager,
+    rounds: Vec<Round>,
+    /// The request of each lane, and how often it took a stance.
+    lanes: Vec<(RequestId, Option<(Needs, bool, u32)>)>,
+    armed: Vec<<Manager as Role>::Timer>,
+}
+
+const POOLS: u64 = 5;
+const LANES: u32 = 24;
+
+impl Crowd {
+    fn new(variant: &str, seed: u64) -> Self {
+        let pool = |i| Pool { capacity: 1 + i as u32 % 3, node: NodeId(0) };
+        let topology = Topology::of_pools((0..POOLS).map(pool).collect());
+        let options = Options { variant: Some(variant.into()), ..Options::default() };
+        let cfg = Twins::new(&topology, &options).expect("a variant of house");
+        let first = Round::first(Origin::default());
+        let request = |lane| RequestId { user: UserId::first(lane), seq: 1 };
+        Self {
+            random: Pcg64Mcg::seed_from_u64(seed),
+            manager: cfg.manager(ManagerId(0)),
+            cfg,
+            rounds: std::iter::successors(Some(first), |round| Some(round.next()))
+                .take(40)
+                .collect(),
+            lanes: (0..LANES).map(|lane| (request(lane), None)).collect(),
+            armed: Vec::new(),
+        }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.random.next_u64() % n
+    }
+
+    fn step(&mut self, event: Event<Manager>) {
+        let mut out = Outbox::default();
+        self.manager.step(&self.cfg, event, &mut out);
+        self.manager.check(&self.cfg).unwrap_or_else(|broken| panic!("{broken}"));
+        for effect in out.drain() {
+            match effect {
+                Effect::Arm(timer, _) => self.armed.push(timer),
+                Effect::Disarm(timer) => self.armed.retain(|armed| *armed != timer),
+                _ => {}
+            }
+        }
+    }
+
+    fn needs(&mut self) -> Needs {
+        let pools: std::collections::BTreeSet<u64> =
+            (0..=self.below(3)).map(|_| self.random.next_u64() % POOLS).collect();
+        let need = |pool| Need { pool: PoolId(pool), units: 1 };
+        Needs::new(pools.into_iter().map(need).collect()).expect("some pool, none twice")
+    }
+
+    fn happen(&mut self) {
+        let lane = self.below(u64::from(LANES)) as usize;
+        let (request, standing) = self.lanes[lane].clone();
+        let from = Addr::User(request.user);
+        let what = self.below(16);
+        match standing {
+            _ if what == 0 => {
+                let (pool, capacity) = (PoolId(self.below(POOLS)), 1 + self.below(3) as u32);
+                self.step(Event::Call(Resize { pool, capacity }));
+            }
+            _ if what <= 3 && !self.armed.is_empty() => {
+                let timer = self.armed.remove(0);
+                self.step(Event::Timer(timer));
+            }
+            None => {
+                let (needs, solo) = (self.needs(), what % 4 > 0);
+                self.lanes[lane].1 = Some((needs.clone(), solo, 0));
+                self.step(Event::Message { from, msg: ToManager::Try { request, needs, solo } });
+            }
+            Some((needs, false, n)) if what > 8 => {
+                self.lanes[lane].1 = Some((needs.clone(), false, n + 1));
+                let (a, b) = (self.below(40) as usize, self.below(40) as usize);
+                let (base, round) = (self.rounds[a.min(b) / 8], self.rounds[a.max(b)]);
+                let (n, parked) = (n + 1, what == 9);
+                let stance = Stance { request, n, round, base, needs, parked };
+                self.step(Event::Message { from, msg: ToManager::Queue(stance) });
+            }
+            Some(_) => {
+                self.lanes[lane] = (RequestId { seq: request.seq + 1, ..request }, None);
+                self.step(Event::Message { from, msg: ToManager::Release(request) });
+            }
+        }
+    }
+}
+
+#[test]
+fn looking_at_everything_changes_nothing_in_a_crowd() {
+    for variant in ["", "reserve=1,passes=2", "reserve=3,parks=1", "resend=1,passes=8,parks=2"] {
+        for seed in 0..60 {
+            let mut crowd = Crowd::new(variant, seed);
+            (0..600).for_each(|_| crowd.happen());
         }
     }
 }

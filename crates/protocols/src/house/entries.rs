@@ -105,7 +105,8 @@ pub(super) struct Changes {
 impl Changes {
     fn note(&mut self, at: Arrival, before: &Entry, after: &Entry) {
         let moved = before.round != after.round;
-        let gives_way = before.held != after.held || before.competes() && (moved || !after.competes());
+        let gives_way =
+            before.held != after.held || before.competes() && (moved || !after.competes());
         let takes = before.competes() && after.held;
         let room = gives_way && !takes || before.waited_for != after.waited_for;
         for need in after.needs.iter() {
