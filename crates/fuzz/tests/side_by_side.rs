@@ -134,7 +134,10 @@ impl Role for Manager {
 
     fn check(&self, cfg: &Twins) -> Result<(), Broken> {
         self.quick.check(&cfg.quick)?;
-        self.differ.clone().map_or(Ok(()), |differ| Err(Broken(differ)))
+        if let Some(differ) = &self.differ {
+            eprintln!("{differ}");
+        }
+        Broken::unless(self.differ.is_none(), "both do the same")
     }
 
     fn is_idle(&self) -> bool {
@@ -158,6 +161,9 @@ fn looking_at_everything_changes_nothing_in_whole_systems() {
     }
 }
 
+/// What a request needs, whether that is all, and how often it took a stance.
+type Standing = (Needs, bool, u32);
+
 /// One manager, with more requests at a time than whole systems of this size have, and users that
 /// queue, withdraw, park and come back whenever they like.
 struct Crowd {
@@ -165,8 +171,7 @@ struct Crowd {
     cfg: Twins,
     manager: Manager,
     rounds: Vec<Round>,
-    /// The request of each lane, and how often it took a stance.
-    lanes: Vec<(RequestId, Option<(Needs, bool, u32)>)>,
+    lanes: Vec<(RequestId, Option<Standing>)>,
     armed: Vec<<Manager as Role>::Timer>,
 }
 
@@ -232,7 +237,7 @@ impl Crowd {
                 self.step(Event::Timer(timer));
             }
             None => {
-                let (needs, solo) = (self.needs(), what % 4 > 0);
+                let (needs, solo) = (self.needs(), !what.is_multiple_of(4));
                 self.lanes[lane].1 = Some((needs.clone(), solo, 0));
                 self.step(Event::Message { from, msg: ToManager::Try { request, needs, solo } });
             }

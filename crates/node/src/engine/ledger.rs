@@ -31,6 +31,8 @@ pub(crate) struct Pool {
     pub(crate) waiting: BTreeSet<RequestNo>,
     /// How many units each grant holds.
     pub(crate) holders: BTreeMap<RequestNo, u32>,
+    /// How many they hold together.
+    held: u64,
 }
 
 /// What a pool consists of.
@@ -66,8 +68,12 @@ impl Pool {
 
     /// How many units a newcomer could have now if nobody waited.
     pub(crate) fn free(&self) -> u32 {
-        let held: u32 = self.holders.values().copied().fold(0, u32::saturating_add);
-        self.capacity().saturating_sub(held)
+        u64::from(self.capacity()).saturating_sub(self.held) as u32
+    }
+
+    fn hold(&mut self, request: RequestNo, units: u32) {
+        self.held += u64::from(units);
+        self.held -= self.holders.insert(request, units).map_or(0, u64::from);
     }
 
     fn unwanted(&self) -> bool {
@@ -142,6 +148,7 @@ impl Ledger {
             stock,
             waiting: BTreeSet::new(),
             holders: BTreeMap::new(),
+            held: 0,
         };
         let capacity = pool.capacity();
         self.pools.insert(id, pool);
@@ -171,7 +178,7 @@ impl Ledger {
         }
         pool.waiting.remove(&request);
         let shared_with_others = !pool.holders.is_empty();
-        pool.holders.insert(request, units);
+        pool.hold(request, units);
         let taken = match &mut pool.stock {
             Stock::Lock { fence: present } => {
                 if !shared_with_others {
@@ -230,7 +237,7 @@ impl Ledger {
             }
         }
         pool.waiting.remove(&request);
-        pool.holders.insert(request, count);
+        pool.hold(request, count);
         true
     }
 
@@ -238,7 +245,7 @@ impl Ledger {
     pub(super) fn leave(&mut self, id: PoolId, request: RequestNo) -> Option<Resize> {
         let pool = self.pool_mut(id)?;
         pool.waiting.remove(&request);
-        pool.holders.remove(&request);
+        pool.held -= pool.holders.remove(&request).map_or(0, u64::from);
         if let Stock::Units { units, .. } = &mut pool.stock {
             for unit in units.iter_mut().filter(|unit| unit.holder == Some(request)) {
                 unit.holder = None;
@@ -265,6 +272,8 @@ impl Ledger {
     pub(crate) fn check(&self) -> Result<(), Broken> {
         for (_, pool) in self.pools() {
             Broken::unless(pool.declared || !pool.unwanted(), "L3: an unwanted lock is forgotten")?;
+            let held: u64 = pool.holders.values().map(|units| u64::from(*units)).sum();
+            Broken::unless(held == pool.held, "L1: what the holders hold is what is held")?;
             if let Stock::Units { units, .. } = &pool.stock {
                 for (holder, count) in &pool.holders {
                     let named = units.iter().filter(|unit| unit.holder == Some(*holder)).count();

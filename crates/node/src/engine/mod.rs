@@ -8,7 +8,8 @@
 //! has a user of its own, which is forgotten when it is idle.
 //!
 //! # Invariants
-//! - After a step no message is under way, and every role's own invariants hold.
+//! - After a step no message is under way, and every role's own invariants hold: of the manager's,
+//!   what the step can have broken is checked (all of them in tests).
 //! - A request is known from `Ask` until it is refused or ended, and is granted at most once.
 //! - What the protocol grants, the ledger has (`ledger`); anything else is a [`Defect`], and the
 //!   engine must not be stepped again.
@@ -25,8 +26,8 @@ mod view;
 use std::collections::{BTreeMap, VecDeque};
 
 use holdall_core::{
-    ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung, Topology,
-    Unsupported, UserId,
+    Broken, ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
+    Topology, Unsupported, UserId,
 };
 use holdall_protocols::house;
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
@@ -40,11 +41,22 @@ use self::roles::{Mail, Timers};
 pub trait Serving: Role<Call = Resize> {
     /// The requests that wait, in the order in which they would be served.
     fn waiting(&self) -> Vec<RequestId>;
+
+    /// Its invariants, as far as the last step can have broken them: at a cost that does not grow
+    /// with all it knows.
+    ///
+    /// # Errors
+    /// Names the invariant that is broken.
+    fn check_last_step(&self) -> Result<(), Broken>;
 }
 
 impl Serving for house::Manager {
     fn waiting(&self) -> Vec<RequestId> {
         Self::waiting(self)
+    }
+
+    fn check_last_step(&self) -> Result<(), Broken> {
+        Self::check_last_step(self)
     }
 }
 

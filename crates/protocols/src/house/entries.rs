@@ -41,6 +41,8 @@ pub(super) struct Entries {
     /// How many compete, by their patience.
     pub(super) patiences: BTreeMap<Patience, usize>,
     pub(super) changes: Changes,
+    /// The pools that the last look was about.
+    looked_at: BTreeSet<PoolId>,
 }
 
 /// Those who have to do with one pool.
@@ -153,7 +155,18 @@ impl Entries {
             passed: BTreeSet::new(),
             patiences: BTreeMap::new(),
             changes: Changes::default(),
+            looked_at: BTreeSet::new(),
         }
+    }
+
+    /// The look is over: from here on, changes are noted anew.
+    pub(super) fn looked(&mut self) {
+        self.looked_at = core::mem::take(&mut self.changes).touched;
+    }
+
+    /// The pools that the last look was about.
+    pub(super) fn looked_at(&self) -> impl Iterator<Item = PoolId> + '_ {
+        self.looked_at.iter().copied()
     }
 
     /// All of them, in the order in which they came.

@@ -71,6 +71,18 @@ impl Manager {
         waiting.into_iter().map(|entry| entry.request).collect()
     }
 
+    /// The invariants, as far as the last step can have broken them: what the two ways of counting
+    /// say of the pools that it was about.
+    ///
+    /// # Errors
+    /// Names the invariant that is broken.
+    pub fn check_last_step(&self) -> Result<(), Broken> {
+        let used = |pool| self.pools.get(&pool).map_or(0, |pool| pool.used);
+        let same = |pool| used(pool) == self.entries.of_pool(pool).held;
+        Broken::unless(self.entries.changes.is_empty(), "whatever has changed was looked at")?;
+        Broken::unless(self.entries.looked_at().all(same), "H1: what is held makes up what is used")
+    }
+
     /// Whether a message is to be heard at all. Whoever was taken for dead is told so.
     fn hears(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) -> bool {
         if from != Addr::User(request.user) {
@@ -395,7 +407,7 @@ impl Role for Manager {
     }
 
     fn check(&self, _: &House) -> Result<(), Broken> {
-        Broken::unless(self.entries.changes.is_empty(), "whatever has changed was looked at")?;
+        self.check_last_step()?;
         let mut held: BTreeMap<PoolId, u64> = BTreeMap::new();
         for need in self.entries.iter().filter(|e| e.held).flat_map(|entry| entry.needs.iter()) {
             *held.entry(need.pool).or_default() += u64::from(need.units);

@@ -263,7 +263,7 @@ impl Manager {
 
     /// Arms a timer for each patience with which somebody competes for what a holder has who is not
     /// overdue for it yet. Once armed it stays so while anybody of that patience competes: a ring too
-    /// many changes nothing. Ends the look: from here on, changes are noted anew.
+    /// many changes nothing. Ends the look.
     pub(super) fn watch(&mut self, cfg: &House, out: &mut Out) {
         let patiences = &self.entries.patiences;
         for idle in self.armed.extract_if(.., |armed| !patiences.contains_key(armed)) {
@@ -278,7 +278,7 @@ impl Manager {
                 out.arm(Timer::Patience(patience), PATIENCE.saturating_add(patience));
             }
         }
-        self.entries.changes = Default::default();
+        self.entries.looked();
     }
 
     /// Whether somebody of this patience waits for a holder of a pool that is not overdue for it yet.
