@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p holdall-node --example engine_cost`
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use holdall_node::engine::{Effect, Engine, Input};
@@ -53,54 +54,43 @@ impl Bench {
         start.elapsed().as_secs_f64() * 1e6 / TURNS as f64
     }
 
-    /// Microseconds for a holder to give way to the next, and to queue again behind all others.
-    fn in_turn(&mut self, mut holders: Vec<(RequestNo, Vec<String>)>, of: &[Vec<String>]) -> f64 {
-        let mut names: std::collections::HashMap<_, _> = holders.iter().cloned().collect();
-        let mut next = 0;
+    /// Microseconds for a holder to give way to the next, and for a newcomer to queue behind all.
+    fn in_turn(&mut self, mut holders: VecDeque<RequestNo>, wants: &[[String; 2]]) -> f64 {
         let start = Instant::now();
-        for _ in 0..TURNS {
-            let (request, _) = holders.remove(0);
-            let granted = self.end(request);
-            let wants = of[next % of.len()].clone();
-            next += 1;
-            let again = self.ask(&wants);
-            names.insert(again, wants);
-            for effect in granted {
+        for names in wants.iter().cycle().take(TURNS) {
+            let Some(holder) = holders.pop_front() else { break };
+            for effect in self.end(holder) {
                 if let Effect::Granted { request, .. } = effect {
-                    holders.push((request, Vec::new()));
+                    holders.push_back(request);
                 }
             }
-            if holders.is_empty() {
-                break;
-            }
+            self.ask(names);
         }
         start.elapsed().as_secs_f64() * 1e6 / TURNS as f64
     }
 }
 
 /// So many requests for two of so many locks.
-fn crowd(requests: usize, locks: usize) -> Vec<Vec<String>> {
+fn crowd(requests: usize, locks: usize) -> Vec<[String; 2]> {
     let lock = |n: usize| format!("lock/{}", n % locks);
-    (0..requests).map(|i| vec![lock(i * 7), lock(i * 13 + 1)]).collect()
+    let pair = |i: usize| [lock(i * 7), lock(i * 7 + 1 + i % (locks - 1))];
+    (0..requests).map(pair).collect()
 }
 
 fn main() {
-    println!("waiting or held, locks: us alone, us in turn");
+    println!("requests  locks   us: to enter, alone beside them, in turn");
     for (requests, locks) in
         [(10, 5), (1000, 500), (10_000, 5000), (100_000, 50_000), (100_000, 100)]
     {
         let mut bench = Bench::new();
-        let wants: Vec<_> =
-            crowd(requests, locks).into_iter().filter(|names| names[0] != names[1]).collect();
+        let wants = crowd(requests, locks);
         let start = Instant::now();
-        let all: Vec<_> = wants.iter().map(|names| (bench.ask(names), names.clone())).collect();
-        let entering = start.elapsed().as_secs_f64() * 1e6 / all.len() as f64;
-        let held = |(request, _): &(RequestNo, Vec<String>)| bench.engine.grant(*request).is_some();
-        let holders: Vec<_> = all.into_iter().filter(held).collect();
+        let all: Vec<_> = wants.iter().map(|names| bench.ask(names)).collect();
+        let entering = start.elapsed().as_secs_f64() * 1e6 / requests as f64;
+        let held = |request: &RequestNo| bench.engine.grant(*request).is_some();
+        let holders = all.into_iter().filter(held).collect();
         let alone = bench.alone();
         let in_turn = bench.in_turn(holders, &wants);
-        println!(
-            "{requests:>7} {locks:>6}: enter {entering:8.2} alone {alone:8.2} turn {in_turn:8.2}"
-        );
+        println!("{requests:>8} {locks:>6} {entering:>8.2} {alone:>8.2} {in_turn:>8.2}");
     }
 }
