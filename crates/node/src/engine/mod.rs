@@ -23,7 +23,7 @@ mod roles;
 mod tests;
 mod view;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holdall_core::{
     Broken, ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
@@ -125,7 +125,8 @@ pub enum Effect {
         request: RequestNo,
         /// What it holds.
         taken: Vec<Taken>,
-        /// How many older requests it has passed that want some of the same.
+        /// How many older requests it has passed that want some of the same; of many, not all are
+        /// counted.
         overtook: u32,
     },
     /// A request waits.
@@ -140,6 +141,9 @@ pub enum Effect {
     /// A reservation could not be put in force again.
     Unrestored(RequestNo),
 }
+
+/// How many of those who were overtaken at a pool are counted.
+const OVERTAKEN_MAX: usize = 64;
 
 /// A request that waits or holds.
 #[derive(Clone, Debug)]
@@ -383,11 +387,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.tell_manager()
     }
 
+    /// How many older requests want some of the same, counted up to [`OVERTAKEN_MAX`] for each pool.
     fn overtaken_by(&self, request: RequestNo, counts: &Needs) -> u32 {
         let pools = counts.iter().filter_map(|count| self.ledger.pool(count.pool));
-        let older: std::collections::BTreeSet<_> =
-            pools.flat_map(|pool| pool.waiting.range(..request)).collect();
-        older.len() as u32
+        let older = pools.flat_map(|pool| pool.waiting.range(..request).take(OVERTAKEN_MAX));
+        older.collect::<BTreeSet<_>>().len() as u32
     }
 
     fn is_held(&self, request: RequestNo) -> bool {

@@ -8,6 +8,7 @@
 //! neither compared nor hashed nor written down.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -28,21 +29,29 @@ pub(super) type Rank = (bool, Option<(Round, RequestId)>, Arrival);
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub(super) struct Entries {
-    /// Whether rounds order the queue; otherwise arrival does.
-    by_round: bool,
+    order: Order,
     by_arrival: BTreeMap<Arrival, Entry>,
     arrivals: BTreeMap<RequestId, Arrival>,
     next: Arrival,
     pools: BTreeMap<PoolId, AtPool>,
     /// Those who compete without a round.
     pub(super) unplaced: BTreeSet<Arrival>,
-    /// Those of them who were passed, by how often.
-    passed: BTreeSet<(u32, Arrival)>,
+    /// The pools where the oldest of them was passed too often.
+    passed: BTreeSet<PoolId>,
     /// How many compete, by their patience.
     pub(super) patiences: BTreeMap<Patience, usize>,
     pub(super) changes: Changes,
     /// The pools that the last look was about.
     looked_at: BTreeSet<PoolId>,
+}
+
+/// How the queue is ordered.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// Whether rounds order it; otherwise arrival does.
+    pub(super) by_round: bool,
+    /// How often somebody without a round may be passed at a pool.
+    pub(super) passes: u32,
 }
 
 /// Those who have to do with one pool.
@@ -57,6 +66,8 @@ pub(super) struct AtPool {
     aside: BTreeSet<Arrival>,
     /// They hold, perhaps without having confirmed it, and have not been asked to give it back.
     pub(super) may_be_asked_back: BTreeSet<Rank>,
+    /// How often the oldest without a round was passed.
+    passed: u64,
     /// Units that are held.
     pub(super) held: u64,
     /// Units wanted by those who compete under a round.
@@ -135,6 +146,7 @@ static NOBODY: AtPool = AtPool {
     unplaced: BTreeSet::new(),
     aside: BTreeSet::new(),
     may_be_asked_back: BTreeSet::new(),
+    passed: 0,
     held: 0,
     wanted_placed: 0,
     wanted: 0,
@@ -144,9 +156,9 @@ static NOBODY: AtPool = AtPool {
 };
 
 impl Entries {
-    pub(super) fn new(by_round: bool) -> Self {
+    pub(super) fn new(order: Order) -> Self {
         Self {
-            by_round,
+            order,
             by_arrival: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             next: 0,
@@ -203,12 +215,25 @@ impl Entries {
         !self.pools.contains_key(&pool)
     }
 
-    /// Those without a round who were passed at least so often, in the order in which they came.
-    pub(super) fn passed(&self, times: u32) -> BTreeSet<Arrival> {
-        if times == 0 {
-            return self.unplaced.clone();
+    /// Those without a round who were passed too often at some pool.
+    pub(super) fn passed(&self) -> BTreeSet<Arrival> {
+        let mut passed = BTreeSet::new();
+        if self.order.passes == 0 {
+            passed.extend(&self.unplaced);
         }
-        self.passed.range((times, 0)..).map(|(_, at)| *at).collect()
+        for pool in &self.passed {
+            let at_pool = self.of_pool(*pool);
+            // Whoever is older was passed at least as often.
+            let mut times = at_pool.passed;
+            for at in &at_pool.unplaced {
+                if times < u64::from(self.order.passes) {
+                    break;
+                }
+                passed.insert(*at);
+                times -= self.at(*at).map_or(0, |entry| u64::from(entry.passed_at(*pool)));
+            }
+        }
+        passed
     }
 
     pub(super) fn push(&mut self, entry: Entry) -> Arrival {
@@ -226,8 +251,11 @@ impl Entries {
 
     pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
         let at = self.arrivals.remove(&request)?;
-        let entry = self.by_arrival.remove(&at)?;
+        let mut entry = self.by_arrival.remove(&at)?;
         self.leave(at, &entry);
+        if entry.is_unplaced() {
+            self.hand_down_passes(at, &mut entry);
+        }
         for need in entry.needs.iter() {
             self.changes.touched.insert(need.pool);
             self.changes.freed.insert(need.pool);
@@ -242,17 +270,41 @@ impl Entries {
         self.leave(at, &entry);
         let before = entry.clone();
         change(&mut entry);
+        if before.is_unplaced() && !entry.is_unplaced() {
+            self.hand_down_passes(at, &mut entry);
+        }
         self.changes.note(at, &before, &entry);
         self.enter(at, &entry);
         self.by_arrival.insert(at, entry);
     }
 
-    /// Somebody younger was served before a request without a round.
-    pub(super) fn note_passed(&mut self, at: Arrival) {
-        let Some(entry) = self.by_arrival.get_mut(&at) else { return };
-        self.passed.remove(&(entry.passed, at));
-        entry.passed = entry.passed.saturating_add(1);
-        self.passed.insert((entry.passed, at));
+    /// Somebody was served: those who came before, wait without a round, and want some of the same,
+    /// were passed. Only the last of them counts one more than those behind it.
+    pub(super) fn note_passed(&mut self, by: Arrival) {
+        let Some(needs) = self.at(by).map(|entry| entry.needs.clone()) else { return };
+        for need in needs.iter() {
+            self.add_passes(by, need.pool, 1);
+        }
+    }
+
+    /// Somebody no longer waits without a round. Those before it were passed as often as ever.
+    fn hand_down_passes(&mut self, at: Arrival, entry: &mut Entry) {
+        let passed = core::mem::replace(&mut entry.passed, vec![0; entry.needs.len()]);
+        for (need, more) in entry.needs.iter().zip(passed) {
+            self.add_passes(at, need.pool, more);
+        }
+    }
+
+    /// Whoever waits without a round, and came last before somebody, was passed so often more than
+    /// those behind it.
+    fn add_passes(&mut self, before: Arrival, pool: PoolId, more: u32) {
+        let Some(at_pool) = self.pools.get_mut(&pool) else { return };
+        let Some(last) = at_pool.unplaced.range(..before).next_back() else { return };
+        let Some(entry) = self.by_arrival.get_mut(last) else { return };
+        at_pool.passed += u64::from(entry.add_passes(pool, more));
+        if at_pool.passed >= u64::from(self.order.passes) {
+            self.passed.insert(pool);
+        }
     }
 
     /// There may be more room in a pool than before.
@@ -271,7 +323,7 @@ impl Entries {
 
     pub(super) fn rank(&self, at: Arrival, entry: &Entry) -> Rank {
         let key = entry.key();
-        (key.is_none(), key.filter(|_| self.by_round), at)
+        (key.is_none(), key.filter(|_| self.order.by_round), at)
     }
 
     fn enter(&mut self, at: Arrival, entry: &Entry) {
@@ -294,6 +346,10 @@ impl Entries {
                 pool.wanted_placed += units;
             } else {
                 pool.unplaced.insert(at);
+                pool.passed += u64::from(entry.passed_at(need.pool));
+                if pool.passed >= u64::from(self.order.passes) {
+                    self.passed.insert(need.pool);
+                }
             }
             pool.wanted += if entry.competes() { units } else { 0 };
         }
@@ -301,9 +357,6 @@ impl Entries {
             *self.patiences.entry(entry.patience()).or_default() += 1;
             if entry.round.is_none() {
                 self.unplaced.insert(at);
-                if entry.passed > 0 {
-                    self.passed.insert((entry.passed, at));
-                }
             }
         }
     }
@@ -328,10 +381,15 @@ impl Entries {
                 pool.wanted_placed -= units;
             } else {
                 pool.unplaced.remove(&at);
+                pool.passed -= u64::from(entry.passed_at(need.pool));
+                if pool.passed < u64::from(self.order.passes) {
+                    self.passed.remove(&need.pool);
+                }
             }
             pool.wanted -= if entry.competes() { units } else { 0 };
             if pool.is_empty() {
                 self.pools.remove(&need.pool);
+                self.passed.remove(&need.pool);
             }
         }
         if entry.competes() {
@@ -342,7 +400,6 @@ impl Entries {
                 }
             }
             self.unplaced.remove(&at);
-            self.passed.remove(&(entry.passed, at));
         }
     }
 }
@@ -350,20 +407,20 @@ impl Entries {
 /// What is written down of it.
 #[derive(Serialize, Deserialize)]
 struct Written {
-    by_round: bool,
+    order: Order,
     entries: Vec<Entry>,
 }
 
 impl From<Entries> for Written {
     fn from(entries: Entries) -> Self {
-        let Entries { by_round, by_arrival, .. } = entries;
-        Self { by_round, entries: by_arrival.into_values().collect() }
+        let Entries { order, by_arrival, .. } = entries;
+        Self { order, entries: by_arrival.into_values().collect() }
     }
 }
 
 impl From<Written> for Entries {
-    fn from(Written { by_round, entries }: Written) -> Self {
-        let mut all = Self::new(by_round);
+    fn from(Written { order, entries }: Written) -> Self {
+        let mut all = Self::new(order);
         for entry in entries {
             all.push(entry);
         }

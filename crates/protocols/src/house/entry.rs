@@ -1,9 +1,11 @@
 //! What a manager knows of a request.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Needs, RequestId};
+use holdall_core::{Needs, PoolId, RequestId};
 use serde::{Deserialize, Serialize};
 
 use super::{House, Round};
@@ -25,8 +27,9 @@ pub(super) struct Entry {
     pub(super) held: bool,
     /// Whether it was asked to give this hold back.
     pub(super) asked_back: bool,
-    /// How often younger requests were served first, while it waited without a round.
-    pub(super) passed: u32,
+    /// By pool, as its needs are: how much more often it was passed by a younger request, while it
+    /// waited without a round, than the next younger one that does so.
+    pub(super) passed: Vec<u32>,
     /// While it is held: how many rings others have waited for it, by their patience.
     pub(super) waited_for: BTreeMap<Patience, u8>,
     /// Its user keeps only its place here, because it waits elsewhere behind an overdue holder.
@@ -48,6 +51,7 @@ impl Entry {
     pub(super) fn new(request: RequestId, needs: Needs, solo: bool) -> Self {
         Self {
             request,
+            passed: vec![0; needs.len()],
             needs,
             solo,
             n: 0,
@@ -55,7 +59,6 @@ impl Entry {
             hint: None,
             held: false,
             asked_back: false,
-            passed: 0,
             waited_for: BTreeMap::new(),
             parked: false,
             blocked: false,
@@ -66,6 +69,30 @@ impl Entry {
     /// Whether it waits and wants to be served.
     pub(super) fn competes(&self) -> bool {
         !self.held && !self.parked && !self.blocked
+    }
+
+    /// Whether it competes, and has no round.
+    pub(super) fn is_unplaced(&self) -> bool {
+        self.competes() && self.round.is_none()
+    }
+
+    /// How much more often it was passed at a pool than the next younger one.
+    pub(super) fn passed_at(&self, pool: PoolId) -> u32 {
+        self.place_of(pool).and_then(|at| self.passed.get(at).copied()).unwrap_or(0)
+    }
+
+    /// It was passed so often more at a pool. Returns by how much its count has grown.
+    pub(super) fn add_passes(&mut self, pool: PoolId, more: u32) -> u32 {
+        let Some(count) = self.place_of(pool).and_then(|at| self.passed.get_mut(at)) else {
+            return 0;
+        };
+        let before = *count;
+        *count = count.saturating_add(more);
+        *count - before
+    }
+
+    fn place_of(&self, pool: PoolId) -> Option<usize> {
+        self.needs.iter().position(|need| need.pool == pool)
     }
 
     /// Whether solo requests for the same must take rounds: it has one, and other nodes to go to.

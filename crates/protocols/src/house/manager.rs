@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use holdall_core::{Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, Resize, Role};
 use serde::{Deserialize, Serialize};
 
-use super::entries::Entries;
+use super::entries::{Entries, Order};
 use super::entry::{Entry, Patience};
 use super::{House, Round, Stance, ToManager, ToUser};
 use crate::lanes::{Lanes, State, ends_with};
@@ -57,7 +57,7 @@ impl Manager {
         let pool = |(id, capacity)| (id, Pool::new(capacity, floor));
         Self {
             pools: pools.map(pool).collect(),
-            entries: Entries::new(cfg.rules.order),
+            entries: Entries::new(Order { by_round: cfg.rules.order, passes: cfg.passes }),
             choosing: BTreeMap::new(),
             lanes: Lanes::default(),
             armed: BTreeSet::new(),
@@ -172,7 +172,7 @@ impl Manager {
             self.take(&entry.needs);
             out.to_user(request.user, ToUser::Yes { request, n: 0 });
             let at = self.entries.push(entry);
-            self.note_passed(at);
+            self.entries.note_passed(at);
             return self.watch(cfg, out);
         }
         let floor = self.floor(cfg, &entry.needs);

@@ -39,7 +39,7 @@ impl Manager {
     /// was passed too often: from then on it has its place among them.
     fn give_solos_rounds(&mut self, cfg: &House) {
         let contested = |pool: &&PoolId| self.entries.of_pool(**pool).is_contested();
-        let mut candidates = self.entries.passed(cfg.passes);
+        let mut candidates = self.entries.passed();
         for pool in self.entries.changes.touched.iter().filter(contested) {
             candidates.extend(&self.entries.of_pool(*pool).unplaced);
         }
@@ -194,17 +194,7 @@ impl Manager {
         self.entries.change(at, |entry| entry.set_held(true));
         self.take(&needs);
         out.to_user(request.user, ToUser::Yes { request, n });
-        self.note_passed(at);
-    }
-
-    /// Those who came before the one served now, and still wait without a round, were passed.
-    pub(super) fn note_passed(&mut self, by: Arrival) {
-        let Some(served) = self.entries.at(by) else { return };
-        let older = |need: &Need| self.entries.of_pool(need.pool).unplaced.range(..by).copied();
-        let passed: BTreeSet<Arrival> = served.needs.iter().flat_map(older).collect();
-        for at in passed {
-            self.entries.note_passed(at);
-        }
+        self.entries.note_passed(at);
     }
 
     /// Notes who waits behind an overdue holder, and tells those who wait elsewhere as well.
