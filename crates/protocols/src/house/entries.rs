@@ -109,8 +109,10 @@ impl AtPool {
 pub(super) struct Changes {
     /// Something is different here.
     pub(super) touched: BTreeSet<PoolId>,
-    /// There may be more room here than before, or somebody is overdue.
+    /// There may be more room here than before.
     pub(super) freed: BTreeSet<PoolId>,
+    /// Others may be overdue here than before.
+    pub(super) overdue: BTreeSet<PoolId>,
     /// They wait, and did not in this way before.
     pub(super) fresh: BTreeSet<Arrival>,
 }
@@ -121,11 +123,13 @@ impl Changes {
         let gives_way =
             before.held != after.held || before.competes() && (moved || !after.competes());
         let takes = before.competes() && after.held;
-        let room = gives_way && !takes || before.waited_for != after.waited_for;
         for need in after.needs.iter() {
             self.touched.insert(need.pool);
-            if room {
+            if gives_way && !takes {
                 self.freed.insert(need.pool);
+            }
+            if before.waited_for != after.waited_for {
+                self.overdue.insert(need.pool);
             }
         }
         if after.held {
@@ -136,7 +140,7 @@ impl Changes {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.touched.is_empty() && self.freed.is_empty() && self.fresh.is_empty()
+        self.touched.is_empty() && self.fresh.is_empty()
     }
 }
 
@@ -258,7 +262,12 @@ impl Entries {
         }
         for need in entry.needs.iter() {
             self.changes.touched.insert(need.pool);
-            self.changes.freed.insert(need.pool);
+            if entry.held || entry.competes() {
+                self.changes.freed.insert(need.pool);
+            }
+            if !entry.waited_for.is_empty() {
+                self.changes.overdue.insert(need.pool);
+            }
         }
         self.changes.fresh.remove(&at);
         Some(entry)
@@ -313,10 +322,17 @@ impl Entries {
         self.changes.freed.insert(pool);
     }
 
+    /// A pool has more units than before, or fewer.
+    pub(super) fn resize(&mut self, pool: PoolId) {
+        self.free(pool);
+        self.changes.overdue.insert(pool);
+    }
+
     /// Whatever there is may have changed.
     pub(super) fn doubt_everything(&mut self) {
         self.changes.touched.extend(self.pools.keys());
         self.changes.freed.extend(self.pools.keys());
+        self.changes.overdue.extend(self.pools.keys());
         let waiting = self.by_arrival.iter().filter(|(_, entry)| !entry.held);
         self.changes.fresh.extend(waiting.map(|(at, _)| *at));
     }

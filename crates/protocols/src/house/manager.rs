@@ -265,7 +265,7 @@ impl Manager {
         if let Some(known) = self.pools.get_mut(&pool) {
             known.capacity = u64::from(capacity);
             if !self.remove_if_empty(pool) {
-                self.entries.free(pool);
+                self.entries.resize(pool);
                 self.scan(cfg, out);
             }
         } else if capacity > 0 {

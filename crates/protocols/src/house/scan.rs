@@ -203,9 +203,9 @@ impl Manager {
             return;
         }
         let held_up = |pool: &&PoolId| self.entries.of_pool(**pool).is_held_up();
-        let freed = self.entries.changes.freed.iter().filter(held_up);
+        let overdue = self.entries.changes.overdue.iter().filter(held_up);
         let mut candidates = self.entries.changes.fresh.clone();
-        candidates.extend(freed.flat_map(|pool| self.entries.of_pool(*pool).waiting()));
+        candidates.extend(overdue.flat_map(|pool| self.entries.of_pool(*pool).waiting()));
         for at in candidates {
             let behind = self.is_behind_overdue(at);
             let Some(entry) = self.entries.at(at) else { continue };
