@@ -351,10 +351,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             taken.push(match same {
                 Some(same) => {
                     let retaken = self.ledger.retake(count.pool, request, count.units, same);
-                    holdall_core::Broken::unless(
-                        retaken,
-                        "L1: a grant that comes back has the units it had",
-                    )?;
+                    Broken::unless(retaken, "L1: a grant that comes back has the units it had")?;
                     same.clone()
                 }
                 None => self.ledger.assign(count.pool, request, count.units, fence)?,
