@@ -115,9 +115,10 @@ contained() { # NAME COMMAND: in a container, with an agent of number 1000.
         kill -9 %1
         exit $status' bash "$2"
 }
-contained one "touch $work/begun; sleep 1000" 2>/dev/null &
+contained one "touch $work/begun; while [ -e $work/begun ]; do sleep 0.1; done" 2>/dev/null &
 eventually test -e "$work/begun"
 contained two "grep -q holdall- /proc/self/cgroup" 2>/dev/null || fail "no cgroup beside another container"
+rm "$work/begun"
 
 # The next agent sees another part of the cgroups: what it does not find there is not gone.
 mount=$(awk '/ - cgroup2 / {print $5; exit}' /proc/self/mountinfo)

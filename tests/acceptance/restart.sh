@@ -78,6 +78,8 @@ eventually test -s "$work/thread"
 command=$(pgrep -P "$wrapper" python3)
 left+=("$command")
 eventually grep -q '^State:.Z' "/proc/$command/status"
+kill -STOP "$wrapper" # It shall not stop its command when it misses the agent.
+eventually grep -q '^State:.T' "/proc/$wrapper/status"
 kill -9 "$agent" "$wrapper"
 wait "$agent" "$wrapper" 2>/dev/null || true
 alive_threads() { ls "/proc/$1/task" 2>/dev/null | grep -qv "^$1$"; }
@@ -118,6 +120,26 @@ touch "$work/end"
 eventually grep -q "holding a until what the command has left behind" "$work/told"
 prlimit --pid "$agent" --nofile="$limit:"
 wait "$wrapper" || fail "the wrapper did not end well: $(cat "$work/told")"
+expect 75 "a is held by" run -n a -- true
+kill -9 "${left[-1]}"
+expect 0 "" run -w 10s a -- true
+kill_agent
+
+# An agent that hangs while a command ends: its wrapper stays with what was left, until it is known.
+config ""
+agent
+rm "$work/pid"
+"$HOLDALL" run a -- sh -c "$leave; while [ ! -e $work/last ]; do sleep 0.05; done; exit 5" "$work/pid" 2>/dev/null &
+wrapper=$!
+eventually test -s "$work/pid"
+left+=("$(cat "$work/pid")")
+kill -STOP "$agent"
+touch "$work/last"
+sleep 11
+kill -0 "$wrapper" || fail "the wrapper has left what nobody else knows"
+kill -CONT "$agent"
+status=0 && wait "$wrapper" || status=$?
+[ "$status" -eq 5 ] || fail "status $status instead of 5"
 expect 75 "a is held by" run -n a -- true
 kill -9 "${left[-1]}"
 expect 0 "" run -w 10s a -- true

@@ -56,7 +56,7 @@ fi
 # What is not theirs they cannot lock, take away or end.
 for file in "$HOLDALL_DATA/agent.lock" "$HOLDALL_DATA/holders.jsonl" "$HOLDALL_AGENT.lock"; do
     [ -e "$file" ] || fail "there is no $file"
-    as_nobody flock -n "$file" true 2>/dev/null && fail "nobody can lock $file"
+    as_nobody sh -c "exec <$file" 2>/dev/null && fail "nobody can open, and so lock, $file"
 done
 "$HOLDALL" run b -- sleep 1000 &
 eventually sh -c '"$HOLDALL" status b | grep -q "sleep 1000"'
@@ -114,6 +114,11 @@ kill -9 "$agent" && wait "$agent" 2>/dev/null || true
 start
 expect 75 "a is held by" run -n a -- true
 alive "$root" || fail "nobody has killed root's process"
+kill -9 "$agent" && wait "$agent" 2>/dev/null || true
+umount /proc
+start
+expect 1 "no right to end" release --force "$(first)"
+expect 75 "a is held by" run -n a -- true
 kill -9 "$root"
 expect 0 "" run -w 10s a -- true
 kill "$agent"

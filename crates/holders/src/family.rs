@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Signal, kill_process_group, test_kill_process, test_kill_process_group};
 
 use crate::passing::Peer;
 use crate::process::{Process, ProcessId, Stat, number};
@@ -191,6 +191,14 @@ impl Family {
         pids.sort_unstable();
         pids.dedup();
         pids
+    }
+
+    /// The processes of it that we have no right to signal.
+    pub fn beyond_us(&self) -> Vec<u32> {
+        let denied = |pid: &u32| {
+            number(*pid).is_some_and(|number| test_kill_process(number) == Err(Errno::PERM))
+        };
+        self.pids().into_iter().filter(denied).collect()
     }
 
     /// Whether nothing of it runs; if in doubt, something does.

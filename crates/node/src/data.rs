@@ -24,6 +24,9 @@ use crate::clock::Anchor;
 use crate::directory::Directory;
 use crate::engine::Reservation;
 
+/// The form of `state.json`.
+pub(crate) const SCHEMA: u32 = 2;
+
 /// What outlives an agent besides its epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -120,9 +123,13 @@ impl Data {
     /// If it cannot be read.
     pub(crate) fn kept(&self) -> anyhow::Result<Kept> {
         let Some(content) = self.dir.read("state.json")? else { return Ok(Kept::default()) };
-        serde_json::from_slice(&content).with_context(|| {
-            format!("{} cannot be understood", self.dir.path_of("state.json").display())
-        })
+        let path = self.dir.path_of("state.json");
+        let kept: Kept = serde_json::from_slice(&content)
+            .with_context(|| format!("{} cannot be understood", path.display()))?;
+        if kept.schema > SCHEMA {
+            bail!("{} is of a newer holdall than this one; use that", path.display());
+        }
+        Ok(kept)
     }
 
     /// Keeps something, for good.
@@ -166,6 +173,16 @@ mod tests {
         fs::remove_file(dir.path().join("epoch")).expect("it is there");
         fs::write(dir.path().join("audit.jsonl"), "").expect("writable");
         assert!(Data::open(dir.path()).is_err(), "fences might go back");
+    }
+
+    #[test]
+    fn what_a_newer_agent_has_kept_is_left_to_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = Data::open(dir.path()).expect("free");
+        data.keep(&Kept { schema: SCHEMA, ..Kept::default() }).expect("writable");
+        assert!(data.kept().is_ok());
+        data.keep(&Kept { schema: SCHEMA + 1, ..Kept::default() }).expect("writable");
+        assert!(data.kept().is_err());
     }
 
     #[test]

@@ -211,6 +211,13 @@ impl Service {
                 "{request} is free, but what used it cannot be seen from here and was not ended: {}",
                 record.told()
             ))),
+            Some(Holder::Family(family)) if !family.beyond_us().is_empty() => {
+                let pids = family.beyond_us();
+                Err(Fault::Failed(format!(
+                    "{request} is held until {pids:?} have ended, which this agent has no right to \
+                     end: ask root to"
+                )))
+            }
             _ => Ok(Reply::Done),
         }
     }

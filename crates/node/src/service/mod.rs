@@ -322,7 +322,7 @@ impl Service {
         let reservations = reservations.into_iter().filter(known).collect();
         self.anchor = self.clock.anchor();
         let clock = self.anchor.clone();
-        self.data.keep(&Kept { schema: 2, clock, pools, reservations })
+        self.data.keep(&Kept { schema: crate::data::SCHEMA, clock, pools, reservations })
     }
 
     fn forget(&mut self, request: RequestNo) {
