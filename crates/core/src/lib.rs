@@ -30,4 +30,4 @@ pub use needs::{BadNeeds, Need, Needs, Request};
 pub use outbox::{Effect, Note, Outbox, Rung};
 pub use role::{Broken, Call, Data, Event, Gone, Never, Protocol, Resize, Role, System};
 pub use rules::Rule;
-pub use stamp::{Clock, Family, LinkStamp, Origin, Stamp};
+pub use stamp::{ChannelStamp, Clock, Family, LinkStamp, Origin, Stamp};

@@ -18,13 +18,16 @@ use core::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Lane, ManagerId, UserId};
+use crate::ids::{Addr, Lane, ManagerId, UserId};
 
 /// Stamps that are compared with each other, and therefore shifted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// The attempts of one lane to get the resource at one place of what it asks for.
     Attempt(Lane, u32),
+    /// What one role counts of what it sends to another; the users of a lane count together. See
+    /// [`ChannelStamp`].
+    Channel(Addr, Addr),
     /// A family of its own, one for the whole system: see [`Stamp`].
     Clock(u16),
     /// The generations of one lane.
@@ -53,6 +56,7 @@ impl Family {
             Self::Link(kind, lane, at) => {
                 4 << 120 | (kind as u128) << 104 | lane_code(lane) | at.0 as u32 as u128
             }
+            Self::Channel(from, to) => 5 << 120 | end_code(from) << 60 | end_code(to),
         }
     }
 }
@@ -61,6 +65,18 @@ impl Family {
 const fn lane_code(lane: Lane) -> u128 {
     let (cell, life) = (lane.home.cell.0 as u32, lane.home.life.0 as u16);
     (lane.number as u128) << 80 | (cell as u128) << 48 | (life as u128) << 32
+}
+
+/// 60 bits: a manager, or the lane of a user.
+const fn end_code(end: Addr) -> u128 {
+    match end {
+        Addr::Manager(manager) => manager.0 as u32 as u128,
+        Addr::User(user) => {
+            let lane = user.lane();
+            let (cell, life) = (lane.home.cell.0 as u16, lane.home.life.0 as u16);
+            1 << 56 | (lane.number as u128) << 32 | (cell as u128) << 16 | life as u128
+        }
+    }
 }
 
 /// Where the clocks of a system start. Nothing may depend on it.
@@ -156,6 +172,44 @@ impl<const KIND: u16> Hash for LinkStamp<KIND> {
 }
 
 impl<const KIND: u16> fmt::Debug for LinkStamp<KIND> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}", self.value)
+    }
+}
+
+/// A number that a role gives to what it sends to another, of the family [`Family::Channel`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ChannelStamp {
+    from: Addr,
+    to: Addr,
+    value: u64,
+}
+
+impl ChannelStamp {
+    /// The first of a channel.
+    pub const fn first(from: Addr, to: Addr) -> Self {
+        Self { from, to, value: 0 }
+    }
+
+    /// The next greater stamp.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self { value: self.value.saturating_add(1), ..self }
+    }
+
+    /// Whether it is of the channel from one role to another.
+    pub fn is_of(self, from: Addr, to: Addr) -> bool {
+        (self.from, self.to) == (from, to)
+    }
+}
+
+impl Hash for ChannelStamp {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Family::Channel(self.from, self.to).hash_stamp(self.value, state);
+    }
+}
+
+impl fmt::Debug for ChannelStamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{}", self.value)
     }

@@ -19,6 +19,7 @@ mod early;
 pub mod house;
 mod lanes;
 mod line;
+pub mod linked;
 mod neighbours;
 pub mod nobody;
 pub mod ordered;
@@ -32,6 +33,7 @@ pub mod skr;
 #[cfg(test)]
 mod testing;
 pub mod walk;
+pub mod watched;
 pub mod winkowski;
 
 use registry::plain;
@@ -47,6 +49,11 @@ registry! {
     datta::Many,
     datta_token::DattaToken,
     house::House,
+    linked::Linked<chandy_misra::ChandyMisra> as "linked:chandy-misra",
+    linked::Linked<datta::Two> as "linked:datta",
+    linked::Linked<datta_token::DattaToken> as "linked:datta-token",
+    linked::Linked<ordered::Ordered> as "linked:ordered",
+    linked::Linked<skeen::Skeen> as "linked:skeen",
     ordered::Ordered,
     rhee::Rhee<chandy_misra::ChandyMisra> as "rhee:chandy-misra" | "rhee+:chandy-misra",
     rhee::Rhee<chandy_misra_drinking::Drinking>

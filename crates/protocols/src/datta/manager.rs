@@ -2,15 +2,14 @@
 
 use alloc::collections::BTreeSet;
 
-use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, Party, RequestId, Role};
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
 use super::queues::Queues;
 use super::{Datta, ToManager};
-use crate::early::EarlyReleases;
 use crate::ring::token::Next;
-use crate::ring::{Mail, Ring, Say, Spot, ToUser, Token};
+use crate::ring::{EarlyDepartures, Mail, Ring, Say, Spot, ToUser, Token};
 
 pub(super) type Out<const MOST: u32> = Outbox<Datta<MOST>, Never>;
 
@@ -22,7 +21,7 @@ pub struct Manager<const MOST: u32> {
     pub(super) token: Token,
     /// While the token is here: those it stays for (the paper's Qtoken).
     turn: BTreeSet<RequestId>,
-    early: EarlyReleases,
+    early: EarlyDepartures,
 }
 
 impl<const MOST: u32> Manager<MOST> {
@@ -32,7 +31,7 @@ impl<const MOST: u32> Manager<MOST> {
             queues: Queues::default(),
             token: Token::new(ring, id),
             turn: BTreeSet::new(),
-            early: EarlyReleases::default(),
+            early: EarlyDepartures::default(),
         }
     }
 
@@ -43,6 +42,9 @@ impl<const MOST: u32> Manager<MOST> {
         };
         if !honest {
             return out.misbehaved(from, "a message that is another's to send");
+        }
+        if cfg.rules.late && self.early.is_late(from) {
+            return;
         }
         match msg {
             ToManager::Client(Say::Ask(request)) => {
@@ -152,7 +154,7 @@ impl<const MOST: u32> Manager<MOST> {
         }
         let Some((entry, was_head)) = self.queues.forget(id) else {
             if cfg.rules.early {
-                self.early.remember(id);
+                self.early.remember(from, id);
             }
             return;
         };
@@ -168,10 +170,16 @@ impl<const MOST: u32> Manager<MOST> {
     /// A client is gone. Only the manager that hears from it acts on that, as if it had departed
     /// with notice; the others learn of it in the same order as they would then. Were each to act
     /// by itself, a request still on its way between two managers would come to stay.
-    fn on_gone(&mut self, cfg: &Datta<MOST>, who: Party, out: &mut Out<MOST>) {
+    fn on_gone(&mut self, cfg: &Datta<MOST>, gone: Gone, out: &mut Out<MOST>) {
         if !cfg.rules.purge {
             return;
         }
+        match gone {
+            Gone::Departed(who) => self.early.forget(who),
+            Gone::Reclaimed(user) => self.early.reclaim(user),
+            Gone::Suspected(_) => return, // It may be alive, and use what it has.
+        }
+        let who = gone.who();
         for (id, speaker) in self.queues.of(who, cfg.rules.relay) {
             if cfg.rules.relay {
                 self.on_leave(cfg, speaker, id, out);
@@ -189,13 +197,13 @@ impl<const MOST: u32> Manager<MOST> {
 
     fn on_mail(&mut self, cfg: &Datta<MOST>, mail: Mail, out: &mut Out<MOST>) {
         match mail {
-            Mail::Token { stop, hop } => {
-                self.token.on_token(stop, hop);
+            Mail::Token { stop, lap } => {
+                self.token.on_token(&cfg.ring, stop, lap);
                 self.begin_turn();
             }
-            Mail::Want { origin, seen } => {
-                if self.token.on_want(&cfg.ring, origin, seen) {
-                    self.send_on(cfg, mail, out);
+            Mail::Want { origin, until } => {
+                if let Some(want) = self.token.on_want(&cfg.ring, origin, until) {
+                    self.send_on(cfg, want, out);
                 }
             }
         }
@@ -234,7 +242,7 @@ impl<const MOST: u32> Manager<MOST> {
         if !self.turn.is_empty() {
             return;
         }
-        match self.token.rest(&cfg.ring, self.has_victim()) {
+        match self.token.rest(self.has_victim()) {
             Next::Keep => {}
             Next::Serve => self.begin_turn(),
             Next::Send(token) => self.send_on(cfg, token, out),
@@ -256,8 +264,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
     fn step(&mut self, cfg: &Datta<MOST>, event: Event<Self>, out: &mut Out<MOST>) {
         match event {
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
-            Event::Gone(Gone::Departed(who)) => self.on_gone(cfg, who, out),
-            Event::Gone(_) => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone, out),
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }
@@ -288,8 +295,8 @@ impl<const MOST: u32> Role for Manager<MOST> {
             ToManager::Promote { claim, .. } | ToManager::Rollback(claim) => {
                 !self.queues.knows(claim.request)
             }
-            ToManager::Ring(Mail::Want { origin, seen }) => {
-                self.token.is_obsolete(&cfg.ring, *origin, *seen)
+            ToManager::Ring(Mail::Want { origin, until }) => {
+                self.token.is_obsolete(&cfg.ring, *origin, *until)
             }
             _ => false,
         }

@@ -33,6 +33,8 @@ mod entry;
 mod loops;
 mod manager;
 mod queues;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::format;
@@ -91,6 +93,7 @@ rules! {
         aside "aside": "a request queues past its home only when called in",
         early "early": "a departure that overtakes its request is remembered",
         head "head": "a kill spares whoever has come to head the queue",
+        late "late": "what comes of a client that was reclaimed is ignored",
         order "order": "the worst placed is the victim; without it, who found the loop",
         probe "probe": "whoever has to wait looks for a loop",
         purge "purge": "whoever is reported gone loses its place",
@@ -150,6 +153,7 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
                 needs_max: Self::BOUNDED.then_some(MOST),
                 units: false,
                 order_asked: true,
+                suspicions: true,
                 ..Assumes::RELIABLE
             },
             promises: Property::sound_and(&[Property::NoStarvation]),

@@ -4,13 +4,12 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, Party, RequestId, Role};
+use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::{DattaToken, ToManager};
-use crate::early::EarlyReleases;
 use crate::ring::token::Next;
-use crate::ring::{Mail, Ring, Say, Spot, ToUser, Token};
+use crate::ring::{EarlyDepartures, Mail, Ring, Say, Spot, ToUser, Token};
 
 pub(super) type Out = Outbox<DattaToken, Never>;
 
@@ -27,7 +26,7 @@ pub struct Manager {
     turn: VecDeque<RequestId>,
     /// The request that is being moved, and how many managers have yet to say so.
     moving: Option<(RequestId, usize)>,
-    early: EarlyReleases,
+    early: EarlyDepartures,
 }
 
 /// A request in the strong queue.
@@ -54,7 +53,7 @@ impl Manager {
             waiting: VecDeque::new(),
             turn: VecDeque::new(),
             moving: None,
-            early: EarlyReleases::default(),
+            early: EarlyDepartures::default(),
         }
     }
 
@@ -78,6 +77,9 @@ impl Manager {
         };
         if !honest {
             return out.misbehaved(from, "a message that is another's to send");
+        }
+        if cfg.rules.late && self.early.is_late(from) {
+            return;
         }
         match msg {
             ToManager::Client(Say::Ask(request)) => {
@@ -232,7 +234,7 @@ impl Manager {
         let spot = at.map(|at| &self.strong[at].spot).or_else(|| self.weak.get(&id)).cloned();
         let Some(spot) = spot else {
             if cfg.rules.early {
-                self.early.remember(id);
+                self.early.remember(from, id);
             }
             return;
         };
@@ -252,10 +254,16 @@ impl Manager {
 
     /// A client is gone. Only the manager that hears from it acts on that, as if it had departed
     /// with notice; the others learn of it in the same order as they would then.
-    fn on_gone(&mut self, cfg: &DattaToken, who: Party, out: &mut Out) {
+    fn on_gone(&mut self, cfg: &DattaToken, gone: Gone, out: &mut Out) {
         if !cfg.rules.purge {
             return;
         }
+        match gone {
+            Gone::Departed(who) => self.early.forget(who),
+            Gone::Reclaimed(user) => self.early.reclaim(user),
+            Gone::Suspected(_) => return, // It may be alive, and use what it has.
+        }
+        let who = gone.who();
         let all = self.strong.iter().map(|entry| &entry.spot).chain(self.weak.values());
         let heard_here = all.filter(|spot| spot.is_last()).map(Spot::id);
         let gone: Vec<RequestId> = heard_here.filter(|id| who.includes(id.user)).collect();
@@ -266,13 +274,13 @@ impl Manager {
 
     fn on_mail(&mut self, cfg: &DattaToken, mail: Mail, out: &mut Out) {
         match mail {
-            Mail::Token { stop, hop } => {
-                self.token.on_token(stop, hop);
+            Mail::Token { stop, lap } => {
+                self.token.on_token(&cfg.ring, stop, lap);
                 self.begin_turn(cfg, out);
             }
-            Mail::Want { origin, seen } => {
-                if self.token.on_want(&cfg.ring, origin, seen) {
-                    self.send_on(cfg, mail, out);
+            Mail::Want { origin, until } => {
+                if let Some(want) = self.token.on_want(&cfg.ring, origin, until) {
+                    self.send_on(cfg, want, out);
                 }
                 self.rest(cfg, out);
             }
@@ -284,7 +292,7 @@ impl Manager {
         if !self.turn.is_empty() || self.moving.is_some() {
             return;
         }
-        match self.token.rest(&cfg.ring, !self.waiting.is_empty()) {
+        match self.token.rest(!self.waiting.is_empty()) {
             Next::Keep => {}
             Next::Serve => self.begin_turn(cfg, out),
             Next::Send(token) => self.send_on(cfg, token, out),
@@ -314,8 +322,7 @@ impl Role for Manager {
     fn step(&mut self, cfg: &DattaToken, event: Event<Self>, out: &mut Out) {
         match event {
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
-            Event::Gone(Gone::Departed(who)) => self.on_gone(cfg, who, out),
-            Event::Gone(_) => {}
+            Event::Gone(gone) => self.on_gone(cfg, gone, out),
             Event::Call(never) | Event::Timer(never) => match never {},
         }
     }
@@ -331,8 +338,8 @@ impl Role for Manager {
     fn is_stale(&self, cfg: &DattaToken, _: Addr, msg: &ToManager) -> bool {
         match msg {
             ToManager::Ready(id) => !self.knows(*id),
-            ToManager::Ring(Mail::Want { origin, seen }) => {
-                self.token.is_obsolete(&cfg.ring, *origin, *seen)
+            ToManager::Ring(Mail::Want { origin, until }) => {
+                self.token.is_obsolete(&cfg.ring, *origin, *until)
             }
             _ => false,
         }

@@ -72,6 +72,7 @@ rules! {
     struct Rules {
         acks "acks": "the next request is moved only when the last one has been",
         early "early": "a departure that overtakes its request is remembered",
+        late "late": "what comes of a client that was reclaimed is ignored",
         purge "purge": "whoever is reported gone loses its place",
         ready "ready": "a home grants when the request heads all its queues",
         token "token": "requests are moved only where the token is",
@@ -99,7 +100,12 @@ impl Protocol for DattaToken {
             name: Self::FAMILY.into(),
             summary: "requests queue at all their resources at once, under a token on a ring",
             source: "Datta, Devismes, Kawala, Larmore, Potop-Butucaru, section V",
-            assumes: Assumes { units: false, order_asked: true, ..Assumes::RELIABLE },
+            assumes: Assumes {
+                units: false,
+                order_asked: true,
+                suspicions: true,
+                ..Assumes::RELIABLE
+            },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
             rules: Rules::ALL.to_vec(),

@@ -4,6 +4,7 @@
 //! nothing but the resources they ask for ([`client`]).
 
 pub mod client;
+mod early;
 mod spot;
 pub mod token;
 
@@ -12,7 +13,9 @@ use alloc::vec::Vec;
 use holdall_core::{ManagerId, NodeId, Origin, PoolId, Topology};
 
 pub use self::client::{Client, Say, ToUser};
+pub(crate) use self::early::EarlyDepartures;
 pub use self::spot::Spot;
+use self::token::Lap;
 pub use self::token::{Mail, Token};
 
 /// The ring: the paper's functions `Root` and `Next`, and where each resource lives. Resources
@@ -37,16 +40,17 @@ impl Ring {
         self.nodes.clone()
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        self.nodes.len() as u64
-    }
-
     pub(crate) fn is_root(&self, id: ManagerId) -> bool {
         id.0 == 0
     }
 
     pub(crate) fn next(&self, id: ManagerId) -> ManagerId {
-        ManagerId((id.0 + 1) % self.len())
+        ManagerId((id.0 + 1) % self.nodes.len() as u64)
+    }
+
+    /// The lap of what comes to a resource in a lap: the next one at the root.
+    fn lap_after(&self, id: ManagerId, lap: Lap) -> Lap {
+        if self.is_root(id) { lap.next() } else { lap }
     }
 }
 

@@ -7,10 +7,12 @@
 //! which takes the same way, is not kept before it is back where it came from: a released token is
 //! told where to `stop`, and everybody on the lap is served.
 //!
-//! The token counts its hops, and a `Want` tells the last hop that its sender has seen. Whoever
-//! has seen the token since it must have been there again drops the `Want`, or its mark. So however
+//! The token counts its laps: the root, where a lap begins, adds one. A `Want` tells the lap in which
+//! the token will have been with its sender again when it is here; where it passes the root, that is
+//! one lap later. Whoever has seen the token in that lap drops the `Want`, or its mark. So however
 //! slowly a `Want` travels, it causes no lap that nobody needs, and no more than two of one sender
-//! are ever under way.
+//! are ever under way. Nobody knows how many resources there are, nor its own place on the ring: only
+//! who is next, and whether it is the root (section II.B).
 //!
 //! # Invariants
 //! - **R1, one token.** Exactly one manager holds the token, or one [`Mail::Token`] is under way
@@ -23,25 +25,25 @@ use serde::{Deserialize, Serialize};
 
 use super::Ring;
 
-/// Counts the hops of the token.
-pub type Hop = Stamp<1>;
+/// Counts the laps of the token.
+pub type Lap = Stamp<1>;
 
 /// What goes round the ring.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mail {
     /// The token.
     Token {
         /// Where it may stay if nobody wants it.
         stop: ManagerId,
-        /// How far it has come.
-        hop: Hop,
+        /// Which lap this is.
+        lap: Lap,
     },
     /// Somebody wants the token.
     Want {
         /// Who.
         origin: ManagerId,
-        /// The hop of the token when it was there last.
-        seen: Hop,
+        /// Once the token was here in this lap, it has been there again.
+        until: Lap,
     },
 }
 
@@ -61,13 +63,13 @@ pub struct Token {
     me: ManagerId,
     /// The holder's: where it may stay.
     held: Option<ManagerId>,
-    /// When it was here last.
-    seen: Hop,
+    /// The lap in which it was here last.
+    seen: Lap,
     /// This manager has sent a `Want` since it last had the token.
     asked: bool,
-    /// A `Want` came by, so the token must not stay: the latest hop that the senders of such had
-    /// seen.
-    pass: Option<Hop>,
+    /// A `Want` came by, so the token must not stay, unless it has been here in this lap: the latest of
+    /// such.
+    pass: Option<Lap>,
 }
 
 /// What the holder does with a token that it does not use.
@@ -85,7 +87,7 @@ impl Token {
     /// The root has the token at the start, as if it had come to it from everybody else.
     pub(crate) fn new(ring: &Ring, me: ManagerId) -> Self {
         let root = ring.is_root(me);
-        let seen = Hop::first(ring.origin()).plus(if root { ring.len() } else { me.0 });
+        let seen = Lap::first(ring.origin()).plus(u64::from(root));
         Self { me, held: root.then_some(me), seen, asked: false, pass: None }
     }
 
@@ -98,39 +100,35 @@ impl Token {
         if self.held() || core::mem::replace(&mut self.asked, true) {
             return None;
         }
-        Some(Mail::Want { origin: self.me, seen: self.seen })
+        Some(Mail::Want { origin: self.me, until: self.seen.next() })
     }
 
-    /// A `Want` comes by: whether it goes on.
-    pub(crate) fn on_want(&mut self, ring: &Ring, origin: ManagerId, seen: Hop) -> bool {
-        if self.is_obsolete(ring, origin, seen) {
-            return false;
+    /// A `Want` comes by: what goes on, if anything.
+    pub(crate) fn on_want(&mut self, ring: &Ring, origin: ManagerId, until: Lap) -> Option<Mail> {
+        if self.is_obsolete(ring, origin, until) {
+            return None;
         }
-        self.pass = self.pass.max(Some(seen));
-        !self.held() && !self.asked
+        let until = ring.lap_after(self.me, until);
+        self.pass = self.pass.max(Some(until));
+        (!self.held() && !self.asked).then_some(Mail::Want { origin, until })
     }
 
     /// Whether the token has been with the origin since, or the `Want` has come back to it.
-    pub(crate) fn is_obsolete(&self, ring: &Ring, origin: ManagerId, seen: Hop) -> bool {
-        origin == self.me || self.came_by(ring, seen)
+    pub(crate) fn is_obsolete(&self, ring: &Ring, origin: ManagerId, until: Lap) -> bool {
+        origin == self.me || self.seen >= ring.lap_after(self.me, until)
     }
 
-    /// Whether the token has been here since it was back with somebody who saw it then.
-    fn came_by(&self, ring: &Ring, seen: Hop) -> bool {
-        self.seen > seen.plus(ring.len())
-    }
-
-    pub(crate) fn on_token(&mut self, stop: ManagerId, hop: Hop) {
+    pub(crate) fn on_token(&mut self, ring: &Ring, stop: ManagerId, lap: Lap) {
         self.held = Some(stop);
-        self.seen = hop;
+        self.seen = ring.lap_after(self.me, lap);
         self.asked = false;
     }
 
     /// What becomes of the token, if this manager holds it and needs it for nobody at the moment;
     /// `wanted` says whether somebody here has come to want it since.
-    pub(crate) fn rest(&mut self, ring: &Ring, wanted: bool) -> Next {
+    pub(crate) fn rest(&mut self, wanted: bool) -> Next {
         let Some(stop) = self.held else { return Next::Keep };
-        let pass = self.pass.take().is_some_and(|seen| !self.came_by(ring, seen));
+        let pass = self.pass.take().is_some_and(|until| self.seen < until);
         let stop = match (pass, stop == self.me, wanted) {
             (false, true, true) => return Next::Serve,
             (false, true, false) => return Next::Keep,
@@ -138,7 +136,7 @@ impl Token {
             _ => stop,
         };
         self.held = None;
-        Next::Send(Mail::Token { stop, hop: self.seen.next() })
+        Next::Send(Mail::Token { stop, lap: self.seen })
     }
 }
 
