@@ -8,8 +8,8 @@ use anyhow::bail;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use holdall_lab::registry::contender;
 use holdall_sim::{
-    self as sim, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets, Settings, Spikes,
-    Tally, Workload,
+    self as sim, Detector, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets, Settings,
+    Spikes, Tally, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -65,6 +65,10 @@ pub(crate) struct Args {
     /// [default: a node for each pool]
     #[arg(long)]
     nodes: Option<u32>,
+    /// Let users live on these nodes as well, dealt to them in turn: an agent on each, that acts for
+    /// several users and guards pools
+    #[arg(long)]
+    colocated: bool,
     /// Let a role handle at most one event a tick
     #[arg(long)]
     one_per_tick: bool,
@@ -79,6 +83,16 @@ pub(crate) struct Args {
     /// Time until it is noticed that a client has stopped
     #[arg(long, default_value_t = 1000)]
     detect: u32,
+    /// What managers are told then: departed, once its last message has arrived; or reclaim, while
+    /// messages of it may still be under way
+    #[arg(long, default_value = "departed")]
+    detector: Detector,
+    /// Let a message be lost with probability P
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    loss: f64,
+    /// Let a message arrive twice with probability P
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    duplicates: f64,
     /// Let a message take F times as long with probability P
     #[arg(long, value_name = "P:F")]
     spikes: Option<Spikes>,
@@ -120,12 +134,16 @@ impl Args {
             delay: self.delay,
             think: self.think,
             nodes: self.nodes,
+            colocated: self.colocated,
             ticks: self.ticks,
             graphs: self.graphs,
             seed: self.seed,
             one_per_tick: self.one_per_tick,
             faults: leave.chain(stop).collect(),
             detect: self.detect,
+            detector: self.detector,
+            loss: self.loss,
+            duplicates: self.duplicates,
             spikes: self.spikes,
         }
     }

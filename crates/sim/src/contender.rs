@@ -6,7 +6,7 @@ use holdall_protocols::{Visitor, variant_of};
 
 use crate::stats::RunStats;
 use crate::world::{Network, World};
-use crate::{Error, Limit, Settings, workload};
+use crate::{Detector, Error, Limit, Settings, workload};
 
 /// The name of the yardstick: see [`Contender::oracle`].
 pub const ORACLE: &str = "oracle";
@@ -90,6 +90,12 @@ impl Contender {
             Limit::Units
         } else if !settings.faults.is_empty() && !assumes.departures {
             Limit::Departures
+        } else if settings.loss > 0.0 && assumes.no_loss {
+            Limit::Loss
+        } else if settings.duplicates > 0.0 && assumes.exactly_once {
+            Limit::Duplicates
+        } else if settings.detector == Detector::Reclaim && !assumes.suspicions {
+            Limit::Reclaiming
         } else {
             return Ok(());
         };
@@ -153,6 +159,20 @@ mod tests {
         let rate = FaultRate { stage: Stage::Using, probability: 0.1 };
         let faults = Settings { faults: vec![Fault { kind: FaultKind::Stop, rate }], ..usual };
         refused(&faults, |contender| contender.about.assumes.departures = false);
+    }
+
+    #[test]
+    fn links_and_detectors_that_a_protocol_cannot_do_with_are_refused() {
+        let usual = Settings::default;
+        for (settings, limit) in [
+            (Settings { loss: 0.1, ..usual() }, Limit::Loss),
+            (Settings { duplicates: 0.1, ..usual() }, Limit::Duplicates),
+            (Settings { detector: Detector::Reclaim, ..usual() }, Limit::Reclaiming),
+        ] {
+            let ordered = Contender::named("ordered").expect("a protocol");
+            let protocol = ordered.name.clone();
+            assert_eq!(ordered.supports(&settings), Err(Error::Limit { protocol, limit }));
+        }
     }
 
     #[test]

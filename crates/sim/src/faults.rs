@@ -81,6 +81,30 @@ impl Delays {
     }
 }
 
+/// How often messages arrive.
+#[derive(Debug)]
+pub(super) struct Copies {
+    loss: f64,
+    duplicates: f64,
+    stream: Stream,
+}
+
+impl Copies {
+    pub(super) fn new(settings: &Settings, graph: u32) -> Self {
+        let stream = Stream::new(settings.seed, graph, Purpose::Copies);
+        Self { loss: settings.loss, duplicates: settings.duplicates, stream }
+    }
+
+    /// How many of a message arrive.
+    pub(super) fn draw(&mut self) -> usize {
+        match () {
+            () if self.loss > 0.0 && self.stream.chance(self.loss) => 0,
+            () if self.duplicates > 0.0 && self.stream.chance(self.duplicates) => 2,
+            () => 1,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +116,16 @@ mod tests {
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&1), Some(&99)));
         let mean = drawn.iter().sum::<u64>() as f64 / drawn.len() as f64;
         assert!((49.0..51.0).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn as_many_are_lost_or_doubled_as_said() {
+        let settings = Settings { loss: 0.2, duplicates: 0.5, ..Settings::default() };
+        let mut copies = Copies::new(&settings, 0);
+        let drawn: Vec<_> = (0..20_000).map(|_| copies.draw()).collect();
+        let share = |n| drawn.iter().filter(|copies| **copies == n).count() as f64 / 20_000.0;
+        assert!((0.19..0.21).contains(&share(0)), "{}", share(0));
+        assert!((0.38..0.42).contains(&share(2)), "{}", share(2));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use rayon::prelude::*;
 pub use self::contender::{Contender, ORACLE};
 pub use self::course::{Course, Mishap, Round};
 pub use self::settings::{
-    BadSettings, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
+    BadSettings, Detector, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
 };
 pub use self::stats::{Report, Response, Tally, half_width, mean};
 
@@ -98,6 +98,15 @@ pub enum Limit {
     /// Users go.
     #[error("assumes that nobody leaves or stops")]
     Departures,
+    /// Messages are lost.
+    #[error("assumes that every message arrives; put it over links, as linked:PROTOCOL")]
+    Loss,
+    /// Messages arrive twice.
+    #[error("assumes that every message arrives once; put it over links, as linked:PROTOCOL")]
+    Duplicates,
+    /// Managers are told of the gone before their messages have arrived.
+    #[error("assumes that nothing is heard of those who are reported gone")]
+    Reclaiming,
 }
 
 /// Simulates every protocol on every graph, on all cores. `progress` is told now and then how many

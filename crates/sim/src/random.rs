@@ -13,6 +13,8 @@ pub(super) enum Purpose {
     Failures(u32),
     /// How long messages take.
     Delays,
+    /// Which messages are lost, or arrive twice.
+    Copies,
     /// Which pools one user may ask for at all.
     Maximum(u32),
 }
@@ -23,6 +25,7 @@ impl Purpose {
             Self::User(lane) => 1 << 32 | lane as u64,
             Self::Failures(lane) => 2 << 32 | lane as u64,
             Self::Delays => 3 << 32,
+            Self::Copies => 5 << 32,
             Self::Maximum(lane) => 4 << 32 | lane as u64,
         }
     }

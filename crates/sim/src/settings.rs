@@ -35,6 +35,9 @@ pub struct Settings {
     pub think: u32,
     /// How many nodes the pools are dealt to in turn; `None` is a node for each.
     pub nodes: Option<u32>,
+    /// Whether users live on these nodes as well, dealt to them in turn; otherwise each is on a
+    /// machine of its own.
+    pub colocated: bool,
     /// How long a run is.
     pub ticks: u64,
     /// How many runs, each with other sets and other times.
@@ -47,6 +50,12 @@ pub struct Settings {
     pub faults: Vec<Fault>,
     /// How long it takes to notice that a user has stopped.
     pub detect: u32,
+    /// What managers are told then.
+    pub detector: Detector,
+    /// The probability that a message is lost.
+    pub loss: f64,
+    /// The probability that a message which is not lost arrives twice.
+    pub duplicates: f64,
     /// Messages that take long.
     pub spikes: Option<Spikes>,
 }
@@ -66,12 +75,16 @@ impl Default for Settings {
             delay: 50,
             think: 25,
             nodes: None,
+            colocated: false,
             ticks: 100_000,
             graphs: 1,
             seed: 1,
             one_per_tick: false,
             faults: Vec::new(),
             detect: 1000,
+            detector: Detector::Departed,
+            loss: 0.0,
+            duplicates: 0.0,
             spikes: None,
         }
     }
@@ -97,6 +110,15 @@ pub enum Workload {
     Hot,
     /// One user in 16 asks for 8 pools (or all, if there are fewer), the others for one.
     Mix,
+}
+
+/// What managers are told of a user that has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detector {
+    /// That it has departed, once its last message has arrived.
+    Departed,
+    /// To reclaim what it held. Messages of it may still arrive.
+    Reclaim,
 }
 
 /// How a user fails.
@@ -236,16 +258,21 @@ impl Settings {
         for fault in &self.faults {
             probability(fault.rate.probability)?;
         }
+        probability(self.loss)?;
+        probability(self.duplicates)?;
         let Some(spikes) = self.spikes else { return Ok(()) };
         probability(spikes.probability)?;
         within("the factor of spikes", spikes.factor.into(), 1, u32::MAX.into())
     }
 
-    /// The pools, dealt to the nodes in turn.
+    /// The node of the pool, or of the lane, of this number: dealt in turn.
+    pub(super) fn node(&self, number: u32) -> NodeId {
+        NodeId(u64::from(number % self.nodes.unwrap_or(self.resources)))
+    }
+
+    /// The pools.
     pub fn pools(&self) -> Vec<Pool> {
-        let nodes = self.nodes.unwrap_or(self.resources);
-        let node = |pool| NodeId(u64::from(pool % nodes));
-        let pool = |pool| Pool { capacity: self.units, node: node(pool) };
+        let pool = |pool| Pool { capacity: self.units, node: self.node(pool) };
         (0..self.resources).map(pool).collect()
     }
 
@@ -316,6 +343,14 @@ impl FromStr for Workload {
             ("mix", Self::Mix),
         ];
         choose(text, &all)
+    }
+}
+
+impl FromStr for Detector {
+    type Err = BadSettings;
+
+    fn from_str(text: &str) -> Result<Self, BadSettings> {
+        choose(text, &[("departed", Self::Departed), ("reclaim", Self::Reclaim)])
     }
 }
 

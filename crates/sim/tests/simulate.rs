@@ -2,6 +2,8 @@
 
 use holdall_core::Options;
 use holdall_protocols::coordinator::Coordinator;
+use holdall_protocols::datta::Two;
+use holdall_protocols::watched::Watched;
 use holdall_sim::{
     Contender, Error, Fault, FaultKind, FaultRate, ORACLE, Report, Sets, Settings, Spikes, Stage,
     Workload, run,
@@ -48,6 +50,55 @@ fn a_seed_is_a_result() {
         let once = simulate(&settings, &everyone);
         assert_eq!(once, simulate(&settings, &everyone));
         assert_ne!(once, simulate(&Settings { seed: 2, ..settings }, &everyone));
+    }
+}
+
+/// Where time is kept, heartbeats find out who has stopped, and nobody else is taken for dead.
+#[test]
+fn heartbeats_are_a_perfect_detector_where_time_is_kept() {
+    let rate = FaultRate { stage: Stage::Using, probability: 0.02 };
+    let settings = Settings {
+        per_request: 2,
+        think: 2000,
+        ticks: 200_000,
+        faults: vec![Fault { kind: FaultKind::Stop, rate }],
+        detect: u32::MAX, // The world tells nobody.
+        ..small()
+    };
+    let options = Options { variant: Some("datta".into()), ..Options::default() };
+    let watched = Contender::of::<Watched<Two>>("watched:datta", options).expect("a variant");
+    let [plain] = contenders(&["datta"]).try_into().expect("one");
+    let reports = simulate(&settings, &[plain, watched]);
+    let [plain, watched] = &reports[..] else { panic!("two protocols, two reports") };
+    assert!(watched.grants > 2 * plain.grants, "{} and {}", watched.grants, plain.grants);
+    assert_eq!(watched.violations, 0);
+    assert!(watched.tallies["reported"].number > 0);
+}
+
+/// On one node nothing is sent between machines, and nothing takes time.
+#[test]
+fn who_lives_where_its_pools_are_sends_nothing() {
+    let settings = Settings { nodes: Some(1), colocated: true, per_request: 2, ..small() };
+    for report in simulate(&settings, &everyone(&settings)) {
+        assert_eq!(report.messages_per_grant, Some(0.0), "{}", report.protocol);
+        assert!(report.grants > 0, "{}", report.protocol);
+    }
+}
+
+/// Whoever says that messages may be lost, or arrive twice, serves all the same.
+#[test]
+fn lost_and_doubled_messages_are_made_up_for() {
+    let links = Settings { loss: 0.2, duplicates: 0.2, per_request: 2, think: 1000, ..small() };
+    let everyone = everyone(&links);
+    assert!(!everyone.is_empty());
+    for faults in [Vec::new(), all_faults()] {
+        let settings = Settings { faults, ..links.clone() };
+        let able: Vec<_> =
+            everyone.iter().filter(|one| one.supports(&settings).is_ok()).cloned().collect();
+        for report in simulate(&settings, &able) {
+            assert_eq!(report.violations, 0, "{}", report.protocol);
+            assert!(report.grants > 40, "{}: {} grants", report.protocol, report.grants);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, Role};
 
 use super::{Action, Item, State, Step, World};
-use crate::settings::{FaultKind, Stage};
+use crate::settings::{Detector, FaultKind, Stage};
 
 impl<P: Protocol> World<'_, P> {
     pub(super) fn act(&mut self, request: RequestId, act: Action) -> Step {
@@ -123,15 +123,19 @@ impl<P: Protocol> World<'_, P> {
             }
             FaultKind::Stop => {
                 lane.begin(State::Stopped, self.now);
-                let noticed = (self.now + u64::from(self.settings.detect)).max(lane.last_arrival);
+                let last = match self.settings.detector {
+                    Detector::Departed => lane.last_arrival,
+                    Detector::Reclaim => 0,
+                };
+                let noticed = (self.now + u64::from(self.settings.detect)).max(last);
                 self.push(noticed, Item::Client(request, Action::Detected));
             }
         }
         Ok(())
     }
 
-    /// All messages of the stopped user have arrived or arrive at this tick, and are in the queue
-    /// before what is put there now.
+    /// If managers are told that it has departed, all messages of the stopped user have arrived or
+    /// arrive at this tick, and are in the queue before what is put there now.
     fn detected(&mut self, request: RequestId) {
         for manager in 0..self.managers.len() as u64 {
             self.push(self.now, Item::Gone(ManagerId(manager), request.user));

@@ -20,7 +20,7 @@ use holdall_core::{
 };
 use rustc_hash::FxBuildHasher;
 
-use super::faults::{Delays, FaultPlan};
+use super::faults::{Copies, Delays, FaultPlan};
 use super::pools::Pools;
 use super::random::Stream;
 use super::settings::{FaultKind, Settings, Stage};
@@ -155,6 +155,7 @@ pub(super) struct World<'a, P: Protocol> {
     links: HashMap<(Addr, Addr), u64, FxBuildHasher>,
     generator: Generator<'a>,
     delays: Delays,
+    copies: Copies,
     faults: FaultPlan<'a>,
     pools: Pools,
     times: ResponseTimes,
@@ -205,6 +206,7 @@ impl<'a, P: Protocol> World<'a, P> {
             links: HashMap::default(),
             generator,
             delays: Delays::new(settings, graph, mean_delay),
+            copies: Copies::new(settings, graph),
             faults,
             pools: Pools::new(settings.resources, settings.units, settings.users, warm_up),
             times: ResponseTimes::new(warm_up, settings.ticks),

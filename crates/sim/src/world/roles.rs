@@ -2,9 +2,12 @@
 
 use std::mem;
 
-use holdall_core::{Addr, Effect, Event, Gone, ManagerId, Order, Party, Protocol, Role, UserId};
+use holdall_core::{
+    Addr, Effect, Event, Gone, ManagerId, NodeId, Order, Party, Protocol, Role, UserId,
+};
 
 use super::{Item, ManagerTimer, State, Step, UserTimer, World};
+use crate::settings::Detector;
 use crate::timers::wait;
 
 impl<P: Protocol> World<'_, P> {
@@ -16,8 +19,11 @@ impl<P: Protocol> World<'_, P> {
             Item::ToUser { to, from, msg } => self.step_user(to, Event::Message { from, msg }),
             Item::Client(request, act) => self.act(request, act),
             Item::Gone(to, user) => {
-                let gone = Event::Gone(Gone::Departed(Party::User(user)));
-                self.step_manager(to, gone)
+                let gone = match self.settings.detector {
+                    Detector::Departed => Gone::Departed(Party::User(user)),
+                    Detector::Reclaim => Gone::Reclaimed(user),
+                };
+                self.step_manager(to, Event::Gone(gone))
             }
             Item::ManagerRing(to, timer, arming) => {
                 if self.manager_timers.rings(to, timer.clone(), arming) {
@@ -128,8 +134,13 @@ impl<P: Protocol> World<'_, P> {
         if to.index() >= self.managers.len() {
             return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
         }
-        let arrival = self.arrival(from, Addr::Manager(to));
-        self.push(arrival, Item::ToManager { to, from, msg });
+        let [once, twice] = self.arrivals(from, Addr::Manager(to));
+        if let Some(arrival) = twice {
+            self.push(arrival, Item::ToManager { to, from, msg: msg.clone() });
+        }
+        if let Some(arrival) = once {
+            self.push(arrival, Item::ToManager { to, from, msg });
+        }
         Ok(())
     }
 
@@ -137,23 +148,41 @@ impl<P: Protocol> World<'_, P> {
         if to.lane().index() >= self.lanes.len() {
             return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
         }
-        let arrival = self.arrival(from, Addr::User(to));
-        self.push(arrival, Item::ToUser { to, from, msg });
+        let [once, twice] = self.arrivals(from, Addr::User(to));
+        if let Some(arrival) = twice {
+            self.push(arrival, Item::ToUser { to, from, msg: msg.clone() });
+        }
+        if let Some(arrival) = once {
+            self.push(arrival, Item::ToUser { to, from, msg });
+        }
         Ok(())
     }
 
-    /// When a message that is sent now arrives. Inside a machine that is now, and does not count.
-    fn arrival(&mut self, from: Addr, to: Addr) -> u64 {
-        let inside = match (from, to) {
-            (Addr::Manager(a), Addr::Manager(b)) => {
-                self.managers[a.index()].node == self.managers[b.index()].node
-            }
-            _ => from == to,
-        };
+    /// When a message that is sent now arrives: once, unless messages may be lost or doubled. Inside
+    /// a machine that is now, once, and does not count.
+    fn arrivals(&mut self, from: Addr, to: Addr) -> [Option<u64>; 2] {
+        let inside = from == to || self.node(from).is_some_and(|node| Some(node) == self.node(to));
         if inside || self.network.instant {
-            return self.now;
+            return [Some(self.now), None];
         }
         self.messages += 1;
+        let copies = self.copies.draw();
+        let mut draw = |copy| (copy < copies).then(|| self.arrival(from, to));
+        [draw(0), draw(1)]
+    }
+
+    /// The node that somebody is on; none if it has a machine of its own.
+    fn node(&self, who: Addr) -> Option<NodeId> {
+        match who {
+            Addr::Manager(manager) => Some(self.managers[manager.index()].node),
+            Addr::User(user) => {
+                self.settings.colocated.then(|| self.settings.node(user.lane().number))
+            }
+        }
+    }
+
+    /// When a message arrives that is sent to another machine now.
+    fn arrival(&mut self, from: Addr, to: Addr) -> u64 {
         let mut arrival = self.now.saturating_add(self.delays.draw());
         if self.network.order == Order::Fifo {
             let last = self.links.entry((from, to)).or_insert(0);
