@@ -55,7 +55,7 @@ impl Book {
 
     /// Whether a stance makes sense here. Without orders nobody passes others either: whoever fits once
     /// fits until it uses.
-    pub(super) fn accepts(&self, orders: bool, stance: &Stance) -> bool {
+    pub(super) fn accepts(&self, settings: Settings, orders: bool, stance: &Stance) -> bool {
         let advances = stance.level == Level::Req && stance.special;
         let competes = (Level::Adm..=Level::Ord).contains(&stance.level);
         let possible = match self.entries.get(&stance.request).map(|entry| entry.level) {
@@ -65,7 +65,9 @@ impl Book {
         };
         (1..=self.capacity).contains(&stance.units)
             && competes == stance.ticket.is_some()
-            && stance.ticket.is_none_or(|ticket| ticket.lane == stance.request.user.lane())
+            && stance.ticket.is_none_or(|ticket| {
+                ticket == settings.ticket(ticket.number, stance.request.user.lane())
+            })
             && (orders || stance.level != Level::Ord && !advances)
             && possible
     }

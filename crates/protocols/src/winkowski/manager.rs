@@ -22,6 +22,16 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         Self { id, book: Book::new(capacity, origin), lanes: Lanes::default() }
     }
 
+    /// Whether a task has come as far as this here.
+    pub(super) fn has_confirmed(&self, request: RequestId, level: Level) -> bool {
+        self.book.entries.get(&request).is_some_and(|entry| entry.level >= level)
+    }
+
+    /// Whether its user was taken for dead.
+    pub(super) fn has_evicted(&self, request: RequestId) -> bool {
+        self.lanes.state(request) == State::Gone
+    }
+
     fn on_stance(
         &mut self,
         cfg: &Winkowski<COMPLETE>,
@@ -45,7 +55,9 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
         if self.book.entries.get(&request).is_some_and(|entry| stance.n <= entry.n) {
             return;
         }
-        if !(self.book.accepts(COMPLETE, stance) && stance.n.is_between(request.user, self.id)) {
+        if !(self.book.accepts(cfg.settings, COMPLETE, stance)
+            && stance.n.is_between(request.user, self.id))
+        {
             return out.misbehaved(from, "a stance that makes no sense here");
         }
         if self.book.was_led_astray(stance) {

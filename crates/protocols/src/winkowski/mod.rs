@@ -47,8 +47,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Lane, LinkStamp, ManagerId, NodeId, Options, Outbox, PoolId, Property,
-    Protocol, RequestId, Stamp, Topology, Unsupported, UserId, rules,
+    About, Assumes, Broken, Lane, LinkStamp, ManagerId, Need, NodeId, Options, Outbox, PoolId,
+    Property, Protocol, RequestId, Stamp, System, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +74,8 @@ pub type Version = LinkStamp<1>;
 pub struct Ticket {
     /// Above those of all competitors that its owner had heard of.
     pub number: Number,
+    /// Where the agent of its owner has tickets of its own (`tickets=agents`): which of them.
+    pub n: u32,
     /// The lane of its owner, so that no two tickets are the same.
     pub lane: Lane,
 }
@@ -192,14 +194,32 @@ struct Settings {
     /// Tickets are above those of all who competed before, and grow for ever; otherwise a ticket is
     /// the lane of its owner.
     numbers: bool,
+    /// A ticket has the number nK+i, as the paper suggests: n is the place of the task at its agent
+    /// (the number of the lane), i the agent, and K above all agents. Otherwise the agent comes first.
+    agents: bool,
+    /// The rung of the first alarm: how long a request waits before it tries to pass others, the
+    /// paper's Γ, doubled with each.
+    gamma: u8,
 }
+
+/// The longest Γ: beyond the end of any run.
+const GAMMA_MAX: u8 = 20;
 
 impl Settings {
     const PLAIN: Self =
-        Self { filter: false, merge: false, fast: false, turns: false, numbers: false };
+        Self { filter: false, merge: false, fast: false, turns: false, ..Self::DEFAULT };
+    const DEFAULT: Self = Self {
+        filter: true,
+        merge: true,
+        fast: true,
+        turns: true,
+        numbers: false,
+        agents: false,
+        gamma: 0,
+    };
 
     fn new(family: &'static str, variant: Option<&str>) -> Result<Self, Unsupported> {
-        let mut s = Self { filter: true, merge: true, fast: true, turns: true, numbers: false };
+        let mut s = Self::DEFAULT;
         for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
             match part.split_once('=').unwrap_or((part, "")) {
                 ("filter", "0") => s.filter = false,
@@ -207,14 +227,27 @@ impl Settings {
                 ("fast", "0") => s.fast = false,
                 ("turns", "0") => s.turns = false,
                 ("numbers", "1") => s.numbers = true,
-                ("plain", "") => s = Self { numbers: s.numbers, ..Self::PLAIN },
+                ("tickets", "agents") => s.agents = true,
+                ("gamma", rung) if rung.parse().is_ok_and(|rung: u8| rung <= GAMMA_MAX) => {
+                    s.gamma = rung.parse().unwrap_or_default();
+                }
+                ("plain", "") => {
+                    let Self { numbers, agents, gamma, .. } = s;
+                    s = Self { numbers, agents, gamma, ..Self::PLAIN };
+                }
                 _ => {
-                    let known = "plain, filter=0, merge=0, fast=0, turns=0 or numbers=1";
+                    let known = "plain, filter=0, merge=0, fast=0, turns=0, numbers=1, \
+                                 tickets=agents or gamma=0 to gamma=20";
                     return Err(Unsupported::variant(family, part, known));
                 }
             }
         }
         Ok(s)
+    }
+
+    /// The ticket of a task of this lane.
+    fn ticket(self, number: Number, lane: Lane) -> Ticket {
+        Ticket { number, n: if self.agents { lane.number } else { 0 }, lane }
     }
 }
 
@@ -279,5 +312,20 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
 
     fn manager(&self, id: ManagerId) -> Manager<COMPLETE> {
         Manager::new(id, self.topology.pools[id.index()].capacity, self.topology.origin)
+    }
+
+    fn check_system(&self, system: &impl System<Self>) -> Result<(), Broken> {
+        let managers: Vec<_> = system.managers().collect();
+        for (request, level) in system.users().filter_map(User::confirmed) {
+            let held = |need: &Need| {
+                let manager = &managers[manager_of(need.pool).index()];
+                manager.has_confirmed(request.id, level) || manager.has_evicted(request.id)
+            };
+            Broken::unless(
+                request.needs.iter().all(held),
+                "W4: whoever wins is set aside for everywhere, and whoever is granted has it all",
+            )?;
+        }
+        Ok(())
     }
 }

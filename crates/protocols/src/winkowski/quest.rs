@@ -179,7 +179,7 @@ impl Quest {
         }
         let top = tops.into_iter().flatten().max().filter(|_| cfg.settings.numbers);
         let number = top.map_or_else(|| Number::first(cfg.topology.origin), Number::next);
-        self.ticket = Some(Ticket { number, lane: self.request.id.user.lane() });
+        self.ticket = Some(cfg.settings.ticket(number, self.request.id.user.lane()));
         if C && cfg.settings.fast && self.parts.iter().all(|part| part.view.fits) {
             Level::Ord
         } else if cfg.settings.merge {
@@ -309,7 +309,7 @@ impl Quest {
             return;
         }
         match blocked {
-            true => out.arm(Timer::Alarm, self.rung),
+            true => out.arm(Timer::Alarm, cfg.settings.gamma.saturating_add(self.rung)),
             false => out.disarm(Timer::Alarm),
         }
     }
@@ -336,6 +336,6 @@ impl Quest {
             Status::Accessing => self.all_at(Level::Use),
             _ => true,
         };
-        Broken::unless(confirmed, "W4: whoever wins has ordered, and whoever is granted uses")
+        Broken::unless(confirmed, "whoever wins has ordered, and whoever is granted uses")
     }
 }

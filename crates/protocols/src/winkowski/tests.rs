@@ -63,7 +63,7 @@ fn a_ticket_too_far_ahead_ends_the_task() {
     let [Effect::ToManager(_, first)] = effects[..] else { panic!("{effects:?}") };
     let _ = step(&cfg, &mut manager, by_user(id, first));
     let number = super::Number::first(cfg.topology.origin).plus(u64::MAX);
-    let ticket = Some(Ticket { number, lane: id.lane() });
+    let ticket = Some(Ticket { number, n: 0, lane: id.lane() });
     let stance = Stance { n: first.n.next(), level: Level::Req, ticket, ..first };
     let effects = step(&cfg, &mut manager, by_user(id, stance));
     assert_eq!(accuses(&effects), None);
@@ -82,7 +82,7 @@ fn nobody_passes_others_in_the_restricted_game() {
     let [Effect::ToManager(_, first)] = effects[..] else { panic!("{effects:?}") };
     let _ = step(&cfg, &mut manager, by_user(id, first));
     let number = super::Number::first(cfg.topology.origin);
-    let ticket = Some(Ticket { number, lane: id.lane() });
+    let ticket = Some(Ticket { number, n: 0, lane: id.lane() });
     for (level, special) in [(Level::Ord, false), (Level::Req, true)] {
         let stance = Stance { n: first.n.next(), level, special, ticket, ..first };
         let effects = step(&cfg, &mut manager, by_user(id, stance));

@@ -4,7 +4,7 @@ use holdall_core::{Addr, Broken, Call, Event, Request, Role, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::quest::{Quest, Status};
-use super::{Out, ToUser, Winkowski};
+use super::{Level, Out, ToUser, Winkowski};
 
 /// The user's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,6 +23,17 @@ pub struct User<const COMPLETE: bool> {
 impl<const COMPLETE: bool> User<COMPLETE> {
     pub(super) fn new(id: UserId) -> Self {
         Self { id, quest: None }
+    }
+
+    /// What has been confirmed to it everywhere, and as what.
+    pub(super) fn confirmed(&self) -> Option<(&Request, Level)> {
+        let quest = self.quest.as_ref()?;
+        let level = match quest.status {
+            Status::Winning if COMPLETE => Level::Ord,
+            Status::Accessing => Level::Use,
+            _ => return None,
+        };
+        Some((&quest.request, level))
     }
 
     fn ask(&mut self, cfg: &Winkowski<COMPLETE>, request: Request, out: &mut Out<COMPLETE, Timer>) {
