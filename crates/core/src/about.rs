@@ -122,6 +122,10 @@ pub enum Property {
     /// If the uses of those who share a pool with it end, a request is satisfied: whoever holds
     /// or waits elsewhere for ever does not block it.
     Concurrency,
+    /// A request that conflicts with nobody who waits or uses at the moment is satisfied, whoever uses
+    /// whatever else for ever. (Rhee's concurrency, Theorem 5.11; weaker than the one before, which
+    /// also takes those into account who wait.)
+    CurrentConflicts,
     /// A request that has settled is overtaken by later ones at most this often.
     BoundedOvertaking(u32),
 }
@@ -151,6 +155,7 @@ impl Property {
             Self::NoLivelock => "no-livelock",
             Self::NoStarvation => "no-starvation",
             Self::Concurrency => "concurrency",
+            Self::CurrentConflicts => "current-conflicts",
             Self::BoundedOvertaking(_) => "bounded-overtaking",
         }
     }

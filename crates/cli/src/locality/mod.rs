@@ -42,6 +42,10 @@ pub(crate) struct Args {
     /// The user that crashes [default: each in turn]
     #[arg(long, value_name = "USER")]
     crash: Option<usize>,
+    /// Let a manager stop for good instead of a user, at any time; nobody is told. Managers are
+    /// numbered like pools, where each pool has one
+    #[arg(long, value_name = "MANAGER", conflicts_with_all = ["crash", "detector", "idle"])]
+    crash_manager: Option<usize>,
     /// What every manager is told of it [default: none]
     #[arg(long)]
     detector: Option<DetectorArg>,
@@ -50,7 +54,7 @@ pub(crate) struct Args {
     idle: bool,
     /// Measure paths and a ring of users with every detector, and print Markdown; timers ring only
     /// when nothing else can move where the protocol promises more then
-    #[arg(long, conflicts_with_all = ["pools", "users", "nodes", "crash", "detector", "idle"])]
+    #[arg(long, conflicts_with_all = ["pools", "users", "nodes", "crash", "crash_manager", "detector", "idle"])]
     table: bool,
     #[command(flatten)]
     search: SearchArgs,
@@ -71,6 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let scope = Scope::parse(pools, users, args.nodes.as_deref()).map_err(usage)?;
     let settings = Settings {
         crash: args.crash,
+        crash_manager: args.crash_manager,
         crash_idle: args.idle,
         detector: Some(args.detector.map_or(Detector::None, Into::into)),
         ..args.search.settings()
@@ -103,7 +108,7 @@ fn in_full(report: &Locality) -> String {
         for row in &crash.stages {
             let of = |counts: fn(&Blocked) -> bool| list(&row.blocked, counts);
             table.add_row([
-                format!("u{}", crash.user),
+                who(crash),
                 row.stage.clone(),
                 of(|blocked| blocked.no_path),
                 of(|blocked| blocked.fair_run),
@@ -111,11 +116,12 @@ fn in_full(report: &Locality) -> String {
         }
     }
     let _ = writeln!(text, "\n{table}");
-    for Crash { user, starving_anyway, .. } in &report.crashes {
-        for starving in starving_anyway {
+    for crash in &report.crashes {
+        for starving in &crash.starving_anyway {
+            let who = who(crash);
             let _ = writeln!(
                 text,
-                "crash of u{user}: u{starving} may starve in a fair run even if nobody crashes; \
+                "crash of {who}: u{starving} may starve in a fair run even if nobody crashes; \
                  counted only where no path is left"
             );
         }
@@ -125,6 +131,13 @@ fn in_full(report: &Locality) -> String {
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+fn who(crash: &Crash) -> String {
+    match (crash.user, crash.manager) {
+        (None, Some(manager)) => format!("m{manager}"),
+        (user, _) => format!("u{}", user.unwrap_or_default()),
+    }
 }
 
 /// The locality in both senses, as far as it is known.

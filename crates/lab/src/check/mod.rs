@@ -86,6 +86,12 @@ fn prepare(
     }
     let topology = Topology { origin: settings.origin, ..scope.topology(&chosen.about) };
     let roles = chosen.roles(&topology).map_err(|why| BadScope(why.to_string()))?;
+    if let Some(manager) = settings.crash_manager.filter(|manager| *manager >= roles.managers()) {
+        return Err(BadScope(match roles.managers() {
+            0 => format!("--crash-manager {manager}: {} has no managers", chosen.name),
+            n => format!("--crash-manager {manager}: the managers are 0 to {}", n - 1),
+        }));
+    }
     if let Some(detector) = settings.detector.filter(|detector| *detector != Detector::None)
         && roles.managers() == 0
     {

@@ -19,6 +19,8 @@ pub struct Settings {
     /// What the managers are told of it. If not said, [`Detector::Departed`]; where there are no
     /// managers, [`Detector::None`].
     pub detector: Option<Detector>,
+    /// The manager that may stop silently at any time and never comes back. Nobody is told.
+    pub crash_manager: Option<usize>,
     /// The user that may once be taken for dead at any stage although it lives: its claims are
     /// dropped, its lease runs out, and what it held is reclaimed.
     pub suspect: Option<usize>,
@@ -54,6 +56,7 @@ impl Default for Settings {
         Self {
             departures: false,
             crash: None,
+            crash_manager: None,
             crash_idle: false,
             crash_amid: false,
             detector: None,

@@ -85,6 +85,7 @@ impl Options {
             "--reboot" => settings.reboot = Some(CellId(value()?.parse().ok()?)),
             "--plain" => settings.canonical = Some(false),
             "--crash" => settings.crash = value()?.parse().ok(),
+            "--crash-manager" => settings.crash_manager = value()?.parse().ok(),
             "--suspect" => settings.suspect = value()?.parse().ok(),
             "--loss" => settings.loss = value()?.parse().ok()?,
             "--overtaking" => settings.overtaking = value()?.parse().ok(),

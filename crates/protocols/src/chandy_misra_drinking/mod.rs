@@ -99,7 +99,7 @@ impl Protocol for Drinking {
             summary: "drinking: a bottle for each pool two neighbours share, over their forks",
             source: "Chandy and Misra 1984, the drinkers",
             assumes: AMONG_NEIGHBOURS,
-            promises: Property::sound_and(&[Property::NoStarvation]),
+            promises: Property::sound_and(&[Property::NoStarvation, Property::CurrentConflicts]),
             with_patience: Vec::new(),
             rules: Rules::ALL.to_vec(),
         })

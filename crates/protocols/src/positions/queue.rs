@@ -54,6 +54,9 @@ impl Answers {
         out: &mut Outbox<P, T>,
     ) {
         for news in self.news {
+            if let News::Marked { positions, .. } = &news {
+                out.tally("marked", positions.len() as u64);
+            }
             out.to_user(news.request().user, wrap(news));
         }
         for (user, what) in self.wrong {
@@ -257,6 +260,11 @@ impl Queue {
 
     fn place_of(&self, request: RequestId) -> Option<usize> {
         self.standing.iter().position(|s| s.share.request == request)
+    }
+
+    /// Who stands where.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (RequestId, u32)> {
+        self.standing.iter().map(|s| (s.share.request, s.position))
     }
 
     /// Who is in the queue, or selects.

@@ -46,6 +46,18 @@ impl Put {
 }
 
 impl Keeper {
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The moves that wait for a selection to end.
+    pub(super) fn moves_put_off(&self) -> impl Iterator<Item = &Move> {
+        self.put_off.iter().filter_map(|put| match put {
+            Put::Move(step) => Some(step),
+            Put::Report(_) => None,
+        })
+    }
+
     pub(super) fn new(capacity: u32) -> Self {
         Self { queue: Queue::new(capacity), put_off: VecDeque::new() }
     }

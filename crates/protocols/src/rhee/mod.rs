@@ -15,18 +15,27 @@
 //! everywhere; (b) a manager goes on moving its queue while a selection is open.
 //!
 //! # Invariants
-//! Those of the queues (Q1 to Q4), and
-//! - **R1** Whoever selects has S; after that S is left.
+//! Those of the queues (Q1 to Q3), and, looked at in every state of the whole system:
+//! - **R1** (Section 4.1) Nobody selects while another selects who needs a pool of it: whoever selects
+//!   has S.
+//! - **R2** (Claims 5.6 and 5.8) The positions of a request in its queues differ by at most one, and
+//!   wherever it stands one behind, its advance is on the way.
+//! - **R3** (Lemma 5.7, for pools of one unit) Waiting has no cycles, where a request waits for all who
+//!   stand before it in one of its queues.
+//!
+//! Lemma 5.9, that the queues move on, follows from R3 and Q2: somebody waits for nobody, and whoever
+//! has room before it is told.
 
 mod manager;
+mod system;
 mod user;
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, NodeId, Options, Pool, PoolId, Property, Protocol, RequestId,
-    Topology, Unsupported, UserId, rules,
+    About, Assumes, Broken, ManagerId, NodeId, Options, Pool, PoolId, Property, Protocol,
+    RequestId, System, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -114,7 +123,7 @@ impl<S: Protocol> Protocol for Rhee<S> {
         let (plus, variant) = read::<S>(variant)?;
         let inner = S::about(variant)?;
         let lively: &[_] = match inner.promises.contains(&Property::NoStarvation) {
-            true => &[Property::NoStarvation],
+            true => &[Property::NoStarvation, Property::CurrentConflicts],
             false => &[],
         };
         Ok(About {
@@ -159,5 +168,9 @@ impl<S: Protocol> Protocol for Rhee<S> {
             None => Manager::Inner(self.inner.manager(id)),
             Some(pool) => Manager::Pool(Keeper::new(self.pools[pool].capacity)),
         }
+    }
+
+    fn check_system(&self, system: &impl System<Self>) -> Result<(), Broken> {
+        system::check(self, system)
     }
 }

@@ -55,6 +55,20 @@ where
         Self { id, inner, inner_busy: false, state: State::Idle }
     }
 
+    /// The request under way, once S was granted for it.
+    pub(super) fn queued(&self) -> Option<&Request> {
+        match &self.state {
+            State::Queued(place) => Some(place.request()),
+            State::Using { request } => Some(request),
+            State::Idle | State::Entering { .. } => None,
+        }
+    }
+
+    /// Whether it is selecting a position.
+    pub(super) fn is_selecting(&self) -> bool {
+        matches!(&self.state, State::Queued(place) if place.is_selecting())
+    }
+
     /// Enters S, unless it is still busy with the last request.
     fn enter(&mut self, cfg: &Rhee<U::P>, request: &Request, out: &mut Out<U>) {
         let asked = !self.inner_busy;
@@ -214,7 +228,7 @@ where
     fn check(&self, cfg: &Self::P) -> Result<(), Broken> {
         let own = self.state.request().is_none_or(|request| request.id.user == self.id);
         Broken::unless(own, "a user asks for itself")?;
-        Broken::unless(self.inner_busy || !self.has_inner(), "R1: whoever selects has S")?;
+        Broken::unless(self.inner_busy || !self.has_inner(), "whoever selects has asked S")?;
         self.inner.check(&cfg.inner)
     }
 

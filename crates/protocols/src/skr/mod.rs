@@ -96,7 +96,7 @@ impl Protocol for Skr {
             summary: "queues of positions, selected in an order agreed among the managers",
             source: "after Rhee 1998 and Skeen's agreed order",
             assumes: Assumes::RELIABLE,
-            promises: Property::sound_and(&[Property::NoStarvation]),
+            promises: Property::sound_and(&[Property::NoStarvation, Property::CurrentConflicts]),
             with_patience: Vec::new(),
             rules: [LineRules::ALL, QueueRules::ALL].concat(),
         })

@@ -133,7 +133,7 @@ impl Protocol for Walking {
             },
             source: "after Rhee 1998",
             assumes: Assumes { departures: !agent, ..Assumes::RELIABLE },
-            promises: Property::sound_and(&[Property::NoStarvation]),
+            promises: Property::sound_and(&[Property::NoStarvation, Property::CurrentConflicts]),
             with_patience: Vec::new(),
             rules: [Rules::ALL, QueueRules::ALL].concat(),
         })

@@ -33,6 +33,7 @@ pub(crate) trait Expander {
 pub(crate) enum Action {
     Ask(usize),
     Crash(usize),
+    CrashManager(usize),
     Deliver(u32),
     Done(usize),
     Duplicate(u32),
@@ -89,6 +90,8 @@ pub(crate) struct Label {
     pub(crate) releasing: u32,
     /// Whose request does not fit beside those who never end their use.
     pub(crate) blocked: u32,
+    /// Who waits for something that another waits for or uses.
+    pub(crate) conflicted: u32,
     /// Whether somebody who never ends its use has begun it.
     pub(crate) endless: bool,
     /// Whether any request is under way.

@@ -13,12 +13,19 @@ use crate::check::search::model::Model;
 
 /// Fair cycles, for each user, and for all together. A patient timer relies on uses that end, so
 /// that then only those who never do count as strangers.
-pub(super) fn for_ever(model: &dyn Model, graph: &Graph, patient: bool) -> Vec<Violation> {
+/// Whether a user may wait for ever without a conflict is looked at only if asked for (`alone`).
+pub(super) fn for_ever(
+    model: &dyn Model,
+    graph: &Graph,
+    patient: bool,
+    alone: bool,
+) -> Vec<Violation> {
     let lanes = model.sharing().par_iter().enumerate();
     let owed = |sharing: u32| if patient { u32::MAX } else { sharing };
     let found = lanes.map(|(lane, sharing)| {
-        let waiting = never_satisfied(graph, lane, owed(*sharing));
-        waiting.into_iter().chain(never_released(graph, lane)).collect::<Vec<_>>()
+        let waiting = never_satisfied(graph, lane, owed(*sharing)).into_iter();
+        let alone = alone.then(|| never_satisfied_alone(graph, lane)).flatten();
+        waiting.chain(alone).chain(never_released(graph, lane)).collect::<Vec<_>>()
     });
     let found: Vec<_> = found.collect();
     found.into_iter().flatten().chain(never_at_rest(graph)).collect()
@@ -38,6 +45,29 @@ fn never_satisfied(graph: &Graph, lane: usize, sharing: u32) -> Option<Violation
         }
     };
     let what = format!("this repeats for ever, fairly, and u{lane} is never satisfied");
+    Some(violation(graph, &component, &assumption, property, Some(lane), what))
+}
+
+/// A way to wait for ever without a conflict, though others need not end what they use: a state in
+/// which nothing else happens by itself, or a fair cycle.
+fn never_satisfied_alone(graph: &Graph, lane: usize) -> Option<Violation> {
+    let assumption =
+        Assumption { ending: 0, excused: |label, lane| label.conflicted >> lane & 1 == 1 };
+    let waits = |state: &u32| {
+        let label = graph.label(*state);
+        label.waiting >> lane & 1 == 1 && !(assumption.excused)(label, lane)
+    };
+    let owed = |state: &u32| graph.edges(*state).iter().any(|(_, class)| assumption.owes(*class));
+    let property = Property::CurrentConflicts;
+    let mut states = (0..graph.states() as u32).filter(|state| graph.is_expanded(*state));
+    if let Some(state) = states.find(|state| waits(state) && !owed(state)) {
+        let what = format!("u{lane} conflicts with nobody, and waits until others end their use");
+        let (path, cycle) = (graph.way_to(state), Vec::new());
+        return Some(Violation { property, user: Some(lane), path, cycle, what });
+    }
+    let component = first_fair_component(graph, lane, &assumption)?;
+    let what =
+        format!("this repeats for ever, fairly, and u{lane}, in conflict with nobody, waits");
     Some(violation(graph, &component, &assumption, property, Some(lane), what))
 }
 

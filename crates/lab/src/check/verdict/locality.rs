@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use holdall_core::Needs;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 
@@ -39,18 +40,22 @@ pub struct Locality {
     /// Safety properties that were broken on the way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<&'static str>,
-    /// The user that crashes, one after another.
+    /// The user that crashes, one after another, or the manager.
     pub crashes: Vec<Crash>,
     /// A shortest way to a user that is blocked at the greatest distance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<Trace>,
 }
 
-/// What the crash of one user does.
+/// What the crash of one user, or of one manager, does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crash {
-    /// The user.
-    pub user: usize,
+    /// The user, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<usize>,
+    /// The manager, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manager: Option<usize>,
     /// As for all of them.
     pub locality: Distance,
     /// As for all of them.
@@ -89,7 +94,8 @@ pub struct Blocked {
     pub fair_run: bool,
 }
 
-/// The length of a shortest way between two users over users that share a pool.
+/// The length of a shortest way between two users over users that share a pool. From a manager, the
+/// users of the pools it guards are one step away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// So many steps.
@@ -133,18 +139,29 @@ pub fn locality(
             "user {lane} never ends its use; locality is about users that do: leave out its '!'"
         )));
     }
-    let lanes = match settings.crash {
-        Some(lane) => lane..lane + 1,
-        None => 0..scope.users.len(),
+    let lanes = match settings {
+        Settings { crash_manager: Some(_), .. } => vec![None],
+        Settings { crash: Some(lane), .. } => vec![Some(*lane)],
+        _ => (0..scope.users.len()).map(Some).collect(),
     };
-    let measure = |lane| {
-        let settings = Settings { crash: Some(lane), crash_amid: true, ..settings.clone() };
+    let measure = |crash: Option<usize>| {
+        let crash_amid = crash.is_some();
+        let settings = Settings { crash, crash_amid, ..settings.clone() };
         let (roles, settings) = prepare(chosen, scope, &settings)?;
+        let managers = roles.managers();
         let world = World::new(roles, scope, &settings, None).with_stages();
         let found = search::search(&world, settings.max_states, settings.threads(), progress);
-        Ok(part(&world, &world, &world.stage_names(&found.graph), &found))
+        let names = match crash {
+            Some(_) => world.stage_names(&found.graph),
+            None => vec![(StageNumber::default(), "at any time".into())],
+        };
+        let distances = match (crash, settings.crash_manager) {
+            (None, Some(manager)) => from_manager(scope, manager, managers),
+            (lane, _) => distances(&world.sharing, 1 << lane.unwrap_or_default(), 0),
+        };
+        Ok(part(&world, &world, &names, &found, &distances))
     };
-    let parts = lanes.map(measure).collect::<Result<Vec<Part>, BadScope>>()?;
+    let parts = lanes.into_iter().map(measure).collect::<Result<Vec<Part>, BadScope>>()?;
     Ok(whole(chosen, scope, settings, parts))
 }
 
@@ -162,11 +179,11 @@ fn part(
     world: &dyn Describe,
     names: &[(StageNumber, String)],
     found: &Explored,
+    distances: &[Distance],
 ) -> Part {
-    let lane = world.settings().crash.unwrap_or_default();
-    let distances = distances(model.sharing(), lane);
+    let Settings { crash: lane, crash_manager, .. } = *world.settings();
     let after_crash = AfterCrash::new(&found.graph);
-    let others: Vec<usize> = (0..distances.len()).filter(|other| *other != lane).collect();
+    let others: Vec<usize> = (0..distances.len()).filter(|other| Some(*other) != lane).collect();
     let effects: Vec<_> =
         others.par_iter().map(|other| (*other, after_crash.effect(*other))).collect();
     let crash_stages = after_crash.crash_stages();
@@ -174,11 +191,12 @@ fn part(
     let stages: Vec<InStage> = names
         .map(|(number, stage)| InStage {
             stage: stage.clone(),
-            blocked: blocked(*number, &effects, &distances),
+            blocked: blocked(*number, &effects, distances),
         })
         .collect();
     let crash = Crash {
         user: lane,
+        manager: crash_manager,
         locality: reach(&stages, |blocked| blocked.fair_run),
         locality_no_path: reach(&stages, |blocked| blocked.no_path),
         states: found.graph.states(),
@@ -191,7 +209,11 @@ fn part(
     });
     let story = farthest.find_map(|(user, effect)| {
         let blocking = effect.first.as_ref()?;
-        let end = end(*user, lane, effect);
+        let stopped = match (lane, crash_manager) {
+            (None, Some(manager)) => format!("m{manager}"),
+            (lane, _) => format!("u{}", lane.unwrap_or_default()),
+        };
+        let end = end(*user, &stopped, effect);
         Some(replay(model, world, &path(found, blocking), end))
     });
     Part {
@@ -222,12 +244,24 @@ fn reach(stages: &[InStage], counts: impl Fn(&Blocked) -> bool) -> Distance {
     blocked.map(|blocked| blocked.distance).max().unwrap_or(Distance::Steps(0))
 }
 
-/// The distance of every user from one, given for each the mask of those it shares a pool with.
-fn distances(sharing: &[u32], from: usize) -> Vec<Distance> {
+/// The distance of every user from a manager. Where there is one for each pool, or several, they are
+/// numbered like pools, one row after another; otherwise one guards what everybody needs.
+fn from_manager(scope: &Scope, manager: usize, managers: usize) -> Vec<Distance> {
+    let pool = managers.is_multiple_of(scope.pools.len()).then(|| manager % scope.pools.len());
+    let needs =
+        |needs: &Needs| needs.iter().any(|need| pool.is_none_or(|p| need.pool.index() == p));
+    let users = scope.users.iter().enumerate();
+    let own = users.filter(|(_, user)| user.requests.iter().any(needs));
+    distances(&scope.sharing(), own.fold(0, |mask, (lane, _)| mask | 1 << lane), 1)
+}
+
+/// The distance of every user from those of a mask, which are so many steps away, given for each the
+/// mask of those it shares a pool with.
+fn distances(sharing: &[u32], from: u32, first: u32) -> Vec<Distance> {
     let mut distances = vec![Distance::Unconnected; sharing.len()];
-    let mut ring: u32 = 1 << from;
+    let mut ring = from;
     let mut seen = 0;
-    for steps in 0.. {
+    for steps in first.. {
         ring &= !seen;
         if ring == 0 {
             break;
@@ -251,7 +285,7 @@ fn path(found: &Explored, blocking: &Blocking) -> Path {
     }
 }
 
-fn end(user: usize, crashed: usize, effect: &CrashEffect) -> String {
+fn end(user: usize, crashed: &str, effect: &CrashEffect) -> String {
     let what = match (&effect.first, effect.no_path) {
         (Some(Blocking { cycle, .. }), 0) if !cycle.is_empty() => {
             "this may repeat for ever, fairly, and never satisfies"
@@ -259,7 +293,7 @@ fn end(user: usize, crashed: usize, effect: &CrashEffect) -> String {
         (_, 0) => "nothing happens by itself any more that would satisfy",
         _ => "whatever happens from here on, nothing satisfies",
     };
-    format!("u{crashed} has crashed, and {what} u{user}")
+    format!("{crashed} has crashed, and {what} u{user}")
 }
 
 fn whole(chosen: &Chosen, scope: &Scope, settings: &Settings, parts: Vec<Part>) -> Locality {
@@ -294,11 +328,26 @@ mod tests {
     fn distances_count_shared_pools() {
         let of = |users: &str, from| {
             let scope = Scope::parse("1,1,1,1", users, None).expect("sensible");
-            distances(&scope.sharing(), from).iter().map(ToString::to_string).collect::<Vec<_>>()
+            distances(&scope.sharing(), 1u32 << from, 0)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
         };
         assert_eq!(of("0/0+1/1+2/2", 0), ["0", "1", "2", "3"]);
         assert_eq!(of("0+1/1+2/2+3/3+0", 3), ["1", "2", "1", "0"]);
         assert_eq!(of("0/1/1", 0), ["0", "unconnected", "unconnected"]);
         assert!(Distance::Steps(9) < Distance::Unconnected);
+    }
+
+    #[test]
+    fn the_users_of_a_manager_are_one_step_away() {
+        let scope = Scope::parse("1,1,1", "0/0+1/1+2/2", None).expect("sensible");
+        let from = |manager, managers| {
+            let distances = from_manager(&scope, manager, managers);
+            distances.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(from(0, 3), ["1", "1", "2", "3"]);
+        assert_eq!(from(5, 6), ["3", "2", "1", "1"], "the second manager of pool 2");
+        assert_eq!(from(0, 1), ["1", "1", "1", "1"], "it guards all pools");
     }
 }

@@ -116,12 +116,14 @@ pub(crate) fn report(
 ) -> Report {
     let mut violations = safety(found);
     violations.extend(at_rest(found));
-    violations.extend(for_ever(model, &found.graph, world.settings().timers == Timers::Quiet));
     let within = within_assumptions(chosen.about.assumes, world.settings());
     let mut promises = chosen.about.promises.clone();
     if world.settings().timers == Timers::Quiet {
         promises.extend(&chosen.about.with_patience);
     }
+    let patient = world.settings().timers == Timers::Quiet;
+    let alone = promises.contains(&Property::CurrentConflicts);
+    violations.extend(for_ever(model, &found.graph, patient, alone));
     let mut properties: Vec<Property> = vec![
         Property::Exclusion,
         Property::AllOrNothing,
@@ -132,6 +134,8 @@ pub(crate) fn report(
         Property::NoStarvation,
         Property::Concurrency,
     ];
+    // Decided of those alone who promise it: what is stronger is decided of all.
+    properties.extend(promises.iter().filter(|property| **property == Property::CurrentConflicts));
     let bound = world.settings().overtaking.or_else(|| chosen.about.overtaking_bound());
     properties.extend(bound.map(Property::BoundedOvertaking));
     // Whoever names a bound demands it.
@@ -176,6 +180,9 @@ pub(crate) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> 
     }
     if let Some(lane) = settings.crash {
         text.push_str(&format!(" --crash {lane}"));
+    }
+    if let Some(manager) = settings.crash_manager {
+        text.push_str(&format!(" --crash-manager {manager}"));
     }
     if let Some(detector) = settings.detector {
         text.push_str(&format!(" --detector {detector}"));
@@ -236,8 +243,13 @@ fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
 /// Whether a property is one of progress, which nobody can promise to those who wait for units that
 /// a dead user holds and nobody takes back.
 fn is_progress(property: Property) -> bool {
-    use Property::{Concurrency, NoDeadlock, NoLivelock, NoResidue, NoStarvation};
-    matches!(property, Concurrency | NoDeadlock | NoLivelock | NoResidue | NoStarvation)
+    use Property::{
+        Concurrency, CurrentConflicts, NoDeadlock, NoLivelock, NoResidue, NoStarvation,
+    };
+    matches!(
+        property,
+        Concurrency | CurrentConflicts | NoDeadlock | NoLivelock | NoResidue | NoStarvation
+    )
 }
 
 fn safety(found: &Explored) -> Vec<Violation> {

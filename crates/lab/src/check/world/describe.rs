@@ -1,10 +1,10 @@
 //! States and steps put into words, for the trace of a violation.
 
-use holdall_core::Addr;
+use holdall_core::{Addr, ManagerId};
 
-use super::World;
 use super::client::{Client, Stage};
 use super::parts::Item;
+use super::{NOBODY, World};
 use crate::check::search::model::Action;
 use crate::check::verdict::trace::{Describe, TraceStep};
 use crate::check::{Scope, Settings};
@@ -48,6 +48,10 @@ impl World<'_> {
                 (of(lane), format!("{:?} asks for {needs:?} ({:?})", of(lane), client.request))
             }
             Action::Crash(lane) => (of(lane), format!("{:?} stops without a word", of(lane))),
+            Action::CrashManager(manager) => {
+                let stopped = Addr::Manager(ManagerId(manager as u64));
+                (stopped, format!("{stopped:?} stops without a word"))
+            }
             Action::Deliver(id) => self.delivery(id, ""),
             Action::Done(lane) => (
                 of(lane),
@@ -90,10 +94,10 @@ impl World<'_> {
 
     fn show(&self, state: &[u32], who: Addr) -> String {
         match who {
-            Addr::Manager(m) => {
-                let role = state[self.manager_at(m.index())];
-                format!("{who:?} = {}", self.roles.show_manager(role))
-            }
+            Addr::Manager(_) => match self.place_of(state, who) {
+                Some(place) => format!("{who:?} = {}", self.roles.show_manager(state[place])),
+                None => format!("{who:?} is no more"),
+            },
             Addr::User(_) => match self.place_of(state, who) {
                 Some(place) => format!("{who:?} = {}", self.roles.show_user(state[place])),
                 None => format!("{who:?} is no more"),
@@ -105,7 +109,8 @@ impl World<'_> {
     pub(crate) fn show_state(&self, state: &[u32]) -> String {
         let clients = self.clients(state).map(|client| format!("{client:?}"));
         let users = self.all_users(state).map(|role| self.roles.show_user(role));
-        let managers = self.all_managers(state).iter().map(|role| self.roles.show_manager(*role));
+        let managers = self.all_managers(state).iter().filter(|role| **role != NOBODY);
+        let managers = managers.map(|role| self.roles.show_manager(*role));
         let items = self.items(state).iter().map(|id| self.delivery(*id, "").1);
         clients.chain(users).chain(managers).chain(items).collect::<Vec<_>>().join("\n")
     }

@@ -110,6 +110,7 @@ impl<'w> Executor<'w> {
         match action {
             Action::Ask(lane) => self.ask(lane),
             Action::Crash(lane) => self.crash(lane),
+            Action::CrashManager(manager) => self.crash_manager(manager),
             Action::Deliver(id) => {
                 self.remove(id);
                 match self.world.parts.items.value(id) {
@@ -277,6 +278,7 @@ impl<'w> Executor<'w> {
                     format!("a message to {m:?}, which there is not"),
                 );
             }
+            manager @ Addr::Manager(_) if world.place_of(&self.next, manager).is_none() => {}
             // What may be lost is sent again; the same message under way twice is one.
             Addr::Manager(_) if world.settings.loss > 0 && self.is_under_way(id) => {}
             Addr::Manager(_) => self.next.push(id),

@@ -38,6 +38,16 @@ impl Executor<'_> {
         }
     }
 
+    /// The manager stops; what was on its way to it, and what it was to be told, is lost.
+    pub(super) fn crash_manager(&mut self, manager: usize) {
+        let world = self.world;
+        self.next[world.manager_at(manager)] = NOBODY;
+        let stopped = Addr::Manager(ManagerId(manager as u64));
+        let items = self.next.split_off(world.items_at());
+        let kept = items.into_iter().filter(|id| world.parts.items.value(*id).to() != stopped);
+        self.next.extend(kept);
+    }
+
     /// A lease runs out: the client stops using what it has, its user leaves, and only then are the
     /// managers told. Whoever was idle is lost as well, so that it asks again as another.
     pub(super) fn lapse(&mut self, who: UserId) {

@@ -159,6 +159,9 @@ impl<'a> World<'a> {
 
     /// The invariants that no role can see alone.
     pub(crate) fn check_system(&self, state: &[u32]) -> Result<(), Broken> {
+        if self.all_managers(state).contains(&NOBODY) {
+            return Ok(()); // They are about systems whose managers are all there.
+        }
         self.roles.check_system(&Numbers {
             parts: &self.parts,
             users: &state[self.user_at(0)..self.manager_at(0)],
@@ -189,6 +192,7 @@ impl<'a> World<'a> {
             let endless = self.scope.users[lane].endless && client.stage == Stage::Using;
             label.endless |= endless;
         }
+        label.conflicted = self.conflicted(state, label.waiting);
         if label.endless {
             let used = self.in_use(state, true);
             for (lane, client) in
@@ -205,7 +209,29 @@ impl<'a> World<'a> {
         label
     }
 
+    /// Of those who wait, those whose request names a pool that another waits for or uses.
+    fn conflicted(&self, state: &[u32], waiting: u32) -> u32 {
+        let current = |lane: usize, client: &Client| {
+            let wants = client.is_waiting() || client.stage == Stage::Using;
+            wants.then(|| &self.scope.users[lane].requests[usize::from(client.at)])
+        };
+        let needs: Vec<_> =
+            self.clients(state).enumerate().map(|(lane, client)| current(lane, client)).collect();
+        let conflicts = |lane: usize| {
+            let own = needs[lane];
+            let others = needs.iter().enumerate().filter(|(other, _)| *other != lane);
+            let mut others = others.filter_map(|(_, needs)| *needs);
+            others.any(|other| own.is_some_and(|own| own.share_a_pool_with(other)))
+        };
+        let lanes = (0..needs.len()).filter(|lane| waiting >> lane & 1 == 1);
+        lanes.filter(|lane| conflicts(*lane)).fold(0, |mask, lane| mask | 1 << lane)
+    }
+
     fn stage(&self, state: &[u32]) -> StageNumber {
+        if let Some(manager) = self.settings.crash_manager {
+            let stopped = state[self.manager_at(manager)] == NOBODY;
+            return if stopped { StageNumber::CRASHED } else { StageNumber::default() };
+        }
         let Some((stages, lane)) = self.stages.as_ref().zip(self.settings.crash) else {
             return StageNumber::default();
         };

@@ -2,9 +2,9 @@
 
 use holdall_core::{Addr, CellId, Gone, Life, Order};
 
-use super::World;
 use super::client::{Client, Stage};
 use super::parts::Item;
+use super::{NOBODY, World};
 use crate::check::Timers;
 use crate::check::scope::Then;
 use crate::check::search::model::{Action, AtRest, Class};
@@ -32,6 +32,11 @@ impl World<'_> {
         }
         if let Some(cell) = self.settings.reboot.filter(|cell| self.may_reboot(state, *cell)) {
             moves.push((Action::Reboot(cell), Class::UNFAIR));
+        }
+        if let Some(manager) = self.settings.crash_manager
+            && state[self.manager_at(manager)] != NOBODY
+        {
+            moves.push((Action::CrashManager(manager), Class::UNFAIR));
         }
         let calm = moves.iter().all(|(_, class)| *class == Class::UNFAIR);
         if calm || self.settings.timers == Timers::Any {
@@ -202,7 +207,7 @@ impl World<'_> {
     }
 
     fn all_idle(&self, state: &[u32]) -> bool {
-        let managers = self.all_managers(state).iter();
+        let managers = self.all_managers(state).iter().filter(|id| **id != NOBODY);
         self.all_users(state).all(|id| self.parts.users[id as usize].idle)
             && managers.copied().all(|id| self.parts.managers[id as usize].idle)
     }
