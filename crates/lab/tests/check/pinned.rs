@@ -145,6 +145,7 @@ files! {
     coordinator: "coordinator.txt",
     datta: "datta.txt",
     house: "house.txt",
+    linked: "linked.txt",
     lives: "lives.txt",
     locality_of_crashes: "locality.txt",
     neighbours: "neighbours.txt",
