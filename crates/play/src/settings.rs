@@ -5,6 +5,7 @@ use holdall_sim::{BadSettings, Course};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cast::Cast;
+use crate::process::links::STRANGERS;
 
 /// The settings of a play.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +61,7 @@ pub enum BadPlay {
 /// An hour: every wait is kept until the end.
 const LONGEST: f64 = 3600.0;
 /// Open files that have nothing to do with the number of processes.
-const OTHER_FILES: u64 = 64;
+const OTHER_FILES: u64 = 64 + STRANGERS as u64;
 
 impl Settings {
     /// Whether the settings make sense together, and whether a protocol can be played with them.

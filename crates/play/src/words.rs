@@ -48,7 +48,7 @@ pub(crate) struct Part {
 pub(crate) type Secret = [u8; 16];
 
 /// Where a process listens.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) place: Place,
     pub(crate) port: u16,
@@ -77,6 +77,8 @@ pub(crate) enum Word {
     /// It has met the others.
     Met,
     Noted(Place),
+    /// Its connection to this process has ended, so that should be gone.
+    Cut(Entry),
     /// A user begins, in the round of this number.
     Born(UserId, u64),
     /// What was seen since the last time.

@@ -159,7 +159,7 @@ fn nobody_waits_from_beginning_to_end() {
 #[test]
 fn every_protocol_there_is() {
     let names: Vec<&str> = holdall_protocols::names().collect();
-    let all = outcomes(["all", "--seconds", "0.2"].into_iter().chain(FEW));
+    let all = outcomes(["all", "--seconds", "0.5"].into_iter().chain(FEW));
     assert_eq!(all.len(), names.len());
     assert!(all.iter().all(|outcome| outcome["measured"]["grants"].as_u64() > Some(0)));
 }
@@ -170,7 +170,7 @@ fn clients_leave_and_die_where_the_protocol_allows_it() {
         let cast = Cast::named(name, &[]).expect("listed");
         cast.about().assumes.departures
     });
-    let all = outcomes(names.chain(FEW).chain(FAULTS).chain(["--seconds", "0.3"]));
+    let all = outcomes(names.chain(FEW).chain(FAULTS).chain(["--seconds", "0.5"]));
     let sum = |what: &str| all.iter().filter_map(|outcome| outcome[what].as_u64()).sum::<u64>();
     assert!(sum("left") > 0 && sum("stopped") > 0);
 }

@@ -16,8 +16,8 @@ use crate::words::{Entry, Frame, HELLO_MOST, Hello, Place, Secret};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// How many may be accepted that have not said who they are.
-const STRANGERS: usize = 256;
+/// How many connections there may be that have not said who they are, besides those of all processes.
+pub(crate) const STRANGERS: usize = 64;
 
 /// What arrived.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ pub(super) struct Links {
     by_token: HashMap<Token, Place>,
     /// Those with something to write.
     unwritten: BTreeSet<Place>,
+    /// Those whose connections have ended.
+    cut: Vec<Entry>,
     next_token: Token,
 }
 
@@ -92,6 +94,7 @@ impl Links {
             outgoing: HashMap::new(),
             by_token: HashMap::new(),
             unwritten: BTreeSet::new(),
+            cut: Vec::new(),
             next_token: listener + 1,
         })
     }
@@ -211,10 +214,16 @@ impl Links {
 
     /// The process at the other end is gone.
     fn lose(&mut self, to: Place) {
-        self.ports.remove(&to);
+        let port = self.ports.remove(&to);
+        self.cut.extend(port.map(|port| Entry { place: to, port }));
         if let Some(link) = self.outgoing.remove(&to) {
             self.by_token.remove(&link.token);
         }
+    }
+
+    /// Those to whom nothing can be sent any more, since the last time.
+    pub(super) fn take_cut(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.cut)
     }
 
     /// Something can be done about a socket.
@@ -254,11 +263,14 @@ impl Links {
         }
     }
 
-    /// Whoever connects and says nothing is dropped when there are too many of its kind, oldest first.
+    /// Whoever connects and says nothing is dropped when there are too many of its kind, oldest first. All
+    /// other processes may have connected without having been heard yet.
     fn drop_a_stranger(&mut self) {
         let strangers = self.incoming.iter().filter(|(_, link)| link.from.is_none());
-        if strangers.clone().count() >= STRANGERS {
-            let oldest = strangers.map(|(token, _)| *token).min();
+        if strangers.clone().count() >= STRANGERS + self.ports.len() {
+            let silent =
+                strangers.filter(|(_, link)| link.channel.stream().peek(&mut [0]).is_err());
+            let oldest = silent.map(|(token, _)| *token).min();
             oldest.map(|token| self.incoming.remove(&token));
         }
     }
@@ -420,6 +432,23 @@ mod tests {
             let arrivals = hear(&mut node, &mut poll);
             assert!(matches!(arrivals[0], Arrival::Nonsense(Place::Client(3), _)), "{arrivals:?}");
         }
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_is_told() {
+        let (node, _poll) = links(Place::Node(NodeId(0)), SECRET);
+        let port = node.port().expect("a port");
+        let (mut client, mut poll) = say(&node, 3, SECRET, &[]);
+        assert_eq!(client.take_cut(), []);
+        drop(node);
+        let ready = poll.wait(Some(now() + 20 * SECOND)).expect("a poll");
+        for token in ready {
+            client.ready(token, &poll).expect("an end");
+        }
+        assert_eq!(client.take_cut(), [Entry { place: Place::Node(NodeId(0)), port }]);
+        client
+            .send(Place::Node(NodeId(0)), &Frame::Born(UserId::first(3)), &poll)
+            .expect("dropped");
     }
 
     #[test]

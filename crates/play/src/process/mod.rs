@@ -16,7 +16,7 @@
 //! There are no leases and no suspicions here. Messages inside a process are delivered at once, in order.
 
 mod client;
-mod links;
+pub(crate) mod links;
 pub(crate) mod locks;
 
 use std::collections::{HashMap, VecDeque};
@@ -183,7 +183,11 @@ impl<'a> Process<'a> {
     }
 
     fn flush(&mut self) -> Step {
-        self.links.flush(&self.poll).map_err(|error| self.trouble(&error))
+        self.links.flush(&self.poll).map_err(|error| self.trouble(&error))?;
+        for entry in self.links.take_cut() {
+            self.tell(&Word::Cut(entry))?;
+        }
+        Ok(())
     }
 
     /// What the system refuses.

@@ -80,6 +80,18 @@ impl Member {
         self.child.id()
     }
 
+    /// Whether it has ended, now or soon.
+    pub(super) fn is_gone_within(&mut self, time: Duration) -> io::Result<bool> {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            if self.child.try_wait()?.is_some() {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(false)
+    }
+
     /// Tells it to go, and sees to it.
     pub(super) fn dismiss(mut self, until: Instant) -> io::Result<()> {
         self.control.stream().shutdown(Shutdown::Both)?;

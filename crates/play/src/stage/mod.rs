@@ -1,6 +1,7 @@
 //! The stage: starts the processes of a play, tells them when to begin and to end, hears what they saw.
 
 mod children;
+mod failure;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -16,6 +17,8 @@ use signal_hook::low_level::{pipe, unregister};
 use tempfile::TempDir;
 
 use self::children::Member;
+pub use self::failure::Failure;
+use self::failure::cannot;
 use crate::cast::Cast;
 use crate::channel::Channel;
 use crate::clock::{MILLISECOND, Nanos, SECOND, now};
@@ -31,69 +34,11 @@ const START: Nanos = 30 * SECOND;
 const START_OF_ONE: Nanos = SECOND / 4;
 /// How long somebody may take to answer at the end.
 const PATIENCE: Nanos = 5 * SECOND;
+/// How long a process may take to be gone once its connections have ended.
+const GOING: Duration = Duration::from_secs(2);
 /// How often progress is told.
 const PROGRESS: Nanos = 100 * MILLISECOND;
 const SIGKILL: i32 = 9;
-
-/// Why a play has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// A role went wrong, or two clients used the same.
-    #[error("{protocol}: {who} in {place} (process {process}) went wrong: {what}")]
-    Role {
-        /// The name of the protocol.
-        protocol: String,
-        /// The role.
-        who: String,
-        /// The process it was in.
-        place: String,
-        /// The id of that process.
-        process: u32,
-        /// How.
-        what: String,
-    },
-    /// A process ended that should not have.
-    #[error("{protocol}: {place} (process {process}) has ended: {how}")]
-    Ended {
-        /// The name of the protocol.
-        protocol: String,
-        /// Which.
-        place: String,
-        /// Its id.
-        process: u32,
-        /// How.
-        how: String,
-    },
-    /// A process does not answer.
-    #[error(
-        "{protocol}: {place} (process {process}) does not answer: it was stopped, or something in \
-         it does not come to an end"
-    )]
-    Silent {
-        /// The name of the protocol.
-        protocol: String,
-        /// Which.
-        place: String,
-        /// Its id.
-        process: u32,
-    },
-    /// It was ended before it began.
-    #[error("ended before it began")]
-    Interrupted,
-    /// The system refuses something.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// What.
-        what: &'static str,
-        /// Why.
-        error: io::Error,
-    },
-}
-
-/// For `map_err`: what the system refused.
-fn cannot(what: &'static str) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure::System { what, error }
-}
 
 /// What was seen of a play.
 #[derive(Debug)]
@@ -130,6 +75,8 @@ pub(crate) struct Stage<'a> {
     next_token: Token,
     phase: Phase,
     began: Nanos,
+    /// Connections that ended, and whose they were.
+    cuts: Vec<(Token, Entry)>,
     seen: Seen,
     stopped: u64,
     grants: Vec<u64>,
@@ -199,6 +146,7 @@ impl<'a> Stage<'a> {
             next_token: FIRST,
             phase: Phase::Starting,
             began: 0,
+            cuts: Vec::new(),
             seen: Seen::default(),
             stopped: 0,
             grants: vec![0; workload.users as usize],
@@ -222,6 +170,7 @@ impl<'a> Stage<'a> {
             progress(share.min(1.0), self.grants.iter().sum());
         }
         let (ended, processes) = (now(), self.members.len());
+        self.judge_cuts()?;
         self.end()?;
         Ok(Performance {
             began: self.began,
@@ -302,6 +251,24 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// Connections end only with the process at the other end.
+    fn judge_cuts(&mut self) -> Result<(), Failure> {
+        for (by, entry) in std::mem::take(&mut self.cuts) {
+            let Some(by) = self.members.get(&by).map(|by| (by.place, by.pid())) else { continue };
+            let is_meant = |m: &&mut Member| m.place == entry.place && m.port == Some(entry.port);
+            let Some(other) = self.members.values_mut().find(is_meant) else { continue };
+            if !other.is_gone_within(GOING).map_err(cannot("look at a process"))? {
+                return Err(Failure::Cut {
+                    protocol: self.cast.name().into(),
+                    by: by.0.to_string(),
+                    process: by.1,
+                    to: entry.place.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Nobody does anything any more, then everybody goes.
     fn end(&mut self) -> Result<(), Failure> {
         self.phase = Phase::Ending;
@@ -366,6 +333,7 @@ impl<'a> Stage<'a> {
                 let by = member.place;
                 self.noted(newcomer, by)?;
             }
+            Word::Cut(entry) => self.cuts.push((token, entry)),
             Word::Born(user, rounds) => (member.user, member.rounds) = (user, rounds),
             Word::Seen(seen) => self.include(token, seen),
             Word::Last(seen, since) => {
