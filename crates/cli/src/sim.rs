@@ -1,7 +1,10 @@
 //! `holdall sim`: compares protocols in simulated time.
 
+mod output;
+
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -12,7 +15,6 @@ use holdall_sim::{
     Spikes, Tally, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
 use crate::usage;
 
@@ -107,9 +109,19 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Print one JSON object for each protocol, one a line
+    /// Print one JSON object for each protocol, one a line, with all settings
     #[arg(long)]
     json: bool,
+    /// Print a table in CSV, with all settings
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Write every request behind the response times to FILE, in CSV: protocol, graph, when it was
+    /// asked for, and how many ticks it waited
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+    /// Draw the response times of all protocols into FILE
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Tell how many events a second were simulated: on stderr, or with --json in the object
     #[arg(long)]
     timing: bool,
@@ -165,6 +177,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => usage(error),
     })?;
 
+    if let Some(path) = &args.samples {
+        output::samples(path, &outcomes).map_err(|error| usage(format!("{error:#}")))?;
+    }
+    if let Some(path) = &args.svg {
+        output::svg(path, &headline(&settings), &outcomes)
+            .map_err(|error| usage(format!("{error:#}")))?;
+    }
     match print(args, &settings, &outcomes) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             return Err(usage(format!("cannot write the result: {error}")));
@@ -205,12 +224,9 @@ fn progress_bar(length: u64) -> ProgressBar {
 fn print(args: &Args, settings: &Settings, outcomes: &[Outcome]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
-        for outcome in outcomes {
-            let events_per_second = args.timing.then(|| rate(outcome));
-            let line = Line { report: &outcome.report, events_per_second };
-            serde_json::to_writer(&mut out, &line)?;
-            writeln!(out)?;
-        }
+        output::json(&mut out, settings, outcomes, args.timing)?;
+    } else if args.csv {
+        output::csv(&mut out, settings, outcomes, args.timing)?;
     } else {
         writeln!(out, "{}\n{}", headline(settings), table(outcomes).trim_fmt())?;
         for outcome in outcomes.iter().filter(|_| args.timing) {
@@ -222,14 +238,6 @@ fn print(args: &Args, settings: &Settings, outcomes: &[Outcome]) -> io::Result<(
         }
     }
     out.flush()
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(flatten)]
-    report: &'a Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    events_per_second: Option<f64>,
 }
 
 fn rate(outcome: &Outcome) -> f64 {

@@ -31,7 +31,7 @@ pub use self::course::{Course, Mishap, Round};
 pub use self::settings::{
     BadSettings, Detector, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
 };
-pub use self::stats::{Report, Response, Tally, half_width, mean};
+pub use self::stats::{Report, Response, Sample, Tally, half_width, mean};
 
 use self::contender::Run;
 use self::stats::RunStats;
@@ -41,6 +41,8 @@ use self::stats::RunStats;
 pub struct Outcome {
     /// What it did.
     pub report: Report,
+    /// The requests that its response times are of.
+    pub samples: Vec<Sample>,
     /// How long its runs took on this machine, added up. This differs from time to time.
     pub seconds: f64,
 }
@@ -140,7 +142,8 @@ pub fn run(
     let outcome = |(contender, runs): (&Contender, &[(RunStats, f64)])| {
         let seen: Vec<RunStats> = runs.iter().map(|(seen, _)| seen.clone()).collect();
         let seconds = runs.iter().map(|(_, seconds)| seconds).sum();
-        Outcome { report: stats::report(contender.name(), &seen), seconds }
+        let (report, samples) = (stats::report(contender.name(), &seen), stats::samples(&seen));
+        Outcome { report, samples, seconds }
     };
     Ok(contenders.iter().zip(done.chunks(settings.graphs as usize)).map(outcome).collect())
 }

@@ -1,5 +1,6 @@
 //! What to simulate.
 
+use serde::Serialize;
 use std::str::FromStr;
 
 use holdall_core::{NodeId, Pool, UserId};
@@ -7,7 +8,7 @@ use holdall_core::{NodeId, Pool, UserId};
 /// A system, its users and what happens to them. The default is the set-up of Rhee's simulation
 /// ("A modular algorithm for resource allocation", section 6), with a service time of 50 and two
 /// pools a request, which the paper varies.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
     /// How many users there are at a time.
     pub users: u32,
@@ -91,7 +92,8 @@ impl Default for Settings {
 }
 
 /// Whether a user always asks for the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Sets {
     /// The same set for ever.
     Fixed,
@@ -100,7 +102,8 @@ pub enum Sets {
 }
 
 /// Which pools users ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Workload {
     /// Any, each as likely.
     Uniform,
@@ -113,7 +116,8 @@ pub enum Workload {
 }
 
 /// What managers are told of a user that has stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Detector {
     /// That it has departed, once its last message has arrived.
     Departed,
@@ -122,7 +126,8 @@ pub enum Detector {
 }
 
 /// How a user fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FaultKind {
     /// It says that it leaves.
     Leave,
@@ -131,7 +136,8 @@ pub enum FaultKind {
 }
 
 /// When a user fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Right after it asked.
     Asking,
@@ -142,7 +148,7 @@ pub enum Stage {
 }
 
 /// Users that fail: at this stage of a request, with this probability.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fault {
     /// How.
     pub kind: FaultKind,
@@ -151,7 +157,7 @@ pub struct Fault {
 }
 
 /// A stage and the probability that something happens then.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FaultRate {
     /// The stage of a request.
     pub stage: Stage,
@@ -160,7 +166,7 @@ pub struct FaultRate {
 }
 
 /// Messages that take long.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spikes {
     /// For each message.
     pub probability: f64,

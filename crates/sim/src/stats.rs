@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 /// What one protocol did, over all graphs. `docs/simulation.md` says what each figure means.
@@ -90,8 +89,8 @@ pub(super) struct ResponseTimes {
     /// Requests asked before this are left out.
     from: u64,
     end: u64,
-    /// How often each time was seen. Exact, and no larger than there are different times.
-    counts: FxHashMap<u64, u64>,
+    /// Requests asked after the warm-up and granted: when asked, and how long they waited.
+    samples: Vec<(u64, u64)>,
     /// Sum and number of those asked in each tenth of the time.
     batches: [(u128, u64); BATCHES as usize],
     /// How long users waited after the warm-up, added up, whenever and whatever came of it.
@@ -102,8 +101,8 @@ pub(super) struct ResponseTimes {
 
 impl ResponseTimes {
     pub(super) fn new(from: u64, end: u64) -> Self {
-        let (counts, batches) = Default::default();
-        Self { from, end, counts, batches, waited: 0, ended: 0 }
+        let (samples, batches) = Default::default();
+        Self { from, end, samples, batches, waited: 0, ended: 0 }
     }
 
     /// A request was given up before it was granted.
@@ -122,7 +121,7 @@ impl ResponseTimes {
         self.wait(asked, granted);
         self.ended += u64::from(granted >= self.from);
         let Some(since) = asked.checked_sub(self.from) else { return };
-        *self.counts.entry(granted - asked).or_insert(0) += 1;
+        self.samples.push((asked, granted - asked));
         let (sum, number) = &mut self.batches[(since * BATCHES / (self.end - self.from)) as usize];
         *sum += u128::from(granted - asked);
         *number += 1;
@@ -198,32 +197,47 @@ fn response(runs: &[RunStats]) -> Response {
         [one] => half_width(&one.times.batch_means()),
         _ => half_width(&means),
     };
-    let mut counts: FxHashMap<u64, u64> = FxHashMap::default();
-    for (time, count) in runs.iter().flat_map(|run| &run.times.counts) {
-        *counts.entry(*time).or_insert(0) += count;
-    }
-    let mut counts: Vec<(u64, u64)> = counts.into_iter().collect();
-    counts.sort_unstable();
+    let samples = runs.iter().flat_map(|run| &run.times.samples);
+    let mut times: Vec<u64> = samples.map(|(_, time)| *time).collect();
+    times.sort_unstable();
     let little: Vec<f64> = runs.iter().filter_map(|run| run.times.little()).collect();
     Response {
         mean: mean(&means),
         ci95,
         little: mean(&little),
-        p50: percentile(&counts, 50),
-        p99: percentile(&counts, 99),
-        max: counts.last().map(|(time, _)| *time),
+        p50: percentile(&times, 50),
+        p99: percentile(&times, 99),
+        max: times.last().copied(),
     }
 }
 
-/// The smallest time that so many percent do not exceed.
-fn percentile(counts: &[(u64, u64)], percent: u64) -> Option<u64> {
-    let number: u64 = counts.iter().map(|(_, count)| count).sum();
-    let wanted = (u128::from(number) * u128::from(percent)).div_ceil(100);
-    let mut passed = 0;
-    counts.iter().find_map(|(time, count)| {
-        passed += u128::from(*count);
-        (passed >= wanted).then_some(*time)
-    })
+/// One request that was asked after the warm-up, and granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// In which run, counted from 0.
+    pub graph: u32,
+    /// When it was asked for.
+    pub asked: u64,
+    /// How long it waited, in ticks.
+    pub response: u64,
+}
+
+/// All such requests, in the order in which they were granted.
+pub(super) fn samples(runs: &[RunStats]) -> Vec<Sample> {
+    let of_run = |(graph, run): (u32, &RunStats)| {
+        let sample = move |(asked, response): &(u64, u64)| {
+            let (asked, response) = (*asked, *response);
+            Sample { graph, asked, response }
+        };
+        run.times.samples.iter().map(sample).collect::<Vec<_>>()
+    };
+    (0..).zip(runs).flat_map(of_run).collect()
+}
+
+/// The smallest time that so many percent do not exceed, of times in order.
+fn percentile(times: &[u64], percent: usize) -> Option<u64> {
+    let wanted = (times.len() * percent).div_ceil(100);
+    times.get(wanted.checked_sub(1)?).copied()
 }
 
 /// Jain's index of fairness.
@@ -273,10 +287,10 @@ mod tests {
 
     #[test]
     fn percentiles_by_rank() {
-        let counts = [(1, 50), (2, 49), (9, 1)];
-        assert_eq!(percentile(&counts, 50), Some(1));
-        assert_eq!(percentile(&counts, 51), Some(2));
-        assert_eq!(percentile(&counts, 99), Some(2));
+        let times = [vec![1; 50], vec![2; 49], vec![9]].concat();
+        assert_eq!(percentile(&times, 50), Some(1));
+        assert_eq!(percentile(&times, 51), Some(2));
+        assert_eq!(percentile(&times, 99), Some(2));
         assert_eq!(percentile(&[], 50), None);
     }
 

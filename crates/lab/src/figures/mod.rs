@@ -14,6 +14,7 @@
 
 mod chart;
 mod claims;
+mod comparison;
 mod drawing;
 mod judge;
 mod point;
@@ -23,6 +24,7 @@ mod svg;
 mod table;
 
 pub use self::claims::claims;
+pub use self::comparison::comparison;
 pub use self::drawing::{Figure, figures};
 pub use self::point::{Failed, Point, Row, Sizes, measure, points};
 pub use self::sets::{Line, Set, paper_and_today};
