@@ -103,3 +103,44 @@ fn waiting_has_no_cycle(positions: &Positions, queues: &[Vec<(RequestId, u32)>])
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use holdall_core::UserId;
+
+    use super::*;
+
+    fn request(lane: u32) -> RequestId {
+        RequestId { user: UserId::first(lane), seq: 1 }
+    }
+
+    #[test]
+    fn one_behind_only_while_the_advance_is_on_the_way() {
+        let at = |places: &[u32]| Positions::from([(request(0), places.to_vec())]);
+        let none = Positions::new();
+        assert!(check_synchrony(&at(&[2, 2]), &none).is_ok());
+        assert!(check_synchrony(&at(&[2, 3]), &at(&[3])).is_ok());
+        assert!(check_synchrony(&at(&[2, 3]), &none).is_err(), "nothing will move it on");
+        assert!(check_synchrony(&at(&[2, 3, 3]), &at(&[3])).is_err(), "one of two is not told");
+        assert!(check_synchrony(&at(&[2, 4]), &at(&[3, 4])).is_err(), "two behind");
+    }
+
+    /// Figure 3: each is before the other in one of two queues.
+    #[test]
+    fn careless_advancement_is_a_cycle() {
+        let waits = |queues: &[Vec<(RequestId, u32)>]| {
+            let mut positions = Positions::new();
+            for (request, position) in queues.iter().flatten() {
+                positions.entry(*request).or_default().push(*position);
+            }
+            waiting_has_no_cycle(&positions, queues)
+        };
+        let [i, j, k] = [request(0), request(1), request(2)];
+        assert!(waits(&[vec![(i, 1), (j, 3)], vec![(i, 2), (j, 3)]]));
+        assert!(!waits(&[vec![(i, 1), (j, 3)], vec![(j, 3), (i, 5)]]));
+        let ring = [vec![(i, 1), (j, 2)], vec![(j, 1), (k, 2)], vec![(k, 1), (i, 2)]];
+        assert!(!waits(&ring), "a cycle of three, which the paper's proof leaves out");
+    }
+}
