@@ -173,6 +173,8 @@ struct Crowd {
     rounds: Vec<Round>,
     lanes: Vec<(RequestId, Option<Standing>)>,
     armed: Vec<<Manager as Role>::Timer>,
+    /// The last messages, which may come again.
+    said: Vec<(Addr, ToManager)>,
 }
 
 const POOLS: u64 = 5;
@@ -195,6 +197,7 @@ impl Crowd {
                 .collect(),
             lanes: (0..LANES).map(|lane| (request(lane), None)).collect(),
             armed: Vec::new(),
+            said: Vec::new(),
         }
     }
 
@@ -215,10 +218,18 @@ impl Crowd {
         }
     }
 
+    fn say(&mut self, from: Addr, msg: ToManager) {
+        self.said.push((from, msg.clone()));
+        if self.said.len() > 30 {
+            self.said.remove(0);
+        }
+        self.step(Event::Message { from, msg });
+    }
+
     fn needs(&mut self) -> Needs {
         let pools: std::collections::BTreeSet<u64> =
             (0..=self.below(3)).map(|_| self.random.next_u64() % POOLS).collect();
-        let need = |pool| Need { pool: PoolId(pool), units: 1 };
+        let need = |pool| Need { pool: PoolId(pool), units: 1 + (self.below(4) == 0) as u32 };
         Needs::new(pools.into_iter().map(need).collect()).expect("some pool, none twice")
     }
 
@@ -226,11 +237,16 @@ impl Crowd {
         let lane = self.below(u64::from(LANES)) as usize;
         let (request, standing) = self.lanes[lane].clone();
         let from = Addr::User(request.user);
-        let what = self.below(16);
+        let what = self.below(17);
         match standing {
             _ if what == 0 => {
-                let (pool, capacity) = (PoolId(self.below(POOLS)), 1 + self.below(3) as u32);
+                let (pool, capacity) = (PoolId(self.below(POOLS)), self.below(4) as u32);
                 self.step(Event::Call(Resize { pool, capacity }));
+            }
+            _ if what == 16 && !self.said.is_empty() => {
+                let again = self.below(self.said.len() as u64) as usize;
+                let (from, msg) = self.said[again].clone();
+                self.step(Event::Message { from, msg });
             }
             _ if what <= 3 && !self.armed.is_empty() => {
                 let timer = self.armed.remove(0);
@@ -239,7 +255,7 @@ impl Crowd {
             None => {
                 let (needs, solo) = (self.needs(), !what.is_multiple_of(4));
                 self.lanes[lane].1 = Some((needs.clone(), solo, 0));
-                self.step(Event::Message { from, msg: ToManager::Try { request, needs, solo } });
+                self.say(from, ToManager::Try { request, needs, solo });
             }
             Some((needs, false, n)) if what > 8 => {
                 self.lanes[lane].1 = Some((needs.clone(), false, n + 1));
@@ -247,11 +263,11 @@ impl Crowd {
                 let (base, round) = (self.rounds[a.min(b) / 8], self.rounds[a.max(b)]);
                 let (n, parked) = (n + 1, what == 9);
                 let stance = Stance { request, n, round, base, needs, parked };
-                self.step(Event::Message { from, msg: ToManager::Queue(stance) });
+                self.say(from, ToManager::Queue(stance));
             }
             Some(_) => {
                 self.lanes[lane] = (RequestId { seq: request.seq + 1, ..request }, None);
-                self.step(Event::Message { from, msg: ToManager::Release(request) });
+                self.say(from, ToManager::Release(request));
             }
         }
     }
@@ -259,7 +275,9 @@ impl Crowd {
 
 #[test]
 fn looking_at_everything_changes_nothing_in_a_crowd() {
-    for variant in ["", "reserve=1,passes=2", "reserve=3,parks=1", "resend=1,passes=8,parks=2"] {
+    let variants =
+        ["", "reserve=0", "reserve=1,passes=2", "reserve=3,parks=1", "resend=1,passes=8,parks=2"];
+    for variant in variants {
         for seed in 0..60 {
             let mut crowd = Crowd::new(variant, seed);
             (0..600).for_each(|_| crowd.happen());

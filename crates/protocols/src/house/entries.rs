@@ -55,7 +55,7 @@ pub(super) struct Order {
 }
 
 /// Those who have to do with one pool.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct AtPool {
     pub(super) holding: BTreeSet<Arrival>,
     /// They compete under a round, in their order.
@@ -101,6 +101,19 @@ impl AtPool {
 
     fn is_empty(&self) -> bool {
         self.holding.is_empty() && self.waiting().next().is_none()
+    }
+
+    /// The same with other numbers for those who are here, if all are known.
+    fn renumbered(&self, place: impl Fn(&Arrival) -> Option<Arrival>) -> Option<Self> {
+        let rank = |(last, key, at): &Rank| Some((*last, *key, place(at)?));
+        Some(Self {
+            holding: self.holding.iter().map(&place).collect::<Option<_>>()?,
+            placed: self.placed.iter().map(rank).collect::<Option<_>>()?,
+            unplaced: self.unplaced.iter().map(&place).collect::<Option<_>>()?,
+            aside: self.aside.iter().map(&place).collect::<Option<_>>()?,
+            may_be_asked_back: self.may_be_asked_back.iter().map(rank).collect::<Option<_>>()?,
+            ..*self
+        })
     }
 }
 
@@ -335,6 +348,21 @@ impl Entries {
         self.changes.overdue.extend(self.pools.keys());
         let waiting = self.by_arrival.iter().filter(|(_, entry)| !entry.held);
         self.changes.fresh.extend(waiting.map(|(at, _)| *at));
+    }
+
+    /// Whether everything that follows from the requests is as if they had just been told. For
+    /// tests: it takes as long as there are requests.
+    pub(super) fn is_in_step(&self) -> bool {
+        let anew = Self::from(Written::from(self.clone()));
+        let places: BTreeMap<Arrival, Arrival> = self.by_arrival.keys().copied().zip(0..).collect();
+        let place = |at: &Arrival| places.get(at).copied();
+        let renumbered =
+            |(pool, at_pool): (&PoolId, &AtPool)| Some((*pool, at_pool.renumbered(place)?));
+        let pools: Option<BTreeMap<PoolId, AtPool>> = self.pools.iter().map(renumbered).collect();
+        pools.is_some_and(|pools| pools == anew.pools)
+            && self.unplaced.iter().map(place).eq(anew.unplaced.iter().map(|at| Some(*at)))
+            && self.arrivals.values().map(place).eq(anew.arrivals.values().map(|at| Some(*at)))
+            && (&self.passed, &self.patiences) == (&anew.passed, &anew.patiences)
     }
 
     pub(super) fn rank(&self, at: Arrival, entry: &Entry) -> Rank {

@@ -363,11 +363,15 @@ impl Manager {
     /// Whether a request cannot be served, though its user may be honest: what it asks for was taken
     /// away while it was under way, or it was told a round that no honest manager has come to.
     fn is_impossible(&self, cfg: &House, msg: &ToManager) -> bool {
+        // What was heard before may be in use, however the pools are now.
+        let heard = self.entry(msg.request()).map(|entry| entry.n);
         match msg {
-            ToManager::Queue(Stance { needs, round, .. }) => {
-                !self.feasible(needs) || round.leaps_beyond(self.floor(cfg, needs))
+            ToManager::Queue(Stance { n, needs, round, .. }) => {
+                let impossible =
+                    !self.feasible(needs) || round.leaps_beyond(self.floor(cfg, needs));
+                impossible && heard.is_none_or(|heard| *n > heard)
             }
-            ToManager::Try { needs, .. } => !self.feasible(needs),
+            ToManager::Try { needs, .. } => !self.feasible(needs) && heard.is_none(),
             ToManager::Release(_) => false,
         }
     }
@@ -408,6 +412,7 @@ impl Role for Manager {
 
     fn check(&self, _: &House) -> Result<(), Broken> {
         self.check_last_step()?;
+        Broken::unless(self.entries.is_in_step(), "whoever is at a pool is found there")?;
         let mut held: BTreeMap<PoolId, u64> = BTreeMap::new();
         for need in self.entries.iter().filter(|e| e.held).flat_map(|entry| entry.needs.iter()) {
             *held.entry(need.pool).or_default() += u64::from(need.units);

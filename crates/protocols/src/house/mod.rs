@@ -185,7 +185,7 @@ pub struct House {
     nodes: Vec<NodeId>,
     /// How many of the oldest solo requests reserve what they need (`reserve=`).
     reserving: usize,
-    /// How often a solo request is passed before it takes a round (`passes=`).
+    /// How often a solo request is passed at one of its pools before it takes a round (`passes=`).
     passes: u32,
     /// How often a user chooses again because its round was taken meanwhile (`bumps=`).
     bumps: u32,
@@ -195,7 +195,8 @@ pub struct House {
     /// (`resend=1`).
     resend: bool,
     /// Whether a manager looks through everything after every change (`thorough=1`), as if it did
-    /// not know what a change can affect. Nothing but the cost depends on it.
+    /// not know what a change can affect. Nothing but the cost depends on it, as long as whoever
+    /// waits reserves.
     thorough: bool,
     rules: Rules,
 }
