@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
@@ -19,6 +19,8 @@ use super::{ConnNo, Peer, Service, Shared};
 const GREETING: Duration = Duration::from_secs(10);
 /// How many calls of one connection are taken before others have their turn.
 const CALLS: usize = 16;
+/// How long they may take: what a call costs depends on how much there is.
+const TURN: Duration = Duration::from_millis(1);
 /// How many bytes a client may leave unread and still be listened to.
 const UNREAD: usize = 1 << 16;
 /// How many connections beyond its limit a user may have, to look and to end things, not to ask.
@@ -102,12 +104,13 @@ fn take_some(
     incoming: &mut Incoming,
     stream: &UnixStream,
 ) -> io::Result<()> {
+    let start = Instant::now();
     for _ in 0..CALLS {
         let Some(content) = incoming.next_frame()? else { return Ok(()) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
         take(service, conn, call, stream);
-        if costly || outbox.len() > UNREAD {
+        if costly || outbox.len() > UNREAD || start.elapsed() > TURN {
             break;
         }
     }
