@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdall_client::wire::frame::{self, VERSION};
 use holdall_client::wire::{
@@ -63,15 +63,17 @@ impl Agent {
         }
     }
 
-    /// The lines of the audit log of one kind, when there are some.
-    async fn audited(&self, what: &str) -> Vec<serde_json::Value> {
+    /// The lines of the audit log of one kind, when there are so many: they are written some
+    /// moments after their client was told.
+    async fn audited(&self, what: &str, count: usize) -> Vec<serde_json::Value> {
+        let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let text = std::fs::read_to_string(self.dir.path().join("data/audit.jsonl"));
             let text = text.expect("it is there");
             let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
             let lines: Vec<_> =
                 lines.filter(|line: &serde_json::Value| line["what"] == what).collect();
-            if !lines.is_empty() {
+            if lines.len() >= count || Instant::now() > deadline {
                 return lines;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -202,7 +204,7 @@ async fn one_client_cannot_have_everything_but_can_still_look() {
         other => panic!("{other:?}"),
     };
     assert!(closed(client.request(&["c"]).await).contains("more than 2 requests"));
-    let refused = agent.audited("refused").await;
+    let refused = agent.audited("refused", 1).await;
     let who = refused.last().expect("a line").get("who").expect("somebody");
     assert_eq!(who["pid"], std::process::id());
     assert_eq!(who["uid"], rustix::process::getuid().as_raw());
@@ -271,7 +273,7 @@ async fn large_requests_do_not_rotate_the_audit_log_away() {
     for _ in 0..100 {
         client.request(&names).await.expect("free").release().await.expect("released");
     }
-    let asked = agent.audited("asked").await;
+    let asked = agent.audited("asked", 101).await;
     assert_eq!(asked.len(), 101, "all are still there, in one file");
     assert_eq!(asked[0]["needs"], serde_json::json!(["first"]));
     assert!(asked[1]["left_out"].as_u64().expect("cut") > 900);
