@@ -1,8 +1,11 @@
 //! `holdall check`: explores every interleaving of a small scope.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use holdall_core::CellId;
@@ -84,6 +87,13 @@ pub(crate) struct Args {
     keep_stale: bool,
     #[command(flatten)]
     search: SearchArgs,
+    /// Tell violations as message sequence charts instead of step by step
+    #[arg(long, conflicts_with = "json")]
+    chart: bool,
+    /// Draw the first violation, of something promised if there is one, as a message sequence
+    /// chart (SVG)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["all", "suite"])]
+    chart_svg: Option<PathBuf>,
     /// Print one JSON object per scope
     #[arg(long)]
     json: bool,
@@ -100,6 +110,9 @@ enum SuiteArg {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let jobs = jobs(args)?;
     let several = jobs.len() > 1;
+    if let Some(file) = &args.chart_svg {
+        can_be_written(file)?;
+    }
     let bar = bar();
     let mut tally = Tally::default();
     for (i, (chosen, scope, settings)) in jobs.iter().enumerate() {
@@ -113,9 +126,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             } else if several {
                 print(&line(&report))
             } else {
-                print(&in_full(&report))
+                print(&in_full(&report, args.chart))
             }
         })?;
+        if let Some(file) = &args.chart_svg {
+            write_chart(file, &report)?;
+        }
     }
     bar.finish_and_clear();
     if several && !args.json {
@@ -234,7 +250,30 @@ fn line(report: &Report) -> String {
     format!("{:>9} states  {} {}: {verdict}", report.states, report.protocol, report.scope)
 }
 
-fn in_full(report: &Report) -> String {
+/// Better to say so before a long search than after it.
+fn can_be_written(file: &Path) -> anyhow::Result<()> {
+    let dir =
+        file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    match dir.is_dir() && !file.is_dir() {
+        true => Ok(()),
+        false => Err(usage(format!("cannot write {}: no such directory", file.display()))),
+    }
+}
+
+/// Draws a violation of something promised, or else of anything.
+fn write_chart(file: &Path, report: &Report) -> anyhow::Result<()> {
+    let violated = || report.properties.iter().filter(|verdict| verdict.trace.is_some());
+    let worst = violated().find(|verdict| verdict.promised).or_else(|| violated().next());
+    let Some((verdict, trace)) = worst.and_then(|v| Some((v, v.trace.as_ref()?))) else {
+        crate::say(format!("nothing is violated, so {} is not written", file.display()));
+        return Ok(());
+    };
+    let title = format!("{} {}: {}", report.protocol, report.scope, verdict.name);
+    fs::write(file, trace.chart_svg(&title))
+        .with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn in_full(report: &Report, chart: bool) -> String {
     let mut text = format!(
         "{} {}\n{} states, {} transitions, depth {}, {}\n",
         report.protocol,
@@ -248,6 +287,12 @@ fn in_full(report: &Report) -> String {
             Some(CutOff::MaxStates) => "cut off (--max-states)",
         }
     );
+    if let Some(gap) = report.growing_gap {
+        let _ = writeln!(
+            text,
+            "clocks or counters run apart without bound, by all appearances: {gap} at the end"
+        );
+    }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     for verdict in &report.properties {
@@ -258,7 +303,8 @@ fn in_full(report: &Report) -> String {
     let _ = writeln!(text, "{table}");
     for verdict in &report.properties {
         if let Some(trace) = &verdict.trace {
-            let _ = write!(text, "\n{} is violated:\n{trace}", verdict.name);
+            let told = if chart { trace.chart() } else { trace.to_string() };
+            let _ = write!(text, "\n{} is violated:\n{told}", verdict.name);
         }
     }
     text.pop();

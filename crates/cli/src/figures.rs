@@ -8,7 +8,6 @@ use anyhow::Context;
 use holdall_lab::figures::{
     self, BadTable, Failed, Row, Set, Study, Table, missing, paper_and_today, points,
 };
-use holdall_lab::registry::contender;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{print, sim, usage};
@@ -105,15 +104,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Measures what is not in the table yet; returns all that is.
 fn simulate(args: &Args, sets: &[Set]) -> anyhow::Result<Vec<Row>> {
     let study = args.study();
-    for line in sets.iter().flat_map(|set| &set.lines) {
-        contender(&line.protocol).map_err(usage)?;
-    }
     if study.graphs == 0 || study.per_request.is_empty() {
         return Err(usage("nothing to run: let there be at least one graph and one point"));
     }
+    let points = points(&study, sets);
+    figures::can_be_measured(&study, &points).map_err(usage)?;
     make(&args.out)?;
     let (table, rows) = Table::open(&args.out, &study).map_err(usage)?;
-    let points = points(&study, sets);
     let bar = progress_bar(points.len() as u64);
     let missing = missing(points, &rows);
     bar.set_position(bar.length().unwrap_or(0) - missing.len() as u64);

@@ -4,6 +4,7 @@ mod agent;
 mod check;
 mod deal;
 mod explain;
+mod explore;
 mod failure;
 mod figures;
 mod fuzz;
@@ -42,6 +43,7 @@ enum Command {
     Release(hold::ReleaseArgs),
     Status(status::Args),
     Explain(explain::Args),
+    Explore(explore::Args),
     Pool(pool::Args),
     Agent(agent::Args),
     Check(check::Args),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Release(args) => hold::release(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Explore(args) => explore::run(&args),
         Command::Pool(args) => pool::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Completions(args) => manual::completions(&args),

@@ -6,7 +6,7 @@ mod common;
 use std::process::Command;
 
 use common::{check, violated};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn a_suite_is_a_line_for_each_scope() {
@@ -26,6 +26,7 @@ fn a_rule_taken_away_is_missed() {
     let (code, reports) =
         check(&["datta", "--as-printed", "d1", "--pools", "1,1", "--users", "0+1"]);
     assert_eq!((code, &violated(&reports[0], true)[0].0[..]), (1, "no-deadlock"));
+    assert_eq!(reports[0]["protocol"], "datta --as-printed d1");
 }
 
 #[test]
@@ -109,6 +110,76 @@ fn a_search_cut_off_decides_nothing() {
     assert_eq!((code, &reports[0]["complete"]), (3, &Value::Bool(false)));
     let properties = reports[0]["properties"].as_array().expect("a list");
     assert!(properties.iter().all(|p| p["verdict"] == "undecided"));
+}
+
+const DEADLOCK: [&str; 7] =
+    ["ordered", "--without", "sorted", "--pools", "1,1", "--users", "0+1/1+0"];
+
+#[test]
+fn traces_are_typed() {
+    let (_, reports) = check(&DEADLOCK);
+    let properties = reports[0]["properties"].as_array().expect("a list");
+    let deadlock = properties.iter().find(|p| p["name"] == "no-deadlock").expect("listed");
+    let steps = deadlock["trace"]["steps"].as_array().expect("steps");
+    assert_eq!((&steps[0]["kind"], &steps[0]["at"]), (&"ask".into(), &json!({ "user": 0 })));
+    let arrives = steps.iter().find(|step| step["kind"] == "deliver").expect("a message arrives");
+    let sent = |step: &&Value| {
+        let all = step["sent"].as_array().cloned().unwrap_or_default();
+        all.iter()
+            .any(|sent| (&sent["to"], &sent["content"]) == (&arrives["at"], &arrives["content"]))
+    };
+    let sender = steps.iter().find(sent).expect("it was sent");
+    assert_eq!((&sender["at"], arrives["content"].is_null()), (&arrives["from"], false));
+}
+
+#[test]
+fn a_violation_is_drawn_as_a_message_sequence_chart() {
+    let holdall = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_holdall")).arg("check").args(args).output();
+        let out = out.expect("the command runs");
+        (out.status.code(), String::from_utf8(out.stdout).expect("UTF-8"))
+    };
+    let (code, text) = holdall(&[&DEADLOCK[..], &["--chart"]].concat());
+    assert_eq!(code, Some(1), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    let head = lines.iter().find(|line| line.contains("u0")).expect("a head");
+    assert!(["u1", "m0", "m1"].iter().all(|party| head.contains(party)), "{text}");
+    assert!(text.contains("->|") && text.contains("|<-") && text.contains("asks"), "{text}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("chart.svg");
+    let path = file.to_str().expect("UTF-8");
+    assert_eq!(holdall(&[&DEADLOCK[..], &["--chart-svg", path]].concat()).0, Some(1));
+    let svg = std::fs::read_to_string(&file).expect("written");
+    let document = roxmltree::Document::parse(&svg).expect("well-formed");
+    let of_class = |class: &str| {
+        document.descendants().filter(|node| node.attribute("class") == Some(class)).count()
+    };
+    let arrives = text.lines().filter(|line| line.contains("->|") || line.contains("|<-")).count();
+    assert_eq!(
+        (of_class("party"), of_class("message")),
+        (4, 2 * arrives),
+        "a line and a head each"
+    );
+    let nowhere = dir.path().join("no/chart.svg");
+    let nowhere = nowhere.to_str().expect("UTF-8");
+    assert_eq!(
+        holdall(&[&DEADLOCK[..], &["--chart-svg", nowhere]].concat()),
+        (Some(64), String::new())
+    );
+}
+
+#[test]
+fn clocks_that_run_apart_are_reported_as_that() {
+    let cut_off = |protocol, users| {
+        let args = [protocol, "--pools", "1,1", "--users", users, "--max-states", "20000"];
+        let (code, mut reports) = check(&args);
+        assert_eq!((code, &reports[0]["cut_off"]), (3, &Value::from("max-states")), "{args:?}");
+        reports.remove(0)
+    };
+    let gap = cut_off("skeen", "0+1*/0*/1*")["growing_gap"].as_u64();
+    assert!(gap.is_some_and(|gap| gap > 3), "{gap:?}");
+    let large = cut_off("skeen", "0+1,0+1,0+1/0+1,0+1,0+1/0+1,0+1,0+1");
+    assert_eq!(large["growing_gap"], Value::Null, "it has an end");
 }
 
 #[test]

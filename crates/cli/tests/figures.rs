@@ -84,6 +84,11 @@ fn bad_input_is_refused() {
     refused(dir.path(), &["--protocols", "ordered", "--graphs", "0"], "at least one graph");
     refused(dir.path(), &["--protocols", "ordered", "--ticks", "0"], "ticks is 0");
     refused(dir.path(), &["--from", "no/such.csv"], "no/such.csv");
+    let sizes = ["--protocols", "datta", "--per-request", "3"];
+    refused(dir.path(), &sizes, "datta: takes at most 2 pools a request, not 3");
+    let empty = dir.path().join("empty.csv");
+    fs::write(&empty, "").expect("a file");
+    refused(dir.path(), &["--from", empty.to_str().expect("UTF-8")], "empty.csv has no rows");
     let odd = dir.path().join("odd.csv");
     fs::write(&odd, "a,b\n1,2\n").expect("a file");
     refused(dir.path(), &["--from", odd.to_str().expect("UTF-8")], "missing field");

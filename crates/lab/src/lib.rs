@@ -10,3 +10,4 @@ pub mod check;
 pub mod figures;
 pub mod registry;
 pub mod specimens;
+mod svg;

@@ -26,6 +26,8 @@ pub struct Chosen {
     /// [`Protocol::STAGES`].
     pub stages: u32,
     of: Compiled,
+    /// The defects named, of a paper's own text.
+    as_printed: Option<Vec<String>>,
 }
 
 /// What is compiled for a protocol, to be had without its type.
@@ -109,12 +111,26 @@ impl Chosen {
             let kept = specimens::names().filter_map(|name| name.strip_prefix(PRINTED)).collect();
             return Err(BadName::NotPrinted { name: name.into(), kept });
         }
-        let repaired = Self::new(&printed, defects)?;
-        if !defects.is_empty() {
-            return Ok(repaired);
+        let mut chosen = Self::new(&printed, defects)?;
+        if defects.is_empty() {
+            let all: Vec<_> = chosen.about.rules.iter().map(|rule| rule.name.into()).collect();
+            chosen = Self::new(&printed, &all)?;
         }
-        let all: Vec<_> = repaired.about.rules.iter().map(|rule| rule.name.into()).collect();
-        Self::new(&printed, &all)
+        Ok(Self { as_printed: Some(defects.to_vec()), ..chosen })
+    }
+
+    /// The name with the options that choose it, as they are typed.
+    pub fn as_typed(&self) -> String {
+        match &self.as_printed {
+            Some(defects) => {
+                let name = self.name.strip_prefix(PRINTED).unwrap_or(&self.name);
+                format!("{name} --as-printed {}", defects.join(",")).trim_end().into()
+            }
+            None => {
+                let without = self.options.without.iter();
+                without.fold(self.name.clone(), |name, rule| format!("{name} --without {rule}"))
+            }
+        }
     }
 
     /// A protocol that need not be in any registry.
@@ -136,6 +152,7 @@ impl Chosen {
             options,
             drifts: P::DRIFTS,
             stages: P::STAGES,
+            as_printed: None,
             of: Compiled {
                 contender: Contender::of::<P>,
                 roles: roles_of::<P>,
@@ -230,6 +247,14 @@ mod tests {
         assert!(no("ordered:x").contains("no variant 'x'"));
         assert!(no("skeen:x").contains("no variants"));
         assert!(no("%%%%").contains("lists them"));
+        let typed = |defects: &[&str]| {
+            let defects: Vec<String> = defects.iter().map(|defect| (*defect).into()).collect();
+            Chosen::as_printed("datta", &defects).expect("kept").as_typed()
+        };
+        assert_eq!(typed(&["d1", "d2"]), "datta --as-printed d1,d2");
+        assert_eq!(typed(&[]), "datta --as-printed");
+        let without = Chosen::new("ordered", &["sorted".into()]).expect("a rule");
+        assert_eq!(without.as_typed(), "ordered --without sorted");
         let not_kept = Chosen::as_printed("ordered", &[]).expect_err("no paper of ours prints it");
         assert!(not_kept.to_string().starts_with("no paper's text of 'ordered'"), "{not_kept}");
     }

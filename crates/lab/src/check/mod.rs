@@ -5,8 +5,12 @@
 //! - `scope`: what a person writes on the command line, and prepared sets of it;
 //! - `world`: a protocol at work in a scope, as states and their successors;
 //! - `search`: numbers all states, and keeps the graph of the steps between them;
-//! - `verdict`: what the graph shows, from deadlocks to fair cycles; a violation comes with a trace.
+//! - `verdict`: what the graph shows, from deadlocks to fair cycles; a violation comes with a trace;
+//! - `explore`: the same world, step by step by hand;
+//! - `chart`: a trace as a message sequence chart, in text and in SVG.
 
+mod chart;
+mod explore;
 mod scope;
 mod search;
 mod settings;
@@ -15,6 +19,7 @@ mod world;
 
 use holdall_core::Topology;
 
+pub use self::explore::{Explorer, explore};
 pub use self::scope::suite::{Suite, every_assignment};
 pub use self::scope::{BadScope, Scope, Script, Then};
 pub use self::search::CutOff;
@@ -22,7 +27,7 @@ pub use self::search::shift::Shifted;
 pub use self::settings::{Detector, Settings, Timers};
 pub use self::verdict::locality::{Blocked, Crash, Distance, InStage, Locality, locality};
 pub use self::verdict::report::{Outcome, Report, Verdict};
-pub use self::verdict::trace::{Trace, TraceStep};
+pub use self::verdict::trace::{Sent, SentKind, StepKind, Trace, TraceStep, Who};
 use self::world::World;
 pub(crate) use self::world::{MakeRoles, Roles, roles_of};
 use crate::registry::Chosen;

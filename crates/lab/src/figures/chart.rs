@@ -3,7 +3,7 @@
 //! marks, so that they can be told apart without colour.
 
 use super::scale::Scale;
-use super::svg::{Pixels, Svg, path};
+use crate::svg::{Pixels, Svg, path};
 
 /// What is to be drawn.
 #[derive(Clone, Debug)]

@@ -20,13 +20,12 @@ mod judge;
 mod point;
 mod scale;
 mod sets;
-mod svg;
 mod table;
 
 pub use self::claims::claims;
 pub use self::comparison::comparison;
 pub use self::drawing::{Figure, figures};
-pub use self::point::{Failed, Point, Row, Sizes, measure, points};
+pub use self::point::{Failed, Point, Row, Sizes, can_be_measured, measure, points};
 pub use self::sets::{Line, Set, paper_and_today};
 pub use self::table::{BadTable, FILE, Table, missing};
 

@@ -191,6 +191,20 @@ pub fn points(study: &Study, sets: &[Set]) -> BTreeSet<Point> {
     points
 }
 
+/// Makes sure that every point can be measured.
+///
+/// # Errors
+/// If a protocol is not known, or cannot be put to a point.
+pub fn can_be_measured<'p>(
+    study: &Study,
+    points: impl IntoIterator<Item = &'p Point>,
+) -> Result<(), Failed> {
+    for point in points {
+        contender(&point.protocol)?.supports(&settings(study, point))?;
+    }
+    Ok(())
+}
+
 /// Measures points on all cores, and hands over each row as soon as it is there, in whatever order.
 ///
 /// # Errors
@@ -210,17 +224,7 @@ pub fn measure(
 }
 
 fn measure_one(study: &Study, point: &Point, contender: &Contender) -> Result<Row, Failed> {
-    let settings = Settings {
-        per_request: point.per_request,
-        unequal: point.sizes == Sizes::Unequal,
-        service: point.service,
-        // "at every one time unit, each process executes one enabled guarded command". The oracle
-        // is no process; it would be the bottleneck.
-        one_per_tick: point.protocol != ORACLE,
-        ticks: study.ticks,
-        seed: study.seed,
-        ..Settings::default()
-    };
+    let settings = settings(study, point);
     let mut graphs = Vec::new();
     for graph in 0..study.graphs {
         let report = run_graph(&settings, contender, graph)?;
@@ -235,4 +239,18 @@ fn measure_one(study: &Study, point: &Point, contender: &Contender) -> Result<Ro
         }
     }
     Ok(Row::new(study, point, &graphs))
+}
+
+fn settings(study: &Study, point: &Point) -> Settings {
+    Settings {
+        per_request: point.per_request,
+        unequal: point.sizes == Sizes::Unequal,
+        service: point.service,
+        // "at every one time unit, each process executes one enabled guarded command". The oracle
+        // is no process; it would be the bottleneck.
+        one_per_tick: point.protocol != ORACLE,
+        ticks: study.ticks,
+        seed: study.seed,
+        ..Settings::default()
+    }
 }

@@ -38,6 +38,9 @@ pub enum BadTable {
         /// What is wrong, and where.
         why: csv::Error,
     },
+    /// There is nothing in it.
+    #[error("{} has no rows: nothing was measured", .0.display())]
+    Empty(PathBuf),
     /// Somebody else works on it.
     #[error("{} is being written by another run: wait for its end, or use another directory", .0.display())]
     Busy(PathBuf),
@@ -89,10 +92,14 @@ impl Table {
     /// Reads a file of rows.
     ///
     /// # Errors
-    /// If it cannot be read, or is none.
+    /// If it cannot be read, is none, or is empty.
     pub fn read(path: &Path) -> Result<Vec<Row>, BadTable> {
         let wrap = |why| BadTable::File { path: path.into(), why };
-        parse(path, &fs::read_to_string(path).map_err(wrap)?)
+        let rows = parse(path, &fs::read_to_string(path).map_err(wrap)?)?;
+        if rows.is_empty() {
+            return Err(BadTable::Empty(path.into()));
+        }
+        Ok(rows)
     }
 
     /// Keeps one more row.

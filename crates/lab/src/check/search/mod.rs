@@ -28,6 +28,9 @@ use self::model::{AtRest, Breach, Expander, Label, Model, Step, Successors};
 /// States expanded between two visits to the table.
 const CHUNK: usize = 512;
 
+/// In how many states of a level it is seen how far stamps are apart.
+const GAPS_LOOKED_AT: usize = 256;
+
 /// How many states behind a violation are explored at least.
 const BEHIND_MIN: usize = 100_000;
 
@@ -37,6 +40,8 @@ pub(crate) struct Explored {
     /// The fingerprint of each state.
     pub(crate) fingerprints: Vec<u64>,
     pub(crate) cut_off: Option<CutOff>,
+    /// How far stamps are apart in some states of each level, at most.
+    gaps: Vec<u64>,
     /// How many steps the farthest state is away, of those that are not behind a violation.
     pub(crate) depth: usize,
     /// The first state in which each kind of rest was seen.
@@ -51,6 +56,15 @@ pub(crate) struct Explored {
 impl Explored {
     pub(crate) fn is_complete(&self) -> bool {
         self.cut_off.is_none()
+    }
+
+    /// How far stamps are apart at the end of a search that was cut off, if they went apart all the
+    /// way: then there may be no end of states.
+    pub(crate) fn growing_gap(&self) -> Option<u64> {
+        let levels = self.gaps.len();
+        let at = |quarter: usize| self.gaps.get((levels * quarter / 4).saturating_sub(1)).copied();
+        let grows = at(1) < at(2) && at(2) < at(3) && at(3) < at(4);
+        at(4).filter(|_| grows && self.cut_off == Some(CutOff::MaxStates))
     }
 }
 
@@ -108,6 +122,12 @@ impl Level {
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.words[start..self.ends[i]]
     }
+
+    /// How far stamps are apart in some of these states, at most.
+    fn gap(&self, expander: &dyn Expander) -> u64 {
+        let some = (0..self.len()).step_by(self.len().div_ceil(GAPS_LOOKED_AT).max(1));
+        some.map(|i| expander.gap(self.state(i))).max().unwrap_or(0)
+    }
 }
 
 fn expand_chunk(expander: &mut dyn Expander, level: &Level, chunk: usize, out: &mut Successors) {
@@ -136,6 +156,7 @@ impl Search {
                 graph: Graph::default(),
                 fingerprints: Vec::new(),
                 cut_off: None,
+                gaps: Vec::new(),
                 depth: 0,
                 deadlock: None,
                 residue: None,
@@ -164,6 +185,7 @@ impl Search {
             progress(self.found.graph.states());
             levels += 1;
             let level = std::mem::take(&mut self.frontier);
+            self.found.gaps.push(level.gap(&*expanders[0]));
             if level.len() <= CHUNK {
                 let mut out = Successors::default();
                 expand_chunk(&mut *expanders[0], &level, 0, &mut out);

@@ -26,6 +26,9 @@ pub(crate) trait Expander {
     fn fingerprint_up_to_shift(&mut self, state: &[u32]) -> u64;
 
     fn label(&self, state: &[u32]) -> Label;
+
+    /// How far the stamps of one family are apart, at most.
+    fn gap(&self, state: &[u32]) -> u64;
 }
 
 /// One thing that may happen.

@@ -306,7 +306,7 @@ fn whole(chosen: &Chosen, scope: &Scope, settings: &Settings, parts: Vec<Part>) 
     let story = parts.iter().filter(|part| part.crash.locality == locality);
     let story = story.filter_map(|part| part.story.clone()).min_by_key(|story| story.steps.len());
     Locality {
-        protocol: report::name(chosen),
+        protocol: chosen.as_typed(),
         scope: report::describe(scope, settings, chosen.about.assumes),
         detector: settings.detector(),
         locality,

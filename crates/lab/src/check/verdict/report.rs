@@ -30,6 +30,10 @@ pub struct Report {
     /// Why not, if not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_off: Option<CutOff>,
+    /// How far clocks or counters were apart at the end of a search that was cut off, if they went
+    /// apart all the way: there may be no end of states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growing_gap: Option<u64>,
     /// What was decided.
     pub properties: Vec<Verdict>,
 }
@@ -153,23 +157,16 @@ pub(crate) fn report(
         }
     };
     Report {
-        protocol: name(chosen),
+        protocol: chosen.as_typed(),
         scope: describe(world.scope(), world.settings(), chosen.about.assumes),
         states: found.graph.states(),
         transitions: found.graph.transitions(),
         depth: found.depth,
         complete: found.is_complete(),
         cut_off: found.cut_off,
+        growing_gap: found.growing_gap(),
         properties: properties.into_iter().map(decide).collect(),
     }
-}
-
-pub(crate) fn name(chosen: &Chosen) -> String {
-    chosen
-        .options
-        .without
-        .iter()
-        .fold(chosen.name.clone(), |name, rule| format!("{name} --without {rule}"))
 }
 
 /// The options that say what was explored.

@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use holdall_core::Property;
+use holdall_core::{Addr, Property};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::check::search::model::{Action, Model, Step, Successors};
 use crate::check::{Scope, Settings};
@@ -24,13 +25,115 @@ pub struct Trace {
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceStep {
-    /// What happened.
+    /// What kind of step.
+    pub kind: StepKind,
+    /// Who takes it.
+    pub at: Who,
+    /// Who sent the message that arrives, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Who>,
+    /// What the message or the timer says, as the protocol writes it down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+    /// What is under way since.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sent: Vec<Sent>,
+    /// The users whose requests are granted by it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub granted: Vec<usize>,
+    /// What happened, for people.
     pub what: String,
     /// What was sent, to whom.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sends: Vec<String>,
     /// How the role that made the step stands after it.
     pub then: String,
+}
+
+/// What kind of step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepKind {
+    /// A client asks.
+    Ask,
+    /// A user or a manager stops without a word.
+    Crash,
+    /// A message arrives.
+    Deliver,
+    /// A use ends.
+    Done,
+    /// A message arrives, and will again.
+    Duplicate,
+    /// A lease runs out.
+    Lapse,
+    /// A client departs.
+    Leave,
+    /// A message is lost.
+    Lose,
+    /// A cell restarts without its memory.
+    Reboot,
+    /// The next user of a lane begins.
+    Return,
+    /// A timer rings.
+    Ring,
+    /// A user is taken for dead.
+    Suspect,
+    /// A manager is told of somebody by the detector.
+    Tell,
+}
+
+/// A party, by its number in the scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Who {
+    /// The user that asks for what is at this place of `--users`.
+    User(usize),
+    /// A manager.
+    Manager(u64),
+}
+
+impl From<Addr> for Who {
+    fn from(addr: Addr) -> Self {
+        match addr {
+            Addr::Manager(manager) => Self::Manager(manager.0),
+            Addr::User(user) => Self::User(user.lane().index()),
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(user) => write!(f, "u{user}"),
+            Self::Manager(manager) => write!(f, "m{manager}"),
+        }
+    }
+}
+
+/// Something that is under way since a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sent {
+    /// To whom.
+    pub to: Who,
+    /// What it is.
+    pub kind: SentKind,
+    /// What it says, as the protocol writes it down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+}
+
+/// What may be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SentKind {
+    /// The end of a lease.
+    Lease,
+    /// A message.
+    Message,
+    /// What the detector will tell.
+    Report,
+    /// A timer.
+    Timer,
 }
 
 impl fmt::Display for Trace {

@@ -6,7 +6,7 @@ use super::client::{Client, Stage};
 use super::parts::Item;
 use super::{NOBODY, World};
 use crate::check::search::model::Action;
-use crate::check::verdict::trace::{Describe, TraceStep};
+use crate::check::verdict::trace::{Describe, Sent, SentKind, StepKind, TraceStep};
 use crate::check::{Scope, Settings};
 
 impl Describe for World<'_> {
@@ -28,10 +28,30 @@ impl Describe for World<'_> {
             }
             None => true,
         };
-        let sends = self.items(after).iter().filter(is_new);
-        let sends = sends.map(|id| self.show_sent(self.parts.items.value(*id))).collect();
+        let new = self.items(after).iter().filter(is_new);
+        let new: Vec<&Item> = new.map(|id| self.parts.items.value(*id)).collect();
+        let arriving = match action {
+            Action::Deliver(id) | Action::Duplicate(id) | Action::Lose(id) => {
+                Some(self.parts.items.value(id))
+            }
+            _ => None,
+        };
         let granted = self.granted(before, after);
-        TraceStep { what, sends, then: format!("{}{granted}", self.show(after, who)) }
+        let told = |lane: &usize| {
+            let client = self.clients(after).nth(*lane).expect("a lane of the scope");
+            format!("\n        {:?} is granted", client.request)
+        };
+        TraceStep {
+            kind: kind(action, arriving),
+            at: who.into(),
+            from: arriving.and_then(Item::from).map(Into::into),
+            content: arriving.and_then(|item| self.roles.content(item)),
+            sent: new.iter().filter_map(|item| self.sent(item)).collect(),
+            what,
+            sends: new.iter().map(|item| self.show_sent(item)).collect(),
+            then: self.show(after, who) + &granted.iter().map(told).collect::<String>(),
+            granted,
+        }
     }
 }
 
@@ -115,10 +135,23 @@ impl World<'_> {
         clients.chain(users).chain(managers).chain(items).collect::<Vec<_>>().join("\n")
     }
 
-    fn granted(&self, before: &[u32], after: &[u32]) -> String {
-        let changed = self.clients(before).zip(self.clients(after));
-        let granted = changed.filter(|(b, a)| b.stage != Stage::Using && a.stage == Stage::Using);
-        granted.map(|(_, client)| format!("\n        {:?} is granted", client.request)).collect()
+    /// The users that begin a use.
+    fn granted(&self, before: &[u32], after: &[u32]) -> Vec<usize> {
+        let changed = self.clients(before).zip(self.clients(after)).enumerate();
+        let granted =
+            changed.filter(|(_, (b, a))| b.stage != Stage::Using && a.stage == Stage::Using);
+        granted.map(|(lane, _)| lane).collect()
+    }
+
+    fn sent(&self, item: &Item) -> Option<Sent> {
+        let kind = match item {
+            Item::Call { .. } | Item::LossToken => return None,
+            Item::Gone { .. } => SentKind::Report,
+            Item::Lapse { .. } => SentKind::Lease,
+            Item::ManagerTimer { .. } | Item::UserTimer { .. } => SentKind::Timer,
+            Item::ToManager { .. } | Item::ToUser { .. } => SentKind::Message,
+        };
+        Some(Sent { to: item.to().into(), kind, content: self.roles.content(item) })
     }
 
     fn show_sent(&self, item: &Item) -> String {
@@ -133,5 +166,25 @@ impl World<'_> {
             }
             Item::ToManager { .. } | Item::ToUser { .. } => format!("{to:?} {content}"),
         }
+    }
+}
+
+fn kind(action: Action, arriving: Option<&Item>) -> StepKind {
+    match action {
+        Action::Ask(_) => StepKind::Ask,
+        Action::Crash(_) | Action::CrashManager(_) => StepKind::Crash,
+        Action::Deliver(_) => match arriving {
+            Some(Item::Gone { .. }) => StepKind::Tell,
+            Some(Item::Lapse { .. }) => StepKind::Lapse,
+            Some(item) if item.is_timer() => StepKind::Ring,
+            _ => StepKind::Deliver,
+        },
+        Action::Done(_) => StepKind::Done,
+        Action::Duplicate(_) => StepKind::Duplicate,
+        Action::Leave(_) => StepKind::Leave,
+        Action::Lose(_) => StepKind::Lose,
+        Action::Reboot(_) => StepKind::Reboot,
+        Action::Return(_) => StepKind::Return,
+        Action::Suspect(_) => StepKind::Suspect,
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::World;
 use super::client::{Client, Overtaken, Stage};
-use super::fingerprint::StateFingerprint;
+use super::fingerprint::{StateFingerprint, gap};
 use super::parts::Item;
 use super::steps::{Outcome, StepEffect, Steps};
 use crate::check::scope::Then;
@@ -60,6 +60,10 @@ impl Expander for Executor<'_> {
 
     fn label(&self, state: &[u32]) -> Label {
         self.world.label(state)
+    }
+
+    fn gap(&self, state: &[u32]) -> u64 {
+        gap(&self.world.fingerprints(state))
     }
 }
 
@@ -148,7 +152,7 @@ impl<'w> Executor<'w> {
             Action::Return(lane) => self.succeed(lane),
         }
         if !self.world.settings.keep_stale {
-            self.drop_stale(self.world.items(state));
+            self.drop_stale(state);
         }
         self.retire_predecessors();
         if self.world.bound.is_some() {
@@ -160,17 +164,17 @@ impl<'w> Executor<'w> {
     }
 
     /// Takes out the messages that their receivers say they will ignore whenever they come. For
-    /// those that were under way `before`, that is as good as a delivery.
+    /// those that were under way in the state `before`, that is as good as a delivery.
     fn drop_stale(&mut self, before: &[u32]) {
         let mut at = self.world.items_at();
         while at < self.next.len() {
             let id = self.next[at];
-            if !self.world.is_stale(&self.next, id) {
+            if self.was_looked_at(before, id) || !self.world.is_stale(&self.next, id) {
                 at += 1;
                 continue;
             }
             self.next.remove(at);
-            if before.contains(&id) {
+            if self.world.items(before).contains(&id) {
                 self.dropped.push(self.world.class_of(id));
             }
             let Some(slot) = self.place_of(id) else { continue };
@@ -181,6 +185,23 @@ impl<'w> Executor<'w> {
                 self.breach(Property::Local, None, what);
             }
         }
+    }
+
+    /// Whether something was under way in the state before, to a role that has not changed since. If
+    /// it were stale, it would not be there any more.
+    fn was_looked_at(&self, before: &[u32], id: u32) -> bool {
+        let world = self.world;
+        let same = |place: usize| before[place] == self.next[place];
+        let unchanged = match world.parts.items.value(id).to() {
+            Addr::Manager(m) => m.index() >= world.managers || same(world.manager_at(m.index())),
+            Addr::User(user) => {
+                let lane = user.lane().index();
+                same(lane)
+                    && same(world.user_at(lane))
+                    && world.predecessor_at(lane).is_none_or(same)
+            }
+        };
+        unchanged && world.items(before).contains(&id)
     }
 
     fn ask(&mut self, lane: usize) {

@@ -137,6 +137,15 @@ impl StateFingerprint {
     }
 }
 
+/// How far the stamps of one family are apart in a state, at most: the least of one part from the
+/// least of another.
+pub(crate) fn gap<'a>(parts: &(impl Iterator<Item = (u64, &'a Fingerprint)> + Clone)) -> u64 {
+    let mut least = Vec::new();
+    let stamps = || parts.clone().flat_map(|(_, fingerprint)| fingerprint.origins.iter().copied());
+    stamps().for_each(|(family, value)| lower(&mut least, family, value));
+    stamps().map(|(family, value)| value - origin(&least, family)).max().unwrap_or(0)
+}
+
 /// A strong mixing of 64 bits (the finalizer of SplitMix64).
 pub(crate) const fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);

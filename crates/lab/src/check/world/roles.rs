@@ -4,6 +4,7 @@ use holdall_core::{
     Addr, Broken, Data, Effect, Event, ManagerId, Options, Outbox, Protocol, Role, System,
     Topology, Unsupported, UserId,
 };
+use serde_json::Value;
 
 use super::fingerprint::Fingerprint;
 use super::parts::{Content, Interner, Item, Parts, RoleFacts};
@@ -37,8 +38,11 @@ pub(crate) trait Roles: Send + Sync {
 
     fn show_user(&self, role: u32) -> String;
 
-    /// What a message or a timer says; of anything else, nothing.
+    /// What a message or a timer says, for people; of anything else, nothing.
     fn show_content(&self, item: &Item) -> String;
+
+    /// The same as it is written down.
+    fn content(&self, item: &Item) -> Option<Value>;
 }
 
 /// A whole system, in numbers: the roles that take part, and what is under way.
@@ -158,6 +162,22 @@ impl<P: Protocol> Roles for RolesOf<P> {
             }
         }
     }
+
+    fn content(&self, item: &Item) -> Option<Value> {
+        Some(match item {
+            Item::ToManager { msg, .. } => written(self.to_managers.value(msg.0)),
+            Item::ToUser { msg, .. } => written(self.to_users.value(msg.0)),
+            Item::ManagerTimer { timer, .. } => written(self.manager_timers.value(timer.0)),
+            Item::UserTimer { timer, .. } => written(self.user_timers.value(timer.0)),
+            Item::Gone { gone, .. } => written(gone),
+            Item::Call { .. } | Item::LossToken | Item::Lapse { .. } => return None,
+        })
+    }
+}
+
+/// Where a map has keys that JSON does not know, what people are shown has to do.
+fn written<T: Data>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_else(|_| format!("{value:?}").into())
 }
 
 impl<P: Protocol> RolesOf<P> {

@@ -4,13 +4,13 @@ use std::fmt::{Display, Write as _};
 
 /// A document that is being written. All coordinates are pixels, from the upper left corner.
 #[derive(Debug)]
-pub(super) struct Svg(String);
+pub(crate) struct Svg(String);
 
 /// Attributes of an element.
-pub(super) type Attributes<'a> = &'a [(&'a str, &'a dyn Display)];
+pub(crate) type Attributes<'a> = &'a [(&'a str, &'a dyn Display)];
 
 impl Svg {
-    pub(super) fn new(width: f64, height: f64, title: &str, style: &str) -> Self {
+    pub(crate) fn new(width: f64, height: f64, title: &str, style: &str) -> Self {
         let mut svg = Self(String::new());
         svg.open(
             "svg",
@@ -30,28 +30,28 @@ impl Svg {
     }
 
     /// An element without content.
-    pub(super) fn leaf(&mut self, tag: &str, attributes: Attributes<'_>) {
+    pub(crate) fn leaf(&mut self, tag: &str, attributes: Attributes<'_>) {
         self.open(tag, attributes, "/>\n");
     }
 
     /// An element with text in it.
-    pub(super) fn content(&mut self, tag: &str, attributes: Attributes<'_>, text: &str) {
+    pub(crate) fn content(&mut self, tag: &str, attributes: Attributes<'_>, text: &str) {
         self.open(tag, attributes, ">");
         self.escaped(text);
         self.0.push_str(&format!("</{tag}>\n"));
     }
 
     /// Text of a class of the style.
-    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
+    pub(crate) fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
         self.content("text", &[("class", &class), ("x", &Pixels(x)), ("y", &Pixels(y))], text);
     }
 
     /// A straight line of a class of the style.
-    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         self.leaf("path", &[("class", &class), ("d", &path([from, to], false))]);
     }
 
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0
     }
@@ -81,7 +81,7 @@ impl Svg {
 }
 
 /// A length, to the tenth: finer is not seen, and the files stay small and alike everywhere.
-pub(super) struct Pixels(pub(super) f64);
+pub(crate) struct Pixels(pub(crate) f64);
 
 impl Display for Pixels {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -91,7 +91,7 @@ impl Display for Pixels {
 }
 
 /// The data of a path through these places.
-pub(super) fn path(places: impl IntoIterator<Item = (f64, f64)>, closed: bool) -> String {
+pub(crate) fn path(places: impl IntoIterator<Item = (f64, f64)>, closed: bool) -> String {
     let mut data = String::new();
     for (x, y) in places {
         let command = if data.is_empty() { "M" } else { " L" };
