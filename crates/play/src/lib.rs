@@ -71,7 +71,7 @@ impl Error {
 }
 
 /// Plays one protocol after another. `progress` is told which one, what share of its time has passed, and
-/// how many requests were granted so far.
+/// how many requests were granted so far; what came of each is added to `outcomes`.
 ///
 /// In a process that was started by this function it never returns.
 ///
@@ -82,11 +82,11 @@ pub fn play(
     casts: &[Cast],
     settings: &Settings,
     progress: &mut dyn FnMut(&str, f64, u64),
-) -> Result<Vec<Outcome>, Error> {
+    outcomes: &mut Vec<Outcome>,
+) -> Result<(), Error> {
     if std::env::var_os(MARK).is_some() {
         be_a_process(casts, settings);
     }
-    let mut outcomes = Vec::new();
     for cast in casts {
         settings.validate(cast)?;
     }
@@ -94,13 +94,16 @@ pub fn play(
         let nodes: BTreeSet<_> =
             cast.assemble(&settings.topology(cast))?.managers().into_iter().collect();
         let mut tell = |share, grants| progress(cast.name(), share, grants);
-        let seen = Stage::new(number, cast, settings)?.play(&nodes, &mut tell)?;
+        let seen = match Stage::new(number, cast, settings)?.play(&nodes, &mut tell) {
+            Err(Failure::Interrupted) if !outcomes.is_empty() => break,
+            seen => seen?,
+        };
         outcomes.push(report::outcome(cast, settings, &seen));
         if seen.early {
             break;
         }
     }
-    Ok(outcomes)
+    Ok(())
 }
 
 /// Is one of the processes of a play, to the end.

@@ -112,16 +112,21 @@ impl Options {
 /// See [`play`]. What was played before is printed all the same.
 pub fn run(casts: &[Cast], options: &Options) -> Result<(), Error> {
     let bar = progress_bar();
-    let played = play(casts, &options.settings(), &mut |name, share, grants| {
+    let mut tell = |name: &str, share: f64, grants: u64| {
         bar.set_position((share * 1000.0) as u64);
         bar.set_message(format!("of {name}: {grants} grants"));
-    });
+    };
+    let mut outcomes = Vec::new();
+    let played = play(casts, &options.settings(), &mut tell, &mut outcomes);
     bar.finish_and_clear();
-    match print(options, &played?) {
+    if played.is_err() && outcomes.is_empty() {
+        return played;
+    }
+    match print(options, &outcomes) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::System { what: "write the result", error }.into())
         }
-        _ => Ok(()), // Written, or whoever reads has read enough.
+        _ => played, // Written, or whoever reads has read enough.
     }
 }
 

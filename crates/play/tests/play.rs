@@ -248,6 +248,22 @@ fn whoever_must_not_die_and_does_is_named() {
 }
 
 #[test]
+fn what_was_played_before_a_failure_is_printed() {
+    let names = ["ordered", "choy-singh", "--seconds", "2", "--json"];
+    let play = Play::start(names.into_iter().chain(FEW));
+    let (first, mut second) = (play.begun(), Vec::new());
+    until(|| {
+        second = children(play.child.id());
+        !second.is_empty() && second.iter().all(|process| !first.contains(process))
+    });
+    send(second[0], Signal::KILL);
+    let output = play.output();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let outcome: Value = serde_json::from_str(&text(&output.stdout)).expect("one line of JSON");
+    assert_eq!(outcome["protocol"], "ordered");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let refused = |arguments: &[&str]| failure(64, arguments.iter().copied());
     assert!(refused(&["orderd"]).contains("no protocol 'orderd'"));
