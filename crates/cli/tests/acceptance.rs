@@ -12,7 +12,9 @@ fn the_acceptance_scripts_pass() {
     scripts.sort();
     assert!(!scripts.is_empty());
     for script in scripts {
-        let out = Command::new(&script)
+        // Whoever runs the tests in the background may have SIGINT ignored, and no script could undo it.
+        let out = Command::new("env")
+            .args(["--default-signal=INT,QUIT".as_ref(), script.as_os_str()])
             .current_dir(&root)
             .env("HOLDALL", env!("CARGO_BIN_EXE_holdall"))
             .output()
