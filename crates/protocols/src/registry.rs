@@ -29,6 +29,19 @@ pub fn split_name(name: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// The variant of the protocol `P` in the variant of one that is built over it: `linked:datta:brief` has
+/// the variant `datta:brief`, and that of `datta` in it is `brief`.
+pub(crate) fn inner_variant<Outer: Protocol, P: Protocol>(
+    variant: Option<&str>,
+) -> Result<Option<&str>, Unsupported> {
+    match split_name(variant.unwrap_or_default()) {
+        (family, variant) if family == P::FAMILY => Ok(variant),
+        (other, _) => {
+            Err(Unsupported::variant(Outer::FAMILY, other, "a protocol it is built over"))
+        }
+    }
+}
+
 /// The variant in the name of a protocol: what follows its family, without the colon. `reserve=2`
 /// in `coordinator:reserve=2`; `skeen` in `rhee:skeen`, and `+:skeen` in `rhee+:skeen`.
 pub fn variant_of<P: Protocol>(name: &str) -> Option<&str> {

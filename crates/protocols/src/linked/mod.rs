@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::split_name;
+use crate::registry::inner_variant;
 
 /// What a role may receive; `M` is what P's role receives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -92,14 +92,6 @@ pub struct Linked<P> {
     rules: Rules,
 }
 
-/// The variant of P.
-fn read<P: Protocol>(variant: Option<&str>) -> Result<Option<&str>, Unsupported> {
-    match split_name(variant.unwrap_or_default()) {
-        (family, variant) if family == P::FAMILY => Ok(variant),
-        (other, _) => Err(Unsupported::variant("linked", other, "linked:P over a protocol P")),
-    }
-}
-
 impl<P: Protocol> Protocol for Linked<P> {
     const FAMILY: &'static str = "linked";
     /// The registry names one for each protocol under it.
@@ -113,7 +105,7 @@ impl<P: Protocol> Protocol for Linked<P> {
     type Manager = Manager<P::Manager, P::ToUser, P::ToManager>;
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
-        let inner = P::about(read::<P>(variant)?)?;
+        let inner = P::about(inner_variant::<Self, P>(variant)?)?;
         let lively = |p: &Property| !Property::sound_and(&[]).contains(p);
         let (alive, sound) = inner.promises.into_iter().partition(lively);
         Ok(About {
@@ -133,7 +125,7 @@ impl<P: Protocol> Protocol for Linked<P> {
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        let variant = read::<P>(options.variant.as_deref())?;
+        let variant = inner_variant::<Self, P>(options.variant.as_deref())?;
         let as_is = Options { variant: variant.map(Into::into), without: Vec::new() };
         let inner = P::new(topology, &as_is)?;
         Ok(Self { managers: inner.managers().len() as u64, inner, rules: Rules::new(options) })

@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::split_name;
+use crate::registry::inner_variant;
 
 /// How long a manager waits for a beat: sixteen times as long as a user between two.
 pub const TIMEOUT: Rung = 4;
@@ -84,14 +84,6 @@ pub struct Watched<P> {
     inner: P,
 }
 
-/// The variant of P.
-fn read<P: Protocol>(variant: Option<&str>) -> Result<Option<&str>, Unsupported> {
-    match split_name(variant.unwrap_or_default()) {
-        (family, variant) if family == P::FAMILY => Ok(variant),
-        (other, _) => Err(Unsupported::variant("watched", other, "watched:P over a protocol P")),
-    }
-}
-
 impl<P: Protocol> Protocol for Watched<P> {
     const FAMILY: &'static str = "watched";
     /// A registry names one for each protocol under it.
@@ -105,7 +97,7 @@ impl<P: Protocol> Protocol for Watched<P> {
     type Manager = Manager<P::Manager>;
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
-        let inner = P::about(read::<P>(variant)?)?;
+        let inner = P::about(inner_variant::<Self, P>(variant)?)?;
         let local = |p: &Property| *p == Property::AllOrNothing;
         Ok(About {
             name: format!("watched:{}", inner.name),
@@ -119,7 +111,7 @@ impl<P: Protocol> Protocol for Watched<P> {
     }
 
     fn new(topology: &Topology, options: &Options) -> Result<Self, Unsupported> {
-        let variant = read::<P>(options.variant.as_deref())?.map(Into::into);
+        let variant = inner_variant::<Self, P>(options.variant.as_deref())?.map(Into::into);
         Ok(Self { inner: P::new(topology, &Options { variant, without: Vec::new() })? })
     }
 
