@@ -330,6 +330,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.call_ask(request)?;
         let held = self.effects.iter().any(|effect| matches!(effect, Effect::Granted { .. }));
         if !held {
+            // It waits, and holds nothing, whatever it held in its former life.
+            if let Some(entry) = self.requests.get_mut(&request) {
+                entry.taken = None;
+            }
             self.end(request)?;
             self.effects.push(Effect::Unrestored(request));
         }

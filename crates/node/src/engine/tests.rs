@@ -1,5 +1,7 @@
 //! The engine against stories, and against random inputs with a model that knows only effects.
 
+mod corners;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_core::{Broken, Protocol, RequestId, UserId, contract};
