@@ -8,6 +8,8 @@ use anyhow::{Context, bail};
 use holdall_wire::{Change, Kind, Name};
 use serde::Deserialize;
 
+use crate::engine::{Effect, Engine, Input};
+use crate::service::Served;
 use crate::socket::Access;
 
 /// What a configuration file may say. Everything has a default.
@@ -79,6 +81,22 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// With less than this nobody could be served.
+    fn check(&self) -> anyhow::Result<()> {
+        let least = [
+            ("connections", self.connections, 1),
+            ("requests", self.requests, 1),
+            ("unread_bytes", self.unread_bytes, 1 << 16),
+            ("memory_bytes", self.memory_bytes, 1 << 20),
+        ];
+        for (name, given, least) in least {
+            anyhow::ensure!(given >= least, "limits.{name} is {given}; it is {least} at least");
+        }
+        Ok(())
+    }
+}
+
 /// A pool: a number of units, units by name, or a lock.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,9 +124,24 @@ impl Config {
         let config: Self = toml::from_str(&text).map_err(|error| {
             anyhow::anyhow!("{}: {}", path.display(), error.to_string().replace('\n', "; "))
         })?;
-        config.pools().with_context(|| format!("{}", path.display()))?;
-        config.access().with_context(|| format!("{}", path.display()))?;
+        config.check().with_context(|| format!("{}", path.display()))?;
         Ok(config)
+    }
+
+    /// Whether an agent could do anything with it.
+    fn check(&self) -> anyhow::Result<()> {
+        self.access()?;
+        self.limits.check()?;
+        // An engine without pools takes those of a sensible configuration, and knows why if not.
+        let mut engine = Engine::<Served>::new(None, 0, false)?;
+        for change in self.pools()? {
+            for effect in engine.step(0, Input::Change(change.clone()))? {
+                if let Effect::Changed(Err(wrong)) = effect {
+                    bail!("{wrong}");
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The pools, as changes that add them.
@@ -135,7 +168,9 @@ impl Config {
     pub(crate) fn access(&self) -> anyhow::Result<Access> {
         let text = self.socket_mode.as_deref().unwrap_or("0600");
         let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-        let mode = mode.with_context(|| format!("socket_mode '{text}' is no mode like 0660"))?;
+        let mode = mode.filter(|mode| mode & 0o200 != 0).with_context(|| {
+            format!("socket_mode '{text}' is no mode like 0660, with which its owner may connect")
+        })?;
         let group = self.socket_group.as_deref().map(|name| {
             let group = nix::unistd::Group::from_name(name).ok().flatten();
             group.map(|group| group.gid.as_raw()).with_context(|| {
@@ -190,7 +225,14 @@ mod tests {
             "[pools.gpu]",
             "colour = 1",
             "[pools.'a b']\nunits = 1",
+            "[pools.a]\nunits = ['b/0']\n[pools.b]\nunits = 1",
+            "[pools.a]\nunits = ['b']\n[pools.b]\nlock = true",
+            "[pools.a]\nunits = ['x', 'x']",
+            "[pools.a]\nunits = 0",
+            "[limits]\nunread_bytes = 0",
+            "[limits]\nconnections = 0",
             "socket_mode = '9'",
+            "socket_mode = '0066'",
             "socket_group = 'no such'",
         ] {
             assert!(read(bad).is_err(), "{bad}");

@@ -9,6 +9,8 @@
 //! - **L2.** A fence handed out for a unit is larger than every fence of that unit before; holders
 //!   that share a lock carry the same one.
 //! - **L3.** An undeclared lock is known only while somebody waits for it or holds it.
+//! - **L4.** A name means one thing: a pool, a lock, or a unit of one pool. (A pool may have a unit of
+//!   its own name; whoever asks for that name means the pool.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,6 +98,8 @@ impl Pool {
 pub(crate) struct Ledger {
     pools: BTreeMap<PoolId, Pool>,
     names: BTreeMap<Name, PoolId>,
+    /// The pool that last had a unit of a name; whether it still has is to be looked at.
+    unit_names: BTreeMap<Name, PoolId>,
     /// How many ids were given out; none is given out twice.
     made: u64,
 }
@@ -120,10 +124,17 @@ impl Ledger {
 
     /// The pool that has a unit of this name, like `gpu` for `gpu/0`.
     pub(crate) fn pool_of_unit(&self, unit: &Name) -> Option<&Name> {
-        let (name, _) = unit.as_str().rsplit_once('/')?;
-        let (_, pool) = self.find(&name.parse().ok()?)?;
+        let pool = self.pool(*self.unit_names.get(unit)?)?;
         let Stock::Units { units, .. } = &pool.stock else { return None };
         units.iter().any(|one| one.name == *unit).then_some(&pool.name)
+    }
+
+    /// Adds units to a pool. Nothing else may have their names.
+    pub(super) fn add_units(&mut self, id: PoolId, fresh: Vec<Unit>) {
+        self.unit_names.extend(fresh.iter().map(|unit| (unit.name.clone(), id)));
+        if let Some(Pool { stock: Stock::Units { units, .. }, .. }) = self.pool_mut(id) {
+            units.extend(fresh);
+        }
     }
 
     /// The lock of this name, made if it is not there.
@@ -151,6 +162,9 @@ impl Ledger {
             held: 0,
         };
         let capacity = pool.capacity();
+        if let Stock::Units { units, .. } = &pool.stock {
+            self.unit_names.extend(units.iter().map(|unit| (unit.name.clone(), id)));
+        }
         self.pools.insert(id, pool);
         self.names.insert(name.clone(), id);
         (id, Resize { pool: id, capacity })
@@ -262,6 +276,9 @@ impl Ledger {
             return None;
         }
         let name = pool.name.clone();
+        if !pool.is_lock() {
+            self.unit_names.retain(|_, pool| *pool != id);
+        }
         self.names.remove(&name);
         self.pools.remove(&id);
         Some(Resize { pool: id, capacity: 0 })
@@ -270,7 +287,14 @@ impl Ledger {
     /// The invariants, all of them. For tests; a step keeps those it touches.
     #[cfg(test)]
     pub(crate) fn check(&self) -> Result<(), Broken> {
+        let mut seen = BTreeSet::new();
         for (_, pool) in self.pools() {
+            if let Stock::Units { units, .. } = &pool.stock {
+                for unit in units.iter().map(|unit| &unit.name).filter(|unit| **unit != pool.name) {
+                    let alone = seen.insert(unit) && !self.names.contains_key(unit);
+                    Broken::unless(alone, "L4: a name means one thing")?;
+                }
+            }
             Broken::unless(pool.declared || !pool.unwanted(), "L3: an unwanted lock is forgotten")?;
             let held: u64 = pool.holders.values().map(|units| u64::from(*units)).sum();
             Broken::unless(held == pool.held, "L1: what the holders hold is what is held")?;

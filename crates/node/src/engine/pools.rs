@@ -42,12 +42,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             }
             Kind::Named(names) => named(name, names)?,
         };
-        if let Stock::Units { units, .. } = &stock
-            && let Some(unit) = units
-                .iter()
-                .find(|unit| unit.name != *name && self.ledger.find(&unit.name).is_some())
-        {
-            return Err(format!("'{}' is in use as a lock or pool of its own", unit.name));
+        if let Some(pool) = self.ledger.pool_of_unit(name).filter(|pool| *pool != name) {
+            return Err(format!("'{name}' is a unit of the pool '{pool}'; choose another name"));
+        }
+        if let Stock::Units { units, .. } = &stock {
+            self.unambiguous(name, units)?;
         }
         match self.ledger.find(name) {
             None => Ok(Some(self.ledger.insert(name, stock, true).1)),
@@ -66,6 +65,20 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             }
             Some(_) => Err(format!("'{name}' is in use as a lock; try again when it is free")),
         }
+    }
+
+    /// Whether units of a pool may have their names: each shall mean one thing alone.
+    fn unambiguous(&self, pool: &Name, units: &[Unit]) -> Result<(), String> {
+        for unit in units.iter().map(|unit| &unit.name).filter(|unit| *unit != pool) {
+            let other = self.ledger.pool_of_unit(unit).filter(|other| *other != pool);
+            let is = match other {
+                Some(other) => format!("a unit of the pool '{other}'"),
+                None if self.ledger.find(unit).is_some() => "in use as a lock or pool".into(),
+                None => continue,
+            };
+            return Err(format!("'{pool}' would have a unit '{unit}', which is {is}; rename one"));
+        }
+        Ok(())
     }
 
     fn remove(&mut self, name: &Name, force: bool) -> Result<Option<Resize>, String> {
@@ -102,12 +115,15 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 "the units of '{name}' have names of their own; remove it and add it with all"
             ));
         }
+        let fresh = fresh_units(pool, units.saturating_sub(now) as usize)?;
+        self.unambiguous(name, &fresh)?;
         let hopeless: Vec<_> =
             pool.waiting.iter().copied().filter(|r| self.wants(*r, id) > units).collect();
         self.refuse_all(&hopeless, &format!("'{name}' has only {units} units from now on"));
         if let Some(pool) = self.ledger.pool_mut(id) {
-            if units < now { shrink(pool, now - units) } else { grow(pool, units - now)? }
+            if units < now { shrink(pool, now - units) } else { keep_going(pool, units - now) }
         }
+        self.ledger.add_units(id, fresh);
         Ok(Some(Resize { pool: id, capacity: units }))
     }
 
@@ -183,7 +199,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Some((id, pool)) => {
                 self.ledger.can_retake(id, units(pool.is_lock(), need, taken), taken)
             }
-            None => taken.units.iter().all(|(unit, _)| *unit == need.name),
+            None => {
+                taken.units.iter().all(|(unit, _)| *unit == need.name)
+                    && self.ledger.pool_of_unit(&need.name).is_none()
+            }
         };
         if !needs.iter().zip(taken).all(fits) {
             return None;
@@ -268,18 +287,20 @@ fn shrink(pool: &mut Pool, by: u32) {
     units.retain(|unit| !unit.retiring || unit.holder.is_some());
 }
 
-/// Units on their way out stay after all; then come new ones, under the lowest free numbers.
-fn grow(pool: &mut Pool, by: u32) -> Result<(), String> {
-    let Stock::Units { units, .. } = &mut pool.stock else { return Ok(()) };
-    let mut by = by as usize;
-    for unit in units.iter_mut().filter(|unit| unit.retiring).take(by) {
+/// Units on their way out stay after all, as many as are wanted.
+fn keep_going(pool: &mut Pool, wanted: u32) {
+    let Stock::Units { units, .. } = &mut pool.stock else { return };
+    for unit in units.iter_mut().filter(|unit| unit.retiring).take(wanted as usize) {
         unit.retiring = false;
-        by -= 1;
     }
-    let taken: BTreeSet<Name> = units.iter().map(|unit| unit.name.clone()).collect();
+}
+
+/// The new units if so many more are wanted than those on their way out: under the lowest free numbers.
+fn fresh_units(pool: &Pool, wanted: usize) -> Result<Vec<Unit>, String> {
+    let Stock::Units { units, .. } = &pool.stock else { return Ok(Vec::new()) };
+    let going = units.iter().filter(|unit| unit.retiring).count();
+    let taken: BTreeSet<&Name> = units.iter().map(|unit| &unit.name).collect();
     let all = (0..).map(|i| numbered(&pool.name, i));
     let free = all.filter(|unit| unit.as_ref().map_or(true, |unit| !taken.contains(&unit.name)));
-    let fresh: Vec<_> = free.take(by).collect::<Result<_, _>>()?;
-    units.extend(fresh);
-    Ok(())
+    free.take(wanted.saturating_sub(going)).collect()
 }

@@ -255,6 +255,48 @@ fn a_unit_of_a_pool_is_no_lock_of_its_own() {
 }
 
 #[test]
+fn a_name_means_one_thing() {
+    let mut story = Story(engine());
+    let named = |names: &[&str]| Kind::Named(names.iter().map(|text| name(text)).collect());
+    let add = |pool: &str, kind: Kind| Change::Add { name: name(pool), kind };
+    let resize = |units| Change::Resize { name: name("b"), units };
+    let wrong = |effects: &[Effect]| matches!(effects, [Effect::Changed(Err(_))]);
+    let done = [Effect::Changed(Ok(()))];
+    assert_eq!(story.changes(add("a", named(&["a", "b/1", "red", "c"]))), done);
+    assert_eq!(story.changes(add("b", Kind::Numbered(1))), done);
+    assert!(wrong(&story.changes(resize(2))), "b/1 is a's");
+    assert!(wrong(&story.changes(add("b2", named(&["red"])))), "red is a's");
+    assert!(wrong(&story.changes(add("c", Kind::Lock))), "c is a unit");
+    assert!(wrong(&story.changes(add("d", named(&["b"])))), "b is a pool");
+    assert!(never(&story.asks("red").1), "red is no lock");
+    assert_eq!(units(&story.asks("a").1), ["a"]);
+    // A lock that is in use keeps its name to itself, and gives it up when it ends.
+    assert_eq!(story.changes(add("e", Kind::Numbered(2))), done);
+    let (lock, _) = story.asks("e/2");
+    let grow = || Change::Resize { name: name("e"), units: 3 };
+    assert!(wrong(&story.changes(grow())), "e/2 is a lock");
+    story.ends(lock);
+    assert_eq!(story.changes(grow()), done);
+    assert!(never(&story.asks("e/2").1));
+    // So do units that are on their way out, until they are back.
+    let (all, _) = story.asks("e:3");
+    assert_eq!(story.changes(Change::Resize { name: name("e"), units: 1 }), done);
+    assert!(wrong(&story.changes(add("f", named(&["e/2"])))) && never(&story.asks("e/2").1));
+    story.ends(all);
+    assert_eq!(story.changes(add("f", named(&["e/2"]))), done);
+}
+
+#[test]
+fn a_lock_that_has_become_a_unit_does_not_come_back_beside_it() {
+    let mut story = Story(engine());
+    let (held, _) = story.asks_with(Ask { lasting: Lasting::Reservation(1000), ..ask("gpu/0") });
+    let mut next = Story(Engine::new(None, 8, true).expect("a variant"));
+    next.pool("gpu", 1);
+    let effects = step(&mut next.0, Input::Restore(story.0.reservations()[0].clone()));
+    assert_eq!(effects, [Effect::Unrestored(held)]);
+}
+
+#[test]
 fn what_comes_back_has_the_units_it_had_or_none() {
     let mut story = Story(engine());
     story.pool("gpu", 3);
