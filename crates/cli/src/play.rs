@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use holdall_core::Protocol;
 use holdall_lab::registry::{self, Chosen};
 use holdall_lab::specimens;
-use holdall_play::{Cast, NoCast, Options};
+use holdall_play::{Bill, Cast, NoCast, Options};
 use holdall_protocols::Visitor;
 
+use crate::failure::Failure;
 use crate::sim::names;
 use crate::usage;
 
@@ -18,7 +19,7 @@ use crate::usage;
 /// measured times. `docs/play.md` says what each figure means.
 ///
 /// Exit status: 0 also if it is ended by Ctrl-C, 1 if exclusion or an invariant was broken or a
-/// process ended that should not have, 64 on bad input.
+/// process ended that should not have, 64 on bad input, 74 if the result cannot be written.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   holdall play ordered
@@ -26,7 +27,8 @@ use crate::usage;
   holdall play house --leave waiting:0.1 --stop using:0.05
   holdall play coordinator:skip --without room")]
 pub(crate) struct Args {
-    /// Protocols, as `holdall protocols` lists them, or `all`; they are played one after another
+    /// Protocols, as `holdall protocols` lists them, played one after another; `all` is all that
+    /// are not named and can be played like that
     #[arg(required = true, value_name = "PROTOCOL,...")]
     protocols: Vec<String>,
     #[command(flatten)]
@@ -34,12 +36,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let listed = holdall_protocols::names().map(str::to_owned);
-    let names = if args.protocols == ["all"] { listed.collect() } else { names(&args.protocols) };
-    let casts = names.iter().map(|name| cast(name, &args.options.without));
-    let casts: Vec<_> = casts.collect::<anyhow::Result<_>>()?;
-    holdall_play::run(&casts, &args.options)
-        .map_err(|error| if error.is_usage() { usage(error) } else { error.into() })?;
+    let options = &args.options;
+    let find = |name: &str| cast(name, &options.without);
+    let bill = Bill::new(&names(&args.protocols), &options.settings(), find)?;
+    bill.left_out().for_each(crate::say);
+    holdall_play::run(&bill, options)
+        .map_err(|error| Failure(error.status(), error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 

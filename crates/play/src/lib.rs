@@ -15,15 +15,18 @@
 
 #![forbid(unsafe_code)]
 
+mod bill;
 mod cast;
 mod channel;
 mod clock;
 mod options;
 mod poll;
+mod printer;
 mod process;
 mod report;
 mod roles;
 mod settings;
+mod signals;
 mod stage;
 mod table;
 mod words;
@@ -37,16 +40,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+pub use self::bill::Bill;
 pub use self::cast::{Cast, NoCast};
-pub use self::options::{Options, exit, main, run};
+pub use self::options::{Options, exit, main, run, say};
 pub use self::report::{Figures, Outcome};
 pub use self::settings::{BadPlay, Settings};
 pub use self::stage::Failure;
-pub use self::table::table;
 
 use self::channel::Channel;
 use self::process::{Failed, Process};
-use self::stage::Stage;
+use self::signals::Signals;
+use self::stage::{Stage, cannot};
 use self::words::{Cue, MARK, Part};
 
 /// Why there is no outcome.
@@ -61,49 +65,72 @@ pub enum Error {
     /// Something went wrong.
     #[error(transparent)]
     Failure(#[from] Failure),
+    /// What came of it cannot be told.
+    #[error("cannot write the result: {0}")]
+    Output(io::Error),
 }
 
 impl Error {
-    /// Whether a person asked for what cannot be, rather than that something went wrong.
-    pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Failure(_))
+    /// The exit status that says so: as in `sysexits.h`, except for a play that went wrong.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Bad(_) | Self::Unsupported(_) => USAGE,
+            Self::Failure(_) => 1,
+            Self::Output(_) => IO_ERROR,
+        }
     }
 }
 
-/// Plays one protocol after another. `progress` is told which one, what share of its time has passed, and
-/// how many requests were granted so far; what came of each is added to `outcomes`.
+const USAGE: u8 = 64;
+const IO_ERROR: u8 = 74;
+
+/// Who watches plays.
+pub trait Audience {
+    /// What share of the time of a protocol has passed, and how many requests were granted so far.
+    fn progress(&mut self, protocol: &str, share: f64, grants: u64);
+
+    /// What came of one protocol.
+    ///
+    /// # Errors
+    /// If nobody can be told: then nothing more is played.
+    fn played(&mut self, outcome: &Outcome) -> io::Result<()>;
+}
+
+/// Plays one protocol after another, until a signal comes (Ctrl-C, SIGTERM, SIGHUP): whatever is done at
+/// that moment, it ends early, and that is no error.
 ///
 /// In a process that was started by this function it never returns.
 ///
 /// # Errors
 /// If the settings make no sense, a protocol does not support them, or something goes wrong: an invariant
-/// of a role is broken, exclusion is, a process ends that should not.
-pub fn play(
-    casts: &[Cast],
-    settings: &Settings,
-    progress: &mut dyn FnMut(&str, f64, u64),
-    outcomes: &mut Vec<Outcome>,
-) -> Result<(), Error> {
-    if std::env::var_os(MARK).is_some() {
+/// of a role is broken, exclusion is, a process ends that should not. The audience was told of what was
+/// played before.
+pub fn play(casts: &[Cast], settings: &Settings, audience: &mut dyn Audience) -> Result<(), Error> {
+    if is_a_process() {
         be_a_process(casts, settings);
     }
+    let mut signals = Signals::new().map_err(cannot("wait for signals"))?;
     for cast in casts {
         settings.validate(cast)?;
     }
     for (number, cast) in casts.iter().enumerate() {
         let nodes: BTreeSet<_> =
             cast.assemble(&settings.topology(cast))?.managers().into_iter().collect();
-        let mut tell = |share, grants| progress(cast.name(), share, grants);
-        let seen = match Stage::new(number, cast, settings)?.play(&nodes, &mut tell) {
-            Err(Failure::Interrupted) if !outcomes.is_empty() => break,
-            seen => seen?,
-        };
-        outcomes.push(report::outcome(cast, settings, &seen));
-        if seen.early {
+        let mut tell = |share, grants| audience.progress(cast.name(), share, grants);
+        let stage = Stage::new(number, cast, settings, &mut signals)?;
+        let Some(seen) = stage.play(&nodes, &mut tell)? else { break };
+        let outcome = report::outcome(cast, settings, &seen, &mut signals);
+        audience.played(&outcome).map_err(Error::Output)?;
+        if signals.came() > 0 {
             break;
         }
     }
     Ok(())
+}
+
+/// Whether this program was started to be one of the processes of a play.
+fn is_a_process() -> bool {
+    std::env::var_os(MARK).is_some()
 }
 
 /// Is one of the processes of a play, to the end.
@@ -112,12 +139,18 @@ fn be_a_process(casts: &[Cast], settings: &Settings) -> ! {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     match join(casts, settings) {
         Ok(()) => std::process::exit(0),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => std::process::exit(0),
+        Err(error) if is_the_end(&error) => std::process::exit(0),
         Err(error) => {
             eprintln!("holdall: {MARK} is set, but this is no process of a play: {error}");
-            std::process::exit(64)
+            std::process::exit(USAGE.into())
         }
     }
+}
+
+/// Whether whoever started this process is gone.
+fn is_the_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 fn join(casts: &[Cast], settings: &Settings) -> io::Result<()> {
@@ -128,14 +161,13 @@ fn join(casts: &[Cast], settings: &Settings) -> io::Result<()> {
     control.stream().set_nonblocking(true)?;
     let cast = casts.get(part.cast).ok_or(io::ErrorKind::InvalidData)?;
     let roles = cast.assemble(&settings.topology(cast)).map_err(io::Error::other)?;
-    let departures = cast.about().assumes.departures;
 
     let last_words = Arc::new(Mutex::new(String::new()));
     let panicked = Arc::clone(&last_words);
     std::panic::set_hook(Box::new(move |info| {
         *panicked.lock().unwrap_or_else(PoisonError::into_inner) = info.to_string();
     }));
-    let mut process = Process::new(&part, roles, departures, settings, control)?;
+    let mut process = Process::new(&part, roles, cast.about(), settings, control)?;
     let failed = match catch_unwind(AssertUnwindSafe(|| process.run())) {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(failed)) => failed,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use holdall_core::contract::Probe;
-use holdall_play::{Cast, NoCast, Options, run};
+use holdall_play::{Bill, Cast, NoCast, Options, run, say};
 
 /// Play protocols, their roles in separate processes, over TCP.
 #[derive(Parser)]
@@ -19,17 +19,17 @@ struct Program {
 
 fn main() -> ExitCode {
     let Program { protocols, options } = Program::parse();
-    let listed = holdall_protocols::names().map(str::to_owned);
-    let protocols = if protocols == ["all"] { listed.collect() } else { protocols };
-    let casts = protocols.iter().map(|name| cast(name, &options.without));
-    let casts: Vec<_> = match casts.collect::<Result<_, _>>() {
-        Ok(casts) => casts,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(64);
+    let find = |name: &str| cast(name, &options.without);
+    match Bill::new(&protocols, &options.settings(), find) {
+        Ok(bill) => {
+            bill.left_out().for_each(say);
+            holdall_play::exit(run(&bill, &options))
         }
-    };
-    holdall_play::exit(run(&casts, &options))
+        Err(error) => {
+            say(error);
+            ExitCode::from(64)
+        }
+    }
 }
 
 fn cast(name: &str, without: &[String]) -> Result<Cast, NoCast> {

@@ -1,4 +1,4 @@
-//! The command line, and what is printed.
+//! The command line.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,19 +6,21 @@ use std::process::ExitCode;
 use clap::Parser;
 use holdall_core::Protocol;
 use holdall_sim::{Fault, FaultKind, FaultRate, Sets, Workload};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
+use crate::bill::Bill;
 use crate::cast::Cast;
-use crate::settings::Settings;
-use crate::{Error, Failure, Outcome, play, table};
+use crate::printer::Printer;
+use crate::settings::{BadPlay, Settings};
+use crate::{Error, USAGE, play};
 
 /// The options of `holdall play`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub struct Options {
     /// Nodes that the pools are dealt to in turn; the managers of a node are in one process
-    #[arg(long, default_value_t = 4)]
-    pub nodes: u32,
+    /// [default: 4, or as many as there are pools]
+    #[arg(long)]
+    pub nodes: Option<u32>,
     /// Clients, each in a process of its own
     #[arg(long, default_value_t = 20)]
     pub clients: u32,
@@ -72,12 +74,17 @@ pub struct Options {
     pub json: bool,
 }
 
+/// The longest mean time of anything, in milliseconds: as long as the longest play.
+const LONGEST: f64 = 3_600_000.0;
+/// How many nodes there are if nobody says so.
+const NODES: u32 = 4;
+
 /// Milliseconds as a whole number of microseconds, which are the ticks of the simulator.
 fn microseconds(text: &str) -> Result<u32, String> {
-    let most = f64::from(u32::MAX / 2);
     let micros = text.parse::<f64>().map(|milliseconds| (milliseconds * 1000.0).round());
-    let micros = micros.ok().filter(|micros| (0.0..=most).contains(micros));
-    micros.map(|micros| micros as u32).ok_or_else(|| "not a time in milliseconds".into())
+    let micros = micros.ok().filter(|micros| (0.0..=LONGEST * 1000.0).contains(micros));
+    let micros = micros.map(|micros| micros as u32);
+    micros.ok_or_else(|| format!("not a number of milliseconds from 0 to {LONGEST}"))
 }
 
 impl Options {
@@ -96,7 +103,7 @@ impl Options {
             units: self.units,
             service: self.service,
             think: self.think,
-            nodes: Some(self.nodes),
+            nodes: Some(self.nodes.unwrap_or_else(|| NODES.min(self.pools))),
             seed: self.seed,
             faults: leave.chain(stop).collect(),
             ..holdall_sim::Settings::default()
@@ -105,56 +112,28 @@ impl Options {
     }
 }
 
-/// Plays protocols one after another, and prints what came of it: all that the command does once the
-/// protocols are found.
+/// Plays protocols one after another, and prints what came of each as soon as it is over: all that the
+/// command does once the protocols are found.
 ///
 /// # Errors
-/// See [`play`]. What was played before is printed all the same.
-pub fn run(casts: &[Cast], options: &Options) -> Result<(), Error> {
-    let bar = progress_bar();
-    let mut tell = |name: &str, share: f64, grants: u64| {
-        bar.set_position((share * 1000.0) as u64);
-        bar.set_message(format!("of {name}: {grants} grants"));
-    };
-    let mut outcomes = Vec::new();
-    let played = play(casts, &options.settings(), &mut tell, &mut outcomes);
-    bar.finish_and_clear();
-    if played.is_err() && outcomes.is_empty() {
-        return played;
+/// See [`play`].
+pub fn run(bill: &Bill, options: &Options) -> Result<(), Error> {
+    let settings = options.settings();
+    let mut printer = Printer::new(bill, options, &settings);
+    if bill.casts.is_empty() {
+        return Err(BadPlay::NoProtocol.into());
     }
-    match print(options, &outcomes) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::System { what: "write the result", error }.into())
-        }
-        _ => played, // Written, or whoever reads has read enough.
+    let played = play(&bill.casts, &settings, &mut printer);
+    match played.and_then(|()| printer.finish().map_err(Error::Output)) {
+        // Whoever reads has read enough.
+        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        played => played,
     }
 }
 
-/// On stderr, and only if that is a terminal.
-fn progress_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {percent} % {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(1000).with_style(style)
-}
-
-fn print(options: &Options, outcomes: &[Outcome]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if options.json {
-        for outcome in outcomes {
-            serde_json::to_writer(&mut out, &Line { schema: 1, outcome })?;
-            writeln!(out)?;
-        }
-    } else if !outcomes.is_empty() {
-        write!(out, "{}", table(&options.settings(), outcomes))?;
-    }
-    out.flush()
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    schema: u32,
-    #[serde(flatten)]
-    outcome: &'a Outcome,
+/// Says something to a person, who need not be there to hear it.
+pub fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Play a protocol, its roles in separate processes, over TCP.
@@ -172,20 +151,17 @@ pub fn main<P: Protocol>() -> ExitCode {
     let Program { protocol, options } = Program::parse();
     let name = protocol.as_deref().unwrap_or_else(|| P::NAMES.first().unwrap_or(&P::FAMILY));
     match Cast::of::<P>(name, &options.without) {
-        Ok(cast) => exit(run(&[cast], &options)),
+        Ok(cast) => exit(run(&Bill::from(cast), &options)),
         Err(no_cast) => {
-            eprintln!("{no_cast}");
+            say(no_cast);
             ExitCode::from(USAGE)
         }
     }
 }
 
-/// `EX_USAGE` of sysexits.h.
-const USAGE: u8 = 64;
-
 /// The exit status of a program that played; what went wrong is said on standard error.
 pub fn exit(played: Result<(), Error>) -> ExitCode {
     let Err(error) = played else { return ExitCode::SUCCESS };
-    eprintln!("{error}");
-    ExitCode::from(if error.is_usage() { USAGE } else { 1 })
+    say(&error);
+    ExitCode::from(error.status())
 }

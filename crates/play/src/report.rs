@@ -1,11 +1,16 @@
 //! What came of a play, beside what the simulator says of it.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
 use holdall_sim::{Report, run_graph};
 use serde::Serialize;
 
 use crate::cast::Cast;
 use crate::clock::{MICROSECOND, Nanos, SECOND};
 use crate::settings::Settings;
+use crate::signals::Signals;
 use crate::stage::Performance;
 
 /// What came of a play. Times are in milliseconds.
@@ -32,7 +37,7 @@ pub struct Outcome {
     /// What happened.
     pub measured: Figures,
     /// What the simulator says, with the same sets and the times measured; nothing if it says that the
-    /// protocol goes wrong.
+    /// protocol goes wrong, or if a signal came before it was ready.
     pub predicted: Option<Figures>,
 }
 
@@ -67,14 +72,22 @@ const TICKS_A_MILLISECOND: f64 = 1e3;
 /// Waits of requests asked for in the first of so many parts do not count.
 const WARM_UP: Nanos = 5;
 
+/// How often to look for a signal.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Compares what was seen with what the simulator says.
-pub(crate) fn outcome(cast: &Cast, settings: &Settings, seen: &Performance) -> Outcome {
+pub(crate) fn outcome(
+    cast: &Cast,
+    settings: &Settings,
+    seen: &Performance,
+    signals: &mut Signals,
+) -> Outcome {
     let scaled = |ticks: u32, factor: f64| f64::from(ticks) * factor / TICKS_A_MILLISECOND;
     let workload = &settings.workload;
     let think = scaled(workload.think, seen.seen.think.factor());
     let service = scaled(workload.service, seen.seen.service.factor());
     let delay = seen.seen.delays.mean().map(|nanos| nanos / NANOS_A_MILLISECOND);
-    let predicted = predict(cast, settings, seen, [delay.unwrap_or(0.0), think, service]);
+    let predicted = predict(cast, settings, seen, [delay.unwrap_or(0.0), think, service], signals);
     Outcome {
         protocol: cast.name().into(),
         seconds: (seen.ended - seen.began) as f64 / SECOND as f64,
@@ -125,12 +138,13 @@ fn jain(shares: &[u64]) -> Option<f64> {
 }
 
 /// Simulates the same with the delay, think and service times that were measured. A client that
-/// stops is noticed as fast as a message.
+/// stops is noticed as fast as a message. A simulation that nobody waits for any more ends with the program.
 fn predict(
     cast: &Cast,
     settings: &Settings,
     seen: &Performance,
     times: [f64; 3],
+    signals: &mut Signals,
 ) -> Option<Figures> {
     let [delay, think, service] =
         times.map(|milliseconds| (milliseconds * TICKS_A_MILLISECOND).round() as u32);
@@ -144,8 +158,21 @@ fn predict(
         graphs: 1,
         ..settings.workload.clone()
     };
-    let report = run_graph(&workload, cast.contender(), 0).ok()?;
-    (report.violations == 0).then(|| figures(&report, ticks))
+    let contender = cast.contender().clone();
+    let (answer, answered) = mpsc::channel();
+    thread::spawn(move || {
+        let report = run_graph(&workload, &contender, 0).ok();
+        let sound = report.filter(|report| report.violations == 0);
+        let _ = answer.send(sound.map(|report| figures(&report, ticks)));
+    });
+    let before = signals.came();
+    loop {
+        match answered.recv_timeout(PAUSE) {
+            Ok(figures) => return figures,
+            Err(RecvTimeoutError::Timeout) if signals.came() == before => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 fn figures(report: &Report, ticks: u64) -> Figures {

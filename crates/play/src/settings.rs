@@ -1,6 +1,6 @@
 //! What is played, and for how long.
 
-use holdall_core::{Known, Topology};
+use holdall_core::{Known, Topology, UserId};
 use holdall_sim::{BadSettings, Course};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,12 +20,29 @@ pub struct Settings {
 /// Settings that make no sense, and how to mend them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BadPlay {
-    /// There is nobody.
-    #[error("clients is 0: let there be at least 1")]
-    NoClients,
+    /// There is nobody, or too many.
+    #[error("clients is {0}: let there be at least 1 and at most {MOST_CLIENTS}")]
+    Clients(u32),
+    /// There is nothing to use.
+    #[error("pools is 0: let there be at least 1")]
+    NoPools,
     /// There is no node.
     #[error("nodes is 0: let there be at least 1")]
     NoNodes,
+    /// There would be too many lock files.
+    #[error(
+        "{pools} pools of {units} units take a lock file for each unit: let there be at most \
+         {MOST_UNITS} units in all"
+    )]
+    Units {
+        /// How many pools.
+        pools: u32,
+        /// How many units of each.
+        units: u32,
+    },
+    /// None of all protocols can do this.
+    #[error("no protocol is left to be played")]
+    NoProtocol,
     /// A node would have nothing.
     #[error("{nodes} nodes for {pools} pools: let there be at most as many nodes as pools")]
     Nodes {
@@ -60,6 +77,9 @@ pub enum BadPlay {
 
 /// An hour: every wait is kept until the end.
 const LONGEST: f64 = 3600.0;
+const MOST_CLIENTS: u32 = UserId::LANES - 1;
+/// A file takes some ten microseconds to make, and a page of memory or so.
+const MOST_UNITS: u64 = 100_000;
 /// Open files that have nothing to do with the number of processes.
 const OTHER_FILES: u64 = 64 + STRANGERS as u64;
 
@@ -71,13 +91,18 @@ impl Settings {
     pub fn validate(&self, cast: &Cast) -> Result<(), BadPlay> {
         let (clients, pools) = (self.workload.users, self.workload.resources);
         match self.workload.nodes {
-            _ if clients == 0 => return Err(BadPlay::NoClients),
+            _ if !(1..=MOST_CLIENTS).contains(&clients) => return Err(BadPlay::Clients(clients)),
+            _ if pools == 0 => return Err(BadPlay::NoPools),
             Some(0) => return Err(BadPlay::NoNodes),
             Some(nodes) if nodes > pools => return Err(BadPlay::Nodes { nodes, pools }),
             _ if !(self.seconds > 0.0 && self.seconds <= LONGEST) => {
                 return Err(BadPlay::Seconds(self.seconds));
             }
             _ => {}
+        }
+        let units = self.workload.units;
+        if u64::from(pools) * u64::from(units) > MOST_UNITS {
+            return Err(BadPlay::Units { pools, units });
         }
         self.workload.validate()?;
         cast.contender().supports(&self.workload)?;

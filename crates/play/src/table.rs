@@ -1,12 +1,10 @@
 //! What came of plays, for people.
 
 use std::fmt::Write;
-use std::iter::once;
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 
 use crate::report::{Figures, Outcome};
-use crate::settings::Settings;
 
 /// How to write one figure.
 type Figure = fn(&Figures) -> String;
@@ -32,24 +30,57 @@ const MAIN_FIGURES: [(&str, Figure); 4] = [
     ("messages/grant", |f| decimal(f.messages_per_grant, 2)),
 ];
 
-/// A line about what was played, then what was measured beside what the simulator says: all figures of a
-/// single protocol, or a line with the main ones for each of several.
-pub fn table(settings: &Settings, outcomes: &[Outcome]) -> String {
-    let workload = &settings.workload;
-    let mut text = format!(
-        "clients {}, pools {}, seed {}; exclusion was never broken\n",
-        workload.users, workload.resources, workload.seed,
-    );
-    let table = match outcomes {
-        [one] => {
-            let _ = writeln!(text, "{}", headline(one));
-            details(one)
-        }
-        several => overview(several),
-    };
-    let _ = writeln!(text, "{}", table.trim_fmt());
-    text
+/// All figures of a protocol, what was measured beside what the simulator says.
+pub(crate) fn details(outcome: &Outcome) -> String {
+    let mut table = Table::new();
+    table.set_header(["", &outcome.protocol, "simulated"]);
+    for (name, figure) in FIGURES {
+        let [measured, predicted] = both(outcome, figure);
+        table.add_row([name, &measured, &predicted]);
+    }
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{}\n{}\n", headline(outcome), table.trim_fmt())
 }
+
+/// The main figures of several protocols, a line for each. It is printed line by line, so that each is
+/// seen as soon as it is known.
+#[derive(Debug)]
+pub(crate) struct Overview {
+    /// Of the names.
+    width: usize,
+}
+
+impl Overview {
+    pub(crate) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        Self { width: names.map(str::len).max().unwrap_or(0) }
+    }
+
+    pub(crate) fn head(&self) -> String {
+        let mut text = format!("{:width$}  message, ms", "", width = self.width);
+        for (name, _) in MAIN_FIGURES {
+            let _ = write!(text, "  {name:>COLUMN$}  simulated");
+        }
+        let line = "─".repeat(text.chars().count());
+        format!("{text}\n{line}\n")
+    }
+
+    pub(crate) fn row(&self, outcome: &Outcome) -> String {
+        let (name, delay) = (&outcome.protocol, decimal(outcome.delay, 3));
+        let mut text = format!("{name:width$}  {delay:>11}", width = self.width);
+        for (_, figure) in MAIN_FIGURES {
+            let [measured, predicted] = both(outcome, figure);
+            let _ = write!(text, "  {measured:>COLUMN$}  {predicted:>9}");
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// As wide as the widest name of a figure.
+const COLUMN: usize = 14;
 
 /// What was measured that the simulator was told.
 fn headline(outcome: &Outcome) -> String {
@@ -67,40 +98,10 @@ fn headline(outcome: &Outcome) -> String {
     text
 }
 
-fn details(outcome: &Outcome) -> Table {
-    let mut table = Table::new();
-    table.set_header(["", &outcome.protocol, "simulated"]);
-    for (name, figure) in FIGURES {
-        let [measured, predicted] = both(outcome, figure);
-        table.add_row([name, &measured, &predicted]);
-    }
-    styled(table)
-}
-
-fn overview(outcomes: &[Outcome]) -> Table {
-    let mut table = Table::new();
-    let figures = MAIN_FIGURES.iter().flat_map(|(name, _)| [*name, "simulated"]);
-    table.set_header(["", "message, ms"].into_iter().chain(figures));
-    for outcome in outcomes {
-        let figures = MAIN_FIGURES.iter().flat_map(|(_, figure)| both(outcome, *figure));
-        let delay = decimal(outcome.delay, 3);
-        table.add_row(once(outcome.protocol.clone()).chain(once(delay)).chain(figures));
-    }
-    styled(table)
-}
-
 /// What was measured and what the simulator says.
 fn both(outcome: &Outcome, figure: Figure) -> [String; 2] {
     let predicted = outcome.predicted.as_ref().map_or_else(|| "-".into(), figure);
     [figure(&outcome.measured), predicted]
-}
-
-fn styled(mut table: Table) -> Table {
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 fn decimal(value: Option<f64>, digits: usize) -> String {

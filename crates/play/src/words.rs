@@ -81,8 +81,8 @@ pub(crate) enum Word {
     Cut(Entry),
     /// A user begins, in the round of this number.
     Born(UserId, u64),
-    /// What was seen since the last time.
-    Seen(Seen),
+    /// What was seen since the last time, and how many rounds were begun.
+    Seen(Seen, u64),
     /// What was seen at the end, and since when its client waits, if it does.
     Last(Seen, Option<Nanos>),
     /// Its client dies on purpose, after that many rounds.

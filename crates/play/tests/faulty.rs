@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const PLAY: &str = "HOLDALL_TEST_FAULTY";
 
 /// The variant, the role that goes wrong, and what is said of it.
-const FAULTS: [(&str, &str, &str); 7] = [
+const FAULTS: [(&str, &str, &str); 8] = [
     ("broken", "m0 in node 0", "an invariant is broken: the world is flat"),
     ("panic", "m0 in node 0", "oh dear"),
     ("garbled", "m0 in node 0", "cannot read a message of u"),
@@ -21,6 +21,7 @@ const FAULTS: [(&str, &str, &str); 7] = [
     ("nowhere", "m0 in node 0", "sends to m7, which there is not"),
     ("unasked", "u", "which nobody waits for"),
     ("endless", "node 0", "does not answer"),
+    ("shared", "u", "faulty:shared does not promise exclusion in such a world"),
 ];
 
 #[derive(Debug)]
@@ -125,7 +126,11 @@ impl Protocol for Faulty {
             summary: "goes wrong",
             source: "ours",
             assumes: Assumes::RELIABLE,
-            promises: Property::sound_and(&[]),
+            promises: if variant == Some("shared") {
+                vec![Property::Local]
+            } else {
+                Property::sound_and(&[])
+            },
             with_patience: Vec::new(),
             rules: Vec::new(),
         })
@@ -156,7 +161,8 @@ fn main() -> ExitCode {
         println!("faulty:{variant} is seen, and the role named");
         let player = std::env::current_exe().expect("this program");
         let output = Command::new(player)
-            .args([&format!("faulty:{variant}"), "--clients", "1", "--seconds", "2"])
+            .args([&format!("faulty:{variant}"), "--seconds", "2", "--pools", "1"])
+            .args(["--per-request", "1", "--clients", if variant == "shared" { "9" } else { "1" }])
             .env(PLAY, "1")
             .stdin(Stdio::null())
             .output()

@@ -1,6 +1,7 @@
 //! Plays from the outside: real processes, killed for real.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -209,6 +210,62 @@ fn a_signal_ends_it_with_what_was_seen() {
     }
 }
 
+/// A terminal sends Ctrl-C to everybody, at whatever moment.
+#[test]
+fn a_signal_ends_it_before_it_begins_and_its_processes_do_not_hear_of_it() {
+    let many = ["house", "--seconds", "600", "--clients", "40", "--json"];
+    let play = Play::start(many);
+    until(|| !children(play.child.id()).is_empty());
+    let first = children(play.child.id())[0];
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        send(first, signal);
+    }
+    sleep(Duration::from_millis(20));
+    assert!(!is_gone(first));
+    play.signal(Signal::INT);
+    let output = play.output();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_signal_after_a_play_ends_the_plays_behind_it() {
+    let busy = ["--think", "0.002", "--service", "0.001", "--seconds", "1", "--json"];
+    let play = Play::start(["ordered", "skeen", "house"].into_iter().chain(busy).chain(FEW));
+    let first = play.begun();
+    until(|| first.iter().all(|process| is_gone(*process)));
+    play.signal(Signal::TERM);
+    let output = play.output();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).lines().count(), 1, "{}", text(&output.stdout));
+}
+
+#[test]
+fn each_outcome_is_printed_as_it_comes() {
+    let names = ["ordered", "skeen", "house", "--seconds", "2", "--json"];
+    let mut play = Play::start(names.into_iter().chain(FEW));
+    let mut out = BufReader::new(play.child.stdout.take().expect("a pipe"));
+    let mut lines = String::new();
+    out.read_line(&mut lines).expect("a line");
+    play.signal(Signal::INT);
+    out.read_to_string(&mut lines).expect("the rest");
+    assert!(play.output().status.success());
+    assert!(lines.lines().count() < 3, "{lines}");
+}
+
+#[test]
+fn nothing_more_is_played_when_nobody_reads() {
+    let mut play = Play::start(["ordered", "skeen", "--seconds", "1"].into_iter().chain(FEW));
+    drop(play.child.stdout.take());
+    let first = play.begun();
+    let mut others = Vec::new();
+    while play.child.try_wait().expect("a child").is_none() {
+        others.extend(children(play.child.id()).into_iter().filter(|id| !first.contains(id)));
+        sleep(Duration::from_millis(2));
+    }
+    assert!(play.output().status.success() && others.is_empty());
+}
+
 /// Also one that was stopped, and cannot see that it has no parent any more.
 #[test]
 fn nobody_outlives_a_killed_parent() {
@@ -247,6 +304,48 @@ fn whoever_must_not_die_and_does_is_named() {
     }
 }
 
+/// Whoever is killed while others are still started was not killed by the protocol's leave.
+#[test]
+fn nobody_may_die_before_it_begins() {
+    let play = Play::start(["house", "--seconds", "600", "--clients", "60", "--nodes", "1"]);
+    let mut processes = Vec::new();
+    until(|| {
+        processes = children(play.child.id());
+        processes.len() > 3
+    });
+    let last = processes.iter().max().expect("some");
+    send(*last, Signal::KILL);
+    let said = failed(1, &play.output());
+    assert!(said.contains("it was killed before the play began"), "{said}");
+}
+
+#[test]
+fn nobody_complains_of_a_parent_that_was_killed() {
+    for _ in 0..5 {
+        let mut play = Play::start(["ordered", "--seconds", "600"]);
+        until(|| !children(play.child.id()).is_empty());
+        play.child.kill().expect("it is there");
+        let output = play.child.wait_with_output().expect("it ends");
+        assert_eq!(text(&output.stderr), "");
+    }
+}
+
+#[test]
+fn all_is_all_that_can() {
+    let arguments = ["all", "skeen", "--stop", "using:0.5", "--seconds", "0.1", "--json"];
+    let output = Play::start(arguments.into_iter().chain(FEW)).output();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (said, printed) = (text(&output.stderr), text(&output.stdout));
+    let can = holdall_protocols::names()
+        .filter(|name| Cast::named(name, &[]).expect("listed").about().assumes.departures);
+    assert_eq!(printed.lines().count(), can.count());
+    assert!(printed.lines().last().is_some_and(|line| line.contains("skeen")), "{printed}");
+    assert!(said.starts_with("left out: ") && said.contains("choy-singh"), "{said}");
+    let nobody = Play::start(["all", "--without", "manners"]).output();
+    assert_eq!(nobody.status.code(), Some(64));
+    assert!(text(&nobody.stderr).ends_with("has no such rule\nno protocol is left to be played"));
+}
+
 #[test]
 fn what_was_played_before_a_failure_is_printed() {
     let names = ["ordered", "choy-singh", "--seconds", "2", "--json"];
@@ -270,6 +369,9 @@ fn what_makes_no_sense_is_refused() {
     assert!(refused(&["ordered", "--clients", "0"]).contains("at least 1"));
     assert!(refused(&["ordered", "--nodes", "21"]).contains("21 nodes for 20 pools"));
     assert!(refused(&["ordered", "--nodes", "0"]).contains("at least 1"));
+    assert!(refused(&["ordered", "--pools", "0"]).contains("pools is 0"));
+    assert!(refused(&["ordered", "--clients", "99999999"]).contains("clients is 99999999"));
+    assert!(refused(&["ordered", "--units", "100000"]).contains("at most 100000 units"));
     assert!(refused(&["ordered", "--seconds", "0"]).contains("seconds"));
     assert!(refused(&["ordered", "--clients", "16000000"]).contains("open files"));
     assert!(refused(&["ordered", "--per-request", "21"]).contains("at most 20"));

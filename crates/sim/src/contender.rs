@@ -88,7 +88,9 @@ impl Contender {
             Limit::Needs { most, asked: largest }
         } else if settings.units > 1 && !assumes.units {
             Limit::Units
-        } else if !settings.faults.is_empty() && !assumes.departures {
+        } else if settings.faults.iter().any(|fault| fault.rate.probability > 0.0)
+            && !assumes.departures
+        {
             Limit::Departures
         } else if settings.loss > 0.0 && assumes.no_loss {
             Limit::Loss

@@ -2,11 +2,11 @@
 
 use std::iter::Skip;
 
-use holdall_core::{Addr, Call, Request, RequestId, UserId};
+use holdall_core::{Addr, Call, Property, Request, RequestId, UserId};
 use holdall_sim::{Course, FaultKind, Round, Stage};
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::locks::{self, Used};
+use super::locks::{self, Overlap, Used};
 use super::{Alarm, DELAYS_OF_A_TIMER, Failed, Process, Step};
 use crate::clock::{MICROSECOND, Nanos, SECOND, now};
 use crate::roles::Happening;
@@ -88,6 +88,11 @@ impl Process<'_> {
         matches!(client.state, State::Waiting).then_some(client.since)
     }
 
+    /// How many rounds the client of this lane has begun, if there is one here.
+    pub(super) fn rounds_begun(&self) -> u64 {
+        self.client.as_ref().map_or(0, |client| client.rounds)
+    }
+
     /// Begins the next round, if there is a client here.
     pub(super) fn think(&mut self) {
         let Some(client) = &mut self.client else { return };
@@ -139,6 +144,8 @@ impl Process<'_> {
     /// The client is told that it may use everything, and sees to it that nobody else does.
     pub(super) fn granted(&mut self, who: Addr, request: &Request) -> Step {
         let failed = |what: String| Failed { who: format!("{who:?}"), what };
+        let promised = self.about.promises.contains(&Property::Exclusion);
+        let name = &self.about.name;
         let unasked = || failed(format!("granted {request:?}, which nobody waits for"));
         let capacity = self.settings.workload.units;
         let client = self.client.as_mut().ok_or_else(unasked)?;
@@ -149,7 +156,12 @@ impl Process<'_> {
         }
         let since = now().saturating_sub(self.began) as f64 / SECOND as f64;
         let used = locks::take(&self.locks, capacity, request.id, &request.needs, since);
-        let used = used.map_err(|overlap| failed(overlap.to_string()))?;
+        let used = used.map_err(|overlap| match overlap {
+            Overlap::InUse { .. } if !promised => {
+                failed(format!("{overlap}; {name} does not promise exclusion in such a world"))
+            }
+            _ => failed(overlap.to_string()),
+        })?;
         let asked_at = client.since;
         let waited = client.begin(State::Using(used));
         self.seen.grants.push((asked_at, waited));
@@ -255,7 +267,7 @@ impl Process<'_> {
     fn stop(&mut self) -> Step {
         self.flush()?;
         let seen = std::mem::take(&mut self.seen);
-        let rounds = self.client.as_ref().map_or(0, |client| client.rounds);
+        let rounds = self.rounds_begun();
         self.tell(&Word::Dying(seen, rounds))?;
         let killed = kill_process(getpid(), Signal::KILL);
         Err(self.trouble(

@@ -24,7 +24,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use holdall_core::{Addr, Gone, ManagerId, NodeId, Party, Rung};
+use holdall_core::{About, Addr, Gone, ManagerId, NodeId, Party, Rung};
 
 use self::client::{Action, Client};
 use self::links::{Arrival, Links};
@@ -68,7 +68,7 @@ type Step<T = ()> = Result<T, Failed>;
 pub(super) struct Process<'a> {
     place: Place,
     settings: &'a Settings,
-    departures: bool,
+    about: &'a About,
     locks: PathBuf,
     control: Channel<UnixStream>,
     poll: Poll,
@@ -94,7 +94,7 @@ impl<'a> Process<'a> {
     pub(super) fn new(
         part: &Part,
         roles: Box<dyn Roles>,
-        departures: bool,
+        about: &'a About,
         settings: &'a Settings,
         control: Channel<UnixStream>,
     ) -> io::Result<Self> {
@@ -105,7 +105,7 @@ impl<'a> Process<'a> {
         let mut process = Self {
             place: part.place,
             settings,
-            departures,
+            about,
             locks: part.locks.clone(),
             control,
             poll,
@@ -175,7 +175,9 @@ impl<'a> Process<'a> {
                     return Ok(());
                 }
             }
-            while let Some(alarm) = self.alarms.ring(now()) {
+            // What is set meanwhile has to wait until the sockets were looked at.
+            let due = now();
+            while let Some(alarm) = self.alarms.ring(due) {
                 self.ring(alarm)?;
             }
             self.flush()?;
@@ -261,7 +263,7 @@ impl<'a> Process<'a> {
                     self.deliver(from, to, body)?;
                 }
                 Arrival::Frame(_) => {}
-                Arrival::End(users) if self.departures => {
+                Arrival::End(users) if self.about.assumes.departures => {
                     for user in users {
                         for manager in self.managers.clone() {
                             let gone = Gone::Departed(Party::User(user));
@@ -297,7 +299,8 @@ impl<'a> Process<'a> {
             Alarm::News => {
                 self.alarms.set(now() + NEWS, Alarm::News);
                 let seen = std::mem::take(&mut self.seen);
-                if seen == Seen::default() { Ok(()) } else { self.tell(&Word::Seen(seen)) }
+                let rounds = self.rounds_begun();
+                if seen == Seen::default() { Ok(()) } else { self.tell(&Word::Seen(seen, rounds)) }
             }
             Alarm::Role(who, tag) => {
                 self.armed.remove(&(who, tag.clone()));

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use holdall_core::UserId;
 
 use crate::channel::Channel;
+use crate::signals::deaf;
 use crate::words::{Cue, MARK, Part, Place};
 
 /// How long a process may take to hear something.
@@ -42,14 +43,15 @@ impl Member {
         let mut arguments = std::env::args_os();
         let name = arguments.next().unwrap_or_else(|| OsString::from("holdall"));
         // The file that runs, even if another one has its name by now.
-        let child = Command::new("/proc/self/exe")
+        let mut program = Command::new("/proc/self/exe");
+        program
             .arg0(name)
             .args(arguments)
             .env(MARK, "1")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            .process_group(0) // Ctrl-C is for the stage, which ends them.
-            .spawn()?;
+            .process_group(0);
+        let child = deaf(|| program.spawn())?;
         let mut member = Self {
             place: part.place,
             control: Channel::new(ours),

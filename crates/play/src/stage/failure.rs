@@ -56,9 +56,6 @@ pub enum Failure {
         /// Who was to receive.
         to: String,
     },
-    /// It was ended before it began.
-    #[error("ended before it began")]
-    Interrupted,
     /// The system refuses something.
     #[error("cannot {what}: {error}")]
     System {
@@ -70,6 +67,6 @@ pub enum Failure {
 }
 
 /// For `map_err`: what the system refused.
-pub(super) fn cannot(what: &'static str) -> impl Fn(io::Error) -> Failure {
+pub(crate) fn cannot(what: &'static str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::System { what, error }
 }

@@ -5,26 +5,23 @@ mod failure;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use holdall_core::{NodeId, UserId};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::low_level::{pipe, unregister};
 use tempfile::TempDir;
 
 use self::children::Member;
 pub use self::failure::Failure;
-use self::failure::cannot;
+pub(crate) use self::failure::cannot;
 use crate::cast::Cast;
-use crate::channel::Channel;
 use crate::clock::{MILLISECOND, Nanos, SECOND, now};
 use crate::poll::{Poll, Token};
 use crate::process::locks;
 use crate::settings::Settings;
+use crate::signals::Signals;
 use crate::words::{Cue, Entry, Part, Place, Secret, Seen, Word};
 
 const SIGNALS: Token = 0;
@@ -69,8 +66,7 @@ pub(crate) struct Stage<'a> {
     secret: Secret,
     locks: TempDir,
     poll: Poll,
-    signals: Signals,
-    interrupted: bool,
+    signals: &'a mut Signals,
     members: HashMap<Token, Member>,
     next_token: Token,
     phase: Phase,
@@ -90,41 +86,15 @@ enum Phase {
     Ending,
 }
 
-/// Signals that end a play come as input.
-struct Signals {
-    input: Channel<UnixStream>,
-    registered: Vec<signal_hook::SigId>,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let (input, output) = UnixStream::pair()?;
-        input.set_nonblocking(true)?;
-        let mut registered = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            registered.push(pipe::register(signal, output.try_clone()?)?);
-        }
-        Ok(Self { input: Channel::new(input), registered })
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for id in self.registered.drain(..) {
-            unregister(id);
-        }
-    }
-}
-
 impl<'a> Stage<'a> {
     pub(crate) fn new(
         number: usize,
         cast: &'a Cast,
         settings: &'a Settings,
+        signals: &'a mut Signals,
     ) -> Result<Self, Failure> {
-        let signals = Signals::new().map_err(cannot("wait for signals"))?;
         let poll = Poll::new().map_err(cannot("wait for anything"))?;
-        poll.add(signals.input.stream(), SIGNALS).map_err(cannot("wait for signals"))?;
+        poll.add(signals.input(), SIGNALS).map_err(cannot("wait for signals"))?;
         let locks = tempfile::Builder::new().prefix("holdall-play-").tempdir();
         let locks = locks.map_err(cannot("make a directory for lock files"))?;
         let workload = &settings.workload;
@@ -141,7 +111,6 @@ impl<'a> Stage<'a> {
             locks,
             poll,
             signals,
-            interrupted: false,
             members: HashMap::new(),
             next_token: FIRST,
             phase: Phase::Starting,
@@ -154,37 +123,44 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Plays from the beginning to the end.
+    /// Plays from the beginning to the end. There is nothing to see if a signal comes before it begins.
     pub(crate) fn play(
         mut self,
         nodes: &BTreeSet<NodeId>,
         progress: Progress<'_>,
-    ) -> Result<Performance, Failure> {
+    ) -> Result<Option<Performance>, Failure> {
         self.start(nodes)?;
+        if self.is_interrupted() {
+            return Ok(None);
+        }
         self.begin()?;
         let length = self.settings.seconds * SECOND as f64;
         let until = self.began + length as Nanos;
-        while now() < until && !self.interrupted {
+        while now() < until && !self.is_interrupted() {
             self.pump(until.min(now() + PROGRESS))?;
             let share = (now() - self.began) as f64 / length;
             progress(share.min(1.0), self.grants.iter().sum());
         }
-        let (ended, processes) = (now(), self.members.len());
+        let (ended, early, processes) = (now(), self.is_interrupted(), self.members.len());
         self.judge_cuts()?;
         self.end()?;
-        Ok(Performance {
+        Ok(Some(Performance {
             began: self.began,
             ended,
-            early: self.interrupted,
+            early,
             processes,
             seen: self.seen,
             stopped: self.stopped,
             grants: self.grants,
             waiting: self.waiting,
-        })
+        }))
     }
 
-    /// Starts all processes, and lets them find each other.
+    fn is_interrupted(&mut self) -> bool {
+        self.signals.came() > 0
+    }
+
+    /// Starts all processes, and lets them find each other, unless a signal comes.
     fn start(&mut self, nodes: &BTreeSet<NodeId>) -> Result<(), Failure> {
         let clients = 0..self.settings.workload.users;
         let places = nodes.iter().copied().map(Place::Node);
@@ -193,6 +169,9 @@ impl<'a> Stage<'a> {
         for place in places {
             let lane = if let Place::Client(lane) = place { lane } else { 0 };
             self.start_one(place, UserId::first(lane), 0)?;
+            if self.is_interrupted() {
+                return Ok(());
+            }
         }
         self.wait_for(|member| member.port.is_some(), until)?;
         let book = self.book();
@@ -220,13 +199,14 @@ impl<'a> Stage<'a> {
         self.members.values().filter_map(entry).collect()
     }
 
+    /// Waits until this is so of all processes; of the start, only until a signal comes.
     fn wait_for(&mut self, all: fn(&Member) -> bool, until: Nanos) -> Result<(), Failure> {
         while let Some(late) = self.members.values().find(|member| !all(member)) {
             if now() > until {
                 return Err(self.silent(late));
             }
-            if self.interrupted && self.phase == Phase::Starting {
-                return Err(Failure::Interrupted);
+            if self.phase == Phase::Starting && self.is_interrupted() {
+                return Ok(());
             }
             self.pump(until)?;
         }
@@ -288,10 +268,7 @@ impl<'a> Stage<'a> {
     fn pump(&mut self, until: Nanos) -> Result<(), Failure> {
         let ready = self.poll.wait(Some(until)).map_err(cannot("wait for anything"))?;
         for token in ready {
-            if token == SIGNALS {
-                self.interrupted = true;
-                let _ = self.signals.input.fill();
-            } else {
+            if token != SIGNALS {
                 self.hear(token)?;
             }
         }
@@ -335,7 +312,10 @@ impl<'a> Stage<'a> {
             }
             Word::Cut(entry) => self.cuts.push((token, entry)),
             Word::Born(user, rounds) => (member.user, member.rounds) = (user, rounds),
-            Word::Seen(seen) => self.include(token, seen),
+            Word::Seen(seen, rounds) => {
+                member.rounds = rounds;
+                self.include(token, seen);
+            }
             Word::Last(seen, since) => {
                 member.last = true;
                 self.waiting.extend(since);
@@ -433,8 +413,12 @@ impl<'a> Stage<'a> {
 
     fn lost(&self, member: &Member, status: ExitStatus) -> Failure {
         let how = match status.signal() {
-            Some(SIGKILL) if matches!(member.place, Place::Client(_)) => {
+            Some(SIGKILL) if !matches!(member.place, Place::Client(_)) => status.to_string(),
+            Some(SIGKILL) if !self.cast.about().assumes.departures => {
                 "it was killed, and the protocol assumes that nobody stops".into()
+            }
+            Some(SIGKILL) if self.phase == Phase::Starting => {
+                "it was killed before the play began".into()
             }
             _ => status.to_string(),
         };
