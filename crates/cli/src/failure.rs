@@ -1,6 +1,7 @@
 //! What went wrong, as an exit status. `sysexits.h` gives the numbers their meaning.
 
 use holdall_client::Error;
+pub(crate) use holdall_commands::Failure;
 use holdall_wire::{Fault, Refusal};
 
 /// The agent cannot be reached.
@@ -11,11 +12,6 @@ pub(crate) const LOST: u8 = 70;
 pub(crate) const NOT_NOW: u8 = 75;
 /// Can never be granted.
 pub(crate) const NEVER: u8 = 78;
-
-/// An exit status with the line that explains it.
-#[derive(Debug, thiserror::Error)]
-#[error("{1}")]
-pub(crate) struct Failure(pub(crate) u8, pub(crate) String);
 
 /// The exit status of an error.
 pub(crate) fn code(error: &anyhow::Error) -> u8 {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use holdall_commands::names;
 use holdall_lab::figures::{
     self, BadTable, Failed, Row, Set, Study, Table, missing, paper_and_today, points,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{print, sim, usage};
+use crate::{print, usage};
 
 /// Measure response and messages against the number of conflicting users, and draw them.
 ///
@@ -65,7 +66,7 @@ impl Args {
     fn sets(&self) -> anyhow::Result<Vec<Set>> {
         let all = paper_and_today();
         if !self.protocols.is_empty() {
-            return Ok(vec![Set::own(&sim::names(&self.protocols))]);
+            return Ok(vec![Set::own(&names(&self.protocols))]);
         }
         let Some(only) = &self.only else { return Ok(all.into()) };
         let names: Vec<_> = all.iter().map(|set| set.name.clone()).collect();

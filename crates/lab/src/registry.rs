@@ -80,14 +80,18 @@ pub enum BadName {
 
 impl From<Unknown> for BadName {
     fn from(Unknown { name }: Unknown) -> Self {
-        let near = holdall_protocols::names()
-            .chain(specimens::names())
-            .map(|known| (strsim::normalized_damerau_levenshtein(&name, known), known))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(likeness, _)| *likeness > 0.3)
-            .map(|(_, near)| near);
-        Self::Unknown { name, near }
+        unknown(name, holdall_protocols::names().chain(specimens::names()))
     }
+}
+
+/// There is no protocol of that name; one of these may have been meant.
+pub fn unknown(name: String, known: impl Iterator<Item = &'static str>) -> BadName {
+    let near = known
+        .map(|known| (strsim::normalized_damerau_levenshtein(&name, known), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.3)
+        .map(|(_, near)| near);
+    BadName::Unknown { name, near }
 }
 
 impl Chosen {
@@ -205,14 +209,6 @@ pub fn contender(name: &str) -> Result<Contender, BadName> {
         return Ok(Contender::oracle()?);
     }
     Ok(Chosen::new(name, &[])?.contender()?)
-}
-
-/// Looks up a protocol to be run at random.
-///
-/// # Errors
-/// If there is no such protocol, no such variant, or no such rule to do without.
-pub fn target(name: &str, without: &[String]) -> Result<Target, BadName> {
-    Ok(Chosen::new(name, without)?.target()?)
 }
 
 /// Every sound protocol that is worth listing.

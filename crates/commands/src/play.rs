@@ -2,15 +2,9 @@
 
 use std::process::ExitCode;
 
-use holdall_core::Protocol;
-use holdall_lab::registry::{self, Chosen};
-use holdall_lab::specimens;
-use holdall_play::{Bill, Cast, NoCast, Options};
-use holdall_protocols::Visitor;
+use holdall_play::{Bill, Options};
 
-use crate::failure::Failure;
-use crate::sim::names;
-use crate::usage;
+use crate::{Failure, Protocols, names, usage};
 
 /// Play protocols for real: roles in separate processes, over TCP on loopback
 ///
@@ -26,7 +20,7 @@ use crate::usage;
   holdall play house,skeen --nodes 4 --clients 20 --seconds 10
   holdall play house --leave waiting:0.1 --stop using:0.05
   holdall play coordinator:skip --without room")]
-pub(crate) struct Args {
+pub struct Args {
     /// Protocols, as `holdall protocols` lists them, played one after another; `all` is all that
     /// are not named and can be played like that
     #[arg(required = true, value_name = "PROTOCOL,...")]
@@ -35,36 +29,12 @@ pub(crate) struct Args {
     options: Options,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let options = &args.options;
-    let find = |name: &str| cast(name, &options.without);
+    let find = |name: &str| protocols.cast(name, &options.without).map_err(usage);
     let bill = Bill::new(&names(&args.protocols), &options.settings(), find)?;
     bill.left_out().for_each(crate::say);
     holdall_play::run(&bill, options)
         .map_err(|error| Failure(error.status(), error.to_string()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn cast(name: &str, without: &[String]) -> anyhow::Result<Cast> {
-    Chosen::new(name, without).map_err(usage)?;
-    match Cast::named(name, without) {
-        Err(NoCast::Unknown(_)) => {
-            specimens::with(name, Specimen { name, without }).map_err(usage)?
-        }
-        found => found.map_err(usage),
-    }
-}
-
-struct Specimen<'a> {
-    name: &'a str,
-    without: &'a [String],
-}
-
-impl Visitor for Specimen<'_> {
-    type Out = anyhow::Result<Cast>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        let contender = registry::contender(self.name).map_err(usage)?.without(self.without);
-        Cast::beside::<P>(self.name, self.without, contender).map_err(usage)
-    }
 }

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use clap::ValueEnum;
 use holdall_fuzz::{Mode, Summary, Target};
-use holdall_lab::registry::{self, target};
 
-use crate::{print, sim, usage};
+use crate::{Protocols, names, print, usage};
 
 /// Besides those that `holdall protocols` lists: messages may be lost.
 const LOSSY: &str = "house:resend=1";
@@ -22,7 +21,7 @@ const LOSSY: &str = "house:resend=1";
 /// panic, no honest role's invariant may break. A run is a function of its seed; a failure prints the
 /// command that repeats it. Exit status 1 if something failed.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Protocols, as `holdall protocols` lists them [default: all]
     #[arg(value_name = "PROTOCOL,...")]
     protocols: Vec<String>,
@@ -64,8 +63,8 @@ struct Line {
 /// So many runs of one protocol before it is the next one's turn.
 const TURN: u64 = 50;
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut lines = lines(args)?;
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
+    let mut lines = lines(args, protocols)?;
     let end = args.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let over = |runs: u64| match end {
         Some(end) => Instant::now() >= end,
@@ -92,10 +91,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lines(args: &Args) -> anyhow::Result<Vec<Line>> {
-    let mut names = sim::names(&args.protocols);
+fn lines(args: &Args, protocols: &Protocols) -> anyhow::Result<Vec<Line>> {
+    let mut names = names(&args.protocols);
     if names.is_empty() {
-        names = registry::all_chosen().into_iter().map(|chosen| chosen.name).collect();
+        names = protocols.names().map(Into::into).collect();
         names.push(LOSSY.into());
     }
     let modes: &[Mode] = match args.mode {
@@ -105,7 +104,8 @@ fn lines(args: &Args) -> anyhow::Result<Vec<Line>> {
     };
     let mut lines = Vec::new();
     for name in &names {
-        let target = target(name, &args.without).map_err(usage)?;
+        let chosen = protocols.choose(name, &args.without).map_err(usage)?;
+        let target = chosen.target().map_err(usage)?;
         lines.extend(modes.iter().map(|mode| Line::new(target.clone(), *mode)));
     }
     Ok(lines)

@@ -9,7 +9,7 @@ use comfy_table::{Table, presets};
 use holdall_lab::check::{self, Blocked, Crash, Detector, Distance, Locality, Scope, Settings};
 
 use crate::search::{DetectorArg, SearchArgs, bar};
-use crate::{print, usage};
+use crate::{Protocols, print, usage};
 
 /// Measure how far away a user may be that is blocked for ever because another one crashed
 ///
@@ -26,7 +26,7 @@ use crate::{print, usage};
   holdall locality ordered --pools 1,1 --users '0/0+1/1'
   holdall locality house --pools 1,1 --users '0/0+1/1' --crash 0 --detector reclaim --timers quiet
   holdall locality ordered --table")]
-pub(crate) struct Args {
+pub struct Args {
     /// The protocol (`holdall protocols` lists them); with --table, all of them if left out
     #[arg(required_unless_present = "table")]
     protocol: Option<String>,
@@ -63,15 +63,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     if args.table {
-        return table::run(args);
+        return table::run(args, protocols);
     }
     let (Some(protocol), Some(pools), Some(users)) = (&args.protocol, &args.pools, &args.users)
     else {
         return Err(usage("name a protocol and a scope: ordered --pools 1,1 --users '0/0+1/1'"));
     };
-    let chosen = args.search.chosen(protocol)?;
+    let chosen = args.search.chosen(protocols, protocol)?;
     let scope = Scope::parse(pools, users, args.nodes.as_deref()).map_err(usage)?;
     let settings = Settings {
         crash: args.crash,

@@ -4,14 +4,13 @@ use std::process::ExitCode;
 
 use comfy_table::{Table, presets};
 use holdall_core::{About, Assumes, Known, Order};
-use holdall_lab::registry::{self, Chosen};
 use serde::Serialize;
 
-use crate::{print, usage};
+use crate::{Protocols, print, usage};
 
 /// List the protocols: where they come from, what they assume, what they promise
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Only these, with their rules
     #[arg(value_name = "PROTOCOL")]
     names: Vec<String>,
@@ -20,13 +19,13 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let mut abouts = Vec::new();
     for name in &args.names {
-        abouts.push(Chosen::new(name, &[]).map_err(usage)?.about);
+        abouts.push(protocols.choose(name, &[]).map_err(usage)?.about);
     }
     if args.names.is_empty() {
-        abouts = registry::all_chosen().into_iter().map(|chosen| chosen.about).collect();
+        abouts = protocols.all().map_err(usage)?.into_iter().map(|chosen| chosen.about).collect();
     }
     if args.json {
         for about in &abouts {

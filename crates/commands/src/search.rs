@@ -8,7 +8,7 @@ use holdall_lab::check::{Detector, Settings, Timers};
 use holdall_lab::registry::Chosen;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::usage;
+use crate::{Protocols, usage};
 
 /// How a scope is searched.
 #[derive(clap::Args)]
@@ -76,10 +76,10 @@ impl From<DetectorArg> for Detector {
 
 impl SearchArgs {
     /// The protocol of that name, without the rules that were taken away, or as printed.
-    pub(crate) fn chosen(&self, name: &str) -> anyhow::Result<Chosen> {
+    pub(crate) fn chosen(&self, protocols: &Protocols, name: &str) -> anyhow::Result<Chosen> {
         match &self.as_printed {
             Some(defects) => Chosen::as_printed(name, defects),
-            None => Chosen::new(name, &self.without),
+            None => protocols.choose(name, &self.without),
         }
         .map_err(usage)
     }

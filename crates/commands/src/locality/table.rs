@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use holdall_lab::check::{self, Detector, Locality, Scope, Settings, Timers};
-use holdall_lab::registry::{self, Chosen};
+use holdall_lab::registry::Chosen;
 use indicatif::ProgressBar;
 
 use super::{Args, exit_code, measured};
 use crate::search::bar;
-use crate::{print, usage};
+use crate::{Protocols, print, usage};
 
 /// A conflict graph.
 struct Graph {
@@ -35,10 +35,10 @@ const GRAPHS: &[Graph] = &[
 const DETECTORS: &[Detector] =
     &[Detector::None, Detector::Suspect, Detector::Reclaim, Detector::Departed];
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, known: &Protocols) -> anyhow::Result<ExitCode> {
     let protocols = match &args.protocol {
-        Some(name) => vec![args.search.chosen(name)?],
-        None => registry::all_chosen(),
+        Some(name) => vec![args.search.chosen(known, name)?],
+        None => known.all().map_err(usage)?,
     };
     let mut table = Table { args, bar: bar(), cut_off: BTreeSet::new() };
     for graph in GRAPHS {

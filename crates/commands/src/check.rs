@@ -10,10 +10,10 @@ use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use holdall_core::CellId;
 use holdall_lab::check::{self, CutOff, Outcome, Report, Scope, Settings, Suite, every_assignment};
-use holdall_lab::registry::{self, Chosen};
+use holdall_lab::registry::Chosen;
 
 use crate::search::{DetectorArg, SearchArgs, bar};
-use crate::{print, usage};
+use crate::{Protocols, print, usage};
 
 /// Explore every interleaving of a small scope and decide what the protocol promises
 ///
@@ -30,7 +30,7 @@ use crate::{print, usage};
   holdall check ordered --without sorted --pools 1,1 --users '0+1/1+0'
   holdall check skeen --all 3x2
   holdall check --suite quick")]
-pub(crate) struct Args {
+pub struct Args {
     /// The protocol (`holdall protocols` lists them); with --suite, all of them if left out
     #[arg(required_unless_present = "suite")]
     protocol: Option<String>,
@@ -107,8 +107,8 @@ enum SuiteArg {
     Full,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let jobs = jobs(args)?;
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
+    let jobs = jobs(args, protocols)?;
     let several = jobs.len() > 1;
     if let Some(file) = &args.chart_svg {
         can_be_written(file)?;
@@ -141,10 +141,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What is to be explored, one after another.
-fn jobs(args: &Args) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
+fn jobs(args: &Args, protocols: &Protocols) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
     let chosen = match &args.protocol {
-        Some(name) => vec![args.search.chosen(name)?],
-        None => registry::all_chosen(),
+        Some(name) => vec![args.search.chosen(protocols, name)?],
+        None => protocols.all().map_err(usage)?,
     };
     let settings = settings(args);
     if let Some(suite) = args.suite {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use holdall_lab::check::{Explorer, Scope, explore};
 
 use crate::search::SearchArgs;
-use crate::usage;
+use crate::{Protocols, usage};
 
 const HELP: &str =
     "a number: let that happen; b: back; c: chart of the way here; s: the state; q: quit";
@@ -19,7 +19,7 @@ const HELP: &str =
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   holdall explore ordered --without sorted --pools 1,1 --users '0+1/1+0'")]
-pub(crate) struct Args {
+pub struct Args {
     /// The protocol (`holdall protocols` lists them)
     protocol: String,
     /// Units of each pool, like 1,1,2
@@ -35,8 +35,8 @@ pub(crate) struct Args {
     search: SearchArgs,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let chosen = args.search.chosen(&args.protocol)?;
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
+    let chosen = args.search.chosen(protocols, &args.protocol)?;
     let scope = Scope::parse(&args.pools, &args.users, args.nodes.as_deref()).map_err(usage)?;
     let said = explore(&chosen, &scope, &args.search.settings(), talk).map_err(usage)?;
     match said {

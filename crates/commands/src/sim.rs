@@ -9,21 +9,20 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use holdall_lab::registry::contender;
 use holdall_sim::{
     self as sim, Detector, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets, Settings,
     Spikes, Tally, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::usage;
+use crate::{Protocols, usage};
 
 /// Play protocols through in simulated time, on the same workload, and compare them.
 ///
 /// Times are in ticks. The same command prints the same, byte for byte. `docs/simulation.md` says
 /// what each figure means.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Protocols, as `holdall protocols` lists them, or `oracle`: a greedy yardstick that sees
     /// everything at once and needs no message
     #[arg(required = true, value_name = "PROTOCOL,...")]
@@ -161,9 +160,9 @@ impl Args {
     }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let names = names(&args.protocols);
-    let contenders = names.iter().map(|name| contender(name));
+    let contenders = names.iter().map(|name| protocols.contender(name));
     let contenders: Vec<_> = contenders.collect::<Result<_, _>>().map_err(usage)?;
     let settings = args.settings();
     settings.validate().map_err(usage)?;
@@ -200,7 +199,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The names in lists separated by commas. Settings of a protocol are separated by commas as well:
 /// `ordered,house:reserve=1,passes=2` are two.
-pub(crate) fn names(lists: &[String]) -> Vec<String> {
+pub fn names(lists: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in lists.iter().flat_map(|list| list.split(',')) {
         match names.last_mut() {

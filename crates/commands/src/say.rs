@@ -1,0 +1,51 @@
+//! What people are told: results on standard output, and on standard error what is wrong.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+/// Bad input: one line that says what is wrong and how to mend it. Exit status [`USAGE`].
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(String);
+
+/// For `map_err`: what a person did wrong.
+pub fn usage(what: impl Display) -> anyhow::Error {
+    Usage(what.to_string()).into()
+}
+
+/// Something went wrong: the exit status, with the line that explains it.
+#[derive(Debug, thiserror::Error)]
+#[error("{1}")]
+pub struct Failure(pub u8, pub String);
+
+/// `EX_USAGE` of sysexits.h.
+pub const USAGE: u8 = 64;
+
+/// What clap found wrong, and its advice, without the usage below.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let told: Vec<_> = lines.filter(|l| !l.is_empty() && !l.starts_with("For more")).collect();
+    format!(
+        "{} (--help tells more)",
+        told.join("; ").replace(":; ", ": ").trim_start_matches("error: ")
+    )
+}
+
+/// Says something to a person, on standard error. Nobody may be there to hear it: that is no error,
+/// where `eprintln!` would panic.
+pub fn say(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "holdall: {text}");
+}
+
+/// Prints a text and a line end. Whoever reads may stop reading: that is no error.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => Err(usage(format!("cannot write the result: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,10 @@
+//! A protocol of one's own, with the commands of `holdall` that study protocols: `check`, `explore`,
+//! `fuzz`, `locality`, `play`, `protocols` and `sim`.
+
+mod gate;
+
+use holdall_commands::Protocols;
+
+fn main() -> std::process::ExitCode {
+    holdall_commands::main(&Protocols::known().and::<gate::Gate>())
+}
