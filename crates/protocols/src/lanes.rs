@@ -15,11 +15,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Lanes(BTreeMap<Lane, Latest>);
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Latest {
-    request: RequestId,
-    /// If it is over: whether its user was taken for gone.
-    over: Option<bool>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Latest {
+    /// This request is under way.
+    Current(RequestId),
+    /// This user was taken for gone: all its requests are over, those that are still to come included.
+    Gone(UserId),
+    /// This request is over.
+    Over(RequestId),
+}
+
+impl Latest {
+    const fn user(self) -> UserId {
+        match self {
+            Self::Current(request) | Self::Over(request) => request.user,
+            Self::Gone(user) => user,
+        }
+    }
 }
 
 /// How a request stands with a manager.
@@ -38,46 +50,46 @@ pub(crate) enum State {
 impl Lanes {
     /// How a request stands.
     pub(crate) fn state(&self, request: RequestId) -> State {
-        let Some(latest) = self.0.get(&request.user.lane()) else { return State::New };
-        match latest.over {
-            Some(true) if request.user == latest.request.user => State::Gone,
-            _ if request < latest.request => State::Over,
-            _ if request > latest.request => State::New,
-            None => State::Current,
-            Some(_) => State::Over,
+        match self.0.get(&request.user.lane()) {
+            Some(Latest::Gone(user)) if request.user == *user => State::Gone,
+            Some(Latest::Current(latest)) if request == *latest => State::Current,
+            Some(Latest::Over(latest)) if request == *latest => State::Over,
+            Some(_) if self.is_overtaken(request) => State::Over,
+            _ => State::New,
         }
     }
 
-    /// Whether a later request of its lane has been heard of.
+    /// Whether a later request of its lane, or the end of a later user, has been heard of.
     pub(crate) fn is_overtaken(&self, request: RequestId) -> bool {
-        self.0.get(&request.user.lane()).is_some_and(|latest| request < latest.request)
+        self.0.get(&request.user.lane()).is_some_and(|latest| match latest {
+            Latest::Current(latest) | Latest::Over(latest) => request < *latest,
+            Latest::Gone(user) => request.user < *user,
+        })
     }
 
     /// The request is the latest of its lane from now on. Returns the one before, if that was not
     /// over.
     pub(crate) fn begin(&mut self, request: RequestId) -> Option<RequestId> {
-        let latest = Latest { request, over: None };
-        let before = self.0.insert(request.user.lane(), latest)?;
-        Some(before.request).filter(|_| before.over.is_none())
+        match self.0.insert(request.user.lane(), Latest::Current(request))? {
+            Latest::Current(before) => Some(before),
+            Latest::Gone(_) | Latest::Over(_) => None,
+        }
     }
 
     /// The request is over, and all before it.
     pub(crate) fn end(&mut self, request: RequestId) {
         if matches!(self.state(request), State::New | State::Current) {
-            self.0.insert(request.user.lane(), Latest { request, over: Some(false) });
+            self.0.insert(request.user.lane(), Latest::Over(request));
         }
     }
 
-    /// All requests of a user are over, those that are still to come included. False if that says
-    /// nothing new, because a later user of the lane has been heard of.
+    /// A user is gone. False if that says nothing new, because a later user of the lane has been heard of.
     fn end_user(&mut self, user: UserId) -> bool {
-        let none = RequestId { user, seq: 0 };
-        let latest =
-            self.0.entry(user.lane()).or_insert(Latest { request: none, over: Some(true) });
-        if latest.request.user <= user {
-            *latest = Latest { request: latest.request.max(none), over: Some(true) };
+        let later = self.0.get(&user.lane()).is_some_and(|latest| latest.user() > user);
+        if !later {
+            self.0.insert(user.lane(), Latest::Gone(user));
         }
-        latest.request.user <= user
+        !later
     }
 
     /// Remembers that a party is gone; or forgets a home, of which nothing will be heard any more.
@@ -103,6 +115,6 @@ pub(crate) fn ends_with(request: RequestId, who: Party) -> bool {
 
 impl fmt::Debug for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.values().map(|l| (l.request, l.over))).finish()
+        f.debug_set().entries(self.0.values()).finish()
     }
 }

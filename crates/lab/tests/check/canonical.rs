@@ -18,11 +18,10 @@ const SCOPES: &[(&str, &str, &str)] = &[
 ];
 
 /// Numbers that begin anew although earlier ones of their family are still about. They are never
-/// compared with those, but a shift does not bring equals together: a user that returns after a
-/// suspicion numbers its requests from 1 again, and where clients need not wait for the end of their
-/// requests (`brief`), attempts are numbered from 0 again.
-fn begins_anew(chosen: &Chosen, fault: &str) -> bool {
-    fault == "suspect" || chosen.name.ends_with(":brief")
+/// compared with those, but a shift does not bring equals together: where clients need not wait for the
+/// end of their requests (`brief`), attempts are numbered from 0 again.
+fn begins_anew(chosen: &Chosen) -> bool {
+    chosen.name.ends_with(":brief")
 }
 
 /// How many states are looked at in a scope where there is no end of them.
@@ -37,7 +36,7 @@ fn states_that_differ_by_a_shift_behave_alike_in_every_protocol() {
             let assumes = chosen.about.assumes;
             let served = scope.suits(&chosen.about).is_ok()
                 && (fault.is_empty() || assumes.departures)
-                && !begins_anew(&chosen, fault);
+                && !begins_anew(&chosen);
             if !served {
                 continue;
             }

@@ -120,7 +120,8 @@ impl World<'_> {
         if client.is_busy() && self.settings.departures {
             moves.push((Action::Leave(lane), Class::UNFAIR));
         }
-        if client.is_busy() && self.settings.suspect == Some(lane) && !client.suspected {
+        let there = client.is_busy() || client.stage == Stage::Idle;
+        if there && self.settings.suspect == Some(lane) && !client.suspected {
             moves.push((Action::Suspect(lane), Class::UNFAIR));
         }
         if self.may_crash(lane, client) {
