@@ -32,9 +32,17 @@ pub(crate) struct Plan {
     /// Of a message: to be held up for up to [`Plan::lag`] steps.
     pub(crate) late: usize,
     pub(crate) lag: usize,
+    /// How often clients ask and end their uses, beside other steps.
+    pub(crate) acts: usize,
+    /// How many messages arrive between two steps, if there are so many. Only where the network is
+    /// quick, and clients take their time, does a protocol of many messages do much between two
+    /// faults, or during a use.
+    pub(crate) arrivals: usize,
     /// How often a timer rings, and faults strike, beside other steps.
     pub(crate) timers: usize,
     pub(crate) faults: Faults,
+    /// How often honest clients leave while messages are forged, in a second part of the run.
+    pub(crate) leave_later: usize,
     /// How those who stop are noticed.
     pub(crate) detector: Detector,
     /// Whether managers are told of those who have left and are idle.
@@ -91,6 +99,7 @@ impl Plan {
         let (late, lag) = (sometimes(true, 300), random.between(10, 400));
         let detectors = [Detector::Departed, Detector::Reclaim, Detector::All];
         let detector = detectors[random.below(if suspicions { detectors.len() } else { 1 })];
+        let quick = mode == Mode::Faults && random.per_mille(500);
         Self {
             topology,
             lanes,
@@ -102,8 +111,11 @@ impl Plan {
             duplicates,
             late,
             lag,
+            acts: if quick { 50 } else { 200 },
+            arrivals: if quick { 4 } else { 0 },
             timers: random.between(0, 8),
             faults,
+            leave_later: if mode == Mode::Forged && assumes.departures { 40 } else { 0 },
             detector,
             tell_of_left: random.per_mille(500),
         }

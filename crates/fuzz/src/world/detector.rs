@@ -10,7 +10,8 @@ impl World {
     /// Some client leaves, and says so.
     pub(super) fn leave(&mut self) -> Step {
         let id = self.lanes[self.random.below(self.lanes.len())];
-        self.call_to_leave(id)
+        // The dishonest one goes on talking, which those who have left do not.
+        if self.is_honest(Addr::User(id)) { self.call_to_leave(id) } else { Ok(()) }
     }
 
     /// Some user stops without a word, be it one that was leaving.

@@ -154,12 +154,27 @@ impl World {
 
     /// Runs to the end.
     pub(crate) fn run(&mut self) -> Result<Summary, Problem> {
+        self.go_on()?;
+        self.heal()?;
+        if self.plan.leave_later > 0 {
+            self.healing = false;
+            self.plan.faults.leave = self.plan.leave_later;
+            self.go_on()?;
+            self.heal()?;
+        }
+        Ok(self.summary)
+    }
+
+    fn go_on(&mut self) -> Step {
         for _ in 0..self.plan.steps {
             self.move_on()?;
             self.check_system()?;
+            for _ in 0..self.plan.arrivals {
+                self.deliver()?;
+                self.check_system()?;
+            }
         }
-        self.heal()?;
-        Ok(self.summary)
+        Ok(())
     }
 
     /// Lets chance decide what happens next. What it picks may be impossible; then nothing happens.
@@ -170,7 +185,7 @@ impl World {
         let weights = [
             400,
             80,
-            200,
+            self.plan.acts,
             10 * self.plan.timers,
             forging,
             faults.leave,

@@ -120,7 +120,9 @@ impl<const MOST: u32> Manager<MOST> {
             || claim.attempt < entry.claim.attempt
         {
             self.queues.set_aside(entry);
-            return out.misbehaved(from, "promote: not by its resource before, or an old attempt");
+            // A manager promotes what the client asked for there.
+            let client = Addr::User(claim.request.user);
+            return out.misbehaved(client, "ask: for one thing here, for another elsewhere");
         }
         if self.queues.join(Entry { claim, shielded, ..entry }) {
             self.serve_head(cfg, out);
@@ -150,7 +152,9 @@ impl<const MOST: u32> Manager<MOST> {
     /// A client departs: its request leaves the queues, the last one first.
     fn on_leave(&mut self, cfg: &Datta<MOST>, from: Addr, id: RequestId, out: &mut Out<MOST>) {
         if self.queues.spot(id).is_some_and(|spot| spot.speaker() != from) {
-            return out.misbehaved(from, "leave: by one who does not speak for the request here");
+            // A manager passes on what the client says, be it true or not.
+            let client = Addr::User(id.user);
+            return out.misbehaved(client, "leave: not where the request was last asked for");
         }
         let Some((entry, was_head)) = self.queues.forget(id) else {
             if cfg.rules.early {

@@ -88,7 +88,7 @@ impl Manager {
             ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
             ToManager::Move(id) => self.on_move(cfg, from, id, out),
             ToManager::Moved(id) => self.on_moved(cfg, from, id, out),
-            ToManager::Ready(id) => self.on_ready(cfg, from, id, out),
+            ToManager::Ready(id) => self.on_ready(cfg, id, out),
             ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
                 self.on_done(cfg, from, id, out);
             }
@@ -141,13 +141,15 @@ impl Manager {
         }
     }
 
-    fn on_ready(&mut self, cfg: &DattaToken, from: Addr, id: RequestId, out: &mut Out) {
+    fn on_ready(&mut self, cfg: &DattaToken, id: RequestId, out: &mut Out) {
         let Some(at) = self.strong.iter().position(|entry| entry.spot.id() == id) else {
             return; // It has departed.
         };
         let entry = &mut self.strong[at];
         if !entry.spot.is_home() || entry.ready + 1 >= entry.spot.request.needs.len() {
-            return out.misbehaved(from, "ready: not at its home, or too often");
+            // A manager says what follows from what the client asked for there.
+            let client = Addr::User(id.user);
+            return out.misbehaved(client, "ask: for one thing here, for another elsewhere");
         }
         entry.ready += 1;
         if at == 0 && cfg.rules.ready {
@@ -239,7 +241,9 @@ impl Manager {
             return;
         };
         if spot.speaker() != from {
-            return out.misbehaved(from, "leave: by one who does not speak for the request here");
+            // A manager passes on what the client says, be it true or not.
+            let client = Addr::User(id.user);
+            return out.misbehaved(client, "leave: not where the request was last asked for");
         }
         self.weak.remove(&id);
         at.map(|at| self.strong.remove(at));
