@@ -21,7 +21,7 @@ use holdall_core::Topology;
 
 pub use self::explore::{Explorer, explore};
 pub use self::scope::suite::{Suite, every_assignment};
-pub use self::scope::{BadScope, Scope, Script, Then};
+pub use self::scope::{BadScope, Scope, Script, Then, Unreadable};
 pub use self::search::CutOff;
 pub use self::search::shift::Shifted;
 pub use self::settings::{Detector, Settings, Timers};
@@ -78,32 +78,27 @@ fn prepare(
     for (option, lane) in [("--crash", settings.crash), ("--suspect", settings.suspect)] {
         if let Some(lane) = lane.filter(|lane| *lane >= scope.users.len()) {
             let last = scope.users.len() - 1;
-            return Err(BadScope(format!("{option} {lane}: the users are 0 to {last}")));
+            return Err(BadScope::Nobody { option, number: lane, what: "user", last });
         }
     }
     if let Some(cell) = settings.reboot
         && scope.users.iter().all(|user| user.cell != cell)
     {
-        return Err(BadScope(format!(
-            "--reboot {}: no user is in that cell; --homes puts users in cells",
-            cell.0
-        )));
+        return Err(BadScope::NoCell(cell));
     }
     let topology = Topology { origin: settings.origin, ..scope.topology(&chosen.about) };
-    let roles = chosen.roles(&topology).map_err(|why| BadScope(why.to_string()))?;
+    let roles = chosen.roles(&topology)?;
     if let Some(manager) = settings.crash_manager.filter(|manager| *manager >= roles.managers()) {
-        return Err(BadScope(match roles.managers() {
-            0 => format!("--crash-manager {manager}: {} has no managers", chosen.name),
-            n => format!("--crash-manager {manager}: the managers are 0 to {}", n - 1),
-        }));
+        let (option, what) = ("--crash-manager", "manager");
+        return Err(match roles.managers().checked_sub(1) {
+            None => BadScope::NoManagers { manager, protocol: chosen.name.clone() },
+            Some(last) => BadScope::Nobody { option, number: manager, what, last },
+        });
     }
     if let Some(detector) = settings.detector.filter(|detector| *detector != Detector::None)
         && roles.managers() == 0
     {
-        return Err(BadScope(format!(
-            "--detector {detector}: {} has no managers that could be told; use --detector none",
-            chosen.name
-        )));
+        return Err(BadScope::Detector { detector, protocol: chosen.name.clone() });
     }
     let order = Some(settings.order.unwrap_or(chosen.about.assumes.order));
     let nobody_told = settings.crash.is_some() && roles.managers() == 0;

@@ -5,11 +5,14 @@
 //! `0:2` is two units of pool 0. After a user, `*` repeats its list for ever, `^` lets it depart
 //! after its list and return under a fresh id, `!` never ends its use.
 
+mod bad;
 pub(crate) mod suite;
 
 use std::fmt;
 
 use holdall_core::{About, CellId, Known, Need, Needs, NodeId, Pool, PoolId, Topology};
+
+pub use self::bad::{BadScope, Unreadable};
 
 /// The most users a scope may have: sets of users are bit masks.
 pub(crate) const USERS_MAX: usize = 24;
@@ -47,11 +50,6 @@ pub enum Then {
     Respawn,
 }
 
-/// A scope that makes no sense, or that the protocol does not serve.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BadScope(pub String);
-
 impl Scope {
     /// Reads the notation.
     ///
@@ -60,21 +58,13 @@ impl Scope {
     pub fn parse(pools: &str, users: &str, nodes: Option<&str>) -> Result<Self, BadScope> {
         let capacities = numbers("--pools", pools)?;
         if let Some(at) = capacities.iter().position(|capacity| *capacity == 0) {
-            return Err(BadScope(format!(
-                "--pools {pools}: pool {at} has no units; give it at least 1"
-            )));
+            return Err(BadScope::EmptyPool { pools: pools.into(), at });
         }
         let nodes = match nodes {
             Some(text) => numbers("--nodes", text)?,
             None => (0..).take(capacities.len()).collect(),
         };
-        if nodes.len() != capacities.len() {
-            return Err(BadScope(format!(
-                "--nodes names {} nodes for {} pools; name one for each pool",
-                nodes.len(),
-                capacities.len()
-            )));
-        }
+        one_for_each("--nodes", "nodes", &nodes, "pool", capacities.len())?;
         let pools = capacities
             .iter()
             .zip(nodes)
@@ -92,13 +82,7 @@ impl Scope {
     /// If it does not name a cell for each user.
     pub fn with_homes(mut self, homes: &str) -> Result<Self, BadScope> {
         let cells = numbers("--homes", homes)?;
-        if cells.len() != self.users.len() {
-            return Err(BadScope(format!(
-                "--homes names {} cells for {} users; name one for each user",
-                cells.len(),
-                self.users.len()
-            )));
-        }
+        one_for_each("--homes", "cells", &cells, "user", self.users.len())?;
         for (user, cell) in self.users.iter_mut().zip(cells) {
             user.cell = CellId(cell.into());
         }
@@ -112,16 +96,13 @@ impl Scope {
     pub fn suits(&self, about: &About) -> Result<(), BadScope> {
         let widest = self.requests().map(|(_, needs)| needs.len()).max().unwrap_or(0);
         if let Some(most) = about.assumes.needs_max.filter(|most| widest > *most as usize) {
-            return Err(BadScope(format!(
-                "{} takes at most {most} pools in a request, not {widest}",
-                about.name
-            )));
+            return Err(BadScope::TooWide { protocol: about.name.clone(), most, widest });
         }
         if !about.assumes.units && self.pools.iter().any(|pool| pool.capacity > 1) {
-            return Err(BadScope(format!("{} takes only pools of 1 unit", about.name)));
+            return Err(BadScope::OnlySingleUnits(about.name.clone()));
         }
         if !about.assumes.departures && self.users.iter().any(|user| user.then == Then::Respawn) {
-            return Err(BadScope(format!("{} takes only users that stay, not '^'", about.name)));
+            return Err(BadScope::OnlyStaying(about.name.clone()));
         }
         Ok(())
     }
@@ -172,25 +153,17 @@ impl Scope {
 
     fn validate(&self) -> Result<(), BadScope> {
         if self.users.len() > USERS_MAX {
-            return Err(BadScope(format!(
-                "{} users are too many; at most {USERS_MAX}",
-                self.users.len()
-            )));
+            return Err(BadScope::TooManyUsers(self.users.len()));
         }
         for (lane, needs) in self.requests() {
             for need in needs.iter() {
                 let pool = need.pool.0;
-                let Some(Pool { capacity, .. }) = self.pools.get(need.pool.index()) else {
-                    return Err(BadScope(format!(
-                        "user {lane} asks for pool {pool}, but the pools are 0 to {}",
-                        self.pools.len() - 1
-                    )));
+                let Some(&Pool { capacity, .. }) = self.pools.get(need.pool.index()) else {
+                    return Err(BadScope::NoPool { lane, pool, last: self.pools.len() - 1 });
                 };
-                if need.units > *capacity {
-                    return Err(BadScope(format!(
-                        "user {lane} asks for {} units of pool {pool}, which has {capacity}",
-                        need.units
-                    )));
+                if need.units > capacity {
+                    let units = need.units;
+                    return Err(BadScope::TooLarge { lane, units, pool, capacity });
                 }
             }
         }
@@ -238,14 +211,26 @@ impl fmt::Display for Script {
     }
 }
 
-fn numbers(option: &str, text: &str) -> Result<Vec<u32>, BadScope> {
-    text.split(',')
-        .map(|number| {
-            number.parse().map_err(|_| {
-                BadScope(format!("{option} {text}: '{number}' is no number up to {}", u32::MAX))
-            })
-        })
-        .collect()
+fn numbers(option: &'static str, text: &str) -> Result<Vec<u32>, BadScope> {
+    let read = |number: &str| {
+        let (text, bad) = (text.to_string(), number.to_string());
+        number.parse().map_err(|_| BadScope::NoNumber { option, text, number: bad })
+    };
+    text.split(',').map(read).collect()
+}
+
+fn one_for_each(
+    option: &'static str,
+    what: &'static str,
+    named: &[u32],
+    of: &'static str,
+    count: usize,
+) -> Result<(), BadScope> {
+    let named = named.len();
+    if named == count {
+        return Ok(());
+    }
+    Err(BadScope::Mismatch { option, named, what, count, of })
 }
 
 /// Reads `--users` from left to right.
@@ -261,7 +246,7 @@ impl Reader<'_> {
             users.push(self.user()?);
         }
         if self.at < self.text.len() {
-            return Err(self.error("expected '+', ',', '/', ':', '*', '^' or '!'"));
+            return Err(self.error(Unreadable::Expected("'+', ',', '/', ':', '*', '^' or '!'")));
         }
         Ok(users)
     }
@@ -282,7 +267,7 @@ impl Reader<'_> {
                 script.then = Then::Respawn;
             } else if self.at > before {
                 self.at = before;
-                return Err(self.error("a user repeats or respawns, not both"));
+                return Err(self.error(Unreadable::Both));
             } else {
                 return Ok(script);
             }
@@ -295,7 +280,7 @@ impl Reader<'_> {
         while self.take('+') {
             list.push(self.need()?);
         }
-        Needs::new(list).map_err(|bad| Self { text: self.text, at: start }.error(&bad.to_string()))
+        Needs::new(list).map_err(|bad| Self { text: self.text, at: start }.error(bad.into()))
     }
 
     fn need(&mut self) -> Result<Need, BadScope> {
@@ -304,10 +289,10 @@ impl Reader<'_> {
         Ok(Need { pool, units })
     }
 
-    fn number(&mut self, what: &str) -> Result<u32, BadScope> {
+    fn number(&mut self, what: &'static str) -> Result<u32, BadScope> {
         let rest = &self.text[self.at..];
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let number = rest[..digits].parse().map_err(|_| self.error(&format!("expected {what}")))?;
+        let number = rest[..digits].parse().map_err(|_| self.error(Unreadable::Expected(what)))?;
         self.at += digits;
         Ok(number)
     }
@@ -319,9 +304,9 @@ impl Reader<'_> {
     }
 
     /// An error with the place marked by `>`.
-    fn error(&self, what: &str) -> BadScope {
+    fn error(&self, why: Unreadable) -> BadScope {
         let (before, after) = self.text.split_at(self.at);
-        BadScope(format!("--users: {what} at the mark: '{before}>{after}'"))
+        BadScope::Users { why, before: before.into(), after: after.into() }
     }
 }
 

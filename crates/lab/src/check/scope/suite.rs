@@ -113,9 +113,7 @@ pub fn every_assignment(text: &str, about: &About) -> Result<Vec<Scope>, BadScop
         .split_once('x')
         .and_then(|(c, r)| Some((c.parse::<usize>().ok()?, r.parse::<u32>().ok()?)))
         .filter(|(c, r)| (1..=6).contains(c) && (1..=4).contains(r))
-        .ok_or_else(|| {
-            BadScope(format!("--all {text}: expected CLIENTSxRESOURCES, like 3x3; at most 6x4"))
-        })?;
+        .ok_or_else(|| BadScope::Assignments(text.into()))?;
     let mut requests = Vec::new();
     list_requests(resources, about, &mut Vec::new(), &mut requests);
     let pools =

@@ -135,9 +135,7 @@ pub fn locality(
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Locality, BadScope> {
     if let Some(lane) = scope.users.iter().position(|user| user.endless) {
-        return Err(BadScope(format!(
-            "user {lane} never ends its use; locality is about users that do: leave out its '!'"
-        )));
+        return Err(BadScope::Endless(lane));
     }
     let lanes = match settings {
         Settings { crash_manager: Some(_), .. } => vec![None],
