@@ -5,8 +5,8 @@
 //! in it any more. So removing it is the question whether its grant is over.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -89,11 +89,12 @@ impl Cgroups {
         Ok(Self { top: Rc::new(top), mount, part, root })
     }
 
-    /// Tries out whether we may make cgroups, move processes into them, and end them.
+    /// Tries out, with one of a name, whether we may make cgroups, move processes into them, and end
+    /// them.
     ///
     /// # Errors
     /// If not: why.
-    pub fn trial(&self) -> Result<(), NoCgroups> {
+    pub fn trial(&self, name: &str) -> Result<(), NoCgroups> {
         let Some(own) = self.of(std::process::id()) else {
             return Err(NoCgroups::Outside(self.mount.clone()));
         };
@@ -101,8 +102,7 @@ impl Cgroups {
             let place = self.mount.join(&own);
             move |error| NoCgroups::Failed(what, place, error)
         };
-        let name = format!("trial-{}", std::process::id());
-        let cgroup = self.make(&own, &name).map_err(failed("make a cgroup"))?;
+        let cgroup = self.make(&own, name).map_err(failed("make a cgroup"))?;
         let tried = self.try_out(&cgroup);
         let removed = cgroup.remove();
         tried?;
@@ -141,6 +141,18 @@ impl Cgroups {
             return None;
         }
         Some(below.trim_start_matches('/').to_owned())
+    }
+
+    /// Removes the cgroups whose names begin so, wherever they are, if they are empty. Returns how
+    /// many these were.
+    pub fn sweep(&self, name: &str) -> usize {
+        let prefix = format!("{PREFIX}{name}");
+        let id = CgroupId { path: ".".into(), inode: self.root, root: self.root };
+        let all = Cgroup { top: self.top.clone(), id }.below(".").unwrap_or_default();
+        let ours = all
+            .into_iter()
+            .filter(|path| path.rsplit('/').next().is_some_and(|last| last.starts_with(&prefix)));
+        ours.filter(|path| unlinkat(&self.top, path, AtFlags::REMOVEDIR).is_ok()).count()
     }
 
     /// Makes a cgroup for a grant below another.
@@ -240,11 +252,6 @@ impl Cgroup {
         Self { top: Rc::new(dir), id: CgroupId { path: ".".into(), inode, root: inode } }
     }
 
-    /// Its directory, if it was opened by [`Cgroup::at`].
-    pub fn dir(&self) -> BorrowedFd<'_> {
-        self.top.as_fd()
-    }
-
     /// Its identity.
     pub fn id(&self) -> &CgroupId {
         &self.id
@@ -308,31 +315,37 @@ impl Cgroup {
             let name = entry.file_name().to_string_lossy();
             if entry.file_type() == rustix::fs::FileType::Directory && !name.starts_with('.') {
                 let inner = format!("{path}/{name}");
-                all.extend(self.below(&inner)?);
+                match self.below(&inner) {
+                    Err(error) if is_removed(&error) => continue,
+                    below => all.extend(below?),
+                }
                 all.push(inner);
             }
         }
         Ok(all)
     }
 
-    /// The processes in it and below.
+    /// Processes in it and below, so many at most: there may be very many of them.
     ///
     /// # Errors
     /// If it cannot be told.
-    pub fn pids(&self) -> io::Result<Vec<u32>> {
+    pub fn pids(&self, most: usize) -> io::Result<Vec<u32>> {
         let mut all = Vec::new();
         for path in [self.id.path.clone()].into_iter().chain(self.below(&self.id.path)?) {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let mut text = String::new();
-            match openat(&self.top, format!("{path}/cgroup.procs"), flags, Mode::empty()) {
-                Ok(file) => File::from(file).read_to_string(&mut text)?,
+            let file = match openat(&self.top, format!("{path}/cgroup.procs"), flags, Mode::empty())
+            {
+                Ok(file) => File::from(file),
                 Err(Errno::NOENT) => continue, // Removed in the meantime: nothing was in it.
                 Err(error) => return Err(error.into()),
             };
-            // Whoever is in a pid namespace that we do not see has the number 0.
-            all.extend(
-                text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|pid| *pid > 0),
-            );
+            for line in BufReader::new(file).lines() {
+                // Whoever is in a pid namespace that we do not see has the number 0.
+                all.extend(line?.parse::<u32>().ok().filter(|pid| *pid > 0));
+                if all.len() >= most {
+                    break;
+                }
+            }
         }
         all.sort_unstable();
         all.dedup();
@@ -342,9 +355,10 @@ impl Cgroup {
     /// Sends a signal to each process in it.
     pub fn signal(&self, signal: Signal) {
         let open = |pid: u32| Process::open(pid).ok().flatten();
-        let opened: Vec<_> = self.pids().unwrap_or_default().into_iter().filter_map(open).collect();
+        let pids = || self.pids(usize::MAX).unwrap_or_default();
+        let opened: Vec<_> = pids().into_iter().filter_map(open).collect();
         // Whoever is in it now, after we have its pidfd, was not mistaken for another.
-        let still = self.pids().unwrap_or_default();
+        let still = pids();
         for process in opened.iter().filter(|process| still.contains(&process.id().pid)) {
             process.signal(signal);
         }

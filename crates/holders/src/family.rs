@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, kill_process_group, test_kill_process, test_kill_process_group};
 
 use crate::passing::Peer;
-use crate::process::{Process, ProcessId, Stat, number};
+use crate::process::{Process, ProcessId, Stat, number, stopped};
 use crate::raw;
 
 /// How often it is looked for more of what a command has left behind.
@@ -199,6 +199,31 @@ impl Family {
             number(*pid).is_some_and(|number| test_kill_process(number) == Err(Errno::PERM))
         };
         self.pids().into_iter().filter(denied).collect()
+    }
+
+    /// The processes that may be of its group and may be somebody else's: they are waited for and
+    /// never signalled.
+    pub fn unsure(&self) -> Vec<u32> {
+        if self.leading().is_some() {
+            return Vec::new();
+        }
+        let found = self.rest_of_group().unwrap_or_default();
+        found.iter().map(|process| process.id().pid).collect()
+    }
+
+    /// The client that started it, in the eyes of a later agent, if that is stopped: it ends nothing.
+    pub fn stopped_client(&self) -> Option<u32> {
+        let former = self.former.as_ref().filter(|process| !process.ended())?;
+        Some(former.id().pid).filter(|pid| stopped(*pid))
+    }
+
+    /// Waits until nothing of it runs any more that is certainly its own.
+    pub async fn until_own_ended(&self) {
+        let leader = self.leader.as_ref().and_then(|leader| leader.process.clone());
+        let others = self.others.borrow().clone();
+        for process in leader.into_iter().chain(self.former.clone()).chain(others) {
+            process.until_ended().await;
+        }
     }
 
     /// Whether nothing of it runs; if in doubt, something does.

@@ -15,6 +15,8 @@ use crate::process::{Namespaces, ProcessId};
 
 /// How often it is looked at what cannot be told.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How many processes of a cgroup are told.
+const PIDS_MAX: usize = 1000;
 
 /// What runs under a grant.
 #[derive(Debug)]
@@ -138,10 +140,10 @@ impl Holder {
         }
     }
 
-    /// The processes that run, as far as they are known.
+    /// The processes that run, as far as they are known; of very many, some.
     pub fn pids(&self) -> Vec<u32> {
         match self {
-            Self::Cgroup(cgroup) => cgroup.pids().unwrap_or_default(),
+            Self::Cgroup(cgroup) => cgroup.pids(PIDS_MAX).unwrap_or_default(),
             Self::Family(family) => family.pids(),
             Self::Client(..) | Self::Unknown(..) => Vec::new(),
         }

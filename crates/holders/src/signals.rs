@@ -1,7 +1,6 @@
 //! Signals to this process, told one by one, with where they come from.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -67,12 +66,6 @@ impl Signals {
                 return Ok(Caught { signal, from_kernel: info.ssi_code == libc::SI_KERNEL });
             }
         }
-    }
-}
-
-impl AsFd for Signals {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.watched.get_ref().as_fd()
     }
 }
 

@@ -26,7 +26,8 @@ fn command(words: &[&str]) -> Command {
 
 /// Cgroups, where they can be had. Where everything is to be tried, they must be had.
 fn cgroups() -> Option<Cgroups> {
-    let found = Cgroups::find().and_then(|cgroups| cgroups.trial().map(|()| cgroups));
+    let name = format!("{}-trial", std::process::id());
+    let found = Cgroups::find().and_then(|cgroups| cgroups.trial(&name).map(|()| cgroups));
     match found {
         Ok(cgroups) => Some(cgroups),
         Err(why) => {
@@ -88,6 +89,24 @@ async fn nothing_leaves_a_cgroup_and_all_of_it_is_killed() {
     assert!(holder.ended() && holder.pids().is_empty());
     let late = command(&["true"]).start(Start::In(&dir));
     assert!(late.is_err(), "nothing starts in a grant that is over");
+}
+
+#[test]
+fn empty_cgroups_are_swept_away_and_others_left_alone() {
+    let Some(cgroups) = cgroups() else { return };
+    let (empty, used) = (make(&cgroups, "sweep"), make(&cgroups, "sweep"));
+    let other = make(&cgroups, "other");
+    let dir = enter(&cgroups, &used);
+    let mut child = command(&["sleep", "1000"]).start(Start::In(&dir)).expect("it starts");
+    assert_eq!(cgroups.sweep(&format!("sweep-{}", std::process::id())), 1);
+    assert!(cgroups.again(empty.id()).expect("known").is_none());
+    assert!(cgroups.again(used.id()).expect("known").is_some());
+    assert!(cgroups.again(other.id()).expect("known").is_some());
+    child.end();
+    while !used.remove() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(other.remove());
 }
 
 #[tokio::test(flavor = "current_thread")]

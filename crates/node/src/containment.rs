@@ -12,15 +12,22 @@ pub(crate) struct Containment {
     cgroups: Option<Cgroups>,
     /// Why they are not used, if they are not.
     why_not: Option<String>,
+    /// How the names of its cgroups begin: no other data directory has the same.
+    prefix: String,
 }
 
 impl Containment {
-    /// Looks for cgroups and tries them out, unless they are not wanted.
-    pub(crate) fn find(wanted: bool) -> Self {
+    /// Looks for cgroups for the agent of a data directory and tries them out, unless they are not
+    /// wanted.
+    pub(crate) fn find(wanted: bool, dir: &Directory) -> Self {
+        let prefix =
+            dir.identity().map_or_else(|_| "0".into(), |(dev, ino)| format!("{dev:x}.{ino:x}"));
         let found = Cgroups::find();
         let why_not = match &found {
             _ if !wanted => Some("the configuration says cgroups = false".to_owned()),
-            Ok(cgroups) => cgroups.trial().err().map(|why| why.to_string()),
+            Ok(cgroups) => {
+                cgroups.trial(&format!("{prefix}-trial")).err().map(|why| why.to_string())
+            }
             Err(why) => Some(why.to_string()),
         };
         let cgroups = found.ok();
@@ -28,7 +35,16 @@ impl Containment {
             (None, Some(cgroups)) => info!(at = %cgroups.mount().display(), "grants have cgroups"),
             (why, _) => warn!("grants have no cgroups: {}", why.as_deref().unwrap_or_default()),
         }
-        Self { cgroups, why_not }
+        Self { cgroups, why_not, prefix }
+    }
+
+    /// Removes the empty cgroups that killed agents of this directory have left. This one has made
+    /// none yet.
+    pub(crate) fn sweep(&self) {
+        let swept = self.cgroups.as_ref().map_or(0, |all| all.sweep(&format!("{}-", self.prefix)));
+        if swept > 0 {
+            info!(swept, "empty cgroups of former agents are removed");
+        }
     }
 
     /// Why grants have no cgroups, if they have none.
@@ -40,7 +56,7 @@ impl Containment {
     pub(crate) fn cgroup(&self, request: RequestNo, who: &Who) -> Option<Cgroup> {
         let cgroups = self.cgroups.as_ref().filter(|_| self.why_not.is_none() && who.pid > 0)?;
         let parent = cgroups.of(who.pid)?;
-        let name = format!("{}-{request}", std::process::id());
+        let name = format!("{}-{request}", self.prefix);
         match cgroups.make(&parent, &name) {
             Ok(cgroup) => Some(cgroup),
             Err(error) => {

@@ -103,7 +103,11 @@ impl Data {
         let epoch = std::str::from_utf8(&content).ok().and_then(|text| text.trim().parse().ok());
         epoch.filter(|epoch| *epoch < u32::MAX).with_context(|| {
             let path = self.dir.path_of("epoch");
-            format!("{} does not hold an epoch; fences could go back", path.display())
+            format!(
+                "{} does not hold an epoch, and fences could go back; write a number there that is \
+                 larger than the first part of all grants in audit.jsonl",
+                path.display()
+            )
         })
     }
 
@@ -124,8 +128,13 @@ impl Data {
     pub(crate) fn kept(&self) -> anyhow::Result<Kept> {
         let Some(content) = self.dir.read("state.json")? else { return Ok(Kept::default()) };
         let path = self.dir.path_of("state.json");
-        let kept: Kept = serde_json::from_slice(&content)
-            .with_context(|| format!("{} cannot be understood", path.display()))?;
+        let kept: Kept = serde_json::from_slice(&content).with_context(|| {
+            format!(
+                "{} cannot be understood; mend it, or delete it, and with it reservations and \
+                     pools that were made at run time",
+                path.display()
+            )
+        })?;
         if kept.schema > SCHEMA {
             bail!("{} is of a newer holdall than this one; use that", path.display());
         }

@@ -113,6 +113,14 @@ impl Directory {
         self.path.join(name)
     }
 
+    /// What tells it from all others: its device and its number there.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn identity(&self) -> Result<(u64, u64), Unsafe> {
+        self.stat().map(|stat| (stat.st_dev, stat.st_ino))
+    }
+
     /// Whether its path still leads to it.
     pub fn in_place(&self) -> bool {
         let there = rustix::fs::lstat(&self.path).map(|stat| (stat.st_dev, stat.st_ino));

@@ -54,7 +54,7 @@ impl Journal {
     pub(crate) fn read(dir: &Directory) -> anyhow::Result<Vec<Held>> {
         let text = dir.read(NAME)?.unwrap_or_default();
         let mut held = BTreeMap::new();
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
+        for (at, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
             match serde_json::from_slice(line) {
                 Ok(Line::Held(one)) => drop(held.insert(request(&one), one)),
                 Ok(Line::Over(request)) => drop(held.remove(&request)),
@@ -63,8 +63,9 @@ impl Journal {
                 Err(error) => {
                     return Err(error).with_context(|| {
                         format!(
-                            "{} cannot be understood; make sure that no command of the agent \
-                             before runs, and delete it",
+                            "line {} of {} cannot be understood; make sure that the command it \
+                             is about does not run any more, and delete it",
+                            at + 1,
                             dir.path_of(NAME).display()
                         )
                     });

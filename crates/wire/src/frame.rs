@@ -64,16 +64,25 @@ pub fn version(greeting: &[u8]) -> Result<u32, Bad> {
 pub fn write<T: Serialize>(value: &T, max: usize, out: &mut Vec<u8>) -> Result<(), Bad> {
     let start = out.len();
     out.extend([0; HEAD]);
-    let mut filled = postcard::to_extend(value, std::mem::take(out))?;
-    let length = filled.len() - start - HEAD;
-    if length > max {
-        filled.truncate(start);
-        *out = filled;
-        return Err(Bad::Long(length));
+    let written = postcard::to_extend(value, End(out)).map(drop);
+    let length = out.len() - start - HEAD;
+    let written = written.map_err(Bad::from);
+    let fits = if length > max { Err(Bad::Long(length)) } else { Ok(()) };
+    if let Err(bad) = written.and(fits) {
+        out.truncate(start);
+        return Err(bad);
     }
-    filled[start..start + HEAD].copy_from_slice(&(length as u32).to_le_bytes());
-    *out = filled;
+    out[start..start + HEAD].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(())
+}
+
+/// The end of a buffer, where postcard writes.
+struct End<'a>(&'a mut Vec<u8>);
+
+impl Extend<u8> for End<'_> {
+    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
+        self.0.extend(bytes);
+    }
 }
 
 /// Reads the content of a frame.
@@ -176,6 +185,19 @@ mod tests {
         incoming.buffer().extend(u32::MAX.to_le_bytes());
         assert!(incoming.ready() && incoming.large() == 0);
         assert!(matches!(incoming.next_frame(), Err(Bad::Long(_))));
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_what_was_there() {
+        struct Unwritable;
+        impl Serialize for Unwritable {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("never"))
+            }
+        }
+        let mut out = vec![1, 2];
+        assert!(write(&(7u8, Unwritable), 20, &mut out).is_err());
+        assert_eq!(out, [1, 2]);
     }
 
     #[test]

@@ -206,20 +206,8 @@ impl Service {
         }
         let holder = self.known.get(&request).and_then(|known| known.holder.clone());
         self.take_away(request);
-        match holder.as_deref() {
-            Some(Holder::Unknown(record, _)) => Err(Fault::Failed(format!(
-                "{request} is free, but what used it cannot be seen from here and was not ended: {}",
-                record.told()
-            ))),
-            Some(Holder::Family(family)) if !family.beyond_us().is_empty() => {
-                let pids = family.beyond_us();
-                Err(Fault::Failed(format!(
-                    "{request} is held until {pids:?} have ended, which this agent has no right to \
-                     end: ask root to"
-                )))
-            }
-            _ => Ok(Reply::Done),
-        }
+        let left = holder.and_then(|holder| not_ended(request, &holder));
+        left.map_or(Ok(Reply::Done), |left| Err(Fault::Failed(left)))
     }
 
     fn on_renew(&mut self, conn: ConnNo, request: RequestNo, millis: u64) -> Result<Reply, Fault> {
@@ -366,6 +354,40 @@ impl Service {
             detail: who.from.reason.clone(),
         };
         self.add_line(line);
+    }
+}
+
+/// What a forced release does not end, in words; none if it ends everything.
+fn not_ended(request: RequestNo, holder: &Holder) -> Option<String> {
+    let family = match holder {
+        Holder::Unknown(record, _) => {
+            let which = record.told();
+            return Some(format!(
+                "{request} is free, but what used it cannot be seen from here and was not ended: \
+                 {which}"
+            ));
+        }
+        Holder::Family(family) => family,
+        _ => return None,
+    };
+    let (beyond, unsure) = (family.beyond_us(), family.unsure());
+    if !beyond.is_empty() {
+        Some(format!(
+            "{request} is held until {beyond:?} have ended, which this agent has no right to end: \
+             ask root to"
+        ))
+    } else if let Some(pid) = family.stopped_client() {
+        Some(format!(
+            "{request} is held until `holdall run`, process {pid}, has ended, which is stopped: \
+             `kill -CONT {pid}` lets it end"
+        ))
+    } else if !unsure.is_empty() {
+        Some(format!(
+            "{request} is free, but {unsure:?} are in a process group of its number and were not \
+             ended, since they may be somebody else's"
+        ))
+    } else {
+        None
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use holdall_holders::Holder;
 use holdall_wire::{Leftovers, Refusal, Reply, RequestNo};
+use rustix::process::Signal;
 use tracing::{info, warn};
 
 use super::{ConnNo, Service};
@@ -116,6 +117,9 @@ impl Service {
     }
 
     fn end(&mut self, request: RequestNo, how: &'static str) {
+        if !self.known.contains_key(&request) {
+            return; // It has ended in another way meanwhile.
+        }
         match self.engine.grant(request) {
             Some(grant) => self.log(how, request, &grant.taken, None),
             None => self.log("withdrawn", request, &[], None),
@@ -133,11 +137,7 @@ impl Service {
             Some(holder) if matches!(*holder, Holder::Unknown(..) | Holder::Client(..)) => {
                 return self.end(request, "lost"); // Somebody knows better than we do.
             }
-            Some(holder) if known.ending => {
-                // Nobody is left who could stop them in order.
-                tokio::task::spawn_local(async move { holder.kill().await });
-                return;
-            }
+            Some(holder) if known.ending => return self.kill_left(request, holder),
             Some(_) => {}
         }
         let me = self.me.clone();
@@ -145,6 +145,22 @@ impl Service {
             tokio::time::sleep(TAKEN_AWAY).await;
             if let Some(service) = me.upgrade() {
                 service.borrow_mut().left(request);
+            }
+        });
+    }
+
+    /// Kills what a command has left behind: nobody is left who could stop it in order. What may be
+    /// somebody else's is left alone, and nothing is held for it any more.
+    fn kill_left(&self, request: RequestNo, holder: Rc<Holder>) {
+        let me = self.me.clone();
+        tokio::task::spawn_local(async move {
+            let Holder::Family(family) = &*holder else { return holder.kill().await };
+            family.signal(Signal::KILL);
+            family.until_own_ended().await;
+            if let Some(service) = me.upgrade()
+                && !family.unsure().is_empty()
+            {
+                service.borrow_mut().end(request, "lost");
             }
         });
     }

@@ -82,6 +82,11 @@ struct Known {
 }
 
 impl Known {
+    /// Whether it is of a former agent. (Whoever asks and leaves before it is granted is forgotten.)
+    fn is_restored(&self) -> bool {
+        self.asked.is_none() && (self.reserved || self.ending)
+    }
+
     /// Whether it needs no agent to last.
     fn is_on_disk(&self) -> bool {
         self.reserved || (self.ending && self.holder.is_some())
@@ -137,7 +142,7 @@ impl Service {
         let (clock, shift) = Clock::new(&kept.clock);
         let since = clock.now();
         let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
-        let containment = Containment::find(config.cgroups);
+        let containment = Containment::find(config.cgroups, data.dir());
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 me: me.clone(),
@@ -171,6 +176,7 @@ impl Service {
             })
         });
         service.borrow_mut().load(kept, shift)?;
+        service.borrow().containment.sweep();
         Ok(service)
     }
 
@@ -257,7 +263,7 @@ impl Service {
                     self.forget(request);
                 }
                 Effect::Unrestored(request) => {
-                    warn!(%request, "a reservation no longer fits the pools and is lost");
+                    warn!(%request, "what a former agent granted no longer fits the pools");
                     self.log("lost", request, &[], Some("it no longer fits the pools".into()));
                     self.forget(request);
                 }
@@ -267,9 +273,12 @@ impl Service {
 
     fn on_granted(&mut self, request: RequestNo, taken: Vec<Taken>, overtook: u32) {
         let Some(known) = self.known.get(&request) else { return };
+        if known.is_restored() {
+            return self.log("restored", request, &taken, None);
+        }
         metrics::granted(known.at.elapsed(), overtook);
         debug!(%request, "granted");
-        let fresh_reservation = known.reserved && known.asked.is_some();
+        let fresh_reservation = known.reserved;
         self.log("granted", request, &taken, None);
         if fresh_reservation {
             // A reservation is on disk before anybody is told of it.
