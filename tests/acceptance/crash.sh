@@ -54,12 +54,15 @@ kill -9 "$(agent_pid)"
 status=0
 wait "$holder" || status=$?
 [ "$status" -eq 70 ] || fail "status $status instead of 70 after the agent was killed"
-"$HOLDALL" run z -- sh -c 'trap "" TERM; touch "$0.started"; sleep 2; sleep 2; echo end >"$0"' "$work/old" &
+"$HOLDALL" run z -- sh -c 'trap "" TERM; echo $$ >"$0"; while :; do sleep 0.1; done' "$work/old" &
 old=$!
-eventually test -e "$work/old.started"
+eventually test -s "$work/old"
+kill -STOP "$old" # So that it ends its command when we let it.
 kill -9 "$(agent_pid)"
-expect 0 "" run other -- sh -c '! test -s "$0"' "$work/old"
-expect 0 "" run z -- sh -c 'test -s "$0"' "$work/old"
+expect 0 "" run other -- kill -0 "$(cat "$work/old")"
+expect 75 "z is held by" run -n z -- true
+kill -CONT "$old"
+expect 0 "" run z -- sh -c '! kill -0 "$0" 2>/dev/null' "$(cat "$work/old")"
 wait "$old" || true
 
 # An agent that is started from inside a grant of the one before does not wait for itself.

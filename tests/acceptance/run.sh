@@ -111,6 +111,15 @@ expect 0 "_holdall" completions bash
 expect 0 ".TH" man
 expect 0 "" man run
 
+# What cannot be said, and what no program could be started with.
+status=0 && "$HOLDALL" status >/dev/full 2>"$work/told" || status=$?
+[ "$status" -eq 74 ] || fail "status $status instead of 74 on a full disk: $(cat "$work/told")"
+"$HOLDALL" pool add big --units 20000
+expect 78 "ask for fewer units at once" run big:all -- true
+expect 0 "" run -n big:2000 -- true
+expect 64 "is a unit of the pool 'seat'" pool add red --lock
+expect 78 "is a unit of the pool 'seat'" run red -- true
+
 # A terminal: job control and the live line.
 timeout 60 python3 tests/lib/terminal.py || fail "on a terminal"
 

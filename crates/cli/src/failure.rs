@@ -21,6 +21,14 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
     if error.is::<holdall_node::Unsafe>() {
         return UNAVAILABLE;
     }
+    // With no descriptor left nobody can be reached.
+    let no_files = |error: &std::io::Error| {
+        let number = rustix::io::Errno::from_io_error(error);
+        matches!(number, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
+    };
+    if error.chain().any(|cause| cause.downcast_ref().is_some_and(no_files)) {
+        return UNAVAILABLE;
+    }
     match error.downcast_ref() {
         Some(Error::NoAgent(_) | Error::Unreachable(..) | Error::Version { .. }) => UNAVAILABLE,
         Some(Error::Lost | Error::Protocol(_)) => UNAVAILABLE,

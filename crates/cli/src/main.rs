@@ -26,6 +26,19 @@ struct Cli {
     command: Command,
 }
 
+/// `holdall run` by itself: to build all other commands takes longer than all it does.
+#[derive(Parser)]
+#[command(name = "holdall", version, propagate_version = true)]
+struct RunAlone {
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Subcommand)]
+enum RunCommand {
+    Run(run::Args),
+}
+
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
@@ -44,9 +57,19 @@ enum Command {
     Man(manual::ManArgs),
 }
 
+/// What was typed. If something is wrong with it, whoever tells what knows all commands.
+fn typed() -> Result<Command, ExitCode> {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "run")
+        && let Ok(RunAlone { command: RunCommand::Run(args) }) = RunAlone::try_parse()
+    {
+        return Ok(Command::Run(args));
+    }
+    parse().map(|Cli { command }| command)
+}
+
 fn main() -> ExitCode {
-    let Cli { command } = match parse() {
-        Ok(cli) => cli,
+    let command = match typed() {
+        Ok(command) => command,
         Err(told) => return told,
     };
     let done = match command {

@@ -24,7 +24,7 @@ use clap::Subcommand;
 
 pub use self::program::{main, parse};
 pub use self::registry::Protocols;
-pub use self::say::{Failure, USAGE, Usage, print, say, usage};
+pub use self::say::{Failure, USAGE, Usage, print, say, unwritten, usage};
 pub use self::sim::names;
 
 /// One of the commands, with its arguments.

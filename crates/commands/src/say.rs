@@ -45,7 +45,12 @@ pub fn say(text: impl Display) {
 pub fn print(text: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => Err(usage(format!("cannot write the result: {error}"))),
+        Err(error) => Err(unwritten(&error)),
         Ok(()) => Ok(()),
     }
+}
+
+/// A result that cannot be written: `EX_IOERR` of sysexits.h.
+pub fn unwritten(error: &io::Error) -> anyhow::Error {
+    Failure(74, format!("cannot write the result: {error}")).into()
 }

@@ -185,7 +185,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     }
     match print(args, &settings, &outcomes) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(usage(format!("cannot write the result: {error}")));
+            return Err(crate::unwritten(&error));
         }
         _ => {} // Written, or whoever reads has read enough.
     }

@@ -79,7 +79,9 @@ impl Cgroups {
     /// If it is not.
     pub fn find() -> Result<Self, NoCgroups> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let (part, mount) = mounts.lines().find_map(mounted).ok_or(NoCgroups::NotMounted)?;
+        let mut all = mounts.lines().filter_map(Mount::parse);
+        let found = all.find(|mount| mount.kind == "cgroup2").ok_or(NoCgroups::NotMounted)?;
+        let (part, mount) = (found.part, found.place);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = open(&mount, flags, Mode::empty())
             .map_err(|error| NoCgroups::Failed("open it", mount.clone(), error.into()))?;
@@ -203,16 +205,30 @@ impl Cgroups {
     }
 }
 
-/// The part and the place of a mount of cgroups of version 2, from a line of `mountinfo`.
-fn mounted(line: &str) -> Option<(String, PathBuf)> {
-    let (about, kind) = line.split_once(" - ")?;
-    if !kind.starts_with("cgroup2 ") {
-        return None;
+/// A mount, from a line of `mountinfo`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What of the file system is mounted, seen from its top; empty for all of it.
+    pub part: String,
+    /// Where.
+    pub place: PathBuf,
+    /// The kind of file system.
+    pub kind: String,
+    /// Its options, separated by commas.
+    pub options: String,
+}
+
+impl Mount {
+    /// Reads a line.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (about, of) = line.split_once(" - ")?;
+        let mut about = about.split(' ').skip(3);
+        let part = unescaped(about.next()?).trim_end_matches('/').to_owned();
+        let place = unescaped(about.next()?).into();
+        let mut of = of.split(' ');
+        let (kind, options) = (of.next()?.to_owned(), of.nth(1)?.to_owned());
+        Some(Self { part, place, kind, options })
     }
-    let mut fields = about.split(' ').skip(3);
-    let part = unescaped(fields.next()?);
-    let mount = unescaped(fields.next()?);
-    Some((part.trim_end_matches('/').to_owned(), mount.into()))
 }
 
 /// Blanks and the like are written in octal there.
@@ -418,11 +434,16 @@ mod tests {
 
     #[test]
     fn mounts_are_found_wherever_they_are() {
+        let mount = |part: &str, place: &str, kind: &str, options: &str| {
+            let (part, place) = (part.to_owned(), place.into());
+            Some(Mount { part, place, kind: kind.into(), options: options.into() })
+        };
         let hybrid = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
-        assert_eq!(mounted(hybrid), Some((String::new(), "/sys/fs/cgroup/unified".into())));
+        assert_eq!(Mount::parse(hybrid), mount("", "/sys/fs/cgroup/unified", "cgroup2", "rw"));
         let part = "41 31 0:38 /a/b /mnt/my\\040cgroups rw shared:4 master:1 - cgroup2 none rw";
-        assert_eq!(mounted(part), Some(("/a/b".into(), "/mnt/my cgroups".into())));
+        assert_eq!(Mount::parse(part), mount("/a/b", "/mnt/my cgroups", "cgroup2", "rw"));
         let first = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu";
-        assert_eq!(mounted(first), None);
+        assert_eq!(Mount::parse(first), mount("", "/sys/fs/cgroup/cpu", "cgroup", "rw,cpu"));
+        assert_eq!(Mount::parse("nonsense"), None);
     }
 }

@@ -19,7 +19,7 @@ mod raw;
 mod signals;
 mod spawn;
 
-pub use cgroup::{Cgroup, CgroupId, Cgroups, NoCgroups};
+pub use cgroup::{Cgroup, CgroupId, Cgroups, Mount, NoCgroups};
 pub use family::{Family, NotAHolder, children, descendants, seen_descendants};
 pub use holder::{Holder, Record};
 pub use nix::sys::signal::SigSet;

@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use holdall_holders::Signals;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
 use crate::config::Config;
 use crate::data::Data;
+use crate::directory::replaceable_socket;
 use crate::metrics;
 use crate::service::{Service, Shared, serve};
 use crate::socket::{LastAgent, Socket};
@@ -41,6 +42,10 @@ pub struct Settings {
 /// # Errors
 /// [`crate::InUse`] if an agent runs there already; otherwise if it cannot start.
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
+    // Before anything is made: a wrong path leaves no traces. (What a supervisor hands over is bound.)
+    if std::env::var_os("LISTEN_FDS").is_none() {
+        replaceable_socket(&settings.socket)?;
+    }
     let data = Data::open(&settings.data)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
@@ -48,6 +53,8 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
 }
 
 async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
+    // Before there are other threads, which they could go to.
+    let mut signals = Signals::new(&[Signal::TERM, Signal::INT])?;
     raise_file_limit();
     holdall_holders::survive_file_limits();
     let access = settings.config.access()?;
@@ -58,8 +65,6 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
     let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
     let mut socket = Socket::open(&settings.socket, access, &last)?;
     info!(socket = %settings.socket.display(), "listening");
-    let mut term = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let end = ending(service.clone(), settings.idle_exit);
     tokio::pin!(end);
     let mut look = tokio::time::interval(LOOK);
@@ -74,8 +79,11 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
-            _ = term.recv() => asked_to_stop(&service),
-            _ = interrupt.recv() => asked_to_stop(&service),
+            caught = signals.next() => {
+                if caught?.signal != Signal::CHILD {
+                    asked_to_stop(&service);
+                }
+            }
             _ = look.tick() => look_around(&service, &mut socket),
             () = &mut end => break,
         }

@@ -10,7 +10,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,9 @@ pub enum Unsafe {
     /// It is a link, or something else than a directory or file.
     #[error("{0} is a link or no {1}; name what it stands for, or remove it")]
     Odd(PathBuf, &'static str),
+    /// Another program has bound it.
+    #[error("{0} is the socket of a program that runs and does not listen; choose another place")]
+    Bound(PathBuf),
     /// Others may write to it.
     #[error("others may write to {0}; `chmod go-w {0}`, or choose another place")]
     Writable(PathBuf),
@@ -48,7 +52,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory for this user's files alone, made if need be.
+    /// A directory for this user's files alone, made if need be where there is one above it.
     ///
     /// # Errors
     /// If it cannot be made, or others could write to it or replace it.
@@ -59,6 +63,7 @@ impl Directory {
         {
             only_ours_change(above, &found)?;
         }
+        nobody_above(path)?;
         let dir = Self::open_or_make(path, 0o700)?;
         let stat = dir.stat()?;
         if stat.st_uid != own_uid() {
@@ -70,23 +75,35 @@ impl Directory {
         Ok(dir)
     }
 
-    /// A directory for a socket, made with a mode if need be.
+    /// A directory for a socket, made with a mode if need be where there is one above it.
     ///
     /// # Errors
     /// If it cannot be made, or others could replace what is in it.
     pub fn for_socket(path: &Path, mode: u32) -> Result<Self, Unsafe> {
         let dir = Self::open_or_make(path, mode)?;
         only_ours_change(path, &dir.stat()?)?;
+        nobody_above(path)?;
         Ok(dir)
+    }
+
+    /// A directory for a socket that is there.
+    ///
+    /// # Errors
+    /// If it is not, or others could replace what is in it.
+    pub fn of_socket(path: &Path) -> Result<Self, Unsafe> {
+        if !path.try_exists().map_err(|error| Unsafe::Io(path.into(), error))? {
+            return Err(Unsafe::Io(path.into(), io::ErrorKind::NotFound.into()));
+        }
+        Self::for_socket(path, 0o700)
     }
 
     fn open_or_make(path: &Path, mode: u32) -> Result<Self, Unsafe> {
         let failed = |error: io::Error| Unsafe::Io(path.into(), error);
         let made = !path.try_exists().map_err(failed)?;
-        let builder = std::fs::DirBuilder::new().recursive(true).mode(mode).create(path);
+        let builder = std::fs::DirBuilder::new().mode(mode).create(path);
         builder.or_else(|error| match path.symlink_metadata() {
-            Ok(found) if !found.is_dir() => Ok(()), // Told below.
-            _ => Err(failed(error)),
+            Ok(_) => Ok(()), // If it is no directory, that is told below.
+            Err(_) => Err(failed(error)),
         })?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -236,19 +253,15 @@ impl Directory {
         Ok((new, file))
     }
 
-    /// Whether a name is free, or a socket that an agent of this user has left.
-    ///
-    /// # Errors
-    /// If it is anything else, which nobody may replace.
-    pub(crate) fn replaceable_socket(&self, name: &str) -> Result<(), Unsafe> {
-        let Ok(found) = self.stat_of(name) else { return Ok(()) };
-        if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
-            return Err(Unsafe::Odd(self.path_of(name), "socket"));
-        }
-        if found.st_uid != own_uid() {
-            return Err(Unsafe::Foreign(self.path_of(name), found.st_uid));
-        }
-        Ok(())
+    /// A file as it is, without following links, for calls that know only paths.
+    pub(crate) fn handle_of(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?)
+    }
+
+    /// A path to a name in it that leads nowhere else, whatever becomes of the directories above.
+    pub(crate) fn certain_path_of(&self, name: &str) -> PathBuf {
+        path_of_handle(self.fd.as_fd()).join(name)
     }
 
     /// Gives a file another name.
@@ -298,6 +311,38 @@ impl Directory {
     }
 }
 
+/// A path that leads to what is open.
+pub(crate) fn path_of_handle(handle: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
+}
+
+/// Whether a path is free, or leads to a socket that an agent of this user has left.
+///
+/// # Errors
+/// If it leads to anything else, which nobody may replace.
+pub fn replaceable_socket(path: &Path) -> Result<(), Unsafe> {
+    let Ok(found) = rustix::fs::lstat(path) else { return Ok(()) };
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+        return Err(Unsafe::Odd(path.into(), "socket"));
+    }
+    if found.st_uid != own_uid() {
+        return Err(Unsafe::Foreign(path.into(), found.st_uid));
+    }
+    // An agent binds under another name. Whoever is known by this one has bound it, and has not
+    // begun to listen, or has stopped: it is a program that runs.
+    let bound = std::fs::read(SOCKETS).unwrap_or_default();
+    let name = path.as_os_str().as_bytes();
+    let is_this =
+        |line: &[u8]| line.strip_suffix(name).is_some_and(|before| before.ends_with(b" "));
+    if bound.split(|byte| *byte == b'\n').any(is_this) {
+        return Err(Unsafe::Bound(path.into()));
+    }
+    Ok(())
+}
+
+/// The sockets that are bound, by the paths that they were bound to.
+const SOCKETS: &str = "/proc/net/unix";
+
 fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -316,6 +361,21 @@ fn only_ours_change(path: &Path, stat: &Stat) -> Result<(), Unsafe> {
     Ok(())
 }
 
+/// Whether nobody else owns a directory above, and could have another one take the place of this.
+fn nobody_above(path: &Path) -> Result<(), Unsafe> {
+    for above in path.ancestors().skip(1) {
+        let Ok(found) = rustix::fs::stat(above) else { continue };
+        let ours = [0, own_uid(), UNMAPPED].contains(&found.st_uid);
+        if !ours {
+            return Err(Unsafe::Foreign(above.into(), found.st_uid));
+        }
+    }
+    Ok(())
+}
+
+/// Who owns, in a user namespace, whatever is owned by somebody outside: root, mostly.
+const UNMAPPED: u32 = 65_534;
+
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
@@ -330,7 +390,10 @@ mod tests {
     #[test]
     fn what_is_made_is_ours_alone_and_files_are_replaced_whole() {
         let work = tempfile::tempdir().expect("a directory");
-        let dir = Directory::private(&work.path().join("a/b")).expect("made");
+        assert!(Directory::private(&work.path().join("a/b")).is_err_and(|e| e.is_absent()));
+        assert!(Directory::of_socket(&work.path().join("a")).is_err_and(|e| e.is_absent()));
+        assert!(!work.path().join("a").exists(), "what is misspelt is not made");
+        let dir = Directory::private(&work.path().join("b")).expect("made");
         assert_eq!(fs::metadata(dir.path()).expect("there").permissions().mode() & 0o777, 0o700);
         assert_eq!(dir.read("x").expect("readable"), None);
         dir.replace("x", b"one").expect("writable");
@@ -396,6 +459,11 @@ mod tests {
         assert!(matches!(Directory::private(&theirs), Err(Unsafe::Foreign(_, 65_534))));
         assert!(matches!(Directory::private(&theirs.join("in")), Err(Unsafe::Foreign(..))));
         assert!(matches!(Directory::for_socket(&theirs, 0o700), Err(Unsafe::Foreign(..))));
+        let ours_below = work.path().join("eve/ours/deeper");
+        fs::create_dir_all(&ours_below).expect("made");
+        std::os::unix::fs::chown(work.path().join("eve"), Some(1234), None).expect("root may");
+        assert!(matches!(Directory::for_socket(&ours_below, 0o700), Err(Unsafe::Foreign(_, 1234))));
+        assert!(matches!(Directory::private(&ours_below), Err(Unsafe::Foreign(_, 1234))));
         let dir = Directory::private(&work.path().join("ours")).expect("made");
         fs::write(dir.path_of("file"), "").expect("writable");
         std::os::unix::fs::chown(dir.path_of("file"), Some(65_534), None).expect("root may");

@@ -18,5 +18,5 @@ mod socket;
 pub use agent::{Settings, run};
 pub use config::{Config, Limits, Pool, span};
 pub use data::InUse;
-pub use directory::{Directory, Unsafe};
+pub use directory::{Directory, Unsafe, replaceable_socket};
 pub use socket::LastAgent;

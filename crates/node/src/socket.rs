@@ -5,18 +5,19 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use listenfd::ListenFd;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FileType, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 use tracing::warn;
 
 use crate::data::InUse;
-use crate::directory::Directory;
+use crate::directory::{Directory, path_of_handle, replaceable_socket};
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +51,12 @@ impl LastAgent {
     /// # Errors
     /// If the note cannot be read.
     pub fn at(socket: &Path) -> anyhow::Result<Option<Self>> {
-        let (dir, name) = locate(socket, 0o700)?;
-        let note = dir.read(&lock_name(&name))?.filter(|note| !note.is_empty());
+        let (dir, name) = parts(socket)?;
+        let dir = Directory::of_socket(dir)?;
+        let note = dir.read(&lock_name(name))?.filter(|note| !note.is_empty());
         note.map(|note| serde_json::from_slice(&note)).transpose().with_context(|| {
-            format!("{} cannot be understood", dir.path_of(&lock_name(&name)).display())
+            let path = dir.path_of(&lock_name(name));
+            format!("{} cannot be understood; delete it to begin anew", path.display())
         })
     }
 }
@@ -151,11 +154,16 @@ impl Drop for Socket {
 }
 
 fn locate(path: &Path, mode: u32) -> anyhow::Result<(Directory, String)> {
+    let (dir, name) = parts(path)?;
+    Ok((Directory::for_socket(dir, mode)?, name.to_owned()))
+}
+
+/// The directory of a socket, and its name there.
+fn parts(path: &Path) -> anyhow::Result<(&Path, &str)> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{} is no name for a socket", path.display()))?;
-    let dir =
-        path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    Ok((Directory::for_socket(dir, mode)?, name.to_owned()))
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    Ok((dir.unwrap_or_else(|| Path::new(".")), name))
 }
 
 fn lock_name(name: &str) -> String {
@@ -177,16 +185,21 @@ fn listen(
     name: &str,
     access: Access,
 ) -> anyhow::Result<(UnixListener, (u64, u64))> {
-    let new: PathBuf = dir.path_of(&format!("{name}.new"));
-    dir.replaceable_socket(name)?;
-    dir.replaceable_socket(&format!("{name}.new"))?;
-    dir.remove(&format!("{name}.new"))?;
+    let new = format!("{name}.new");
+    replaceable_socket(&dir.path_of(name))?;
+    replaceable_socket(&dir.path_of(&new))?;
+    dir.remove(&new)?;
     let told = || format!("cannot listen at {}", dir.path_of(name).display());
-    let listener = UnixListener::bind(&new).with_context(told)?;
+    let listener = UnixListener::bind(dir.certain_path_of(&new)).with_context(told)?;
     holdall_holders::take_no_descriptors(&listener);
-    chown(&new, None, access.group).with_context(told)?;
-    std::fs::set_permissions(&new, PermissionsExt::from_mode(access.mode)).with_context(told)?;
-    let found = dir.stat_of(&format!("{name}.new")).with_context(told)?;
-    dir.rename(&format!("{name}.new"), name)?;
+    // What is there now, and nothing that somebody puts in its place.
+    let handle = dir.handle_of(&new).with_context(told)?;
+    let found = rustix::fs::fstat(&handle).with_context(told)?;
+    let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+    anyhow::ensure!(is_socket, "{}: somebody has replaced the new socket", told());
+    let path = path_of_handle(handle.as_fd());
+    chown(&path, None, access.group).with_context(told)?;
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(access.mode)).with_context(told)?;
+    dir.rename(&new, name)?;
     Ok((listener, (found.st_dev, found.st_ino)))
 }

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use holdall_holders::Mount;
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -14,8 +15,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const CGROUP: &str = "holdall.agent";
 /// How many files an agent may have open if it may choose.
 const FILES: u64 = 65_536;
-/// With fewer it could not serve anybody.
-const FILES_LEAST: u64 = 64;
+/// With fewer it could serve only some at a time.
+const FILES_LEAST: u64 = 256;
 
 /// Leaves the session, limits, priority and cgroup of whoever started this process.
 ///
@@ -106,22 +107,18 @@ impl Hierarchy {
     fn find(line: &str, mounts: &str) -> Option<Self> {
         let (_, rest) = line.split_once(':')?;
         let (controllers, place) = rest.split_once(':')?;
-        let mounted = mounts.lines().find_map(|mount| {
-            let (left, right) = mount.split_once(" - ")?;
-            let mut right = right.split(' ');
-            let (kind, options) = (right.next()?, right.nth(1)?);
-            let same = if controllers.is_empty() {
-                kind == "cgroup2"
-            } else {
-                let has = |wanted| options.split(',').any(|option| option == wanted);
-                kind == "cgroup" && controllers.split(',').all(has)
-            };
-            let mut left = left.split(' ').skip(3);
-            same.then_some((left.next()?, left.next()?))
-        });
-        let (part, mount) = mounted?;
-        let place = Path::new(place).strip_prefix(part).ok()?;
-        Some(Self { mount: mount.into(), place: place.into(), unified: controllers.is_empty() })
+        let unified = controllers.is_empty();
+        let same = |mount: &Mount| {
+            let has = |wanted| mount.options.split(',').any(|option| option == wanted);
+            match unified {
+                true => mount.kind == "cgroup2",
+                false => mount.kind == "cgroup" && controllers.split(',').all(has),
+            }
+        };
+        let mount = mounts.lines().filter_map(Mount::parse).find(same)?;
+        let part = format!("{}/", mount.part);
+        let place = Path::new(place).strip_prefix(part).ok()?.into();
+        Some(Self { mount: mount.place, place, unified })
     }
 
     /// Moves this process as far up as it may. In the unified hierarchy processes live in leaves.

@@ -105,8 +105,7 @@ impl Args {
     /// Root must not run what somebody else can replace.
     fn check_program(&self) -> anyhow::Result<()> {
         let program = std::env::current_exe()?;
-        let found = program.metadata()?;
-        if self.system && (found.uid() != 0 || found.mode() & 0o022 != 0) {
+        if self.system && !only_root_replaces(&program)? {
             return Err(usage(format!(
                 "others than root can replace {}; `install -m 755 {} /usr/local/bin/holdall`, and \
                  install that",
@@ -207,5 +206,42 @@ impl Args {
             return Err(Failure(UNAVAILABLE, format!("`{line}` failed: {status}")).into());
         }
         Ok(())
+    }
+}
+
+/// Whether nobody but root can write to a file, or to a directory above it.
+fn only_root_replaces(path: &Path) -> std::io::Result<bool> {
+    for part in path.ancestors() {
+        let found = part.metadata()?;
+        let sticky = found.is_dir() && found.mode() & 0o1000 != 0;
+        let group = if found.is_dir() && found.gid() == 0 { 0 } else { 0o020 };
+        if found.uid() != 0 || (found.mode() & (0o002 | group) != 0 && !sticky) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    #[test]
+    fn a_program_below_somebody_elses_directory_is_somebody_elses() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root has what others cannot replace.
+        }
+        let work = tempfile::tempdir().expect("a directory");
+        let (bin, program) = (work.path().join("bin"), work.path().join("bin/holdall"));
+        std::fs::create_dir(&bin).expect("made");
+        std::fs::write(&program, "").expect("made");
+        assert!(only_root_replaces(&program).expect("there"));
+        chown(&bin, Some(1234), None).expect("root may");
+        assert!(!only_root_replaces(&program).expect("there"), "whose directory it is");
+        chown(&bin, Some(0), Some(1234)).expect("root may");
+        std::fs::set_permissions(&bin, PermissionsExt::from_mode(0o775)).expect("ours");
+        assert!(!only_root_replaces(&program).expect("there"), "a group may write there");
     }
 }

@@ -84,6 +84,7 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         None => Config::default(),
     };
     let place = served(args.socket.clone(), args.data.clone())?;
+    place.make_own_directory()?;
     if place.machine {
         // A machine's agent is for everybody on it, unless its configuration says otherwise.
         config.socket_mode.get_or_insert_with(|| "0666".into());

@@ -34,13 +34,13 @@ pub(super) fn for_machine(program: &Path, group: &str) -> Vec<File> {
 
 /// The files of a user's own agent.
 pub(super) fn for_user(program: &Path, units: &Path, socket: &Path, data: &Path) -> Vec<File> {
-    let (program, socket) = (word(program), word(socket));
+    let (program, at, socket) = (word(program), rest_of_line(socket), word(socket));
     let listen = format!(
         "[Unit]\n\
          Description=Socket of the holdall agent\n\
          \n\
          [Socket]\n\
-         ListenStream={socket}\n\
+         ListenStream={at}\n\
          SocketMode=0600\n\
          DirectoryMode=0700\n\
          RemoveOnStop=yes\n\
@@ -145,6 +145,11 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 ";
 
+/// A path where systemd takes the rest of a line as it is, but for its specifiers.
+fn rest_of_line(path: &Path) -> String {
+    path.display().to_string().replace('%', "%%")
+}
+
 /// A path as one word of a unit file.
 fn word(path: &Path) -> String {
     let text = path.display().to_string().replace('\\', "\\\\").replace('%', "%%");
@@ -152,5 +157,18 @@ fn word(path: &Path) -> String {
         format!("\"{}\"", text.replace('"', "\\\"").replace('$', "$$"))
     } else {
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_paths_are_written_as_systemd_reads_them() {
+        let home = Path::new("/home/my $home/50%");
+        let files = for_user(Path::new("/bin/holdall"), home, &home.join("a.sock"), home);
+        assert!(files[0].content.contains("ListenStream=/home/my $home/50%%/a.sock\n"));
+        assert!(files[1].content.contains("--socket \"/home/my $$home/50%%/a.sock\" "));
     }
 }

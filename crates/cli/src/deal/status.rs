@@ -13,7 +13,7 @@ use super::items::Items;
 use super::journals::Journals;
 use super::outcome::Outcome;
 use super::store::{Kind, Store};
-use crate::{print, usage};
+use crate::print;
 
 /// Show each worker's position, what is held up and by whom
 ///
@@ -122,7 +122,7 @@ fn list(args: &Args, store: &Store, which: Which, outcome: &Outcome) -> anyhow::
     match written.and_then(|()| out.flush()) {
         // Whoever reads may stop reading.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(usage(format!("cannot write the result: {error}")))
+            Err(holdall_commands::unwritten(&error))
         }
         _ => Ok(()),
     }

@@ -4,6 +4,7 @@
 //! installed here; never from who answers. Otherwise an agent that is just restarting, or turns
 //! somebody away, would be passed over for another one, and two would grant the same names.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -26,6 +27,22 @@ pub(crate) struct Place {
     pub(crate) data: PathBuf,
     /// Whether it is the machine's, which commands do not start.
     pub(crate) machine: bool,
+    /// Whether it is the user's own, at a place that nobody has named.
+    pub(crate) own: bool,
+}
+
+impl Place {
+    /// Makes the directory of one's own agent, if need be. One that somebody has named may be
+    /// misspelt, and is not made.
+    pub(crate) fn make_own_directory(&self) -> anyhow::Result<()> {
+        if let Some(dir) = self.socket.parent().filter(|_| self.own) {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+            made.map_err(|error| {
+                Failure(UNAVAILABLE, format!("cannot make {}: {error}", dir.display()))
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// The agent that a command talks to: the one that is named; else the machine's, if there is one
@@ -64,7 +81,7 @@ fn of_socket(socket: &Path, data: Option<PathBuf>) -> anyhow::Result<Place> {
         None if machine => MACHINE_DATA.into(),
         None => PathBuf::from(format!("{}.data", socket.display())),
     };
-    Ok(Place { socket, data, machine })
+    Ok(Place { socket, data, machine, own: false })
 }
 
 /// The user's own agent: beside its files, in the home directory that the system knows. Sessions
@@ -76,7 +93,7 @@ fn own(data: Option<PathBuf>) -> anyhow::Result<Place> {
         Some(data) => std::path::absolute(data)?,
         None => dir.clone(),
     };
-    Ok(Place { socket: dir.join("agent.sock"), data, machine: false })
+    Ok(Place { socket: dir.join("agent.sock"), data, machine: false, own: true })
 }
 
 pub(crate) fn own_home() -> anyhow::Result<PathBuf> {

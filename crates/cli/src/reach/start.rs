@@ -9,6 +9,7 @@
 //! once started leaves its session, limits and cgroup (`agent/background.rs`).
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,7 +31,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// Starts an agent, unless somebody else does, and connects to it.
 pub(super) async fn start(place: &Place) -> anyhow::Result<Client> {
-    let lock = lock_beside(&place.socket)?;
+    place.make_own_directory()?;
+    let lock = lock_beside(&place.socket).map_err(|why| nobody_there(place, &why))?;
     same_as_before(place)?;
     let deadline = Instant::now() + START;
     let (mut mine, mut agent) = (false, None::<Child>);
@@ -59,10 +61,17 @@ pub(super) async fn start(place: &Place) -> anyhow::Result<Client> {
 
 /// The lock that whoever starts an agent has. It is not the agent's own, which begins later.
 fn lock_beside(socket: &Path) -> anyhow::Result<File> {
+    holdall_node::replaceable_socket(socket)?;
     let dir = socket.parent().context("the socket is in no directory")?;
     let name = socket.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{} is no name for a socket", socket.display()))?;
-    Ok(Directory::for_socket(dir, 0o700)?.lock_file(&format!("{name}.start"))?)
+    Ok(Directory::of_socket(dir)?.lock_file(&format!("{name}.start"))?)
+}
+
+fn nobody_there(place: &Place, why: &anyhow::Error) -> anyhow::Error {
+    let socket = place.socket.display();
+    Failure(UNAVAILABLE, format!("no agent listens at {socket}, and none can be started: {why}"))
+        .into()
 }
 
 /// Another agent than the last one would know nothing of what that has granted.
@@ -82,7 +91,8 @@ fn same_as_before(place: &Place) -> anyhow::Result<()> {
 }
 
 fn spawn(place: &Place) -> anyhow::Result<Child> {
-    let log = Directory::private(&place.data)?.append("agent.log")?;
+    let data = Directory::private(&place.data).and_then(|data| data.append("agent.log"));
+    let log = data.map_err(|why| nobody_there(place, &why.into()))?;
     let passed_on = PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     Command::new(std::env::current_exe()?)
         .args(["agent", "--background", "--socket"])
@@ -100,9 +110,19 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
         .context("cannot start an agent")
 }
 
+/// The last lines of a file, which may be long.
+fn end_of(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let start = file.metadata()?.len().saturating_sub(4096);
+    file.seek(SeekFrom::Start(start))?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 fn not_started(place: &Place) -> anyhow::Error {
     let log = place.data.join("agent.log");
-    let text = std::fs::read_to_string(&log).unwrap_or_default();
+    let text = end_of(&log).unwrap_or_default();
     let last = text.lines().last().unwrap_or("it did not answer").trim_start_matches("holdall: ");
     Failure(UNAVAILABLE, format!("the agent did not start: {last} (see {})", log.display())).into()
 }

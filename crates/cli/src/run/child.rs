@@ -16,7 +16,6 @@ use rustix::process::{Signal, getpid, set_child_subreaper};
 
 use super::waiting::{self, Signals};
 use crate::failure::{Failure, LOST, UNAVAILABLE};
-use crate::reach::ANSWER;
 
 /// How the use of a grant ended.
 pub(super) enum Use {
@@ -79,8 +78,7 @@ impl Running {
                 }
             })
         };
-        let soon = tokio::time::Instant::now() + ANSWER;
-        waiting::before(Some(soon), signals, known).await?;
+        waiting::answered(signals, known).await?;
         child.let_go();
         Ok(Self { child, cgroup: None, before, ended: None })
     }

@@ -44,9 +44,31 @@ pub(super) fn variables(grant: &Grant, needs: &[Need]) -> Vec<(String, String)> 
     all
 }
 
+/// How long one variable with its name may be; the kernel counts a byte at its end, too.
+const LONGEST: usize = (128 << 10) - 1;
+
+/// Refuses what no program could be started with.
+pub(super) fn fits(variables: &[(String, String)]) -> Result<(), String> {
+    let long = variables.iter().find(|(name, value)| name.len() + 1 + value.len() > LONGEST);
+    long.map_or(Ok(()), |(name, value)| {
+        Err(format!(
+            "{name} would have {} bytes, and no variable of the environment may have more than 128 \
+             KiB; ask for fewer units at once, or for units with shorter names",
+            value.len()
+        ))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_program_can_be_started_with_is_refused() {
+        let variable = |bytes: usize| [("NAME".to_owned(), "x".repeat(bytes))];
+        assert!(fits(&variable(131_066)).is_ok());
+        assert!(fits(&variable(131_067)).is_err());
+    }
 
     #[test]
     fn names_that_collide_are_refused() {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use self::child::{Running, Use};
 pub(crate) use self::waiting::Signals;
-use crate::failure::{Failure, LOST};
+use crate::failure::{Failure, LOST, NEVER};
 use crate::reach::{ANSWER, Reach, block_on};
 use crate::usage;
 
@@ -198,6 +198,10 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let (_client, mut grant) = args.wanted.get(ask, &mut signals).await?;
     let mut variables = environment::variables(&grant, &ask.needs);
+    if let Err(why) = environment::fits(&variables) {
+        grant.release().await?;
+        return Err(Failure(NEVER, why).into());
+    }
     if let Some(socket) = &args.wanted.reach.socket {
         // What runs inside shall talk to the same agent, which knows our grant.
         let socket = std::path::absolute(socket)?.display().to_string();
@@ -207,7 +211,11 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let mut running = start.await?;
     match running.supervise(&mut grant, &mut signals, GRACE).await? {
         Use::Over(ended) => {
-            give_back(args, &mut running, grant, &mut signals).await?;
+            let lost = give_back(args, &mut running, grant, &mut signals).await? == Back::Lost;
+            if lost && ended == Ended::Signal(Signal::KILL.as_raw()) {
+                // It was taken away, and the agent has ended the command for us.
+                return Err(lost_grant());
+            }
             if ended == Ended::Signal(Signal::INT.as_raw()) {
                 // A shell that runs us in a script then knows that it was interrupted.
                 holdall_holders::end_by(Signal::INT);
@@ -216,9 +224,24 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         }
         Use::Lost => {
             drop(grant);
-            Err(Failure(LOST, "the grant was lost, and the command was stopped".into()).into())
+            Err(lost_grant())
         }
     }
+}
+
+fn lost_grant() -> anyhow::Error {
+    Failure(LOST, "the grant was lost, and the command was stopped".into()).into()
+}
+
+/// What became of a grant that was given back.
+#[derive(PartialEq, Eq)]
+enum Back {
+    /// The agent has it.
+    Given,
+    /// The agent had taken it away before, or is gone itself.
+    Lost,
+    /// The agent does not answer, and will notice our end.
+    Unanswered,
 }
 
 /// Gives the grant back. For what the command has left behind and the agent cannot see, we hold it
@@ -228,23 +251,24 @@ async fn give_back(
     running: &mut Running,
     mut grant: Grant,
     signals: &mut Signals,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Back> {
     let mut told = false;
     loop {
         let error = match end(&mut grant, running, signals).await {
             Ok(pids) => {
                 args.tell_leftovers(&pids);
-                return Ok(());
+                return Ok(Back::Given);
             }
             Err(error) => error,
         };
         if !running.has_left() {
             crate::say(format!("the grant was not given back in order: {error}"));
-            return Ok(());
+            let lost = matches!(error.downcast_ref(), Some(Error::Lost | Error::Fault(_)));
+            return Ok(if lost { Back::Lost } else { Back::Unanswered });
         }
         if !matches!(error.downcast_ref(), Some(Error::Fault(Fault::Failed(_)))) {
             // Nothing is held any more for what is left.
-            return running.supervise(&mut grant, signals, GRACE).await.map(drop);
+            return running.supervise(&mut grant, signals, GRACE).await.map(|_| Back::Lost);
         }
         if !told {
             let needs = args.wanted.needs.join(" ");
@@ -272,6 +296,5 @@ async fn end(
             changed = running.next_end(signals) => changed?,
         }
     }
-    let soon = Instant::now() + GRACE + GRACE;
-    waiting::before(Some(soon), signals, async { Ok(end.await?) }).await
+    waiting::answered(signals, async { Ok(end.await?) }).await
 }

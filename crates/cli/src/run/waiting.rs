@@ -10,7 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::failure::{Failure, NOT_NOW};
+use crate::failure::{Failure, NOT_NOW, UNAVAILABLE};
+use crate::reach::ANSWER;
 use crate::show;
 
 /// The signals that are passed on to the child, and that end a wait.
@@ -64,6 +65,19 @@ pub(super) async fn before<T>(
             Err(Failure(NOT_NOW, text.into()).into())
         }
     }
+}
+
+/// Waits for an answer of the agent that needs nobody else, unless a signal comes before.
+pub(super) async fn answered<T>(
+    signals: &mut Signals,
+    future: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let in_time = async {
+        tokio::time::timeout(ANSWER, future).await.unwrap_or_else(|_| {
+            Err(Failure(UNAVAILABLE, "the agent does not answer".into()).into())
+        })
+    };
+    before(None, signals, in_time).await
 }
 
 /// Waits for a signal that ends us while there is no child yet.

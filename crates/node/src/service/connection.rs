@@ -38,6 +38,11 @@ pub(crate) async fn serve(service: Shared, stream: UnixStream) {
         let _ = outbox.flush(&stream);
         return;
     };
+    let names = service.borrow().user_names.clone();
+    let user = names.of(cred.uid()).await;
+    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
+        peer.who.user = user;
+    }
     if let Err(error) = talk(&service, conn, &outbox, &stream).await {
         debug!(conn, "a connection ends: {error}");
     }
@@ -83,6 +88,7 @@ async fn talk(
         tokio::select! {
             ready = stream.readable(), if heard => {
                 ready?;
+                let _turn = turn.acquire().await;
                 if !fill(stream, &mut incoming)? {
                     return Ok(());
                 }
@@ -155,7 +161,7 @@ impl Service {
         if visitor && !self.visitors.take(uid, 1) {
             return None;
         }
-        let user = self.user_name(uid);
+        let user = uid.to_string(); // Its name is asked for when it is let in.
         let who = Who { uid, user, host: self.host.clone(), pid, from: From::default() };
         let outbox = Rc::new(Outbox::new(self.config.limits.unread_bytes));
         outbox.greet();
@@ -167,15 +173,6 @@ impl Service {
         let peer = Peer { who, outbox: outbox.clone(), requests, turn, visitor, expected, lock };
         self.peers.insert(self.last_peer, peer);
         Some((self.last_peer, outbox))
-    }
-
-    /// A user's name. It may come from afar, and is only shown: so it is asked for once.
-    fn user_name(&mut self, uid: u32) -> String {
-        let name = self.user_names.entry(uid).or_insert_with(|| {
-            let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
-            user.map_or_else(|| uid.to_string(), |user| user.name)
-        });
-        name.clone()
     }
 
     /// What a connection had is free again.

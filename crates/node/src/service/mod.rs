@@ -11,6 +11,7 @@ mod commands;
 mod connection;
 mod ending;
 mod former;
+mod names;
 mod outbox;
 mod quota;
 
@@ -29,6 +30,7 @@ use tracing::{debug, error, warn};
 
 use self::connection::VISITORS;
 pub(crate) use self::connection::serve;
+use self::names::Names;
 use self::outbox::Outbox;
 use self::quota::Quota;
 use crate::audit::{Audit, Line};
@@ -109,7 +111,7 @@ pub(crate) struct Service {
     /// None before it is known what a former agent has left.
     journal: Option<Journal>,
     peers: BTreeMap<ConnNo, Peer>,
-    user_names: BTreeMap<u32, String>,
+    user_names: Rc<Names>,
     last_peer: ConnNo,
     connections: Quota,
     visitors: Quota,
@@ -156,7 +158,7 @@ impl Service {
                 containment,
                 journal: None,
                 peers: BTreeMap::new(),
-                user_names: BTreeMap::new(),
+                user_names: Rc::new(Names::new(names::look_up)),
                 last_peer: 0,
                 connections: Quota::new(most_connections(), limits.connections),
                 visitors: Quota::new(most_connections() / 8, VISITORS),
