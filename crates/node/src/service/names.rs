@@ -50,24 +50,24 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::Barrier;
 
     use super::*;
 
-    static SLOW: Mutex<()> = Mutex::new(());
+    /// Where a slow server is waited for.
+    static SLOW: Barrier = Barrier::new(2);
 
     #[tokio::test]
     async fn a_slow_server_of_names_holds_nobody_up() {
         let names = Names::new(|uid| {
             if uid == 1 {
-                drop(SLOW.lock().expect("sound"));
+                SLOW.wait();
             }
             format!("user{uid}")
         });
-        let slow = SLOW.lock().expect("sound");
         let (first, second, other) = tokio::join!(names.of(1), names.of(1), names.of(2));
         assert_eq!([first, second, other], ["1", "1", "user2"]);
-        drop(slow);
+        SLOW.wait();
         while names.of(1).await != "user1" {}
     }
 }
