@@ -30,7 +30,7 @@ pub(crate) trait Roles {
     ///
     /// # Errors
     /// If one is broken, or the role panics.
-    fn step(&mut self, who: Addr, happens: Happens, out: &mut Vec<Wanted>) -> Result<(), Problem>;
+    fn step(&mut self, who: Addr, input: Input, out: &mut Vec<Output>) -> Result<(), Problem>;
 
     /// [`Protocol::check_system`], with these messages under way to managers.
     fn check_system(&self, to_managers: &[&Message]) -> Result<(), Broken>;
@@ -41,7 +41,7 @@ pub(crate) trait Roles {
 
 /// What may happen to a role: an [`Event`] without types.
 #[derive(Clone, Debug)]
-pub(crate) enum Happens {
+pub(crate) enum Input {
     Call(Call),
     Gone(Gone),
     Message { from: Addr, msg: Message },
@@ -50,7 +50,7 @@ pub(crate) enum Happens {
 
 /// What a role wants done: an [`Effect`] without types.
 #[derive(Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum Output {
     Arm(Timer, Rung),
     Disarm(Timer),
     Granted(Request),
@@ -162,28 +162,28 @@ impl<P: Protocol> Roles for RolesOf<P> {
         }
     }
 
-    fn step(&mut self, who: Addr, happens: Happens, out: &mut Vec<Wanted>) -> Result<(), Problem> {
+    fn step(&mut self, who: Addr, input: Input, out: &mut Vec<Output>) -> Result<(), Problem> {
         match who {
             Addr::Manager(id) => {
-                let event = match happens {
-                    Happens::Call(_) => unreachable!("managers are not called"),
-                    Happens::Gone(gone) => Event::Gone(gone),
-                    Happens::Message { from, msg } => {
+                let event = match input {
+                    Input::Call(_) => unreachable!("managers are not called"),
+                    Input::Gone(gone) => Event::Gone(gone),
+                    Input::Message { from, msg } => {
                         Event::Message { from, msg: msg.read::<P::ToManager>().clone() }
                     }
-                    Happens::Timer(timer) => Event::Timer(self.manager_timers.tag(&timer)),
+                    Input::Timer(timer) => Event::Timer(self.manager_timers.tag(&timer)),
                 };
                 let role = &mut self.managers[id.index()];
                 step(&self.cfg, role, who, event, &mut self.manager_timers, out)
             }
             Addr::User(id) => {
-                let event = match happens {
-                    Happens::Call(call) => Event::Call(call),
-                    Happens::Gone(gone) => Event::Gone(gone),
-                    Happens::Message { from, msg } => {
+                let event = match input {
+                    Input::Call(call) => Event::Call(call),
+                    Input::Gone(gone) => Event::Gone(gone),
+                    Input::Message { from, msg } => {
                         Event::Message { from, msg: msg.read::<P::ToUser>().clone() }
                     }
-                    Happens::Timer(timer) => Event::Timer(self.user_timers.tag(&timer)),
+                    Input::Timer(timer) => Event::Timer(self.user_timers.tag(&timer)),
                 };
                 let Some(role) = self.users.get_mut(&id) else { return Ok(()) };
                 step(&self.cfg, role, who, event, &mut self.user_timers, out)
@@ -192,7 +192,7 @@ impl<P: Protocol> Roles for RolesOf<P> {
     }
 
     fn check_system(&self, to_managers: &[&Message]) -> Result<(), Broken> {
-        self.cfg.check_system(&Sight { roles: self, to_managers })
+        self.cfg.check_system(&SystemView { roles: self, to_managers })
     }
 
     fn read(&self, to: Addr, value: Value) -> Option<Message> {
@@ -241,7 +241,7 @@ fn step<R: Role>(
     who: Addr,
     event: Event<R>,
     timers: &mut Tags<R::Timer>,
-    wanted: &mut Vec<Wanted>,
+    output: &mut Vec<Output>,
 ) -> Result<(), Problem> {
     let mut out = Outbox::default();
     let handled = catch_unwind(AssertUnwindSafe(|| {
@@ -249,16 +249,16 @@ fn step<R: Role>(
         role.check(cfg)
     }));
     for effect in out.drain() {
-        wanted.push(match effect {
-            Effect::Arm(tag, rung) => Wanted::Arm(timers.timer(tag), rung),
-            Effect::Disarm(tag) => Wanted::Disarm(timers.timer(tag)),
-            Effect::Granted(request) => Wanted::Granted(request),
-            Effect::Lost(request) => Wanted::Lost(request),
-            Effect::Misbehaved(party, what) => Wanted::Misbehaved(party, what),
-            Effect::Released(request) => Wanted::Released(request),
+        output.push(match effect {
+            Effect::Arm(tag, rung) => Output::Arm(timers.timer(tag), rung),
+            Effect::Disarm(tag) => Output::Disarm(timers.timer(tag)),
+            Effect::Granted(request) => Output::Granted(request),
+            Effect::Lost(request) => Output::Lost(request),
+            Effect::Misbehaved(party, what) => Output::Misbehaved(party, what),
+            Effect::Released(request) => Output::Released(request),
             Effect::Tally(..) => continue,
-            Effect::ToManager(to, msg) => Wanted::Send(Addr::Manager(to), Message(Rc::new(msg))),
-            Effect::ToUser(to, msg) => Wanted::Send(Addr::User(to), Message(Rc::new(msg))),
+            Effect::ToManager(to, msg) => Output::Send(Addr::Manager(to), Message(Rc::new(msg))),
+            Effect::ToUser(to, msg) => Output::Send(Addr::User(to), Message(Rc::new(msg))),
         });
     }
     match handled {
@@ -274,12 +274,12 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 }
 
 /// A system as the protocol may see it.
-struct Sight<'s, P: Protocol> {
+struct SystemView<'s, P: Protocol> {
     roles: &'s RolesOf<P>,
     to_managers: &'s [&'s Message],
 }
 
-impl<P: Protocol> System<P> for Sight<'_, P> {
+impl<P: Protocol> System<P> for SystemView<'_, P> {
     fn users(&self) -> impl Iterator<Item = &P::User> {
         self.roles.users.values()
     }

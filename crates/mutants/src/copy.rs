@@ -42,11 +42,6 @@ impl<'a> Copy<'a> {
     /// Copies all files that git knows, and puts the switch into the crate of these paths.
     pub(crate) fn make(root: &'a Path, paths: &[PathBuf]) -> Result<Self> {
         let known = git_files(Path::new("."))?;
-        for file in &known {
-            let to = root.join(file);
-            fs::create_dir_all(to.parent().context("a file is in a folder")?)?;
-            fs::copy(file, to).with_context(|| file.clone())?;
-        }
         let is_meant = |file: &&String| {
             let path = Path::new(file);
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -62,7 +57,12 @@ impl<'a> Copy<'a> {
         let [of] = crates.into_iter().collect::<Vec<_>>()[..] else {
             bail!("the files to change must be of one crate");
         };
-        put_switch(&root.join(of).join("src"))?;
+        let lib = format!("{of}/src/lib.rs");
+        for file in known.iter().filter(|file| !files.contains(file) && **file != lib) {
+            put(&root.join(file), &fs::read(file).with_context(|| file.clone())?)?;
+        }
+        put(&root.join(of).join("src/mutant.rs"), SWITCH.as_bytes())?;
+        put(&root.join(&lib), with_switch(&fs::read_to_string(&lib)?)?.as_bytes())?;
         let read = |file: &String| fs::read_to_string(file).with_context(|| file.clone());
         let texts = files.iter().map(read).collect::<Result<_>>()?;
         Ok(Self { root, files, texts })
@@ -73,7 +73,7 @@ impl<'a> Copy<'a> {
         let mut rewriter = Rewriter::new(skip);
         for (file, text) in self.files.iter().zip(&self.texts) {
             let new = rewriter.rewrite(file, text).with_context(|| file.clone())?;
-            fs::write(self.root.join(file), new)?;
+            put(&self.root.join(file), new.as_bytes())?;
         }
         Ok(rewriter.mutants)
     }
@@ -149,18 +149,15 @@ fn switch_in(line: &str) -> Option<usize> {
 }
 
 /// Adds the switch to a crate, and the standard library for its sake.
-fn put_switch(source: &Path) -> Result<()> {
-    fs::write(source.join("mutant.rs"), SWITCH)?;
-    let lib = source.join("lib.rs");
-    let text = fs::read_to_string(&lib).with_context(|| lib.display().to_string())?;
-    let mut parsed = syn::parse_file(&text)?;
+fn with_switch(lib: &str) -> Result<String> {
+    let mut parsed = syn::parse_file(lib)?;
     parsed.items.insert(
         0,
         syn::parse_quote!(
             pub mod mutant;
         ),
     );
-    if text.contains("#![no_std]") {
+    if lib.contains("#![no_std]") {
         parsed.items.insert(
             0,
             syn::parse_quote!(
@@ -168,7 +165,16 @@ fn put_switch(source: &Path) -> Result<()> {
             ),
         );
     }
-    Ok(fs::write(lib, prettyplease::unparse(&parsed))?)
+    Ok(prettyplease::unparse(&parsed))
+}
+
+/// Writes a file, but not if it is so already: what is not touched is not built again.
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+    fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
 fn git_files(root: &Path) -> Result<Vec<String>> {

@@ -39,7 +39,8 @@ struct Args {
     /// The longest a command may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     limit: u64,
-    /// A command that should fail; its first word is the name of something that was built
+    /// A command that should fail: 'NAME ARGS', where NAME is something that was built, or 'PLACE: NAME ARGS'
+    /// for changes to files in whose path PLACE is
     #[arg(long = "try", value_name = "COMMAND", required_unless_present = "list")]
     commands: Vec<String>,
     /// Only list the changes, those that do not compile included
@@ -70,11 +71,11 @@ fn main() -> Result<()> {
     }
     let limit = Duration::from_secs(args.limit);
     let trial = Trial::new(&args.copy, &args.commands, &built, limit)?;
-    if let Some(command) = trial.killer(0)? {
+    if let Some(command) = trial.failing()? {
         bail!("fails without any change: {command}");
     }
     for mutant in &mutants {
-        let killer = trial.killer(mutant.number)?;
+        let killer = trial.killer(mutant)?;
         row(mutant, &killer.map_or_else(|| "survived".into(), |by| format!("killed: {by}")))?;
     }
     Ok(())

@@ -186,7 +186,7 @@ impl VisitMut for Rewriter<'_> {
             (Expr::Unary(unary), _) if matches!(unary.op, UnOp::Not(_)) => {
                 let inner = &unary.expr;
                 let on = self.change(was.span(), format!("no !: {}", short(&was)));
-                *expr = parse_quote!((if #on { #inner } else { !(#inner) }));
+                *expr = parse_quote!((if #on { !!(#inner) } else { !(#inner) }));
             }
             (Expr::MethodCall(_), _) => self.exchange(expr, &was),
             _ => {}

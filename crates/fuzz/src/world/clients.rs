@@ -4,7 +4,7 @@ use holdall_core::{Addr, Call, Need, Needs, Request, RequestId, UserId};
 
 use super::{Client, Step, World};
 use crate::Problem;
-use crate::roles::Happens;
+use crate::roles::Input;
 
 impl World {
     /// Some client asks, or ends its use.
@@ -33,7 +33,7 @@ impl World {
         user.seq += 1;
         let request = Request { id: RequestId { user: id, seq: user.seq }, needs };
         user.client = Client::Waiting(request.clone());
-        self.step(Addr::User(id), Happens::Call(Call::Ask(request)))
+        self.step(Addr::User(id), Input::Call(Call::Ask(request)))
     }
 
     /// Some of the pools of a lane, in any order.
@@ -56,7 +56,7 @@ impl World {
         let request = request.clone();
         user.client = Client::Ending(request.id);
         self.stop_using(&request);
-        self.step(Addr::User(id), Happens::Call(Call::Done))
+        self.step(Addr::User(id), Input::Call(Call::Done))
     }
 
     pub(super) fn granted(&mut self, id: UserId, request: Request) -> Step {

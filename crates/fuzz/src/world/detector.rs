@@ -4,7 +4,7 @@ use holdall_core::{Addr, Call, Gone, Home, Life, ManagerId, Party, UserId};
 
 use super::{Client, Report, Step, User, World, overlap};
 use crate::plan::Detector;
-use crate::roles::Happens;
+use crate::roles::Input;
 
 impl World {
     /// Some client leaves, and says so.
@@ -77,7 +77,7 @@ impl World {
         let mut turned = (first..self.reports.len()).chain(0..first);
         let Some(at) = turned.find(|at| self.may_be_told(*at)) else { return Ok(()) };
         let Report { to, gone, .. } = self.reports.remove(at);
-        self.step(Addr::Manager(to), Happens::Gone(gone))
+        self.step(Addr::Manager(to), Input::Gone(gone))
     }
 
     /// Whether a report is due: earlier ones on the same user have been told, and if it says that
@@ -111,7 +111,7 @@ impl World {
             Some(user) if user.client != Client::Left => {
                 self.end_client(id);
                 self.succeed(id);
-                self.step(Addr::User(id), Happens::Call(Call::Leave))
+                self.step(Addr::User(id), Input::Call(Call::Leave))
             }
             _ => Ok(()),
         }

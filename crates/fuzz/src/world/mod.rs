@@ -19,7 +19,7 @@ use self::network::Network;
 use crate::forge::Samples;
 use crate::plan::Plan;
 use crate::random::Random;
-use crate::roles::{Happens, Message, Roles, Timer};
+use crate::roles::{Input, Message, Roles, Timer};
 use crate::{Mode, Problem, Summary};
 
 /// How many steps healing may take.
@@ -296,12 +296,12 @@ impl World {
         self.trace.push_back(format!("{:>6}  {}", self.now, what()));
     }
 
-    fn note_event(&mut self, who: Addr, happens: &Happens) {
-        self.note(|| match happens {
-            Happens::Call(call) => format!("{who:?} is called: {call:?}"),
-            Happens::Gone(gone) => format!("{who:?} is told: {gone:?}"),
-            Happens::Message { from, msg } => format!("{from:?} -> {who:?}: {msg:?}"),
-            Happens::Timer(timer) => format!("{who:?} rings: {timer:?}"),
+    fn note_event(&mut self, who: Addr, input: &Input) {
+        self.note(|| match input {
+            Input::Call(call) => format!("{who:?} is called: {call:?}"),
+            Input::Gone(gone) => format!("{who:?} is told: {gone:?}"),
+            Input::Message { from, msg } => format!("{from:?} -> {who:?}: {msg:?}"),
+            Input::Timer(timer) => format!("{who:?} rings: {timer:?}"),
         });
     }
 

@@ -5,7 +5,7 @@ use holdall_core::{Addr, ManagerId, RequestId, UserId};
 use super::network::Envelope;
 use super::{Armed, Step, World};
 use crate::Problem;
-use crate::roles::{Happens, Message, Timer, Wanted};
+use crate::roles::{Input, Message, Output, Timer};
 
 impl World {
     /// Some message arrives, if any may.
@@ -18,7 +18,7 @@ impl World {
             self.network.send(Envelope { from, to, msg: envelope.msg.clone(), ready });
         }
         let Envelope { from, to, msg, .. } = envelope;
-        self.step(to, Happens::Message { from, msg })
+        self.step(to, Input::Message { from, msg })
     }
 
     /// Some armed timer rings; of the lowest rung only, if `first`.
@@ -37,11 +37,11 @@ impl World {
         match at.checked_sub(users) {
             None => {
                 let Armed { who, timer, .. } = self.user_timers.remove(at);
-                self.step(Addr::User(who), Happens::Timer(timer))
+                self.step(Addr::User(who), Input::Timer(timer))
             }
             Some(at) => {
                 let Armed { who, timer, .. } = self.manager_timers.remove(at);
-                self.step(Addr::Manager(who), Happens::Timer(timer))
+                self.step(Addr::Manager(who), Input::Timer(timer))
             }
         }
     }
@@ -75,7 +75,7 @@ impl World {
             (Addr::Manager(ManagerId(at as u64)), forged)
         };
         match forged.and_then(|value| self.roles.read(to, value)) {
-            Some(msg) if from != to => self.step(to, Happens::Message { from, msg }),
+            Some(msg) if from != to => self.step(to, Input::Message { from, msg }),
             _ => Ok(()),
         }
     }
@@ -87,19 +87,19 @@ impl World {
     }
 
     /// Lets a role handle an event, and carries out what follows.
-    pub(super) fn step(&mut self, who: Addr, happens: Happens) -> Step {
+    pub(super) fn step(&mut self, who: Addr, input: Input) -> Step {
         if matches!(who, Addr::User(id) if !self.users.contains_key(&id)) {
             return Ok(()); // What is sent to those who are gone is dropped.
         }
-        self.note_event(who, &happens);
+        self.note_event(who, &input);
         let mut out = Vec::new();
-        let checked = self.roles.step(who, happens, &mut out);
+        let checked = self.roles.step(who, input, &mut out);
         self.summary.steps += 1;
         if self.is_honest(who) {
             checked?;
         }
-        for wanted in out {
-            self.carry_out(who, wanted)?;
+        for output in out {
+            self.carry_out(who, output)?;
         }
         if let Addr::User(id) = who {
             self.forget_if_over(id);
@@ -107,9 +107,9 @@ impl World {
         Ok(())
     }
 
-    fn carry_out(&mut self, by: Addr, wanted: Wanted) -> Step {
-        match (wanted, by) {
-            (Wanted::Arm(timer, rung), _) => {
+    fn carry_out(&mut self, by: Addr, output: Output) -> Step {
+        match (output, by) {
+            (Output::Arm(timer, rung), _) => {
                 self.disarm(by, &timer);
                 match by {
                     Addr::Manager(who) => self.manager_timers.push(Armed { who, timer, rung }),
@@ -117,20 +117,20 @@ impl World {
                 }
                 Ok(())
             }
-            (Wanted::Disarm(timer), _) => {
+            (Output::Disarm(timer), _) => {
                 self.disarm(by, &timer);
                 Ok(())
             }
-            (Wanted::Granted(request), Addr::User(id)) if request.id.user == id => {
+            (Output::Granted(request), Addr::User(id)) if request.id.user == id => {
                 self.granted(id, request)
             }
-            (Wanted::Released(request), Addr::User(id)) if request.user == id => {
+            (Output::Released(request), Addr::User(id)) if request.user == id => {
                 self.released(id, request)
             }
-            (Wanted::Lost(request), Addr::User(id)) if request.user == id => self.lost(id, request),
-            (Wanted::Misbehaved(who, what), _) => self.accused(by, who, what),
-            (Wanted::Send(to, msg), _) => self.send(by, to, msg),
-            (other @ (Wanted::Granted(_) | Wanted::Lost(_) | Wanted::Released(_)), _) => {
+            (Output::Lost(request), Addr::User(id)) if request.user == id => self.lost(id, request),
+            (Output::Misbehaved(who, what), _) => self.accused(by, who, what),
+            (Output::Send(to, msg), _) => self.send(by, to, msg),
+            (other @ (Output::Granted(_) | Output::Lost(_) | Output::Released(_)), _) => {
                 Err(Problem::Absurd { by, what: format!("{other:?}") })
             }
         }

@@ -140,7 +140,7 @@ impl<P: Protocol> Roles for RolesOf<P> {
     }
 
     fn check_system(&self, numbers: &Numbers<'_>) -> Result<(), Broken> {
-        self.cfg.check_system(&Sight { roles: self, numbers })
+        self.cfg.check_system(&SystemView { roles: self, numbers })
     }
 
     fn show_manager(&self, role: u32) -> String {
@@ -297,12 +297,12 @@ fn comes_back<R: Data>(role: &R) -> Result<(), String> {
 }
 
 /// A system as the protocol may see it.
-struct Sight<'s, P: Protocol> {
+struct SystemView<'s, P: Protocol> {
     roles: &'s RolesOf<P>,
     numbers: &'s Numbers<'s>,
 }
 
-impl<P: Protocol> System<P> for Sight<'_, P> {
+impl<P: Protocol> System<P> for SystemView<'_, P> {
     fn users(&self) -> impl Iterator<Item = &P::User> {
         let present = self.numbers.users.iter().filter(|id| **id != super::NOBODY);
         present.map(|id| self.roles.users.value(*id))
