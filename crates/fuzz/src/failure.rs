@@ -79,6 +79,9 @@ pub enum Problem {
         /// Of what.
         what: &'static str,
     },
+    /// A role takes itself for idle while it acts for a client, or guards what is used.
+    #[error("{0:?} says that it is idle, but is not")]
+    Idle(Addr),
     /// A role does what its kind cannot do, or writes to nobody.
     #[error("{by:?} wants what cannot be: {what}")]
     Absurd {

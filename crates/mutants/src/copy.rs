@@ -115,7 +115,11 @@ impl<'a> Copy<'a> {
                 if let (Some(name), Some(path)) =
                     (message["target"]["name"].as_str(), message["executable"].as_str())
                 {
-                    built.insert(name.into(), path.into());
+                    // Out of the way of later builds, which may share the target directory.
+                    let kept = std::path::absolute(self.root.join("built").join(name))?;
+                    fs::create_dir_all(self.root.join("built"))?;
+                    fs::copy(path, &kept).with_context(|| path.to_string())?;
+                    built.insert(name.into(), kept);
                 }
             }
         }

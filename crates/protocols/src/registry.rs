@@ -95,3 +95,33 @@ pub(crate) fn plain(family: &'static str, variant: Option<&str>) -> Result<(), U
         Some(v) => Err(Unsupported::NoVariants { family, variant: v.into() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use holdall_core::{NodeId, Options, Pool, Topology};
+
+    use super::*;
+
+    /// Whether a variant that there is not is refused, by whoever is asked first.
+    struct Refuses;
+
+    impl Visitor for Refuses {
+        type Out = bool;
+
+        fn visit<P: Protocol>(self) -> bool {
+            let variant = Some("no-such-variant");
+            let topology = Topology::of_pools(vec![Pool { capacity: 1, node: NodeId(0) }]);
+            let options = Options { variant: variant.map(Into::into), ..Options::default() };
+            P::about(variant).is_err() && P::new(&topology, &options).is_err()
+        }
+    }
+
+    #[test]
+    fn variants_that_there_are_not_are_refused() {
+        for name in crate::names() {
+            assert_eq!(crate::with(name, Refuses), Ok(true), "{name}");
+        }
+    }
+}

@@ -281,8 +281,30 @@ impl World {
         if self.mode == Mode::Forged {
             return Ok(()); // It speaks of honest systems.
         }
+        self.check_idleness()?;
         let to_managers: Vec<&Message> = self.network.to_managers().collect();
         self.roles.check_system(&to_managers).map_err(|broken| Problem::System(broken.0))
+    }
+
+    /// Whoever acts for a client is not idle, and while something is used, some manager is not either.
+    fn check_idleness(&self) -> Step {
+        let mut used = false;
+        for (id, user) in &self.users {
+            let who = Addr::User(*id);
+            let busy = !matches!(user.client, Client::Idle | Client::Left);
+            if busy && self.roles.is_idle(who) {
+                return Err(Problem::Idle(who));
+            }
+            used |= matches!(user.client, Client::Using(_));
+        }
+        let mut managers = (0..self.roles.managers() as u64).map(ManagerId).map(Addr::Manager);
+        match managers.next() {
+            Some(first) if used && self.roles.is_idle(first) => {
+                let all = managers.all(|other| self.roles.is_idle(other));
+                if all { Err(Problem::Idle(first)) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes down what happens, if anybody wants to know.

@@ -209,18 +209,11 @@ fn those_who_are_passed_are_counted() {
         other => panic!("{other:?}"),
     };
     assert_eq!(overtook(&story.asks("c").1), 0);
-    let mut small = Story(engine());
-    small.pool("p", 3);
-    small.asks("p:2");
-    small.asks("l");
-    small.asks("p:2 l");
-    small.asks("p:3 l");
-    small.asks("p:3");
-    let (_, effects) = small.asks("p");
-    assert_eq!(effects.len(), 1);
-    if let [Effect::Granted { overtook, .. }] = effects[..] {
-        assert_eq!(overtook, 3);
-    }
+    // Beyond the two oldest, who keep only a, nobody keeps anything.
+    story.pool("p", 3);
+    story.asks("a p:3");
+    story.asks("a p:2");
+    assert_eq!(overtook(&story.asks("p").1), 2);
 }
 
 #[test]
@@ -313,6 +306,7 @@ fn what_others_are_to_have_first_is_not_restored() {
     let late = reservation("p", vec![taken("p", &[("p/1", 3)])]);
     let effects = step(&mut story.0, Input::Restore(late.clone()));
     assert_eq!(effects, [Effect::Unrestored(late.request)], "it held nothing, so nothing ended");
+    assert_eq!(story.0.load(), (1, 1), "and it does not wait");
     assert_eq!(story.ends(held), [waits]);
 }
 
@@ -359,4 +353,17 @@ fn a_view_has_its_limits() {
     let sizes = [10, VIEW_MAX, 1];
     assert_eq!(room.take(sizes.into_iter(), |size| *size), [10], "nothing after what is left out");
     assert_eq!(room.left_out, 2);
+}
+
+#[test]
+fn names_are_free_again_when_their_pool_is_gone() {
+    let mut story = Story(engine());
+    let kind = Kind::Named(vec![name("left"), name("right")]);
+    story.changes(Change::Add { name: name("hand"), kind: kind.clone() });
+    let other = Kind::Named(vec![name("big"), name("small")]);
+    story.changes(Change::Add { name: name("toe"), kind: other });
+    assert!(never(&story.asks("left").1), "it is a unit, not a lock");
+    story.changes(Change::Remove { name: name("hand"), force: false });
+    assert_eq!(units(&story.asks("left").1), ["left"], "a lock, now that it is nothing else");
+    assert!(never(&story.asks("big").1), "which others still are");
 }
