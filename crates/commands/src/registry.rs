@@ -49,10 +49,10 @@ impl Protocols {
     }
 
     /// Looks up a protocol to be simulated; the oracle is accepted as well.
-    pub(crate) fn contender(&self, name: &str) -> Result<Contender, BadName> {
+    pub(crate) fn contender(&self, name: &str, without: &[String]) -> Result<Contender, BadName> {
         match name {
             ORACLE => Ok(Contender::oracle()?),
-            _ => Ok(self.choose(name, &[])?.contender()?),
+            _ => Ok(self.choose(name, without)?.contender()?),
         }
     }
 

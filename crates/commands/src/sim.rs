@@ -108,6 +108,10 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
+    /// Take a rule of the protocols away, to see what it is worth
+    #[arg(long, value_name = "RULE")]
+    without: Vec<String>,
+
     /// Print one JSON object for each protocol, one a line, with all settings
     #[arg(long)]
     json: bool,
@@ -162,7 +166,7 @@ impl Args {
 
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let names = names(&args.protocols);
-    let contenders = names.iter().map(|name| protocols.contender(name));
+    let contenders = names.iter().map(|name| protocols.contender(name, &args.without));
     let contenders: Vec<_> = contenders.collect::<Result<_, _>>().map_err(usage)?;
     let settings = args.settings();
     settings.validate().map_err(usage)?;

@@ -126,6 +126,10 @@ pub enum Property {
     /// whatever else for ever. (Rhee's concurrency, Theorem 5.11; weaker than the one before, which
     /// also takes those into account who wait.)
     CurrentConflicts,
+    /// If the uses of those end that it depends on, a request is satisfied, whoever else uses whatever
+    /// for ever: it depends on all whom it reaches at the moment over pools that are waited for or used.
+    /// (What Winkowski's Facts 2 to 4 say; more than `NoStarvation`, and less than `Concurrency`.)
+    Independence,
     /// A request that has settled is overtaken by later ones at most this often.
     BoundedOvertaking(u32),
 }
@@ -156,6 +160,7 @@ impl Property {
             Self::NoStarvation => "no-starvation",
             Self::Concurrency => "concurrency",
             Self::CurrentConflicts => "current-conflicts",
+            Self::Independence => "independence",
             Self::BoundedOvertaking(_) => "bounded-overtaking",
         }
     }

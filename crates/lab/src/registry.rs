@@ -65,6 +65,16 @@ pub enum BadName {
         /// What can be.
         rules: Vec<&'static str>,
     },
+    /// No such defect is known of the paper's own text.
+    #[error("no defect '{defect}' is known of {name} as printed; known are: {}", known.join(", "))]
+    Defect {
+        /// The protocol.
+        name: String,
+        /// What was asked for.
+        defect: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
     /// The paper's own text of it is not kept.
     #[error(
         "no paper's text of '{name}' is kept as it was printed; of these there is: {}",
@@ -115,7 +125,12 @@ impl Chosen {
             let kept = specimens::names().filter_map(|name| name.strip_prefix(PRINTED)).collect();
             return Err(BadName::NotPrinted { name: name.into(), kept });
         }
-        let mut chosen = Self::new(&printed, defects)?;
+        let mut chosen = Self::new(&printed, defects).map_err(|bad| match bad {
+            BadName::Rule { rule: defect, rules: known, .. } => {
+                BadName::Defect { name: name.into(), defect, known }
+            }
+            other => other,
+        })?;
         if defects.is_empty() {
             let all: Vec<_> = chosen.about.rules.iter().map(|rule| rule.name.into()).collect();
             chosen = Self::new(&printed, &all)?;

@@ -93,15 +93,21 @@ impl Contender {
         {
             Limit::Departures
         } else if settings.loss > 0.0 && assumes.no_loss {
-            Limit::Loss
+            Limit::Loss { linked: self.is_linked() }
         } else if settings.duplicates > 0.0 && assumes.exactly_once {
-            Limit::Duplicates
+            Limit::Duplicates { linked: self.is_linked() }
         } else if settings.detector == Detector::Reclaim && !assumes.suspicions {
             Limit::Reclaiming
         } else {
             return Ok(());
         };
         Err(Error::Limit { protocol: self.name.clone(), limit })
+    }
+
+    /// Whether it can be had over links that make good what the network does.
+    fn is_linked(&self) -> bool {
+        let name = format!("linked:{}", self.name);
+        holdall_protocols::with(&name, IsThere(&name)).unwrap_or(false)
     }
 }
 
@@ -126,6 +132,17 @@ fn simulate<P: Protocol>(run: &Run<'_>) -> Result<RunStats, Error> {
         tick: wrong.tick,
         what: format!("{:?}: {}", wrong.who, wrong.what),
     })
+}
+
+/// Whether a protocol has the variant that is named.
+struct IsThere<'a>(&'a str);
+
+impl Visitor for IsThere<'_> {
+    type Out = bool;
+
+    fn visit<P: Protocol>(self) -> bool {
+        P::about(variant_of::<P>(self.0)).is_ok()
+    }
 }
 
 struct Named<'a>(&'a str);
@@ -167,14 +184,34 @@ mod tests {
     fn links_and_detectors_that_a_protocol_cannot_do_with_are_refused() {
         let usual = Settings::default;
         for (settings, limit) in [
-            (Settings { loss: 0.1, ..usual() }, Limit::Loss),
-            (Settings { duplicates: 0.1, ..usual() }, Limit::Duplicates),
+            (Settings { loss: 0.1, ..usual() }, Limit::Loss { linked: true }),
+            (Settings { duplicates: 0.1, ..usual() }, Limit::Duplicates { linked: true }),
             (Settings { detector: Detector::Reclaim, ..usual() }, Limit::Reclaiming),
         ] {
             let ordered = Contender::named("ordered").expect("a protocol");
             let protocol = ordered.name.clone();
             assert_eq!(ordered.supports(&settings), Err(Error::Limit { protocol, limit }));
         }
+    }
+
+    #[test]
+    fn links_are_recommended_where_there_are_any() {
+        let lossy = Settings { loss: 0.1, ..Settings::default() };
+        let said = |name| {
+            let contender = Contender::named(name).expect("a protocol");
+            contender.supports(&lossy).expect_err("it cannot").to_string()
+        };
+        assert!(said("datta").ends_with("put it over links, as linked:PROTOCOL"));
+        assert!(said("oracle").ends_with("every message arrives"));
+    }
+
+    #[test]
+    fn faults_that_never_happen_are_no_faults() {
+        let rate = FaultRate { stage: Stage::Using, probability: 0.0 };
+        let faults = vec![Fault { kind: FaultKind::Stop, rate }];
+        let never = Settings { faults, ..Settings::default() };
+        let diners = Contender::named("chandy-misra").expect("a protocol");
+        assert_eq!(diners.supports(&never), Ok(()));
     }
 
     #[test]

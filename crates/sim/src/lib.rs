@@ -101,14 +101,25 @@ pub enum Limit {
     #[error("assumes that nobody leaves or stops")]
     Departures,
     /// Messages are lost.
-    #[error("assumes that every message arrives; put it over links, as linked:PROTOCOL")]
-    Loss,
+    #[error("assumes that every message arrives{}", over_links(*linked))]
+    Loss {
+        /// Whether it is listed over links that see to it.
+        linked: bool,
+    },
     /// Messages arrive twice.
-    #[error("assumes that every message arrives once; put it over links, as linked:PROTOCOL")]
-    Duplicates,
+    #[error("assumes that every message arrives once{}", over_links(*linked))]
+    Duplicates {
+        /// Whether it is listed over links that see to it.
+        linked: bool,
+    },
     /// Managers are told of the gone before their messages have arrived.
     #[error("assumes that nothing is heard of those who are reported gone")]
     Reclaiming,
+}
+
+/// The remedy, if there is one.
+const fn over_links(linked: bool) -> &'static str {
+    if linked { "; put it over links, as linked:PROTOCOL" } else { "" }
 }
 
 /// Simulates every protocol on every graph, on all cores. `progress` is told now and then how many

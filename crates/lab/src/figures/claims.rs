@@ -16,6 +16,10 @@ const BOTH: [(&str, &str); 2] = [("CMR", CMR), ("CSR", CSR)];
 const FEW: f64 = 5.0;
 /// "large" ones above this.
 const MANY: f64 = 20.0;
+/// Response times are comparable if the longest is at most this many times the shortest,
+const COMPARABLE: f64 = 1.5;
+/// an increase in messages is small if there are at most this many times as many.
+const SMALL: f64 = 2.0;
 /// Two means part if they differ by more than this share.
 const PARTED: f64 = 0.1;
 
@@ -70,6 +74,20 @@ const ON_RESPONSE: &[Claim] = &[
             everywhere(&grown, |case| highest(case, CS, &[AS, CMR, CSR]))
         },
     },
+    Claim {
+        text: "At service 25 all but CM are comparable (Figure 7)",
+        judge: |cases| everywhere(figure_7(cases), comparable),
+    },
+    Claim {
+        text: "... and CM is slower than they are",
+        judge: |cases| everywhere(figure_7(cases), |case| highest(case, CM, &[CS, AS, CMR, CSR])),
+    },
+    Claim {
+        text: "CMR works surprisingly better than CM on average",
+        judge: |cases| {
+            everywhere(cases, |case| Some(lowest(case.get(CMR)?, &values(case, &[CM])?)))
+        },
+    },
 ];
 
 const ON_MESSAGES: &[Claim] = &[
@@ -93,6 +111,14 @@ const ON_MESSAGES: &[Claim] = &[
         text: "... and CSR than CS",
         judge: |cases| everywhere(figure_11(cases), |case| highest(case, CSR, &[CS])),
     },
+    Claim {
+        text: "The increase from CM to CMR is small",
+        judge: |cases| everywhere(figure_11(cases), |case| small_increase(case, CMR, CM)),
+    },
+    Claim {
+        text: "... and that from CS to CSR",
+        judge: |cases| everywhere(figure_11(cases), |case| small_increase(case, CSR, CS)),
+    },
 ];
 
 /// Not the paper's: what our own repair of its algorithm is to be measured by.
@@ -111,6 +137,22 @@ fn highest(case: &Case, one: &str, others: &[&str]) -> Option<Says> {
     Some(lowest(turned(case.get(one)?), &others))
 }
 
+/// Whether one is at most so many times another, as far as chance lets it be told.
+fn at_most(one: Value, times: f64, other: Value) -> Says {
+    lowest(one, &[Value { mean: times * other.mean, around: times * other.around }])
+}
+
+/// Whether all but CM take about as long.
+fn comparable(case: &Case) -> Option<Says> {
+    let mut values = values(case, &[CS, AS, CMR, CSR])?;
+    values.sort_by(|a, b| a.mean.total_cmp(&b.mean));
+    Some(at_most(*values.last()?, COMPARABLE, *values.first()?))
+}
+
+fn small_increase(case: &Case, one: &str, subroutine: &str) -> Option<Says> {
+    Some(at_most(case.get(one)?, SMALL, case.get(subroutine)?))
+}
+
 /// Whether each of Rhee's is below each of the others.
 fn both_lowest(case: &Case) -> Option<Says> {
     let others = values(case, &[CM, CS, AS])?;
@@ -124,6 +166,10 @@ fn both_lowest(case: &Case) -> Option<Says> {
 
 fn many(cases: &[Case], service: fn(u32) -> bool) -> impl Iterator<Item = &Case> {
     cases.iter().filter(move |case| case.conflicts > MANY && service(case.service))
+}
+
+fn figure_7(cases: &[Case]) -> impl Iterator<Item = &Case> {
+    cases.iter().filter(|case| case.service == 25)
 }
 
 fn figure_11(cases: &[Case]) -> impl Iterator<Item = &Case> {
@@ -181,7 +227,8 @@ fn preface(rows: &[Row]) -> String {
          tell. A claim about all cases holds if no case says no and some say yes, fails if none \
          says yes. A claim of \"up to\" holds if the best case comes as far within its confidence, \
          and holds in part if it is better at all. Conflicts are few below {FEW} and many above \
-         {MANY} conflicting users on average; \"service 100 at 31.4\" is a service time and that \
+         {MANY} conflicting users on average; responses are comparable up to {COMPARABLE} times the \
+         shortest, and an increase in messages is small up to {SMALL} times as many; \"service 100 at 31.4\" is a service time and that \
          number. Responses are by Little's law, with requests that were never granted; the \
          third column has the same by the mean of the granted requests.\n"
     )

@@ -1,10 +1,10 @@
 //! Corners of fairness: messages that become worthless before they arrive, and timers that are put
 //! off again and again.
 
-use crate::common::{explore, violated};
+use crate::common::{Job, explore, violated};
 use holdall_core::{
     About, Addr, Broken, Call, Clock, Event, ManagerId, Never, NodeId, Options, Origin, Outbox,
-    Protocol, Request, RequestId, Role, Topology, Unsupported, UserId,
+    Property, Protocol, Request, RequestId, Role, Topology, Unsupported, UserId,
 };
 use holdall_lab::check::{Scope, Settings, check};
 use holdall_lab::registry::Chosen;
@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 /// other may starve: each offer may be withdrawn before it arrives. But an offer is always under
 /// way, and all offers are the same up to a shift of their numbers.
 #[derive(Debug)]
-struct Offers;
+struct Offers {
+    /// Whoever hears of an offer that was withdrawn, and is therefore stale, accuses the manager.
+    accusing: bool,
+}
 
 type Out = Outbox<Offers, Never>;
 
@@ -45,11 +48,12 @@ impl Protocol for Offers {
     type Manager = Manager;
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
-        Ok(About { name: Self::FAMILY.into(), rules: Vec::new(), ..Ordered::about(variant)? })
+        let name = variant.map_or(Self::FAMILY, |_| "offers:accusing").into();
+        Ok(About { name, rules: Vec::new(), ..Ordered::about(None)? })
     }
 
-    fn new(_: &Topology, _: &Options) -> Result<Self, Unsupported> {
-        Ok(Self)
+    fn new(_: &Topology, options: &Options) -> Result<Self, Unsupported> {
+        Ok(Self { accusing: options.variant.is_some() })
     }
 
     fn managers(&self) -> Vec<NodeId> {
@@ -98,7 +102,10 @@ impl Role for User {
                 }
             }
             Event::Message { from, msg: offer @ ToUser::Offer(_) } => {
-                if !self.accepted && !self.is_stale(cfg, from, &offer) {
+                let stale = self.is_stale(cfg, from, &offer);
+                if stale && cfg.accusing {
+                    out.misbehaved(from, "an offer that was withdrawn");
+                } else if !self.accepted && !stale {
                     self.accepted = true;
                     out.to_manager(manager, ToManager::Accept);
                 }
@@ -201,6 +208,29 @@ fn a_message_that_became_worthless_counts_as_delivered() {
     let report = report.expect("served");
     assert!(report.complete);
     assert_eq!(violated(&report, true), [("no-starvation", Some(1))]);
+}
+
+#[test]
+fn a_message_that_is_called_stale_and_accused_of_is_seen() {
+    let chosen = Chosen::of::<Offers>("offers:accusing", &[]).expect("a variant");
+    let scope = Scope::parse("1", "0*/0", None).expect("sensible");
+    let report = check(&chosen, &scope, &Settings::default(), &|_| {});
+    let lost = violated(&report.expect("served"), true);
+    assert!(lost.contains(&("local", None)), "{lost:?}");
+}
+
+/// A coordinator that serves in the order of asking lets a user wait for a stranger that never ends,
+/// because another waits for that one. Nobody who depends on the stranger counts.
+#[test]
+fn waiting_for_ever_without_depending_on_anybody_is_seen() {
+    let independent = |users: &str| {
+        let mut job = Job::parse(&format!("coordinator:fifo --pools 1,1 --users '{users}'"));
+        job.chosen.about.promises.push(Property::Independence);
+        violated(&job.explore()[0], true)
+    };
+    assert_eq!(independent("0!/0/1"), [("independence", Some(2))]);
+    assert_eq!(independent("0!/0+1/1"), []);
+    assert_eq!(independent("0!/0+1/0"), []);
 }
 
 #[test]

@@ -110,6 +110,8 @@ rules! {
         behind "behind":
             "a position is taken only where one fits together with those right behind it",
         front "front": "nobody moves up from position 1",
+        hole "hole":
+            "the least position that is free everywhere is taken, not the end of the queues",
         turn "turn": "room goes to those at a position in the order they came to it",
         frozen "frozen":
             "whoever moved while a selection is open is told of no more room before it ends",

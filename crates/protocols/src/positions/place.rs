@@ -80,20 +80,23 @@ impl Place {
                 self.go_to(from - 1, Move::Advance { request, from: *from }, granting)
             }
             News::Grant(_) => Turn { tell: None, enter: true },
-            News::Marked { .. } => self.select(granting),
+            News::Marked { .. } => self.select(rules, granting),
         })
     }
 
     /// With all marks at once: see [`Place::select`].
-    pub(crate) fn on_all_marks(&mut self, marked: Vec<u32>) -> Turn {
+    pub(crate) fn on_all_marks(&mut self, marked: Vec<u32>, rules: QueueRules) -> Turn {
         self.marked = marked;
-        self.select(false)
+        self.select(rules, false)
     }
 
-    /// Figure 4, line 08: the least position that is marked nowhere.
-    fn select(&mut self, granting: bool) -> Turn {
+    /// Figure 4, line 08: the least position that is marked nowhere. Without the rule, the end of all its
+    /// queues, against which Figure 1 warns.
+    fn select(&mut self, rules: QueueRules, granting: bool) -> Turn {
         let marked = core::mem::take(&mut self.marked);
-        let position = (1..).find(|position| !marked.contains(position)).unwrap_or_default();
+        let end = marked.iter().max().map_or(1, |last| last.saturating_add(1));
+        let hole = (1..end).find(|position| !marked.contains(position));
+        let position = hole.filter(|_| rules.hole).unwrap_or(end);
         self.go_to(position, Move::Select { request: self.request.id, position }, granting)
     }
 

@@ -21,12 +21,13 @@ impl Agent {
     /// told to all its queues.
     pub(super) fn begin(
         &mut self,
+        cfg: &Walking,
         request: &Request,
         marked: Vec<u32>,
         out: &mut Out,
     ) -> Option<Move> {
         let mut place = Place::selecting(request.clone());
-        let turn = place.on_all_marks(marked);
+        let turn = place.on_all_marks(marked, cfg.queues);
         if let Some(Move::Select { position, .. }) = turn.tell {
             out.tally("position", u64::from(position));
         }

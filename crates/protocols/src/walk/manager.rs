@@ -83,7 +83,7 @@ impl Manager {
             match next_after(&request, self.id) {
                 Some(next) => out.to_manager(next, ToManager::Walk(Walk { request, marked })),
                 None if cfg.agent => {
-                    let turn = self.agent.begin(&request, marked, out);
+                    let turn = self.agent.begin(cfg, &request, marked, out);
                     self.carry_out(cfg, &request, turn, out);
                 }
                 None => {

@@ -74,7 +74,7 @@ impl User {
             }
             (State::Walking { asked, request }, News::Marked { positions, .. }) if !cfg.agent => {
                 let mut place = Place::selecting(request.clone());
-                let turn = place.on_all_marks(positions);
+                let turn = place.on_all_marks(positions, cfg.queues);
                 self.state = State::Queued { asked: asked.clone(), place };
                 self.take(turn, out);
             }

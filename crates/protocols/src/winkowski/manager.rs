@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Origin, RequestId, Role};
 use serde::{Deserialize, Serialize};
 
-use super::book::Book;
-use super::{Level, Out, Stance, ToUser, Version, View, Winkowski};
+use super::book::{Book, Entry};
+use super::{Level, Out, Stance, ToUser, Turn, Version, View, Winkowski};
 use crate::lanes::{Lanes, State};
 
 /// Guards one pool.
@@ -25,6 +25,17 @@ impl<const COMPLETE: bool> Manager<COMPLETE> {
     /// Whether a task has come as far as this here.
     pub(super) fn has_confirmed(&self, request: RequestId, level: Level) -> bool {
         self.book.entries.get(&request).is_some_and(|entry| entry.level >= level)
+    }
+
+    /// The tasks that take part in the game here: that compete, or use.
+    pub(super) fn rivals(&self) -> impl Iterator<Item = RequestId> {
+        let plays = |(id, entry): (&RequestId, &Entry)| (entry.level > Level::Reg).then_some(*id);
+        self.book.entries.iter().filter_map(plays)
+    }
+
+    /// The stance that a task was answered last, and the latest view it was sent since, if it is here.
+    pub(super) fn last_sent(&self, request: RequestId) -> Option<(Turn, Option<Version>)> {
+        self.book.entries.get(&request).map(|entry| (entry.n, Some(entry.version)))
     }
 
     /// Whether its user was taken for dead.

@@ -25,7 +25,9 @@
 //! - **W2, queue.** Exactly those who request or have ordered stand in the queue.
 //! - **W3, predecessors.** Only the registered have any, and all of them compete.
 //! - **W4, orders first.** Whoever wins holds confirmed orders everywhere, and whoever is granted
-//!   is confirmed to use everywhere (`Quest::check`).
+//!   is confirmed to use everywhere (`Quest::check`, `system`).
+//! - **F1, the game goes on** (the paper's Fact 1). While a task competes, something is possible for one
+//!   of the tasks that it depends on, whatever strangers do (`system`).
 //!
 //! # Failures
 //! A suspected task that does not use is *evicted*; one that uses keeps its units until its lease
@@ -38,6 +40,7 @@
 mod book;
 mod manager;
 mod quest;
+mod system;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -47,8 +50,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Broken, Lane, LinkStamp, ManagerId, Need, NodeId, Options, Outbox, PoolId,
-    Property, Protocol, RequestId, Stamp, System, Topology, Unsupported, UserId, rules,
+    About, Assumes, Broken, Lane, LinkStamp, ManagerId, NodeId, Options, Outbox, PoolId, Property,
+    Protocol, RequestId, Stamp, System, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -277,7 +280,7 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
 
     fn about(variant: Option<&str>) -> Result<About, Unsupported> {
         let patience = !Settings::new(Self::FAMILY, variant)?.turns;
-        let no_starvation = [Property::NoStarvation];
+        let lively = [Property::NoStarvation, Property::Independence];
         Ok(About {
             name: variant
                 .map_or_else(|| String::from(Self::FAMILY), |v| format!("{}:{v}", Self::FAMILY)),
@@ -288,8 +291,8 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
             },
             source: "Winkowski, failure-resistant resource management, repaired",
             assumes: Assumes { exactly_once: false, suspicions: COMPLETE, ..Assumes::RELIABLE },
-            promises: Property::sound_and(if patience { &[] } else { &no_starvation }),
-            with_patience: if patience { no_starvation.to_vec() } else { Vec::new() },
+            promises: Property::sound_and(if patience { &[] } else { &lively }),
+            with_patience: if patience { lively.to_vec() } else { Vec::new() },
             rules: Rules::ALL.to_vec(),
         })
     }
@@ -315,17 +318,6 @@ impl<const COMPLETE: bool> Protocol for Winkowski<COMPLETE> {
     }
 
     fn check_system(&self, system: &impl System<Self>) -> Result<(), Broken> {
-        let managers: Vec<_> = system.managers().collect();
-        for (request, level) in system.users().filter_map(User::confirmed) {
-            let held = |need: &Need| {
-                let manager = &managers[manager_of(need.pool).index()];
-                manager.has_confirmed(request.id, level) || manager.has_evicted(request.id)
-            };
-            Broken::unless(
-                request.needs.iter().all(held),
-                "W4: whoever wins is set aside for everywhere, and whoever is granted has it all",
-            )?;
-        }
-        Ok(())
+        system::check(system)
     }
 }

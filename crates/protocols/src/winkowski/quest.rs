@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use holdall_core::{Addr, Broken, Request};
+use holdall_core::{Addr, Broken, PoolId, Request};
 use serde::{Deserialize, Serialize};
 
 use super::user::Timer;
@@ -125,6 +125,24 @@ impl Quest {
             let n = self.parts[at].n.next();
             self.parts[at] = Part::out(n, Version::first(user, manager_of(pool)));
         }
+    }
+
+    /// Whether it has a ticket and has not won yet.
+    pub(super) fn competes(&self) -> bool {
+        matches!(self.status, Status::Competing(_) | Status::Winning)
+    }
+
+    /// Whether something happens to it whatever anybody says: its use ends, or its alarm rings.
+    pub(super) fn moves_by_itself(&self) -> bool {
+        self.armed || self.status == Status::Accessing
+    }
+
+    /// The stance that was answered at a pool, and the latest view since; nothing where it is out.
+    pub(super) fn last_seen(&self, pool: PoolId) -> Option<(Turn, Option<Version>)> {
+        let part = self.request.needs.iter().position(|need| need.pool == pool)?;
+        let part = &self.parts[part];
+        let out = part.level == Level::Out && part.is_answered();
+        (!out).then_some((part.n, part.version))
     }
 
     /// A word for where it stands.

@@ -25,6 +25,11 @@ impl<const COMPLETE: bool> User<COMPLETE> {
         Self { id, quest: None }
     }
 
+    /// The task under way.
+    pub(super) fn quest(&self) -> Option<&Quest> {
+        self.quest.as_ref()
+    }
+
     /// What has been confirmed to it everywhere, and as what.
     pub(super) fn confirmed(&self) -> Option<(&Request, Level)> {
         let quest = self.quest.as_ref()?;

@@ -95,6 +95,8 @@ pub(crate) struct Label {
     pub(crate) blocked: u32,
     /// Who waits for something that another waits for or uses.
     pub(crate) conflicted: u32,
+    /// Who waits and depends on somebody who never ends its use, directly or over others who wait or use.
+    pub(crate) dependent: u32,
     /// Whether somebody who never ends its use has begun it.
     pub(crate) endless: bool,
     /// Whether any request is under way.

@@ -13,19 +13,23 @@ use crate::check::search::model::Model;
 
 /// Fair cycles, for each user, and for all together. A patient timer relies on uses that end, so
 /// that then only those who never do count as strangers.
-/// Whether a user may wait for ever without a conflict is looked at only if asked for (`alone`).
+/// Whether a user may wait for ever because of strangers in the narrower senses is looked at only where
+/// it is promised that it does not.
 pub(super) fn for_ever(
     model: &dyn Model,
     graph: &Graph,
     patient: bool,
-    alone: bool,
+    promises: &[Property],
 ) -> Vec<Violation> {
+    let narrower =
+        [&ALONE, &INDEPENDENT].into_iter().filter(|sense| promises.contains(&sense.property));
+    let narrower: Vec<&Sense> = narrower.collect();
     let lanes = model.sharing().par_iter().enumerate();
     let owed = |sharing: u32| if patient { u32::MAX } else { sharing };
     let found = lanes.map(|(lane, sharing)| {
         let waiting = never_satisfied(graph, lane, owed(*sharing)).into_iter();
-        let alone = alone.then(|| never_satisfied_alone(graph, lane)).flatten();
-        waiting.chain(alone).chain(never_released(graph, lane)).collect::<Vec<_>>()
+        let strangers = narrower.iter().filter_map(|sense| never_satisfied_in(sense, graph, lane));
+        waiting.chain(strangers).chain(never_released(graph, lane)).collect::<Vec<_>>()
     });
     let found: Vec<_> = found.collect();
     found.into_iter().flatten().chain(never_at_rest(graph)).collect()
@@ -48,27 +52,49 @@ fn never_satisfied(graph: &Graph, lane: usize, sharing: u32) -> Option<Violation
     Some(violation(graph, &component, &assumption, property, Some(lane), what))
 }
 
-/// A way to wait for ever without a conflict, though others need not end what they use: a state in
-/// which nothing else happens by itself, or a fair cycle.
-fn never_satisfied_alone(graph: &Graph, lane: usize) -> Option<Violation> {
-    let assumption =
-        Assumption { ending: 0, excused: |label, lane| label.conflicted >> lane & 1 == 1 };
+/// A sense in which strangers do not keep a user waiting.
+struct Sense {
+    property: Property,
+    assumption: Assumption,
+    /// What is said of a user that waits without excuse.
+    unexcused: &'static str,
+}
+
+/// Others need not end what they use, but then they may not use or wait for what the user waits for.
+const ALONE: Sense = Sense {
+    property: Property::CurrentConflicts,
+    assumption: Assumption { ending: 0, excused: |label, lane| label.conflicted >> lane & 1 == 1 },
+    unexcused: "conflicts with nobody",
+};
+
+/// Those who never end their use are not among those it depends on.
+const INDEPENDENT: Sense = Sense {
+    property: Property::Independence,
+    assumption: Assumption {
+        ending: u32::MAX,
+        excused: |label, lane| label.dependent >> lane & 1 == 1,
+    },
+    unexcused: "depends on nobody who never ends its use",
+};
+
+/// A way to wait for ever without the excuse: a state in which nothing that is owed happens, or a fair
+/// cycle.
+fn never_satisfied_in(sense: &Sense, graph: &Graph, lane: usize) -> Option<Violation> {
+    let Sense { property, assumption, unexcused } = sense;
     let waits = |state: &u32| {
         let label = graph.label(*state);
         label.waiting >> lane & 1 == 1 && !(assumption.excused)(label, lane)
     };
     let owed = |state: &u32| graph.edges(*state).iter().any(|(_, class)| assumption.owes(*class));
-    let property = Property::CurrentConflicts;
     let mut states = (0..graph.states() as u32).filter(|state| graph.is_expanded(*state));
     if let Some(state) = states.find(|state| waits(state) && !owed(state)) {
-        let what = format!("u{lane} conflicts with nobody, and waits until others end their use");
+        let what = format!("u{lane} {unexcused}, and waits until others end their use");
         let (path, cycle) = (graph.way_to(state), Vec::new());
-        return Some(Violation { property, user: Some(lane), path, cycle, what });
+        return Some(Violation { property: *property, user: Some(lane), path, cycle, what });
     }
-    let component = first_fair_component(graph, lane, &assumption)?;
-    let what =
-        format!("this repeats for ever, fairly, and u{lane}, in conflict with nobody, waits");
-    Some(violation(graph, &component, &assumption, property, Some(lane), what))
+    let component = first_fair_component(graph, lane, assumption)?;
+    let what = format!("this repeats for ever, fairly, and u{lane} waits, which {unexcused}");
+    Some(violation(graph, &component, assumption, *property, Some(lane), what))
 }
 
 /// A fair cycle in which a user has ended its use and is never told that it may ask again.

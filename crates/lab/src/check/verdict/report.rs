@@ -126,8 +126,7 @@ pub(crate) fn report(
         promises.extend(&chosen.about.with_patience);
     }
     let patient = world.settings().timers == Timers::Quiet;
-    let alone = promises.contains(&Property::CurrentConflicts);
-    violations.extend(for_ever(model, &found.graph, patient, alone));
+    violations.extend(for_ever(model, &found.graph, patient, &promises));
     let mut properties: Vec<Property> = vec![
         Property::Exclusion,
         Property::AllOrNothing,
@@ -139,7 +138,8 @@ pub(crate) fn report(
         Property::Concurrency,
     ];
     // Decided of those alone who promise it: what is stronger is decided of all.
-    properties.extend(promises.iter().filter(|property| **property == Property::CurrentConflicts));
+    let narrower = [Property::CurrentConflicts, Property::Independence];
+    properties.extend(narrower.into_iter().filter(|property| promises.contains(property)));
     let bound = world.settings().overtaking.or_else(|| chosen.about.overtaking_bound());
     properties.extend(bound.map(Property::BoundedOvertaking));
     // Whoever names a bound demands it.
@@ -181,7 +181,8 @@ pub(crate) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> 
     if let Some(manager) = settings.crash_manager {
         text.push_str(&format!(" --crash-manager {manager}"));
     }
-    if let Some(detector) = settings.detector {
+    // Of a manager that stops nobody is told.
+    if let Some(detector) = settings.detector.filter(|_| settings.crash_manager.is_none()) {
         text.push_str(&format!(" --detector {detector}"));
     }
     if settings.crash_idle {
@@ -241,11 +242,18 @@ fn within_assumptions(assumes: Assumes, settings: &Settings) -> bool {
 /// a dead user holds and nobody takes back.
 fn is_progress(property: Property) -> bool {
     use Property::{
-        Concurrency, CurrentConflicts, NoDeadlock, NoLivelock, NoResidue, NoStarvation,
+        Concurrency, CurrentConflicts, Independence, NoDeadlock, NoLivelock, NoResidue,
+        NoStarvation,
     };
     matches!(
         property,
-        Concurrency | CurrentConflicts | NoDeadlock | NoLivelock | NoResidue | NoStarvation
+        Concurrency
+            | CurrentConflicts
+            | Independence
+            | NoDeadlock
+            | NoLivelock
+            | NoResidue
+            | NoStarvation
     )
 }
 

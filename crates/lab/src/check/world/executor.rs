@@ -180,7 +180,7 @@ impl<'w> Executor<'w> {
             let Some(slot) = self.place_of(id) else { continue };
             let role = self.next[slot];
             let outcome = self.outcome(slot, id);
-            if outcome.role != role || !outcome.effects.is_empty() {
+            if outcome.role != role || !outcome.effects.is_empty() || outcome.broken.is_some() {
                 let what = "a message was called stale that still changes something".into();
                 self.breach(Property::Local, None, what);
             }

@@ -16,7 +16,7 @@ mod roles;
 mod stages;
 mod steps;
 
-use holdall_core::{Addr, Broken, Home, Life, ManagerId, Order, UserId};
+use holdall_core::{Addr, Broken, Home, Life, ManagerId, Needs, Order, UserId};
 
 use self::client::{Client, Stage};
 use self::executor::Executor;
@@ -194,6 +194,7 @@ impl<'a> World<'a> {
         }
         label.conflicted = self.conflicted(state, label.waiting);
         if label.endless {
+            label.dependent = self.dependent(state) & label.waiting;
             let used = self.in_use(state, true);
             for (lane, client) in
                 self.clients(state).enumerate().filter(|(_, client)| client.is_waiting())
@@ -211,12 +212,7 @@ impl<'a> World<'a> {
 
     /// Of those who wait, those whose request names a pool that another waits for or uses.
     fn conflicted(&self, state: &[u32], waiting: u32) -> u32 {
-        let current = |lane: usize, client: &Client| {
-            let wants = client.is_waiting() || client.stage == Stage::Using;
-            wants.then(|| &self.scope.users[lane].requests[usize::from(client.at)])
-        };
-        let needs: Vec<_> =
-            self.clients(state).enumerate().map(|(lane, client)| current(lane, client)).collect();
+        let needs = self.current_needs(state);
         let conflicts = |lane: usize| {
             let own = needs[lane];
             let others = needs.iter().enumerate().filter(|(other, _)| *other != lane);
@@ -225,6 +221,38 @@ impl<'a> World<'a> {
         };
         let lanes = (0..needs.len()).filter(|lane| waiting >> lane & 1 == 1);
         lanes.filter(|lane| conflicts(*lane)).fold(0, |mask, lane| mask | 1 << lane)
+    }
+
+    /// Those who wait or use and reach somebody who never ends its use, over pools that two of them name.
+    fn dependent(&self, state: &[u32]) -> u32 {
+        let needs = self.current_needs(state);
+        let endless = |(lane, client): (usize, &Client)| {
+            let endless = self.scope.users[lane].endless && client.stage == Stage::Using;
+            u32::from(endless) << lane
+        };
+        let mut reached =
+            self.clients(state).enumerate().map(endless).fold(0, |all, one| all | one);
+        loop {
+            let before = reached;
+            for (lane, own) in needs.iter().enumerate() {
+                let near = needs.iter().enumerate().filter(|(other, _)| before >> other & 1 == 1);
+                let mut near = near.filter_map(|(_, needs)| *needs);
+                let joins = own.is_some_and(|own| near.any(|other| own.share_a_pool_with(other)));
+                reached |= u32::from(joins) << lane;
+            }
+            if reached == before {
+                return reached;
+            }
+        }
+    }
+
+    /// What each user waits for or uses.
+    fn current_needs(&self, state: &[u32]) -> Vec<Option<&Needs>> {
+        let current = |(lane, client): (usize, &Client)| {
+            let wants = client.is_waiting() || client.stage == Stage::Using;
+            wants.then(|| &self.scope.users[lane].requests[usize::from(client.at)])
+        };
+        self.clients(state).enumerate().map(current).collect()
     }
 
     fn stage(&self, state: &[u32]) -> StageNumber {

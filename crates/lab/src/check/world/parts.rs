@@ -62,23 +62,23 @@ impl<T: Eq> Interner<T> {
     }
 
     /// The same, with a fingerprint that says more than the value's own. If the value is new,
-    /// `added` is called before anybody else can come by its number.
+    /// `added` is called with its number before anybody else can come by it.
     pub(crate) fn number_as(
         &self,
         value: T,
         fingerprint: Fingerprint,
-        added: impl FnOnce(&Fingerprint),
+        added: impl FnOnce(u32),
     ) -> u32 {
         let hash = fingerprint.plain;
-        // A thread that panicked left at worst a row that no number points to.
+        // A thread that panicked left at worst a row that nobody knows the number of.
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(other, id): &(u64, u32)| *other == hash && *self.value(*id) == value;
         if let Some((_, id)) = ids.find(hash, same) {
             return *id;
         }
-        added(&fingerprint);
         let id = u32::try_from(self.rows.push(Interned { value, fingerprint }))
             .expect("fewer than 2^32 parts");
+        added(id);
         insert(&mut ids, hash, id);
         id
     }

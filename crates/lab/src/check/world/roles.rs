@@ -258,8 +258,13 @@ impl<P: Protocol> RolesOf<P> {
 fn number_role<R: Role>(table: &Interner<R>, facts: &boxcar::Vec<RoleFacts>, role: R) -> u32 {
     let fingerprint = Fingerprint::of(&role);
     let (idle, stage) = (role.is_idle(), role.stage());
-    table.number_as(role, fingerprint, |fingerprint| {
-        facts.push(RoleFacts { fingerprint: fingerprint.clone(), idle, stage });
+    let known = RoleFacts { fingerprint: fingerprint.clone(), idle, stage };
+    table.number_as(role, fingerprint, |id| {
+        assert_eq!(
+            facts.push(known),
+            id as usize,
+            "a role and what is known of it have one number"
+        );
     })
 }
 
