@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use holdall_commands::names;
+use holdall_commands::{cannot_write, names};
 use holdall_lab::figures::{
     self, BadTable, Failed, Row, Set, Study, Table, missing, paper_and_today, points,
 };
@@ -137,9 +136,9 @@ fn progress_bar(points: u64) -> ProgressBar {
 }
 
 fn make(dir: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(dir).map_err(|why| usage(format!("cannot make {}: {why}", dir.display())))
+    fs::create_dir_all(dir).map_err(|why| cannot_write(dir.display(), why))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, text).map_err(|why| cannot_write(path.display(), why))
 }

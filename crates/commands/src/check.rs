@@ -1,11 +1,9 @@
 //! `holdall check`: explores every interleaving of a small scope.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use holdall_core::CellId;
@@ -13,7 +11,7 @@ use holdall_lab::check::{self, CutOff, Outcome, Report, Scope, Settings, Suite, 
 use holdall_lab::registry::Chosen;
 
 use crate::search::{DetectorArg, SearchArgs, bar};
-use crate::{Protocols, print, usage};
+use crate::{Protocols, files, print, usage};
 
 /// Explore every interleaving of a small scope and decide what the protocol promises
 ///
@@ -22,7 +20,7 @@ use crate::{Protocols, print, usage};
 /// ever, '^' lets it depart after its list and return under a fresh id, '!' never ends its use.
 ///
 /// Exit status: 0 if every promised property holds and everything was seen, 1 if a promised one
-/// is violated, 3 if the search was cut off, 64 on bad input.
+/// is violated, 3 if the search was cut off, 64 on bad input, 74 if something cannot be written.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   holdall check ordered --pools 1,1 --users '0+1/1+0'
@@ -111,7 +109,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     let jobs = jobs(args, protocols)?;
     let several = jobs.len() > 1;
     if let Some(file) = &args.chart_svg {
-        can_be_written(file)?;
+        files::try_all(&[file])?;
     }
     let bar = bar();
     let mut tally = Tally::default();
@@ -250,16 +248,6 @@ fn line(report: &Report) -> String {
     format!("{:>9} states  {} {}: {verdict}", report.states, report.protocol, report.scope)
 }
 
-/// Better to say so before a long search than after it.
-fn can_be_written(file: &Path) -> anyhow::Result<()> {
-    let dir =
-        file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    match dir.is_dir() && !file.is_dir() {
-        true => Ok(()),
-        false => Err(usage(format!("cannot write {}: no such directory", file.display()))),
-    }
-}
-
 /// Draws a violation of something promised, or else of anything.
 fn write_chart(file: &Path, report: &Report) -> anyhow::Result<()> {
     let violated = || report.properties.iter().filter(|verdict| verdict.trace.is_some());
@@ -269,8 +257,7 @@ fn write_chart(file: &Path, report: &Report) -> anyhow::Result<()> {
         return Ok(());
     };
     let title = format!("{} {}: {}", report.protocol, report.scope, verdict.name);
-    fs::write(file, trace.chart_svg(&title))
-        .with_context(|| format!("cannot write {}", file.display()))
+    files::write(file, trace.chart_svg(&title))
 }
 
 fn in_full(report: &Report, chart: bool) -> String {

@@ -1,13 +1,16 @@
 //! `holdall explore`: goes through a scope by hand.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::process::ExitCode;
 
+use anyhow::bail;
 use holdall_lab::check::{Explorer, Scope, explore};
 
 use crate::search::SearchArgs;
-use crate::{Protocols, usage};
+use crate::{Protocols, cannot_write, usage};
 
+/// No line that makes sense has more bytes.
+const LONGEST: u64 = 100;
 const HELP: &str =
     "a number: let that happen; b: back; c: chart of the way here; s: the state; q: quit";
 
@@ -40,27 +43,47 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     let scope = Scope::parse(&args.pools, &args.users, args.nodes.as_deref()).map_err(usage)?;
     let said = explore(&chosen, &scope, &args.search.settings(), talk).map_err(usage)?;
     match said {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(Trouble::Input(error)) => bail!("cannot read what to do next: {error}"),
+        Err(Trouble::Output(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(cannot_write("what there is to see", error))
+        }
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
+/// Why somebody cannot be talked to.
+enum Trouble {
+    Input(io::Error),
+    Output(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
 /// Until somebody quits.
-fn talk(explorer: &mut Explorer<'_>) -> io::Result<()> {
+fn talk(explorer: &mut Explorer<'_>) -> Result<(), Trouble> {
     let (mut out, input) = (io::stdout().lock(), io::stdin());
     writeln!(out, "{HELP}")?;
     list(explorer, &mut out)?;
-    let mut line = String::new();
+    let mut line = Vec::new();
     loop {
         if input.is_terminal() {
             write!(out, "> ")?;
         }
         out.flush()?;
         line.clear();
-        if input.lock().read_line(&mut line)? == 0 {
+        let mut input = input.lock();
+        let read = input.by_ref().take(LONGEST).read_until(b'\n', &mut line);
+        if read.map_err(Trouble::Input)? == 0 {
             return Ok(());
         }
-        match line.trim() {
+        if line.len() as u64 == LONGEST && !line.ends_with(b"\n") {
+            input.skip_until(b'\n').map_err(Trouble::Input)?;
+        }
+        match String::from_utf8_lossy(&line).trim() {
             "" | "?" => writeln!(out, "{HELP}")?,
             "q" => return Ok(()),
             "c" => write!(out, "{}", explorer.trace().chart())?,
@@ -74,7 +97,7 @@ fn talk(explorer: &mut Explorer<'_>) -> io::Result<()> {
                     }
                     list(explorer, &mut out)?;
                 }
-                _ => writeln!(out, "'{text}' is none of these; {HELP}")?,
+                _ => writeln!(out, "'{}' is none of these; {HELP}", text.escape_debug())?,
             },
         }
     }

@@ -8,6 +8,7 @@
 
 mod check;
 mod explore;
+mod files;
 mod fuzz;
 mod locality;
 mod play;
@@ -24,7 +25,7 @@ use clap::Subcommand;
 
 pub use self::program::{main, parse};
 pub use self::registry::Protocols;
-pub use self::say::{Failure, USAGE, Usage, print, say, unwritten, usage};
+pub use self::say::{Failure, UNWRITTEN, USAGE, Usage, cannot_write, print, say, usage};
 pub use self::sim::names;
 
 /// One of the commands, with its arguments.

@@ -31,8 +31,9 @@ pub struct Args {
 
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let options = &args.options;
+    let listed: Vec<_> = protocols.names().collect();
     let find = |name: &str| protocols.cast(name, &options.without).map_err(usage);
-    let bill = Bill::new(&names(&args.protocols), &options.settings(), find)?;
+    let bill = Bill::new(&names(&args.protocols), &listed, &options.settings(), find)?;
     bill.left_out().for_each(crate::say);
     holdall_play::run(&bill, options)
         .map_err(|error| Failure(error.status(), error.to_string()))?;

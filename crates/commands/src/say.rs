@@ -20,6 +20,13 @@ pub struct Failure(pub u8, pub String);
 
 /// `EX_USAGE` of sysexits.h.
 pub const USAGE: u8 = 64;
+/// `EX_IOERR` of sysexits.h: a result or a file cannot be written.
+pub const UNWRITTEN: u8 = 74;
+
+/// Something cannot be written, whatever the reason. Exit status [`UNWRITTEN`].
+pub fn cannot_write(what: impl Display, why: impl Display) -> anyhow::Error {
+    Failure(UNWRITTEN, format!("cannot write {what}: {why}")).into()
+}
 
 /// What clap found wrong, and its advice, without the usage below.
 pub(crate) fn one_line(error: &clap::Error) -> String {
@@ -45,12 +52,7 @@ pub fn say(text: impl Display) {
 pub fn print(text: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => Err(unwritten(&error)),
+        Err(error) => Err(cannot_write("the result", error)),
         Ok(()) => Ok(()),
     }
-}
-
-/// A result that cannot be written: `EX_IOERR` of sysexits.h.
-pub fn unwritten(error: &io::Error) -> anyhow::Error {
-    Failure(74, format!("cannot write the result: {error}")).into()
 }

@@ -29,10 +29,11 @@ pub(crate) struct SearchArgs {
     as_printed: Option<Vec<String>>,
     /// Give up after this many states
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     max_states: u32,
     /// Threads that make successors [default: all cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Treat states as equal only if their clocks and counters are, also where users ask for ever
     #[arg(long)]
     plain: bool,
@@ -96,7 +97,7 @@ impl SearchArgs {
             }),
             max_states: self.max_states as usize,
             canonical: self.plain.then_some(false),
-            threads: self.threads,
+            threads: self.threads.map(usize::from),
             ..Settings::default()
         }
     }

@@ -2,20 +2,20 @@
 
 mod output;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use holdall_sim::{
-    self as sim, Detector, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets, Settings,
-    Spikes, Tally, Workload,
+    self as sim, Contender, Detector, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets,
+    Settings, Spikes, Tally, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{Protocols, usage};
+use crate::{Protocols, cannot_write, files, say, usage};
 
 /// Play protocols through in simulated time, on the same workload, and compare them.
 ///
@@ -23,8 +23,8 @@ use crate::{Protocols, usage};
 /// what each figure means.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Protocols, as `holdall protocols` lists them, or `oracle`: a greedy yardstick that sees
-    /// everything at once and needs no message
+    /// Protocols, as `holdall protocols` lists them; `all` that are not named and can do it; or
+    /// `oracle`: a greedy yardstick that sees everything at once and needs no message
     #[arg(required = true, value_name = "PROTOCOL,...")]
     protocols: Vec<String>,
 
@@ -165,11 +165,12 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
-    let names = names(&args.protocols);
-    let contenders = names.iter().map(|name| protocols.contender(name, &args.without));
-    let contenders: Vec<_> = contenders.collect::<Result<_, _>>().map_err(usage)?;
     let settings = args.settings();
     settings.validate().map_err(usage)?;
+    let contenders = contenders(args, protocols, &settings)?;
+    let files: Vec<&Path> =
+        [&args.samples, &args.svg].into_iter().flatten().map(AsRef::as_ref).collect();
+    files::try_all(&files)?;
 
     let runs = contenders.len() as u64 * u64::from(settings.graphs);
     let bar = progress_bar(settings.ticks.saturating_mul(runs));
@@ -180,25 +181,62 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         _ => usage(error),
     })?;
 
-    if let Some(path) = &args.samples {
-        output::samples(path, &outcomes).map_err(|error| usage(format!("{error:#}")))?;
-    }
-    if let Some(path) = &args.svg {
-        output::svg(path, &headline(&settings), &outcomes)
-            .map_err(|error| usage(format!("{error:#}")))?;
-    }
-    match print(args, &settings, &outcomes) {
+    let printed = match print(args, &settings, &outcomes) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(crate::unwritten(&error));
+            Err(cannot_write("the result", error))
         }
-        _ => {} // Written, or whoever reads has read enough.
+        _ => Ok(()), // Written, or whoever reads has read enough.
+    };
+    // What can be written is, whatever else cannot.
+    let samples = args.samples.as_ref().map_or(Ok(()), |path| output::samples(path, &outcomes));
+    let draw = |path| output::svg(path, &headline(&settings), &outcomes);
+    let drawn = args.svg.as_deref().map_or(Ok(()), draw);
+    let written = printed.and(samples).and(drawn);
+    if let Some(Outcome { report, .. }) = outcomes.iter().find(|o| o.report.violations > 0) {
+        if let Err(error) = written {
+            say(error);
+        }
+        bail!("{} broke exclusion {} times", report.protocol, report.violations);
     }
-    for Outcome { report, .. } in &outcomes {
-        if report.violations > 0 {
-            bail!("{} broke exclusion {} times", report.protocol, report.violations);
+    written.map(|()| ExitCode::SUCCESS)
+}
+
+/// The protocols that are named. `all` is every listed one that is not named and can do it; who cannot is
+/// told.
+fn contenders(
+    args: &Args,
+    protocols: &Protocols,
+    settings: &Settings,
+) -> anyhow::Result<Vec<Contender>> {
+    let names = names(&args.protocols);
+    let mut found = Vec::new();
+    let mut left_out: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in &names {
+        if name != "all" {
+            found.push(protocols.contender(name, &args.without).map_err(usage)?);
+            continue;
+        }
+        for other in protocols.names().filter(|other| names.iter().all(|name| name != other)) {
+            let contender = protocols.contender(other, &args.without);
+            let able = contender.map_err(|_| "has no such rule".to_owned()).and_then(|contender| {
+                match contender.supports(settings) {
+                    Err(Error::Limit { limit, .. }) => Err(limit.to_string()),
+                    _ => Ok(contender),
+                }
+            });
+            match able {
+                Ok(contender) => found.push(contender),
+                Err(why) => left_out.entry(why).or_default().push(other),
+            }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    for (why, names) in left_out {
+        say(format!("left out: {}: {why}", names.join(", ")));
+    }
+    if found.is_empty() {
+        return Err(usage("no protocol is left to be simulated"));
+    }
+    Ok(found)
 }
 
 /// The names in lists separated by commas. Settings of a protocol are separated by commas as well:
@@ -234,10 +272,7 @@ fn print(args: &Args, settings: &Settings, outcomes: &[Outcome]) -> io::Result<(
         writeln!(out, "{}\n{}", headline(settings), table(outcomes).trim_fmt())?;
         for outcome in outcomes.iter().filter(|_| args.timing) {
             let millions = rate(outcome) / 1e6;
-            crate::say(format!(
-                "{}: {millions:.2} million events a second",
-                outcome.report.protocol
-            ));
+            say(format!("{}: {millions:.2} million events a second", outcome.report.protocol));
         }
     }
     out.flush()

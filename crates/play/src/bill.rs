@@ -6,7 +6,7 @@ use crate::cast::Cast;
 use crate::is_a_process;
 use crate::settings::{BadPlay, Settings};
 
-/// Stands for every protocol that `holdall-protocols` lists and nobody named.
+/// Stands for every protocol that is listed and that nobody named.
 const ALL: &str = "all";
 
 /// The protocols that are played, and those that would be if they could.
@@ -19,13 +19,14 @@ pub struct Bill {
 }
 
 impl Bill {
-    /// The protocols of these names. `all` is every listed one that is not named, as far as it can be
-    /// played with the settings.
+    /// The protocols of these names. `all` is every one of those `listed` that is not named, as far as it
+    /// can be played with the settings.
     ///
     /// # Errors
     /// If one of those named is not found.
     pub fn new<E>(
         names: &[String],
+        listed: &[&'static str],
         settings: &Settings,
         find: impl Fn(&str) -> Result<Cast, E>,
     ) -> Result<Self, E> {
@@ -36,7 +37,7 @@ impl Bill {
                 continue;
             }
             let others =
-                holdall_protocols::names().filter(|listed| names.iter().all(|n| n != listed));
+                listed.iter().copied().filter(|listed| names.iter().all(|name| name != listed));
             for other in others {
                 // It is listed, so it is there.
                 let found = find(other).map_err(|_| "has no such rule".to_owned());

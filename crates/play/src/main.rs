@@ -19,8 +19,9 @@ struct Program {
 
 fn main() -> ExitCode {
     let Program { protocols, options } = Program::parse();
+    let listed: Vec<_> = holdall_protocols::names().collect();
     let find = |name: &str| cast(name, &options.without);
-    match Bill::new(&protocols, &options.settings(), find) {
+    match Bill::new(&protocols, &listed, &options.settings(), find) {
         Ok(bill) => {
             bill.left_out().for_each(say);
             holdall_play::exit(run(&bill, &options))

@@ -122,7 +122,7 @@ fn list(args: &Args, store: &Store, which: Which, outcome: &Outcome) -> anyhow::
     match written.and_then(|()| out.flush()) {
         // Whoever reads may stop reading.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(holdall_commands::unwritten(&error))
+            Err(holdall_commands::cannot_write("the result", error))
         }
         _ => Ok(()),
     }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::Context as _;
 use holdall_lab::figures::comparison;
 use holdall_sim::{Outcome, Report, Settings};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::{cannot_write, files};
 
 /// What is told of one protocol.
 #[derive(Serialize)]
@@ -99,7 +100,7 @@ pub(super) fn samples(path: &Path, outcomes: &[Outcome]) -> anyhow::Result<()> {
         }
         Ok(table.flush()?)
     };
-    write().with_context(|| format!("cannot write the samples to {}", path.display()))
+    write().map_err(|error| cannot_write(path.display(), error))
 }
 
 /// The response times of all protocols in one picture.
@@ -107,6 +108,5 @@ pub(super) fn svg(path: &Path, note: &str, outcomes: &[Outcome]) -> anyhow::Resu
     let times = |outcome: &Outcome| outcome.samples.iter().map(|sample| sample.response).collect();
     let protocols: Vec<(&str, Vec<u64>)> =
         outcomes.iter().map(|outcome| (outcome.report.protocol.as_str(), times(outcome))).collect();
-    std::fs::write(path, comparison(note, &protocols))
-        .with_context(|| format!("cannot write the picture to {}", path.display()))
+    files::write(path, comparison(note, &protocols))
 }

@@ -1,0 +1,107 @@
+//! Files that people name for results. They are tried before the work begins, which may be long, and left
+//! as they are until there is something to write.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::{cannot_write, usage};
+
+/// Whether all of these can be written, and no two of them are the same file.
+pub(crate) fn try_all(paths: &[&Path]) -> anyhow::Result<()> {
+    let opened: Vec<_> = paths.iter().map(|path| (path, Trial::open(path))).collect();
+    let mut seen: Vec<(&Path, (u64, u64))> = Vec::new();
+    for (path, trial) in &opened {
+        let trial = trial.as_ref().map_err(|error| cannot_write(path.display(), error))?;
+        let Some(file) = trial.file else { continue };
+        if let Some((other, _)) = seen.iter().find(|(_, before)| *before == file) {
+            let (path, other) = (path.display(), other.display());
+            return Err(usage(format!("{other} and {path} are one file: name two")));
+        }
+        seen.push((path, file));
+    }
+    Ok(())
+}
+
+/// Writes a file.
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    fs::write(path, bytes).map_err(|error| cannot_write(path.display(), error))
+}
+
+/// A file that was opened for writing. If it was not there before, it is not there after.
+struct Trial {
+    /// Device and number of what is a plain file.
+    file: Option<(u64, u64)>,
+    made: Option<PathBuf>,
+}
+
+impl Trial {
+    fn open(path: &Path) -> io::Result<Self> {
+        let before = fs::metadata(path);
+        if before.as_ref().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            // To open a pipe would let its reader see the end of it.
+            return Ok(Self { file: None, made: None });
+        }
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        let made = before.is_err().then(|| fs::canonicalize(path)).transpose()?;
+        let file = file.metadata()?;
+        Ok(Self { file: Some((file.dev(), file.ino())), made })
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn trying_changes_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
+        fs::write(&old, "kept").expect("a file");
+        try_all(&[&old, &new]).expect("both can be written");
+        assert_eq!(fs::read(&old).expect("there"), b"kept");
+        assert!(!new.exists());
+        let link = dir.path().join("link");
+        symlink(&new, &link).expect("a link");
+        try_all(&[&link]).expect("what it leads to can be made");
+        assert!(!new.exists() && link.is_symlink());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let said = |path: &Path| try_all(&[path]).expect_err("it cannot").to_string();
+        assert!(said(dir.path()).ends_with("Is a directory (os error 21)"));
+        assert!(said(&dir.path().join("no/file")).contains("no/file: No such file or directory"));
+        try_all(&[Path::new("/dev/full")]).expect("it is seen when something is written");
+        write(Path::new("/dev/full"), "x").expect_err("it is full");
+    }
+
+    #[test]
+    fn one_file_under_two_names_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [file, link, hard] = ["file", "link", "hard"].map(|name| dir.path().join(name));
+        let refused = |one: &Path, two: &Path| {
+            let said = try_all(&[one, two]).expect_err("they are one").to_string();
+            assert!(said.ends_with("are one file: name two"), "{said}");
+        };
+        refused(&file, &dir.path().join("./file"));
+        symlink(&file, &link).expect("a link");
+        refused(&file, &link);
+        fs::write(&file, "").expect("a file");
+        fs::hard_link(&file, &hard).expect("a link");
+        refused(&link, &hard);
+        try_all(&[Path::new("/dev/null"), Path::new("/dev/null")]).expect("it takes everything");
+    }
+}
