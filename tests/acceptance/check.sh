@@ -42,6 +42,6 @@ expect 0 "holdall" --version
 if [ -w /dev/full ]; then
     status=0
     "$HOLDALL" protocols >/dev/full 2>/dev/null || status=$?
-    [ "$status" -eq 64 ] || fail "status $status instead of 64 with a full disk"
+    [ "$status" -eq 74 ] || fail "status $status instead of 74 with a full disk"
 fi
 echo "check.sh: ok"

@@ -49,6 +49,20 @@ wait "$play" || fail "status $? after SIGTERM: $(cat "$work/err")"
 grep -q '"early":true' "$work/out" || fail "no result after SIGTERM"
 [ -z "$(ls "$work/tmp")" ] || fail "files are left: $(ls "$work/tmp")"
 
+# What can be played like that is.
+"$HOLDALL" play all,skeen --seconds 0.05 --stop using:0.1 --json $few >"$work/out" 2>"$work/err" || fail "all"
+tail -1 "$work/out" | grep -q '"protocol":"skeen"' || fail "named and not last: $(cat "$work/out")"
+grep -q 'left out: .*chandy-misra.*nobody leaves' "$work/err" || fail "not told who cannot: $(cat "$work/err")"
+
+# A full disk, and a reader that has read enough.
+if [ -w /dev/full ]; then
+    status=0
+    "$HOLDALL" play ordered --seconds 0.1 $few >/dev/full 2>"$work/err" || status=$?
+    [ "$status" -eq 74 ] || fail "status $status instead of 74 with a full disk"
+fi
+"$HOLDALL" play ordered,skeen --seconds 0.1 --json $few 2>"$work/err" | true
+[ ! -s "$work/err" ] || fail "complains about a closed pipe: $(cat "$work/err")"
+
 says 64 "did you mean 'ordered'" orderd
 says 64 'at least 1' ordered --clients 0
 says 64 'at most as many nodes as pools' ordered --nodes 5 --pools 4

@@ -93,8 +93,12 @@ grep -q ' -$' "$work/out" || fail "a figure of nothing"
 if [ -w /dev/full ]; then
     status=0
     "$HOLDALL" sim ordered $quick >/dev/full 2>"$work/err" || status=$?
-    [ "$status" -eq 64 ] || fail "status $status instead of 64 with a full disk"
+    [ "$status" -eq 74 ] || fail "status $status instead of 74 with a full disk"
     grep -q 'cannot write' "$work/err" || fail "does not say that it cannot write"
+    status=0
+    "$HOLDALL" sim ordered $quick --samples /dev/full >"$work/out" 2>"$work/err" || status=$?
+    [ "$status" -eq 74 ] || fail "status $status instead of 74 with samples to a full disk"
+    grep -q 'messages a grant' "$work/out" || fail "the table is lost with the samples"
 fi
 
 # Bad input.

@@ -164,8 +164,13 @@ fn a_violation_is_drawn_as_a_message_sequence_chart() {
     let nowhere = nowhere.to_str().expect("UTF-8");
     assert_eq!(
         holdall(&[&DEADLOCK[..], &["--chart-svg", nowhere]].concat()),
-        (Some(64), String::new())
+        (Some(74), String::new())
     );
+    let directory = dir.path().to_str().expect("UTF-8");
+    let directory = holdall(&[&DEADLOCK[..], &["--chart-svg", directory]].concat());
+    assert_eq!(directory, (Some(74), String::new()), "before the search");
+    let full = holdall(&[&DEADLOCK[..], &["--chart-svg", "/dev/full"]].concat());
+    assert_eq!(full.0, Some(74), "not what a violation has");
 }
 
 #[test]
@@ -206,6 +211,8 @@ fn bad_input_is_one_line_and_status_64() {
         &["ordered", "--pools", "1", "--users", "0", "--crash", "7"],
         &["ordered", "--pools", "1", "--users", "0", "--without", "luck"],
         &["chandy-misra", "--pools", "1", "--users", "0^/0"],
+        &["datta", "--as-printed", "d99", "--pools", "1", "--users", "0"],
+        &["ordered", "--pools", "1", "--users", "0", "--max-states", "0"],
         &["ordered", "--all", "3by3"],
         &["ordered"],
     ];

@@ -45,10 +45,22 @@ fn one_user_alone_is_followed_to_its_grant_and_the_end() {
 }
 
 #[test]
+fn nonsense_is_answered_and_not_repeated_raw() {
+    let long = "9".repeat(1 << 20);
+    let (code, text, err) = explore(&SCOPE, &format!("\u{1b}[2J\n{long}\nq\n"));
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_eq!(text.matches("is none of these").count(), 2);
+    assert!(text.contains(r"'\u{1b}[2J'") && text.len() < 2000, "{text}");
+}
+
+#[test]
 fn bad_input_is_one_line_and_status_64() {
-    for args in
-        [&["orderd", "--pools", "1", "--users", "0"], &["ordered", "--pools", "0", "--users", "0"]]
-    {
+    let none = ["ordered", "--pools", "1", "--users", "0", "--threads", "0"];
+    for args in [
+        &["orderd", "--pools", "1", "--users", "0"][..],
+        &["ordered", "--pools", "0", "--users", "0"],
+        &none,
+    ] {
         let (code, out, err) = explore(args, "1\n");
         assert_eq!((code, out.as_str(), err.lines().count()), (Some(64), "", 1), "{err}");
     }

@@ -176,6 +176,16 @@ fn a_false_suspicion_is_not_for_everybody() {
     }
 }
 
+/// What is printed of the scope can be typed again.
+#[test]
+fn a_manager_that_stops_is_told_as_it_is_typed() {
+    let (_, report) = locality(&[&["ordered"], PATH_OF_3, &["--crash-manager", "0"]].concat());
+    let scope = report["scope"].as_str().expect("a scope");
+    let words: Vec<&str> = scope.split(' ').map(|word| word.trim_matches('\'')).collect();
+    let (_, again) = locality(&[&["ordered"], &words[..]].concat());
+    assert_eq!(report, again);
+}
+
 #[test]
 fn bad_input_is_one_line_and_status_64() {
     let bad: &[&[&str]] = &[

@@ -71,8 +71,36 @@ fn samples_and_a_picture_are_written() {
 fn what_cannot_be_written_is_told() {
     for option in ["--samples", "--svg"] {
         let out = sim(&[option, "/nonexistent/file"]);
-        assert_eq!(out.status.code(), Some(64));
+        assert_eq!((out.status.code(), out.stdout.len()), (Some(74), 0), "before the work begins");
         assert!(String::from_utf8_lossy(&out.stderr).contains("/nonexistent/file"));
+        let out = sim(&[option, "/dev/full", "--csv"]);
+        assert_eq!(out.status.code(), Some(74));
+        assert_eq!(String::from_utf8_lossy(&out.stdout).lines().count(), 3, "the table is there");
     }
     assert_eq!(sim(&["--csv", "--json"]).status.code(), Some(64));
+}
+
+#[test]
+fn two_results_are_not_written_to_one_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file").display().to_string();
+    let out = sim(&["--samples", &file, "--svg", &file]);
+    assert_eq!((out.status.code(), out.stdout.len()), (Some(64), 0));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("are one file"));
+}
+
+#[test]
+fn all_is_all_that_can() {
+    let run = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_holdall")).arg("sim").args(args).output();
+        out.expect("the command runs")
+    };
+    let few = ["--users", "6", "--resources", "4", "--ticks", "3000", "--json"];
+    let out = run(&[&["all,skeen", "--units", "2"], &few[..]].concat());
+    let (said, last) = (String::from_utf8_lossy(&out.stderr).into_owned(), text(out));
+    let last = last.lines().last().expect("some can");
+    assert!(last.contains(r#""protocol":"skeen""#), "{last}");
+    assert!(said.contains("left out: ") && said.contains("takes pools of one unit only"), "{said}");
+    let out = run(&[&["ordered", "--without", "manners"], &few[..]].concat());
+    assert_eq!(out.status.code(), Some(64));
 }

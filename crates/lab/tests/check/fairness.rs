@@ -1,7 +1,7 @@
 //! Corners of fairness: messages that become worthless before they arrive, and timers that are put
 //! off again and again.
 
-use crate::common::{Job, explore, violated};
+use crate::common::{explore, violated};
 use holdall_core::{
     About, Addr, Broken, Call, Clock, Event, ManagerId, Never, NodeId, Options, Origin, Outbox,
     Property, Protocol, Request, RequestId, Role, Topology, Unsupported, UserId,
@@ -219,18 +219,23 @@ fn a_message_that_is_called_stale_and_accused_of_is_seen() {
     assert!(lost.contains(&("local", None)), "{lost:?}");
 }
 
-/// A coordinator that serves in the order of asking lets a user wait for a stranger that never ends,
-/// because another waits for that one. Nobody who depends on the stranger counts.
+/// Offers are made to one user at a time, whatever the pools: whoever shares nothing with one that never
+/// ends its use waits for it all the same. Nobody is to be blamed where a user depends on that one, directly or
+/// over another who waits.
 #[test]
 fn waiting_for_ever_without_depending_on_anybody_is_seen() {
-    let independent = |users: &str| {
-        let mut job = Job::parse(&format!("coordinator:fifo --pools 1,1 --users '{users}'"));
-        job.chosen.about.promises.push(Property::Independence);
-        violated(&job.explore()[0], true)
+    let mut chosen = Chosen::of::<Offers>("offers", &[]).expect("it has no variants");
+    chosen.about.promises.push(Property::Independence);
+    let lost = |pools: &str, users: &str| {
+        let scope = Scope::parse(pools, users, None).expect("sensible");
+        let report = check(&chosen, &scope, &Settings::default(), &|_| {}).expect("served");
+        violated(&report, true)
     };
-    assert_eq!(independent("0!/0/1"), [("independence", Some(2))]);
-    assert_eq!(independent("0!/0+1/1"), []);
-    assert_eq!(independent("0!/0+1/0"), []);
+    assert_eq!(lost("1,1", "0!/1"), [("independence", Some(1))]);
+    assert_eq!(lost("1", "0!/0"), []);
+    let between = explore("winkowski --pools 1,1 --users '0!/0+1/1'");
+    assert_eq!(violated(&between, true), []);
+    assert_eq!(violated(&between, false), [("concurrency", Some(2))]);
 }
 
 #[test]
