@@ -120,3 +120,48 @@ rules! {
         purge "purge": "whoever is reported gone loses its place",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdall_core::{Options, UserId};
+
+    use super::*;
+    use crate::pool::Share;
+    use crate::testing::request;
+
+    /// The positions of users on a path, each of which shares a pool with the next, who come one after
+    /// another while nobody leaves.
+    fn on_a_path(users: u32, without: &[&str]) -> Vec<u32> {
+        let without = without.iter().map(|rule| (*rule).into()).collect();
+        let rules = QueueRules::new(&Options { without, ..Options::default() });
+        let mut queues: Vec<Queue> = (0..=users).map(|_| Queue::new(1)).collect();
+        let select = |user: u32| {
+            let asked = request(UserId::first(user), &[(user.into(), 1), (u64::from(user) + 1, 1)]);
+            let own = &mut queues[user as usize..][..2];
+            let mut answers = Answers::default();
+            let share = Share { request: asked.id, units: 1 };
+            own.iter_mut().for_each(|queue| queue.open(rules, share, &mut answers));
+            let marks = |news| match news {
+                News::Marked { positions, .. } => positions,
+                News::Dec { .. } | News::Grant(_) => Vec::new(),
+            };
+            let marked = answers.news.drain(..).flat_map(marks).collect();
+            let turn = Place::selecting(asked).on_all_marks(marked, rules);
+            let Some(step @ Move::Select { position, .. }) = turn.tell else {
+                panic!("it selects a position");
+            };
+            own.iter_mut().for_each(|queue| queue.make(rules, false, &step, &mut answers));
+            position
+        };
+        (0..users).map(select).collect()
+    }
+
+    /// Figure 1: at the end of the queues a user waits for all who came before, however far away.
+    #[test]
+    fn a_chain_is_as_long_as_its_users_unless_holes_are_taken() {
+        for users in [6, 12, 24] {
+            assert_eq!(on_a_path(users, &[]), [1, 2, 3].repeat(users as usize / 3));
+            assert_eq!(on_a_path(users, &["hole"]), (1..=users).collect::<Vec<_>>());
+        }
+    }
+}
