@@ -164,7 +164,7 @@ fn verdicts_follow_from_the_data() {
     let mut less = as_claimed;
     less[1].3 = 300.0; // CS: CMR is better by a third only, and AS grows more steeply.
     less[0].2 = 25.0; // CM is not the worst with few conflicts.
-    let verdicts_on_less = verdicts(&table(&less, 0.1, 0.01));
+    let verdicts_on_less = verdicts(&table(&less, 1.0, 0.01));
     assert_eq!(verdicts_on_less[0], "**in part**", "up to 60 % over CS");
     assert_eq!(verdicts_on_less[5], "**in part**", "CM worst");
     assert_eq!(verdicts_on_less[7], "**fails**", "CS grows more steeply");
