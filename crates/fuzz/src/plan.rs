@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) topology: Topology,
     /// The pools that each lane asks for.
     pub(crate) lanes: Vec<Vec<PoolId>>,
+    /// Whether every request is for as many pools as it can be: more wait for each other, in circles too.
+    pub(crate) whole: bool,
     /// The most pools in a request.
     pub(crate) needs_max: usize,
     /// How many cells the lanes are spread over.
@@ -100,9 +102,11 @@ impl Plan {
         let detectors = [Detector::Departed, Detector::Reclaim, Detector::All];
         let detector = detectors[random.below(if suspicions { detectors.len() } else { 1 })];
         let quick = mode == Mode::Faults && random.per_mille(500);
+        let whole = mode == Mode::Faults && random.per_mille(500);
         Self {
             topology,
             lanes,
+            whole,
             needs_max: assumes.needs_max.map_or(usize::MAX, |most| most as usize),
             // Known neighbours know each other by their first homes.
             cells: if assumes.participants == Known::Known { 1 } else { random.between(1, 3) },

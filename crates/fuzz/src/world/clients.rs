@@ -39,7 +39,8 @@ impl World {
     /// Some of the pools of a lane, in any order.
     fn draw_needs(&mut self, lane: usize) -> Needs {
         let mut pools = self.plan.lanes[lane].clone();
-        let size = self.random.between(1, pools.len()).min(self.plan.needs_max);
+        let least = if self.plan.whole { pools.len() } else { 1 };
+        let size = self.random.between(least, pools.len()).min(self.plan.needs_max);
         let mut needs = Vec::new();
         while needs.len() < size {
             let pool = pools.swap_remove(self.random.below(pools.len()));
