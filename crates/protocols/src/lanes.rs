@@ -118,3 +118,68 @@ impl fmt::Debug for Lanes {
         f.debug_set().entries(self.0.values()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdall_core::{CellId, Home};
+
+    use super::*;
+
+    fn request(user: UserId, seq: u64) -> RequestId {
+        RequestId { user, seq }
+    }
+
+    #[test]
+    fn the_latest_of_a_lane_decides() {
+        let mut lanes = Lanes::default();
+        let user = UserId::first(0);
+        let next = user.next_generation().expect("another");
+        assert_eq!(lanes.state(request(user, 1)), State::New);
+        assert_eq!(lanes.begin(request(user, 1)), None);
+        assert_eq!(lanes.state(request(user, 1)), State::Current);
+        assert!(!lanes.is_overtaken(request(user, 1)));
+        assert_eq!(lanes.begin(request(user, 2)), Some(request(user, 1)), "it was not over");
+        assert_eq!(lanes.state(request(user, 1)), State::Over);
+        assert!(lanes.is_overtaken(request(user, 1)));
+        lanes.end(request(user, 1));
+        assert_eq!(lanes.state(request(user, 2)), State::Current, "what comes late ends nothing");
+        lanes.end(request(user, 2));
+        assert_eq!(lanes.state(request(user, 2)), State::Over);
+        assert!(!lanes.is_overtaken(request(user, 2)));
+        assert_eq!(lanes.begin(request(next, 1)), None);
+        assert_eq!(lanes.state(request(user, 3)), State::Over, "its user has a successor");
+        assert_eq!(lanes.state(request(UserId::first(1), 1)), State::New, "another lane");
+    }
+
+    #[test]
+    fn whoever_is_gone_is_not_heard_but_its_successor_is() {
+        let mut lanes = Lanes::default();
+        let user = UserId::first(0);
+        let next = user.next_generation().expect("another");
+        lanes.begin(request(user, 1));
+        assert!(lanes.end_all_of(Party::User(user)));
+        for seq in 1..3 {
+            assert_eq!(lanes.state(request(user, seq)), State::Gone);
+            assert!(!lanes.is_overtaken(request(user, seq)), "by nobody");
+        }
+        assert_eq!(lanes.state(request(next, 1)), State::New);
+        assert_eq!(lanes.begin(request(next, 1)), None);
+        assert!(!lanes.end_all_of(Party::User(user)), "no news of a lane that has gone on");
+        assert_eq!(lanes.state(request(next, 1)), State::Current);
+        assert!(lanes.end_all_of(Party::User(next)));
+        assert!(lanes.is_overtaken(request(user, 1)), "by the end of its successor");
+        assert_eq!(lanes.state(request(user, 1)), State::Over);
+    }
+
+    #[test]
+    fn a_home_is_forgotten_as_a_whole_and_alone() {
+        let mut lanes = Lanes::default();
+        let other = Home { cell: CellId(1), ..Home::default() };
+        let (here, there) = (UserId::first(0), UserId::first_at(other, 1));
+        lanes.begin(request(here, 1));
+        lanes.begin(request(there, 1));
+        assert!(lanes.end_all_of(Party::Home(Home::default())));
+        assert_eq!(lanes.state(request(here, 1)), State::New);
+        assert_eq!(lanes.state(request(there, 1)), State::Current);
+    }
+}
