@@ -99,6 +99,8 @@ impl<'a> Copy<'a> {
         for args in builds {
             let mut cargo = Command::new("cargo");
             cargo.current_dir(self.root).args(args.split(' ')).arg("--message-format=json");
+            // Nowhere else: cargo takes the crates of the copy for those of the workspace.
+            cargo.env("CARGO_TARGET_DIR", std::path::absolute(self.root.join("target"))?);
             if args.starts_with("test") {
                 cargo.arg("--no-run");
             }
@@ -115,11 +117,7 @@ impl<'a> Copy<'a> {
                 if let (Some(name), Some(path)) =
                     (message["target"]["name"].as_str(), message["executable"].as_str())
                 {
-                    // Out of the way of later builds, which may share the target directory.
-                    let kept = std::path::absolute(self.root.join("built").join(name))?;
-                    fs::create_dir_all(self.root.join("built"))?;
-                    fs::copy(path, &kept).with_context(|| path.to_string())?;
-                    built.insert(name.into(), kept);
+                    built.insert(name.into(), path.into());
                 }
             }
         }
