@@ -91,7 +91,7 @@ impl Connection {
 
     pub(crate) fn agent(&self) -> &AgentView {
         static NONE: OnceLock<AgentView> = OnceLock::new();
-        self.agent.get().unwrap_or_else(|| NONE.get_or_init(nobody))
+        self.agent.get().unwrap_or_else(|| NONE.get_or_init(AgentView::default))
     }
 
     /// Makes a call.
@@ -189,23 +189,6 @@ impl Connection {
         *locked(&self.calls) = None;
         *locked(&self.lock) = None;
         self.open.send_replace(false);
-    }
-}
-
-fn nobody() -> AgentView {
-    AgentView {
-        version: String::new(),
-        pid: 0,
-        epoch: 0,
-        since: 0,
-        data: String::new(),
-        protocol: String::new(),
-        grants: 0,
-        waiting: 0,
-        pools: 0,
-        memory: 0,
-        stopping: false,
-        no_cgroups: None,
     }
 }
 

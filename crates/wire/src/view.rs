@@ -210,7 +210,7 @@ pub fn needs_size(needs: &[Need]) -> usize {
 }
 
 /// About an agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentView {
     /// Its version.
     pub version: String,

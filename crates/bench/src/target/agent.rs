@@ -1,0 +1,47 @@
+//! The agent, and what speaks as it does: through the client library, as programs use it.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use anyhow::Context;
+use holdall_client::wire::{Amount, Ask, From, Lasting, Name, Need};
+use holdall_client::{Client, Grant};
+
+use crate::load::Session;
+
+/// A connection, and the names of all resources that were asked for.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    client: Client,
+    from: Rc<From>,
+}
+
+/// Opens connections.
+pub(crate) async fn connect(socket: &Path, count: usize) -> anyhow::Result<Vec<Connection>> {
+    let from = Rc::new(From { command: "holdall bench".into(), ..From::default() });
+    let mut all = Vec::with_capacity(count);
+    for n in 0..count {
+        let client = Client::connect(socket).await.with_context(|| {
+            format!("connection {} of {count}; `ulimit -n` may have to be raised", n + 1)
+        })?;
+        all.push(Connection { client, from: from.clone() });
+    }
+    Ok(all)
+}
+
+impl Session for Connection {
+    type Held = Grant;
+
+    async fn acquire(&self, wants: &[usize]) -> anyhow::Result<Grant> {
+        let need = |one: &usize| -> anyhow::Result<Need> {
+            Ok(Need { name: format!("lock/{one}").parse::<Name>()?, amount: Amount::One })
+        };
+        let needs = wants.iter().map(need).collect::<anyhow::Result<_>>()?;
+        let (lasting, from) = (Lasting::Connection, (*self.from).clone());
+        Ok(self.client.ask(Ask { needs, now: false, lasting, from, within: None }).await?)
+    }
+
+    async fn release(&self, held: Grant) -> anyhow::Result<()> {
+        Ok(held.release().await?)
+    }
+}
