@@ -98,7 +98,8 @@ pub(crate) fn sums(case: &Case) -> std::rc::Rc<[f64]> {
 
 impl Draw {
     pub(crate) fn new(case: &Case, client: usize, seed: u64, sums: std::rc::Rc<[f64]>) -> Self {
-        let random = Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9).wrapping_add(client as u64));
+        let random =
+            Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9).wrapping_add(client as u64));
         Self { case: case.clone(), client, random, sums }
     }
 

@@ -15,7 +15,12 @@ pub struct Options {
     #[arg(value_name = "CASE")]
     pub(crate) cases: Vec<String>,
     /// What is measured: agent, yardstick
-    #[arg(long, value_name = "TARGET,...", value_delimiter = ',', default_value = "agent,yardstick")]
+    #[arg(
+        long,
+        value_name = "TARGET,...",
+        value_delimiter = ',',
+        default_value = "agent,yardstick"
+    )]
     pub(crate) on: Vec<String>,
     /// The socket of an agent that runs, instead of one of our own
     #[arg(long, value_name = "SOCKET")]
@@ -112,7 +117,9 @@ impl Options {
 
 fn check(case: &Case) -> Result<(), Bad> {
     if case.clients == 0 || case.connections == 0 || case.resources == 0 || case.per_request == 0 {
-        return Err(Bad::Number("clients, connections, resources and --per-request are at least 1"));
+        return Err(Bad::Number(
+            "clients, connections, resources and --per-request are at least 1",
+        ));
     } else if case.clients > 1 << 24 || case.resources > 1 << 24 {
         return Err(Bad::Number("there are at most 16,777,216 clients, and as many resources"));
     } else if case.per_request > case.resources {

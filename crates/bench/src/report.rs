@@ -29,9 +29,8 @@ struct Row<'a> {
     figures: &'a Figures,
 }
 
-const HEADS: [&str; 11] = [
-    "case", "target", "acq/s", "p50 ms", "p99", "p99.9", "max", "Jain", "wide", "server us", "MB",
-];
+const HEADS: [&str; 11] =
+    ["case", "target", "acq/s", "p50 ms", "p99", "p99.9", "max", "Jain", "wide", "server us", "MB"];
 
 impl Report {
     pub(crate) fn new(options: &Options) -> Self {
@@ -48,11 +47,17 @@ impl Report {
     pub(crate) fn progress(&self, case: &Case, target: &str, round: usize) {
         if std::io::stderr().is_terminal() {
             let (name, rounds) = (&case.name, self.rounds);
-            let _ = writeln!(std::io::stderr(), "{name}: {target}, round {} of {rounds}", round + 1);
+            let _ =
+                writeln!(std::io::stderr(), "{name}: {target}, round {} of {rounds}", round + 1);
         }
     }
 
-    pub(crate) fn row(&mut self, case: &Case, target: &str, figures: &Figures) -> anyhow::Result<()> {
+    pub(crate) fn row(
+        &mut self,
+        case: &Case,
+        target: &str,
+        figures: &Figures,
+    ) -> anyhow::Result<()> {
         if self.json {
             let Self { seconds, rounds, seed, .. } = *self;
             let row = Row { case, target, seconds, rounds, seed, figures };

@@ -34,7 +34,7 @@ impl Bench {
             within: None,
         };
         let request = self.engine.next_number();
-        let input = Input::Ask { who: self.who.clone(), ask };
+        let input = Input::Ask { who: self.who.clone().into(), ask };
         self.engine.step(0, input).expect("sound");
         request
     }

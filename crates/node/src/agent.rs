@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::data::Data;
 use crate::directory::replaceable_socket;
 use crate::metrics;
-use crate::service::{Service, Shared, serve};
+use crate::service::{Service, Shared, end_rounds, serve};
 use crate::socket::{LastAgent, Socket};
 
 /// How often it looks whether its files and its socket are still there.
@@ -62,6 +62,7 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
         metrics::serve(addr)?;
     }
     let service = Service::new(data, settings.config.clone())?;
+    tokio::task::spawn_local(end_rounds(service.clone()));
     let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
     let mut socket = Socket::open(&settings.socket, access, &last)?;
     info!(socket = %settings.socket.display(), "listening");
@@ -91,6 +92,7 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
     info!("ending");
     tell_supervisor(NotifyState::Stopping);
     drop(socket);
+    service.borrow_mut().end_round();
     service.borrow_mut().flush_audit();
     Ok(())
 }

@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use holdall_wire::Change;
@@ -49,7 +49,7 @@ pub struct InUse(pub PathBuf);
 /// A data directory that belongs to this process.
 #[derive(Debug)]
 pub(crate) struct Data {
-    dir: Rc<Directory>,
+    dir: Arc<Directory>,
     epoch: u32,
     lifetime: File,
 }
@@ -61,7 +61,7 @@ impl Data {
     /// [`InUse`] if another agent has it; otherwise if it cannot be read or written, if others
     /// could write to it, or if the agent before stopped on a broken invariant.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let dir = Rc::new(Directory::private(path)?);
+        let dir = Arc::new(Directory::private(path)?);
         let lifetime = dir.lock_file("agent.lock")?;
         if flock(&lifetime, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!(InUse(path.into()));
@@ -94,7 +94,7 @@ impl Data {
     }
 
     /// The directory.
-    pub(crate) fn dir(&self) -> &Rc<Directory> {
+    pub(crate) fn dir(&self) -> &Arc<Directory> {
         &self.dir
     }
 

@@ -1,13 +1,14 @@
 //! What commands hold, on disk: so that an agent that starts while some of them live waits for
 //! those, and for nothing else.
 //!
-//! One line for each grant, before its command starts, and one for its end. They are written and
-//! not synced: they survive the end of the agent, and with the machine end the commands.
+//! One line for each grant, before its holder is told of it, and one for its end. They are written
+//! and not synced: they survive the end of the agent, and with the machine end the commands. Lines
+//! are collected, and written together.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::Context;
 use holdall_holders::Record;
@@ -38,12 +39,14 @@ enum Line<T> {
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    dir: Rc<Directory>,
+    dir: Arc<Directory>,
     file: File,
-    /// How much of it is whole lines; none if it is not known, and it must be written anew.
-    length: Option<u64>,
+    /// Whether it says what is held; otherwise it must be written anew.
+    whole: bool,
     held: BTreeMap<RequestNo, Vec<u8>>,
     over: usize,
+    /// Lines that are not written yet.
+    pending: Vec<u8>,
 }
 
 impl Journal {
@@ -79,61 +82,66 @@ impl Journal {
     ///
     /// # Errors
     /// If the disk does not take it.
-    pub(crate) fn begin(dir: &Rc<Directory>, held: &[Held]) -> anyhow::Result<Self> {
+    pub(crate) fn begin(dir: &Arc<Directory>, held: &[Held]) -> anyhow::Result<Self> {
         let lines: Result<BTreeMap<_, _>, _> =
             held.iter().map(|one| Ok::<_, serde_json::Error>((request(one), line(one)?))).collect();
         let held = lines?;
         let lines: Vec<u8> = held.values().flatten().copied().collect();
         let file = dir.rewrite(NAME, &lines)?;
-        Ok(Self { dir: dir.clone(), file, length: Some(lines.len() as u64), held, over: 0 })
+        Ok(Self { dir: dir.clone(), file, whole: true, held, over: 0, pending: Vec::new() })
     }
 
-    /// A command is about to use a grant, or has left others behind.
+    /// Notes who is about to use a grant, or was left behind with it.
     ///
     /// # Errors
-    /// If the disk does not take it. The command must not start then.
-    pub(crate) fn hold(&mut self, held: &Held) -> anyhow::Result<()> {
+    /// If it cannot be put into words.
+    pub(crate) fn note(&mut self, held: &Held) -> anyhow::Result<()> {
         let line = line(held)?;
-        self.write(&line).context("cannot note who holds it")?;
+        self.pending.extend(&line);
         self.held.insert(request(held), line);
         Ok(())
     }
 
-    /// A grant is over.
-    ///
-    /// # Errors
-    /// If the disk does not take it. A later agent finds out by itself that it is over.
-    pub(crate) fn over(&mut self, request: RequestNo) -> anyhow::Result<()> {
+    /// Notes that a grant is over.
+    pub(crate) fn over(&mut self, request: RequestNo) {
         if self.held.remove(&request).is_none() {
-            return Ok(());
+            return;
         }
         self.over += 1;
-        if self.over > OVER_MAX {
-            return self.begin_anew();
+        // A number can always be put into words.
+        if serde_json::to_writer(&mut self.pending, &Line::<()>::Over(request)).is_ok() {
+            self.pending.push(b'\n');
         }
-        let mut line = serde_json::to_vec(&Line::<()>::Over(request))?;
-        line.push(b'\n');
-        self.write(&line)
     }
 
-    /// Writes a line, all of it or nothing: to half a line, the next one would be added.
-    fn write(&mut self, line: &[u8]) -> anyhow::Result<()> {
-        let Some(length) = self.length else {
-            self.begin_anew()?;
-            return self.write(line);
+    /// Writes what was noted, all of it or nothing: to half a line, the next one would be added.
+    ///
+    /// # Errors
+    /// If the disk does not take it. Whoever was noted must not use its grant; that others are over
+    /// a later agent finds out by itself.
+    pub(crate) fn write(&mut self) -> anyhow::Result<()> {
+        let lines = std::mem::take(&mut self.pending);
+        if lines.is_empty() && self.whole {
+            return Ok(());
+        }
+        let written = if self.whole && self.over <= OVER_MAX {
+            self.file.write_all(&lines).map_err(Into::into)
+        } else {
+            self.write_anew()
         };
-        if let Err(error) = self.file.write_all(line) {
-            self.length = self.file.set_len(length).is_ok().then_some(length);
-            return Err(error.into());
-        }
-        self.length = Some(length + line.len() as u64);
-        Ok(())
+        self.whole = written.is_ok();
+        written.context("cannot note who holds it")
     }
 
-    fn begin_anew(&mut self) -> anyhow::Result<()> {
+    /// Whether nothing was noted since the last time it was written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    fn write_anew(&mut self) -> anyhow::Result<()> {
         let lines: Vec<u8> = self.held.values().flatten().copied().collect();
         self.file = self.dir.rewrite(NAME, &lines)?;
-        (self.length, self.over) = (Some(lines.len() as u64), 0);
+        self.over = 0;
         Ok(())
     }
 }
@@ -155,7 +163,7 @@ mod tests {
     use super::*;
 
     fn held(n: u64) -> Held {
-        let who = Who { user: "u".repeat(100), ..Who::default() };
+        let who = Who { user: "u".repeat(100).into(), ..Who::default() };
         let (needs, taken) = (Vec::new(), Vec::new());
         let grant = Reservation { request: RequestNo(n), who, needs, taken, since: 0, until: None };
         Held { grant, holder: Record::default() }
@@ -168,34 +176,40 @@ mod tests {
     #[test]
     fn what_is_over_is_gone_also_when_it_is_written_anew() {
         let dir = tempfile::tempdir().expect("a directory");
-        let dir = Rc::new(Directory::private(dir.path()).expect("ours"));
+        let dir = Arc::new(Directory::private(dir.path()).expect("ours"));
         let mut journal = Journal::begin(&dir, &[held(0)]).expect("writable");
         for n in 1..=OVER_MAX as u64 + 2 {
-            journal.hold(&held(n)).expect("writable");
-            journal.over(RequestNo(n)).expect("writable");
+            journal.note(&held(n)).expect("words");
+            journal.over(RequestNo(n));
+            journal.write().expect("writable");
             if n == 3 {
                 assert_eq!(numbers(&dir), [0]);
             }
         }
-        journal.hold(&held(1 << 40)).expect("writable");
+        journal.note(&held(1 << 40)).expect("words");
+        assert_eq!(numbers(&dir), [0], "it is not written before all of it is");
+        journal.write().expect("writable");
         assert_eq!(numbers(&dir), [0, 1 << 40]);
     }
 
     #[test]
     fn half_a_line_is_taken_back() {
         let work = tempfile::tempdir().expect("a directory");
-        let dir = Rc::new(Directory::private(work.path()).expect("ours"));
+        let dir = Arc::new(Directory::private(work.path()).expect("ours"));
         let mut journal = Journal::begin(&dir, &[]).expect("writable");
-        journal.hold(&held(1)).expect("writable");
+        journal.note(&held(1)).expect("words");
+        journal.write().expect("writable");
         // A disk that takes half of it.
         let (reads, writes) = std::io::pipe().expect("a pipe");
         let whole =
             std::mem::replace(&mut journal.file, File::from(std::os::fd::OwnedFd::from(writes)));
         drop(reads);
-        assert!(journal.hold(&held(2)).is_err());
-        assert_eq!(journal.length, None, "a pipe cannot be cut");
+        journal.note(&held(2)).expect("words");
+        assert!(journal.write().is_err());
+        journal.over(RequestNo(2));
         drop(whole);
-        journal.hold(&held(3)).expect("written anew");
+        journal.note(&held(3)).expect("words");
+        journal.write().expect("written anew");
         assert_eq!(numbers(&dir), [1, 3]);
     }
 }

@@ -4,9 +4,11 @@
 //! [`Name`] has a valid one.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The longest name.
 pub const NAME_MAX: usize = 200;
@@ -15,10 +17,9 @@ pub const NEEDS_MAX: usize = 1000;
 /// The most units one pool may have.
 pub const UNITS_MAX: u32 = 65_536;
 
-/// The name of a pool, a lock or a unit: letters, digits, `_ - . /`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Name(String);
+/// The name of a pool, a lock or a unit: letters, digits, `_ - . /`. Clones share the text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
 
 impl Name {
     /// The name as text.
@@ -37,14 +38,6 @@ impl FromStr for Name {
     type Err = BadNeed;
 
     fn from_str(text: &str) -> Result<Self, BadNeed> {
-        text.to_owned().try_into()
-    }
-}
-
-impl TryFrom<String> for Name {
-    type Error = BadNeed;
-
-    fn try_from(text: String) -> Result<Self, BadNeed> {
         if text.is_empty() {
             return Err(BadNeed::NoName);
         }
@@ -53,15 +46,40 @@ impl TryFrom<String> for Name {
         }
         let odd = |c: &char| !(c.is_ascii_alphanumeric() || "_-./".contains(*c));
         match text.chars().find(odd) {
-            Some(c) => Err(BadNeed::BadName(text, c)),
-            None => Ok(Self(text)),
+            Some(c) => Err(BadNeed::BadName(text.into(), c)),
+            None => Ok(Self(text.into())),
         }
     }
 }
 
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
-        name.0
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer)
+    }
+}
+
+/// What is sent as people write it.
+fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err = BadNeed>>(from: D) -> Result<T, D::Error> {
+    from.deserialize_str(Text(PhantomData))
+}
+
+struct Text<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = BadNeed>> de::Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text like gpu:2")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
@@ -85,8 +103,7 @@ pub enum Amount {
 }
 
 /// One need of a request: `gpu`, `gpu:2`, `gpu:all`, `db:shared`. That is also how it is sent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Need {
     /// Of what.
     pub name: Name,
@@ -94,17 +111,18 @@ pub struct Need {
     pub amount: Amount,
 }
 
-impl TryFrom<String> for Need {
-    type Error = BadNeed;
-
-    fn try_from(text: String) -> Result<Self, BadNeed> {
-        text.parse()
+impl Serialize for Need {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.amount {
+            Amount::One => self.name.serialize(serializer),
+            _ => serializer.collect_str(self),
+        }
     }
 }
 
-impl From<Need> for String {
-    fn from(need: Need) -> Self {
-        need.to_string()
+impl<'de> Deserialize<'de> for Need {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer)
     }
 }
 

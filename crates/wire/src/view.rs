@@ -2,6 +2,8 @@
 //!
 //! Times are milliseconds since 1970. The same types go through frames and out as JSON.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::message::{From, RequestNo, Taken};
@@ -13,9 +15,9 @@ pub struct Who {
     /// The user's number, vouched for by the kernel.
     pub uid: u32,
     /// The user's name.
-    pub user: String,
+    pub user: Arc<str>,
     /// The machine.
-    pub host: String,
+    pub host: Arc<str>,
     /// The process, vouched for by the kernel.
     pub pid: u32,
     /// What the client said of itself.
@@ -162,9 +164,8 @@ impl Who {
     /// About how many bytes it takes.
     pub fn size(&self) -> usize {
         let From { command, name, reason } = &self.from;
-        let texts =
-            [Some(&self.user), Some(&self.host), Some(command), name.as_ref(), reason.as_ref()];
-        5 * SMALL + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        let own = self.user.len() + self.host.len() + command.len();
+        5 * SMALL + own + [name, reason].into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
 

@@ -113,7 +113,8 @@ async fn talk(queues: &RefCell<Queues>, peer: &Rc<Peer>) -> anyhow::Result<()> {
     let mut greeted = false;
     loop {
         let unsent = !peer.unsent.borrow().is_empty();
-        let interest = if unsent { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let interest =
+            if unsent { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         tokio::select! {
             ready = peer.stream.ready(interest) => if ready?.is_writable() && unsent {
                 flush(peer)?;

@@ -24,6 +24,7 @@ mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use holdall_core::{
     Broken, ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
@@ -66,7 +67,7 @@ pub enum Input {
     /// A client asks. The request gets the number [`Engine::next_number`] told before.
     Ask {
         /// Who asks.
-        who: Who,
+        who: Arc<Who>,
         /// For what.
         ask: Ask,
     },
@@ -151,7 +152,7 @@ struct Entry {
     user: UserId,
     needs: Vec<Need>,
     counts: Needs,
-    who: Who,
+    who: Arc<Who>,
     since: u64,
     /// How long a reservation lasts, from its grant.
     lasts: Option<u64>,
@@ -250,7 +251,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, who: Who, ask: &Ask) -> Result<(), Defect> {
+    fn on_ask(&mut self, who: Arc<Who>, ask: &Ask) -> Result<(), Defect> {
         let request = self.draw_request();
         let counts = match self.resolve(&ask.needs) {
             Ok(counts) => counts,
@@ -294,7 +295,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         request: RequestNo,
         needs: &[Need],
         counts: Needs,
-        who: Who,
+        who: Arc<Who>,
         lasts: Option<u64>,
         within: Option<RequestNo>,
     ) {
@@ -323,7 +324,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return Ok(());
         };
         self.tell_manager()?;
-        self.enter(request, &needs, counts, who, None, None);
+        self.enter(request, &needs, counts, Arc::new(who), None, None);
         if let Some(entry) = self.requests.get_mut(&request) {
             (entry.since, entry.until, entry.taken) = (since, until, Some(taken));
         }

@@ -263,7 +263,7 @@ fn count(units: u32) -> Result<(), String> {
 }
 
 fn numbered(name: &Name, i: u32) -> Result<Unit, String> {
-    let name = format!("{name}/{i}").try_into().map_err(|bad| format!("{bad}"))?;
+    let name = format!("{name}/{i}").parse().map_err(|bad| format!("{bad}"))?;
     Ok(Unit { name, holder: None, retiring: false })
 }
 

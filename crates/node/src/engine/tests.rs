@@ -47,7 +47,7 @@ impl Story {
 
     fn asks_with(&mut self, ask: Ask) -> (RequestNo, Vec<Effect>) {
         let request = self.0.next_number();
-        (request, step(&mut self.0, Input::Ask { who: who(), ask }))
+        (request, step(&mut self.0, Input::Ask { who: who().into(), ask }))
     }
 
     fn ends(&mut self, request: RequestNo) -> Vec<RequestNo> {
@@ -425,7 +425,7 @@ impl Model {
                 let needs: Vec<_> = needs.into_iter().map(|(w, a)| need(w, a)).collect();
                 self.live.insert(next);
                 self.needs.insert(next, needs.clone());
-                Input::Ask { who: who(), ask: Ask { needs, now, ..ask("x") } }
+                Input::Ask { who: who().into(), ask: Ask { needs, now, ..ask("x") } }
             }
             Move::End(_) if self.live.is_empty() => return None,
             Move::End(index) => {
@@ -490,7 +490,7 @@ proptest! {
         let run = || {
             let mut engine = engine();
             let inputs = asks.iter().map(|(which, amount)| {
-                Input::Ask { who: who(), ask: Ask { needs: vec![need(*which, *amount)], ..ask("x") } }
+                Input::Ask { who: who().into(), ask: Ask { needs: vec![need(*which, *amount)], ..ask("x") } }
             });
             inputs.flat_map(|input| step(&mut engine, input)).collect::<Vec<_>>()
         };
@@ -502,7 +502,7 @@ proptest! {
 #[test]
 fn whoever_waits_behind_an_overdue_holder_steps_aside() {
     let mut engine = engine();
-    let mut asks = |needs: &str| engine.step(0, Input::Ask { who: who(), ask: ask(needs) });
+    let mut asks = |needs: &str| engine.step(0, Input::Ask { who: who().into(), ask: ask(needs) });
     asks("a").expect("unbroken");
     let mut effects = asks("a b").expect("unbroken");
     effects.extend(asks("b").expect("unbroken"));

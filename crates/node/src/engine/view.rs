@@ -98,7 +98,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Who asked for a request.
     pub fn who(&self, request: RequestNo) -> Option<&Who> {
-        self.requests.get(&request).map(|entry| &entry.who)
+        self.requests.get(&request).map(|entry| &*entry.who)
     }
 
     /// The changes that lead from no pools to the declared ones.
@@ -118,7 +118,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let entry = self.requests.get(&request)?;
         Some(Reservation {
             request,
-            who: entry.who.clone(),
+            who: Who::clone(&entry.who),
             needs: entry.needs.clone(),
             taken: entry.taken.clone()?,
             since: entry.since,
@@ -148,7 +148,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Some(WaitView {
             request,
             needs: entry.needs.clone(),
-            who: entry.who.clone(),
+            who: Who::clone(&entry.who),
             since: entry.since,
             within: entry.within,
             hindrances: self.hindrances(request, queues, NAMED),
@@ -228,7 +228,7 @@ fn grant_view(request: RequestNo, entry: &Entry) -> Option<GrantView> {
         request,
         needs: entry.needs.clone(),
         taken: entry.taken.clone()?,
-        who: entry.who.clone(),
+        who: Who::clone(&entry.who),
         since: entry.since,
         until: entry.until,
         state: if entry.until.is_some() { State::Reserved } else { State::Held },

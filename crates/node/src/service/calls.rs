@@ -1,6 +1,6 @@
 //! Calls of clients.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use holdall_holders::{Holder, stopped};
 use holdall_wire::{
@@ -10,6 +10,7 @@ use holdall_wire::{
 use tracing::{debug, info, warn};
 
 use super::{ConnNo, Known, PROTOCOL, Service};
+use crate::audit::Line;
 use crate::engine::{Effect, Input};
 use crate::metrics;
 
@@ -106,9 +107,9 @@ impl Service {
         let Some(peer) = self.peers.get_mut(&conn) else { return };
         let request = self.engine.next_number();
         peer.requests.insert(call, request);
-        let who = Who { from: ask.from.clone(), ..peer.who.clone() };
+        let who = Arc::new(Who { from: ask.from.clone(), ..peer.who.clone() });
         let known = Known {
-            who: Rc::new(who.clone()),
+            who: who.clone(),
             size,
             asked: Some((conn, call)),
             at: std::time::Instant::now(),
@@ -122,7 +123,7 @@ impl Service {
         };
         self.known.insert(request, known);
         metrics::requested();
-        debug!(%request, user = who.user, pid = who.pid, "asked");
+        debug!(%request, user = &*who.user, pid = who.pid, "asked");
         self.log_ask(request, &who, &ask.needs);
         self.input(Input::Ask { who, ask });
         self.touch(false);
@@ -251,9 +252,12 @@ impl Service {
             Some(Effect::Changed(done)) => done,
             _ => Ok(()),
         };
-        let user = self.peers.get(&conn).map_or_else(String::new, |peer| peer.who.user.clone());
+        let user = self.peers.get(&conn).map_or_else(|| "".into(), |peer| peer.who.user.clone());
         if done.is_ok() {
-            info!(user, ?change, "the pools change");
+            info!(%user, ?change, "the pools change");
+            let who = self.peers.get(&conn).map(|peer| Arc::new(peer.who.clone()));
+            let line = Line::new(self.clock.wall(), "pool").of(who);
+            self.audit.add(line.detail(serde_json::to_string(change).ok()));
         }
         self.carry_out(effects);
         self.touch(false);
@@ -335,25 +339,13 @@ impl Service {
     /// A request that was not even admitted has no number, but somebody who asked.
     fn log_turned_away(&mut self, conn: ConnNo, ask: &Ask, why: &Refusal) {
         let Some(peer) = self.peers.get(&conn) else { return };
-        let who = peer.who.clone();
-        let (at, what, request, detail) =
-            (self.clock.wall(), "refused", None, Some(why.to_string()));
-        let (who, needs, taken) = (Some(&who), &ask.needs[..], &[]);
-        self.add_line(crate::audit::Line { at, what, request, who, needs, taken, detail });
+        let line = Line::new(self.clock.wall(), "refused").of(Some(Arc::new(peer.who.clone())));
+        self.audit.add(line.needs(&ask.needs).detail(Some(why.to_string())));
     }
 
-    fn log_ask(&mut self, request: RequestNo, who: &Who, needs: &[holdall_wire::Need]) {
-        let (at, taken) = (self.clock.wall(), &[]);
-        let line = crate::audit::Line {
-            at,
-            what: "asked",
-            request: Some(request),
-            who: Some(who),
-            needs,
-            taken,
-            detail: who.from.reason.clone(),
-        };
-        self.add_line(line);
+    fn log_ask(&mut self, request: RequestNo, who: &Arc<Who>, needs: &[holdall_wire::Need]) {
+        let line = Line::new(self.clock.wall(), "asked").about(request).of(Some(who.clone()));
+        self.audit.add(line.needs(needs).detail(who.from.reason.clone()));
     }
 }
 

@@ -51,7 +51,7 @@ impl Service {
         let lock = peer.and_then(|peer| peer.lock.as_deref());
         let (Some(lock), Some(grant)) = (lock, self.engine.kept(request)) else { return Ok(()) };
         let holder = Record::of_client(lock);
-        self.journal.as_mut().map_or(Ok(()), |journal| journal.hold(&Held { grant, holder }))
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.note(&Held { grant, holder }))
     }
 
     /// Removes a lock that nobody needs any more.

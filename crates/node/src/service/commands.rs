@@ -7,7 +7,7 @@ use std::rc::Rc;
 use holdall_holders::{Cgroup, Family, Holder, NotAHolder, Peer};
 use holdall_wire::{Body, Call, Fault, Leftovers, Place, Reply, RequestNo};
 use tokio::net::UnixStream;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::{ConnNo, Service, Shared};
 use crate::journal::Held;
@@ -64,7 +64,8 @@ impl Service {
     fn held_by(&mut self, request: RequestNo, holder: Holder) -> anyhow::Result<()> {
         let Some(grant) = self.engine.kept(request) else { return Ok(()) };
         if let Some(journal) = &mut self.journal {
-            journal.hold(&Held { grant, holder: holder.record() })?;
+            journal.note(&Held { grant, holder: holder.record() })?;
+            journal.write()?;
         }
         if let Some(known) = self.known.get_mut(&request) {
             known.holder = Some(Rc::new(holder));
@@ -73,10 +74,8 @@ impl Service {
     }
 
     pub(super) fn no_longer_held(&mut self, request: RequestNo) {
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.over(request)
-        {
-            error!("the end of {request} is not on disk: {error:#}");
+        if let Some(journal) = &mut self.journal {
+            journal.over(request);
         }
     }
 
@@ -152,7 +151,8 @@ impl Service {
             return Ok(());
         };
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        let noted = journal.hold(&Held { grant, holder: holder.record() });
+        let held = Held { grant, holder: holder.record() };
+        let noted = journal.note(&held).and_then(|()| journal.write());
         noted.map_err(|error| Fault::Failed(format!("{error:#}")))
     }
 }

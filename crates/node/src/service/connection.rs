@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
@@ -21,8 +24,6 @@ const GREETING: Duration = Duration::from_secs(10);
 const CALLS: usize = 16;
 /// How long they may take: what a call costs depends on how much there is.
 const TURN: Duration = Duration::from_millis(1);
-/// How many bytes a client may leave unread and still be listened to.
-const UNREAD: usize = 1 << 16;
 /// How many connections beyond its limit a user may have, to look and to end things, not to ask.
 pub(super) const VISITORS: usize = 16;
 
@@ -30,12 +31,14 @@ pub(super) const VISITORS: usize = 16;
 pub(crate) async fn serve(service: Shared, stream: UnixStream) {
     let Ok(cred) = stream.peer_cred() else { return };
     let pid = cred.pid().map_or(0, i32::unsigned_abs);
-    let Some((conn, outbox)) = service.borrow_mut().open(cred.uid(), pid) else {
+    let (mut reader, writer) = stream.into_split();
+    let unread = service.borrow().config.limits.unread_bytes;
+    let outbox = Rc::new(Outbox::new(writer, cred.uid(), unread));
+    outbox.greet();
+    let Some(conn) = service.borrow_mut().open(&outbox, pid) else {
         debug!(uid = cred.uid(), "too many connections of this user");
         // Greeted and sent away: it knows that somebody is there.
-        let outbox = Outbox::new(0);
-        outbox.greet();
-        let _ = outbox.flush(&stream);
+        let _ = outbox.flush();
         return;
     };
     let names = service.borrow().user_names.clone();
@@ -43,7 +46,7 @@ pub(crate) async fn serve(service: Shared, stream: UnixStream) {
     if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
         peer.who.user = user;
     }
-    if let Err(error) = talk(&service, conn, &outbox, &stream).await {
+    if let Err(error) = talk(&service, conn, &outbox, &mut reader).await {
         debug!(conn, "a connection ends: {error}");
     }
     service.borrow_mut().close(conn);
@@ -52,13 +55,13 @@ pub(crate) async fn serve(service: Shared, stream: UnixStream) {
 async fn talk(
     service: &Shared,
     conn: ConnNo,
-    outbox: &Rc<Outbox>,
-    stream: &UnixStream,
+    outbox: &Outbox,
+    reader: &mut OwnedReadHalf,
 ) -> io::Result<()> {
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
-    let sent = outbox.flush(stream)?;
+    let sent = outbox.flush()?;
     service.borrow_mut().sent(conn, sent);
-    let greeting = greeted(stream, &mut incoming);
+    let greeting = greeted(reader, &mut incoming);
     let version = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
     if version != frame::VERSION {
         // It has our greeting, which tells it why.
@@ -67,37 +70,42 @@ async fn talk(
     let Some(turn) = service.borrow().turn(conn) else { return Ok(()) };
     loop {
         // Whoever does not read is not listened to either.
-        if incoming.ready() && outbox.len() <= UNREAD {
+        if incoming.ready() && !outbox.is_full() {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let _turn = turn.acquire().await;
-            take_some(service, conn, outbox, &mut incoming, stream)?;
+            take_some(service, conn, outbox, &mut incoming)?;
+            service.borrow_mut().end_long_round();
             if incoming.ready() {
                 tokio::task::yield_now().await;
             }
         }
-        let sent = outbox.flush(stream)?;
-        service.borrow_mut().sent(conn, sent);
         if outbox.overrun() {
             return Err(io::Error::other("it does not read its replies"));
         }
-        let heard = outbox.len() <= UNREAD;
+        let heard = !outbox.is_full();
         if heard && incoming.ready() {
             continue;
         }
+        // What the end of a round could not send.
+        let stuck = outbox.is_stuck();
         tokio::select! {
-            ready = stream.readable(), if heard => {
+            ready = reader.readable(), if heard => {
                 ready?;
                 let _turn = turn.acquire().await;
-                if !fill(stream, &mut incoming)? {
+                if at_once(reader.read_buf(incoming.buffer())).await.transpose()? == Some(0) {
                     return Ok(());
                 }
                 if !service.borrow_mut().expects(conn, incoming.large()) {
                     return Err(io::Error::other("its user has no room for so long a call"));
                 }
             }
-            ready = stream.writable(), if outbox.len() > 0 => ready?,
-            () = outbox.filled() => {}
+            ready = outbox.stream().writable(), if stuck => {
+                ready?;
+                let sent = outbox.flush()?;
+                service.borrow_mut().sent(conn, sent);
+            }
+            () = outbox.stopped() => {}
         }
     }
 }
@@ -108,15 +116,14 @@ fn take_some(
     conn: ConnNo,
     outbox: &Outbox,
     incoming: &mut Incoming,
-    stream: &UnixStream,
 ) -> io::Result<()> {
     let start = Instant::now();
     for _ in 0..CALLS {
         let Some(content) = incoming.next_frame()? else { return Ok(()) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
-        take(service, conn, call, stream);
-        if costly || outbox.len() > UNREAD || start.elapsed() > TURN {
+        take(service, conn, call, outbox.stream());
+        if costly || outbox.is_full() || start.elapsed() > TURN {
             break;
         }
     }
@@ -133,38 +140,37 @@ fn costly(body: &Body) -> bool {
     }
 }
 
-async fn greeted(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<u32> {
+/// What a future yields if it need not be waited for.
+async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn greeted(reader: &mut OwnedReadHalf, incoming: &mut Incoming) -> io::Result<u32> {
     loop {
         if let Some(content) = incoming.next_frame()? {
             return Ok(frame::version(content)?);
         }
-        stream.readable().await?;
-        if !fill(stream, incoming)? {
+        if reader.read_buf(incoming.buffer()).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
-/// Reads what is there; false at the end.
-fn fill(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<bool> {
-    match stream.try_read_buf(incoming.buffer()) {
-        Ok(n) => Ok(n > 0),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
 impl Service {
     /// Takes a connection in, unless its user has too many.
-    fn open(&mut self, uid: u32, pid: u32) -> Option<(ConnNo, Rc<Outbox>)> {
+    fn open(&mut self, outbox: &Rc<Outbox>, pid: u32) -> Option<ConnNo> {
+        let uid = outbox.uid();
         let visitor = !self.connections.take(uid, 1);
         if visitor && !self.visitors.take(uid, 1) {
             return None;
         }
-        let user = uid.to_string(); // Its name is asked for when it is let in.
+        let user = uid.to_string().into(); // Its name is asked for when it is let in.
         let who = Who { uid, user, host: self.host.clone(), pid, from: From::default() };
-        let outbox = Rc::new(Outbox::new(self.config.limits.unread_bytes));
-        outbox.greet();
         self.traffic.take_anyway(uid, outbox.len());
         let same = self.peers.values().find(|peer| peer.who.uid == uid);
         let turn = same.map_or_else(|| Rc::new(Semaphore::new(1)), |peer| peer.turn.clone());
@@ -172,7 +178,7 @@ impl Service {
         let (requests, expected, lock) = (BTreeMap::new(), 0, None);
         let peer = Peer { who, outbox: outbox.clone(), requests, turn, visitor, expected, lock };
         self.peers.insert(self.last_peer, peer);
-        Some((self.last_peer, outbox))
+        Some(self.last_peer)
     }
 
     /// What a connection had is free again.
@@ -208,12 +214,16 @@ impl Service {
         let Some(peer) = self.peers.get(&conn) else { return };
         let (uid, outbox) = (peer.who.uid, peer.outbox.clone());
         let bytes = outbox.push(&Answer { id, reply });
-        while !self.traffic.take(uid, bytes) {
+        self.round.add(&outbox);
+        self.traffic.take_anyway(uid, bytes);
+        if !self.traffic.is_fair(uid) {
+            self.send(); // Nobody could read so far what is to be sent in the end.
+        }
+        while !self.traffic.is_fair(uid) {
             let others = self.peers.values().filter(|peer| peer.who.uid == uid);
             let others = others.filter(|peer| !Rc::ptr_eq(&peer.outbox, &outbox));
-            let much = others.map(|peer| &peer.outbox).filter(|outbox| outbox.len() > UNREAD);
+            let much = others.map(|peer| &peer.outbox).filter(|outbox| outbox.is_full());
             let Some(longest) = much.min_by_key(|outbox| outbox.unread_since()) else {
-                self.traffic.take_anyway(uid, bytes);
                 self.traffic.give(uid, outbox.give_up());
                 return;
             };

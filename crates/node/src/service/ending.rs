@@ -130,6 +130,7 @@ impl Service {
     /// Takes a grant away from a living client: it is told, and its processes are killed if it
     /// does not stop them.
     pub(super) fn take_away(&mut self, request: RequestNo) {
+        self.tell_grants();
         self.reply(request, Reply::Lost(request));
         let Some(known) = self.known.get(&request) else { return };
         match known.holder.clone() {

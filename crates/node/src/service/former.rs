@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use holdall_holders::Holder;
 use holdall_wire::{Change, Kind, Name};
@@ -95,7 +96,7 @@ impl Service {
     /// are left of it.
     fn restore(&mut self, grant: Reservation, holder: Option<Rc<Holder>>) {
         let request = grant.request;
-        let who = Rc::new(grant.who.clone());
+        let who = Arc::new(grant.who.clone());
         let size = super::size(&who, &grant.needs);
         self.requests.take_anyway(who.uid, size);
         let known = Known {

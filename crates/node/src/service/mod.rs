@@ -14,11 +14,13 @@ mod former;
 mod names;
 mod outbox;
 mod quota;
+mod round;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdall_core::Rung;
@@ -33,6 +35,8 @@ pub(crate) use self::connection::serve;
 use self::names::Names;
 use self::outbox::Outbox;
 use self::quota::Quota;
+use self::round::Round;
+pub(crate) use self::round::end_rounds;
 use crate::audit::{Audit, Line};
 use crate::clock::{Anchor, Clock};
 use crate::config::Config;
@@ -67,7 +71,7 @@ struct Peer {
 
 /// What the service knows of a request, beyond the engine.
 struct Known {
-    who: Rc<Who>,
+    who: Arc<Who>,
     /// About how many bytes it takes.
     size: usize,
     /// The connection that asked, while it lasts, and the number of its call.
@@ -120,6 +124,7 @@ pub(crate) struct Service {
     /// Bytes of unread replies, and of long calls under way.
     traffic: Quota,
     known: BTreeMap<RequestNo, Known>,
+    round: Round,
     /// What the engine is to be told, the first of which it is being told.
     inputs: VecDeque<Input>,
     timers: BTreeMap<TimerNo, tokio::task::AbortHandle>,
@@ -131,7 +136,7 @@ pub(crate) struct Service {
     /// Wakes whoever decides how long the agent lives.
     pub(crate) changed: Rc<Notify>,
     touched: std::time::Instant,
-    pub(crate) host: String,
+    host: Arc<str>,
 }
 
 pub(crate) type Shared = Rc<RefCell<Service>>;
@@ -166,6 +171,7 @@ impl Service {
                 requests: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 known: BTreeMap::new(),
+                round: Round::default(),
                 inputs: VecDeque::new(),
                 timers: BTreeMap::new(),
                 configured: BTreeSet::new(),
@@ -174,7 +180,7 @@ impl Service {
                 stop_at_once: false,
                 changed: Rc::new(Notify::new()),
                 touched: std::time::Instant::now(),
-                host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+                host: rustix::system::uname().nodename().to_string_lossy().into(),
             })
         });
         service.borrow_mut().load(kept, shift)?;
@@ -299,7 +305,7 @@ impl Service {
                 return self.input(Input::End(request));
             }
         };
-        self.reply(request, Reply::Granted { request, taken, place });
+        self.round.add_grant(request, Reply::Granted { request, taken, place });
     }
 
     fn on_ended(&mut self, request: RequestNo) {
@@ -398,27 +404,13 @@ impl Service {
         detail: Option<String>,
     ) {
         let who = self.known.get(&request).map(|known| known.who.clone());
-        let (at, request, who, needs) = (self.clock.wall(), Some(request), who.as_deref(), &[]);
-        self.add_line(Line { at, what, request, who, needs, taken, detail });
-    }
-
-    fn add_line(&mut self, line: Line<'_>) {
-        if self.audit.add(line) {
-            let me = self.me.clone();
-            // After everything that is ready now, so that a busy round is written at once.
-            tokio::task::spawn_local(async move {
-                tokio::task::yield_now().await;
-                if let Some(service) = me.upgrade() {
-                    service.borrow_mut().flush_audit();
-                }
-            });
-        }
+        let line = Line::new(self.clock.wall(), what).about(request).of(who);
+        self.audit.add(line.taken(taken).detail(detail));
+        self.round.begin();
     }
 
     pub(crate) fn flush_audit(&mut self) {
-        if let Err(error) = self.audit.flush() {
-            error!("the audit log is incomplete: {error:#}");
-        }
+        self.audit.flush();
     }
 }
 

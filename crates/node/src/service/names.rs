@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The names that are known, or looked up just now.
 pub(super) struct Names {
     look_up: fn(u32) -> String,
-    known: RefCell<BTreeMap<u32, watch::Receiver<Option<String>>>>,
+    known: RefCell<BTreeMap<u32, watch::Receiver<Option<Arc<str>>>>>,
 }
 
 /// What the system calls a user.
@@ -29,19 +30,19 @@ impl Names {
     }
 
     /// The name of a user, or its number if that takes too long.
-    pub(super) async fn of(&self, uid: u32) -> String {
+    pub(super) async fn of(&self, uid: u32) -> Arc<str> {
         let mut name = self.asked(uid);
         let known = tokio::time::timeout(PATIENCE, name.wait_for(Option::is_some)).await;
         let name = known.ok().and_then(|known| known.ok().and_then(|name| name.clone()));
-        name.unwrap_or_else(|| uid.to_string())
+        name.unwrap_or_else(|| uid.to_string().into())
     }
 
-    fn asked(&self, uid: u32) -> watch::Receiver<Option<String>> {
+    fn asked(&self, uid: u32) -> watch::Receiver<Option<Arc<str>>> {
         let mut known = self.known.borrow_mut();
         let asked = known.entry(uid).or_insert_with(|| {
             let (tell, told) = watch::channel(None);
             let look_up = self.look_up;
-            tokio::task::spawn_blocking(move || tell.send(Some(look_up(uid))));
+            tokio::task::spawn_blocking(move || tell.send(Some(look_up(uid).into())));
             told
         });
         asked.clone()
@@ -66,8 +67,8 @@ mod tests {
             format!("user{uid}")
         });
         let (first, second, other) = tokio::join!(names.of(1), names.of(1), names.of(2));
-        assert_eq!([first, second, other], ["1", "1", "user2"]);
+        assert_eq!([&*first, &*second, &*other], ["1", "1", "user2"]);
         SLOW.wait();
-        while names.of(1).await != "user1" {}
+        while &*names.of(1).await != "user1" {}
     }
 }

@@ -7,13 +7,21 @@ use std::time::Instant;
 use holdall_wire::Answer;
 use holdall_wire::frame::{self, FROM_NODE_MAX};
 use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Notify;
 
+/// How many bytes a client may leave unread and still be listened to.
+const UNREAD: usize = 1 << 16;
 /// How much room an outbox keeps when it is empty.
 const KEPT: usize = 1 << 14;
 
 /// Bytes to be sent. Whoever reads too slowly for too long is dropped.
 pub(super) struct Outbox {
+    stream: OwnedWriteHalf,
+    uid: u32,
+    /// Whether it is sent when the round ends.
+    in_round: Cell<bool>,
     bytes: RefCell<Vec<u8>>,
     /// How many of them have been sent.
     sent: Cell<usize>,
@@ -27,11 +35,49 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(max: usize) -> Self {
-        let (bytes, sent) = (RefCell::new(Vec::new()), Cell::new(0));
-        let (read_at, overrun) = (Cell::new(Instant::now()), Cell::new(false));
-        let handed = RefCell::default();
-        Self { bytes, sent, read_at, max, overrun, wake: Notify::new(), handed }
+    /// For a client of this user, who is dropped if it leaves more than `max` bytes unread.
+    pub(super) fn new(stream: OwnedWriteHalf, uid: u32, max: usize) -> Self {
+        Self {
+            stream,
+            uid,
+            in_round: Cell::new(false),
+            bytes: RefCell::default(),
+            sent: Cell::new(0),
+            read_at: Cell::new(Instant::now()),
+            max,
+            overrun: Cell::new(false),
+            wake: Notify::new(),
+            handed: RefCell::default(),
+        }
+    }
+
+    pub(super) fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    pub(super) fn stream(&self) -> &UnixStream {
+        self.stream.as_ref()
+    }
+
+    /// Lets it be sent when the round ends; true if it was not to be.
+    pub(super) fn join_round(&self) -> bool {
+        !self.in_round.replace(true)
+    }
+
+    /// Sends what the socket takes, and says how much that was. The rest is left to whoever serves
+    /// the connection.
+    pub(super) fn end_round(&self) -> usize {
+        self.in_round.set(false);
+        let was_full = self.is_full();
+        let sent = self.flush().unwrap_or_else(|_| {
+            // Whoever reads from it finds out what is wrong with it.
+            self.wake.notify_one();
+            0
+        });
+        if was_full || self.len() > 0 || self.overrun.get() {
+            self.wake.notify_one();
+        }
+        sent
     }
 
     /// Adds a reply, and says how many bytes it has.
@@ -47,7 +93,6 @@ impl Outbox {
         if failed || self.len() > self.max {
             self.overrun.set(true);
         }
-        self.wake.notify_one();
         self.len() - before
     }
 
@@ -63,6 +108,11 @@ impl Outbox {
     /// How many bytes are not sent yet.
     pub(super) fn len(&self) -> usize {
         self.bytes.borrow().len() - self.sent.get()
+    }
+
+    /// Whether the client has left so much unread that it is not listened to.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() > UNREAD
     }
 
     /// Since when the client has read nothing of what there is.
@@ -87,7 +137,8 @@ impl Outbox {
     }
 
     /// Sends as much as the socket takes, and says how much that was.
-    pub(super) fn flush(&self, stream: &tokio::net::UnixStream) -> std::io::Result<usize> {
+    pub(super) fn flush(&self) -> std::io::Result<usize> {
+        let stream = self.stream();
         let (mut bytes, mut handed) = (self.bytes.borrow_mut(), self.handed.borrow_mut());
         let before = self.sent.get();
         let mut sent = before;
@@ -121,8 +172,13 @@ impl Outbox {
         Ok(sent - before)
     }
 
-    /// Waits for something to send.
-    pub(super) async fn filled(&self) {
+    /// Whether the end of a round could not send everything.
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.in_round.get() && self.len() > 0
+    }
+
+    /// Waits until it is stuck or no longer full, or the client must be dropped.
+    pub(super) async fn stopped(&self) {
         self.wake.notified().await;
     }
 }

@@ -22,13 +22,18 @@ impl Quota {
 
     /// Takes some for a user, if that is fair.
     pub(super) fn take(&mut self, uid: u32, amount: usize) -> bool {
-        let mine = self.of(uid).saturating_add(amount);
-        let left = self.total.saturating_sub(self.used.saturating_add(amount));
-        let fair = mine <= self.each && mine <= left;
-        if fair {
-            self.take_anyway(uid, amount);
+        self.take_anyway(uid, amount);
+        let fair = self.is_fair(uid);
+        if !fair {
+            self.give(uid, amount);
         }
         fair
+    }
+
+    /// Whether a user has no more than it may.
+    pub(super) fn is_fair(&self, uid: u32) -> bool {
+        let mine = self.of(uid);
+        mine <= self.each && mine <= self.total.saturating_sub(self.used)
     }
 
     /// Takes some for a user, fair or not: for what is there already.

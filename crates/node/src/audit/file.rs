@@ -1,0 +1,212 @@
+//! The file of the audit log, and its lines. The log is rotated by size: `audit.jsonl.1` is the newest of
+//! the old ones. A line is short however much was asked for, so that a few large requests do not push
+//! out what was there.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Context;
+use holdall_wire::{Need, RequestNo, Taken, Who, needs_size};
+use serde::Serialize;
+
+use crate::directory::Directory;
+
+const NAME: &str = "audit.jsonl";
+/// About how many bytes of needs, and of units, a line has at most.
+const LIST_MAX: usize = 2048;
+
+/// One line.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Line {
+    /// When, in milliseconds since 1970.
+    at: u64,
+    /// What happened.
+    pub(super) what: &'static str,
+    /// To which request; one that was turned away at the door has no number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<RequestNo>,
+    /// Whose it is.
+    who: Option<Arc<Who>>,
+    /// What was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    needs: Vec<Need>,
+    /// What is held.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    taken: Vec<Taken>,
+    /// More about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    /// How many needs and units there was no room for.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: usize,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+impl Line {
+    pub(crate) fn new(at: u64, what: &'static str) -> Self {
+        Self { at, what, ..Self::default() }
+    }
+
+    pub(crate) fn about(self, request: RequestNo) -> Self {
+        Self { request: Some(request), ..self }
+    }
+
+    pub(crate) fn of(self, who: Option<Arc<Who>>) -> Self {
+        Self { who, ..self }
+    }
+
+    pub(crate) fn detail(self, detail: Option<String>) -> Self {
+        Self { detail, ..self }
+    }
+
+    /// As many needs as there is room for.
+    pub(crate) fn needs(mut self, needs: &[Need]) -> Self {
+        let mut room = LIST_MAX;
+        let fits = |need: &&Need| {
+            let size = need.name.as_str().len() + 8;
+            room.checked_sub(size).inspect(|left| room = *left).is_some()
+        };
+        self.needs.extend(needs.iter().take_while(fits).cloned());
+        self.left_out += needs.len() - self.needs.len();
+        self
+    }
+
+    /// As many units as there is room for.
+    pub(crate) fn taken(mut self, taken: &[Taken]) -> Self {
+        let mut room = LIST_MAX;
+        for Taken { name, units } in taken {
+            let fits = |unit: &&(_, u64)| {
+                let (name, _): &(holdall_wire::Name, u64) = unit;
+                room.checked_sub(name.as_str().len() + 24).inspect(|left| room = *left).is_some()
+            };
+            let shown: Vec<_> = units.iter().take_while(fits).cloned().collect();
+            self.left_out += units.len() - shown.len();
+            if !shown.is_empty() {
+                self.taken.push(Taken { name: name.clone(), units: shown });
+            }
+        }
+        self
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        let taken: usize = self.taken.iter().map(|taken| 64 + 64 * taken.units.len()).sum();
+        let detail = self.detail.as_ref().map_or(0, String::len);
+        let who = self.who.as_ref().map_or(0, |who| who.size());
+        256 + needs_size(&self.needs) + taken + detail + who
+    }
+}
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct Log {
+    dir: Arc<Directory>,
+    file: File,
+    length: u64,
+    max: u64,
+    files: u32,
+}
+
+impl Log {
+    /// Opens or begins a log that is rotated at `max` bytes, with so many old ones kept.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn open(dir: Arc<Directory>, max: u64, files: u32) -> anyhow::Result<Self> {
+        let file = dir.append(NAME)?;
+        let length = file.metadata()?.len();
+        Ok(Self { dir, file, length, max, files })
+    }
+
+    /// Writes lines.
+    ///
+    /// # Errors
+    /// If the disk does not take them. They are then lost.
+    pub(super) fn write(&mut self, lines: &[Line]) -> anyhow::Result<()> {
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line)?;
+            text.push(b'\n');
+        }
+        if self.length > 0 && self.length + text.len() as u64 > self.max {
+            self.rotate()?;
+        }
+        self.length += text.len() as u64;
+        let written = self.file.write_all(&text);
+        written.with_context(|| format!("cannot write {}", self.dir.path_of(NAME).display()))
+    }
+
+    fn rotate(&mut self) -> anyhow::Result<()> {
+        let old = |n: u32| format!("{NAME}.{n}");
+        for n in (1..self.files).rev() {
+            if self.dir.has(&old(n)) {
+                self.dir.rename(&old(n), &old(n + 1))?;
+            }
+        }
+        if self.files > 0 {
+            self.dir.rename(NAME, &old(1))?;
+        } else {
+            self.dir.remove(NAME)?;
+        }
+        self.file = self.dir.append(NAME)?;
+        self.length = 0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_requests_do_not_push_the_others_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = Arc::new(Directory::private(dir.path()).expect("ours"));
+        let mut log = Log::open(own, 1 << 20, 1).expect("writable");
+        let name = |n: u32| format!("{}{n:04}", "x".repeat(190)).parse().expect("a name");
+        let need = |n| Need { name: name(n), amount: holdall_wire::Amount::One };
+        let needs: Vec<Need> = (0..1000).map(need).collect();
+        let units = (0..60_000).map(|n| (name(n % 1000), u64::MAX)).collect();
+        let all = [Taken { name: name(0), units }];
+        // The first one is somebody else's.
+        log.write(&[Line::new(0, "granted")]).expect("writable");
+        for n in 1..101 {
+            let line = Line::new(n, "granted").about(RequestNo(n)).needs(&needs).taken(&all);
+            assert!(line.size() < 10_000);
+            log.write(&[line]).expect("writable");
+        }
+        let text = std::fs::read_to_string(dir.path().join(NAME)).expect("it is there");
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines.len(), 101, "everything is still in one file");
+        assert_eq!(lines[0].get("left_out"), None);
+        let shown = lines[1]["needs"].as_array().expect("a list").len()
+            + lines[1]["taken"][0]["units"].as_array().expect("a list").len();
+        assert_eq!(lines[1]["left_out"].as_u64(), Some(61_000 - shown as u64));
+        assert!(shown > 15);
+    }
+
+    #[test]
+    fn the_log_is_rotated_and_old_ones_go() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = Arc::new(Directory::private(dir.path()).expect("ours"));
+        let mut log = Log::open(own, 150, 2).expect("writable");
+        for n in 0..6 {
+            let line = Line::new(n, "asked").about(RequestNo(n)).detail(Some("x".repeat(40)));
+            log.write(&[line]).expect("writable");
+        }
+        let at = |name: &str| -> Vec<u64> {
+            let text = std::fs::read_to_string(dir.path().join(name)).expect("it is there");
+            let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+            text.lines().map(|l| line(l)["at"].as_u64().expect("a number")).collect()
+        };
+        assert_eq!(at("audit.jsonl"), [5]);
+        assert_eq!(at("audit.jsonl.1"), [4]);
+        assert_eq!(at("audit.jsonl.2"), [3]);
+        assert!(!dir.path().join("audit.jsonl.3").exists());
+    }
+}
