@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use holdall_core::{PoolId, RequestId};
+use holdall_core::{Needs, PoolId, RequestId};
 use serde::{Deserialize, Serialize};
 
 use super::Round;
@@ -36,6 +36,8 @@ pub(super) struct Entries {
     pools: BTreeMap<PoolId, AtPool>,
     /// Those who compete without a round.
     pub(super) unplaced: BTreeSet<Arrival>,
+    /// The same by what they need.
+    alike: BTreeMap<Needs, BTreeSet<Arrival>>,
     /// The pools where the oldest of them was passed too often.
     passed: BTreeSet<PoolId>,
     /// How many compete, by their patience.
@@ -62,6 +64,8 @@ pub(super) struct AtPool {
     pub(super) placed: BTreeSet<Rank>,
     /// They compete without one.
     pub(super) unplaced: BTreeSet<Arrival>,
+    /// The first of those of them who need the same: where it does not fit, no other does.
+    pub(super) leaders: BTreeSet<Arrival>,
     /// They wait, and do not compete.
     aside: BTreeSet<Arrival>,
     /// They hold, perhaps without having confirmed it, and have not been asked to give it back.
@@ -110,6 +114,7 @@ impl AtPool {
             holding: self.holding.iter().map(&place).collect::<Option<_>>()?,
             placed: self.placed.iter().map(rank).collect::<Option<_>>()?,
             unplaced: self.unplaced.iter().map(&place).collect::<Option<_>>()?,
+            leaders: self.leaders.iter().map(&place).collect::<Option<_>>()?,
             aside: self.aside.iter().map(&place).collect::<Option<_>>()?,
             may_be_asked_back: self.may_be_asked_back.iter().map(rank).collect::<Option<_>>()?,
             ..*self
@@ -130,12 +135,33 @@ pub(super) struct Changes {
     pub(super) fresh: BTreeSet<Arrival>,
 }
 
+/// What of a request may change.
+struct Before {
+    round: Option<Round>,
+    held: bool,
+    competes: bool,
+    is_unplaced: bool,
+    waited_for: BTreeMap<Patience, u8>,
+}
+
+impl Before {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            round: entry.round,
+            held: entry.held,
+            competes: entry.competes(),
+            is_unplaced: entry.is_unplaced(),
+            waited_for: entry.waited_for.clone(),
+        }
+    }
+}
+
 impl Changes {
-    fn note(&mut self, at: Arrival, before: &Entry, after: &Entry) {
+    fn note(&mut self, at: Arrival, before: &Before, after: &Entry) {
         let moved = before.round != after.round;
         let gives_way =
-            before.held != after.held || before.competes() && (moved || !after.competes());
-        let takes = before.competes() && after.held;
+            before.held != after.held || before.competes && (moved || !after.competes());
+        let takes = before.competes && after.held;
         for need in after.needs.iter() {
             self.touched.insert(need.pool);
             if gives_way && !takes {
@@ -161,6 +187,7 @@ static NOBODY: AtPool = AtPool {
     holding: BTreeSet::new(),
     placed: BTreeSet::new(),
     unplaced: BTreeSet::new(),
+    leaders: BTreeSet::new(),
     aside: BTreeSet::new(),
     may_be_asked_back: BTreeSet::new(),
     passed: 0,
@@ -181,6 +208,7 @@ impl Entries {
             next: 0,
             pools: BTreeMap::new(),
             unplaced: BTreeSet::new(),
+            alike: BTreeMap::new(),
             passed: BTreeSet::new(),
             patiences: BTreeMap::new(),
             changes: Changes::default(),
@@ -290,9 +318,9 @@ impl Entries {
     pub(super) fn change(&mut self, at: Arrival, change: impl FnOnce(&mut Entry)) {
         let Some(mut entry) = self.by_arrival.remove(&at) else { return };
         self.leave(at, &entry);
-        let before = entry.clone();
+        let before = Before::of(&entry);
         change(&mut entry);
-        if before.is_unplaced() && !entry.is_unplaced() {
+        if before.is_unplaced && !entry.is_unplaced() {
             self.hand_down_passes(at, &mut entry);
         }
         self.changes.note(at, &before, &entry);
@@ -401,13 +429,50 @@ impl Entries {
             *self.patiences.entry(entry.patience()).or_default() += 1;
             if entry.round.is_none() {
                 self.unplaced.insert(at);
+                self.join_alike(at, &entry.needs);
             }
+        }
+    }
+
+    fn join_alike(&mut self, at: Arrival, needs: &Needs) {
+        let alike = self.alike.entry(needs.clone()).or_default();
+        let first = alike.first().copied();
+        alike.insert(at);
+        if first.is_none_or(|first| at < first) {
+            self.lead(needs, first, Some(at));
+        }
+    }
+
+    fn leave_alike(&mut self, at: Arrival, needs: &Needs) {
+        let Some(alike) = self.alike.get_mut(needs) else { return };
+        let led = alike.first() == Some(&at);
+        alike.remove(&at);
+        let next = alike.first().copied();
+        if next.is_none() {
+            self.alike.remove(needs);
+        }
+        if led {
+            self.lead(needs, Some(at), next);
+        }
+    }
+
+    /// Others lead those who need this.
+    fn lead(&mut self, needs: &Needs, before: Option<Arrival>, now: Option<Arrival>) {
+        for need in needs.iter() {
+            let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
+            if let Some(before) = before {
+                pool.leaders.remove(&before);
+            }
+            pool.leaders.extend(now);
         }
     }
 
     /// The opposite of [`Self::enter`].
     fn leave(&mut self, at: Arrival, entry: &Entry) {
         let rank = self.rank(at, entry);
+        if entry.is_unplaced() {
+            self.leave_alike(at, &entry.needs);
+        }
         for need in entry.needs.iter() {
             let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
             let units = u64::from(need.units);

@@ -144,45 +144,63 @@ impl Manager {
     /// Serves those without a round in the order in which they came: those who wait in a new way,
     /// and in each freed pool one after another while there is room.
     fn serve_unplaced(&mut self, cfg: &House, out: &mut Out) {
-        let fresh = self.entries.changes.fresh.iter();
-        let mut next: BTreeSet<Arrival> =
-            fresh.filter(|at| self.entries.unplaced.contains(at)).copied().collect();
-        let mut freed: Vec<PoolId> = self.entries.changes.freed.iter().copied().collect();
         let mut from = 0;
+        while let Some(at) = self.next_unplaced(cfg, from) {
+            self.hold(at, out);
+            from = at + 1;
+        }
+    }
+
+    /// The first without a round, from an arrival on, who can be served.
+    fn next_unplaced(&self, cfg: &House, from: Arrival) -> Option<Arrival> {
+        let oldest = self.entries.unplaced.iter().take(cfg.reserving);
+        let oldest: Vec<(Arrival, &Entry)> =
+            oldest.filter_map(|at| Some((*at, self.entries.at(*at)?))).collect();
+        let mut fresh = self.entries.changes.fresh.range(from..);
+        let mut fresh = fresh.by_ref().filter(|at| self.entries.unplaced.contains(at)).peekable();
+        let freed = self.entries.changes.freed.iter();
+        let mut freed: Vec<_> = freed
+            .map(|pool| (*pool, self.entries.of_pool(*pool).leaders.range(from..).peekable()))
+            .collect();
         loop {
             // Who comes next in each pool, as long as there is room in it.
-            freed.retain(|pool| {
-                let first = self.entries.of_pool(*pool).unplaced.range(from..).next();
-                let fits = |first: &&Arrival| {
-                    self.has_room(*pool, self.taken_before_unplaced(cfg, **first, *pool))
+            freed.retain_mut(|(pool, queue)| {
+                let room = |at: &&Arrival| {
+                    self.has_room(*pool, self.taken_before_unplaced(cfg, &oldest, **at, *pool))
                 };
-                first.filter(fits).is_some_and(|first| {
-                    next.insert(*first);
-                    true
-                })
+                queue.peek().copied().filter(room).is_some()
             });
-            let Some(at) = next.pop_first() else { return };
-            from = at + 1;
-            if self.fits_unplaced(cfg, at) {
-                self.hold(at, out);
+            let heads = freed.iter_mut().filter_map(|(_, queue)| queue.peek().copied());
+            let at = *heads.chain(fresh.peek().copied()).min()?;
+            if self.fits_unplaced(cfg, &oldest, at) {
+                return Some(at);
+            }
+            fresh.next_if(|next| **next == at);
+            for (_, queue) in &mut freed {
+                queue.next_if(|next| **next == at);
             }
         }
     }
 
     /// What of a pool is held, or reserved by those who come before a request without a round:
     /// all who have one, and the oldest of those who have none.
-    fn taken_before_unplaced(&self, cfg: &House, at: Arrival, pool: PoolId) -> u64 {
+    fn taken_before_unplaced(
+        &self,
+        cfg: &House,
+        oldest: &[(Arrival, &Entry)],
+        at: Arrival,
+        pool: PoolId,
+    ) -> u64 {
         let used = self.pools.get(&pool).map_or(0, |pool| pool.used);
         let placed = if cfg.rules.reserve { self.entries.of_pool(pool).wanted_placed } else { 0 };
-        let oldest = self.entries.unplaced.range(..at).take(cfg.reserving);
-        let oldest = oldest.filter_map(|at| self.entries.at(*at));
-        used + placed + oldest.map(|entry| entry.needs.units_of(pool)).sum::<u64>()
+        let before = oldest.iter().filter(|(old, _)| *old < at);
+        used + placed + before.map(|(_, entry)| entry.needs.units_of(pool)).sum::<u64>()
     }
 
-    fn fits_unplaced(&self, cfg: &House, at: Arrival) -> bool {
+    fn fits_unplaced(&self, cfg: &House, oldest: &[(Arrival, &Entry)], at: Arrival) -> bool {
         let Some(entry) = self.entries.at(at) else { return false };
         entry.needs.iter().all(|need| {
-            let taken = self.taken_before_unplaced(cfg, at, need.pool);
+            let taken = self.taken_before_unplaced(cfg, oldest, at, need.pool);
             let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
             taken + u64::from(need.units) <= capacity
         })
