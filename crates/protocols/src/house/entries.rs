@@ -8,118 +8,28 @@
 //! neither compared nor hashed nor written down.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use holdall_core::{Needs, PoolId, RequestId};
+use holdall_core::{PoolId, RequestId};
 use serde::{Deserialize, Serialize};
 
 use super::Round;
 use super::entry::{Entry, Patience};
-
-/// When a request came, counted in requests.
-pub(super) type Arrival = u64;
-
-/// A place in the order of service. Whoever has no round yet comes last.
-pub(super) type Rank = (bool, Option<(Round, RequestId)>, Arrival);
+use super::places::{Arrival, AtPool, Order, Places, Rank};
 
 /// The requests at a manager.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub(super) struct Entries {
-    order: Order,
     by_arrival: BTreeMap<Arrival, Entry>,
     arrivals: BTreeMap<RequestId, Arrival>,
     next: Arrival,
-    pools: BTreeMap<PoolId, AtPool>,
-    /// Those who compete without a round.
-    pub(super) unplaced: BTreeSet<Arrival>,
-    /// The same by what they need.
-    alike: BTreeMap<Needs, BTreeSet<Arrival>>,
-    /// The pools where the oldest of them was passed too often.
-    passed: BTreeSet<PoolId>,
-    /// How many compete, by their patience.
-    pub(super) patiences: BTreeMap<Patience, usize>,
+    pub(super) places: Places,
     pub(super) changes: Changes,
     /// The pools that the last look was about.
     looked_at: BTreeSet<PoolId>,
-}
-
-/// How the queue is ordered.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Order {
-    /// Whether rounds order it; otherwise arrival does.
-    pub(super) by_round: bool,
-    /// How often somebody without a round may be passed at a pool.
-    pub(super) passes: u32,
-}
-
-/// Those who have to do with one pool.
-#[derive(Clone, Default, PartialEq)]
-pub(super) struct AtPool {
-    pub(super) holding: BTreeSet<Arrival>,
-    /// They compete under a round, in their order.
-    pub(super) placed: BTreeSet<Rank>,
-    /// They compete without one.
-    pub(super) unplaced: BTreeSet<Arrival>,
-    /// The first of those of them who need the same: where it does not fit, no other does.
-    pub(super) leaders: BTreeSet<Arrival>,
-    /// They wait, and do not compete.
-    aside: BTreeSet<Arrival>,
-    /// They hold, perhaps without having confirmed it, and have not been asked to give it back.
-    pub(super) may_be_asked_back: BTreeSet<Rank>,
-    /// How often the oldest without a round was passed.
-    passed: u64,
-    /// Units that are held.
-    pub(super) held: u64,
-    /// Units wanted by those who compete under a round.
-    pub(super) wanted_placed: u64,
-    /// Units wanted by all who compete.
-    pub(super) wanted: u64,
-    /// How many have a round, and other nodes to go to.
-    contesting: usize,
-    /// How many holders are overdue for somebody.
-    overdue: usize,
-    /// How many wait behind an overdue holder.
-    blocked: usize,
-}
-
-impl AtPool {
-    /// Those who wait, whether they compete or not.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = Arrival> + '_ {
-        let placed = self.placed.iter().map(|(_, _, at)| *at);
-        placed.chain(self.unplaced.iter().copied()).chain(self.aside.iter().copied())
-    }
-
-    /// Whether a request that has other nodes to go to has a place here.
-    pub(super) fn is_contested(&self) -> bool {
-        self.contesting > 0
-    }
-
-    /// Whether somebody is overdue, or was, and others have stepped aside.
-    pub(super) fn is_held_up(&self) -> bool {
-        self.overdue > 0 || self.blocked > 0
-    }
-
-    fn is_empty(&self) -> bool {
-        self.holding.is_empty() && self.waiting().next().is_none()
-    }
-
-    /// The same with other numbers for those who are here, if all are known.
-    fn renumbered(&self, place: impl Fn(&Arrival) -> Option<Arrival>) -> Option<Self> {
-        let rank = |(last, key, at): &Rank| Some((*last, *key, place(at)?));
-        Some(Self {
-            holding: self.holding.iter().map(&place).collect::<Option<_>>()?,
-            placed: self.placed.iter().map(rank).collect::<Option<_>>()?,
-            unplaced: self.unplaced.iter().map(&place).collect::<Option<_>>()?,
-            leaders: self.leaders.iter().map(&place).collect::<Option<_>>()?,
-            aside: self.aside.iter().map(&place).collect::<Option<_>>()?,
-            may_be_asked_back: self.may_be_asked_back.iter().map(rank).collect::<Option<_>>()?,
-            ..*self
-        })
-    }
 }
 
 /// What has changed since the last look.
@@ -183,34 +93,13 @@ impl Changes {
     }
 }
 
-static NOBODY: AtPool = AtPool {
-    holding: BTreeSet::new(),
-    placed: BTreeSet::new(),
-    unplaced: BTreeSet::new(),
-    leaders: BTreeSet::new(),
-    aside: BTreeSet::new(),
-    may_be_asked_back: BTreeSet::new(),
-    passed: 0,
-    held: 0,
-    wanted_placed: 0,
-    wanted: 0,
-    contesting: 0,
-    overdue: 0,
-    blocked: 0,
-};
-
 impl Entries {
     pub(super) fn new(order: Order) -> Self {
         Self {
-            order,
             by_arrival: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             next: 0,
-            pools: BTreeMap::new(),
-            unplaced: BTreeSet::new(),
-            alike: BTreeMap::new(),
-            passed: BTreeSet::new(),
-            patiences: BTreeMap::new(),
+            places: Places::new(order),
             changes: Changes::default(),
             looked_at: BTreeSet::new(),
         }
@@ -248,30 +137,29 @@ impl Entries {
     }
 
     pub(super) fn of_pool(&self, pool: PoolId) -> &AtPool {
-        self.pools.get(&pool).unwrap_or(&NOBODY)
+        self.places.of_pool(pool)
     }
 
-    /// The pools that anybody has to do with.
-    pub(super) fn pools(&self) -> impl Iterator<Item = (PoolId, &AtPool)> {
-        self.pools.iter().map(|(pool, at)| (*pool, at))
+    pub(super) fn rank(&self, at: Arrival, entry: &Entry) -> Rank {
+        self.places.rank(at, entry)
     }
 
     pub(super) fn has_nobody_at(&self, pool: PoolId) -> bool {
-        !self.pools.contains_key(&pool)
+        !self.places.pools.contains_key(&pool)
     }
 
     /// Those without a round who were passed too often at some pool.
     pub(super) fn passed(&self) -> BTreeSet<Arrival> {
         let mut passed = BTreeSet::new();
-        if self.order.passes == 0 {
-            passed.extend(&self.unplaced);
+        if self.places.order.passes == 0 {
+            passed.extend(&self.places.unplaced);
         }
-        for pool in &self.passed {
+        for pool in &self.places.passed {
             let at_pool = self.of_pool(*pool);
             // Whoever is older was passed at least as often.
             let mut times = at_pool.passed;
             for at in &at_pool.unplaced {
-                if times < u64::from(self.order.passes) {
+                if times < u64::from(self.places.order.passes) {
                     break;
                 }
                 passed.insert(*at);
@@ -288,7 +176,7 @@ impl Entries {
         if !entry.held {
             self.changes.fresh.insert(at);
         }
-        self.enter(at, &entry);
+        self.places.enter(at, &entry);
         self.arrivals.insert(entry.request, at);
         self.by_arrival.insert(at, entry);
         at
@@ -297,9 +185,11 @@ impl Entries {
     pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
         let at = self.arrivals.remove(&request)?;
         let mut entry = self.by_arrival.remove(&at)?;
-        self.leave(at, &entry);
+        self.places.leave(at, &entry);
         if entry.is_unplaced() {
-            self.hand_down_passes(at, &mut entry);
+            for (pool, more) in entry.take_passes() {
+                self.add_passes(at, pool, more);
+            }
         }
         for need in entry.needs.iter() {
             self.changes.touched.insert(need.pool);
@@ -316,16 +206,17 @@ impl Entries {
 
     /// Changes what is known of a request. What it needs stays as it is.
     pub(super) fn change(&mut self, at: Arrival, change: impl FnOnce(&mut Entry)) {
-        let Some(mut entry) = self.by_arrival.remove(&at) else { return };
-        self.leave(at, &entry);
-        let before = Before::of(&entry);
-        change(&mut entry);
-        if before.is_unplaced && !entry.is_unplaced() {
-            self.hand_down_passes(at, &mut entry);
+        let Some(entry) = self.by_arrival.get_mut(&at) else { return };
+        self.places.leave(at, entry);
+        let before = Before::of(entry);
+        change(entry);
+        let placed = before.is_unplaced && !entry.is_unplaced();
+        let handed_down = placed.then(|| entry.take_passes());
+        self.changes.note(at, &before, entry);
+        self.places.enter(at, entry);
+        for (pool, more) in handed_down.into_iter().flatten() {
+            self.add_passes(at, pool, more);
         }
-        self.changes.note(at, &before, &entry);
-        self.enter(at, &entry);
-        self.by_arrival.insert(at, entry);
     }
 
     /// Somebody was served: those who came before, wait without a round, and want some of the same,
@@ -337,23 +228,15 @@ impl Entries {
         }
     }
 
-    /// Somebody no longer waits without a round. Those before it were passed as often as ever.
-    fn hand_down_passes(&mut self, at: Arrival, entry: &mut Entry) {
-        let passed = core::mem::replace(&mut entry.passed, vec![0; entry.needs.len()]);
-        for (need, more) in entry.needs.iter().zip(passed) {
-            self.add_passes(at, need.pool, more);
-        }
-    }
-
     /// Whoever waits without a round, and came last before somebody, was passed so often more than
     /// those behind it.
     fn add_passes(&mut self, before: Arrival, pool: PoolId, more: u32) {
-        let Some(at_pool) = self.pools.get_mut(&pool) else { return };
+        let Some(at_pool) = self.places.pools.get_mut(&pool) else { return };
         let Some(last) = at_pool.unplaced.range(..before).next_back() else { return };
         let Some(entry) = self.by_arrival.get_mut(last) else { return };
         at_pool.passed += u64::from(entry.add_passes(pool, more));
-        if at_pool.passed >= u64::from(self.order.passes) {
-            self.passed.insert(pool);
+        if at_pool.passed >= u64::from(self.places.order.passes) {
+            self.places.passed.insert(pool);
         }
     }
 
@@ -371,9 +254,10 @@ impl Entries {
 
     /// Whatever there is may have changed.
     pub(super) fn doubt_everything(&mut self) {
-        self.changes.touched.extend(self.pools.keys());
-        self.changes.freed.extend(self.pools.keys());
-        self.changes.overdue.extend(self.pools.keys());
+        let pools = || self.places.pools.keys();
+        self.changes.touched.extend(pools());
+        self.changes.freed.extend(pools());
+        self.changes.overdue.extend(pools());
         let waiting = self.by_arrival.iter().filter(|(_, entry)| !entry.held);
         self.changes.fresh.extend(waiting.map(|(at, _)| *at));
     }
@@ -384,132 +268,8 @@ impl Entries {
         let anew = Self::from(Written::from(self.clone()));
         let places: BTreeMap<Arrival, Arrival> = self.by_arrival.keys().copied().zip(0..).collect();
         let place = |at: &Arrival| places.get(at).copied();
-        let renumbered =
-            |(pool, at_pool): (&PoolId, &AtPool)| Some((*pool, at_pool.renumbered(place)?));
-        let pools: Option<BTreeMap<PoolId, AtPool>> = self.pools.iter().map(renumbered).collect();
-        pools.is_some_and(|pools| pools == anew.pools)
-            && self.unplaced.iter().map(place).eq(anew.unplaced.iter().map(|at| Some(*at)))
-            && self.arrivals.values().map(place).eq(anew.arrivals.values().map(|at| Some(*at)))
-            && (&self.passed, &self.patiences) == (&anew.passed, &anew.patiences)
-    }
-
-    pub(super) fn rank(&self, at: Arrival, entry: &Entry) -> Rank {
-        let key = entry.key();
-        (key.is_none(), key.filter(|_| self.order.by_round), at)
-    }
-
-    fn enter(&mut self, at: Arrival, entry: &Entry) {
-        let rank = self.rank(at, entry);
-        for need in entry.needs.iter() {
-            let (pool, units) = (self.pools.entry(need.pool).or_default(), u64::from(need.units));
-            pool.contesting += usize::from(entry.contests());
-            pool.blocked += usize::from(entry.blocked);
-            if entry.held {
-                pool.holding.insert(at);
-                pool.held += units;
-                pool.overdue += usize::from(entry.is_overdue());
-                if !entry.solo && !entry.asked_back {
-                    pool.may_be_asked_back.insert(rank);
-                }
-            } else if !entry.competes() {
-                pool.aside.insert(at);
-            } else if entry.round.is_some() {
-                pool.placed.insert(rank);
-                pool.wanted_placed += units;
-            } else {
-                pool.unplaced.insert(at);
-                pool.passed += u64::from(entry.passed_at(need.pool));
-                if pool.passed >= u64::from(self.order.passes) {
-                    self.passed.insert(need.pool);
-                }
-            }
-            pool.wanted += if entry.competes() { units } else { 0 };
-        }
-        if entry.competes() {
-            *self.patiences.entry(entry.patience()).or_default() += 1;
-            if entry.round.is_none() {
-                self.unplaced.insert(at);
-                self.join_alike(at, &entry.needs);
-            }
-        }
-    }
-
-    fn join_alike(&mut self, at: Arrival, needs: &Needs) {
-        let alike = self.alike.entry(needs.clone()).or_default();
-        let first = alike.first().copied();
-        alike.insert(at);
-        if first.is_none_or(|first| at < first) {
-            self.lead(needs, first, Some(at));
-        }
-    }
-
-    fn leave_alike(&mut self, at: Arrival, needs: &Needs) {
-        let Some(alike) = self.alike.get_mut(needs) else { return };
-        let led = alike.first() == Some(&at);
-        alike.remove(&at);
-        let next = alike.first().copied();
-        if next.is_none() {
-            self.alike.remove(needs);
-        }
-        if led {
-            self.lead(needs, Some(at), next);
-        }
-    }
-
-    /// Others lead those who need this.
-    fn lead(&mut self, needs: &Needs, before: Option<Arrival>, now: Option<Arrival>) {
-        for need in needs.iter() {
-            let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
-            if let Some(before) = before {
-                pool.leaders.remove(&before);
-            }
-            pool.leaders.extend(now);
-        }
-    }
-
-    /// The opposite of [`Self::enter`].
-    fn leave(&mut self, at: Arrival, entry: &Entry) {
-        let rank = self.rank(at, entry);
-        if entry.is_unplaced() {
-            self.leave_alike(at, &entry.needs);
-        }
-        for need in entry.needs.iter() {
-            let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
-            let units = u64::from(need.units);
-            pool.contesting -= usize::from(entry.contests());
-            pool.blocked -= usize::from(entry.blocked);
-            if entry.held {
-                pool.holding.remove(&at);
-                pool.held -= units;
-                pool.overdue -= usize::from(entry.is_overdue());
-                pool.may_be_asked_back.remove(&rank);
-            } else if !entry.competes() {
-                pool.aside.remove(&at);
-            } else if entry.round.is_some() {
-                pool.placed.remove(&rank);
-                pool.wanted_placed -= units;
-            } else {
-                pool.unplaced.remove(&at);
-                pool.passed -= u64::from(entry.passed_at(need.pool));
-                if pool.passed < u64::from(self.order.passes) {
-                    self.passed.remove(&need.pool);
-                }
-            }
-            pool.wanted -= if entry.competes() { units } else { 0 };
-            if pool.is_empty() {
-                self.pools.remove(&need.pool);
-                self.passed.remove(&need.pool);
-            }
-        }
-        if entry.competes() {
-            if let Some(count) = self.patiences.get_mut(&entry.patience()) {
-                *count -= 1;
-                if *count == 0 {
-                    self.patiences.remove(&entry.patience());
-                }
-            }
-            self.unplaced.remove(&at);
-        }
+        let in_step = self.places.renumbered(place).is_some_and(|places| places == anew.places);
+        in_step && self.arrivals.values().map(place).eq(anew.arrivals.values().map(|at| Some(*at)))
     }
 }
 
@@ -522,7 +282,8 @@ struct Written {
 
 impl From<Entries> for Written {
     fn from(entries: Entries) -> Self {
-        let Entries { order, by_arrival, .. } = entries;
+        let Entries { places, by_arrival, .. } = entries;
+        let order = places.order;
         Self { order, entries: by_arrival.into_values().collect() }
     }
 }

@@ -91,6 +91,13 @@ impl Entry {
         *count - before
     }
 
+    /// It no longer waits without a round: what it was passed more often than the next younger one
+    /// goes to those before it, by pool.
+    pub(super) fn take_passes(&mut self) -> Vec<(PoolId, u32)> {
+        let passed = self.passed.iter_mut().map(core::mem::take);
+        self.needs.iter().map(|need| need.pool).zip(passed).filter(|(_, more)| *more > 0).collect()
+    }
+
     fn place_of(&self, pool: PoolId) -> Option<usize> {
         self.needs.iter().position(|need| need.pool == pool)
     }

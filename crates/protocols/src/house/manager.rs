@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use holdall_core::{Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, Resize, Role};
 use serde::{Deserialize, Serialize};
 
-use super::entries::{Entries, Order};
+use super::entries::Entries;
 use super::entry::{Entry, Patience};
+use super::places::Order;
 use super::{House, Round, Stance, ToManager, ToUser};
 use crate::lanes::{Lanes, State, ends_with};
 
@@ -286,16 +287,15 @@ impl Manager {
     /// Takes a request out.
     fn remove(&mut self, cfg: &House, request: RequestId) {
         self.choosing.remove(&request);
-        let held_round =
-            self.entry(request).filter(|entry| entry.held).and_then(|entry| entry.round);
-        self.drop_hold(request);
-        if let Some(entry) = self.entries.remove(request) {
-            if let Some(round) = held_round.filter(|_| cfg.rules.floor) {
-                self.raise_floor(&entry.needs, round);
-            }
-            for need in entry.needs.iter() {
-                self.remove_if_empty(need.pool);
-            }
+        let Some(entry) = self.entries.remove(request) else { return };
+        if entry.held {
+            self.give_back(&entry.needs);
+        }
+        if let Some(round) = entry.round.filter(|_| entry.held && cfg.rules.floor) {
+            self.raise_floor(&entry.needs, round);
+        }
+        for need in entry.needs.iter() {
+            self.remove_if_empty(need.pool);
         }
     }
 
@@ -311,15 +311,19 @@ impl Manager {
         }
     }
 
-    /// Ends a hold; the entry stays.
-    fn drop_hold(&mut self, request: RequestId) {
-        let Some(at) = self.entries.arrival(request) else { return };
-        let Some(entry) = self.entries.at(at).filter(|entry| entry.held) else { return };
-        for need in entry.needs.iter() {
+    fn give_back(&mut self, needs: &Needs) {
+        for need in needs.iter() {
             if let Some(pool) = self.pools.get_mut(&need.pool) {
                 pool.used -= u64::from(need.units);
             }
         }
+    }
+
+    /// Ends a hold; the entry stays.
+    fn drop_hold(&mut self, request: RequestId) {
+        let Some(at) = self.entries.arrival(request) else { return };
+        let Some(entry) = self.entries.at(at).filter(|entry| entry.held) else { return };
+        self.give_back(&entry.needs.clone());
         self.entries.change(at, |entry| entry.set_held(false));
     }
 

@@ -36,6 +36,7 @@
 mod entries;
 mod entry;
 mod manager;
+mod places;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 
 use holdall_core::{Need, PoolId};
 
-use super::entries::{Arrival, Rank};
 use super::entry::{Entry, Patience};
 use super::manager::{Manager, Out, Timer, first_free};
+use super::places::{Arrival, Rank};
 use super::{House, PATIENCE, ToUser};
 
 impl Manager {
@@ -153,11 +153,12 @@ impl Manager {
 
     /// The first without a round, from an arrival on, who can be served.
     fn next_unplaced(&self, cfg: &House, from: Arrival) -> Option<Arrival> {
-        let oldest = self.entries.unplaced.iter().take(cfg.reserving);
+        let oldest = self.entries.places.unplaced.iter().take(cfg.reserving);
         let oldest: Vec<(Arrival, &Entry)> =
             oldest.filter_map(|at| Some((*at, self.entries.at(*at)?))).collect();
         let mut fresh = self.entries.changes.fresh.range(from..);
-        let mut fresh = fresh.by_ref().filter(|at| self.entries.unplaced.contains(at)).peekable();
+        let mut fresh =
+            fresh.by_ref().filter(|at| self.entries.places.unplaced.contains(at)).peekable();
         let freed = self.entries.changes.freed.iter();
         let mut freed: Vec<_> = freed
             .map(|pool| (*pool, self.entries.of_pool(*pool).leaders.range(from..).peekable()))
@@ -246,7 +247,7 @@ impl Manager {
     /// Whoever comes back may take the place of the last of the oldest, who then reserves no more.
     fn free_behind(&mut self, cfg: &House, at: Arrival) {
         let Some(last) = cfg.reserving.checked_sub(1) else { return };
-        let displaced = self.entries.unplaced.iter().nth(last).filter(|last| **last > at);
+        let displaced = self.entries.places.unplaced.iter().nth(last).filter(|last| **last > at);
         let Some(displaced) = displaced.and_then(|at| self.entries.at(*at)) else { return };
         for need in displaced.needs.clone().iter() {
             self.entries.free(need.pool);
@@ -273,7 +274,7 @@ impl Manager {
     /// overdue for it yet. Once armed it stays so while anybody of that patience competes: a ring too
     /// many changes nothing. Ends the look.
     pub(super) fn watch(&mut self, cfg: &House, out: &mut Out) {
-        let patiences = &self.entries.patiences;
+        let patiences = &self.entries.places.patiences;
         for idle in self.armed.extract_if(.., |armed| !patiences.contains_key(armed)) {
             out.disarm(Timer::Patience(idle));
         }
@@ -312,7 +313,7 @@ impl Manager {
     /// Somebody of this patience has waited for a while: those waited for are getting old.
     pub(super) fn on_patience(&mut self, cfg: &House, patience: Patience, out: &mut Out) {
         self.armed.remove(&patience);
-        let wanted = self.entries.pools().filter(|(pool, at_pool)| {
+        let wanted = self.entries.places.pools().filter(|(pool, at_pool)| {
             !at_pool.holding.is_empty() && self.is_wanted_with(cfg, patience, *pool)
         });
         let waited_for: BTreeSet<Arrival> =

@@ -1,0 +1,281 @@
+//! Where the requests at a manager stand: by pool, by what they need, and in the order of service.
+//!
+//! All of it follows from the requests, one by one: what [`Places::enter`] adds for a request,
+//! [`Places::leave`] takes away.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use holdall_core::{Needs, PoolId, RequestId};
+use serde::{Deserialize, Serialize};
+
+use super::Round;
+use super::entry::{Entry, Patience};
+
+/// When a request came, counted in requests.
+pub(super) type Arrival = u64;
+
+/// A place in the order of service. Whoever has no round yet comes last.
+pub(super) type Rank = (bool, Option<(Round, RequestId)>, Arrival);
+
+/// How the queue is ordered.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// Whether rounds order it; otherwise arrival does.
+    pub(super) by_round: bool,
+    /// How often somebody without a round may be passed at a pool.
+    pub(super) passes: u32,
+}
+
+/// Where everybody stands.
+#[derive(Clone, PartialEq)]
+pub(super) struct Places {
+    pub(super) order: Order,
+    pub(super) pools: BTreeMap<PoolId, AtPool>,
+    /// Those who compete without a round.
+    pub(super) unplaced: BTreeSet<Arrival>,
+    /// The same by what they need.
+    alike: BTreeMap<Needs, BTreeSet<Arrival>>,
+    /// The pools where the oldest of them was passed too often.
+    pub(super) passed: BTreeSet<PoolId>,
+    /// How many compete, by their patience.
+    pub(super) patiences: BTreeMap<Patience, usize>,
+}
+
+/// Those who have to do with one pool.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct AtPool {
+    pub(super) holding: BTreeSet<Arrival>,
+    /// They compete under a round, in their order.
+    pub(super) placed: BTreeSet<Rank>,
+    /// They compete without one.
+    pub(super) unplaced: BTreeSet<Arrival>,
+    /// The first of those of them who need the same: where it does not fit, no other does.
+    pub(super) leaders: BTreeSet<Arrival>,
+    /// They wait, and do not compete.
+    aside: BTreeSet<Arrival>,
+    /// They hold, perhaps without having confirmed it, and have not been asked to give it back.
+    pub(super) may_be_asked_back: BTreeSet<Rank>,
+    /// How often the oldest without a round was passed.
+    pub(super) passed: u64,
+    /// Units that are held.
+    pub(super) held: u64,
+    /// Units wanted by those who compete under a round.
+    pub(super) wanted_placed: u64,
+    /// Units wanted by all who compete.
+    pub(super) wanted: u64,
+    /// How many have a round, and other nodes to go to.
+    contesting: usize,
+    /// How many holders are overdue for somebody.
+    overdue: usize,
+    /// How many wait behind an overdue holder.
+    blocked: usize,
+}
+
+impl AtPool {
+    /// Those who wait, whether they compete or not.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Arrival> + '_ {
+        let placed = self.placed.iter().map(|(_, _, at)| *at);
+        placed.chain(self.unplaced.iter().copied()).chain(self.aside.iter().copied())
+    }
+
+    /// Whether a request that has other nodes to go to has a place here.
+    pub(super) fn is_contested(&self) -> bool {
+        self.contesting > 0
+    }
+
+    /// Whether somebody is overdue, or was, and others have stepped aside.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.overdue > 0 || self.blocked > 0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.holding.is_empty() && self.waiting().next().is_none()
+    }
+
+    /// The same with other numbers for those who are here, if all are known.
+    fn renumbered(&self, place: impl Fn(&Arrival) -> Option<Arrival>) -> Option<Self> {
+        let rank = |(last, key, at): &Rank| Some((*last, *key, place(at)?));
+        Some(Self {
+            holding: self.holding.iter().map(&place).collect::<Option<_>>()?,
+            placed: self.placed.iter().map(rank).collect::<Option<_>>()?,
+            unplaced: self.unplaced.iter().map(&place).collect::<Option<_>>()?,
+            leaders: self.leaders.iter().map(&place).collect::<Option<_>>()?,
+            aside: self.aside.iter().map(&place).collect::<Option<_>>()?,
+            may_be_asked_back: self.may_be_asked_back.iter().map(rank).collect::<Option<_>>()?,
+            ..*self
+        })
+    }
+}
+
+static NOBODY: AtPool = AtPool {
+    holding: BTreeSet::new(),
+    placed: BTreeSet::new(),
+    unplaced: BTreeSet::new(),
+    leaders: BTreeSet::new(),
+    aside: BTreeSet::new(),
+    may_be_asked_back: BTreeSet::new(),
+    passed: 0,
+    held: 0,
+    wanted_placed: 0,
+    wanted: 0,
+    contesting: 0,
+    overdue: 0,
+    blocked: 0,
+};
+
+impl Places {
+    pub(super) fn new(order: Order) -> Self {
+        Self {
+            order,
+            pools: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
+            alike: BTreeMap::new(),
+            passed: BTreeSet::new(),
+            patiences: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn of_pool(&self, pool: PoolId) -> &AtPool {
+        self.pools.get(&pool).unwrap_or(&NOBODY)
+    }
+
+    /// The pools that anybody has to do with.
+    pub(super) fn pools(&self) -> impl Iterator<Item = (PoolId, &AtPool)> {
+        self.pools.iter().map(|(pool, at)| (*pool, at))
+    }
+
+    /// The same with other numbers for those who are here, if all are known.
+    pub(super) fn renumbered(&self, place: impl Fn(&Arrival) -> Option<Arrival>) -> Option<Self> {
+        let all = |some: &BTreeSet<Arrival>| some.iter().map(&place).collect::<Option<_>>();
+        let pools = self.pools.iter().map(|(pool, at)| Some((*pool, at.renumbered(&place)?)));
+        let alike = self.alike.iter().map(|(needs, alike)| Some((needs.clone(), all(alike)?)));
+        Some(Self {
+            order: self.order,
+            pools: pools.collect::<Option<_>>()?,
+            unplaced: all(&self.unplaced)?,
+            alike: alike.collect::<Option<_>>()?,
+            passed: self.passed.clone(),
+            patiences: self.patiences.clone(),
+        })
+    }
+
+    pub(super) fn rank(&self, at: Arrival, entry: &Entry) -> Rank {
+        let key = entry.key();
+        (key.is_none(), key.filter(|_| self.order.by_round), at)
+    }
+
+    /// A request has come, or is different from now on.
+    pub(super) fn enter(&mut self, at: Arrival, entry: &Entry) {
+        let rank = self.rank(at, entry);
+        for need in entry.needs.iter() {
+            let (pool, units) = (self.pools.entry(need.pool).or_default(), u64::from(need.units));
+            pool.contesting += usize::from(entry.contests());
+            pool.blocked += usize::from(entry.blocked);
+            if entry.held {
+                pool.holding.insert(at);
+                pool.held += units;
+                pool.overdue += usize::from(entry.is_overdue());
+                if !entry.solo && !entry.asked_back {
+                    pool.may_be_asked_back.insert(rank);
+                }
+            } else if !entry.competes() {
+                pool.aside.insert(at);
+            } else if entry.round.is_some() {
+                pool.placed.insert(rank);
+                pool.wanted_placed += units;
+            } else {
+                pool.unplaced.insert(at);
+                pool.passed += u64::from(entry.passed_at(need.pool));
+                if pool.passed >= u64::from(self.order.passes) {
+                    self.passed.insert(need.pool);
+                }
+            }
+            pool.wanted += if entry.competes() { units } else { 0 };
+        }
+        if entry.competes() {
+            *self.patiences.entry(entry.patience()).or_default() += 1;
+            if entry.round.is_none() {
+                self.unplaced.insert(at);
+                self.join_alike(at, &entry.needs);
+            }
+        }
+    }
+
+    fn join_alike(&mut self, at: Arrival, needs: &Needs) {
+        let alike = self.alike.entry(needs.clone()).or_default();
+        let first = alike.first().copied();
+        alike.insert(at);
+        if first.is_none_or(|first| at < first) {
+            self.lead(needs, first, Some(at));
+        }
+    }
+
+    fn leave_alike(&mut self, at: Arrival, needs: &Needs) {
+        let Some(alike) = self.alike.get_mut(needs) else { return };
+        let led = alike.first() == Some(&at);
+        alike.remove(&at);
+        let next = alike.first().copied();
+        if next.is_none() {
+            self.alike.remove(needs);
+        }
+        if led {
+            self.lead(needs, Some(at), next);
+        }
+    }
+
+    /// Others lead those who need this.
+    fn lead(&mut self, needs: &Needs, before: Option<Arrival>, now: Option<Arrival>) {
+        for need in needs.iter() {
+            let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
+            if let Some(before) = before {
+                pool.leaders.remove(&before);
+            }
+            pool.leaders.extend(now);
+        }
+    }
+
+    /// The opposite of [`Self::enter`].
+    pub(super) fn leave(&mut self, at: Arrival, entry: &Entry) {
+        let rank = self.rank(at, entry);
+        if entry.is_unplaced() {
+            self.leave_alike(at, &entry.needs);
+        }
+        for need in entry.needs.iter() {
+            let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
+            let units = u64::from(need.units);
+            pool.contesting -= usize::from(entry.contests());
+            pool.blocked -= usize::from(entry.blocked);
+            if entry.held {
+                pool.holding.remove(&at);
+                pool.held -= units;
+                pool.overdue -= usize::from(entry.is_overdue());
+                pool.may_be_asked_back.remove(&rank);
+            } else if !entry.competes() {
+                pool.aside.remove(&at);
+            } else if entry.round.is_some() {
+                pool.placed.remove(&rank);
+                pool.wanted_placed -= units;
+            } else {
+                pool.unplaced.remove(&at);
+                pool.passed -= u64::from(entry.passed_at(need.pool));
+                if pool.passed < u64::from(self.order.passes) {
+                    self.passed.remove(&need.pool);
+                }
+            }
+            pool.wanted -= if entry.competes() { units } else { 0 };
+            if pool.is_empty() {
+                self.pools.remove(&need.pool);
+                self.passed.remove(&need.pool);
+            }
+        }
+        if entry.competes() {
+            if let Some(count) = self.patiences.get_mut(&entry.patience()) {
+                *count -= 1;
+                if *count == 0 {
+                    self.patiences.remove(&entry.patience());
+                }
+            }
+            self.unplaced.remove(&at);
+        }
+    }
+}
