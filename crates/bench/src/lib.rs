@@ -21,6 +21,9 @@ use std::process::ExitCode;
 
 pub use self::options::Options;
 
+/// As a shell says it of what was ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
 /// Bad input.
 #[derive(Debug, thiserror::Error)]
 pub enum Bad {
@@ -45,9 +48,26 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (cases, targets) = (options.cases()?, options.targets()?);
-    let mut broken = false;
+    load::heed_signals()?;
     let mut report = report::Report::new(options);
-    for case in &cases {
+    let measured = measure(&cases, &targets, options, &mut report);
+    report.end()?;
+    match measured {
+        Ok(exclusive) => Ok(ExitCode::from(u8::from(!exclusive))),
+        Err(error) if error.is::<load::Interrupted>() => Ok(ExitCode::from(INTERRUPTED)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Measures everything, and says whether nobody had what another had.
+fn measure(
+    cases: &[case::Case],
+    targets: &[String],
+    options: &Options,
+    report: &mut report::Report,
+) -> anyhow::Result<bool> {
+    let mut exclusive = true;
+    for case in cases {
         let mut rows: Vec<Vec<figures::Figures>> = vec![Vec::new(); targets.len()];
         for round in 0..options.rounds {
             let mut order: Vec<usize> = (0..targets.len()).collect();
@@ -57,7 +77,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
             for at in order {
                 report.progress(case, &targets[at], round);
                 let figures = target::measure(&targets[at], case, options, round as u64)?;
-                broken |= figures.violations > 0;
+                exclusive &= figures.violations == 0;
                 rows[at].push(figures);
             }
         }
@@ -65,6 +85,5 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
             report.row(case, target, &figures::median(rounds))?;
         }
     }
-    report.end()?;
-    Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(exclusive)
 }

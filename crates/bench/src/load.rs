@@ -3,10 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::task::JoinSet;
 
 use crate::case::{Case, Draw, sums};
@@ -124,9 +127,35 @@ pub(crate) async fn measure<S: Session>(
 
 /// Lets the clients run; an error if one of them ends.
 async fn run_for(clients: &mut JoinSet<anyhow::Result<()>>, span: Duration) -> anyhow::Result<()> {
-    match tokio::time::timeout(span, clients.join_next()).await {
-        Err(_elapsed) => Ok(()),
-        Ok(Some(ended)) => ended?.context("a client has failed"),
-        Ok(None) => Ok(()),
+    let end = Instant::now() + span;
+    while !signalled().load(Ordering::Relaxed) {
+        let Some(left) = end.checked_duration_since(Instant::now()) else { return Ok(()) };
+        match tokio::time::timeout(left.min(LOOK), clients.join_next()).await {
+            Err(_elapsed) => {}
+            Ok(Some(ended)) => ended?.context("a client has failed")?,
+            Ok(None) => return Ok(()),
+        }
     }
+    Err(Interrupted.into())
+}
+
+/// How often it is looked whether somebody wants an end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Somebody wanted an end.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interrupted;
+
+fn signalled() -> &'static Arc<AtomicBool> {
+    static SIGNALLED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    SIGNALLED.get_or_init(Arc::default)
+}
+
+/// From now on, Ctrl-C and its like end what is measured, and clean up.
+pub(crate) fn heed_signals() -> std::io::Result<()> {
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, signalled().clone())?;
+    }
+    Ok(())
 }

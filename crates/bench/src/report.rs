@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
@@ -61,9 +62,7 @@ impl Report {
         if self.json {
             let Self { seconds, rounds, seed, .. } = *self;
             let row = Row { case, target, seconds, rounds, seed, figures };
-            let mut out = std::io::stdout().lock();
-            writeln!(out, "{}", serde_json::to_string(&row)?)?;
-            return Ok(());
+            return print(&serde_json::to_string(&row)?);
         }
         let ms = |value: f64| format!("{value:.*}", if value < 10.0 { 2 } else { 0 });
         let known = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.1}"));
@@ -91,8 +90,17 @@ impl Report {
 
     pub(crate) fn end(&self) -> anyhow::Result<()> {
         if !self.json {
-            writeln!(std::io::stdout().lock(), "{}", self.table)?;
+            print(&self.table.to_string())?;
         }
         Ok(())
+    }
+}
+
+/// Prints a line. Whoever reads may stop reading: then there is nothing left to do.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.context("cannot write the result"),
     }
 }

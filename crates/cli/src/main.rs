@@ -1,6 +1,7 @@
 //! The `holdall` command.
 
 mod agent;
+mod bench;
 mod deal;
 mod explain;
 mod failure;
@@ -49,6 +50,7 @@ enum Command {
     Explain(explain::Args),
     Pool(pool::Args),
     Agent(agent::Args),
+    Bench(bench::Args),
     #[command(flatten)]
     Study(holdall_commands::Command),
     Deal(deal::Args),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Pool(args) => pool::run(&args),
         Command::Agent(args) => agent::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Study(command) => command.run(&Protocols::known()),
