@@ -80,6 +80,20 @@ wait "$running" || got=$?
 kill -CONT "$pid"
 expect 0 "" run -w 20s b -- true
 
+# A descriptor that takes long to close would hold it up. From Linux 6.16 on nobody can send it one.
+python3 - "$HOLDALL_AGENT" <<'END'
+import array, os, platform, re, socket, sys
+kernel = tuple(map(int, re.match(r"(\d+)\.(\d+)", platform.release()).groups()))
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))]
+try:
+    connection.sendmsg([b"\0"], rights)
+    assert kernel < (6, 16), "the agent takes descriptors"
+except PermissionError:
+    pass
+END
+
 # A removed socket comes back, with the same agent behind it.
 for gone in "$HOLDALL_AGENT" "$HOLDALL_AGENT $HOLDALL_AGENT.lock"; do
     # shellcheck disable=SC2086

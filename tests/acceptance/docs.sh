@@ -20,5 +20,14 @@ while IFS= read -r line; do
     count=$((count + 1))
 done < <(cat README.md docs/*.md docs/protocols/*.md |
     sed -n 's/^    cargo run --release -- /    holdall /; s/^    \(holdall .*\)$/\1/p' | awk '!seen[$0]++')
+# The tests that operations.md names are there.
+named=$(sed -n '/^### What can end or lie/,/^## /p' docs/operations.md | awk -F'|' 'NF > 4 {print $4}' | grep -o '`[^`]*`' | tr -d '`' | sort -u)
+for name in $named; do
+    case $name in
+    *.sh) [ -x "tests/acceptance/$name" ] ;;
+    *) grep -rqE "fn $name\(" crates/*/src crates/*/tests ;;
+    esac || { echo "docs.sh: operations.md names a test that is not there: $name" >&2; exit 1; }
+done
+[ "$(wc -w <<<"$named")" -gt 30 ] || { echo "docs.sh: found only these tests: $named" >&2; exit 1; }
 [ "$count" -gt 10 ] || { echo "docs.sh: found only $count commands" >&2; exit 1; }
 echo "docs.sh: ok, $count commands"

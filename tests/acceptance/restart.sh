@@ -40,6 +40,40 @@ expect 78 "makes no locks" run db -- true
 expect 78 "only 2 units" run gpu:3 -- true
 kill_agent
 
+# A lock that is held has the name of a unit by now: nothing fits, and no agent starts before it is back.
+config ""
+rm "$HOLDALL_AGENT.lock"
+agent
+"$HOLDALL" run disk/0 -- sh -c "$leave" "$work/pid" 2>/dev/null
+left+=("$(cat "$work/pid")")
+kill_agent
+config $'[pools.disk]\nunits = 1'
+out=$(timeout 20 "$HOLDALL" agent --config "$work/config.toml" 2>&1) && fail "an agent has started and ended" || [ $? -eq 1 ] || fail "an agent has started: $out"
+grep -q "does not fit the pools" <<<"$out" || fail "does not say why it does not start: $out"
+kill -9 "${left[-1]}"
+agent
+expect 0 "" run -n disk -- true
+kill_agent
+
+# A reservation that was released, and is back on disk as after a restore from a backup, does not take
+# away what somebody holds by now.
+config ""
+rm "$HOLDALL_AGENT.lock"
+agent
+"$HOLDALL" hold r --for 1h >"$work/reserved"
+cp "$HOLDALL_DATA/state.json" "$work/state.json"
+expect 0 "" release "$(head -1 "$work/reserved")"
+"$HOLDALL" run r -- sh -c "$leave" "$work/pid" 2>/dev/null
+left+=("$(cat "$work/pid")")
+kill_agent
+cp "$work/state.json" "$HOLDALL_DATA/state.json"
+agent
+expect 0 "ending, waits for ${left[-1]}" status r
+expect 64 "there is no" release "$(head -1 "$work/reserved")"
+kill -9 "${left[-1]}"
+expect 0 "" run -w 10s r -- true
+kill_agent
+
 # An agent that has a configuration, or files elsewhere, is not replaced by one that has not.
 expect 69 "start it again as it was" run a -- true
 rm "$HOLDALL_AGENT.lock"
@@ -103,6 +137,10 @@ done
 bash -c 'sleep 1000 & echo $! >"$0"; exec "$HOLDALL" run --leftovers kill a -- true' "$work/earlier"
 left+=("$(cat "$work/earlier")")
 alive "${left[-1]}" || fail "what was started before the grant was ended with it"
+bash -c 'sleep 1000 & echo $! >"$0"; exec "$HOLDALL" run --leftovers kill a -- sh -c "$2" "$1"' "$work/earlier" "$work/pid" "$leave" 2>/dev/null
+left+=("$(cat "$work/earlier")")
+alive "${left[-1]}" || fail "what was started before the grant was ended with what was left"
+alive "$(cat "$work/pid")" && fail "--leftovers kill has left something"
 expect 0 "" run -n a -- true
 
 # No descriptor left when a command ends: what it leaves is held for until it can be told.
@@ -173,13 +211,41 @@ if mkdir "$work/small" && mount -t tmpfs -o size=256k none "$work/small" 2>/dev/
     grep -q "cannot note who holds it" "$work/told" || fail "on a full disk: $(cat "$work/told")"
     expect 1 "is still held" release "$(head -1 "$work/reserved")"
     expect 75 "r is held by" run -n r -- true
-    rm "$work/small/fill"
+    if "$HOLDALL" agent status | grep -q "in a cgroup of its own"; then
+        # What was not noted has left no cgroup behind.
+        mount=$(awk '/ - cgroup2 / {print $5; exit}' /proc/self/mountinfo)
+        rm "$work/small/fill"
+        own=$("$HOLDALL" run a -- sed -n 's/^0:://p' /proc/self/cgroup)
+        eventually sh -c "! ls -d '$mount${own%-*-*}'-*"
+    fi
+    rm -f "$work/small/fill"
     expect 0 "" run a -- true
     kill_agent
     agent
     expect 75 "r is held by" run -n r -- true
     expect 0 "" release "$(head -1 "$work/reserved")"
     expect 0 "" run -n r a -- true
+    kill_agent
+    # So it is with what a command leaves behind: its wrapper holds until it can be noted.
+    config ""
+    agent
+    rm "$work/pid"
+    "$HOLDALL" run a -- sh -c "$leave; while [ ! -e $work/full ]; do sleep 0.05; done" "$work/pid" 2>"$work/told" &
+    wrapper=$!
+    eventually test -s "$work/pid"
+    left+=("$(cat "$work/pid")")
+    dd if=/dev/zero of="$work/small/fill" bs=1k 2>/dev/null || true
+    while "$HOLDALL" run z -- true 2>/dev/null; do :; done
+    touch "$work/full"
+    eventually grep -q "holding a until" "$work/told"
+    expect 75 "a is held by" run -n a -- true
+    rm "$work/small/fill"
+    wait "$wrapper" || fail "the wrapper did not end well: $(cat "$work/told")"
+    kill_agent
+    agent
+    expect 0 "ending, waits for ${left[-1]}" status a
+    kill -9 "${left[-1]}"
+    expect 0 "" run -w 10s a -- true
     kill_agent
 else
     not_tried "a full disk, for which root alone can mount one"

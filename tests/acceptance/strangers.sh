@@ -26,6 +26,7 @@ leave() {
     kill -9 "$agent" && wait "$agent" 2>/dev/null || true
     kill -9 "$member"
     eventually sh -c "! kill -0 $member"
+    sleep 0.05 # A process is known by its number and the tick in which it started: a hundredth of a second.
 }
 # COMMAND...: in the background, with the number that the leader had.
 as_leader() {

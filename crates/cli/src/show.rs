@@ -99,3 +99,15 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     }
     text.chars().take(most.saturating_sub(3)).chain("...".chars()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_say_of_themselves_is_no_command_for_a_terminal() {
+        let told = clean("red\u{1b}[31m\r\n1-1 forged\u{202e}\u{7}\u{9b}end");
+        assert_eq!(told, "red [31m  1-1 forged   end");
+        assert_eq!(shorten("\u{1b}[2J0123456789", 8), " [2J0...");
+    }
+}

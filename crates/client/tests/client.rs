@@ -226,6 +226,28 @@ async fn one_client_cannot_have_everything_but_can_still_look() {
 }
 
 #[tokio::test]
+async fn reservations_of_one_user_are_bounded_and_a_place_comes_back() {
+    let limits = Limits { reservations: 2, ..Limits::default() };
+    let agent = Agent::with(Config { limits, ..Config::default() });
+    let client = agent.client().await;
+    let hold = |name: &str| {
+        let needs = vec![name.parse().expect("a need")];
+        let (from, lasting) = (From::default(), Lasting::Reservation(3_600_000));
+        client.ask(Ask { needs, now: true, lasting, from, within: None })
+    };
+    let first = hold("a").await.expect("free");
+    let request = first.number();
+    first.keep();
+    hold("b").await.expect("free").keep();
+    let third = hold("c").await;
+    assert!(matches!(third, Err(Error::Refused(Refusal::Closed(_)))), "{third:?}");
+    client.call(Body::Release { request, force: false }).await.expect("ours");
+    hold("c").await.expect("there is room again").keep();
+    drop(client);
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_kept_of_a_request_is_bounded() {
     let limits = Limits { memory_bytes: 400_000, ..Limits::default() };
     let agent = Agent::with(Config { limits, ..Config::default() });

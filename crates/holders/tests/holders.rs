@@ -123,6 +123,12 @@ async fn a_record_finds_the_same_holder_and_no_other() {
     other.boot.push('x');
     assert!(Holder::again(&other, Some(&cgroups)).is_none(), "another boot has ended all of it");
     let mut other = record.clone();
+    other.boot.clear();
+    assert!(
+        Holder::again(&other, Some(&cgroups)).is_some(),
+        "a boot that is not known is no other"
+    );
+    let mut other = record.clone();
     other.cgroup.as_mut().expect("one").inode += 1;
     assert!(Holder::again(&other, Some(&cgroups)).is_none(), "another cgroup of that name");
     let blind = Holder::again(&record, None).expect("what cannot be told is alive");

@@ -459,6 +459,11 @@ mod tests {
         assert!(matches!(Directory::private(&theirs), Err(Unsafe::Foreign(_, 65_534))));
         assert!(matches!(Directory::private(&theirs.join("in")), Err(Unsafe::Foreign(..))));
         assert!(matches!(Directory::for_socket(&theirs, 0o700), Err(Unsafe::Foreign(..))));
+        let group = work.path().join("group");
+        fs::create_dir(&group).expect("made");
+        std::os::unix::fs::chown(&group, None, Some(1234)).expect("root may");
+        mode(&group, 0o775);
+        assert!(matches!(Directory::for_socket(&group, 0o700), Err(Unsafe::Writable(_))));
         let ours_below = work.path().join("eve/ours/deeper");
         fs::create_dir_all(&ours_below).expect("made");
         std::os::unix::fs::chown(work.path().join("eve"), Some(1234), None).expect("root may");

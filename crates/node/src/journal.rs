@@ -193,6 +193,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_cannot_be_read_is_not_passed_over_unless_it_is_torn() {
+        let work = tempfile::tempdir().expect("a directory");
+        let dir = Arc::new(Directory::private(work.path()).expect("ours"));
+        let mut journal = Journal::begin(&dir, &[held(1)]).expect("writable");
+        journal.file.write_all(b"{\"held\":").expect("writable");
+        assert_eq!(numbers(&dir), [1], "nobody was told of it");
+        journal.file.write_all(b"\n").expect("writable");
+        let told = Journal::read(&dir).expect_err("somebody may hold it").to_string();
+        assert!(told.contains("line 2"), "{told}");
+    }
+
+    #[test]
     fn half_a_line_is_taken_back() {
         let work = tempfile::tempdir().expect("a directory");
         let dir = Arc::new(Directory::private(work.path()).expect("ours"));
