@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use holdall_core::CellId;
-use holdall_lab::check::{self, CutOff, Outcome, Report, Scope, Settings, Suite, every_assignment};
-use holdall_lab::registry::Chosen;
+use holdall_lab::check::{
+    self, Asked, CutOff, Outcome, Report, Scope, Settings, Suite, Trace, every_assignment,
+};
+use holdall_registry::Chosen;
 
 use crate::search::{DetectorArg, SearchArgs, bar};
 use crate::{Protocols, files, print, usage};
@@ -287,11 +289,27 @@ fn in_full(report: &Report, chart: bool) -> String {
         let promised = if verdict.promised { "promised" } else { "not promised" };
         table.add_row([verdict.name, promised, &verdict.verdict.to_string(), &user]);
     }
+    for answer in &report.questions {
+        let (asked, verdict) = match (answer.kind, answer.verdict) {
+            (Asked::Always, Outcome::Violated) => ("asked: always", "no"),
+            (Asked::Always, Outcome::Holds) => ("asked: always", "yes"),
+            (Asked::Sometime, Outcome::Violated) => ("asked: sometime", "never"),
+            (Asked::Sometime, Outcome::Holds) => ("asked: sometime", "yes"),
+            (Asked::Always, Outcome::Undecided) => ("asked: always", "undecided"),
+            (Asked::Sometime, Outcome::Undecided) => ("asked: sometime", "undecided"),
+        };
+        table.add_row([answer.name, asked, verdict, ""]);
+    }
     let _ = writeln!(text, "{table}");
+    let told = |trace: &Trace| if chart { trace.chart() } else { trace.to_string() };
     for verdict in &report.properties {
         if let Some(trace) = &verdict.trace {
-            let told = if chart { trace.chart() } else { trace.to_string() };
-            let _ = write!(text, "\n{} is violated:\n{told}", verdict.name);
+            let _ = write!(text, "\n{} is violated:\n{}", verdict.name, told(trace));
+        }
+    }
+    for answer in &report.questions {
+        if let Some(trace) = &answer.trace {
+            let _ = write!(text, "\n{}:\n{}", answer.name, told(trace));
         }
     }
     text.pop();

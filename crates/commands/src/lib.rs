@@ -22,6 +22,7 @@ mod sim;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+pub use holdall_registry::questions::{Question, Snapshot};
 
 pub use self::program::{main, parse};
 pub use self::registry::Protocols;

@@ -32,7 +32,10 @@ pub struct Args {
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let options = &args.options;
     let listed: Vec<_> = protocols.names().collect();
-    let find = |name: &str| protocols.cast(name, &options.without).map_err(usage);
+    let find = |name: &str| {
+        let chosen = protocols.choose(name, &options.without).map_err(usage)?;
+        chosen.cast().map_err(usage)
+    };
     let bill = Bill::new(&names(&args.protocols), &listed, &options.settings(), find)?;
     bill.left_out().for_each(crate::say);
     holdall_play::run(&bill, options)

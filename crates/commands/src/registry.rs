@@ -1,10 +1,12 @@
 //! Which protocols the commands know.
 
+use std::fmt;
+use std::sync::Arc;
+
 use holdall_core::Protocol;
-use holdall_lab::registry::{self, BadName, Chosen};
-use holdall_lab::specimens;
-use holdall_play::{Cast, NoCast};
-use holdall_protocols::{Visitor, is_named};
+use holdall_protocols::is_named;
+use holdall_registry::questions::Question;
+use holdall_registry::{BadName, Chosen, specimens, unknown};
 use holdall_sim::{Contender, ORACLE};
 
 /// The protocols that the commands know by name: those that holdall comes with, and others.
@@ -14,12 +16,19 @@ pub struct Protocols {
 }
 
 /// A protocol that holdall does not come with, to be had without its type.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 struct Other {
     family: &'static str,
     names: &'static [&'static str],
-    choose: fn(&str, &[String]) -> Result<Chosen, BadName>,
-    cast: fn(&str, &[String], Contender) -> Result<Cast, NoCast>,
+    choose: Arc<Choose>,
+}
+
+type Choose = dyn Fn(&str, &[String]) -> Result<Chosen, BadName>;
+
+impl fmt::Debug for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.family)
+    }
 }
 
 impl Protocols {
@@ -30,12 +39,17 @@ impl Protocols {
 
     /// And this one.
     #[must_use]
-    pub fn and<P: Protocol>(mut self) -> Self {
+    pub fn and<P: Protocol>(self) -> Self {
+        self.and_asking::<P>(&[])
+    }
+
+    /// And this one, of which the checker is to answer questions.
+    #[must_use]
+    pub fn and_asking<P: Protocol>(mut self, questions: &'static [Question<P>]) -> Self {
         self.others.push(Other {
             family: P::FAMILY,
             names: P::NAMES,
-            choose: Chosen::of::<P>,
-            cast: Cast::beside::<P>,
+            choose: Arc::new(move |name, without| Chosen::asking::<P>(name, without, questions)),
         });
         self
     }
@@ -53,21 +67,6 @@ impl Protocols {
         match name {
             ORACLE => Ok(Contender::oracle()?),
             _ => Ok(self.choose(name, without)?.contender()?),
-        }
-    }
-
-    /// Looks up a protocol to be played.
-    pub(crate) fn cast(&self, name: &str, without: &[String]) -> Result<Cast, NotPlayed> {
-        let contender = self.choose(name, without)?.contender().map_err(NoCast::from)?;
-        if let Some(other) = self.other(name) {
-            return Ok((other.cast)(name, without, contender)?);
-        }
-        match Cast::named(name, without) {
-            Err(NoCast::Unknown(_)) => {
-                let visitor = Specimen { name, without, contender };
-                Ok(specimens::with(name, visitor).map_err(NoCast::from)??)
-            }
-            found => Ok(found?),
         }
     }
 
@@ -89,33 +88,8 @@ impl Protocols {
     /// Somebody may have meant one of the others.
     fn suggest(&self, bad: BadName) -> BadName {
         match bad {
-            BadName::Unknown { name, .. } => {
-                registry::unknown(name, self.names().chain(specimens::names()))
-            }
+            BadName::Unknown { name, .. } => unknown(name, self.names().chain(specimens::names())),
             bad => bad,
         }
-    }
-}
-
-/// Why a protocol cannot be played.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotPlayed {
-    #[error(transparent)]
-    Name(#[from] BadName),
-    #[error(transparent)]
-    Cast(#[from] NoCast),
-}
-
-struct Specimen<'a> {
-    name: &'a str,
-    without: &'a [String],
-    contender: Contender,
-}
-
-impl Visitor for Specimen<'_> {
-    type Out = Result<Cast, NoCast>;
-
-    fn visit<P: Protocol>(self) -> Self::Out {
-        Cast::beside::<P>(self.name, self.without, self.contender)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use holdall_core::Order;
 use holdall_lab::check::{Detector, Settings, Timers};
-use holdall_lab::registry::Chosen;
+use holdall_registry::Chosen;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{Protocols, usage};

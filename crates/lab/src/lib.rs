@@ -2,12 +2,13 @@
 //!
 //! [`check`] explores every interleaving of a small scope and decides what a protocol promises; it
 //! drives the very roles that the service runs. [`figures`] is a study made with the simulator,
-//! `holdall-sim`. [`specimens`] are protocols that are wrong on purpose.
+//! `holdall-sim`. The protocols come from [`registry`]; [`specimens`] are wrong on purpose.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod figures;
-pub mod registry;
-pub mod specimens;
 mod svg;
+
+pub use holdall_registry as registry;
+pub use holdall_registry::specimens;

@@ -57,6 +57,7 @@ impl Cast {
     ///
     /// # Errors
     /// If there is no such protocol, no such variant, or no such rule.
+    #[inline] // so that it is compiled, for every protocol there is, only where it is used
     pub fn named(name: &str, without: &[String]) -> Result<Self, NoCast> {
         holdall_protocols::with(name, Named { name, without })?
     }

@@ -13,6 +13,7 @@
 //! Assumes links that keep order: so a release never arrives before the request it is for.
 
 mod manager;
+mod questions;
 mod user;
 
 use holdall_core::{
@@ -22,6 +23,7 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 use self::manager::Manager;
+pub use self::questions::QUESTIONS;
 use self::user::User;
 
 /// What a manager may receive.

@@ -6,5 +6,6 @@ mod gate;
 use holdall_commands::Protocols;
 
 fn main() -> std::process::ExitCode {
-    holdall_commands::main(&Protocols::known().and::<gate::Gate>())
+    let protocols = Protocols::known().and_asking::<gate::Gate>(gate::QUESTIONS);
+    holdall_commands::main(&protocols)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use holdall_lab::check::{self, Detector, Locality, Scope, Settings, Timers};
-use holdall_lab::registry::Chosen;
+use holdall_registry::Chosen;
 use indicatif::ProgressBar;
 
 use super::{Args, exit_code, measured};

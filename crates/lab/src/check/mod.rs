@@ -26,11 +26,11 @@ pub use self::search::CutOff;
 pub use self::search::shift::Shifted;
 pub use self::settings::{Detector, Settings, Timers};
 pub use self::verdict::locality::{Blocked, Crash, Distance, InStage, Locality, locality};
-pub use self::verdict::report::{Outcome, Report, Verdict};
+pub use self::verdict::report::{Answer, Asked, Outcome, Report, Verdict};
 pub use self::verdict::trace::{Sent, SentKind, StepKind, Trace, TraceStep, Who};
 use self::world::World;
-pub(crate) use self::world::{MakeRoles, Roles, roles_of};
 use crate::registry::Chosen;
+use holdall_registry::roles::Roles;
 
 /// Explores a scope. `progress` is told now and then how many states were found.
 ///

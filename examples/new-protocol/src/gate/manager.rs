@@ -49,13 +49,18 @@ impl Manager {
 
     /// Serves the head of the queue as long as its units are free.
     fn serve(&mut self, out: &mut Out) {
-        while let Some(head) = self.queue.front() {
-            if self.held() + u64::from(head.units) > u64::from(self.capacity) {
-                return;
-            }
+        while self.could_serve()
+            && let Some(head) = self.queue.pop_front()
+        {
             out.to_user(head.request.user, Held(head.request));
-            self.holders.extend(self.queue.pop_front());
+            self.holders.push(head);
         }
+    }
+
+    /// Whether the units are free that the head of the queue waits for.
+    pub(super) fn could_serve(&self) -> bool {
+        let fits = |head: &Share| self.held() + u64::from(head.units) <= u64::from(self.capacity);
+        self.queue.front().is_some_and(fits)
     }
 
     fn held(&self) -> u64 {

@@ -66,6 +66,10 @@ impl User {
         self.tour.as_ref().is_some_and(|tour| tour.at >= FIRST_POOL && !tour.is_over())
     }
 
+    pub(super) fn has_all(&self) -> bool {
+        self.tour.as_ref().is_some_and(Tour::is_over)
+    }
+
     fn ask(&mut self, cfg: &Gate, request: Request, out: &mut Out) {
         let tour = Tour { request, at: if cfg.rules.gate { GATE } else { FIRST_POOL } };
         tour.acquire(cfg, out);

@@ -51,6 +51,8 @@ pub(crate) struct Explored {
     pub(crate) stuck: BTreeMap<usize, u32>,
     /// The first breach of each property, with the state it was committed in.
     pub(crate) breaches: Vec<(u32, Breach)>,
+    /// The first state that answers each question, by the question's number.
+    pub(crate) answers: BTreeMap<usize, u32>,
 }
 
 impl Explored {
@@ -162,6 +164,7 @@ impl Search {
                 residue: None,
                 stuck: BTreeMap::new(),
                 breaches: Vec::new(),
+                answers: BTreeMap::new(),
             },
             known: HashTable::new(),
             frontier: Level::default(),
@@ -249,7 +252,7 @@ impl Search {
 
     /// Enters the successors of some states.
     fn enter(&mut self, states: &[u32], out: &Successors) {
-        let (mut step, mut held) = (0, 0);
+        let (mut step, mut held, mut answered) = (0, 0, 0);
         for (&from, expanded) in states.iter().zip(&out.states) {
             if self.found.graph.states() >= self.limit.0 {
                 self.found.cut_off = Some(self.limit.1);
@@ -263,7 +266,10 @@ impl Search {
             for class in &out.held[held..expanded.held_end] {
                 self.found.graph.add_held_timer(from, *class);
             }
-            (step, held) = (expanded.steps_end, expanded.held_end);
+            for question in &out.answered[answered..expanded.answered_end] {
+                self.found.answers.entry(*question).or_insert(from);
+            }
+            (step, held, answered) = (expanded.steps_end, expanded.held_end, expanded.answered_end);
         }
     }
 

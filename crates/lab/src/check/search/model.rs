@@ -150,6 +150,8 @@ pub(crate) struct Successors {
     pub(crate) steps: Vec<Step>,
     /// Timers that are armed but may not ring yet, of one state after another.
     pub(crate) held: Vec<Class>,
+    /// Questions that are answered, by number, of one state after another.
+    pub(crate) answered: Vec<usize>,
     pub(crate) states: Vec<Expanded>,
 }
 
@@ -159,6 +161,8 @@ pub(crate) struct Expanded {
     pub(crate) steps_end: usize,
     /// Where its timers that may not ring yet end.
     pub(crate) held_end: usize,
+    /// Where the questions that it answers end.
+    pub(crate) answered_end: usize,
     pub(crate) rest: AtRest,
 }
 
@@ -184,8 +188,12 @@ impl Successors {
 
     /// All successors of one state have been pushed.
     pub(crate) fn finish(&mut self, rest: AtRest) {
-        let (steps_end, held_end) = (self.steps.len(), self.held.len());
-        self.states.push(Expanded { steps_end, held_end, rest });
+        self.states.push(Expanded {
+            steps_end: self.steps.len(),
+            held_end: self.held.len(),
+            answered_end: self.answered.len(),
+            rest,
+        });
     }
 
     pub(crate) fn state(&self, step: usize) -> &[u32] {
@@ -198,6 +206,7 @@ impl Successors {
         self.ends.clear();
         self.steps.clear();
         self.held.clear();
+        self.answered.clear();
         self.states.clear();
     }
 }

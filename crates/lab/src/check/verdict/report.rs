@@ -3,6 +3,7 @@
 use std::fmt;
 
 use holdall_core::{Assumes, Order, Property};
+use holdall_registry::questions::Kind;
 use serde::Serialize;
 
 use super::for_ever::for_ever;
@@ -36,6 +37,33 @@ pub struct Report {
     pub growing_gap: Option<u64>,
     /// What was decided.
     pub properties: Vec<Verdict>,
+    /// What was asked besides, and the answers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Answer>,
+}
+
+/// The answer to a question of one's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// The question.
+    pub name: &'static str,
+    /// Whether something was asked to hold always, or sometime.
+    pub kind: Asked,
+    /// Whether it does.
+    pub verdict: Outcome,
+    /// A shortest way to where it does not hold, or does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
+}
+
+/// What a question of one's own is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Asked {
+    /// Every state.
+    Always,
+    /// Some state.
+    Sometime,
 }
 
 /// What was decided of one property.
@@ -83,9 +111,11 @@ impl Report {
         self.properties.iter().find(|verdict| verdict.name == property).map(|v| v.verdict)
     }
 
-    /// Whether a promise is broken.
+    /// Whether a promise is broken, or something does not hold that was asked to hold always.
     pub fn broken(&self) -> bool {
+        let asked = |a: &Answer| a.kind == Asked::Always && a.verdict == Outcome::Violated;
         self.properties.iter().any(|v| v.promised && v.verdict == Outcome::Violated)
+            || self.questions.iter().any(asked)
     }
 }
 
@@ -166,7 +196,35 @@ pub(crate) fn report(
         cut_off: found.cut_off,
         growing_gap: found.growing_gap(),
         properties: properties.into_iter().map(decide).collect(),
+        questions: answers(model, world, found),
     }
+}
+
+/// The answers to questions of one's own.
+fn answers(model: &dyn Model, world: &dyn Describe, found: &Explored) -> Vec<Answer> {
+    let answer = |(number, (name, kind)): (usize, &(&'static str, Kind))| {
+        let seen = found.answers.get(&number);
+        let (kind, verdict, end) = match (kind, seen) {
+            (Kind::Always, Some(_)) => (Asked::Always, Outcome::Violated, "this does not hold"),
+            (Kind::Always, None) => (Asked::Always, Outcome::Holds, ""),
+            (Kind::Sometime, Some(_)) => (Asked::Sometime, Outcome::Holds, "this holds"),
+            (Kind::Sometime, None) => (Asked::Sometime, Outcome::Violated, ""),
+        };
+        let decided = seen.is_some() || found.is_complete();
+        let way = |state: &u32| {
+            let steps = found.graph.way_to(*state);
+            let steps = steps.iter().map(|state| found.fingerprints[*state as usize]).collect();
+            let path = Path { steps, cycle: Vec::new(), breaks: None };
+            replay(model, world, &path, format!("{end}: {name}"))
+        };
+        Answer {
+            name,
+            kind,
+            verdict: if decided { verdict } else { Outcome::Undecided },
+            trace: seen.map(way),
+        }
+    };
+    world.questions().iter().enumerate().map(answer).collect()
 }
 
 /// The options that say what was explored.

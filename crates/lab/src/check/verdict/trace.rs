@@ -4,6 +4,7 @@
 use std::fmt;
 
 use holdall_core::{Addr, Property};
+use holdall_registry::questions::Kind;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -166,6 +167,9 @@ pub(crate) trait Describe {
     fn scope(&self) -> &Scope;
 
     fn settings(&self) -> &Settings;
+
+    /// What is asked besides what is promised.
+    fn questions(&self) -> &[(&'static str, Kind)];
 
     fn trace_step(&self, before: &[u32], action: Action, after: &[u32]) -> TraceStep;
 }

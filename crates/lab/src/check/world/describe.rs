@@ -3,11 +3,12 @@
 use holdall_core::{Addr, ManagerId};
 
 use super::client::{Client, Stage};
-use super::parts::Item;
 use super::{NOBODY, World};
 use crate::check::search::model::Action;
 use crate::check::verdict::trace::{Describe, Sent, SentKind, StepKind, TraceStep};
 use crate::check::{Scope, Settings};
+use holdall_registry::questions::Kind;
+use holdall_registry::roles::Item;
 
 impl Describe for World<'_> {
     fn scope(&self) -> &Scope {
@@ -16,6 +17,10 @@ impl Describe for World<'_> {
 
     fn settings(&self) -> &Settings {
         self.settings
+    }
+
+    fn questions(&self) -> &[(&'static str, Kind)] {
+        &self.questions
     }
 
     fn trace_step(&self, before: &[u32], action: Action, after: &[u32]) -> TraceStep {

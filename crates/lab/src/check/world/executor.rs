@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use holdall_core::{Addr, Call, Gone, Property, Request, RequestId};
+use holdall_registry::roles::{Item, Outcome, StateFingerprint, StepEffect, gap};
 use rustc_hash::FxHashMap;
 
 use super::World;
 use super::client::{Client, Overtaken, Stage};
-use super::fingerprint::{StateFingerprint, gap};
-use super::parts::Item;
-use super::steps::{Outcome, StepEffect, Steps};
+use super::steps::Steps;
 use crate::check::scope::Then;
 use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
 
@@ -44,6 +43,9 @@ impl Expander for Executor<'_> {
             }
         }
         self.world.list_held_timers(state, &moves, &mut out.held);
+        if !self.world.questions.is_empty() {
+            self.world.roles.answered(&self.world.numbers(state), &mut out.answered);
+        }
         out.finish(self.world.rest(state, &moves));
         self.moves = moves;
     }
@@ -393,13 +395,13 @@ impl<'w> Executor<'w> {
     }
 
     pub(super) fn client(&self, lane: usize) -> Client {
-        *self.world.parts.clients.value(self.next[lane])
+        *self.world.client_table.value(self.next[lane])
     }
 
     pub(super) fn change_client(&mut self, lane: usize, change: impl FnOnce(&mut Client)) {
         let mut client = self.client(lane);
         change(&mut client);
-        let table = &self.world.parts.clients;
+        let table = &self.world.client_table;
         self.next[lane] = *self.clients.entry(client).or_insert_with(|| table.number(client));
     }
 

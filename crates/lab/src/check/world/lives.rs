@@ -5,8 +5,8 @@ use holdall_core::{Addr, CellId, Gone, Home, Life, ManagerId, Party, UserId};
 use super::NOBODY;
 use super::client::{Client, Overtaken, Stage};
 use super::executor::Executor;
-use super::parts::Item;
 use crate::check::Detector;
+use holdall_registry::roles::Item;
 
 impl Executor<'_> {
     /// The user stops; what was on its way to it is lost, and the detector takes notice.

@@ -7,31 +7,24 @@
 mod client;
 mod describe;
 mod executor;
-mod fingerprint;
 mod lives;
 mod moves;
 mod overtaking;
-mod parts;
-mod roles;
 mod stages;
 mod steps;
 
 use holdall_core::{Addr, Broken, Home, Life, ManagerId, Needs, Order, UserId};
+use holdall_registry::questions::Kind;
+use holdall_registry::roles::{
+    Fingerprint, Interner, Item, NOBODY, Numbers, Parts, RoleFacts, Roles,
+};
 
 use self::client::{Client, Stage};
 use self::executor::Executor;
-use self::fingerprint::Fingerprint;
-use self::parts::{Item, Parts, RoleFacts};
-use self::roles::Numbers;
-pub(crate) use self::roles::{MakeRoles, Roles, roles_of};
-
 use self::stages::Stages;
 use super::search::graph::Graph;
 use super::search::model::{Expander, Label, Model, StageNumber};
 use super::{Scope, Settings};
-
-/// In the place of a role that takes part no more.
-pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// A protocol at work in a scope.
 pub(crate) struct World<'a> {
@@ -39,6 +32,7 @@ pub(crate) struct World<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) settings: &'a Settings,
     pub(crate) parts: Parts,
+    pub(crate) client_table: Interner<Client>,
     /// Where states are the same up to a shift of their stamps.
     pub(crate) canonical: bool,
     /// For each user, those it shares a pool with.
@@ -46,6 +40,7 @@ pub(crate) struct World<'a> {
     pub(crate) bound: Option<u32>,
     /// The stages in which the user stands that may crash, if labels are to tell.
     stages: Option<Stages>,
+    pub(crate) questions: Vec<(&'static str, Kind)>,
     /// The number of [`Item::LossToken`].
     pub(crate) loss_token: u32,
     pub(crate) managers: usize,
@@ -61,10 +56,12 @@ impl<'a> World<'a> {
         let parts = Parts::default();
         Self {
             managers: roles.managers(),
+            questions: roles.questions(),
             scope,
             settings,
             loss_token: parts.items.number(Item::LossToken),
             parts,
+            client_table: Interner::default(),
             canonical: settings
                 .canonical
                 .unwrap_or_else(|| roles.starts_again() || scope.goes_on_for_ever()),
@@ -88,7 +85,7 @@ impl<'a> World<'a> {
         &self,
         state: &'s [u32],
     ) -> impl Iterator<Item = &Client> + use<'_, 's> {
-        state[..self.scope.users.len()].iter().map(|id| self.parts.clients.value(*id))
+        state[..self.scope.users.len()].iter().map(|id| self.client_table.value(*id))
     }
 
     pub(crate) fn user_at(&self, lane: usize) -> usize {
@@ -136,7 +133,7 @@ impl<'a> World<'a> {
             Addr::User(user) => {
                 let lane = user.lane().index();
                 let clients = &state[..self.scope.users.len()];
-                let client = self.parts.clients.value(*clients.get(lane)?);
+                let client = self.client_table.value(*clients.get(lane)?);
                 match user {
                     _ if client.user() == user => Some(self.user_at(lane)),
                     _ if client.predecessor == Some(user) => self.predecessor_at(lane),
@@ -162,12 +159,17 @@ impl<'a> World<'a> {
         if self.all_managers(state).contains(&NOBODY) {
             return Ok(()); // They are about systems whose managers are all there.
         }
-        self.roles.check_system(&Numbers {
+        self.roles.check_system(&self.numbers(state))
+    }
+
+    /// A state as the roles see it.
+    pub(crate) fn numbers<'s>(&'s self, state: &'s [u32]) -> Numbers<'s> {
+        Numbers {
             parts: &self.parts,
             users: &state[self.user_at(0)..self.manager_at(0)],
             managers: self.all_managers(state),
             items: self.items(state),
-        })
+        }
     }
 
     /// The units each user in possession of its grant has in use, by pool.
@@ -265,7 +267,7 @@ impl<'a> World<'a> {
         };
         let role = self.user(state, lane);
         stages
-            .number(self.parts.clients.value(state[lane]).stage, role.map_or("", |role| role.stage))
+            .number(self.client_table.value(state[lane]).stage, role.map_or("", |role| role.stage))
     }
 
     /// The fingerprints of a state's parts, each with its place: for roles which role it is, for
@@ -276,7 +278,7 @@ impl<'a> World<'a> {
     ) -> impl Iterator<Item = (u64, &'s Fingerprint)> + Clone {
         let users = self.scope.users.len();
         state.iter().enumerate().filter(|(_, id)| **id != NOBODY).map(move |(at, &id)| match at {
-            _ if at < users => (at as u64, self.parts.clients.fingerprint(id)),
+            _ if at < users => (at as u64, self.client_table.fingerprint(id)),
             _ if at < self.manager_at(0) => (at as u64, &self.parts.users[id as usize].fingerprint),
             _ if at < self.items_at() => (at as u64, &self.parts.managers[id as usize].fingerprint),
             _ => (self.place_of_item(state, at), self.parts.items.fingerprint(id)),
@@ -303,7 +305,7 @@ impl Model for World<'_> {
         let home = |lane: usize| Home { cell: self.scope.users[lane].cell, life: Life(0) };
         let first = |lane| UserId::first_at(home(lane), lane as u32);
         let clients =
-            lanes.clone().map(|lane| self.parts.clients.number(Client::fresh(first(lane))));
+            lanes.clone().map(|lane| self.client_table.number(Client::fresh(first(lane))));
         let users = lanes.clone().map(|lane| self.roles.user(&self.parts, first(lane)));
         let predecessors = lanes.filter_map(|lane| self.predecessor_at(lane)).map(|_| NOBODY);
         let managers =

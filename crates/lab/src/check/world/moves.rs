@@ -3,11 +3,11 @@
 use holdall_core::{Addr, CellId, Gone, Life, Order};
 
 use super::client::{Client, Stage};
-use super::parts::Item;
 use super::{NOBODY, World};
 use crate::check::Timers;
 use crate::check::scope::Then;
 use crate::check::search::model::{Action, AtRest, Class};
+use holdall_registry::roles::Item;
 
 impl World<'_> {
     /// Everything that may happen next.
@@ -137,7 +137,7 @@ impl World<'_> {
     /// The user that takes a step, if it may stop in the middle of it.
     pub(crate) fn may_stop_amid(&self, state: &[u32], action: Action) -> Option<usize> {
         let lane = self.settings.crash.filter(|_| self.settings.crash_amid)?;
-        let client = self.parts.clients.value(state[lane]);
+        let client = self.client_table.value(state[lane]);
         let takes_part = match action {
             Action::Ask(by) => return (by == lane).then_some(lane),
             Action::Deliver(id) => self.parts.items.value(id).to() == Addr::User(client.user()),

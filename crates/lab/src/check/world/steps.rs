@@ -2,26 +2,10 @@
 
 use std::sync::Arc;
 
-use holdall_core::{Request, RequestId};
+use holdall_registry::roles::Outcome;
 use rustc_hash::FxHashMap;
 
 use super::World;
-
-/// What a step of a role leads to.
-pub(crate) struct Outcome {
-    pub(crate) role: u32,
-    pub(crate) effects: Vec<StepEffect>,
-    pub(crate) broken: Option<String>,
-}
-
-pub(crate) enum StepEffect {
-    Arm(u32),
-    Disarm(u32),
-    Granted(Request),
-    Lost(RequestId),
-    Released(RequestId),
-    Send(u32),
-}
 
 /// More remembered steps than this are forgotten and started anew.
 const REMEMBERED_MAX: usize = 1 << 22;

@@ -4,9 +4,9 @@
 //! again in different surroundings; with numbered parts their outcome can be remembered, and
 //! making a successor is copying a few words.
 //!
-//! What only the protocol can read (roles, messages, timers) is kept by
-//! [`Roles`](super::roles::Roles); what the world needs to know of it is here. So the world is
-//! compiled once, not once for each protocol.
+//! What only the protocol can read (roles, messages, timers) is kept by [`Roles`](super::Roles);
+//! what the world needs to know of it is here. So the world is compiled once, not once for each
+//! protocol.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
@@ -14,32 +14,38 @@ use std::sync::{Mutex, PoisonError};
 use hashbrown::HashTable;
 use holdall_core::{Addr, Call, Gone, ManagerId, UserId};
 
-use super::client::Client;
 use super::fingerprint::Fingerprint;
 
 /// All that the world knows of the parts.
-#[derive(Default)]
-pub(crate) struct Parts {
-    pub(crate) clients: Interner<Client>,
-    pub(crate) items: Interner<Item>,
-    /// By the numbers that [`Roles`](super::roles::Roles) gives them.
-    pub(crate) managers: boxcar::Vec<RoleFacts>,
-    pub(crate) users: boxcar::Vec<RoleFacts>,
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// What may happen to roles.
+    pub items: Interner<Item>,
+    /// By the numbers that [`Roles`](super::Roles) gives them.
+    pub managers: boxcar::Vec<RoleFacts>,
+    /// The same.
+    pub users: boxcar::Vec<RoleFacts>,
 }
 
 /// What is to be known of a role without reading it.
-pub(crate) struct RoleFacts {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) idle: bool,
-    pub(crate) stage: &'static str,
+#[derive(Debug)]
+pub struct RoleFacts {
+    /// Its fingerprint.
+    pub fingerprint: Fingerprint,
+    /// [`Role::is_idle`](holdall_core::Role::is_idle).
+    pub idle: bool,
+    /// [`Role::stage`](holdall_core::Role::stage).
+    pub stage: &'static str,
 }
 
 /// A table that only grows. Reading takes no lock.
-pub(crate) struct Interner<T> {
+#[derive(Debug)]
+pub struct Interner<T> {
     ids: Mutex<HashTable<(u64, u32)>>,
     rows: boxcar::Vec<Interned<T>>,
 }
 
+#[derive(Debug)]
 struct Interned<T> {
     value: T,
     fingerprint: Fingerprint,
@@ -53,7 +59,7 @@ impl<T> Default for Interner<T> {
 
 impl<T: Eq> Interner<T> {
     /// The number of a value, a new one if it is new.
-    pub(crate) fn number(&self, value: T) -> u32
+    pub fn number(&self, value: T) -> u32
     where
         T: Hash,
     {
@@ -63,12 +69,7 @@ impl<T: Eq> Interner<T> {
 
     /// The same, with a fingerprint that says more than the value's own. If the value is new,
     /// `added` is called with its number before anybody else can come by it.
-    pub(crate) fn number_as(
-        &self,
-        value: T,
-        fingerprint: Fingerprint,
-        added: impl FnOnce(u32),
-    ) -> u32 {
+    pub fn number_as(&self, value: T, fingerprint: Fingerprint, added: impl FnOnce(u32)) -> u32 {
         let hash = fingerprint.plain;
         // A thread that panicked left at worst a row that nobody knows the number of.
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,11 +84,13 @@ impl<T: Eq> Interner<T> {
         id
     }
 
-    pub(crate) fn fingerprint(&self, id: u32) -> &Fingerprint {
+    /// The fingerprint of the value of a number.
+    pub fn fingerprint(&self, id: u32) -> &Fingerprint {
         &self.rows[id as usize].fingerprint
     }
 
-    pub(crate) fn value(&self, id: u32) -> &T {
+    /// The value of a number.
+    pub fn value(&self, id: u32) -> &T {
         &self.rows[id as usize].value
     }
 }
@@ -99,55 +102,39 @@ fn insert(ids: &mut HashTable<(u64, u32)>, hash: u64, id: u32) {
 
 /// Something that may happen to a role: a call, or what is under way to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Item {
-    Call {
-        to: UserId,
-        call: Call,
-    },
-    Gone {
-        to: ManagerId,
-        gone: Gone,
-    },
+#[allow(missing_docs, reason = "from, to and at say who; the rest is said of the variant")]
+pub enum Item {
+    /// A client calls its user.
+    Call { to: UserId, call: Call },
+    /// The detector tells of somebody.
+    Gone { to: ManagerId, gone: Gone },
     /// One more message may be lost.
     LossToken,
     /// The lease of a suspected user runs out.
-    Lapse {
-        who: UserId,
-    },
-    /// `copy`: it was delivered once already, and is a duplicate.
-    ToManager {
-        from: Addr,
-        to: ManagerId,
-        msg: Content,
-        copy: bool,
-    },
-    ToUser {
-        from: Addr,
-        to: UserId,
-        msg: Content,
-        copy: bool,
-    },
-    ManagerTimer {
-        at: ManagerId,
-        timer: Content,
-    },
-    UserTimer {
-        at: UserId,
-        timer: Content,
-    },
+    Lapse { who: UserId },
+    /// A message. `copy`: it was delivered once already, and is a duplicate.
+    ToManager { from: Addr, to: ManagerId, msg: Content, copy: bool },
+    /// The same.
+    ToUser { from: Addr, to: UserId, msg: Content, copy: bool },
+    /// A timer that is armed.
+    ManagerTimer { at: ManagerId, timer: Content },
+    /// The same.
+    UserTimer { at: UserId, timer: Content },
 }
 
 /// The number of a message or a timer, by which its role knows what it says. Numbers depend on who
 /// came first, so none goes into a fingerprint: what it stands for does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Content(pub(crate) u32);
+pub struct Content(pub u32);
 
 impl Hash for Content {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Item {
-    pub(crate) fn to(&self) -> Addr {
+    /// The role it is for.
+    #[inline]
+    pub fn to(&self) -> Addr {
         match self {
             Self::Call { to, .. }
             | Self::Lapse { who: to }
@@ -162,32 +149,35 @@ impl Item {
     }
 
     /// Who sent it, if it is a message.
-    pub(crate) fn from(&self) -> Option<Addr> {
+    #[inline]
+    pub fn from(&self) -> Option<Addr> {
         match self {
             Self::ToManager { from, .. } | Self::ToUser { from, .. } => Some(*from),
             _ => None,
         }
     }
 
-    pub(crate) fn is_timer(&self) -> bool {
+    /// Whether it is a timer.
+    #[inline]
+    pub fn is_timer(&self) -> bool {
         matches!(self, Self::ManagerTimer { .. } | Self::UserTimer { .. })
     }
 
     /// Whether it came from this user, goes to it, or speaks of it.
-    pub(crate) fn involves(&self, user: UserId) -> bool {
+    pub fn involves(&self, user: UserId) -> bool {
         let about = matches!(self, Self::Gone { gone, .. } if gone.who().includes(user));
         about || self.to() == Addr::User(user) || self.from() == Some(Addr::User(user))
     }
 
     /// Whether it is a message that is not a duplicate itself.
-    pub(crate) fn can_be_duplicated(&self) -> bool {
+    pub fn can_be_duplicated(&self) -> bool {
         matches!(self, Self::ToManager { copy: false, .. } | Self::ToUser { copy: false, .. })
     }
 }
 
 impl Parts {
     /// The duplicate of a message.
-    pub(crate) fn duplicate(&self, message: u32) -> u32 {
+    pub fn duplicate(&self, message: u32) -> u32 {
         let mut twin = self.items.value(message).clone();
         if let Item::ToManager { copy, .. } | Item::ToUser { copy, .. } = &mut twin {
             *copy = true;

@@ -11,22 +11,25 @@ use std::hash::{Hash, Hasher};
 
 /// The fingerprint of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fingerprint {
-    pub(crate) plain: u64,
-    pub(crate) relative: u64,
+pub struct Fingerprint {
+    /// As it is.
+    pub plain: u64,
+    /// Up to a shift of its stamps.
+    pub relative: u64,
     /// The least stamp of each family in the part, by family.
     origins: Box<[(u128, u64)]>,
 }
 
 impl Fingerprint {
-    pub(crate) fn of(value: &impl Hash) -> Self {
+    /// That of a value.
+    pub fn of(value: &impl Hash) -> Self {
         let mut hasher = StampHasher::default();
         value.hash(&mut hasher);
         hasher.fingerprint()
     }
 
     /// That of the duplicate of a message, which is told apart from the message.
-    pub(crate) fn duplicate(&self) -> Self {
+    pub fn duplicate(&self) -> Self {
         let Self { plain, relative, origins } = self;
         Self { plain: mix(!plain), relative: mix(!relative), origins: origins.clone() }
     }
@@ -102,21 +105,21 @@ impl Hasher for StampHasher {
 /// Gathers the parts of a state into its fingerprint. The order of the parts does not matter;
 /// their places do.
 #[derive(Default)]
-pub(crate) struct StateFingerprint {
+pub struct StateFingerprint {
     total: u64,
     origins: Vec<(u128, u64)>,
 }
 
 impl StateFingerprint {
     /// The fingerprint of a state as it is.
-    pub(crate) fn plain<'a>(parts: impl Iterator<Item = (u64, &'a Fingerprint)>) -> u64 {
+    pub fn plain<'a>(parts: impl Iterator<Item = (u64, &'a Fingerprint)>) -> u64 {
         parts.fold(0, |total, (place, fingerprint)| {
             total.wrapping_add(mix(fingerprint.plain ^ mix(place)))
         })
     }
 
     /// The fingerprint of a state up to a shift of its stamps. The buffers are reused.
-    pub(crate) fn relative<'a>(
+    pub fn relative<'a>(
         &mut self,
         parts: impl Iterator<Item = (u64, &'a Fingerprint)> + Clone,
     ) -> u64 {
@@ -139,7 +142,7 @@ impl StateFingerprint {
 
 /// How far the stamps of one family are apart in a state, at most: the least of one part from the
 /// least of another.
-pub(crate) fn gap<'a>(parts: &(impl Iterator<Item = (u64, &'a Fingerprint)> + Clone)) -> u64 {
+pub fn gap<'a>(parts: &(impl Iterator<Item = (u64, &'a Fingerprint)> + Clone)) -> u64 {
     let mut least = Vec::new();
     let stamps = || parts.clone().flat_map(|(_, fingerprint)| fingerprint.origins.iter().copied());
     stamps().for_each(|(family, value)| lower(&mut least, family, value));
@@ -147,13 +150,15 @@ pub(crate) fn gap<'a>(parts: &(impl Iterator<Item = (u64, &'a Fingerprint)> + Cl
 }
 
 /// A strong mixing of 64 bits (the finalizer of SplitMix64).
-pub(crate) const fn mix(word: u64) -> u64 {
+#[inline]
+pub const fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
+#[inline]
 fn lower(origins: &mut Vec<(u128, u64)>, family: u128, value: u64) {
     match origins.iter_mut().find(|(known, _)| *known == family) {
         Some((_, least)) => *least = value.min(*least),
@@ -161,6 +166,7 @@ fn lower(origins: &mut Vec<(u128, u64)>, family: u128, value: u64) {
     }
 }
 
+#[inline]
 fn origin(origins: &[(u128, u64)], family: u128) -> u64 {
     origins.iter().find(|(known, _)| *known == family).map_or(0, |(_, least)| *least)
 }

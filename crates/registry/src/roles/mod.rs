@@ -1,18 +1,24 @@
 //! The roles of a protocol, behind numbers: all of the checker that is compiled for each protocol.
 
+mod fingerprint;
+mod parts;
+
 use holdall_core::{
-    Addr, Broken, Data, Effect, Event, ManagerId, Options, Outbox, Protocol, Role, System,
-    Topology, Unsupported, UserId,
+    Addr, Broken, Data, Effect, Event, ManagerId, Options, Outbox, Protocol, Request, RequestId,
+    Role, System, Topology, Unsupported, UserId,
 };
 use serde_json::Value;
 
-use super::fingerprint::Fingerprint;
-use super::parts::{Content, Interner, Item, Parts, RoleFacts};
-use super::steps::{Outcome, StepEffect};
+pub use self::fingerprint::{Fingerprint, StateFingerprint, gap, mix};
+pub use self::parts::{Content, Interner, Item, Parts, RoleFacts};
+use crate::questions::{Kind, Question, Snapshot};
+
+/// In the place of a role that takes part no more.
+pub const NOBODY: u32 = u32::MAX;
 
 /// What the world needs of a protocol. Roles and what messages and timers say are known to the
 /// world by number.
-pub(crate) trait Roles: Send + Sync {
+pub trait Roles: Send + Sync {
     /// How many managers there are.
     fn managers(&self) -> usize;
 
@@ -34,8 +40,17 @@ pub(crate) trait Roles: Send + Sync {
     /// [`Protocol::check_system`].
     fn check_system(&self, system: &Numbers<'_>) -> Result<(), Broken>;
 
+    /// The questions that are asked of it.
+    fn questions(&self) -> Vec<(&'static str, Kind)>;
+
+    /// Those that are answered by the way a system is: what should always hold does not, or what may
+    /// hold sometime does. By their numbers.
+    fn answered(&self, system: &Numbers<'_>, questions: &mut Vec<usize>);
+
+    /// A manager for people.
     fn show_manager(&self, role: u32) -> String;
 
+    /// A user for people.
     fn show_user(&self, role: u32) -> String;
 
     /// What a message or a timer says, for people; of anything else, nothing.
@@ -46,23 +61,51 @@ pub(crate) trait Roles: Send + Sync {
 }
 
 /// A whole system, in numbers: the roles that take part, and what is under way.
-pub(crate) struct Numbers<'s> {
-    pub(crate) parts: &'s Parts,
-    pub(crate) users: &'s [u32],
-    pub(crate) managers: &'s [u32],
-    pub(crate) items: &'s [u32],
+#[derive(Debug)]
+pub struct Numbers<'s> {
+    /// What the numbers stand for.
+    pub parts: &'s Parts,
+    /// The users, or [`NOBODY`].
+    pub users: &'s [u32],
+    /// The managers, or [`NOBODY`].
+    pub managers: &'s [u32],
+    /// What is under way.
+    pub items: &'s [u32],
 }
 
-/// Makes the roles of a protocol for a system.
-pub(crate) type MakeRoles = fn(&Topology, &Options) -> Result<Box<dyn Roles>, Unsupported>;
+/// What a step of a role leads to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The role after it.
+    pub role: u32,
+    /// What it wants done.
+    pub effects: Vec<StepEffect>,
+    /// The invariant that it broke.
+    pub broken: Option<String>,
+}
 
+/// One thing that a step wants done; see [`Effect`].
+#[derive(Debug)]
+#[allow(missing_docs, reason = "they have the names of the effects that they are")]
+pub enum StepEffect {
+    Arm(u32),
+    Disarm(u32),
+    Granted(Request),
+    Lost(RequestId),
+    Released(RequestId),
+    Send(u32),
+}
+
+/// The roles of a protocol for a system.
 pub(crate) fn roles_of<P: Protocol>(
     topology: &Topology,
     options: &Options,
+    questions: &'static [Question<P>],
 ) -> Result<Box<dyn Roles>, Unsupported> {
     let cfg = P::new(topology, options)?;
     Ok(Box::new(RolesOf::<P> {
         cfg,
+        questions,
         managers: Interner::default(),
         users: Interner::default(),
         to_managers: Interner::default(),
@@ -74,6 +117,7 @@ pub(crate) fn roles_of<P: Protocol>(
 
 struct RolesOf<P: Protocol> {
     cfg: P,
+    questions: &'static [Question<P>],
     managers: Interner<P::Manager>,
     users: Interner<P::User>,
     to_managers: Interner<P::ToManager>,
@@ -141,6 +185,24 @@ impl<P: Protocol> Roles for RolesOf<P> {
 
     fn check_system(&self, numbers: &Numbers<'_>) -> Result<(), Broken> {
         self.cfg.check_system(&SystemView { roles: self, numbers })
+    }
+
+    fn questions(&self) -> Vec<(&'static str, Kind)> {
+        self.questions.iter().map(|question| (question.name, question.kind)).collect()
+    }
+
+    fn answered(&self, numbers: &Numbers<'_>, questions: &mut Vec<usize>) {
+        let system = SystemView { roles: self, numbers };
+        let snapshot = Snapshot {
+            users: system.users().collect(),
+            managers: system.managers().collect(),
+            to_users: system.to_users().collect(),
+            to_managers: system.to_managers().collect(),
+        };
+        let is_answered = |(_, question): &(usize, &Question<P>)| {
+            (question.holds)(&self.cfg, &snapshot) == (question.kind == Kind::Sometime)
+        };
+        questions.extend(self.questions.iter().enumerate().filter(is_answered).map(|(at, _)| at));
     }
 
     fn show_manager(&self, role: u32) -> String {
@@ -307,14 +369,25 @@ struct SystemView<'s, P: Protocol> {
     numbers: &'s Numbers<'s>,
 }
 
+impl<P: Protocol> SystemView<'_, P> {
+    fn to_users(&self) -> impl Iterator<Item = &P::ToUser> {
+        let items = self.numbers.items.iter().map(|id| self.numbers.parts.items.value(*id));
+        items.filter_map(|item| match item {
+            Item::ToUser { msg, .. } => Some(self.roles.to_users.value(msg.0)),
+            _ => None,
+        })
+    }
+}
+
 impl<P: Protocol> System<P> for SystemView<'_, P> {
     fn users(&self) -> impl Iterator<Item = &P::User> {
-        let present = self.numbers.users.iter().filter(|id| **id != super::NOBODY);
+        let present = self.numbers.users.iter().filter(|id| **id != NOBODY);
         present.map(|id| self.roles.users.value(*id))
     }
 
     fn managers(&self) -> impl Iterator<Item = &P::Manager> {
-        self.numbers.managers.iter().map(|id| self.roles.managers.value(*id))
+        let present = self.numbers.managers.iter().filter(|id| **id != NOBODY);
+        present.map(|id| self.roles.managers.value(*id))
     }
 
     fn to_managers(&self) -> impl Iterator<Item = &P::ToManager> {

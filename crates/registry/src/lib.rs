@@ -1,12 +1,23 @@
-//! Protocols by name, as a person types them: the sound ones and the specimens.
+//! Protocols by name, as a person types them: the sound ones and the [`specimens`]. A [`Chosen`] holds
+//! all that is compiled for one protocol; whatever uses it is compiled once.
+
+#![forbid(unsafe_code)]
+
+pub mod questions;
+pub mod roles;
+pub mod specimens;
+
+use std::fmt;
+use std::sync::Arc;
 
 use holdall_core::{About, Options, Protocol, Topology, Unsupported};
 use holdall_fuzz::Target;
+use holdall_play::{Cast, NoCast};
 use holdall_protocols::{Unknown, Visitor, split_name, variant_of};
 use holdall_sim::{Contender, ORACLE};
 
-use crate::check::{MakeRoles, Roles, roles_of};
-use crate::specimens;
+use self::questions::Question;
+use self::roles::{Roles, roles_of};
 
 /// What the name of a paper's own text begins with. Its rules are the repairs, each named after
 /// the defect in `docs/errata.md` that it repairs.
@@ -31,11 +42,21 @@ pub struct Chosen {
 }
 
 /// What is compiled for a protocol, to be had without its type.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 struct Compiled {
+    cast: fn(&str, &[String], Contender) -> Result<Cast, NoCast>,
     contender: fn(&str, Options) -> Result<Contender, Unsupported>,
-    roles: MakeRoles,
+    roles: Arc<MakeRoles>,
     target: fn(&str, Options) -> Result<Target, Unsupported>,
+}
+
+/// Makes the roles of a protocol for a system.
+type MakeRoles = dyn Fn(&Topology, &Options) -> Result<Box<dyn Roles>, Unsupported> + Send + Sync;
+
+impl fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Compiled")
+    }
 }
 
 /// A name that leads nowhere, or a rule that is none.
@@ -157,6 +178,18 @@ impl Chosen {
     /// # Errors
     /// If there is no such variant, or no such rule to do without.
     pub fn of<P: Protocol>(name: &str, without: &[String]) -> Result<Self, BadName> {
+        Self::asking::<P>(name, without, &[])
+    }
+
+    /// The same, with questions that the checker is to answer.
+    ///
+    /// # Errors
+    /// If there is no such variant, or no such rule to do without.
+    pub fn asking<P: Protocol>(
+        name: &str,
+        without: &[String],
+        questions: &'static [Question<P>],
+    ) -> Result<Self, BadName> {
         let variant = variant_of::<P>(name);
         let about = P::about(variant)?;
         let is_rule = |name: &&String| about.rules.iter().any(|rule| rule.name == **name);
@@ -173,8 +206,11 @@ impl Chosen {
             stages: P::STAGES,
             as_printed: None,
             of: Compiled {
+                cast: Cast::beside::<P>,
                 contender: Contender::of::<P>,
-                roles: roles_of::<P>,
+                roles: Arc::new(move |topology, options| {
+                    roles_of::<P>(topology, options, questions)
+                }),
                 target: Target::of::<P>,
             },
         })
@@ -188,6 +224,14 @@ impl Chosen {
         (self.of.contender)(&self.name, self.options.clone())
     }
 
+    /// It, to be played.
+    ///
+    /// # Errors
+    /// Never, since its variant and its rules are known.
+    pub fn cast(&self) -> Result<Cast, NoCast> {
+        (self.of.cast)(&self.name, &self.options.without, self.contender()?)
+    }
+
     /// It, to be run at random.
     ///
     /// # Errors
@@ -197,7 +241,10 @@ impl Chosen {
     }
 
     /// Its roles in a system, for the checker.
-    pub(crate) fn roles(&self, topology: &Topology) -> Result<Box<dyn Roles>, Unsupported> {
+    ///
+    /// # Errors
+    /// If it cannot serve such a system.
+    pub fn roles(&self, topology: &Topology) -> Result<Box<dyn Roles>, Unsupported> {
         (self.of.roles)(topology, &self.options)
     }
 }
