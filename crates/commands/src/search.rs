@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use holdall_core::Order;
-use holdall_lab::check::{Detector, Settings, Timers};
+use holdall_lab::check::{Detector, Progress, Settings, Timers};
 use holdall_registry::Chosen;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -31,6 +31,12 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     max_states: u32,
+    /// Give up after this time, like 90s, 5m or 2h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
+    /// Give up when the program takes up so much memory, like 500M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
     /// Threads that make successors [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -96,6 +102,8 @@ impl SearchArgs {
                 OrderArg::Unordered => Order::Unordered,
             }),
             max_states: self.max_states as usize,
+            time: self.time,
+            memory: self.memory,
             canonical: self.plain.then_some(false),
             threads: self.threads.map(usize::from),
             ..Settings::default()
@@ -103,9 +111,50 @@ impl SearchArgs {
     }
 }
 
-/// Shows how many states were found, and what is being explored.
+/// Seconds, minutes or hours.
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split_unit(text);
+    let seconds = match unit {
+        "" | "s" => Some(1.0),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let time = number.parse::<f64>().ok().zip(seconds).map(|(number, unit)| number * unit);
+    time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "not a time like 90s, 5m or 2h".into())
+}
+
+/// Megabytes or gigabytes, by 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_unit(text);
+    let bytes: Option<u64> = match unit {
+        "M" => Some(1 << 20),
+        "G" => Some(1 << 30),
+        _ => None,
+    };
+    let size = number.parse::<u64>().ok().zip(bytes);
+    size.and_then(|(number, unit)| number.checked_mul(unit))
+        .ok_or_else(|| "not a size like 500M or 2G".into())
+}
+
+/// A number and what follows it.
+fn split_unit(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()))
+}
+
+/// Tells how far a search has come.
+pub(crate) fn tell(bar: &ProgressBar, progress: Progress) {
+    bar.set_position(progress.states as u64);
+    bar.set_prefix(format!("{} to expand", progress.frontier));
+}
+
+/// Shows how many states were found and how fast, how many wait, and what is being explored. On
+/// stderr, and only if that is a terminal.
 pub(crate) fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {pos} states {elapsed} {msg}");
+    let style = ProgressStyle::with_template(
+        "{spinner} {pos} states, {prefix}, {per_sec}, {elapsed} {msg}",
+    );
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = style {
         bar.set_style(style);

@@ -51,6 +51,15 @@ impl Svg {
         self.leaf("path", &[("class", &class), ("d", &path([from, to], false))]);
     }
 
+    /// A circle of a class of the style, with a tooltip.
+    pub(crate) fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, tooltip: &str) {
+        let place: Attributes<'_> =
+            &[("class", &class), ("cx", &Pixels(x)), ("cy", &Pixels(y)), ("r", &Pixels(radius))];
+        self.open("circle", place, ">");
+        self.content("title", &[], tooltip);
+        self.0.push_str("</circle>\n");
+    }
+
     pub(crate) fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0

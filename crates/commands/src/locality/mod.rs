@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use comfy_table::{Table, presets};
 use holdall_lab::check::{self, Blocked, Crash, Detector, Distance, Locality, Scope, Settings};
 
-use crate::search::{DetectorArg, SearchArgs, bar};
+use crate::search::{DetectorArg, SearchArgs, bar, tell};
 use crate::{Protocols, print, usage};
 
 /// Measure how far away a user may be that is blocked for ever because another one crashed
@@ -82,8 +82,8 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     };
     let bar = bar();
     bar.set_message(format!("{} {scope}", chosen.name));
-    let progress = |states| bar.set_position(states as u64);
-    let report = check::locality(&chosen, &scope, &settings, &progress).map_err(usage)?;
+    let report = check::locality(&chosen, &scope, &settings, &|progress| tell(&bar, progress))
+        .map_err(usage)?;
     bar.finish_and_clear();
     print(&if args.json { serde_json::to_string(&report)? } else { in_full(&report) })?;
     Ok(exit_code(report.complete))
@@ -96,7 +96,7 @@ fn exit_code(complete: bool) -> ExitCode {
 fn in_full(report: &Locality) -> String {
     let mut text = format!("{} {}\n", report.protocol, report.scope);
     let _ = writeln!(text, "failure locality: {}", measured(report));
-    let seen = if report.complete { "complete" } else { "cut off (--max-states)" };
+    let seen = if report.complete { "complete" } else { "cut off" };
     let _ = writeln!(text, "{} states, {seen}", report.states);
     if !report.broken.is_empty() {
         let _ = writeln!(text, "broken on the way: {}", report.broken.join(", "));

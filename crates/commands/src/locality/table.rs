@@ -8,7 +8,7 @@ use holdall_registry::Chosen;
 use indicatif::ProgressBar;
 
 use super::{Args, exit_code, measured};
-use crate::search::bar;
+use crate::search::{bar, tell};
 use crate::{Protocols, print, usage};
 
 /// A conflict graph.
@@ -94,7 +94,7 @@ impl Table<'_> {
             return None;
         }
         self.bar.set_message(format!("{} {scope}, detector {detector}", chosen.name));
-        let progress = |states| self.bar.set_position(states as u64);
+        let progress = |progress| tell(&self.bar, progress);
         let patient = !chosen.about.with_patience.is_empty();
         let settings = Settings { detector: Some(detector), ..self.args.search.settings() };
         let timers = if patient { Timers::Quiet } else { settings.timers };

@@ -27,8 +27,7 @@ pub fn explore<T>(
     go: impl FnOnce(&mut Explorer<'_>) -> T,
 ) -> Result<T, BadScope> {
     let (roles, settings) = prepare(chosen, scope, settings)?;
-    let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
-    let world = World::new(roles, scope, &settings, bound);
+    let world = World::of(chosen, roles, scope, &settings);
     let mut explorer = Explorer {
         world: &world,
         expander: world.expander(),

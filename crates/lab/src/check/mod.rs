@@ -7,9 +7,11 @@
 //! - `search`: numbers all states, and keeps the graph of the steps between them;
 //! - `verdict`: what the graph shows, from deadlocks to fair cycles; a violation comes with a trace;
 //! - `explore`: the same world, step by step by hand;
-//! - `chart`: a trace as a message sequence chart, in text and in SVG.
+//! - `chart`: a trace as a message sequence chart, in text and in SVG;
+//! - `diagram`: the state graph of a small scope, for Graphviz and in SVG.
 
 mod chart;
+mod diagram;
 mod explore;
 mod scope;
 mod search;
@@ -18,21 +20,23 @@ mod verdict;
 mod world;
 
 use holdall_core::Topology;
+use holdall_registry::roles::Roles;
 
+pub use self::diagram::{StateGraph, state_graph};
 pub use self::explore::{Explorer, explore};
 pub use self::scope::suite::{Suite, every_assignment};
 pub use self::scope::{BadScope, Scope, Script, Then, Unreadable};
-pub use self::search::CutOff;
+pub use self::search::limits::Interrupt;
 pub use self::search::shift::Shifted;
+pub use self::search::{CutOff, Progress, Watch};
 pub use self::settings::{Detector, Settings, Timers};
 pub use self::verdict::locality::{Blocked, Crash, Distance, InStage, Locality, locality};
 pub use self::verdict::report::{Answer, Asked, Outcome, Report, Verdict};
 pub use self::verdict::trace::{Sent, SentKind, StepKind, Trace, TraceStep, Who};
 use self::world::World;
 use crate::registry::Chosen;
-use holdall_registry::roles::Roles;
 
-/// Explores a scope. `progress` is told now and then how many states were found.
+/// Explores a scope. `watch` is told now and then how far it has come.
 ///
 /// # Errors
 /// If the protocol does not serve the scope.
@@ -40,13 +44,30 @@ pub fn check(
     chosen: &Chosen,
     scope: &Scope,
     settings: &Settings,
-    progress: &(dyn Fn(usize) + Sync),
+    watch: Watch<'_>,
 ) -> Result<Report, BadScope> {
     let (roles, settings) = prepare(chosen, scope, settings)?;
-    let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
-    let world = World::new(roles, scope, &settings, bound);
-    let found = search::search(&world, settings.max_states, settings.threads(), progress);
+    let world = World::of(chosen, roles, scope, &settings);
+    let found = search::search(&world, &settings, watch);
     Ok(verdict::report::report(chosen, &world, &world, &found))
+}
+
+/// Takes so many random walks through a scope, which may be too large for [`check`]. What is seen
+/// violated is; all else is undecided. The same seed takes the same walks.
+///
+/// # Errors
+/// If the protocol does not serve the scope.
+pub fn random_walks(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+    (walks, seed): (u64, u64),
+    watch: Watch<'_>,
+) -> Result<Report, BadScope> {
+    let (roles, settings) = prepare(chosen, scope, settings)?;
+    let world = World::of(chosen, roles, scope, &settings);
+    let seen = search::walk::walk(&world, &settings, (walks, seed), watch);
+    Ok(verdict::report::report_walks(chosen, &world, &world, &seen))
 }
 
 /// Looks at the states of a scope one by one, as they are, and finds out whether those that differ
@@ -62,8 +83,7 @@ pub fn compare_shifted(
 ) -> Result<Shifted, BadScope> {
     let (roles, settings) = prepare(chosen, scope, settings)?;
     let settings = Settings { canonical: Some(false), ..settings };
-    let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
-    let world = World::new(roles, scope, &settings, bound);
+    let world = World::of(chosen, roles, scope, &settings);
     let show = |state: &[u32]| world.show_state(state);
     Ok(search::shift::compare(&world, settings.max_states, &show))
 }
@@ -85,6 +105,9 @@ fn prepare(
         && scope.users.iter().all(|user| user.cell != cell)
     {
         return Err(BadScope::NoCell(cell));
+    }
+    if settings.memory.is_some() && search::limits::memory_in_use().is_none() {
+        return Err(BadScope::MemoryUnknown);
     }
     let topology = Topology { origin: settings.origin, ..scope.topology(&chosen.about) };
     let roles = chosen.roles(&topology)?;

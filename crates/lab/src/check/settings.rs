@@ -1,9 +1,12 @@
 //! What else may happen in a scope, and how far to search.
 
 use std::fmt;
+use std::time::Duration;
 
 use holdall_core::{CellId, Order, Origin};
 use serde::Serialize;
+
+use super::search::limits::Interrupt;
 
 /// What else may happen in a scope, and how far to search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,12 @@ pub struct Settings {
     pub keep_stale: bool,
     /// Give up after this many states.
     pub max_states: usize,
+    /// Give up after this long.
+    pub time: Option<Duration>,
+    /// Give up when the process takes up more than this many bytes.
+    pub memory: Option<u64>,
+    /// Give up when somebody says so.
+    pub interrupt: Interrupt,
     /// Whether states are the same up to a shift of their stamps. If not said: where somebody
     /// asks for ever, or the protocol may start again for ever, and only there.
     pub canonical: Option<bool>,
@@ -70,6 +79,9 @@ impl Default for Settings {
             overtaking: None,
             keep_stale: false,
             max_states: 10_000_000,
+            time: None,
+            memory: None,
+            interrupt: Interrupt::default(),
             canonical: None,
             origin: Origin::default(),
             threads: None,

@@ -17,8 +17,11 @@ pub struct Fingerprint {
     /// Up to a shift of its stamps.
     pub relative: u64,
     /// The least stamp of each family in the part, by family.
-    origins: Box<[(u128, u64)]>,
+    origins: Box<[(Family, u64)]>,
 }
+
+/// A family of stamps, in 64 bits like everything else here.
+type Family = u64;
 
 impl Fingerprint {
     /// That of a value.
@@ -39,8 +42,8 @@ impl Fingerprint {
 #[derive(Default)]
 struct StampHasher {
     rest: u64,
-    family: Option<u128>,
-    stamps: Vec<(u128, u64)>,
+    family: Option<Family>,
+    stamps: Vec<(Family, u64)>,
 }
 
 impl StampHasher {
@@ -49,7 +52,7 @@ impl StampHasher {
     }
 
     fn fingerprint(self) -> Fingerprint {
-        let mut origins: Vec<(u128, u64)> = Vec::new();
+        let mut origins = Vec::new();
         for (family, value) in &self.stamps {
             lower(&mut origins, *family, *value);
         }
@@ -89,8 +92,9 @@ impl Hasher for StampHasher {
 
     /// Only a stamp does this; its value follows.
     fn write_u128(&mut self, family: u128) {
-        self.absorb(family as u64 ^ (family >> 64) as u64);
-        self.family = Some(family);
+        let (low, high) = (family as u64, (family >> 64) as u64);
+        self.absorb(low ^ high);
+        self.family = Some(low ^ mix(high));
     }
 
     fn write_usize(&mut self, n: usize) {
@@ -104,10 +108,15 @@ impl Hasher for StampHasher {
 
 /// Gathers the parts of a state into its fingerprint. The order of the parts does not matter;
 /// their places do.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct StateFingerprint {
-    total: u64,
-    origins: Vec<(u128, u64)>,
+    /// The least stamp of each family.
+    origins: Vec<(Family, u64)>,
+    /// The place of each part, its relative fingerprint, and where its stamps end.
+    parts: Vec<(u64, u64, usize)>,
+    /// The least stamps of one part after another, each with the place of its family among the
+    /// origins.
+    stamps: Vec<(usize, u64)>,
 }
 
 impl StateFingerprint {
@@ -118,25 +127,27 @@ impl StateFingerprint {
         })
     }
 
-    /// The fingerprint of a state up to a shift of its stamps. The buffers are reused.
-    pub fn relative<'a>(
-        &mut self,
-        parts: impl Iterator<Item = (u64, &'a Fingerprint)> + Clone,
-    ) -> u64 {
+    /// The fingerprint of a state up to a shift of its stamps. The buffers are reused, and families
+    /// are looked for once: half of a search is spent here.
+    pub fn relative<'a>(&mut self, parts: impl Iterator<Item = (u64, &'a Fingerprint)>) -> u64 {
         self.origins.clear();
-        for (_, fingerprint) in parts.clone() {
-            for (family, value) in &fingerprint.origins {
-                lower(&mut self.origins, *family, *value);
-            }
-        }
-        self.total = 0;
+        self.parts.clear();
+        self.stamps.clear();
         for (place, fingerprint) in parts {
-            let offsets = fingerprint.origins.iter().fold(mix(place), |acc, (family, value)| {
-                mix(acc ^ (value - origin(&self.origins, *family)))
-            });
-            self.total = self.total.wrapping_add(mix(fingerprint.relative ^ offsets));
+            for (family, value) in &fingerprint.origins {
+                self.stamps.push((lower(&mut self.origins, *family, *value), *value));
+            }
+            self.parts.push((place, fingerprint.relative, self.stamps.len()));
         }
-        self.total
+        let (mut total, mut from) = (0u64, 0);
+        for (place, relative, to) in &self.parts {
+            let offsets = self.stamps[from..*to]
+                .iter()
+                .fold(mix(*place), |acc, (at, value)| mix(acc ^ (value - self.origins[*at].1)));
+            total = total.wrapping_add(mix(relative ^ offsets));
+            from = *to;
+        }
+        total
     }
 }
 
@@ -145,7 +156,9 @@ impl StateFingerprint {
 pub fn gap<'a>(parts: &(impl Iterator<Item = (u64, &'a Fingerprint)> + Clone)) -> u64 {
     let mut least = Vec::new();
     let stamps = || parts.clone().flat_map(|(_, fingerprint)| fingerprint.origins.iter().copied());
-    stamps().for_each(|(family, value)| lower(&mut least, family, value));
+    for (family, value) in stamps() {
+        lower(&mut least, family, value);
+    }
     stamps().map(|(family, value)| value - origin(&least, family)).max().unwrap_or(0)
 }
 
@@ -158,16 +171,18 @@ pub const fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+/// Notes a stamp, and returns the place of its family.
 #[inline]
-fn lower(origins: &mut Vec<(u128, u64)>, family: u128, value: u64) {
-    match origins.iter_mut().find(|(known, _)| *known == family) {
-        Some((_, least)) => *least = value.min(*least),
-        None => origins.push((family, value)),
+fn lower(origins: &mut Vec<(Family, u64)>, family: Family, value: u64) -> usize {
+    if let Some(at) = origins.iter().position(|(known, _)| *known == family) {
+        origins[at].1 = value.min(origins[at].1);
+        return at;
     }
+    origins.push((family, value));
+    origins.len() - 1
 }
 
-#[inline]
-fn origin(origins: &[(u128, u64)], family: u128) -> u64 {
+fn origin(origins: &[(Family, u64)], family: Family) -> u64 {
     origins.iter().find(|(known, _)| *known == family).map_or(0, |(_, least)| *least)
 }
 

@@ -164,6 +164,7 @@ impl Item {
     }
 
     /// Whether it came from this user, goes to it, or speaks of it.
+    #[inline]
     pub fn involves(&self, user: UserId) -> bool {
         let about = matches!(self, Self::Gone { gone, .. } if gone.who().includes(user));
         about || self.to() == Addr::User(user) || self.from() == Some(Addr::User(user))

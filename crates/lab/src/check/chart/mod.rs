@@ -76,7 +76,7 @@ impl<'t> Chart<'t> {
 }
 
 /// A step in a word or two.
-fn label(step: &TraceStep) -> String {
+pub(super) fn label(step: &TraceStep) -> String {
     let content = step.content.as_ref().map(word).unwrap_or_default();
     match step.kind {
         StepKind::Ask => "asks".into(),

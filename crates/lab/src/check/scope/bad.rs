@@ -49,6 +49,9 @@ pub enum BadScope {
     /// A cell that nobody lives in.
     #[error("--reboot {}: no user is in that cell; --homes puts users in cells", .0.0)]
     NoCell(CellId),
+    /// The system does not say how much memory is in use.
+    #[error("--memory: how much memory is in use cannot be found out here")]
+    MemoryUnknown,
     /// A manager is to crash, but there are none.
     #[error("--crash-manager {manager}: {protocol} has no managers")]
     NoManagers {

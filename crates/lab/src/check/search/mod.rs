@@ -12,8 +12,10 @@
 //! for as many states as it found before, and some ([`BEHIND_MIN`]) in any case.
 
 pub(crate) mod graph;
+pub(crate) mod limits;
 pub(crate) mod model;
 pub(crate) mod shift;
+pub(crate) mod walk;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +25,9 @@ use hashbrown::HashTable;
 use serde::Serialize;
 
 use self::graph::Graph;
+use self::limits::Limits;
 use self::model::{AtRest, Breach, Expander, Label, Model, Step, Successors};
+use super::Settings;
 
 /// States expanded between two visits to the table.
 const CHUNK: usize = 512;
@@ -60,13 +64,19 @@ impl Explored {
         self.cut_off.is_none()
     }
 
+    /// The fingerprints of states, in their order.
+    pub(crate) fn way(&self, states: &[u32]) -> Vec<u64> {
+        states.iter().map(|state| self.fingerprints[*state as usize]).collect()
+    }
+
     /// How far stamps are apart at the end of a search that was cut off, if they went apart all the
     /// way: then there may be no end of states.
     pub(crate) fn growing_gap(&self) -> Option<u64> {
         let levels = self.gaps.len();
         let at = |quarter: usize| self.gaps.get((levels * quarter / 4).saturating_sub(1)).copied();
         let grows = at(1) < at(2) && at(2) < at(3) && at(3) < at(4);
-        at(4).filter(|_| grows && self.cut_off == Some(CutOff::MaxStates))
+        let behind = self.cut_off == Some(CutOff::BehindViolation);
+        at(4).filter(|_| grows && !behind && !self.is_complete())
     }
 }
 
@@ -76,26 +86,41 @@ impl Explored {
 pub enum CutOff {
     /// There is more behind a violation than was worth exploring.
     BehindViolation,
+    /// It was interrupted.
+    Interrupted,
     /// There are more states than `--max-states`.
     MaxStates,
+    /// It took more memory than `--memory`.
+    Memory,
+    /// Only random walks were taken.
+    RandomWalk,
+    /// It took longer than `--time`.
+    Time,
 }
 
-/// Searches until everything is seen, or `max_states` are.
-pub(crate) fn search(
-    model: &dyn Model,
-    max_states: usize,
-    threads: usize,
-    progress: &(dyn Fn(usize) + Sync),
-) -> Explored {
-    let mut expanders: Vec<_> = (0..threads.max(1)).map(|_| model.expander()).collect();
-    let mut search = Search::new(model, &mut *expanders[0], max_states);
-    search.found.depth = search.run(&mut expanders, progress).saturating_sub(1);
+/// How far a search has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How many states were found.
+    pub states: usize,
+    /// How many of them are still to be expanded.
+    pub frontier: usize,
+}
+
+/// Is told now and then how far a search has come.
+pub type Watch<'a> = &'a (dyn Fn(Progress) + Sync);
+
+/// Searches until everything is seen, or a limit is reached.
+pub(crate) fn search(model: &dyn Model, settings: &Settings, watch: Watch<'_>) -> Explored {
+    let mut expanders: Vec<_> = (0..settings.threads().max(1)).map(|_| model.expander()).collect();
+    let mut search = Search::new(model, &mut *expanders[0], settings);
+    search.found.depth = search.run(&mut expanders, watch).saturating_sub(1);
     search.limit_behind_violations();
     while search.found.is_complete() && !search.behind.is_empty() {
         for (id, state) in std::mem::take(&mut search.behind) {
             search.frontier.push(id, &state);
         }
-        search.run(&mut expanders, progress);
+        search.run(&mut expanders, watch);
     }
     search.found.graph.finish(search.found.is_complete());
     search.found
@@ -146,12 +171,16 @@ struct Search {
     frontier: Level,
     /// States behind a violation that are not known to be reached otherwise.
     behind: BTreeMap<u32, Vec<u32>>,
+    /// How many states were expanded.
+    expanded: usize,
     /// The search ends when there are more states than this, for this reason.
     limit: (usize, CutOff),
+    /// Or when one of these is reached.
+    limits: Limits,
 }
 
 impl Search {
-    fn new(model: &dyn Model, expander: &mut dyn Expander, max_states: usize) -> Self {
+    fn new(model: &dyn Model, expander: &mut dyn Expander, settings: &Settings) -> Self {
         let start = model.start();
         let mut search = Self {
             found: Explored {
@@ -169,7 +198,9 @@ impl Search {
             known: HashTable::new(),
             frontier: Level::default(),
             behind: BTreeMap::new(),
-            limit: (max_states, CutOff::MaxStates),
+            expanded: 0,
+            limit: (settings.max_states, CutOff::MaxStates),
+            limits: Limits::new(settings),
         };
         let (fingerprint, label) = (expander.fingerprint(&start), expander.label(&start));
         let id = search.number(fingerprint, label, 0);
@@ -178,14 +209,9 @@ impl Search {
     }
 
     /// Expands level after level, and returns how many there were.
-    fn run(
-        &mut self,
-        expanders: &mut [Box<dyn Expander + Send + '_>],
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> usize {
+    fn run(&mut self, expanders: &mut [Box<dyn Expander + Send + '_>], watch: Watch<'_>) -> usize {
         let mut levels = 0;
         while self.frontier.len() > 0 && self.found.is_complete() {
-            progress(self.found.graph.states());
             levels += 1;
             let level = std::mem::take(&mut self.frontier);
             self.found.gaps.push(level.gap(&*expanders[0]));
@@ -193,11 +219,21 @@ impl Search {
                 let mut out = Successors::default();
                 expand_chunk(&mut *expanders[0], &level, 0, &mut out);
                 self.enter(&level.ids, &out);
+                self.pause(watch);
             } else {
-                self.level(&level, expanders);
+                self.level(&level, expanders, watch);
             }
         }
         levels
+    }
+
+    /// Tells how far it has come, and looks whether that is far enough.
+    fn pause(&mut self, watch: Watch<'_>) {
+        let states = self.found.graph.states();
+        watch(Progress { states, frontier: states - self.expanded });
+        if self.found.is_complete() && self.expanded < states {
+            self.found.cut_off = self.limits.reached();
+        }
     }
 
     /// Everything that can be reached without a violation has been seen.
@@ -210,7 +246,12 @@ impl Search {
     }
 
     /// Expands a level with all threads and enters the results in order.
-    fn level(&mut self, level: &Level, expanders: &mut [Box<dyn Expander + Send + '_>]) {
+    fn level(
+        &mut self,
+        level: &Level,
+        expanders: &mut [Box<dyn Expander + Send + '_>],
+        watch: Watch<'_>,
+    ) {
         let chunks = level.len().div_ceil(CHUNK);
         let next = AtomicUsize::new(0);
         // Bounded, so that the successors of a whole level never pile up.
@@ -240,7 +281,10 @@ impl Search {
                 while let Some(out) = early.remove(&expected) {
                     let from = expected * CHUNK;
                     let ids = &level.ids[from..level.len().min(from + CHUNK)];
-                    self.enter(ids, &out);
+                    if self.found.is_complete() {
+                        self.enter(ids, &out);
+                        self.pause(watch);
+                    }
                     expected += 1;
                 }
                 if !self.found.is_complete() {
@@ -259,6 +303,7 @@ impl Search {
                 return;
             }
             self.note_at_rest(from, expanded.rest);
+            self.expanded += 1;
             self.found.graph.expand(from);
             for at in step..expanded.steps_end {
                 self.enter_step(from, &out.steps[at], out.state(at));

@@ -7,9 +7,18 @@ use holdall_core::Property;
 use rayon::prelude::*;
 
 use super::fair::{Assumption, FairComponent, fair_components, first_fair_component};
-use super::report::Violation;
 use crate::check::search::graph::Graph;
 use crate::check::search::model::Model;
+
+/// A violation that takes for ever: of which property, to whom, and by which states, the last of which
+/// repeat; or none do, and nothing happens.
+pub(super) struct Endless {
+    pub(super) property: Property,
+    pub(super) user: Option<usize>,
+    pub(super) path: Vec<u32>,
+    pub(super) cycle: Vec<u32>,
+    pub(super) what: String,
+}
 
 /// Fair cycles, for each user, and for all together. A patient timer relies on uses that end, so
 /// that then only those who never do count as strangers.
@@ -20,7 +29,7 @@ pub(super) fn for_ever(
     graph: &Graph,
     patient: bool,
     promises: &[Property],
-) -> Vec<Violation> {
+) -> Vec<Endless> {
     let narrower =
         [&ALONE, &INDEPENDENT].into_iter().filter(|sense| promises.contains(&sense.property));
     let narrower: Vec<&Sense> = narrower.collect();
@@ -37,7 +46,7 @@ pub(super) fn for_ever(
 
 /// A fair cycle in which a user waits. If it can starve although every use ends, that is no fault
 /// of strangers: it then counts against `concurrency` only if the user is stuck at rest.
-fn never_satisfied(graph: &Graph, lane: usize, sharing: u32) -> Option<Violation> {
+fn never_satisfied(graph: &Graph, lane: usize, sharing: u32) -> Option<Endless> {
     let all_end = Assumption::ALL_END;
     let sharers_end =
         Assumption { ending: sharing, excused: |label, lane| label.blocked >> lane & 1 == 1 };
@@ -79,7 +88,7 @@ const INDEPENDENT: Sense = Sense {
 
 /// A way to wait for ever without the excuse: a state in which nothing that is owed happens, or a fair
 /// cycle.
-fn never_satisfied_in(sense: &Sense, graph: &Graph, lane: usize) -> Option<Violation> {
+fn never_satisfied_in(sense: &Sense, graph: &Graph, lane: usize) -> Option<Endless> {
     let Sense { property, assumption, unexcused } = sense;
     let waits = |state: &u32| {
         let label = graph.label(*state);
@@ -90,7 +99,7 @@ fn never_satisfied_in(sense: &Sense, graph: &Graph, lane: usize) -> Option<Viola
     if let Some(state) = states.find(|state| waits(state) && !owed(state)) {
         let what = format!("u{lane} {unexcused}, and waits until others end their use");
         let (path, cycle) = (graph.way_to(state), Vec::new());
-        return Some(Violation { property: *property, user: Some(lane), path, cycle, what });
+        return Some(Endless { property: *property, user: Some(lane), path, cycle, what });
     }
     let component = first_fair_component(graph, lane, assumption)?;
     let what = format!("this repeats for ever, fairly, and u{lane} waits, which {unexcused}");
@@ -98,7 +107,7 @@ fn never_satisfied_in(sense: &Sense, graph: &Graph, lane: usize) -> Option<Viola
 }
 
 /// A fair cycle in which a user has ended its use and is never told that it may ask again.
-fn never_released(graph: &Graph, lane: usize) -> Option<Violation> {
+fn never_released(graph: &Graph, lane: usize) -> Option<Endless> {
     let releases = |state| graph.label(state).releasing >> lane & 1 == 1;
     let component = earliest(fair_components(graph, &Assumption::ALL_END, &releases))?;
     let what = format!("this repeats for ever, fairly, and u{lane} may never ask again");
@@ -107,7 +116,7 @@ fn never_released(graph: &Graph, lane: usize) -> Option<Violation> {
 }
 
 /// A fair cycle in which no request is under way, and yet something happens by itself.
-fn never_at_rest(graph: &Graph) -> Option<Violation> {
+fn never_at_rest(graph: &Graph) -> Option<Endless> {
     let over = |state| !graph.label(state).busy;
     let components = fair_components(graph, &Assumption::ALL_END, &over);
     let moving = components.into_iter().filter(|component| component.moves_by_itself(graph));
@@ -127,7 +136,7 @@ fn violation(
     property: Property,
     user: Option<usize>,
     what: String,
-) -> Violation {
+) -> Endless {
     let cycle = component.cycle(graph, assumption);
-    Violation { property, user, path: graph.way_to(cycle[0]), cycle, what }
+    Endless { property, user, path: graph.way_to(cycle[0]), cycle, what }
 }

@@ -12,7 +12,7 @@ use super::report;
 use super::trace::{Describe, Path, Trace, replay};
 use crate::check::scope::{BadScope, Scope};
 use crate::check::search::model::{Model, StageNumber};
-use crate::check::search::{self, Explored};
+use crate::check::search::{self, Explored, Watch};
 use crate::check::world::World;
 use crate::check::{Detector, Settings, prepare};
 use crate::registry::Chosen;
@@ -123,8 +123,8 @@ impl Serialize for Distance {
 }
 
 /// Measures the failure locality of a protocol in a scope: of the crash of the user that the
-/// settings name, or of each user in turn. `progress` is told now and then how many states were
-/// found.
+/// settings name, or of each user in turn. `watch` is told now and then how far the search has
+/// come.
 ///
 /// # Errors
 /// If the protocol does not serve the scope, or a use in it does not end.
@@ -132,7 +132,7 @@ pub fn locality(
     chosen: &Chosen,
     scope: &Scope,
     settings: &Settings,
-    progress: &(dyn Fn(usize) + Sync),
+    watch: Watch<'_>,
 ) -> Result<Locality, BadScope> {
     if let Some(lane) = scope.users.iter().position(|user| user.endless) {
         return Err(BadScope::Endless(lane));
@@ -148,7 +148,7 @@ pub fn locality(
         let (roles, settings) = prepare(chosen, scope, &settings)?;
         let managers = roles.managers();
         let world = World::new(roles, scope, &settings, None).with_stages();
-        let found = search::search(&world, settings.max_states, settings.threads(), progress);
+        let found = search::search(&world, &settings, watch);
         let names = match crash {
             Some(_) => world.stage_names(&found.graph),
             None => vec![(StageNumber::default(), "at any time".into())],

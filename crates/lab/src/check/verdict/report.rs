@@ -1,14 +1,16 @@
 //! From what the search found to verdicts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use holdall_core::{Assumes, Order, Property};
 use holdall_registry::questions::Kind;
 use serde::Serialize;
 
-use super::for_ever::for_ever;
+use super::for_ever::{Endless, for_ever};
 use super::trace::{Describe, Path, Trace, replay};
 use crate::check::search::model::{Breach, Model};
+use crate::check::search::walk::{Walked, Way};
 use crate::check::search::{CutOff, Explored};
 use crate::check::{Scope, Settings, Timers};
 use crate::registry::Chosen;
@@ -91,7 +93,8 @@ pub enum Outcome {
     Holds,
     /// Not, as the trace shows.
     Violated,
-    /// In everything that was seen, but not everything was.
+    /// In everything that was seen, but not everything was; or, if it is about requests that come to
+    /// an end, everywhere but in a deadlock, which is reported as that.
     Undecided,
 }
 
@@ -119,112 +122,182 @@ impl Report {
     }
 }
 
-/// A violation: of which property, to whom, and by which states (and then, by which cycle).
-pub(super) struct Violation {
-    pub(super) property: Property,
-    pub(super) user: Option<usize>,
-    pub(super) path: Vec<u32>,
-    pub(super) cycle: Vec<u32>,
-    pub(super) what: String,
+/// A violation: of which property, to whom, and by which way.
+struct Violation {
+    property: Property,
+    user: Option<usize>,
+    path: Path,
+    what: String,
 }
 
-impl Violation {
-    fn trace(&self, model: &dyn Model, world: &dyn Describe, found: &Explored) -> Trace {
-        let fingerprints =
-            |states: &[u32]| states.iter().map(|s| found.fingerprints[*s as usize]).collect();
-        let breaks = found.breaches.iter().any(|(_, breach)| breach.property == self.property);
-        let path = Path {
-            steps: fingerprints(&self.path),
-            cycle: fingerprints(&self.cycle),
-            breaks: breaks.then_some(self.property),
-        };
-        replay(model, world, &path, self.what.clone())
-    }
-}
-
+/// What a search found.
 pub(crate) fn report(
     chosen: &Chosen,
     model: &dyn Model,
     world: &dyn Describe,
     found: &Explored,
 ) -> Report {
-    let mut violations = safety(found);
-    violations.extend(at_rest(found));
-    let within = within_assumptions(chosen.about.assumes, world.settings());
-    let mut promises = chosen.about.promises.clone();
-    if world.settings().timers == Timers::Quiet {
-        promises.extend(&chosen.about.with_patience);
-    }
+    let way = |state: u32| found.way(&found.graph.way_to(state));
+    let breaches = found.breaches.iter().map(|(state, breach)| (way(*state), breach));
+    let mut violations = safety(breaches);
+    let stuck = found.stuck.iter().min_by_key(|(_, state)| **state);
+    violations.extend(at_rest(
+        found.deadlock.map(way),
+        found.residue.map(way),
+        stuck.map(|(lane, state)| (*lane, way(*state))),
+    ));
     let patient = world.settings().timers == Timers::Quiet;
-    violations.extend(for_ever(model, &found.graph, patient, &promises));
-    let mut properties: Vec<Property> = vec![
-        Property::Exclusion,
-        Property::AllOrNothing,
-        Property::Local,
-        Property::NoDeadlock,
-        Property::NoResidue,
-        Property::NoLivelock,
-        Property::NoStarvation,
-        Property::Concurrency,
-    ];
-    // Decided of those alone who promise it: what is stronger is decided of all.
-    let narrower = [Property::CurrentConflicts, Property::Independence];
-    properties.extend(narrower.into_iter().filter(|property| promises.contains(property)));
-    let bound = world.settings().overtaking.or_else(|| chosen.about.overtaking_bound());
-    properties.extend(bound.map(Property::BoundedOvertaking));
-    // Whoever names a bound demands it.
-    promises.extend(world.settings().overtaking.map(Property::BoundedOvertaking));
-    let lasting = world.settings().holds_outlast_crash();
-    let decide = |property: Property| {
-        let violation = violations.iter().find(|v| v.property == property);
-        let otherwise = if found.is_complete() { Outcome::Holds } else { Outcome::Undecided };
+    let promises = promises(chosen, world.settings());
+    let endless = for_ever(model, &found.graph, patient, &promises).into_iter();
+    violations.extend(endless.map(|Endless { property, user, path, cycle, what }| {
+        let path = Path { steps: found.way(&path), cycle: found.way(&cycle), breaks: None };
+        Violation { property, user, path, what }
+    }));
+    let answers = found.answers.iter().map(|(question, state)| (*question, way(*state))).collect();
+    Judge { chosen, model, world, violations, answers, complete: found.is_complete() }.report(
+        Seen {
+            states: found.graph.states(),
+            transitions: found.graph.transitions(),
+            depth: found.depth,
+            cut_off: found.cut_off,
+            growing_gap: found.growing_gap(),
+        },
+    )
+}
+
+/// What was seen on random walks.
+pub(crate) fn report_walks(
+    chosen: &Chosen,
+    model: &dyn Model,
+    world: &dyn Describe,
+    seen: &Walked,
+) -> Report {
+    let mut violations = safety(seen.breaches.iter().map(|(way, breach)| (way.clone(), breach)));
+    let stuck = seen.stuck.iter().min_by_key(|(_, way)| way.len());
+    violations.extend(at_rest(
+        seen.deadlock.clone(),
+        seen.residue.clone(),
+        stuck.map(|(lane, way)| (*lane, way.clone())),
+    ));
+    let answers = seen.answers.clone();
+    Judge { chosen, model, world, violations, answers, complete: false }.report(Seen {
+        states: seen.states,
+        transitions: seen.steps,
+        depth: seen.longest,
+        cut_off: Some(CutOff::RandomWalk),
+        growing_gap: None,
+    })
+}
+
+/// How much was seen.
+struct Seen {
+    states: usize,
+    transitions: usize,
+    depth: usize,
+    cut_off: Option<CutOff>,
+    growing_gap: Option<u64>,
+}
+
+/// Turns what was found into verdicts.
+struct Judge<'a> {
+    chosen: &'a Chosen,
+    model: &'a dyn Model,
+    world: &'a dyn Describe,
+    violations: Vec<Violation>,
+    /// The ways to the answers of questions.
+    answers: BTreeMap<usize, Way>,
+    complete: bool,
+}
+
+impl Judge<'_> {
+    fn report(&self, seen: Seen) -> Report {
+        let (chosen, settings) = (self.chosen, self.world.settings());
+        let Seen { states, transitions, depth, cut_off, growing_gap } = seen;
+        let promises = promises(chosen, settings);
+        let mut properties: Vec<Property> = vec![
+            Property::Exclusion,
+            Property::AllOrNothing,
+            Property::Local,
+            Property::NoDeadlock,
+            Property::NoResidue,
+            Property::NoLivelock,
+            Property::NoStarvation,
+            Property::Concurrency,
+        ];
+        // Decided of those alone who promise it: what is stronger is decided of all.
+        let narrower = [Property::CurrentConflicts, Property::Independence];
+        properties.extend(narrower.into_iter().filter(|property| promises.contains(property)));
+        let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
+        properties.extend(bound.map(Property::BoundedOvertaking));
+        let within = within_assumptions(chosen.about.assumes, settings);
+        let lasting = settings.holds_outlast_crash();
+        let promised = |property: Property| {
+            within && promises.contains(&property) && !(lasting && is_progress(property))
+        };
+        let decide = |property: Property| self.decide(property, promised(property));
+        Report {
+            protocol: chosen.as_typed(),
+            scope: describe(self.world.scope(), settings, chosen.about.assumes),
+            states,
+            transitions,
+            depth,
+            complete: self.complete,
+            cut_off,
+            growing_gap,
+            properties: properties.into_iter().map(decide).collect(),
+            questions: self.answers(),
+        }
+    }
+
+    fn decide(&self, property: Property, promised: bool) -> Verdict {
+        let violation = self.violations.iter().find(|v| v.property == property);
+        let deadlock = self.violations.iter().any(|v| v.property == Property::NoDeadlock);
+        let verdict = match violation {
+            Some(_) => Outcome::Violated,
+            None if !self.complete || deadlock && is_about_requests(property) => Outcome::Undecided,
+            None => Outcome::Holds,
+        };
+        let trace = |v: &Violation| replay(self.model, self.world, &v.path, v.what.clone());
         Verdict {
             name: property.name(),
-            promised: within && promises.contains(&property) && !(lasting && is_progress(property)),
-            verdict: violation.map_or(otherwise, |_| Outcome::Violated),
+            promised,
+            verdict,
             user: violation.and_then(|v| v.user),
-            trace: violation.map(|v| v.trace(model, world, found)),
+            trace: violation.map(trace),
         }
-    };
-    Report {
-        protocol: chosen.as_typed(),
-        scope: describe(world.scope(), world.settings(), chosen.about.assumes),
-        states: found.graph.states(),
-        transitions: found.graph.transitions(),
-        depth: found.depth,
-        complete: found.is_complete(),
-        cut_off: found.cut_off,
-        growing_gap: found.growing_gap(),
-        properties: properties.into_iter().map(decide).collect(),
-        questions: answers(model, world, found),
+    }
+
+    /// The answers to questions of one's own.
+    fn answers(&self) -> Vec<Answer> {
+        let answer = |(number, (name, kind)): (usize, &(&'static str, Kind))| {
+            let seen = self.answers.get(&number);
+            let (kind, verdict, end) = match (kind, seen) {
+                (Kind::Always, Some(_)) => (Asked::Always, Outcome::Violated, "does not hold"),
+                (Kind::Always, None) => (Asked::Always, Outcome::Holds, ""),
+                (Kind::Sometime, Some(_)) => (Asked::Sometime, Outcome::Holds, "holds"),
+                (Kind::Sometime, None) => (Asked::Sometime, Outcome::Violated, ""),
+            };
+            let trace = |way: &Way| {
+                let path = Path { steps: way.clone(), ..Path::default() };
+                replay(self.model, self.world, &path, format!("here it {end} that {name}"))
+            };
+            let decided = seen.is_some() || self.complete;
+            let verdict = if decided { verdict } else { Outcome::Undecided };
+            Answer { name, kind, verdict, trace: seen.map(trace) }
+        };
+        self.world.questions().iter().enumerate().map(answer).collect()
     }
 }
 
-/// The answers to questions of one's own.
-fn answers(model: &dyn Model, world: &dyn Describe, found: &Explored) -> Vec<Answer> {
-    let answer = |(number, (name, kind)): (usize, &(&'static str, Kind))| {
-        let seen = found.answers.get(&number);
-        let (kind, verdict, end) = match (kind, seen) {
-            (Kind::Always, Some(_)) => (Asked::Always, Outcome::Violated, "this does not hold"),
-            (Kind::Always, None) => (Asked::Always, Outcome::Holds, ""),
-            (Kind::Sometime, Some(_)) => (Asked::Sometime, Outcome::Holds, "this holds"),
-            (Kind::Sometime, None) => (Asked::Sometime, Outcome::Violated, ""),
-        };
-        let decided = seen.is_some() || found.is_complete();
-        let way = |state: &u32| {
-            let steps = found.graph.way_to(*state);
-            let steps = steps.iter().map(|state| found.fingerprints[*state as usize]).collect();
-            let path = Path { steps, cycle: Vec::new(), breaks: None };
-            replay(model, world, &path, format!("{end}: {name}"))
-        };
-        Answer {
-            name,
-            kind,
-            verdict: if decided { verdict } else { Outcome::Undecided },
-            trace: seen.map(way),
-        }
-    };
-    world.questions().iter().enumerate().map(answer).collect()
+/// What is promised with these settings.
+fn promises(chosen: &Chosen, settings: &Settings) -> Vec<Property> {
+    let mut promises = chosen.about.promises.clone();
+    if settings.timers == Timers::Quiet {
+        promises.extend(&chosen.about.with_patience);
+    }
+    // Whoever names a bound demands it.
+    promises.extend(settings.overtaking.map(Property::BoundedOvertaking));
+    promises
 }
 
 /// The options that say what was explored.
@@ -315,37 +388,46 @@ fn is_progress(property: Property) -> bool {
     )
 }
 
-fn safety(found: &Explored) -> Vec<Violation> {
-    let violation = |(state, breach): &(u32, Breach)| Violation {
-        property: breach.property,
-        user: breach.lane,
-        path: found.graph.way_to(*state),
-        cycle: Vec::new(),
-        what: breach.what.clone(),
-    };
-    found.breaches.iter().map(violation).collect()
+/// Whether a property says that requests come to an end: it cannot be said to hold where some of them
+/// stand still.
+fn is_about_requests(property: Property) -> bool {
+    use Property::{Concurrency, CurrentConflicts, Independence, NoLivelock, NoStarvation};
+    matches!(property, Concurrency | CurrentConflicts | Independence | NoLivelock | NoStarvation)
 }
 
-fn at_rest(found: &Explored) -> Vec<Violation> {
-    let at = |state: u32, property: Property, user, what: String| Violation {
+fn safety<'a>(breaches: impl Iterator<Item = (Way, &'a Breach)>) -> Vec<Violation> {
+    let violation = |(steps, breach): (Way, &Breach)| Violation {
+        property: breach.property,
+        user: breach.lane,
+        path: Path { steps, cycle: Way::new(), breaks: Some(breach.property) },
+        what: breach.what.clone(),
+    };
+    breaches.map(violation).collect()
+}
+
+fn at_rest(
+    deadlock: Option<Way>,
+    residue: Option<Way>,
+    stuck: Option<(usize, Way)>,
+) -> Vec<Violation> {
+    let at = |steps: Way, property: Property, user, what: String| Violation {
         property,
         user,
-        path: found.graph.way_to(state),
-        cycle: Vec::new(),
+        path: Path { steps, ..Path::default() },
         what,
     };
     let mut violations = Vec::new();
-    if let Some(state) = found.deadlock {
+    if let Some(way) = deadlock {
         let what = "nothing moves any more, and a request is unsatisfied".into();
-        violations.push(at(state, Property::NoDeadlock, None, what));
+        violations.push(at(way, Property::NoDeadlock, None, what));
     }
-    if let Some(state) = found.residue {
+    if let Some(way) = residue {
         let what = "all requests are over, but a role still remembers one".into();
-        violations.push(at(state, Property::NoResidue, None, what));
+        violations.push(at(way, Property::NoResidue, None, what));
     }
-    if let Some((&lane, &state)) = found.stuck.iter().min_by_key(|(_, state)| **state) {
+    if let Some((lane, way)) = stuck {
         let what = format!("u{lane} waits until somebody ends with whom it shares nothing");
-        violations.push(at(state, Property::Concurrency, Some(lane), what));
+        violations.push(at(way, Property::Concurrency, Some(lane), what));
     }
     violations
 }

@@ -175,6 +175,7 @@ pub(crate) trait Describe {
 }
 
 /// The path of a violation through the states, by their fingerprints.
+#[derive(Default)]
 pub(crate) struct Path {
     pub(crate) steps: Vec<u64>,
     pub(crate) cycle: Vec<u64>,

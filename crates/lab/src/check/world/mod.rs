@@ -13,7 +13,7 @@ mod overtaking;
 mod stages;
 mod steps;
 
-use holdall_core::{Addr, Broken, Home, Life, ManagerId, Needs, Order, UserId};
+use holdall_core::{Addr, Broken, Home, Life, ManagerId, Needs, Order, Property, UserId};
 use holdall_registry::questions::Kind;
 use holdall_registry::roles::{
     Fingerprint, Interner, Item, NOBODY, Numbers, Parts, RoleFacts, Roles,
@@ -25,6 +25,7 @@ use self::stages::Stages;
 use super::search::graph::Graph;
 use super::search::model::{Expander, Label, Model, StageNumber};
 use super::{Scope, Settings};
+use crate::registry::Chosen;
 
 /// A protocol at work in a scope.
 pub(crate) struct World<'a> {
@@ -38,6 +39,8 @@ pub(crate) struct World<'a> {
     /// For each user, those it shares a pool with.
     pub(crate) sharing: Vec<u32>,
     pub(crate) bound: Option<u32>,
+    /// Whether labels are to tell who waits in conflict with others.
+    conflicts: bool,
     /// The stages in which the user stands that may crash, if labels are to tell.
     stages: Option<Stages>,
     pub(crate) questions: Vec<(&'static str, Kind)>,
@@ -67,9 +70,25 @@ impl<'a> World<'a> {
                 .unwrap_or_else(|| roles.starts_again() || scope.goes_on_for_ever()),
             sharing: scope.sharing(),
             bound,
+            conflicts: false,
             stages: None,
             roles,
         }
+    }
+
+    /// A world in which is seen what is to be decided of the protocol: overtaking if there is a bound
+    /// to it, conflicts if it promises something where there are none.
+    pub(crate) fn of(
+        chosen: &Chosen,
+        roles: Box<dyn Roles>,
+        scope: &'a Scope,
+        settings: &'a Settings,
+    ) -> Self {
+        let bound = settings.overtaking.or_else(|| chosen.about.overtaking_bound());
+        let about = &chosen.about;
+        let mut promises = about.promises.iter().chain(&about.with_patience);
+        let conflicts = promises.any(|promise| *promise == Property::CurrentConflicts);
+        Self { conflicts, ..Self::new(roles, scope, settings, bound) }
     }
 
     /// The same world, with labels that tell where the user stands that may crash.
@@ -194,7 +213,9 @@ impl<'a> World<'a> {
             let endless = self.scope.users[lane].endless && client.stage == Stage::Using;
             label.endless |= endless;
         }
-        label.conflicted = self.conflicted(state, label.waiting);
+        if self.conflicts {
+            label.conflicted = self.conflicted(state, label.waiting);
+        }
         if label.endless {
             label.dependent = self.dependent(state) & label.waiting;
             let used = self.in_use(state, true);
@@ -276,13 +297,20 @@ impl<'a> World<'a> {
         &'s self,
         state: &'s [u32],
     ) -> impl Iterator<Item = (u64, &'s Fingerprint)> + Clone {
-        let users = self.scope.users.len();
-        state.iter().enumerate().filter(|(_, id)| **id != NOBODY).map(move |(at, &id)| match at {
-            _ if at < users => (at as u64, self.client_table.fingerprint(id)),
-            _ if at < self.manager_at(0) => (at as u64, &self.parts.users[id as usize].fingerprint),
-            _ if at < self.items_at() => (at as u64, &self.parts.managers[id as usize].fingerprint),
-            _ => (self.place_of_item(state, at), self.parts.items.fingerprint(id)),
-        })
+        let (users, managers) = (self.user_at(0), self.manager_at(0));
+        let placed = |from: usize, to: usize| state[from..to].iter().zip(from as u64..);
+        let there = |(id, _): &(&u32, u64)| **id != NOBODY;
+        let clients = placed(0, users).map(|(id, at)| (at, self.client_table.fingerprint(*id)));
+        let users = placed(users, managers)
+            .filter(there)
+            .map(|(id, at)| (at, &self.parts.users[*id as usize].fingerprint));
+        let managers = placed(managers, self.items_at())
+            .filter(there)
+            .map(|(id, at)| (at, &self.parts.managers[*id as usize].fingerprint));
+        let items = (self.items_at()..state.len()).map(move |at| {
+            (self.place_of_item(state, at), self.parts.items.fingerprint(state[at]))
+        });
+        clients.chain(users).chain(managers).chain(items)
     }
 
     fn place_of_item(&self, state: &[u32], at: usize) -> u64 {

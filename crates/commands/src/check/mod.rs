@@ -1,25 +1,28 @@
 //! `holdall check`: explores every interleaving of a small scope.
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+mod drawings;
+mod told;
+
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use comfy_table::{Table, presets};
 use holdall_core::CellId;
-use holdall_lab::check::{
-    self, Asked, CutOff, Outcome, Report, Scope, Settings, Suite, Trace, every_assignment,
-};
+use holdall_lab::check::{self, Interrupt, Report, Scope, Settings, Suite, every_assignment};
 use holdall_registry::Chosen;
+use signal_hook::consts::SIGINT;
 
-use crate::search::{DetectorArg, SearchArgs, bar};
-use crate::{Protocols, files, print, usage};
+use self::drawings::Drawings;
+use crate::search::{DetectorArg, SearchArgs, bar, tell};
+use crate::{Protocols, print, usage};
 
 /// Explore every interleaving of a small scope and decide what the protocol promises
 ///
 /// Users are separated by '/', successive requests of one user by ',', the needs of a request by
 /// '+' in the order asked; '0:2' is two units of pool 0. After a user, '*' repeats its list for
 /// ever, '^' lets it depart after its list and return under a fresh id, '!' never ends its use.
+///
+/// A search that takes too long is ended by --max-states, --time, --memory or Ctrl-C, and tells what
+/// was seen so far.
 ///
 /// Exit status: 0 if every promised property holds and everything was seen, 1 if a promised one
 /// is violated, 3 if the search was cut off, 64 on bad input, 74 if something cannot be written.
@@ -29,6 +32,7 @@ use crate::{Protocols, files, print, usage};
   holdall check coordinator:skip --pools 1,1 --users '0+1*/0*/1*'
   holdall check ordered --without sorted --pools 1,1 --users '0+1/1+0'
   holdall check skeen --all 3x2
+  holdall check skeen --pools 1,1,1,1 --users '0+1*/1+2*/2+3*/3+0*' --random-walk 1000
   holdall check --suite quick")]
 pub struct Args {
     /// The protocol (`holdall protocols` lists them); with --suite, all of them if left out
@@ -87,13 +91,18 @@ pub struct Args {
     keep_stale: bool,
     #[command(flatten)]
     search: SearchArgs,
+    /// Take N random walks instead of a search, of at most 10,000 steps each: for scopes that no
+    /// search gets to the end of
+    #[arg(long, value_name = "N")]
+    random_walk: Option<u64>,
+    /// Where all chance of the walks comes from
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "random_walk")]
+    seed: u64,
     /// Tell violations as message sequence charts instead of step by step
     #[arg(long, conflicts_with = "json")]
     chart: bool,
-    /// Draw the first violation, of something promised if there is one, as a message sequence
-    /// chart (SVG)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["all", "suite"])]
-    chart_svg: Option<PathBuf>,
+    #[command(flatten)]
+    drawings: Drawings,
     /// Print one JSON object per scope
     #[arg(long)]
     json: bool,
@@ -108,29 +117,29 @@ enum SuiteArg {
 }
 
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
-    let jobs = jobs(args, protocols)?;
+    let interrupt = on_ctrl_c()?;
+    let jobs = jobs(args, protocols, &interrupt)?;
     let several = jobs.len() > 1;
-    if let Some(file) = &args.chart_svg {
-        files::try_all(&[file])?;
-    }
+    args.drawings.can_be_written()?;
     let bar = bar();
+    let watch = |progress| tell(&bar, progress);
     let mut tally = Tally::default();
     for (i, (chosen, scope, settings)) in jobs.iter().enumerate() {
         bar.set_message(format!("{} {scope} ({} of {})", chosen.name, i + 1, jobs.len()));
-        let progress = |states| bar.set_position(states as u64);
-        let report = check::check(chosen, scope, settings, &progress).map_err(usage)?;
+        let report = match args.random_walk {
+            Some(walks) => check::random_walks(chosen, scope, settings, (walks, args.seed), &watch),
+            None => check::check(chosen, scope, settings, &watch),
+        };
+        let report = report.map_err(usage)?;
         tally.add(&report);
-        bar.suspend(|| {
-            if args.json {
-                print(&serde_json::to_string(&report)?)
-            } else if several {
-                print(&line(&report))
-            } else {
-                print(&in_full(&report, args.chart))
-            }
+        bar.suspend(|| match (args.json, several) {
+            (true, _) => print(&serde_json::to_string(&report)?),
+            (false, true) => print(&told::line(&report)),
+            (false, false) => print(&told::in_full(&report, args.chart)),
         })?;
-        if let Some(file) = &args.chart_svg {
-            write_chart(file, &report)?;
+        args.drawings.draw(chosen, scope, settings, &report)?;
+        if interrupt.is_interrupted() {
+            break;
         }
     }
     bar.finish_and_clear();
@@ -140,13 +149,25 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     Ok(tally.exit_code())
 }
 
+/// Ctrl-C ends the search, and what was seen so far is told; a second one ends the program.
+fn on_ctrl_c() -> anyhow::Result<Interrupt> {
+    let interrupt = Interrupt::default();
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, interrupt.flag())?;
+    signal_hook::flag::register(SIGINT, interrupt.flag())?;
+    Ok(interrupt)
+}
+
 /// What is to be explored, one after another.
-fn jobs(args: &Args, protocols: &Protocols) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
+fn jobs(
+    args: &Args,
+    protocols: &Protocols,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<(Chosen, Scope, Settings)>> {
     let chosen = match &args.protocol {
         Some(name) => vec![args.search.chosen(protocols, name)?],
         None => protocols.all().map_err(usage)?,
     };
-    let settings = settings(args);
+    let settings = Settings { interrupt: interrupt.clone(), ..settings(args) };
     if let Some(suite) = args.suite {
         let suite = match suite {
             SuiteArg::Quick => Suite::Quick,
@@ -207,6 +228,7 @@ fn settings(args: &Args) -> Settings {
 /// How all of it went.
 #[derive(Default)]
 struct Tally {
+    scopes: usize,
     states: usize,
     broken: usize,
     cut_off: usize,
@@ -214,16 +236,19 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, report: &Report) {
+        self.scopes += 1;
         self.states += report.states;
         self.broken += usize::from(report.broken());
         self.cut_off += usize::from(!report.complete);
     }
 
     fn line(&self, scopes: usize) -> String {
-        format!(
-            "{scopes} scopes, {} states: {} with a broken promise, {} cut off",
-            self.states, self.broken, self.cut_off
-        )
+        let Self { states, broken, cut_off, .. } = self;
+        let begun = match scopes - self.scopes {
+            0 => format!("{scopes} scopes"),
+            _ => format!("{} of {scopes} scopes", self.scopes),
+        };
+        format!("{begun}, {states} states: {broken} with a broken promise, {cut_off} cut off")
     }
 
     fn exit_code(&self) -> ExitCode {
@@ -233,85 +258,4 @@ impl Tally {
             _ => ExitCode::from(1),
         }
     }
-}
-
-fn line(report: &Report) -> String {
-    let violated = report.properties.iter().filter(|v| v.verdict == Outcome::Violated);
-    let mut text = String::new();
-    for verdict in violated {
-        let promised = if verdict.promised { " (promised!)" } else { "" };
-        let _ = write!(text, " {}{promised}", verdict.name);
-    }
-    let verdict = match (text.is_empty(), report.complete) {
-        (false, _) => format!("violates{text}"),
-        (true, true) => "ok".into(),
-        (true, false) => "cut off, nothing found".into(),
-    };
-    format!("{:>9} states  {} {}: {verdict}", report.states, report.protocol, report.scope)
-}
-
-/// Draws a violation of something promised, or else of anything.
-fn write_chart(file: &Path, report: &Report) -> anyhow::Result<()> {
-    let violated = || report.properties.iter().filter(|verdict| verdict.trace.is_some());
-    let worst = violated().find(|verdict| verdict.promised).or_else(|| violated().next());
-    let Some((verdict, trace)) = worst.and_then(|v| Some((v, v.trace.as_ref()?))) else {
-        crate::say(format!("nothing is violated, so {} is not written", file.display()));
-        return Ok(());
-    };
-    let title = format!("{} {}: {}", report.protocol, report.scope, verdict.name);
-    files::write(file, trace.chart_svg(&title))
-}
-
-fn in_full(report: &Report, chart: bool) -> String {
-    let mut text = format!(
-        "{} {}\n{} states, {} transitions, depth {}, {}\n",
-        report.protocol,
-        report.scope,
-        report.states,
-        report.transitions,
-        report.depth,
-        match report.cut_off {
-            None => "complete",
-            Some(CutOff::BehindViolation) => "cut off behind a violation",
-            Some(CutOff::MaxStates) => "cut off (--max-states)",
-        }
-    );
-    if let Some(gap) = report.growing_gap {
-        let _ = writeln!(
-            text,
-            "clocks or counters run apart without bound, by all appearances: {gap} at the end"
-        );
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    for verdict in &report.properties {
-        let user = verdict.user.map_or(String::new(), |user| format!("for user {user}"));
-        let promised = if verdict.promised { "promised" } else { "not promised" };
-        table.add_row([verdict.name, promised, &verdict.verdict.to_string(), &user]);
-    }
-    for answer in &report.questions {
-        let (asked, verdict) = match (answer.kind, answer.verdict) {
-            (Asked::Always, Outcome::Violated) => ("asked: always", "no"),
-            (Asked::Always, Outcome::Holds) => ("asked: always", "yes"),
-            (Asked::Sometime, Outcome::Violated) => ("asked: sometime", "never"),
-            (Asked::Sometime, Outcome::Holds) => ("asked: sometime", "yes"),
-            (Asked::Always, Outcome::Undecided) => ("asked: always", "undecided"),
-            (Asked::Sometime, Outcome::Undecided) => ("asked: sometime", "undecided"),
-        };
-        table.add_row([answer.name, asked, verdict, ""]);
-    }
-    let _ = writeln!(text, "{table}");
-    let told = |trace: &Trace| if chart { trace.chart() } else { trace.to_string() };
-    for verdict in &report.properties {
-        if let Some(trace) = &verdict.trace {
-            let _ = write!(text, "\n{} is violated:\n{}", verdict.name, told(trace));
-        }
-    }
-    for answer in &report.questions {
-        if let Some(trace) = &answer.trace {
-            let _ = write!(text, "\n{}:\n{}", answer.name, told(trace));
-        }
-    }
-    text.pop();
-    text
 }
