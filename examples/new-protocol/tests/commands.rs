@@ -35,6 +35,21 @@ fn without_the_gate_two_users_wait_for_each_other() {
 }
 
 #[test]
+fn questions_of_its_own_are_answered() {
+    let scope = ["check", "gate", "--pools", "1,1", "--users", "0/1"];
+    let told = prints(&scope);
+    let answer = |told: &str, question: &str| {
+        let line = told.lines().find(|line| line.trim().starts_with(question)).expect("answered");
+        line.split_whitespace().next_back().expect("an answer").to_owned()
+    };
+    assert_eq!(answer(&told, "nobody queues for what is free"), "yes");
+    assert_eq!(answer(&told, "two are in the room"), "never");
+    assert_eq!(answer(&told, "two use what they have"), "yes");
+    let without = prints(&[&scope[..], &["--without", "gate"]].concat());
+    assert_eq!(answer(&without, "two are in the room"), "yes");
+}
+
+#[test]
 fn strangers_wait_for_each_other() {
     let told = prints(&["check", "gate", "--pools", "1,1", "--users", "0!/0/1"]);
     assert!(told.contains("concurrency     not promised  violated"), "{told}");

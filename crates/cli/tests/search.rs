@@ -1,0 +1,148 @@
+//! How far `holdall check` searches, and what it draws of it.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{check, violated};
+use serde_json::Value;
+
+const SOUND: [&str; 5] = ["skeen", "--pools", "1,1", "--users", "0+1/1+0"];
+const DEADLOCK: [&str; 7] =
+    ["ordered", "--without", "sorted", "--pools", "1,1", "--users", "0+1/1+0"];
+/// Clocks run apart, so there is no end of states.
+const ENDLESS: [&str; 5] = ["skeen", "--pools", "1,1", "--users", "0+1*/0*/1*"];
+
+fn verdict_of<'r>(report: &'r Value, property: &str) -> &'r Value {
+    let properties = report["properties"].as_array().expect("a list");
+    &properties.iter().find(|p| p["name"] == property).expect("listed")["verdict"]
+}
+
+#[test]
+fn a_limit_ends_the_search_with_a_verdict_so_far() {
+    for (limit, reason) in [(["--time", "0s"], "time"), (["--memory", "1M"], "memory")] {
+        let (code, reports) = check(&[&SOUND[..], &limit].concat());
+        assert_eq!((code, &reports[0]["cut_off"]), (3, &Value::from(reason)));
+        assert_eq!(verdict_of(&reports[0], "exclusion"), "undecided");
+        let generous = if reason == "time" { ["--time", "2h"] } else { ["--memory", "900G"] };
+        let (code, reports) = check(&[&SOUND[..], &generous].concat());
+        assert_eq!((code, verdict_of(&reports[0], "exclusion")), (0, &Value::from("holds")));
+    }
+    // The violation is found in the first chunk, before anybody looks at the clock.
+    let (code, reports) = check(&[
+        "coordinator:skip",
+        "--without",
+        "room",
+        "--pools",
+        "1",
+        "--users",
+        "0/0",
+        "--max-states",
+        "9",
+    ]);
+    assert_eq!((code, verdict_of(&reports[0], "exclusion")), (1, &Value::from("violated")));
+    for bad in [["--time", "soon"], ["--time", "5d"], ["--memory", "1"], ["--memory", "x2G"]] {
+        assert_eq!(check(&[&SOUND[..], &bad].concat()).0, 64, "{bad:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_search_with_a_verdict_so_far() {
+    let mut search = Command::new(env!("CARGO_BIN_EXE_holdall"))
+        .arg("check")
+        .args(ENDLESS)
+        .args(["--threads", "1", "--memory", "2G"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let status = format!("/proc/{}/status", search.id());
+    let handles_interrupts = || {
+        let status = fs::read_to_string(&status).expect("it runs");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+        u64::from_str_radix(mask.trim(), 16).expect("a number") & 0b10 != 0
+    };
+    while !handles_interrupts() {
+        sleep(Duration::from_millis(5));
+    }
+    let pid = search.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
+    assert!(sent.success());
+    let out = search.wait_with_output().expect("it ends");
+    let text = String::from_utf8(out.stdout).expect("UTF-8");
+    assert_eq!(out.status.code(), Some(3), "{text}");
+    assert!(text.contains("cut off (interrupted)"), "{text}");
+}
+
+#[test]
+fn requests_that_stand_still_in_a_deadlock_are_not_said_to_come_to_an_end() {
+    let (_, reports) = check(&DEADLOCK);
+    assert_eq!(verdict_of(&reports[0], "no-starvation"), "undecided");
+    assert_eq!(verdict_of(&reports[0], "exclusion"), "holds");
+}
+
+#[test]
+fn random_walks_find_what_is_there_to_find_and_decide_nothing_else() {
+    let (code, reports) = check(&[&DEADLOCK[..], &["--random-walk", "50"]].concat());
+    assert_eq!((code, violated(&reports[0], true)), (1, vec![("no-deadlock".into(), None)]));
+    let properties = reports[0]["properties"].as_array().expect("a list");
+    let deadlock = properties.iter().find(|p| p["name"] == "no-deadlock").expect("listed");
+    assert_eq!(deadlock["trace"]["steps"].as_array().map(Vec::len), Some(8), "told whole");
+
+    let walk = |seed| check(&[&ENDLESS[..], &["--random-walk", "3", "--seed", seed]].concat());
+    let (code, reports) = walk("1");
+    assert_eq!((code, &reports[0]["cut_off"]), (3, &Value::from("random-walk")));
+    assert_eq!(reports[0]["transitions"], 30_000, "three walks of the greatest length");
+    assert_eq!(verdict_of(&reports[0], "exclusion"), "undecided");
+    assert_eq!(walk("1"), walk("1"));
+    assert_ne!(walk("1"), walk("2"));
+
+    let (code, reports) = check(&[
+        "coordinator:skip",
+        "--without",
+        "room",
+        "--pools",
+        "1",
+        "--users",
+        "0*/0*",
+        "--random-walk",
+        "9",
+    ]);
+    assert_eq!((code, verdict_of(&reports[0], "exclusion")), (1, &Value::from("violated")));
+}
+
+#[test]
+fn the_state_graph_is_drawn_or_refused_with_the_number_of_states() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (dot, svg) = (path("states.dot"), path("states.svg"));
+    let (code, reports) = check(&[&DEADLOCK[..], &["--dot", &dot, "--graph-svg", &svg]].concat());
+    assert_eq!(code, 1);
+    let (states, transitions) = (&reports[0]["states"], &reports[0]["transitions"]);
+    let text = fs::read_to_string(&dot).expect("written");
+    let lines = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    assert_eq!((lines("[tooltip="), lines(" -> ")), (69, 111), "{text}");
+    assert_eq!((states, transitions), (&69.into(), &111.into()));
+    assert_eq!(lines("color=red"), 1, "the deadlock");
+    let text = fs::read_to_string(&svg).expect("written");
+    let document = roxmltree::Document::parse(&text).expect("well-formed");
+    let circles = document.descendants().filter(|node| node.has_tag_name("circle")).count();
+    assert_eq!(circles, 69);
+
+    let large = ["skeen", "--pools", "1,1", "--users", "0+1/1+0/0", "--graph-svg"];
+    let file = path("large.svg");
+    let out = Command::new(env!("CARGO_BIN_EXE_holdall"))
+        .arg("check")
+        .args(large)
+        .arg(&file)
+        .output()
+        .expect("the command runs");
+    let (told, refused) =
+        (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.status.code(), Some(64), "{refused}");
+    let states = told.lines().nth(1).and_then(|line| line.split(' ').next()).expect("a number");
+    assert!(refused.contains(&format!("there are {states} states, and at most 300")), "{refused}");
+    assert!(fs::metadata(&file).is_err(), "nothing is written");
+}
