@@ -94,7 +94,7 @@ impl Walker<'_> {
     /// One of so many, each as likely.
     fn draw(&mut self, many: usize) -> usize {
         self.random = mix(self.random);
-        (u128::from(self.random) * many as u128 >> 64) as usize
+        ((u128::from(self.random) * many as u128) >> 64) as usize
     }
 
     /// What there is to see in a state and its steps.

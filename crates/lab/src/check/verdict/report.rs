@@ -190,6 +190,7 @@ pub(crate) fn report_walks(
 }
 
 /// How much was seen.
+#[derive(Clone, Copy)]
 struct Seen {
     states: usize,
     transitions: usize,
