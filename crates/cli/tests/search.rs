@@ -38,7 +38,7 @@ fn a_limit_ends_the_search_with_a_verdict_so_far() {
 
 #[test]
 fn ctrl_c_ends_the_search_with_a_verdict_so_far() {
-    let mut search = Command::new(env!("CARGO_BIN_EXE_holdall"))
+    let search = Command::new(env!("CARGO_BIN_EXE_holdall"))
         .arg("check")
         .args(ENDLESS)
         .args(["--threads", "1", "--memory", "2G"])
