@@ -16,7 +16,7 @@ pub(crate) enum Sets {
     Ring,
     /// The n-th as often as 1/n to this power.
     Zipf(f64),
-    /// The first is among what is wanted with this probability; the others are uniform.
+    /// The first is wanted with this probability; the others, and without it all, are uniform.
     Hot(f64),
     /// So many clients want everything, the others one.
     Wide(usize),
@@ -119,10 +119,11 @@ impl Draw {
             _ => {}
         }
         while wants.len() < count {
-            let one = self.one();
-            if !wants.contains(&one) {
-                wants.push(one);
+            let mut one = self.one();
+            while wants.contains(&one) {
+                one = if self.random.random_bool(0.5) { self.one() } else { (one + 1) % all };
             }
+            wants.push(one);
         }
     }
 

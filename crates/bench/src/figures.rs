@@ -8,7 +8,9 @@ use serde::Serialize;
 /// The figures of one target in one case.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
-    /// Acquisitions a second.
+    /// Acquisitions.
+    pub(crate) grants: u64,
+    /// The same for a second.
     pub(crate) per_second: f64,
     /// Waits, in milliseconds.
     pub(crate) p50: f64,
@@ -46,6 +48,7 @@ impl Tally {
         let equal: Vec<f64> =
             kinds().filter(|(_, wide)| !**wide).map(|(grants, _)| *grants as f64).collect();
         Figures {
+            grants: all,
             per_second: all as f64 / span.as_secs_f64(),
             p50: at(0.5),
             p99: at(0.99),
@@ -66,7 +69,7 @@ fn jain(all: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (all.len() as f64 * squares) }
 }
 
-/// The median of each figure over some rounds; of what must not be, all.
+/// The median of each figure over some rounds; of the longest wait the longest, of what must not be all.
 pub(crate) fn median(rounds: &[Figures]) -> Figures {
     let of = |figure: &dyn Fn(&Figures) -> f64| {
         let mut all: Vec<f64> = rounds.iter().map(figure).collect();
@@ -78,6 +81,7 @@ pub(crate) fn median(rounds: &[Figures]) -> Figures {
         rounds.iter().all(|r| figure(r).is_some()).then(|| of(&|r| figure(r).unwrap_or(0.0)))
     };
     Figures {
+        grants: of(&|r| r.grants as f64) as u64,
         per_second: of(&|r| r.per_second),
         p50: of(&|r| r.p50),
         p99: of(&|r| r.p99),

@@ -49,6 +49,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     let (cases, targets) = (options.cases()?, options.targets()?);
     load::heed_signals()?;
+    server::raise_file_limit();
     let mut report = report::Report::new(options);
     let measured = measure(&cases, &targets, options, &mut report);
     report.end()?;

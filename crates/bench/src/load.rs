@@ -128,7 +128,8 @@ pub(crate) async fn measure<S: Session>(
 /// Lets the clients run; an error if one of them ends.
 async fn run_for(clients: &mut JoinSet<anyhow::Result<()>>, span: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + span;
-    while !signalled().load(Ordering::Relaxed) {
+    loop {
+        heed()?;
         let Some(left) = end.checked_duration_since(Instant::now()) else { return Ok(()) };
         match tokio::time::timeout(left.min(LOOK), clients.join_next()).await {
             Err(_elapsed) => {}
@@ -136,7 +137,11 @@ async fn run_for(clients: &mut JoinSet<anyhow::Result<()>>, span: Duration) -> a
             Ok(None) => return Ok(()),
         }
     }
-    Err(Interrupted.into())
+}
+
+/// An error if somebody wants an end.
+pub(crate) fn heed() -> Result<(), Interrupted> {
+    if signalled().load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
 }
 
 /// How often it is looked whether somebody wants an end.

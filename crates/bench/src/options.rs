@@ -57,14 +57,17 @@ pub struct Options {
     pub(crate) json: bool,
 }
 
+/// Beyond this hardly anything but the first is drawn.
+const ZIPF_MAX: f64 = 4.0;
+
 fn sets(text: &str) -> Result<Sets, String> {
     let (kind, value) = text.split_once(':').unwrap_or((text, ""));
     let number = || value.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
-    let bad = || format!("'{text}' is none of uniform, ring, zipf:1.1, hot:0.5, wide:4");
+    let bad = || format!("'{text}' is none of uniform, ring, zipf:1.1 (up to 4), hot:0.5, wide:4");
     match (kind, number()) {
         ("uniform", None) if value.is_empty() => Ok(Sets::Uniform),
         ("ring", None) if value.is_empty() => Ok(Sets::Ring),
-        ("zipf", Some(power)) => Ok(Sets::Zipf(power)),
+        ("zipf", Some(power)) if power <= ZIPF_MAX => Ok(Sets::Zipf(power)),
         ("hot", Some(share)) if share <= 1.0 => Ok(Sets::Hot(share)),
         ("wide", Some(_)) => value.parse().map(Sets::Wide).map_err(|_| bad()),
         _ => Err(bad()),

@@ -30,8 +30,20 @@ struct Row<'a> {
     figures: &'a Figures,
 }
 
-const HEADS: [&str; 11] =
-    ["case", "target", "acq/s", "p50 ms", "p99", "p99.9", "max", "Jain", "wide", "server us", "MB"];
+const HEADS: [&str; 12] = [
+    "case",
+    "target",
+    "acq/s",
+    "p50 ms",
+    "p99",
+    "p99.9",
+    "max",
+    "Jain",
+    "wide",
+    "server us",
+    "client us",
+    "MB",
+];
 
 impl Report {
     pub(crate) fn new(options: &Options) -> Self {
@@ -83,6 +95,7 @@ impl Report {
             format!("{:.3}", figures.jain),
             wide,
             known(figures.server_us),
+            format!("{:.1}", figures.client_us),
             known(figures.server_mb),
         ]);
         Ok(())

@@ -2,8 +2,10 @@
 //!
 //! The process is this program again, with the same arguments and a word in its environment.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use holdall_node::{Config, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::case::Case;
+use crate::load;
 use crate::target::yardstick;
 
 /// What to serve, and in which directory.
@@ -43,9 +46,11 @@ pub(crate) struct Place {
 /// Whether this process was started to serve.
 pub(crate) fn asked_to_serve() -> Option<Place> {
     let word = std::env::var_os(SERVE)?;
-    let word = word.to_str()?;
-    let (kind, dir) = word.split_once(':')?;
-    Some(Place { kind: Kind::named(kind), dir: dir.into() })
+    let bytes = word.as_bytes();
+    let end = bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len());
+    let kind = if &bytes[..end] == b"yardstick" { Kind::Yardstick } else { Kind::Agent };
+    let dir = OsStr::from_bytes(bytes.get(end + 1..).unwrap_or_default());
+    Some(Place { kind, dir: dir.into() })
 }
 
 /// Serves until killed, or until whoever started it is gone.
@@ -69,7 +74,7 @@ pub(crate) fn serve(place: &Place) -> anyhow::Result<()> {
 }
 
 /// Lets this process and its children have many files open, as many as root may.
-fn raise_file_limit() {
+pub(crate) fn raise_file_limit() {
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
     let most = most.and_then(|text| text.trim().parse().ok());
     let allowed = getrlimit(Resource::Nofile).maximum;
@@ -92,14 +97,14 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one of our own.
     pub(crate) fn start(kind: Kind, case: &Case) -> anyhow::Result<Self> {
-        raise_file_limit();
         let dir = tempfile::Builder::new().prefix("holdall-bench-").tempdir()?;
         write_config(dir.path(), case)?;
         let mut word = OsString::from(if kind == Kind::Agent { "agent:" } else { "yardstick:" });
         word.push(dir.path());
         let mut command = Command::new(std::env::current_exe()?);
         command.args(std::env::args_os().skip(1)).env(SERVE, word);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // Ctrl-C is ours to heed.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         let child = command.spawn().context("cannot start a server")?;
         let (socket, pid) = (dir.path().join("socket"), child.id());
         let mut server = Self { socket, pid, own: Some((child, dir)) };
@@ -117,6 +122,7 @@ impl Server {
         let start = Instant::now();
         while std::os::unix::net::UnixStream::connect(&self.socket).is_err() {
             let ended = self.own.as_mut().and_then(|(child, _)| child.try_wait().ok().flatten());
+            load::heed()?;
             if let Some(status) = ended {
                 bail!("the server has ended: {status}");
             } else if start.elapsed() > START {

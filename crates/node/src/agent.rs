@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_holders::Signals;
@@ -49,7 +50,11 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let data = Data::open(&settings.data)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, live(settings, data))
+    let lived = local.block_on(&runtime, live(settings, data));
+    drop(local);
+    // The name of a user may be asked for far away, where nobody answers.
+    runtime.shutdown_background();
+    lived
 }
 
 async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
@@ -62,7 +67,7 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
         metrics::serve(addr)?;
     }
     let service = Service::new(data, settings.config.clone())?;
-    tokio::task::spawn_local(end_rounds(service.clone()));
+    tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
     let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
     let mut socket = Socket::open(&settings.socket, access, &last)?;
     info!(socket = %settings.socket.display(), "listening");

@@ -5,7 +5,7 @@
 //! and not synced: they survive the end of the agent, and with the machine end the commands. Lines
 //! are collected, and written together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
@@ -47,6 +47,10 @@ pub(crate) struct Journal {
     over: usize,
     /// Lines that are not written yet.
     pending: Vec<u8>,
+    /// Whose are among them, or could not be written.
+    noted: BTreeSet<RequestNo>,
+    /// How long the file is.
+    length: u64,
 }
 
 impl Journal {
@@ -88,7 +92,8 @@ impl Journal {
         let held = lines?;
         let lines: Vec<u8> = held.values().flatten().copied().collect();
         let file = dir.rewrite(NAME, &lines)?;
-        Ok(Self { dir: dir.clone(), file, whole: true, held, over: 0, pending: Vec::new() })
+        let (pending, noted, length) = (Vec::new(), BTreeSet::new(), lines.len() as u64);
+        Ok(Self { dir: dir.clone(), file, whole: true, held, over: 0, pending, noted, length })
     }
 
     /// Notes who is about to use a grant, or was left behind with it.
@@ -98,6 +103,7 @@ impl Journal {
     pub(crate) fn note(&mut self, held: &Held) -> anyhow::Result<()> {
         let line = line(held)?;
         self.pending.extend(&line);
+        self.noted.insert(request(held));
         self.held.insert(request(held), line);
         Ok(())
     }
@@ -107,6 +113,7 @@ impl Journal {
         if self.held.remove(&request).is_none() {
             return;
         }
+        self.noted.remove(&request);
         self.over += 1;
         // A number can always be put into words.
         if serde_json::to_writer(&mut self.pending, &Line::<()>::Over(request)).is_ok() {
@@ -114,7 +121,7 @@ impl Journal {
         }
     }
 
-    /// Writes what was noted, all of it or nothing: to half a line, the next one would be added.
+    /// Writes what was noted, all of it or nothing.
     ///
     /// # Errors
     /// If the disk does not take it. Whoever was noted must not use its grant; that others are over
@@ -125,22 +132,48 @@ impl Journal {
             return Ok(());
         }
         let written = if self.whole && self.over <= OVER_MAX {
-            self.file.write_all(&lines).map_err(Into::into)
+            self.append(&lines).map_err(Into::into)
         } else {
             self.write_anew()
         };
         self.whole = written.is_ok();
+        if self.whole {
+            self.noted.clear();
+        }
         written.context("cannot note who holds it")
     }
 
-    /// Whether nothing was noted since the last time it was written.
+    /// Whether there is nothing to be written, or nothing new since that failed.
     pub(crate) fn is_written(&self) -> bool {
         self.pending.is_empty()
+    }
+
+    /// Whether what was noted of a grant could not be written.
+    pub(crate) fn lacks(&self, request: RequestNo) -> bool {
+        self.noted.contains(&request)
+    }
+
+    /// From now on nothing can be added; written anew it is well again.
+    #[cfg(test)]
+    pub(crate) fn break_once(&mut self) {
+        let (_, writes) = std::io::pipe().expect("a pipe");
+        self.file = File::from(std::os::fd::OwnedFd::from(writes));
+    }
+
+    fn append(&mut self, lines: &[u8]) -> std::io::Result<()> {
+        let written = self.file.write_all(lines);
+        match &written {
+            Ok(()) => self.length += lines.len() as u64,
+            // Those whose lines are there may be refused. If it cannot be cut, it is written anew.
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
+        written
     }
 
     fn write_anew(&mut self) -> anyhow::Result<()> {
         let lines: Vec<u8> = self.held.values().flatten().copied().collect();
         self.file = self.dir.rewrite(NAME, &lines)?;
+        self.length = lines.len() as u64;
         self.over = 0;
         Ok(())
     }
@@ -194,8 +227,8 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_not_passed_over_unless_it_is_torn() {
-        let work = tempfile::tempdir().expect("a directory");
-        let dir = Arc::new(Directory::private(work.path()).expect("ours"));
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = Arc::new(Directory::private(dir.path()).expect("ours"));
         let mut journal = Journal::begin(&dir, &[held(1)]).expect("writable");
         journal.file.write_all(b"{\"held\":").expect("writable");
         assert_eq!(numbers(&dir), [1], "nobody was told of it");
@@ -205,21 +238,17 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_taken_back() {
-        let work = tempfile::tempdir().expect("a directory");
-        let dir = Arc::new(Directory::private(work.path()).expect("ours"));
+    fn what_could_not_be_written_is_written_anew() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = Arc::new(Directory::private(dir.path()).expect("ours"));
         let mut journal = Journal::begin(&dir, &[]).expect("writable");
         journal.note(&held(1)).expect("words");
         journal.write().expect("writable");
-        // A disk that takes half of it.
-        let (reads, writes) = std::io::pipe().expect("a pipe");
-        let whole =
-            std::mem::replace(&mut journal.file, File::from(std::os::fd::OwnedFd::from(writes)));
-        drop(reads);
+        journal.break_once();
         journal.note(&held(2)).expect("words");
         assert!(journal.write().is_err());
+        assert!(journal.lacks(RequestNo(2)) && !journal.lacks(RequestNo(1)));
         journal.over(RequestNo(2));
-        drop(whole);
         journal.note(&held(3)).expect("words");
         journal.write().expect("written anew");
         assert_eq!(numbers(&dir), [1, 3]);

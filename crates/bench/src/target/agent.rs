@@ -7,7 +7,7 @@ use anyhow::Context;
 use holdall_client::wire::{Amount, Ask, From, Lasting, Name, Need};
 use holdall_client::{Client, Grant};
 
-use crate::load::Session;
+use crate::load::{self, Session};
 
 /// A connection, and the names of all resources that were asked for.
 #[derive(Clone)]
@@ -21,6 +21,7 @@ pub(crate) async fn connect(socket: &Path, count: usize) -> anyhow::Result<Vec<C
     let from = Rc::new(From { command: "holdall bench".into(), ..From::default() });
     let mut all = Vec::with_capacity(count);
     for n in 0..count {
+        load::heed()?;
         let client = Client::connect(socket).await.with_context(|| {
             format!("connection {} of {count}; `ulimit -n` may have to be raised", n + 1)
         })?;

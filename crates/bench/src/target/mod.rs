@@ -34,14 +34,14 @@ pub(crate) fn measure(
         let [(server_before, before), (server_after, after)] = usage[..] else {
             anyhow::bail!("nothing was measured");
         };
-        let grants = figures.per_second * options.seconds;
-        let each = |seconds: f64| seconds * 1e6 / grants.max(1.0);
-        figures.client_us = each(after - before);
-        figures.server_us = server_after.zip(server_before).map(|(a, b)| each(a - b));
+        let each = |seconds: f64| seconds * 1e6 / (figures.grants as f64).max(1.0);
+        let client_us = each(after - before);
+        let server_us = server_after.zip(server_before).map(|(a, b)| each(a - b));
+        (figures.client_us, figures.server_us) = (client_us, server_us);
         figures.server_mb = server.megabytes();
         Ok(figures)
     });
-    // The server is gone: what the clients say now is heard by nobody.
+    // What the clients say now is heard by nobody, or by one who does not mind.
     drop(local);
     figures
 }

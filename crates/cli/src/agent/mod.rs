@@ -100,6 +100,8 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // On a full disk the log is lost, not the agent.
+        .log_internal_errors(false)
         .init();
     end_when_panicking();
     let (socket, data) = (place.socket, place.data);

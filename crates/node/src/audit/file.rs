@@ -129,14 +129,22 @@ impl Log {
     pub(super) fn write(&mut self, lines: &[Line]) -> anyhow::Result<()> {
         let mut text = Vec::new();
         for line in lines {
+            let end = text.len();
             serde_json::to_writer(&mut text, line)?;
             text.push(b'\n');
+            if self.length + end as u64 > 0 && self.length + text.len() as u64 > self.max {
+                let last = text.split_off(end);
+                self.append(&text)?;
+                self.rotate()?;
+                text = last;
+            }
         }
-        if self.length > 0 && self.length + text.len() as u64 > self.max {
-            self.rotate()?;
-        }
+        self.append(&text)
+    }
+
+    fn append(&mut self, text: &[u8]) -> anyhow::Result<()> {
         self.length += text.len() as u64;
-        let written = self.file.write_all(&text);
+        let written = self.file.write_all(text);
         written.with_context(|| format!("cannot write {}", self.dir.path_of(NAME).display()))
     }
 

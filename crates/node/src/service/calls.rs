@@ -162,6 +162,7 @@ impl Service {
         request: RequestNo,
         force: bool,
     ) -> Result<Reply, Fault> {
+        self.tell_grants();
         let grant = self.engine.grant(request).ok_or_else(|| unknown(request))?;
         let Some(peer) = self.peers.get(&conn) else { return Ok(Reply::Done) };
         let (caller, mine) = (peer.who.clone(), peer.who.uid == grant.who.uid);

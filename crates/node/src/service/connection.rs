@@ -41,6 +41,9 @@ pub(crate) async fn serve(service: Shared, stream: UnixStream) {
         let _ = outbox.flush();
         return;
     };
+    if let Ok(sent) = outbox.flush() {
+        service.borrow_mut().sent(conn, sent);
+    }
     let names = service.borrow().user_names.clone();
     let user = names.of(cred.uid()).await;
     if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
@@ -187,6 +190,9 @@ impl Service {
         let quota = if peer.visitor { &mut self.visitors } else { &mut self.connections };
         quota.give(uid, 1);
         self.traffic.give(uid, peer.outbox.len() + peer.expected);
+        // The last words to one who no longer speaks but may listen.
+        let _ = peer.outbox.flush();
+        peer.outbox.give_up();
     }
 
     fn turn(&self, conn: ConnNo) -> Option<Rc<Semaphore>> {

@@ -99,6 +99,13 @@ impl Service {
         }
     }
 
+    /// Ends a grant, at the latest when nothing uses it any more.
+    pub(super) fn end_unless_used(&mut self, request: RequestNo, how: &'static str) {
+        if let Some(holder) = self.still_there(request, how) {
+            self.end_with(request, holder, how);
+        }
+    }
+
     /// Ends a grant when its holder has ended.
     pub(super) fn end_with(&mut self, request: RequestNo, holder: Rc<Holder>, how: &'static str) {
         let me = self.me.clone();
@@ -168,6 +175,7 @@ impl Service {
 
     /// Ends the reservations whose time is over, and says when to look again.
     pub(crate) fn expire(&mut self) -> Option<Duration> {
+        self.tell_grants();
         let now = self.clock.now();
         let all = self.engine.reservations();
         for over in all.iter().filter(|r| r.until.is_some_and(|until| until <= now)) {

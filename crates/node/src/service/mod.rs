@@ -2,8 +2,7 @@
 //! after what the engine does not know: connections, processes, disk, time.
 //!
 //! Everything runs on one thread. A call is handled from its frame to its replies without waiting
-//! for anything, so that an uncontended request costs one round trip and no hand-over between
-//! tasks.
+//! for anything; they leave at the end of a round (`round`).
 
 mod calls;
 mod clients;

@@ -3,15 +3,15 @@
 //! Nobody is told of a grant before it is noted (`journal`), nor of anything by a system call of its own
 //! if several things are to be told. A round ends when nothing else is ready, or when it is long enough.
 
+use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
 use holdall_wire::{Fault, Reply, RequestNo};
 use tokio::sync::Notify;
 use tracing::error;
 
+use super::Service;
 use super::outbox::Outbox;
-use super::{Service, Shared};
-use crate::engine::Input;
 
 /// After how many replies a round ends, so that clients go on while others are served.
 const REPLIES: usize = 16;
@@ -21,15 +21,15 @@ const REPLIES: usize = 16;
 pub(super) struct Round {
     grants: Vec<(RequestNo, Reply)>,
     told: Vec<Rc<Outbox>>,
-    replies: usize,
+    has_begun: bool,
     begun: Rc<Notify>,
 }
 
 impl Round {
     /// Something happened that is told or written in the end.
     pub(super) fn begin(&mut self) {
-        self.replies += 1;
-        if self.replies == 1 {
+        if !self.has_begun {
+            self.has_begun = true;
             // Whoever ends it comes after everybody who is ready now.
             self.begun.notify_one();
         }
@@ -51,9 +51,10 @@ impl Round {
 }
 
 /// Ends rounds, as long as there is a service.
-pub(crate) async fn end_rounds(service: Shared) {
-    let begun = service.borrow().round.begun.clone();
-    let service: Weak<_> = Rc::downgrade(&service);
+pub(crate) async fn end_rounds(service: Weak<RefCell<Service>>) {
+    let Some(begun) = service.upgrade().map(|service| service.borrow().round.begun.clone()) else {
+        return;
+    };
     loop {
         begun.notified().await;
         let Some(service) = service.upgrade() else { return };
@@ -64,16 +65,19 @@ pub(crate) async fn end_rounds(service: Shared) {
 impl Service {
     /// Ends a round that is long enough.
     pub(super) fn end_long_round(&mut self) {
-        if self.round.replies >= REPLIES {
+        if self.round.grants.len() + self.round.told.len() >= REPLIES {
             self.end_round();
         }
     }
 
     pub(crate) fn end_round(&mut self) {
         self.tell_grants();
-        self.round.replies = 0;
         self.send();
         self.audit.hand_over();
+        self.round.has_begun = false;
+        if !self.round.grants.is_empty() {
+            self.round.begin(); // Some follow from others that could not be noted.
+        }
     }
 
     /// Sends what there is to be told.
@@ -97,12 +101,98 @@ impl Service {
         }
         for (request, reply) in std::mem::take(&mut self.round.grants) {
             match &written {
-                Ok(()) => self.reply(request, reply),
-                Err(error) => {
+                Err(error) if self.journal.as_ref().is_some_and(|j| j.lacks(request)) => {
                     self.reply(request, Reply::Failed(Fault::Failed(format!("{error:#}"))));
-                    self.input(Input::End(request));
+                    self.end_unless_used(request, "lost");
                 }
+                _ => self.reply(request, reply),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
+    use holdall_wire::{Answer, Ask, Body, Call, From, Lasting};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::data::Data;
+    use crate::service::{Shared, serve};
+
+    struct Client {
+        stream: UnixStream,
+        incoming: Incoming,
+    }
+
+    impl Client {
+        /// One that holds by its connection.
+        async fn connect(service: &Shared) -> Self {
+            let (stream, theirs) = UnixStream::pair().expect("sockets");
+            tokio::task::spawn_local(serve(service.clone(), theirs));
+            let mut client = Self { stream, incoming: Incoming::new(FROM_NODE_MAX) };
+            let mut greeting = Vec::new();
+            frame::greet(&mut greeting);
+            client.stream.write_all(&greeting).await.expect("sent");
+            client.next_frame().await;
+            assert_eq!(client.call(Body::Lock).await, Reply::Done);
+            client
+        }
+
+        async fn call(&mut self, body: Body) -> Reply {
+            let mut bytes = Vec::new();
+            frame::write(&Call { id: 1, body }, FROM_CLIENT_MAX, &mut bytes).expect("short");
+            self.stream.write_all(&bytes).await.expect("sent");
+            self.reply().await
+        }
+
+        async fn ask(&mut self) -> Reply {
+            let needs = vec!["x".parse().expect("a need")];
+            let (now, lasting, from) = (false, Lasting::Connection, From::default());
+            self.call(Body::Ask(Ask { needs, now, lasting, from, within: None })).await
+        }
+
+        async fn reply(&mut self) -> Reply {
+            let content = self.next_frame().await;
+            frame::read::<Answer>(&content).expect("an answer").reply
+        }
+
+        async fn next_frame(&mut self) -> Vec<u8> {
+            loop {
+                if let Some(content) = self.incoming.next_frame().expect("a frame") {
+                    return content.to_vec();
+                }
+                let read = self.stream.read_buf(self.incoming.buffer()).await.expect("open");
+                assert_ne!(read, 0, "the agent has closed the connection");
+            }
+        }
+    }
+
+    /// Whoever cannot be noted is not granted, and whoever is granted it instead is told.
+    #[tokio::test]
+    async fn what_follows_from_a_failed_write_is_told() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let local = tokio::task::LocalSet::new();
+        let tried = local.run_until(async {
+            let data = Data::open(dir.path()).expect("ours");
+            let config = Config { cgroups: false, ..Config::default() };
+            let service = Service::new(data, config).expect("an agent");
+            tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
+            let mut first = Client::connect(&service).await;
+            let mut second = Client::connect(&service).await;
+            let mut third = Client::connect(&service).await;
+            let Reply::Granted { request, .. } = first.ask().await else { panic!("it is free") };
+            assert!(matches!(second.ask().await, Reply::Queued(_)));
+            assert!(matches!(third.ask().await, Reply::Queued(_)));
+            service.borrow_mut().journal.as_mut().expect("it is open").break_once();
+            assert_eq!(first.call(Body::End { request, left: false }).await, Reply::Done);
+            assert!(matches!(second.reply().await, Reply::Failed(_)));
+            assert!(matches!(third.reply().await, Reply::Granted { .. }));
+        });
+        let limit = std::time::Duration::from_secs(60);
+        tokio::time::timeout(limit, tried).await.expect("somebody is not told");
     }
 }

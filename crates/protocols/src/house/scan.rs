@@ -156,9 +156,8 @@ impl Manager {
         let oldest = self.entries.places.unplaced.iter().take(cfg.reserving);
         let oldest: Vec<(Arrival, &Entry)> =
             oldest.filter_map(|at| Some((*at, self.entries.at(*at)?))).collect();
-        let mut fresh = self.entries.changes.fresh.range(from..);
-        let mut fresh =
-            fresh.by_ref().filter(|at| self.entries.places.unplaced.contains(at)).peekable();
+        let fresh = self.entries.changes.fresh.range(from..);
+        let mut fresh = fresh.filter(|at| self.entries.places.unplaced.contains(at)).peekable();
         let freed = self.entries.changes.freed.iter();
         let mut freed: Vec<_> = freed
             .map(|pool| (*pool, self.entries.of_pool(*pool).leaders.range(from..).peekable()))
