@@ -133,7 +133,8 @@ impl Role for Manager {
     }
 
     fn check(&self, cfg: &Twins) -> Result<(), Broken> {
-        self.quick.check(&cfg.quick)?;
+        // Also compares what the quick one keeps in mind with what follows from its requests.
+        self.quick.check(&cfg.thorough)?;
         if let Some(differ) = &self.differ {
             eprintln!("{differ}");
         }

@@ -94,5 +94,7 @@ fn only(mutants: Vec<Mutant>, file: &PathBuf) -> Result<Vec<Mutant>> {
     let is_listed = |mutant: &Mutant| {
         listed.contains(&[mutant.file.clone(), mutant.function.clone(), mutant.change.clone()])
     };
-    Ok(mutants.into_iter().filter(is_listed).collect())
+    let meant: Vec<Mutant> = mutants.into_iter().filter(is_listed).collect();
+    anyhow::ensure!(!meant.is_empty(), "{} lists none of these changes", file.display());
+    Ok(meant)
 }

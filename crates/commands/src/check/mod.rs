@@ -146,7 +146,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     if several && !args.json {
         print(&tally.line(jobs.len()))?;
     }
-    Ok(tally.exit_code())
+    Ok(tally.exit_code(jobs.len()))
 }
 
 /// Ctrl-C ends the search, and what was seen so far is told; a second one ends the program.
@@ -251,8 +251,8 @@ impl Tally {
         format!("{begun}, {states} states: {broken} with a broken promise, {cut_off} cut off")
     }
 
-    fn exit_code(&self) -> ExitCode {
-        match (self.broken, self.cut_off) {
+    fn exit_code(&self, scopes: usize) -> ExitCode {
+        match (self.broken, self.cut_off + (scopes - self.scopes)) {
             (0, 0) => ExitCode::SUCCESS,
             (0, _) => ExitCode::from(3),
             _ => ExitCode::from(1),

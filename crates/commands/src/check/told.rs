@@ -13,6 +13,10 @@ pub(super) fn line(report: &Report) -> String {
         let promised = if verdict.promised { " (promised!)" } else { "" };
         let _ = write!(text, " {}{promised}", verdict.name);
     }
+    let always = report.questions.iter().filter(|answer| answer.kind == Asked::Always);
+    for answer in always.filter(|answer| answer.verdict == Outcome::Violated) {
+        let _ = write!(text, " {}", answer.name);
+    }
     let verdict = match (text.is_empty(), report.complete) {
         (false, _) => format!("violates{text}"),
         (true, true) => "ok".into(),
