@@ -205,7 +205,8 @@ impl<'a> Stage<'a> {
             if now() > until {
                 return Err(self.silent(late));
             }
-            if self.phase == Phase::Starting && self.is_interrupted() {
+            // A signal that is not heard would wake us again and again.
+            if self.is_interrupted() && self.phase == Phase::Starting {
                 return Ok(());
             }
             self.pump(until)?;
