@@ -152,7 +152,7 @@ impl Family {
     /// If it cannot be told.
     pub fn take_in(&self, peer: &Peer) -> io::Result<()> {
         // Whoever forks and ends while we look may be missed once.
-        let since = self.leader.as_ref().map_or(0, |leader| leader.id.start);
+        let since = self.leader.as_ref().map(|leader| leader.id);
         for _ in 0..LOOKS {
             let found = started_since(peer.pid, since)?;
             if pid_of(peer.handle.as_fd())? != peer.pid {
@@ -373,12 +373,23 @@ pub fn descendants(ancestor: u32) -> io::Result<Vec<Process>> {
     opened(below(ancestor, table(Sight::Whole)?).into_iter())
 }
 
-/// As [`descendants`], without the children that are older than a time and what these have started:
+/// As [`descendants`], without the children that are older than a process and what these have started:
 /// a program that becomes another keeps its children.
-fn started_since(ancestor: u32, since: u64) -> io::Result<Vec<Process>> {
+fn started_since(ancestor: u32, since: Option<ProcessId>) -> io::Result<Vec<Process>> {
     let mut table = table(Sight::Whole)?;
-    table.retain(|(_, stat)| stat.parent != ancestor || stat.start >= since);
+    table.retain(|(pid, stat)| {
+        let id = ProcessId { pid: *pid, start: stat.start };
+        stat.parent != ancestor || !since.is_some_and(|since| is_older(id, since))
+    });
     opened(below(ancestor, table).into_iter())
+}
+
+/// Whether a process started before another. Those of one tick are told apart by their numbers, which
+/// grow; only after the largest do they begin anew.
+fn is_older(one: ProcessId, other: ProcessId) -> bool {
+    const NEAR: u32 = 1 << 14;
+    let numbered_before = one.pid < other.pid && other.pid - one.pid < NEAR;
+    one.start < other.start || one.start == other.start && numbered_before
 }
 
 /// As [`descendants`], but only those that can be seen: to signal them, not to count on it.
@@ -458,4 +469,18 @@ fn table(sight: Sight) -> io::Result<Vec<(u32, Stat)>> {
 
 fn gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn within_a_tick_numbers_tell_who_came_first() {
+        let id = |pid, start| ProcessId { pid, start };
+        assert!(is_older(id(900, 1), id(7, 2)) && !is_older(id(7, 2), id(900, 1)));
+        assert!(is_older(id(7, 5), id(9, 5)) && !is_older(id(9, 5), id(7, 5)));
+        assert!(!is_older(id(7, 5), id(7, 5)));
+        assert!(!is_older(id(301, 5), id(32_767, 5)), "the numbers have begun anew");
+    }
 }
