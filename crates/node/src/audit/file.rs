@@ -20,7 +20,7 @@ const LIST_MAX: usize = 2048;
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Line {
     /// When, in milliseconds since 1970.
-    at: u64,
+    pub(super) at: u64,
     /// What happened.
     pub(super) what: &'static str,
     /// To which request; one that was turned away at the door has no number.

@@ -150,17 +150,14 @@ fn write(queue: &Queue, mut log: Log) {
     while let Some((mut lines, left_out)) = queue.next() {
         if left_out > 0 {
             let text = format!("{left_out} lines: they came faster than they could be written");
-            lines.push(Line::new(wall_clock(), "left-out").detail(Some(text)));
+            // There was no room because of the others.
+            let at = lines.last().map_or(0, |line| line.at);
+            lines.push(Line::new(at, "left-out").detail(Some(text)));
         }
         if let Err(error) = log.write(&lines) {
             error!("the audit log is incomplete: {error:#}");
         }
     }
-}
-
-fn wall_clock() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
