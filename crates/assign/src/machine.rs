@@ -11,7 +11,7 @@ use crate::registers::Registers;
 /// The next access of a machine.
 /// [`Machine`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Do {
+pub enum Access {
     /// Nothing more to do.
     Done,
     /// Make all earlier writes visible to everybody before any later read.
@@ -37,18 +37,18 @@ pub enum Do {
 /// An algorithm of one worker, access by access.
 ///
 /// ```
-/// use holdall_assign::machine::{Do, Machine, drive};
+/// use holdall_assign::machine::{Access, Machine, drive};
 /// use holdall_assign::registers::{Atomics, Memory, Registers};
 ///
 /// /// Copies the first register of worker 1 to its own first.
 /// struct Copy(u8);
 /// impl Machine for Copy {
-///     fn step(&mut self, read: u64) -> Do {
+///     fn step(&mut self, read: u64) -> Access {
 ///         self.0 += 1;
 ///         match self.0 {
-///             1 => Do::Get { owner: 1, slot: 0 },
-///             2 => Do::Put { slot: 0, value: read },
-///             _ => Do::Done,
+///             1 => Access::Get { owner: 1, slot: 0 },
+///             2 => Access::Put { slot: 0, value: read },
+///             _ => Access::Done,
 ///         }
 ///     }
 /// }
@@ -60,8 +60,8 @@ pub enum Do {
 /// # Ok::<(), std::convert::Infallible>(())
 /// ```
 pub trait Machine {
-    /// Says the next access. `read` is what the last one returned, if it was a [`Do::Get`].
-    fn step(&mut self, read: u64) -> Do;
+    /// Says the next access. `read` is what the last one returned, if it was a [`Access::Get`].
+    fn step(&mut self, read: u64) -> Access;
 }
 
 /// Runs a machine to its end on real registers: [`Machine`] has an example.
@@ -73,11 +73,11 @@ pub fn drive<M: Machine, R: Registers>(machine: &mut M, regs: &mut R) -> Result<
     let mut read = 0;
     loop {
         match machine.step(read) {
-            Do::Done => return Ok(()),
-            Do::Fence => regs.fence()?,
-            Do::Get { owner, slot } => read = regs.get(owner, slot)?,
-            Do::Publish => regs.publish()?,
-            Do::Put { slot, value } => regs.put(slot, value)?,
+            Access::Done => return Ok(()),
+            Access::Fence => regs.fence()?,
+            Access::Get { owner, slot } => read = regs.get(owner, slot)?,
+            Access::Publish => regs.publish()?,
+            Access::Put { slot, value } => regs.put(slot, value)?,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::hint::black_box;
 use std::process::Command;
 
-use holdall_assign::machine::{Do, Machine};
+use holdall_assign::machine::{Access, Machine};
 use holdall_assign::registers::{
     Atomics, Dir, DirError, Durability, Memory, Registers, WordRegisters,
 };
@@ -171,7 +171,7 @@ fn functions(dump: &str) -> BTreeMap<&str, Vec<&str>> {
 struct Puppet<R> {
     seat: Seat,
     regs: R,
-    next: Do,
+    next: Access,
 }
 
 impl<R: Registers<Error: std::fmt::Debug>> Puppet<R> {
@@ -181,15 +181,15 @@ impl<R: Registers<Error: std::fmt::Debug>> Puppet<R> {
     }
 
     /// Makes accesses up to the first that is told, or to the end of the operation.
-    fn until(&mut self, stop: Do) {
-        while self.next != stop && self.next != Do::Done {
+    fn until(&mut self, stop: Access) {
+        while self.next != stop && self.next != Access::Done {
             let mut read = 0;
             match self.next {
-                Do::Get { owner, slot } => read = self.regs.get(owner, slot).expect("read"),
-                Do::Put { slot, value } => self.regs.put(slot, value).expect("noted"),
-                Do::Fence => self.regs.fence().expect("written"),
-                Do::Publish => self.regs.publish().expect("written"),
-                Do::Done => {}
+                Access::Get { owner, slot } => read = self.regs.get(owner, slot).expect("read"),
+                Access::Put { slot, value } => self.regs.put(slot, value).expect("noted"),
+                Access::Fence => self.regs.fence().expect("written"),
+                Access::Publish => self.regs.publish().expect("written"),
+                Access::Done => {}
             }
             self.next = self.seat.step(read);
         }
@@ -197,7 +197,7 @@ impl<R: Registers<Error: std::fmt::Debug>> Puppet<R> {
 
     fn take(&mut self) -> Vec<u64> {
         self.acquire();
-        self.until(Do::Done);
+        self.until(Access::Done);
         std::mem::take(self.seat.won())
     }
 }
@@ -213,19 +213,19 @@ fn what_was_read_before_says_nothing_of_needs_after() {
     let puppet = |id| Puppet {
         seat: Seat::new(layout, id),
         regs: store.handle(id).expect("new"),
-        next: Do::Done,
+        next: Access::Done,
     };
     let (mut p, mut s, mut r, mut me) = (puppet(0), puppet(1), puppet(2), puppet(3));
     let mut mine = [me.take(), me.take()].concat();
     assert_eq!(me.seat.last(), 2);
     // The third entry, which makes a pass, has looked at p and s and not yet at r.
     me.acquire();
-    me.until(Do::Get { owner: 2, slot: 0 });
+    me.until(Access::Get { owner: 2, slot: 0 });
     let mut theirs = p.take();
     assert_eq!(p.seat.last(), 2, "p comes to need the window");
     theirs.extend([s.take(), s.take(), r.take()].concat());
     assert_eq!(r.seat.last(), 3, "r, which never was there, shows it left behind");
-    me.until(Do::Done);
+    me.until(Access::Done);
     mine.append(me.seat.won());
     mine.extend(me.take());
     assert_eq!(me.seat.last(), 4, "the record of window 2 is overwritten");

@@ -281,7 +281,7 @@ impl Family {
             return Ok(Vec::new());
         }
         // Something has that number. Perhaps only zombies that nobody reaps.
-        let table = table(Sight::Whole)?;
+        let table = table(Hidden::Refused)?;
         let members = table.iter().filter(|(_, stat)| stat.group == leader.id.pid);
         let later = members.filter(|(_, stat)| stat.start >= leader.id.start);
         opened(later.map(|(pid, stat)| ProcessId { pid: *pid, start: stat.start }))
@@ -370,13 +370,13 @@ impl From<NotAHolder> for io::Error {
 /// # Errors
 /// If it cannot be told.
 pub fn descendants(ancestor: u32) -> io::Result<Vec<Process>> {
-    opened(below(ancestor, table(Sight::Whole)?).into_iter())
+    opened(below(ancestor, table(Hidden::Refused)?).into_iter())
 }
 
 /// As [`descendants`], without the children that are older than a process and what these have started:
 /// a program that becomes another keeps its children.
 fn started_since(ancestor: u32, since: Option<ProcessId>) -> io::Result<Vec<Process>> {
-    let mut table = table(Sight::Whole)?;
+    let mut table = table(Hidden::Refused)?;
     table.retain(|(pid, stat)| {
         let id = ProcessId { pid: *pid, start: stat.start };
         stat.parent != ancestor || !since.is_some_and(|since| is_older(id, since))
@@ -395,7 +395,7 @@ fn is_older(one: ProcessId, other: ProcessId) -> bool {
 /// As [`descendants`], but only those that can be seen: to signal them, not to count on it.
 /// Those in `without`, and what these have started, are left out.
 pub fn seen_descendants(ancestor: u32, without: &[u32]) -> Vec<Process> {
-    let mut table = table(Sight::Part).unwrap_or_default();
+    let mut table = table(Hidden::Ignored).unwrap_or_default();
     table.retain(|(pid, _)| !without.contains(pid));
     let found = below(ancestor, table);
     found.into_iter().filter_map(|id| Process::again(id).ok().flatten()).collect()
@@ -441,17 +441,17 @@ fn opened(ids: impl Iterator<Item = ProcessId>) -> io::Result<Vec<Process>> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// What is expected of a look at all processes.
+/// What to do about processes that the kernel may hide from us.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sight {
-    /// If some may be hidden, that is an error, not an answer.
-    Whole,
-    /// Whatever can be seen.
-    Part,
+enum Hidden {
+    /// If there may be any, that is an error, not an answer.
+    Refused,
+    /// Whatever can be seen is enough.
+    Ignored,
 }
 
-fn table(sight: Sight) -> io::Result<Vec<(u32, Stat)>> {
-    if sight == Sight::Whole {
+fn table(hidden: Hidden) -> io::Result<Vec<(u32, Stat)>> {
+    if hidden == Hidden::Refused {
         Stat::read(1)?; // With `hidepid` only root sees it.
     }
     let mut all = Vec::new();
@@ -460,7 +460,7 @@ fn table(sight: Sight) -> io::Result<Vec<(u32, Stat)>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         match Stat::read(pid) {
             Ok(stat) => all.push((pid, stat)),
-            Err(error) if gone(&error) || sight == Sight::Part => {}
+            Err(error) if gone(&error) || hidden == Hidden::Ignored => {}
             Err(error) => return Err(error),
         }
     }

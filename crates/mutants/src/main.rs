@@ -11,7 +11,7 @@ mod copy;
 mod rewrite;
 mod trial;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ struct Args {
     /// What to build, as arguments of cargo: 'build -p holdall-cli', 'test -p holdall-node --lib'
     #[arg(long, value_name = "ARGS", required_unless_present = "list")]
     build: Vec<String>,
-    /// Only the changes that this CSV lists, in the columns file, function and change
+    /// Only the changes that this CSV lists in the columns file, function and change, in its order
     #[arg(long, value_name = "FILE")]
     only: Option<PathBuf>,
     /// The longest a command may take, in seconds
@@ -81,20 +81,23 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Those that a table lists. Lines are not compared: they move.
+/// Those that a table lists, in its order. Lines are not compared: they move.
 fn only(mutants: Vec<Mutant>, file: &PathBuf) -> Result<Vec<Mutant>> {
     let mut table = csv::Reader::from_path(file).with_context(|| file.display().to_string())?;
     let head = table.headers()?.clone();
     let column = |name| head.iter().position(|head| head == name).context("no such column");
     let columns = [column("file")?, column("function")?, column("change")?];
-    let listed = table
-        .records()
-        .map(|row| row.map(|row| columns.map(|column| row[column].to_string())))
-        .collect::<Result<BTreeSet<_>, _>>()?;
-    let is_listed = |mutant: &Mutant| {
-        listed.contains(&[mutant.file.clone(), mutant.function.clone(), mutant.change.clone()])
+    let mut listed = BTreeMap::new();
+    for (at, row) in table.records().enumerate() {
+        let row = row?;
+        listed.entry(columns.map(|column| row[column].to_string())).or_insert(at);
+    }
+    let place = |mutant: &Mutant| {
+        let key = [&mutant.file, &mutant.function, &mutant.change].map(Clone::clone);
+        listed.get(&key).copied()
     };
-    let meant: Vec<Mutant> = mutants.into_iter().filter(is_listed).collect();
+    let mut meant: Vec<Mutant> = mutants.into_iter().filter(|m| place(m).is_some()).collect();
+    meant.sort_by_key(place);
     anyhow::ensure!(!meant.is_empty(), "{} lists none of these changes", file.display());
     Ok(meant)
 }

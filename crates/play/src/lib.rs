@@ -51,7 +51,7 @@ use self::channel::Channel;
 use self::process::{Failed, Process};
 use self::signals::Signals;
 use self::stage::{Stage, cannot};
-use self::words::{Cue, MARK, Part};
+use self::words::{MARK, Part, ToProcess};
 
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
@@ -184,8 +184,8 @@ fn join(casts: &[Cast], settings: &Settings) -> io::Result<()> {
 /// What this process is to be.
 fn receive_part(control: &mut Channel<UnixStream>) -> io::Result<Part> {
     loop {
-        match control.take::<Cue>().map_err(io::Error::other)? {
-            Some(Cue::Part(part)) => return Ok(part),
+        match control.take::<ToProcess>().map_err(io::Error::other)? {
+            Some(ToProcess::Part(part)) => return Ok(part),
             Some(_) => return Err(io::ErrorKind::InvalidData.into()),
             None if control.fill()? => {}
             None => return Err(io::ErrorKind::UnexpectedEof.into()),

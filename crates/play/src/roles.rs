@@ -21,7 +21,7 @@ pub(crate) fn assemble<P: Protocol>(topology: &Topology, options: &Options) -> A
 
 /// What happens to a role.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum RoleEvent {
     Call(Call),
     Gone(Gone),
     Message { from: Addr, body: Vec<u8> },
@@ -72,7 +72,7 @@ pub(crate) trait Roles {
     fn is_idle(&self, user: UserId) -> bool;
 
     /// Lets a role that is here handle something; what follows is added to `acts`.
-    fn step(&mut self, who: Addr, happening: Happening, acts: &mut Vec<Act>) -> Result<(), Wrong>;
+    fn step(&mut self, who: Addr, input: RoleEvent, acts: &mut Vec<Act>) -> Result<(), Wrong>;
 }
 
 struct RolesOf<P: Protocol> {
@@ -108,16 +108,16 @@ impl<P: Protocol> Roles for RolesOf<P> {
         self.users.get(&user).is_none_or(Role::is_idle)
     }
 
-    fn step(&mut self, who: Addr, happening: Happening, acts: &mut Vec<Act>) -> Result<(), Wrong> {
+    fn step(&mut self, who: Addr, input: RoleEvent, acts: &mut Vec<Act>) -> Result<(), Wrong> {
         match who {
             Addr::Manager(id) => {
                 let role = self.managers.get_mut(&id).ok_or(Wrong::Senseless)?;
-                step(&self.cfg, role, event(happening)?, acts)
+                step(&self.cfg, role, event(input)?, acts)
             }
             Addr::User(id) => {
                 let role = self.users.get_mut(&id).ok_or(Wrong::Senseless)?;
-                let event = match happening {
-                    Happening::Call(call) => Event::Call(call),
+                let event = match input {
+                    RoleEvent::Call(call) => Event::Call(call),
                     other => event(other)?,
                 };
                 step(&self.cfg, role, event, acts)
@@ -127,15 +127,15 @@ impl<P: Protocol> Roles for RolesOf<P> {
 }
 
 /// What happens, if it is no call.
-fn event<R: Role>(happening: Happening) -> Result<Event<R>, Wrong> {
-    match happening {
-        Happening::Call(_) => Err(Wrong::Senseless),
-        Happening::Gone(gone) => Ok(Event::Gone(gone)),
-        Happening::Message { from, body } => {
+fn event<R: Role>(input: RoleEvent) -> Result<Event<R>, Wrong> {
+    match input {
+        RoleEvent::Call(_) => Err(Wrong::Senseless),
+        RoleEvent::Gone(gone) => Ok(Event::Gone(gone)),
+        RoleEvent::Message { from, body } => {
             let msg = decode(&body).map_err(|error| Wrong::Undecodable(from, error))?;
             Ok(Event::Message { from, msg })
         }
-        Happening::Timer(tag) => decode(&tag).map(Event::Timer).map_err(|_| Wrong::Senseless),
+        RoleEvent::Timer(tag) => decode(&tag).map(Event::Timer).map_err(|_| Wrong::Senseless),
     }
 }
 

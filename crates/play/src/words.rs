@@ -56,22 +56,22 @@ pub(crate) struct Entry {
 
 /// What the stage says to a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Cue {
+pub(crate) enum ToProcess {
     /// Be this.
     Part(Part),
     /// These are the others.
     Meet(Vec<Entry>),
-    /// A process took the place of another; the answer is [`Word::Noted`].
+    /// A process took the place of another; the answer is [`FromProcess::Noted`].
     Moved(Entry),
     /// Play; the play began at this time.
     Begin(Nanos),
-    /// Do nothing any more; the answer is [`Word::Last`].
+    /// Do nothing any more; the answer is [`FromProcess::Last`].
     End,
 }
 
 /// What a process says to the stage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Word {
+pub(crate) enum FromProcess {
     /// It listens on this port.
     Ready(u16),
     /// It has met the others.

@@ -15,7 +15,7 @@
 
 use super::World;
 use super::single::Busy;
-use crate::paper::{Growth, Ids, Saying};
+use crate::paper::{Announcing, Growth, Ids};
 
 /// The snapshot and the item that an identity has posted; 0 for what it has not.
 fn posts<S>(world: &World<'_, Busy<S>>, ids: Ids) -> Vec<(usize, u64, u64)> {
@@ -27,7 +27,7 @@ fn posts<S>(world: &World<'_, Busy<S>>, ids: Ids) -> Vec<(usize, u64, u64)> {
     (0..ids.all()).map(post).filter(|(_, seen, _)| *seen != 0).collect()
 }
 
-pub(super) fn check<S: Saying>(
+pub(super) fn check<S: Announcing>(
     world: &World<'_, Busy<S>>,
     ids: Ids,
     growth: &Growth,
@@ -59,7 +59,7 @@ pub(super) fn check<S: Saying>(
 }
 
 /// Lemmas 4.3 and 4.5.
-fn branches<S: Saying>(
+fn branches<S: Announcing>(
     world: &World<'_, Busy<S>>,
     posts: &[(usize, u64, u64)],
 ) -> Result<(), String> {
@@ -82,7 +82,7 @@ fn branches<S: Saying>(
 }
 
 /// Lemma 4.6, when all that began are done.
-pub(super) fn check_end<S: Saying>(world: &World<'_, Busy<S>>, ids: Ids) -> Result<(), String> {
+pub(super) fn check_end<S: Announcing>(world: &World<'_, Busy<S>>, ids: Ids) -> Result<(), String> {
     if S::FRAMES || !S::ATOMIC {
         return Ok(());
     }

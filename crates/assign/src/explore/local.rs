@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use super::{Buffers, Model};
-use crate::machine::{Do, Machine};
+use crate::machine::{Access, Machine};
 
 /// A process and the access it makes next.
 /// [`Model`] has an example.
@@ -19,7 +19,7 @@ pub struct Slotted<P> {
     /// The process.
     pub process: P,
     /// Its next access.
-    pub next: Do,
+    pub next: Access,
     /// Writes that are not in memory yet.
     pub buffer: Vec<(usize, u64)>,
     /// What it read of others since its last fence, whole files: owner and registers.
@@ -30,14 +30,14 @@ pub struct Slotted<P> {
 }
 
 impl<P> Slotted<P> {
-    pub(super) fn new(process: P, next: Do) -> Self {
+    pub(super) fn new(process: P, next: Access) -> Self {
         Self { process, next, buffer: Vec::new(), read: Vec::new(), may_stop: false }
     }
 
     /// Whether it has finished all its operations.
     /// [`Model`] has an example.
     pub fn done(&self) -> bool {
-        self.next == Do::Done && self.buffer.is_empty()
+        self.next == Access::Done && self.buffer.is_empty()
     }
 }
 
@@ -47,7 +47,7 @@ impl<P: Machine> Slotted<P> {
     pub(super) fn advance(&mut self, read: u64, buffers: Buffers) {
         self.next = loop {
             match self.process.step(read) {
-                Do::Fence | Do::Publish if buffers == Buffers::None => {}
+                Access::Fence | Access::Publish if buffers == Buffers::None => {}
                 access => break access,
             }
         };
@@ -109,7 +109,7 @@ impl<P: Machine + Clone + Eq + Hash> Locals<P> {
         }
         let rest = match model.rest(&self.get(id).process) {
             Some(process) => {
-                let mut slotted = Slotted::new(process, Do::Done);
+                let mut slotted = Slotted::new(process, Access::Done);
                 slotted.advance(0, Buffers::None);
                 self.add(slotted)
             }

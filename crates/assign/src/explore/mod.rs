@@ -33,7 +33,7 @@ mod windows;
 
 use std::hash::Hash;
 
-use crate::machine::{Do, Machine};
+use crate::machine::{Access, Machine};
 
 use self::local::Locals;
 pub use self::local::Slotted;
@@ -106,7 +106,7 @@ impl Settings {
 ///
 /// ```
 /// use holdall_assign::explore::{Memory, Model, Settings, World, explore};
-/// use holdall_assign::machine::{Do, Machine};
+/// use holdall_assign::machine::{Access, Machine};
 ///
 /// /// Both add one to a shared count without any care: each reads the other's part, then
 /// /// writes what it takes to be the next number.
@@ -114,18 +114,18 @@ impl Settings {
 /// struct Adder(usize, Option<u64>, bool);
 ///
 /// impl Machine for Adder {
-///     fn step(&mut self, read: u64) -> Do {
+///     fn step(&mut self, read: u64) -> Access {
 ///         let Self(me, number, asked) = self;
 ///         match (*asked, *number) {
 ///             (false, _) => {
 ///                 *asked = true;
-///                 Do::Get { owner: 1 - *me, slot: 0 }
+///                 Access::Get { owner: 1 - *me, slot: 0 }
 ///             }
 ///             (true, None) => {
 ///                 *number = Some(read + 1);
-///                 Do::Put { slot: 0, value: read + 1 }
+///                 Access::Put { slot: 0, value: read + 1 }
 ///             }
-///             _ => Do::Done,
+///             _ => Access::Done,
 ///         }
 ///     }
 /// }
@@ -227,10 +227,10 @@ impl Memory {
         let mut read = 0;
         loop {
             match machine.step(read) {
-                Do::Done => return,
-                Do::Fence | Do::Publish => {}
-                Do::Get { owner, slot } => read = self.get(owner, slot),
-                Do::Put { slot, value } => self.put(owner, slot, value),
+                Access::Done => return,
+                Access::Fence | Access::Publish => {}
+                Access::Get { owner, slot } => read = self.get(owner, slot),
+                Access::Put { slot, value } => self.put(owner, slot, value),
             }
         }
     }

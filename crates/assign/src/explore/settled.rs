@@ -12,21 +12,26 @@
 
 use super::World;
 use super::single::{Busy, Doing};
-use crate::machine::Do;
-use crate::paper::{Ids, Saying, instance_depth, unpack_level};
+use crate::machine::Access;
+use crate::paper::{Announcing, Ids, instance_depth, unpack_level};
 
-pub(super) fn settled<S: Saying>(world: &World<'_, Busy<S>>, who: usize) -> bool {
+pub(super) fn settled<S: Announcing>(world: &World<'_, Busy<S>>, who: usize) -> bool {
     // Fig. 2's own rule looks at levels in another way.
     S::FRAMES
         && match world.process(who).next {
-            Do::Get { owner, slot } => !world.acts(owner) || answered(world, who, owner, slot),
-            Do::Put { slot, value } => !noticed(world, who, slot, value),
-            Do::Done | Do::Fence | Do::Publish => false,
+            Access::Get { owner, slot } => !world.acts(owner) || answered(world, who, owner, slot),
+            Access::Put { slot, value } => !noticed(world, who, slot, value),
+            Access::Done | Access::Fence | Access::Publish => false,
         }
 }
 
 /// Whether a get would always be answered as now.
-fn answered<S: Saying>(world: &World<'_, Busy<S>>, who: usize, owner: usize, slot: usize) -> bool {
+fn answered<S: Announcing>(
+    world: &World<'_, Busy<S>>,
+    who: usize,
+    owner: usize,
+    slot: usize,
+) -> bool {
     let word = world.memory().get(owner, slot);
     let (me, other) = (&world.process(who).process, &world.process(owner).process);
     match &me.doing {
@@ -41,7 +46,7 @@ fn answered<S: Saying>(world: &World<'_, Busy<S>>, who: usize, owner: usize, slo
 }
 
 /// Whether anybody else could tell that this put was made.
-fn noticed<S: Saying>(world: &World<'_, Busy<S>>, who: usize, slot: usize, value: u64) -> bool {
+fn noticed<S: Announcing>(world: &World<'_, Busy<S>>, who: usize, slot: usize, value: u64) -> bool {
     let me = &world.process(who).process;
     let (ids, id) = (me.ids, me.id());
     let mut others = world.other_acts(who).map(|other| &world.process(other).process);
@@ -58,7 +63,7 @@ fn is_post(ids: Ids, id: usize, slot: usize) -> bool {
     slot == ids.posted(id) || slot == ids.item(id)
 }
 
-impl<S: Saying> Busy<S> {
+impl<S: Announcing> Busy<S> {
     /// Whether this identity is of an operation that this processor does not make.
     fn never(&self, id: usize) -> bool {
         self.ids.operation(id) >= self.ops

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::lemmas;
 use super::settled::settled;
 use super::{Memory, Model, Slotted, World};
-use crate::machine::{Do, Machine};
-use crate::paper::{Announce, Enter, Growth, Ids, Saying};
+use crate::machine::{Access, Machine};
+use crate::paper::{Announce, Announcing, Enter, Growth, Ids};
 
 /// How many operations each processor makes, and f.
 ///
@@ -59,7 +59,7 @@ pub(super) enum Doing<S> {
     Nothing,
 }
 
-impl<S: Saying> AssignmentModel<S> {
+impl<S: Announcing> AssignmentModel<S> {
     /// The model of a scope.
     /// [`AssignmentScope`] has an example.
     pub fn new(scope: &AssignmentScope) -> Self {
@@ -81,7 +81,7 @@ impl<S: Saying> AssignmentModel<S> {
     }
 }
 
-impl<S: Saying> Busy<S> {
+impl<S: Announcing> Busy<S> {
     pub(super) fn id(&self) -> usize {
         self.ids.id(self.processor, self.made)
     }
@@ -118,18 +118,18 @@ impl<S: Saying> Busy<S> {
     }
 }
 
-impl<S: Saying> Machine for Busy<S> {
-    fn step(&mut self, read: u64) -> Do {
+impl<S: Announcing> Machine for Busy<S> {
+    fn step(&mut self, read: u64) -> Access {
         loop {
             match &mut self.doing {
-                Doing::Nothing if self.made == self.ops => return Do::Done,
+                Doing::Nothing if self.made == self.ops => return Access::Done,
                 Doing::Nothing => {
                     let enter = Enter::new(self.ids, &self.growth, self.id());
                     let enter = if self.as_printed { enter.with_printed_item() } else { enter };
                     self.doing = Doing::Enter(enter);
                 }
                 Doing::Enter(enter) => match enter.step(read) {
-                    Do::Done => {
+                    Access::Done => {
                         let enter = enter.clone();
                         let next = Announce::new(&enter, self.ids, &self.growth, self.id());
                         self.doing = Doing::Announce(next);
@@ -137,7 +137,7 @@ impl<S: Saying> Machine for Busy<S> {
                     access => return access,
                 },
                 Doing::Announce(announce) => match announce.step(read) {
-                    Do::Done => {
+                    Access::Done => {
                         let frame = announce.frame().filter(|_| !S::FRAMES);
                         self.participants = frame.map(|(_, everybody)| everybody);
                         let said = announce.said().to_vec();
@@ -150,7 +150,7 @@ impl<S: Saying> Machine for Busy<S> {
     }
 }
 
-impl<S: Saying> Model for AssignmentModel<S> {
+impl<S: Announcing> Model for AssignmentModel<S> {
     type Process = Busy<S>;
 
     fn slots(&self) -> usize {
@@ -211,7 +211,7 @@ impl<S: Saying> Model for AssignmentModel<S> {
     }
 }
 
-impl<S: Saying> AssignmentModel<S> {
+impl<S: Announcing> AssignmentModel<S> {
     fn complete(
         &self,
         owners: &BTreeMap<u64, usize>,
@@ -242,11 +242,11 @@ mod tests {
 
     /// One processor begins and stops; the other makes so many operations: the items that are
     /// nobody's, among those up to the last that is somebody's.
-    fn held_up<S: Saying>(operations: usize) -> usize {
+    fn held_up<S: Announcing>(operations: usize) -> usize {
         let scope = AssignmentScope { ops: vec![1, operations], growth: None, as_printed: false };
         let model = AssignmentModel::<S>::new(&scope);
         let (mut processors, mut memory) = (model.start(), Memory::new(2, model.slots()));
-        let Do::Put { slot, value } = processors[0].step(0) else { panic!("it takes part") };
+        let Access::Put { slot, value } = processors[0].step(0) else { panic!("it takes part") };
         memory.put(0, slot, value);
         memory.drive(1, &mut processors[1]);
         let said = &processors[1].said;

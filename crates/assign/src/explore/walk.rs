@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::local::{Locals, Slotted};
 use super::{Buffers, Found, Memory, Model, Settings, Violation, World};
-use crate::machine::Do;
+use crate::machine::Access;
 
 /// The most processes: their counters share a word.
 const PROCESSES_MAX: usize = 5;
@@ -98,7 +98,7 @@ impl<'a, M: Model> Walk<'a, M> {
         let memory = Memory::new(start.len(), model.slots());
         let steps = vec![0; start.len()];
         let begin = |process| {
-            let mut slotted = Slotted::new(process, Do::Done);
+            let mut slotted = Slotted::new(process, Access::Done);
             slotted.advance(0, settings.buffers);
             locals.add(slotted)
         };
@@ -259,31 +259,31 @@ impl<'a, M: Model> Walk<'a, M> {
         let slotted = self.locals.get(undo.id);
         let mut read = 0;
         match slotted.next {
-            Do::Get { owner, slot } if buffers == Buffers::Files && owner != who => {
+            Access::Get { owner, slot } if buffers == Buffers::Files && owner != who => {
                 self.ids[who] = self.read_file(undo.id, owner, slot);
                 return Some(());
             }
-            Do::Get { owner, slot } => {
+            Access::Get { owner, slot } => {
                 let own = slotted.buffer.iter().rev().find(|(s, _)| owner == who && *s == slot);
                 read = own.map_or_else(|| self.memory.get(owner, slot), |(_, value)| *value);
             }
-            Do::Put { slot, value } if buffers == Buffers::None => {
+            Access::Put { slot, value } if buffers == Buffers::None => {
                 undo.word = Some((who, slot, self.write(who, slot, value)));
             }
-            Do::Put { .. } => {}
-            Do::Done => return None,
-            Do::Publish if buffers != Buffers::Files => {}
-            Do::Fence | Do::Publish if !slotted.buffer.is_empty() => return None,
-            Do::Fence | Do::Publish => {}
+            Access::Put { .. } => {}
+            Access::Done => return None,
+            Access::Publish if buffers != Buffers::Files => {}
+            Access::Fence | Access::Publish if !slotted.buffer.is_empty() => return None,
+            Access::Fence | Access::Publish => {}
         }
         self.ids[who] = self.locals.step(undo.id, read, |slotted| {
             slotted.may_stop = false;
             match slotted.next {
-                Do::Put { slot, value } if buffers != Buffers::None => {
+                Access::Put { slot, value } if buffers != Buffers::None => {
                     slotted.buffer.push((slot, value));
                 }
-                Do::Put { .. } => slotted.may_stop = may_stop,
-                Do::Fence => slotted.read.clear(),
+                Access::Put { .. } => slotted.may_stop = may_stop,
+                Access::Fence => slotted.read.clear(),
                 _ => {}
             }
             slotted.advance(read, buffers);
@@ -307,12 +307,12 @@ impl<'a, M: Model> Walk<'a, M> {
         let slotted = self.locals.get(self.ids[who]);
         // What a processor has stored reaches memory although the process is gone.
         let stored = self.settings.buffers != Buffers::Stores || slotted.buffer.is_empty();
-        if self.crashes == 0 || slotted.next == Do::Done || !stored {
+        if self.crashes == 0 || slotted.next == Access::Done || !stored {
             return None;
         }
         self.crashes -= 1;
         let process = self.model.restart(who, &slotted.process, &self.memory);
-        let mut slotted = Slotted::new(process, Do::Done);
+        let mut slotted = Slotted::new(process, Access::Done);
         slotted.advance(0, self.settings.buffers);
         self.ids[who] = self.locals.add(slotted);
         Some(())

@@ -1,7 +1,7 @@
 //! Windows, explored: workers with a number of operations each.
 
 use super::{Memory, Model, Slotted, World};
-use crate::machine::{Do, Machine};
+use crate::machine::{Access, Machine};
 use crate::windows::rules::Rules;
 use crate::windows::{Layout, Seat};
 
@@ -50,14 +50,14 @@ impl<V: Rules> Busy<V> {
 }
 
 impl<V: Rules> Machine for Busy<V> {
-    fn step(&mut self, read: u64) -> Do {
+    fn step(&mut self, read: u64) -> Access {
         let access = self.seat.step(read);
-        if access != Do::Done {
+        if access != Access::Done {
             return access;
         }
         self.collect();
         if self.left == 0 {
-            return Do::Done;
+            return Access::Done;
         }
         self.left -= 1;
         self.seat.acquire();
@@ -188,7 +188,7 @@ impl<V: Rules> Model for WindowsModel<V> {
     /// Nobody changes the registers of a worker that has ended.
     fn settled(&self, world: &World<'_, Busy<V>>, who: usize) -> bool {
         match world.process(who).next {
-            Do::Get { owner, .. } => !world.acts(owner),
+            Access::Get { owner, .. } => !world.acts(owner),
             _ => false,
         }
     }

@@ -14,17 +14,17 @@ use std::marker::PhantomData;
 use super::enter::Enter;
 use super::growth::Growth;
 use super::ids::Ids;
-use crate::machine::{Do, Machine};
+use crate::machine::{Access, Machine};
 
 /// A way to say at l4 who gets what.
 ///
 /// ```
-/// use holdall_assign::paper::{AsPrinted, Biggest, Framed, Saying};
+/// use holdall_assign::paper::{AsPrinted, Biggest, Framed, Announcing};
 ///
 /// assert!(Framed::FRAMES && Framed::SMALLEST);
 /// assert!(!AsPrinted::FRAMES && !Biggest::SMALLEST);
 /// ```
-pub trait Saying: Copy + Debug + Default + Eq + Hash + Send + 'static {
+pub trait Announcing: Copy + Debug + Default + Eq + Hash + Send + 'static {
     /// Frames of posted snapshots, as in Fig. 3; or all participants, as in Fig. 2.
     const FRAMES: bool = true;
     /// The i-th free item goes to who posted the i-th smallest item; or the i-th biggest.
@@ -45,7 +45,7 @@ pub trait Saying: Copy + Debug + Default + Eq + Hash + Send + 'static {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Framed;
-impl Saying for Framed {}
+impl Announcing for Framed {}
 
 /// Fig. 2's rule, on a plain collect: wrong with three processors.
 ///
@@ -59,7 +59,7 @@ impl Saying for Framed {}
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AsPrinted;
-impl Saying for AsPrinted {
+impl Announcing for AsPrinted {
     const FRAMES: bool = false;
 }
 
@@ -76,7 +76,7 @@ impl Saying for AsPrinted {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Atomic;
-impl Saying for Atomic {
+impl Announcing for Atomic {
     const FRAMES: bool = false;
     const ATOMIC: bool = true;
 }
@@ -93,7 +93,7 @@ impl Saying for Atomic {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Biggest;
-impl Saying for Biggest {
+impl Announcing for Biggest {
     const SMALLEST: bool = false;
 }
 
@@ -124,7 +124,7 @@ enum At {
     Done,
 }
 
-impl<S: Saying> Announce<S> {
+impl<S: Announcing> Announce<S> {
     /// What an identity that has its first item says next.
     pub(crate) fn new(entered: &Enter, ids: Ids, growth: &Growth, me: usize) -> Self {
         let (mut posted, mut items) = (vec![0; ids.all()], vec![0; ids.all()]);
@@ -248,8 +248,8 @@ impl<S: Saying> Announce<S> {
     }
 }
 
-impl<S: Saying> Machine for Announce<S> {
-    fn step(&mut self, read: u64) -> Do {
+impl<S: Announcing> Machine for Announce<S> {
+    fn step(&mut self, read: u64) -> Access {
         loop {
             match self.at {
                 At::Ask(q) if q == self.ids.all() => self.conclude(),
@@ -258,20 +258,20 @@ impl<S: Saying> Machine for Announce<S> {
                     self.at = At::Posted(q);
                     let part = self.ids.level(q, 0);
                     let slot = if S::FRAMES { self.ids.posted(q) } else { part };
-                    return Do::Get { owner: self.ids.owner(q), slot };
+                    return Access::Get { owner: self.ids.owner(q), slot };
                 }
                 // Who has not posted a snapshot has not posted an item.
                 At::Posted(q) if read == 0 => self.at = At::Ask(q + 1),
                 At::Posted(q) => {
                     self.posted[q] = read;
                     self.at = At::Item(q);
-                    return Do::Get { owner: self.ids.owner(q), slot: self.ids.item(q) };
+                    return Access::Get { owner: self.ids.owner(q), slot: self.ids.item(q) };
                 }
                 At::Item(q) => {
                     self.items[q] = read;
                     self.at = At::Ask(q + 1);
                 }
-                At::Done => return Do::Done,
+                At::Done => return Access::Done,
             }
         }
     }

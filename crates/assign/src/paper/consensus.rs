@@ -24,12 +24,12 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Propose {
     proposal: u64,
-    at: At,
+    stage: Stage,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum At {
-    Post,
+enum Stage {
+    Propose,
     Allocate(Walk),
     /// Whether item 1 is among the items allocated.
     Allocated(bool),
@@ -39,41 +39,41 @@ impl Propose {
     /// A processor with a proposal.
     /// [`Propose`] has an example.
     pub fn new(proposal: u64) -> Self {
-        Self { proposal, at: At::Post }
+        Self { proposal, stage: Stage::Propose }
     }
 
     /// The proposal to be posted, the first time. [`Propose`] has an example.
     pub fn post(&mut self) -> Option<u64> {
-        if self.at != At::Post {
+        if self.stage != Stage::Propose {
             return None;
         }
-        self.at = At::Allocate(Walk::default());
+        self.stage = Stage::Allocate(Walk::default());
         Some(self.proposal)
     }
 
     /// The test-and-set object to try next. [`Propose`] has an example.
     pub fn object(&self) -> Option<usize> {
-        match &self.at {
-            At::Allocate(walk) => Some(walk.object()),
-            At::Post | At::Allocated(_) => None,
+        match &self.stage {
+            Stage::Allocate(walk) => Some(walk.object()),
+            Stage::Propose | Stage::Allocated(_) => None,
         }
     }
 
     /// Whether the object was won. [`Propose`] has an example.
     pub fn told(&mut self, won: bool, growth: &Growth) {
-        if let At::Allocate(walk) = &mut self.at
+        if let Stage::Allocate(walk) = &mut self.stage
             && let Some(items) = walk.told(won, growth)
         {
-            self.at = At::Allocated(items.contains(&1));
+            self.stage = Stage::Allocated(items.contains(&1));
         }
     }
 
     /// The decision, once the items are allocated; `other` is what the other one has posted.
     /// [`Propose`] has an example.
     pub fn decided(&self, other: u64) -> Option<u64> {
-        match self.at {
-            At::Allocated(first) => Some(if first { self.proposal } else { other }),
-            At::Post | At::Allocate(_) => None,
+        match self.stage {
+            Stage::Allocated(first) => Some(if first { self.proposal } else { other }),
+            Stage::Propose | Stage::Allocate(_) => None,
         }
     }
 }

@@ -11,7 +11,7 @@
 use super::growth::Growth;
 use super::ids::Ids;
 use super::snapshot::{Next, Snapshot};
-use crate::machine::{Do, Machine};
+use crate::machine::{Access, Machine};
 
 /// Bits of the path in the name of an instance, below the size of the first snapshot.
 const PATH: u32 = 32;
@@ -115,12 +115,12 @@ impl Enter {
     }
 
     /// l1b: posts the snapshot; renames among those who have the same.
-    fn post(&mut self, seen: u64) -> Do {
+    fn post(&mut self, seen: u64) -> Access {
         self.seen = seen;
         let top = (seen.count_ones() as usize).min(self.ids.processors());
         self.begin_renaming(seen, top);
         self.at = At::Rename;
-        Do::Put { slot: self.ids.posted(self.me), value: seen }
+        Access::Put { slot: self.ids.posted(self.me), value: seen }
     }
 
     fn begin_renaming(&mut self, members: u64, top: usize) {
@@ -150,7 +150,7 @@ impl Enter {
 }
 
 impl Machine for Enter {
-    fn step(&mut self, read: u64) -> Do {
+    fn step(&mut self, read: u64) -> Access {
         loop {
             match self.at {
                 At::Snapshot => match self.snapshot.step(self.ids, read) {
@@ -163,14 +163,14 @@ impl Machine for Enter {
                 },
                 At::PostItem => {
                     self.at = At::Fence;
-                    return Do::Put { slot: self.ids.item(self.me), value: self.item };
+                    return Access::Put { slot: self.ids.item(self.me), value: self.item };
                 }
                 // Of all that post, the last must see the others' items at l4.
                 At::Fence => {
                     self.at = At::Done;
-                    return Do::Fence;
+                    return Access::Fence;
                 }
-                At::Done => return Do::Done,
+                At::Done => return Access::Done,
             }
         }
     }

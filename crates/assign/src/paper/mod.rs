@@ -25,7 +25,7 @@ mod snapshot;
 
 pub use self::allocation::{Allocation, Walk};
 pub(crate) use self::announce::Announce;
-pub use self::announce::{AsPrinted, Atomic, Biggest, Framed, Saying};
+pub use self::announce::{Announcing, AsPrinted, Atomic, Biggest, Framed};
 pub use self::assignment::{Assignment, EnterError, Participant};
 pub use self::consensus::{Consensus, Propose, Tournament};
 pub(crate) use self::enter::{Enter, instance_depth};

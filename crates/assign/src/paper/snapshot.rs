@@ -9,7 +9,7 @@
 //! it names the instance beside the level.
 
 use super::ids::Ids;
-use crate::machine::Do;
+use crate::machine::Access;
 
 /// Bits of a level.
 const LEVEL: u32 = 8;
@@ -45,7 +45,7 @@ enum At {
 
 /// What comes next.
 pub(super) enum Next {
-    Access(Do),
+    Access(Access),
     /// The snapshot is this set.
     Seen(u64),
 }
@@ -88,13 +88,13 @@ impl Snapshot {
                     self.at = At::Fence;
                     let value = self.name << LEVEL | self.level;
                     let slot = ids.level(self.me, self.depth);
-                    return Next::Access(Do::Put { slot, value });
+                    return Next::Access(Access::Put { slot, value });
                 }
                 // Of two that reach a level, one must see the other: the write comes before the
                 // reads.
                 At::Fence => {
                     self.at = At::Ask(0);
-                    return Next::Access(Do::Fence);
+                    return Next::Access(Access::Fence);
                 }
                 At::Ask(q) if q == ids.all() => {
                     if u64::from(self.seen.count_ones()) >= self.level {
@@ -108,7 +108,7 @@ impl Snapshot {
                 At::Ask(q) => {
                     self.at = At::Asked(q);
                     let slot = ids.level(q, self.depth);
-                    return Next::Access(Do::Get { owner: ids.owner(q), slot });
+                    return Next::Access(Access::Get { owner: ids.owner(q), slot });
                 }
                 At::Asked(q) => {
                     let (name, level) = unpack(read);

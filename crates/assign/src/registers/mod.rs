@@ -22,7 +22,7 @@ mod atomic;
 mod dir;
 #[cfg(not(any(loom, shuttle)))]
 mod mapped;
-mod onlooker;
+mod observer;
 mod words;
 
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ pub use self::atomic::Atomics;
 pub use self::dir::{Dir, DirError, DirRegisters, Durability};
 #[cfg(not(any(loom, shuttle)))]
 pub use self::mapped::{Mapped, MappedError};
-pub use self::onlooker::Onlooker;
+pub use self::observer::Observer;
 pub use self::words::{WordRegisters, Words};
 
 /// One worker's handle to the shared memory.

@@ -257,7 +257,7 @@ pub struct Position {
 /// but one batch of them. Nobody waits for it.
 ///
 /// ```
-/// use holdall_assign::machine::{Do, Machine};
+/// use holdall_assign::machine::{Access, Machine};
 /// use holdall_assign::registers::{Atomics, Memory, Registers};
 /// use holdall_assign::windows::Seat;
 /// use holdall_assign::{Assigner, Pin};
@@ -267,7 +267,7 @@ pub struct Position {
 /// // Worker 2 stops right after its first access: it has shown which window it wants.
 /// let mut seat: Seat = Seat::new(layout, 2);
 /// seat.acquire();
-/// let Do::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
+/// let Access::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
 /// memory.handle(2)?.put(slot, value)?;
 /// let assigner = Assigner::over(layout, memory);
 /// assert_eq!(assigner.pinned()?, [Pin { worker: 2, items: 0..3 }]);

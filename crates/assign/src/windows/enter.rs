@@ -3,11 +3,11 @@
 use super::layout::{Entry, trail};
 use super::rules::Rules;
 use super::seat::{At, Op, Open, Seat};
-use crate::machine::Do;
+use crate::machine::Access;
 
 impl<V: Rules> Seat<V> {
     /// The look is over and all that could be closed is: was it good enough to enter?
-    pub(super) fn judge(&mut self) -> Option<Do> {
+    pub(super) fn judge(&mut self) -> Option<Access> {
         self.newest = self.newest.max(self.look.reached);
         if self.op.only_learn {
             self.at = if self.look_again() { At::Fence } else { At::Publish };
@@ -32,7 +32,7 @@ impl<V: Rules> Seat<V> {
     /// Somebody went beyond the window wanted. What was learned or given meanwhile will do;
     /// otherwise the newest window is wanted, and help after some failures.
     #[cold]
-    fn failed(&mut self) -> Option<Do> {
+    fn failed(&mut self) -> Option<Access> {
         self.op.fails += 1;
         if !self.won.is_empty() {
             self.at = At::Publish;
@@ -49,7 +49,7 @@ impl<V: Rules> Seat<V> {
 
     /// The next hungry worker in turn, if this lot may be given.
     #[inline]
-    pub(super) fn choose(&mut self) -> Option<Do> {
+    pub(super) fn choose(&mut self) -> Option<Access> {
         let asking = self.look.asking;
         if asking == 0 || self.op.gave {
             self.at = At::List { to: None };
@@ -59,7 +59,7 @@ impl<V: Rules> Seat<V> {
         let q = if after != 0 { after } else { asking }.trailing_zeros() as usize;
         self.turn = q;
         self.at = At::Chosen;
-        Some(Do::Get { owner: q, slot: self.layout.taken(self.me) })
+        Some(Access::Get { owner: q, slot: self.layout.taken(self.me) })
     }
 
     /// Whether the one whose turn it is took what it was given before.
@@ -71,7 +71,7 @@ impl<V: Rules> Seat<V> {
     }
 
     /// Lists the window as open, in a free place.
-    pub(super) fn list(&mut self, to: Option<usize>) -> Do {
+    pub(super) fn list(&mut self, to: Option<usize>) -> Access {
         let used = self.open.iter().fold(self.op.closed, |used, open| used | 1 << open.place);
         let place = used.trailing_ones() as usize;
         assert!(place < self.layout.open_len(), "there are places enough for an operation");
@@ -79,21 +79,21 @@ impl<V: Rules> Seat<V> {
         self.open.push(Open { window, place, present, unknown: self.others(), doubt: false });
         self.at = At::Record { to };
         let value = Entry { window, closed: false }.pack();
-        Do::Put { slot: self.layout.open(place), value }
+        Access::Put { slot: self.layout.open(place), value }
     }
 
-    pub(super) fn record(&mut self, to: Option<usize>) -> Do {
+    pub(super) fn record(&mut self, to: Option<usize>) -> Access {
         let window = self.op.want;
         self.ring[self.layout.place(window)] = window;
         self.at = to.map_or(At::Show { given: false }, |to| At::Give { to });
-        Do::Put { slot: self.layout.record(window), value: window }
+        Access::Put { slot: self.layout.record(window), value: window }
     }
 
     #[cold]
-    pub(super) fn give(&mut self, to: usize) -> Do {
+    pub(super) fn give(&mut self, to: usize) -> Access {
         self.given[to] = self.op.want;
         self.at = At::Show { given: true };
-        Do::Put { slot: self.layout.gift(to), value: self.op.want }
+        Access::Put { slot: self.layout.gift(to), value: self.op.want }
     }
 
     /// Shows the entry. The lot is this worker's; if it was given away, what was won by the look
@@ -101,7 +101,7 @@ impl<V: Rules> Seat<V> {
     ///
     /// So no look follows one that won something: from each worker at most one gift is taken in
     /// an operation, and the register that says so is enough to find it again after a restart.
-    pub(super) fn show(&mut self, given: bool) -> Do {
+    pub(super) fn show(&mut self, given: bool) -> Access {
         self.trail = trail(self.last, self.trail, self.op.want);
         self.last = self.op.want;
         self.newest = self.newest.max(self.last);

@@ -3,7 +3,7 @@
 use super::layout::{Entry, Layout, Sign};
 use super::rules::Rules;
 use super::seat::{At, Look, Open, Seat};
-use crate::machine::Do;
+use crate::machine::Access;
 
 /// The seats whose lots fall to `me`, who was in this window, because their workers were not: the
 /// absent lots are dealt out among those present in turn, beginning with another one each window.
@@ -38,7 +38,7 @@ impl<V: Rules> Seat<V> {
 
     /// Looks at the next worker.
     #[inline(always)]
-    pub(super) fn ask(&mut self) -> Option<Do> {
+    pub(super) fn ask(&mut self) -> Option<Access> {
         if self.look.q == self.me {
             self.look.q += 1;
         }
@@ -47,11 +47,11 @@ impl<V: Rules> Seat<V> {
             return None;
         }
         self.at = At::Seen;
-        Some(Do::Get { owner: self.look.q, slot: Layout::SIGN })
+        Some(Access::Get { owner: self.look.q, slot: Layout::SIGN })
     }
 
     #[inline(always)]
-    pub(super) fn seen(&mut self, word: u64) -> Option<Do> {
+    pub(super) fn seen(&mut self, word: u64) -> Option<Access> {
         let sign = Sign(word);
         self.look.reached = self.look.reached.max(sign.reached());
         if sign.hungry() {
@@ -66,7 +66,7 @@ impl<V: Rules> Seat<V> {
     /// Only windows left behind: of those, and no others, it is certain that whoever shows an
     /// intent later gives it up (I2).
     #[inline(always)]
-    fn learn(&mut self, sign: Sign, from: usize) -> Option<Do> {
+    fn learn(&mut self, sign: Sign, from: usize) -> Option<Access> {
         let (q, bit) = (self.look.q, 1 << self.look.q);
         for (i, open) in self.open[..self.left].iter_mut().enumerate().skip(from) {
             if open.unknown & bit == 0 {
@@ -74,26 +74,26 @@ impl<V: Rules> Seat<V> {
             }
             let Some(entered) = sign.tells(open.window, &self.layout) else {
                 self.at = At::Recorded { sign, i };
-                return Some(Do::Get { owner: q, slot: self.layout.record(open.window) });
+                return Some(Access::Get { owner: q, slot: self.layout.record(open.window) });
             };
             // If it did not, and intends to now, it will see that the window was left behind.
             open.learned(bit, entered);
         }
         if self.watch & bit != 0 {
             self.at = At::Boxed { sign };
-            return Some(Do::Get { owner: q, slot: self.layout.gift(self.me) });
+            return Some(Access::Get { owner: q, slot: self.layout.gift(self.me) });
         }
         self.look.q += 1;
         self.ask()
     }
 
     /// The record of `q` in the place of the i-th open window.
-    pub(super) fn recorded(&mut self, sign: Sign, i: usize, found: u64) -> Option<Do> {
+    pub(super) fn recorded(&mut self, sign: Sign, i: usize, found: u64) -> Option<Access> {
         let q = self.look.q;
         let open = &mut self.open[i];
         if found > open.window {
             self.at = At::Scanned { sign, i, k: 0 };
-            return Some(Do::Get { owner: q, slot: self.layout.saved(0) });
+            return Some(Access::Get { owner: q, slot: self.layout.saved(0) });
         }
         let entered = found == open.window;
         if entered || sign.window() > open.window {
@@ -106,13 +106,13 @@ impl<V: Rules> Seat<V> {
 
     /// The k-th saved window of `q`. Saving precedes overwriting, and what is needed stays saved.
     #[cold]
-    pub(super) fn scanned(&mut self, sign: Sign, i: usize, k: usize, found: u64) -> Option<Do> {
+    pub(super) fn scanned(&mut self, sign: Sign, i: usize, k: usize, found: u64) -> Option<Access> {
         let q = self.look.q;
         let open = &mut self.open[i];
         let (entered, k) = (found == open.window, k + 1);
         if !entered && k < self.layout.saved_len() {
             self.at = At::Scanned { sign, i, k };
-            return Some(Do::Get { owner: q, slot: self.layout.saved(k) });
+            return Some(Access::Get { owner: q, slot: self.layout.saved(k) });
         }
         open.learned(1 << q, entered);
         self.learn(sign, i + 1)
@@ -120,7 +120,7 @@ impl<V: Rules> Seat<V> {
 
     /// What `q` has in its box for this worker.
     #[cold]
-    pub(super) fn boxed(&mut self, sign: Sign, found: u64) -> Option<Do> {
+    pub(super) fn boxed(&mut self, sign: Sign, found: u64) -> Option<Access> {
         let q = self.look.q;
         // The flag was down, and fenced, before the sign was read, and the sign says that q is
         // in no try: what q looks at from now on has no flag, so this was the last word.
@@ -134,12 +134,12 @@ impl<V: Rules> Seat<V> {
         }
         self.taken[q] = found;
         self.won.push(self.layout.lot(found, q));
-        Some(Do::Put { slot: self.layout.taken(q), value: found })
+        Some(Access::Put { slot: self.layout.taken(q), value: found })
     }
 
     /// Closes one window of which all is known, and marks it before its lots are used.
     #[inline]
-    pub(super) fn close(&mut self) -> Option<Do> {
+    pub(super) fn close(&mut self) -> Option<Access> {
         let Some(i) = self.open[..self.left].iter().position(|open| open.unknown == 0) else {
             self.at = At::Judge;
             return None;
@@ -153,7 +153,7 @@ impl<V: Rules> Seat<V> {
             lots.push(layout.lot(window, seat));
         });
         let value = Entry { window: open.window, closed: true }.pack();
-        Some(Do::Put { slot: self.layout.open(open.place), value })
+        Some(Access::Put { slot: self.layout.open(open.place), value })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::layout::{Entry, Layout, Sign};
 use super::rules::Rules;
 use super::seat::{At, Op, Open, Seat};
-use crate::machine::Do;
+use crate::machine::Access;
 
 impl<V: Rules> Seat<V> {
     /// A worker that starts again, from its own registers, which `get` reads.
@@ -83,10 +83,13 @@ impl<V: Rules> Seat<V> {
 
     /// Puts the registers in order after a restart.
     #[cold]
-    pub(super) fn settle(&mut self, stale: u128) -> Do {
+    pub(super) fn settle(&mut self, stale: u128) -> Access {
         if stale != 0 {
             self.at = At::Settle { stale: stale & (stale - 1) };
-            return Do::Put { slot: self.layout.open(stale.trailing_zeros() as usize), value: 0 };
+            return Access::Put {
+                slot: self.layout.open(stale.trailing_zeros() as usize),
+                value: 0,
+            };
         }
         self.op = Op::learn();
         self.at = At::Fence;

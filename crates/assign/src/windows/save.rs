@@ -9,7 +9,7 @@
 use super::layout::{Entry, Layout, Sign};
 use super::rules::Rules;
 use super::seat::{At, Seat};
-use crate::machine::Do;
+use crate::machine::Access;
 
 impl<V: Rules> Seat<V> {
     /// Whether the record that the wanted window will overwrite was not yet looked after.
@@ -21,7 +21,7 @@ impl<V: Rules> Seat<V> {
 
     /// Looks at what the next one needs.
     #[cold]
-    pub(super) fn needs(&mut self, q: usize) -> Option<Do> {
+    pub(super) fn needs(&mut self, q: usize) -> Option<Access> {
         if q == self.me {
             self.at = At::Needs { q: q + 1 };
         } else if q == self.layout.workers() {
@@ -29,27 +29,27 @@ impl<V: Rules> Seat<V> {
             self.at = At::Save;
         } else {
             self.at = At::NeedsSign { q };
-            return Some(Do::Get { owner: q, slot: Layout::SIGN });
+            return Some(Access::Get { owner: q, slot: Layout::SIGN });
         }
         None
     }
 
     /// The sign of `q`.
     #[cold]
-    pub(super) fn needs_sign(&mut self, q: usize, word: u64) -> Do {
+    pub(super) fn needs_sign(&mut self, q: usize, word: u64) -> Access {
         self.need(Sign(word).window());
         self.at = At::NeedsOpen { q, k: 0 };
-        Do::Get { owner: q, slot: self.layout.open(0) }
+        Access::Get { owner: q, slot: self.layout.open(0) }
     }
 
     /// The k-th open window of `q`.
     #[cold]
-    pub(super) fn needs_open(&mut self, q: usize, k: usize, word: u64) -> Option<Do> {
+    pub(super) fn needs_open(&mut self, q: usize, k: usize, word: u64) -> Option<Access> {
         self.need(Entry::unpack(word).window);
         let k = k + 1;
         if k < self.layout.open_len() {
             self.at = At::NeedsOpen { q, k };
-            return Some(Do::Get { owner: q, slot: self.layout.open(k) });
+            return Some(Access::Get { owner: q, slot: self.layout.open(k) });
         }
         self.at = At::Needs { q: q + 1 };
         None
@@ -86,7 +86,7 @@ impl<V: Rules> Seat<V> {
 
     /// Copies one needed record to a free place.
     #[cold]
-    pub(super) fn save(&mut self) -> Option<Do> {
+    pub(super) fn save(&mut self) -> Option<Access> {
         let Some(window) = self.needs.pop() else {
             self.at = At::Choose;
             return None;
@@ -94,6 +94,6 @@ impl<V: Rules> Seat<V> {
         let k = self.saved.iter().position(|saved| *saved == 0);
         let k = k.expect("there is a place for all that others can need at once");
         self.saved[k] = window;
-        Some(Do::Put { slot: self.layout.saved(k), value: window })
+        Some(Access::Put { slot: self.layout.saved(k), value: window })
     }
 }

@@ -35,7 +35,7 @@
 
 use super::layout::{Doing, Layout, Sign, trail};
 use super::rules::{Rules, Sound};
-use crate::machine::{Do, Machine};
+use crate::machine::{Access, Machine};
 
 /// A window that this worker entered and has not closed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -244,12 +244,12 @@ impl<V: Rules> Seat<V> {
     /// Starts an operation that takes at least one lot.
     ///
     /// ```
-    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::machine::{Access, Machine};
     /// use holdall_assign::windows::{Layout, Seat};
     ///
     /// let mut seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
     /// seat.acquire();
-    /// assert!(matches!(seat.step(0), Do::Put { .. }), "it shows what it wants");
+    /// assert!(matches!(seat.step(0), Access::Put { .. }), "it shows what it wants");
     /// # Ok::<(), holdall_assign::windows::BadLayout>(())
     /// ```
     #[inline]
@@ -262,12 +262,12 @@ impl<V: Rules> Seat<V> {
     /// Starts an operation that learns of lots won already, and takes none.
     ///
     /// ```
-    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::machine::{Access, Machine};
     /// use holdall_assign::windows::{Layout, Seat};
     ///
     /// let mut seat: Seat = Seat::new(Layout::new(2, 16, 1)?, 0);
     /// seat.poll();
-    /// assert_eq!(seat.step(0), Do::Fence);
+    /// assert_eq!(seat.step(0), Access::Fence);
     /// # Ok::<(), holdall_assign::windows::BadLayout>(())
     /// ```
     #[inline]
@@ -318,20 +318,20 @@ impl<V: Rules> Seat<V> {
     }
 
     #[inline]
-    fn put_sign(&self, window: u64, doing: Doing, hungry: bool) -> Do {
+    fn put_sign(&self, window: u64, doing: Doing, hungry: bool) -> Access {
         let trail = trail(self.last, self.trail, window);
-        Do::Put { slot: Layout::SIGN, value: Sign::new(window, doing, hungry, trail).0 }
+        Access::Put { slot: Layout::SIGN, value: Sign::new(window, doing, hungry, trail).0 }
     }
 
     /// Shows the last window entered.
     #[inline]
-    pub(super) fn show_last(&self) -> Do {
+    pub(super) fn show_last(&self) -> Access {
         self.put_sign(self.last, Doing::Entered, false)
     }
 
     /// Shows what is wanted. Having *seen* that somebody entered it says more than `Next`.
     #[inline]
-    fn intend(&self) -> Do {
+    fn intend(&self) -> Access {
         let jump = self.newest > self.last;
         self.put_sign(self.op.want, if jump { Doing::Jump } else { Doing::Next }, self.op.hungry)
     }
@@ -339,7 +339,7 @@ impl<V: Rules> Seat<V> {
 
 impl<V: Rules> Machine for Seat<V> {
     #[inline]
-    fn step(&mut self, read: u64) -> Do {
+    fn step(&mut self, read: u64) -> Access {
         // Most steps go from one sign to the next: apart from the others they are short.
         if matches!(self.at, At::Seen)
             && let Some(get) = self.seen(read)
@@ -352,14 +352,14 @@ impl<V: Rules> Machine for Seat<V> {
 
 impl<V: Rules> Seat<V> {
     #[inline(always)]
-    fn step_on(&mut self, read: u64) -> Do {
+    fn step_on(&mut self, read: u64) -> Access {
         loop {
             let access = match self.at {
-                At::Rest => Some(Do::Done),
+                At::Rest => Some(Access::Done),
                 At::Settle { stale } => Some(self.settle(stale)),
                 At::Publish => {
                     (self.op, self.look, self.at) = (Op::default(), Look::default(), At::Rest);
-                    Some(Do::Publish)
+                    Some(Access::Publish)
                 }
                 At::Intend => {
                     self.at = if V::FENCE { At::Fence } else { self.first_look() };
@@ -367,7 +367,7 @@ impl<V: Rules> Seat<V> {
                 }
                 At::Fence => {
                     self.at = self.first_look();
-                    Some(Do::Fence)
+                    Some(Access::Fence)
                 }
                 At::Ask => self.ask(),
                 At::Seen => self.seen(read),

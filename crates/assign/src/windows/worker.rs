@@ -242,7 +242,7 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     ///
     /// ```
     /// use holdall_assign::Assigner;
-    /// use holdall_assign::machine::{Do, Machine};
+    /// use holdall_assign::machine::{Access, Machine};
     /// use holdall_assign::registers::{Atomics, Memory, Registers};
     /// use holdall_assign::windows::Seat;
     ///
@@ -251,7 +251,7 @@ impl<R: Registers, V: Rules> Worker<R, V> {
     /// // Worker 1 has shown that it wants the first window, and stops.
     /// let mut seat: Seat = Seat::new(layout, 1);
     /// seat.acquire();
-    /// let Do::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
+    /// let Access::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
     /// memory.handle(1)?.put(slot, value)?;
     /// let mut worker = Assigner::over(layout, memory).worker(0)?;
     /// let items = [worker.next(), worker.next(), worker.next()];

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use holdall_assign::Worker;
-use holdall_assign::registers::{Memory, Onlooker};
+use holdall_assign::registers::{Memory, Observer};
 
 use super::desk::{Delays, delays};
 use super::journal::{self, Known, Line};
@@ -230,7 +230,7 @@ impl Journals {
         let (mut found, mut held) = (Ranges::default(), Vec::new());
         let retired = (0..store.terms.workers).filter(|from| self.retired(*from));
         for from in retired.filter(|from| self.heir(*from, None) == Some(worker)) {
-            let regs = Onlooker::new(store.dir().handle(from).map_err(tell)?, from);
+            let regs = Observer::new(store.dir().handle(from).map_err(tell)?, from);
             let mut ghost = Worker::<_>::resume(store.layout, from, regs).map_err(tell)?;
             let mut won = Vec::new();
             ghost.stock(&mut won);

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
-use holdall_assign::machine::{Do, Machine};
+use holdall_assign::machine::{Access, Machine};
 use holdall_assign::registers::{Dir, Durability, Memory, Registers};
 use holdall_assign::windows::{Layout, Seat};
 
@@ -19,7 +19,7 @@ pub(crate) fn intends_more(file: &[u8]) -> Vec<u8> {
     let mut seat: Seat = Seat::resume(layout, 1, &mut |slot| regs.get(1, slot).expect("there"));
     holdall_assign::machine::drive(&mut seat, &mut regs).expect("settled");
     seat.acquire();
-    let Do::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
+    let Access::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
     regs.put(slot, value).expect("noted");
     regs.fence().expect("written");
     fs::read(Dir::file(dir.path(), 1)).expect("there")

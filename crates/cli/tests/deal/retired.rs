@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use holdall_assign::machine::{Do, Machine};
+use holdall_assign::machine::{Access, Machine};
 use holdall_assign::registers::{Dir, Durability, Memory, Registers};
 use holdall_assign::windows::{Layout, Seat};
 
@@ -68,7 +68,7 @@ fn a_worker_that_stopped_while_taking_delays_little() {
     let files = Dir::new(dir.path(), 2, layout.slots(), terms, Durability::Process);
     let mut seat: Seat = Seat::new(layout, 1);
     seat.acquire();
-    let Do::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
+    let Access::Put { slot, value } = seat.step(0) else { panic!("it puts its intent") };
     let mut regs = files.handle(1).expect("new");
     regs.put(slot, value).expect("noted");
     regs.fence().expect("written");

@@ -9,9 +9,9 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::locks::{self, Overlap, Used};
 use super::{Alarm, DELAYS_OF_A_TIMER, Failed, Process, Step};
 use crate::clock::{MICROSECOND, Nanos, SECOND, now};
-use crate::roles::Happening;
+use crate::roles::RoleEvent;
 use crate::settings::Settings;
-use crate::words::Word;
+use crate::words::FromProcess;
 
 /// What a client does at some time.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Process<'_> {
         let Some(client) = &mut self.client else { return Ok(()) };
         let (user, rounds) = (client.user, client.rounds);
         client.seq = 0;
-        self.tell(&Word::Born(user, rounds))?;
+        self.tell(&FromProcess::Born(user, rounds))?;
         self.roles.add(Addr::User(user));
         self.links.born(user).map_err(|error| self.trouble(&error))
     }
@@ -138,7 +138,7 @@ impl Process<'_> {
             self.alarms.set(at, Alarm::Client(client.rounds, fail));
         }
         let ask = Call::Ask(Request { id: request, needs: round.needs });
-        self.step(Addr::User(user), Happening::Call(ask))
+        self.step(Addr::User(user), RoleEvent::Call(ask))
     }
 
     /// The client is told that it may use everything, and sees to it that nobody else does.
@@ -181,7 +181,7 @@ impl Process<'_> {
         let used = client.begin(State::Ending);
         self.seen.service.add(client.service(), used);
         let user = client.user;
-        self.step(Addr::User(user), Happening::Call(Call::Done))
+        self.step(Addr::User(user), RoleEvent::Call(Call::Done))
     }
 
     /// The role is done with a request; unless it was called to leave, its client thinks next.
@@ -219,7 +219,7 @@ impl Process<'_> {
     fn leave(&mut self) -> Step {
         self.seen.left += 1;
         let old = self.hand_over()?;
-        self.step(Addr::User(old), Happening::Call(Call::Leave))?;
+        self.step(Addr::User(old), RoleEvent::Call(Call::Leave))?;
         self.add_user()?;
         self.think();
         Ok(())
@@ -268,7 +268,7 @@ impl Process<'_> {
         self.flush()?;
         let seen = std::mem::take(&mut self.seen);
         let rounds = self.rounds_begun();
-        self.tell(&Word::Dying(seen, rounds))?;
+        self.tell(&FromProcess::Dying(seen, rounds))?;
         let killed = kill_process(getpid(), Signal::KILL);
         Err(self.trouble(
             &killed

@@ -31,9 +31,9 @@ use self::links::{Arrival, Links};
 use crate::channel::Channel;
 use crate::clock::{self, Alarms, MILLISECOND, Nanos, now};
 use crate::poll::{Poll, Token};
-use crate::roles::{Act, Happening, Roles};
+use crate::roles::{Act, RoleEvent, Roles};
 use crate::settings::Settings;
-use crate::words::{Cue, Frame, Part, Place, Seen, Sum, Word};
+use crate::words::{Frame, FromProcess, Part, Place, Seen, Sum, ToProcess};
 
 const CONTROL: Token = 0;
 const LISTENER: Token = 1;
@@ -129,7 +129,7 @@ impl<'a> Process<'a> {
             }
         }
         let port = process.links.port()?;
-        process.say(&Word::Ready(port))?;
+        process.say(&FromProcess::Ready(port))?;
         Ok(process)
     }
 
@@ -149,7 +149,7 @@ impl<'a> Process<'a> {
     /// Says that it cannot go on, and waits for the end.
     pub(super) fn fail(&mut self, failed: Failed) {
         let Failed { who, what } = failed;
-        if self.say(&Word::Wrong { who, what }).is_ok() {
+        if self.say(&FromProcess::Wrong { who, what }).is_ok() {
             self.wait_for_the_end();
         }
     }
@@ -166,7 +166,7 @@ impl<'a> Process<'a> {
             let ready = self.poll.wait(until).map_err(|error| self.trouble(&error))?;
             for token in ready {
                 match token {
-                    CONTROL => self.heed()?,
+                    CONTROL => self.receive()?,
                     LISTENER => self.links.accept(&self.poll).map_err(|e| self.trouble(&e))?,
                     link => self.hear(link)?,
                 }
@@ -187,7 +187,7 @@ impl<'a> Process<'a> {
     fn flush(&mut self) -> Step {
         self.links.flush(&self.poll).map_err(|error| self.trouble(&error))?;
         for entry in self.links.take_cut() {
-            self.tell(&Word::Cut(entry))?;
+            self.tell(&FromProcess::Cut(entry))?;
         }
         Ok(())
     }
@@ -198,55 +198,55 @@ impl<'a> Process<'a> {
     }
 
     /// Tells the stage something. That it does not listen means that the play is over.
-    fn say(&mut self, word: &Word) -> io::Result<()> {
-        self.control.push(word).map_err(io::Error::other)?;
+    fn say(&mut self, message: &FromProcess) -> io::Result<()> {
+        self.control.push(message).map_err(io::Error::other)?;
         while !self.control.flush()? {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         Ok(())
     }
 
-    fn tell(&mut self, word: &Word) -> Step {
-        self.say(word).map_err(|error| self.trouble(&error))
+    fn tell(&mut self, message: &FromProcess) -> Step {
+        self.say(message).map_err(|error| self.trouble(&error))
     }
 
-    fn heed(&mut self) -> Step {
+    fn receive(&mut self) -> Step {
         let open = self.control.fill().unwrap_or(false);
-        while let Some(cue) = self
+        while let Some(message) = self
             .control
-            .take::<Cue>()
+            .take::<ToProcess>()
             .map_err(|bad| Failed { who: self.place.to_string(), what: bad.to_string() })?
         {
-            self.follow(cue)?;
+            self.follow(message)?;
         }
         self.ended |= !open;
         Ok(())
     }
 
-    fn follow(&mut self, cue: Cue) -> Step {
-        match cue {
-            Cue::Part(_) => {}
-            Cue::Meet(entries) => {
+    fn follow(&mut self, message: ToProcess) -> Step {
+        match message {
+            ToProcess::Part(_) => {}
+            ToProcess::Meet(entries) => {
                 entries.into_iter().for_each(|entry| self.links.note(entry));
                 if self.client.is_some() {
                     self.add_user()?;
                     self.links.meet_nodes(&self.poll).map_err(|error| self.trouble(&error))?;
                 }
-                self.tell(&Word::Met)?;
+                self.tell(&FromProcess::Met)?;
             }
-            Cue::Moved(entry) => {
+            ToProcess::Moved(entry) => {
                 self.links.note(entry);
-                self.tell(&Word::Noted(entry.place))?;
+                self.tell(&FromProcess::Noted(entry.place))?;
             }
-            Cue::Begin(at) => {
+            ToProcess::Begin(at) => {
                 self.began = at;
                 self.alarms.set(now() + NEWS, Alarm::News);
                 self.think();
             }
-            Cue::End => {
+            ToProcess::End => {
                 self.ended = true;
                 let (seen, since) = (std::mem::take(&mut self.seen), self.waiting_since());
-                self.tell(&Word::Last(seen, since))?;
+                self.tell(&FromProcess::Last(seen, since))?;
             }
         }
         Ok(())
@@ -267,7 +267,7 @@ impl<'a> Process<'a> {
                     for user in users {
                         for manager in self.managers.clone() {
                             let gone = Gone::Departed(Party::User(user));
-                            self.step(Addr::Manager(manager), Happening::Gone(gone))?;
+                            self.step(Addr::Manager(manager), RoleEvent::Gone(gone))?;
                         }
                     }
                 }
@@ -284,7 +284,7 @@ impl<'a> Process<'a> {
     /// A message arrives. One to a user that is no longer there is dropped; nobody else is missing.
     fn deliver(&mut self, from: Addr, to: Addr, body: Vec<u8>) -> Step {
         if self.roles.has(to) {
-            return self.step(to, Happening::Message { from, body });
+            return self.step(to, RoleEvent::Message { from, body });
         }
         if self.is_past(to) {
             return Ok(());
@@ -300,30 +300,34 @@ impl<'a> Process<'a> {
                 self.alarms.set(now() + NEWS, Alarm::News);
                 let seen = std::mem::take(&mut self.seen);
                 let rounds = self.rounds_begun();
-                if seen == Seen::default() { Ok(()) } else { self.tell(&Word::Seen(seen, rounds)) }
+                if seen == Seen::default() {
+                    Ok(())
+                } else {
+                    self.tell(&FromProcess::Seen(seen, rounds))
+                }
             }
             Alarm::Role(who, tag) => {
                 self.armed.remove(&(who, tag.clone()));
-                self.step(who, Happening::Timer(tag))
+                self.step(who, RoleEvent::Timer(tag))
             }
         }
     }
 
     /// Lets a role handle something, and then all roles what follows from it inside this process.
-    fn step(&mut self, who: Addr, happening: Happening) -> Step {
-        self.step_one(who, happening)?;
+    fn step(&mut self, who: Addr, input: RoleEvent) -> Step {
+        self.step_one(who, input)?;
         while let Some((from, to, body)) = self.inside.pop_front() {
             if self.roles.has(to) {
-                self.step_one(to, Happening::Message { from, body })?;
+                self.step_one(to, RoleEvent::Message { from, body })?;
             }
         }
         Ok(())
     }
 
-    fn step_one(&mut self, who: Addr, happening: Happening) -> Step {
+    fn step_one(&mut self, who: Addr, input: RoleEvent) -> Step {
         let mut acts = Vec::new();
         self.handling = Some(who);
-        let stepped = self.roles.step(who, happening, &mut acts);
+        let stepped = self.roles.step(who, input, &mut acts);
         self.handling = None;
         stepped.map_err(|wrong| Failed { who: format!("{who:?}"), what: wrong.to_string() })?;
         for act in acts {

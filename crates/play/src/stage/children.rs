@@ -13,7 +13,7 @@ use holdall_core::UserId;
 
 use crate::channel::Channel;
 use crate::signals::deaf;
-use crate::words::{Cue, MARK, Part, Place};
+use crate::words::{MARK, Part, Place, ToProcess};
 
 /// How long a process may take to hear something.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -64,13 +64,13 @@ impl Member {
             last: false,
             child,
         };
-        member.cue(&Cue::Part(part))?;
+        member.tell(&ToProcess::Part(part))?;
         Ok(member)
     }
 
     /// Tells it something. That it is gone is seen elsewhere.
-    pub(super) fn cue(&mut self, cue: &Cue) -> io::Result<()> {
-        self.control.push(cue).map_err(io::Error::other)?;
+    pub(super) fn tell(&mut self, message: &ToProcess) -> io::Result<()> {
+        self.control.push(message).map_err(io::Error::other)?;
         let until = Instant::now() + PATIENCE;
         while !self.control.flush().unwrap_or(true) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));

@@ -22,7 +22,7 @@ use crate::poll::{Poll, Token};
 use crate::process::locks;
 use crate::settings::Settings;
 use crate::signals::Signals;
-use crate::words::{Cue, Entry, Part, Place, Secret, Seen, Word};
+use crate::words::{Entry, FromProcess, Part, Place, Secret, Seen, ToProcess};
 
 const SIGNALS: Token = 0;
 const FIRST: Token = 1;
@@ -176,7 +176,9 @@ impl<'a> Stage<'a> {
         self.wait_for(|member| member.port.is_some(), until)?;
         let book = self.book();
         for member in self.members.values_mut() {
-            member.cue(&Cue::Meet(book.clone())).map_err(cannot("introduce the processes"))?;
+            member
+                .tell(&ToProcess::Meet(book.clone()))
+                .map_err(cannot("introduce the processes"))?;
         }
         self.wait_for(|member| member.met, until)
     }
@@ -227,7 +229,7 @@ impl<'a> Stage<'a> {
         self.began = now();
         for member in self.members.values_mut() {
             member.begun = true;
-            member.cue(&Cue::Begin(self.began)).map_err(cannot("begin"))?;
+            member.tell(&ToProcess::Begin(self.began)).map_err(cannot("begin"))?;
         }
         Ok(())
     }
@@ -255,7 +257,7 @@ impl<'a> Stage<'a> {
         self.phase = Phase::Ending;
         self.members.retain(|_, member| member.begun);
         for member in self.members.values_mut() {
-            member.cue(&Cue::End).map_err(cannot("end"))?;
+            member.tell(&ToProcess::End).map_err(cannot("end"))?;
         }
         self.wait_for(|member| member.last, now() + PATIENCE)?;
         let until = Instant::now() + Duration::from_nanos(PATIENCE);
@@ -281,9 +283,9 @@ impl<'a> Stage<'a> {
         let open = member.control.fill().unwrap_or(false);
         loop {
             let Some(member) = self.members.get_mut(&token) else { return Ok(()) };
-            let word = member.control.take::<Word>();
-            match word {
-                Ok(Some(word)) => self.heed(token, word)?,
+            let message = member.control.take::<FromProcess>();
+            match message {
+                Ok(Some(message)) => self.receive(token, message)?,
                 Ok(None) => break,
                 Err(bad) => {
                     let what = format!("the stage cannot read its words: {bad}");
@@ -294,39 +296,39 @@ impl<'a> Stage<'a> {
         if open { Ok(()) } else { self.ended(token) }
     }
 
-    fn heed(&mut self, token: Token, word: Word) -> Result<(), Failure> {
+    fn receive(&mut self, token: Token, message: FromProcess) -> Result<(), Failure> {
         let Some(member) = self.members.get_mut(&token) else { return Ok(()) };
-        match word {
-            Word::Ready(port) => {
+        match message {
+            FromProcess::Ready(port) => {
                 member.port = Some(port);
                 if self.phase == Phase::Playing {
                     self.introduce(token)?;
                 }
             }
-            Word::Met => {
+            FromProcess::Met => {
                 member.met = true;
                 self.begin_late(token)?;
             }
-            Word::Noted(newcomer) => {
+            FromProcess::Noted(newcomer) => {
                 let by = member.place;
                 self.noted(newcomer, by)?;
             }
-            Word::Cut(entry) => self.cuts.push((token, entry)),
-            Word::Born(user, rounds) => (member.user, member.rounds) = (user, rounds),
-            Word::Seen(seen, rounds) => {
+            FromProcess::Cut(entry) => self.cuts.push((token, entry)),
+            FromProcess::Born(user, rounds) => (member.user, member.rounds) = (user, rounds),
+            FromProcess::Seen(seen, rounds) => {
                 member.rounds = rounds;
                 self.include(token, seen);
             }
-            Word::Last(seen, since) => {
+            FromProcess::Last(seen, since) => {
                 member.last = true;
                 self.waiting.extend(since);
                 self.include(token, seen);
             }
-            Word::Dying(seen, rounds) => {
+            FromProcess::Dying(seen, rounds) => {
                 member.rounds = rounds;
                 self.include(token, seen);
             }
-            Word::Wrong { who, what } => return Err(self.wrong(token, who, what)),
+            FromProcess::Wrong { who, what } => return Err(self.wrong(token, who, what)),
         }
         Ok(())
     }
@@ -360,13 +362,13 @@ impl<'a> Stage<'a> {
         let mut awaits = Vec::new();
         for (token, other) in &mut self.members {
             if *token != newcomer && other.port.is_some() {
-                other.cue(&Cue::Moved(entry)).map_err(cannot("introduce a process"))?;
+                other.tell(&ToProcess::Moved(entry)).map_err(cannot("introduce a process"))?;
                 awaits.push(other.place);
             }
         }
         if let Some(member) = self.members.get_mut(&newcomer) {
             member.awaits = awaits;
-            member.cue(&Cue::Meet(book)).map_err(cannot("introduce a process"))?;
+            member.tell(&ToProcess::Meet(book)).map_err(cannot("introduce a process"))?;
         }
         Ok(())
     }
@@ -385,7 +387,7 @@ impl<'a> Stage<'a> {
         let Some(member) = self.members.get_mut(&token) else { return Ok(()) };
         if self.phase == Phase::Playing && member.met && member.awaits.is_empty() && !member.begun {
             member.begun = true;
-            member.cue(&Cue::Begin(self.began)).map_err(cannot("begin"))?;
+            member.tell(&ToProcess::Begin(self.began)).map_err(cannot("begin"))?;
         }
         Ok(())
     }

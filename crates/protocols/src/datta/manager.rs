@@ -9,7 +9,7 @@ use super::entry::{Claim, Entry};
 use super::queues::Queues;
 use super::{Datta, ToManager};
 use crate::ring::token::Next;
-use crate::ring::{EarlyDepartures, Mail, Ring, Say, Spot, ToUser, Token};
+use crate::ring::{EarlyDepartures, FromClient, Ring, RingMessage, Spot, ToUser, Token};
 
 pub(super) type Out<const MOST: u32> = Outbox<Datta<MOST>, Never>;
 
@@ -37,7 +37,7 @@ impl<const MOST: u32> Manager<MOST> {
 
     fn on_message(&mut self, cfg: &Datta<MOST>, from: Addr, msg: ToManager, out: &mut Out<MOST>) {
         let honest = match &msg {
-            ToManager::Client(say) => say.is_honest(from),
+            ToManager::Client(message) => message.is_honest(from),
             _ => matches!(from, Addr::Manager(_)),
         };
         if !honest {
@@ -47,7 +47,7 @@ impl<const MOST: u32> Manager<MOST> {
             return;
         }
         match msg {
-            ToManager::Client(Say::Ask(request)) => {
+            ToManager::Client(FromClient::Ask(request)) => {
                 self.on_ask(cfg, from, Spot::last(request), out);
             }
             ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
@@ -57,13 +57,13 @@ impl<const MOST: u32> Manager<MOST> {
             ToManager::Probe(probe) => self.on_probe(cfg, probe, out),
             ToManager::Kill(claim) => self.on_kill(cfg, claim, out),
             ToManager::Rollback(claim) => self.on_rollback(cfg, claim, out),
-            ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
+            ToManager::Client(FromClient::Done(id)) | ToManager::Done(id) => {
                 self.on_done(cfg, from, id, out);
             }
-            ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
+            ToManager::Client(FromClient::Leave(id)) | ToManager::Leave(id) => {
                 self.on_leave(cfg, from, id, out);
             }
-            ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
+            ToManager::Ring(message) => self.on_ring_message(cfg, message, out),
         }
     }
 
@@ -199,13 +199,13 @@ impl<const MOST: u32> Manager<MOST> {
         self.rest(cfg, out);
     }
 
-    fn on_mail(&mut self, cfg: &Datta<MOST>, mail: Mail, out: &mut Out<MOST>) {
-        match mail {
-            Mail::Token { stop, lap } => {
+    fn on_ring_message(&mut self, cfg: &Datta<MOST>, message: RingMessage, out: &mut Out<MOST>) {
+        match message {
+            RingMessage::Token { stop, lap } => {
                 self.token.on_token(&cfg.ring, stop, lap);
                 self.begin_turn();
             }
-            Mail::Want { origin, until } => {
+            RingMessage::Want { origin, until } => {
                 if let Some(want) = self.token.on_want(&cfg.ring, origin, until) {
                     self.send_on(cfg, want, out);
                 }
@@ -253,9 +253,9 @@ impl<const MOST: u32> Manager<MOST> {
         }
     }
 
-    fn send_on(&self, cfg: &Datta<MOST>, mail: Mail, out: &mut Out<MOST>) {
-        out.tally(mail.name(), 1);
-        out.to_manager(cfg.ring.next(self.id), ToManager::Ring(mail));
+    fn send_on(&self, cfg: &Datta<MOST>, message: RingMessage, out: &mut Out<MOST>) {
+        out.tally(message.name(), 1);
+        out.to_manager(cfg.ring.next(self.id), ToManager::Ring(message));
     }
 }
 
@@ -299,7 +299,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
             ToManager::Promote { claim, .. } | ToManager::Rollback(claim) => {
                 !self.queues.knows(claim.request)
             }
-            ToManager::Ring(Mail::Want { origin, until }) => {
+            ToManager::Ring(RingMessage::Want { origin, until }) => {
                 self.token.is_obsolete(&cfg.ring, *origin, *until)
             }
             _ => false,

@@ -50,13 +50,13 @@ pub use self::entry::{Claim, Level};
 pub use self::loops::{Probe, Victim};
 pub use self::manager::Manager;
 pub use self::user::User;
-use crate::ring::{Mail, Ring, Say, Spot, ToUser, manager_of, token};
+use crate::ring::{FromClient, Ring, RingMessage, Spot, ToUser, manager_of, token};
 
 /// What a manager may receive. After each, its name in the paper.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToManager {
     /// A client's word.
-    Client(Say),
+    Client(FromClient),
     /// Queue this, on its way to its home (`NewRequest`).
     Ask(Spot),
     /// The resource before is its own: it may queue here (`NewStrong`).
@@ -77,12 +77,12 @@ pub enum ToManager {
     /// Its client is gone.
     Leave(RequestId),
     /// What goes round the ring (`Token`).
-    Ring(Mail),
+    Ring(RingMessage),
 }
 
-impl From<Say> for ToManager {
-    fn from(say: Say) -> Self {
-        Self::Client(say)
+impl From<FromClient> for ToManager {
+    fn from(message: FromClient) -> Self {
+        Self::Client(message)
     }
 }
 
@@ -201,10 +201,10 @@ impl<const MOST: u32> Protocol for Datta<MOST> {
                 "Q2: whatever is in use is in use by the head of its queue",
             )?;
         }
-        let mail = system.to_managers().filter_map(|msg| match msg {
-            ToManager::Ring(mail) => Some(mail),
+        let message = system.to_managers().filter_map(|msg| match msg {
+            ToManager::Ring(message) => Some(message),
             _ => None,
         });
-        token::one(managers.iter().map(|manager| &manager.token), mail)
+        token::one(managers.iter().map(|manager| &manager.token), message)
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DattaToken, ToManager};
 use crate::ring::token::Next;
-use crate::ring::{EarlyDepartures, Mail, Ring, Say, Spot, ToUser, Token};
+use crate::ring::{EarlyDepartures, FromClient, Ring, RingMessage, Spot, ToUser, Token};
 
 pub(super) type Out = Outbox<DattaToken, Never>;
 
@@ -72,7 +72,7 @@ impl Manager {
 
     fn on_message(&mut self, cfg: &DattaToken, from: Addr, msg: ToManager, out: &mut Out) {
         let honest = match &msg {
-            ToManager::Client(say) => say.is_honest(from),
+            ToManager::Client(message) => message.is_honest(from),
             _ => matches!(from, Addr::Manager(_)),
         };
         if !honest {
@@ -82,20 +82,20 @@ impl Manager {
             return;
         }
         match msg {
-            ToManager::Client(Say::Ask(request)) => {
+            ToManager::Client(FromClient::Ask(request)) => {
                 self.on_ask(cfg, from, Spot::last(request), out);
             }
             ToManager::Ask(spot) => self.on_ask(cfg, from, spot, out),
             ToManager::Move(id) => self.on_move(cfg, from, id, out),
             ToManager::Moved(id) => self.on_moved(cfg, from, id, out),
             ToManager::Ready(id) => self.on_ready(cfg, id, out),
-            ToManager::Client(Say::Done(id)) | ToManager::Done(id) => {
+            ToManager::Client(FromClient::Done(id)) | ToManager::Done(id) => {
                 self.on_done(cfg, from, id, out);
             }
-            ToManager::Client(Say::Leave(id)) | ToManager::Leave(id) => {
+            ToManager::Client(FromClient::Leave(id)) | ToManager::Leave(id) => {
                 self.on_leave(cfg, from, id, out);
             }
-            ToManager::Ring(mail) => self.on_mail(cfg, mail, out),
+            ToManager::Ring(message) => self.on_ring_message(cfg, message, out),
         }
     }
 
@@ -276,13 +276,13 @@ impl Manager {
         }
     }
 
-    fn on_mail(&mut self, cfg: &DattaToken, mail: Mail, out: &mut Out) {
-        match mail {
-            Mail::Token { stop, lap } => {
+    fn on_ring_message(&mut self, cfg: &DattaToken, message: RingMessage, out: &mut Out) {
+        match message {
+            RingMessage::Token { stop, lap } => {
                 self.token.on_token(&cfg.ring, stop, lap);
                 self.begin_turn(cfg, out);
             }
-            Mail::Want { origin, until } => {
+            RingMessage::Want { origin, until } => {
                 if let Some(want) = self.token.on_want(&cfg.ring, origin, until) {
                     self.send_on(cfg, want, out);
                 }
@@ -303,9 +303,9 @@ impl Manager {
         }
     }
 
-    fn send_on(&self, cfg: &DattaToken, mail: Mail, out: &mut Out) {
-        out.tally(mail.name(), 1);
-        out.to_manager(cfg.ring.next(self.id), ToManager::Ring(mail));
+    fn send_on(&self, cfg: &DattaToken, message: RingMessage, out: &mut Out) {
+        out.tally(message.name(), 1);
+        out.to_manager(cfg.ring.next(self.id), ToManager::Ring(message));
     }
 }
 
@@ -342,7 +342,7 @@ impl Role for Manager {
     fn is_stale(&self, cfg: &DattaToken, _: Addr, msg: &ToManager) -> bool {
         match msg {
             ToManager::Ready(id) => !self.knows(*id),
-            ToManager::Ring(Mail::Want { origin, until }) => {
+            ToManager::Ring(RingMessage::Want { origin, until }) => {
                 self.token.is_obsolete(&cfg.ring, *origin, *until)
             }
             _ => false,

@@ -38,13 +38,13 @@ use serde::{Deserialize, Serialize};
 pub use self::manager::Manager;
 pub use self::user::User;
 use crate::plain;
-use crate::ring::{Mail, Ring, Say, Spot, ToUser, manager_of, token};
+use crate::ring::{FromClient, Ring, RingMessage, Spot, ToUser, manager_of, token};
 
 /// What a manager may receive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToManager {
     /// A client's word.
-    Client(Say),
+    Client(FromClient),
     /// Set this aside, on its way to its home.
     Ask(Spot),
     /// Move it to the strong queue.
@@ -58,12 +58,12 @@ pub enum ToManager {
     /// Its client is gone.
     Leave(RequestId),
     /// What goes round the ring.
-    Ring(Mail),
+    Ring(RingMessage),
 }
 
-impl From<Say> for ToManager {
-    fn from(say: Say) -> Self {
-        Self::Client(say)
+impl From<FromClient> for ToManager {
+    fn from(message: FromClient) -> Self {
+        Self::Client(message)
     }
 }
 
@@ -152,10 +152,10 @@ impl Protocol for DattaToken {
                 "T2: whatever is in use is in use by the head of its queue",
             )?;
         }
-        let mail = system.to_managers().filter_map(|msg| match msg {
-            ToManager::Ring(mail) => Some(mail),
+        let message = system.to_managers().filter_map(|msg| match msg {
+            ToManager::Ring(message) => Some(message),
             _ => None,
         });
-        token::one(managers.iter().map(|manager| &manager.token), mail)
+        token::one(managers.iter().map(|manager| &manager.token), message)
     }
 }

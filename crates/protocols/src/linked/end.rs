@@ -4,7 +4,7 @@ use holdall_core::{Addr, ChannelStamp, Data, Event, Gone, Outbox, Party, Protoco
 use serde::{Deserialize, Serialize};
 
 use super::links::Links;
-use super::{Content, Linked, Mail, Out, Timer};
+use super::{Content, Linked, Out, Packet, Timer};
 
 /// A role `R` of P at the end of its links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ where
         out: &mut Out<R>,
     ) -> bool
     where
-        X: Role<Call = R::Call, Msg = Mail<R::Msg>, Timer = Timer<R::Timer>>,
+        X: Role<Call = R::Call, Msg = Packet<R::Msg>, Timer = Timer<R::Timer>>,
     {
         let event = match event {
             Event::Call(call) => Event::Call(call),
@@ -51,13 +51,13 @@ where
                 }
                 Event::Gone(gone)
             }
-            Event::Message { from, msg: Mail::Ack(n) } => {
+            Event::Message { from, msg: Packet::Ack(n) } => {
                 if let Err(what) = self.links.on_ack(from, n) {
                     out.misbehaved(from, what);
                 }
                 return false;
             }
-            Event::Message { from, msg: Mail::Frame { n, content } } => {
+            Event::Message { from, msg: Packet::Frame { n, content } } => {
                 match self.open(cfg, from, n, content, out) {
                     Some(msg) => Event::Message { from, msg },
                     None => return false,

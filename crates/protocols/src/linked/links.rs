@@ -7,7 +7,7 @@ use holdall_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Content, Linked, Mail, Out, Rules, Timer};
+use super::{Content, Linked, Out, Packet, Rules, Timer};
 
 /// The links of one role. `U` is what users of P receive, `M` what managers do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -162,8 +162,8 @@ impl<U: Clone, M: Clone> Links<U, M> {
         let new = self.received.entry(from).or_insert_with(fresh).note(n);
         if new || rules.acks {
             match from {
-                Addr::Manager(to) => out.to_manager(to, Mail::Ack(n)),
-                Addr::User(to) => out.to_user(to, Mail::Ack(n)),
+                Addr::Manager(to) => out.to_manager(to, Packet::Ack(n)),
+                Addr::User(to) => out.to_user(to, Packet::Ack(n)),
             }
         }
         Ok(new || !rules.new)
@@ -257,15 +257,15 @@ impl<T: Clone> Sent<T> {
         Self { next: first, kept: BTreeMap::new() }
     }
 
-    fn send(&mut self, content: Content<T>) -> Mail<T> {
+    fn send(&mut self, content: Content<T>) -> Packet<T> {
         let n = self.next;
         self.next = n.next();
         self.kept.insert(n, content.clone());
-        Mail::Frame { n, content }
+        Packet::Frame { n, content }
     }
 
-    fn frames(&self) -> impl Iterator<Item = Mail<T>> + '_ {
-        self.kept.iter().map(|(n, content)| Mail::Frame { n: *n, content: content.clone() })
+    fn frames(&self) -> impl Iterator<Item = Packet<T>> + '_ {
+        self.kept.iter().map(|(n, content)| Packet::Frame { n: *n, content: content.clone() })
     }
 
     fn is_sound(&self) -> bool {

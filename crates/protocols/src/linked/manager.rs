@@ -4,7 +4,7 @@ use holdall_core::{Addr, Broken, Data, Event, ManagerId, Protocol, Role};
 use serde::{Deserialize, Serialize};
 
 use super::end::End;
-use super::{Linked, Mail, Out, Timer};
+use super::{Linked, Out, Packet, Timer};
 
 /// Guards what `R` guards, the manager of P.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ where
 {
     type P = Linked<R::P>;
     type Call = R::Call;
-    type Msg = Mail<M>;
+    type Msg = Packet<M>;
     type Timer = Timer<R::Timer>;
 
     fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<R>) {
@@ -45,8 +45,8 @@ where
         self.0.inner.check(&cfg.inner)
     }
 
-    fn is_stale(&self, _: &Self::P, from: Addr, mail: &Mail<M>) -> bool {
-        matches!(mail, Mail::Ack(n) if self.0.links.is_known(from, *n))
+    fn is_stale(&self, _: &Self::P, from: Addr, packet: &Packet<M>) -> bool {
+        matches!(packet, Packet::Ack(n) if self.0.links.is_known(from, *n))
     }
 
     fn is_idle(&self) -> bool {

@@ -44,7 +44,7 @@ use crate::registry::inner_variant;
 
 /// What a role may receive; `M` is what P's role receives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Mail<M> {
+pub enum Packet<M> {
     /// The one of this number has arrived.
     Ack(ChannelStamp),
     /// A message, or the same once more.
@@ -99,8 +99,8 @@ impl<P: Protocol> Protocol for Linked<P> {
     const STARTS_AGAIN: bool = P::STARTS_AGAIN;
     const DRIFTS: bool = P::DRIFTS;
     const STAGES: u32 = 2 + P::STAGES;
-    type ToUser = Mail<P::ToUser>;
-    type ToManager = Mail<P::ToManager>;
+    type ToUser = Packet<P::ToUser>;
+    type ToManager = Packet<P::ToManager>;
     type User = User<P::User, P::ToUser, P::ToManager>;
     type Manager = Manager<P::Manager, P::ToUser, P::ToManager>;
 

@@ -4,7 +4,7 @@ use holdall_core::{Addr, Broken, Call, Data, Event, ManagerId, Protocol, Role, U
 use serde::{Deserialize, Serialize};
 
 use super::end::End;
-use super::{Content, Linked, Mail, Out, Timer};
+use super::{Content, Linked, Out, Packet, Timer};
 
 /// Acts for one client; `R` is the user of P.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ where
 {
     type P = Linked<R::P>;
     type Call = Call;
-    type Msg = Mail<U>;
+    type Msg = Packet<U>;
     type Timer = Timer<R::Timer>;
 
     fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<R>) {
@@ -73,8 +73,8 @@ where
         self.end.inner.check(&cfg.inner)
     }
 
-    fn is_stale(&self, _: &Self::P, from: Addr, mail: &Mail<U>) -> bool {
-        matches!(mail, Mail::Ack(n) if self.end.links.is_known(from, *n))
+    fn is_stale(&self, _: &Self::P, from: Addr, packet: &Packet<U>) -> bool {
+        matches!(packet, Packet::Ack(n) if self.end.links.is_known(from, *n))
     }
 
     fn stage(&self) -> &'static str {

@@ -15,24 +15,24 @@ pub enum Manager<M> {
     /// A manager of S.
     Inner(M),
     /// The manager of a pool.
-    Pool(Keeper),
+    Pool(PoolManager),
 }
 
 /// Guards one pool (Figure 5).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Keeper {
+pub struct PoolManager {
     queue: Queue,
     /// What came while a selection was open, in the order it came.
-    put_off: VecDeque<Put>,
+    deferred: VecDeque<Deferred>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum Put {
+enum Deferred {
     Move(Move),
     Report(Share),
 }
 
-impl Put {
+impl Deferred {
     fn is_report_of(&self, step: &Move) -> bool {
         matches!(self, Self::Report(share) if share.request == step.request())
     }
@@ -45,32 +45,32 @@ impl Put {
     }
 }
 
-impl Keeper {
+impl PoolManager {
     pub(super) fn queue(&self) -> &Queue {
         &self.queue
     }
 
     /// The moves that wait for a selection to end.
-    pub(super) fn moves_put_off(&self) -> impl Iterator<Item = &Move> {
-        self.put_off.iter().filter_map(|put| match put {
-            Put::Move(step) => Some(step),
-            Put::Report(_) => None,
+    pub(super) fn deferred_moves(&self) -> impl Iterator<Item = &Move> {
+        self.deferred.iter().filter_map(|deferred| match deferred {
+            Deferred::Move(step) => Some(step),
+            Deferred::Report(_) => None,
         })
     }
 
     pub(super) fn new(capacity: u32) -> Self {
-        Self { queue: Queue::new(capacity), put_off: VecDeque::new() }
+        Self { queue: Queue::new(capacity), deferred: VecDeque::new() }
     }
 
     /// Lines 01 to 04.
     fn on_report<S: Protocol>(&mut self, cfg: &Rhee<S>, share: Share, answers: &mut Answers) {
-        let waits = |put: &Put| matches!(put, Put::Report(other) if other.request == share.request);
-        if !self.queue.admits(share) || self.put_off.iter().any(waits) {
+        let waits = |deferred: &Deferred| matches!(deferred, Deferred::Report(other) if other.request == share.request);
+        if !self.queue.admits(share) || self.deferred.iter().any(waits) {
             let what = "report: twice for one request, or for units there are not";
             return answers.wrong.push((share.request.user, what));
         }
         if self.queue.is_selecting() && cfg.rules.guard {
-            self.put_off.push_back(Put::Report(share));
+            self.deferred.push_back(Deferred::Report(share));
         } else {
             self.queue.open(cfg.queues, share, answers);
         }
@@ -82,13 +82,13 @@ impl Keeper {
         if self.queue.is_over(&step) {
             return;
         }
-        if let Some(at) = self.put_off.iter().position(|put| put.is_report_of(&step)) {
-            self.put_off.remove(at); // It leaves before its turn came.
+        if let Some(at) = self.deferred.iter().position(|deferred| deferred.is_report_of(&step)) {
+            self.deferred.remove(at); // It leaves before its turn came.
         } else if self.queue.is_selecting()
             && !self.queue.is_selected_by(step.request())
             && !cfg.plus
         {
-            self.put_off.push_back(Put::Move(step));
+            self.deferred.push_back(Deferred::Move(step));
         } else {
             self.queue.make(cfg.queues, !cfg.plus, &step, answers);
         }
@@ -98,9 +98,11 @@ impl Keeper {
     /// Takes what was put off, until a selection is open again.
     fn resume<S: Protocol>(&mut self, cfg: &Rhee<S>, answers: &mut Answers) {
         while !self.queue.is_selecting() {
-            match self.put_off.pop_front() {
-                Some(Put::Move(step)) => self.queue.make(cfg.queues, !cfg.plus, &step, answers),
-                Some(Put::Report(share)) => self.queue.open(cfg.queues, share, answers),
+            match self.deferred.pop_front() {
+                Some(Deferred::Move(step)) => {
+                    self.queue.make(cfg.queues, !cfg.plus, &step, answers);
+                }
+                Some(Deferred::Report(share)) => self.queue.open(cfg.queues, share, answers),
                 None => return,
             }
         }
@@ -108,7 +110,7 @@ impl Keeper {
 
     fn on_gone<S: Protocol>(&mut self, cfg: &Rhee<S>, who: Party, answers: &mut Answers) {
         if cfg.queues.purge {
-            self.put_off.retain(|put| !who.includes(put.user()));
+            self.deferred.retain(|deferred| !who.includes(deferred.user()));
             self.queue.forget(cfg.queues, who, answers);
             self.resume(cfg, answers);
         }
@@ -168,15 +170,15 @@ where
                 inner.step(&cfg.inner, event, &mut inner_out);
                 out.lift(inner_out, ToUser::Inner, ToManager::Inner, |timer| timer);
             }
-            Self::Pool(keeper) => {
+            Self::Pool(pool) => {
                 let mut answers = Answers::default();
                 match event {
                     Event::Message { from, msg } => {
-                        if let Err(what) = keeper.on_message(cfg, from, msg, &mut answers) {
+                        if let Err(what) = pool.on_message(cfg, from, msg, &mut answers) {
                             out.misbehaved(from, what);
                         }
                     }
-                    Event::Gone(gone) => keeper.on_gone(cfg, gone.who(), &mut answers),
+                    Event::Gone(gone) => pool.on_gone(cfg, gone.who(), &mut answers),
                     Event::Call(_) | Event::Timer(_) => {}
                 }
                 answers.send(ToUser::News, out);
@@ -187,14 +189,14 @@ where
     fn check(&self, cfg: &Self::P) -> Result<(), Broken> {
         match self {
             Self::Inner(inner) => inner.check(&cfg.inner),
-            Self::Pool(keeper) => keeper.queue.check(cfg.queues),
+            Self::Pool(pool) => pool.queue.check(cfg.queues),
         }
     }
 
     fn is_stale(&self, cfg: &Self::P, from: Addr, msg: &Self::Msg) -> bool {
         match (self, msg) {
             (Self::Inner(inner), ToManager::Inner(msg)) => inner.is_stale(&cfg.inner, from, msg),
-            (Self::Pool(keeper), ToManager::Move(step)) => keeper.queue.is_over(step),
+            (Self::Pool(pool), ToManager::Move(step)) => pool.queue.is_over(step),
             _ => false,
         }
     }
@@ -202,7 +204,7 @@ where
     fn is_idle(&self) -> bool {
         match self {
             Self::Inner(inner) => inner.is_idle(),
-            Self::Pool(keeper) => keeper.queue.is_idle() && keeper.put_off.is_empty(),
+            Self::Pool(pool) => pool.queue.is_idle() && pool.deferred.is_empty(),
         }
     }
 }

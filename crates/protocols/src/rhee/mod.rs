@@ -39,7 +39,7 @@ use holdall_core::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::manager::{Keeper, Manager};
+pub use self::manager::{Manager, PoolManager};
 pub use self::user::User;
 use crate::positions::{Move, News, QueueRules};
 use crate::split_name;
@@ -166,7 +166,7 @@ impl<S: Protocol> Protocol for Rhee<S> {
     fn manager(&self, id: ManagerId) -> Self::Manager {
         match id.index().checked_sub(self.inner_managers as usize) {
             None => Manager::Inner(self.inner.manager(id)),
-            Some(pool) => Manager::Pool(Keeper::new(self.pools[pool].capacity)),
+            Some(pool) => Manager::Pool(PoolManager::new(self.pools[pool].capacity)),
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use holdall_core::{Broken, Protocol, Request, RequestId, System};
 
-use super::{Keeper, Manager, Rhee, ToManager};
+use super::{Manager, PoolManager, Rhee, ToManager};
 use crate::positions::Move;
 
 /// Where requests stand, queue by queue.
@@ -31,8 +31,8 @@ pub(super) fn check<S: Protocol>(
     )?;
     let present: BTreeSet<RequestId> =
         system.users().filter_map(|user| user.queued()).map(|request| request.id).collect();
-    let queues: Vec<Vec<(RequestId, u32)>> = keepers(system)
-        .map(|keeper| keeper.queue().positions().filter(|(id, _)| present.contains(id)).collect())
+    let queues: Vec<Vec<(RequestId, u32)>> = pool_managers(system)
+        .map(|pool| pool.queue().positions().filter(|(id, _)| present.contains(id)).collect())
         .collect();
     let mut positions = Positions::new();
     for (request, position) in queues.iter().flatten() {
@@ -46,10 +46,10 @@ pub(super) fn check<S: Protocol>(
     )
 }
 
-fn keepers<S: Protocol>(system: &impl System<Rhee<S>>) -> impl Iterator<Item = &Keeper> {
+fn pool_managers<S: Protocol>(system: &impl System<Rhee<S>>) -> impl Iterator<Item = &PoolManager> {
     system.managers().filter_map(|manager| match manager {
         Manager::Inner(_) => None,
-        Manager::Pool(keeper) => Some(keeper),
+        Manager::Pool(pool) => Some(pool),
     })
 }
 
@@ -59,9 +59,9 @@ fn advancing<S: Protocol>(system: &impl System<Rhee<S>>) -> Positions {
         ToManager::Move(step) => Some(step),
         _ => None,
     });
-    let put_off = keepers(system).flat_map(Keeper::moves_put_off);
+    let deferred = pool_managers(system).flat_map(PoolManager::deferred_moves);
     let mut all = Positions::new();
-    for step in sent.chain(put_off) {
+    for step in sent.chain(deferred) {
         if let Move::Advance { request, from } = step {
             all.entry(*request).or_default().push(*from);
         }

@@ -12,7 +12,7 @@ use super::manager_of;
 
 /// What a client says to a manager.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Say {
+pub enum FromClient {
     /// Queue this (`NewRequest`, line 7).
     Ask(Request),
     /// The use is over (`Done`, line 16).
@@ -21,7 +21,7 @@ pub enum Say {
     Leave(RequestId),
 }
 
-impl Say {
+impl FromClient {
     /// What it is about.
     pub(crate) fn id(&self) -> RequestId {
         match self {
@@ -94,7 +94,7 @@ impl Client {
         Broken::unless(own, "a client asks for itself")
     }
 
-    pub(crate) fn on_call<P: Protocol<ToManager: From<Say>>>(
+    pub(crate) fn on_call<P: Protocol<ToManager: From<FromClient>>>(
         &mut self,
         call: Call,
         out: &mut Outbox<P, Never>,
@@ -103,18 +103,20 @@ impl Client {
         let leaves = call == Call::Leave;
         match (stage, call) {
             (_, Call::Ask(request)) => {
-                say(&request, Say::Ask(request.clone()), out);
+                tell(&request, FromClient::Ask(request.clone()), out);
                 self.stage = Stage::Waiting(request);
             }
             (Stage::Using(request), Call::Done | Call::Leave) => {
-                say(&request, Say::Done(request.id), out);
+                tell(&request, FromClient::Done(request.id), out);
                 if !leaves && self.brief {
                     out.released(request.id);
                 } else if !leaves {
                     self.stage = Stage::Ending(request);
                 }
             }
-            (Stage::Waiting(request), Call::Leave) => say(&request, Say::Leave(request.id), out),
+            (Stage::Waiting(request), Call::Leave) => {
+                tell(&request, FromClient::Leave(request.id), out);
+            }
             (_, Call::Leave) => {}
             (stage, Call::Done) => self.stage = stage,
         }
@@ -158,8 +160,12 @@ impl Client {
 }
 
 /// Says something to the manager of the resource named last.
-fn say<P: Protocol<ToManager: From<Say>>>(request: &Request, say: Say, out: &mut Outbox<P, Never>) {
+fn tell<P: Protocol<ToManager: From<FromClient>>>(
+    request: &Request,
+    message: FromClient,
+    out: &mut Outbox<P, Never>,
+) {
     if let Some(need) = request.needs.last() {
-        out.to_manager(manager_of(need.pool), say.into());
+        out.to_manager(manager_of(need.pool), message.into());
     }
 }

@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 
 use holdall_core::{ManagerId, NodeId, Origin, PoolId, Topology};
 
-pub use self::client::{Client, Say, ToUser};
+pub use self::client::{Client, FromClient, ToUser};
 pub(crate) use self::early::EarlyDepartures;
 pub use self::spot::Spot;
 use self::token::Lap;
-pub use self::token::{Mail, Token};
+pub use self::token::{RingMessage, Token};
 
 /// The ring: the paper's functions `Root` and `Next`, and where each resource lives. Resources
 /// follow each other in the order of pools; pool 0 is the root.

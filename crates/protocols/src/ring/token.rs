@@ -1,7 +1,7 @@
 //! One token on a ring, which moves only when somebody wants it.
 //!
 //! The paper lets the token circulate for ever. Here it stays where it was last of use, and a
-//! system in which nobody wants it sends no message. Whoever wants it sends [`Mail::Want`] round
+//! system in which nobody wants it sends no message. Whoever wants it sends [`RingMessage::Want`] round
 //! the ring; it ends at the holder, or at somebody who wants the token as well and whose own
 //! `Want` has gone before. On its way it leaves a mark (`pass`) with everybody, so that the token,
 //! which takes the same way, is not kept before it is back where it came from: a released token is
@@ -15,7 +15,7 @@
 //! who is next, and whether it is the root (section II.B).
 //!
 //! # Invariants
-//! - **R1, one token.** Exactly one manager holds the token, or one [`Mail::Token`] is under way
+//! - **R1, one token.** Exactly one manager holds the token, or one [`RingMessage::Token`] is under way
 //!   (`one`, which the checker looks at in every state).
 //! - **R2, no want is forgotten.** While `asked` is set, a `Want` of this manager is under way, or
 //!   a mark lies where the token is or will come by, or the token is on its way to stop behind it.
@@ -30,7 +30,7 @@ pub type Lap = Stamp<1>;
 
 /// What goes round the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Mail {
+pub enum RingMessage {
     /// The token.
     Token {
         /// Where it may stay if nobody wants it.
@@ -47,7 +47,7 @@ pub enum Mail {
     },
 }
 
-impl Mail {
+impl RingMessage {
     /// Its name in tallies.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ pub(crate) enum Next {
     /// Serve those who want it here.
     Serve,
     /// Send it on.
-    Send(Mail),
+    Send(RingMessage),
 }
 
 impl Token {
@@ -96,21 +96,26 @@ impl Token {
     }
 
     /// The token is wanted here: what to send, if anything.
-    pub(crate) fn want(&mut self) -> Option<Mail> {
+    pub(crate) fn want(&mut self) -> Option<RingMessage> {
         if self.held() || core::mem::replace(&mut self.asked, true) {
             return None;
         }
-        Some(Mail::Want { origin: self.me, until: self.seen.next() })
+        Some(RingMessage::Want { origin: self.me, until: self.seen.next() })
     }
 
     /// A `Want` comes by: what goes on, if anything.
-    pub(crate) fn on_want(&mut self, ring: &Ring, origin: ManagerId, until: Lap) -> Option<Mail> {
+    pub(crate) fn on_want(
+        &mut self,
+        ring: &Ring,
+        origin: ManagerId,
+        until: Lap,
+    ) -> Option<RingMessage> {
         if self.is_obsolete(ring, origin, until) {
             return None;
         }
         let until = ring.lap_after(self.me, until);
         self.pass = self.pass.max(Some(until));
-        (!self.held() && !self.asked).then_some(Mail::Want { origin, until })
+        (!self.held() && !self.asked).then_some(RingMessage::Want { origin, until })
     }
 
     /// Whether the token has been with the origin since, or the `Want` has come back to it.
@@ -136,16 +141,16 @@ impl Token {
             _ => stop,
         };
         self.held = None;
-        Next::Send(Mail::Token { stop, lap: self.seen })
+        Next::Send(RingMessage::Token { stop, lap: self.seen })
     }
 }
 
-/// R1, of all managers' tokens and all mail.
+/// R1, of all managers' tokens and all message.
 pub(crate) fn one<'a>(
     tokens: impl Iterator<Item = &'a Token>,
-    mail: impl Iterator<Item = &'a Mail>,
+    message: impl Iterator<Item = &'a RingMessage>,
 ) -> Result<(), Broken> {
     let held = tokens.filter(|token| token.held()).count();
-    let travelling = mail.filter(|mail| matches!(mail, Mail::Token { .. })).count();
+    let travelling = message.filter(|message| matches!(message, RingMessage::Token { .. })).count();
     Broken::unless(held + travelling == 1, "R1: there is exactly one token")
 }

@@ -25,7 +25,7 @@
 //! - **W2, queue.** Exactly those who request or have ordered stand in the queue.
 //! - **W3, predecessors.** Only the registered have any, and all of them compete.
 //! - **W4, orders first.** Whoever wins holds confirmed orders everywhere, and whoever is granted
-//!   is confirmed to use everywhere (`Quest::check`, `system`).
+//!   is confirmed to use everywhere (`Task::check`, `system`).
 //! - **F1, the game goes on** (the paper's Fact 1). While a task competes, something is possible for one
 //!   of the tasks that it depends on, whatever strangers do (`system`).
 //!
@@ -39,8 +39,8 @@
 
 mod book;
 mod manager;
-mod quest;
 mod system;
+mod task;
 #[cfg(test)]
 mod tests;
 mod user;

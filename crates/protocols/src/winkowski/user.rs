@@ -3,7 +3,7 @@
 use holdall_core::{Addr, Broken, Call, Event, Request, Role, UserId};
 use serde::{Deserialize, Serialize};
 
-use super::quest::{Quest, Status};
+use super::task::{Status, Task};
 use super::{Level, Out, ToUser, Winkowski};
 
 /// The user's timer.
@@ -17,56 +17,56 @@ pub enum Timer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct User<const COMPLETE: bool> {
     id: UserId,
-    quest: Option<Quest>,
+    task: Option<Task>,
 }
 
 impl<const COMPLETE: bool> User<COMPLETE> {
     pub(super) fn new(id: UserId) -> Self {
-        Self { id, quest: None }
+        Self { id, task: None }
     }
 
     /// The task under way.
-    pub(super) fn quest(&self) -> Option<&Quest> {
-        self.quest.as_ref()
+    pub(super) fn task(&self) -> Option<&Task> {
+        self.task.as_ref()
     }
 
     /// What has been confirmed to it everywhere, and as what.
     pub(super) fn confirmed(&self) -> Option<(&Request, Level)> {
-        let quest = self.quest.as_ref()?;
-        let level = match quest.status {
+        let task = self.task.as_ref()?;
+        let level = match task.status {
             Status::Winning if COMPLETE => Level::Ord,
             Status::Accessing => Level::Use,
             _ => return None,
         };
-        Some((&quest.request, level))
+        Some((&task.request, level))
     }
 
     fn ask(&mut self, cfg: &Winkowski<COMPLETE>, request: Request, out: &mut Out<COMPLETE, Timer>) {
-        let mut quest = Quest::new(request);
-        quest.play(cfg, out);
-        self.quest = Some(quest);
+        let mut task = Task::new(request);
+        task.play(cfg, out);
+        self.task = Some(task);
     }
 
     /// Plays on, and forgets the task once it has left everywhere.
     fn play(&mut self, cfg: &Winkowski<COMPLETE>, out: &mut Out<COMPLETE, Timer>) {
-        let Some(quest) = &mut self.quest else { return };
-        quest.play(cfg, out);
-        if quest.has_left() {
-            if quest.status == (Status::Leaving { lost: false }) {
-                out.released(quest.request.id);
+        let Some(task) = &mut self.task else { return };
+        task.play(cfg, out);
+        if task.has_left() {
+            if task.status == (Status::Leaving { lost: false }) {
+                out.released(task.request.id);
             }
-            self.quest = None;
+            self.task = None;
         }
     }
 
     fn leave(&mut self, cfg: &Winkowski<COMPLETE>, lost: bool, out: &mut Out<COMPLETE, Timer>) {
-        let Some(quest) = &mut self.quest else { return };
-        if matches!(quest.status, Status::Leaving { .. }) {
+        let Some(task) = &mut self.task else { return };
+        if matches!(task.status, Status::Leaving { .. }) {
             return;
         }
-        quest.status = Status::Leaving { lost };
+        task.status = Status::Leaving { lost };
         if lost {
-            out.lost(quest.request.id);
+            out.lost(task.request.id);
         }
         self.play(cfg, out);
     }
@@ -79,28 +79,28 @@ impl<const COMPLETE: bool> User<COMPLETE> {
         out: &mut Out<COMPLETE, Timer>,
     ) {
         let (ToUser::Over(about) | ToUser::View { request: about, .. }) = msg;
-        let Some(quest) = self.quest.as_mut().filter(|quest| quest.request.id == about) else {
+        let Some(task) = self.task.as_mut().filter(|task| task.request.id == about) else {
             return; // It crossed our leaving.
         };
-        let Some(at) = quest.part_of(from) else {
+        let Some(at) = task.part_of(from) else {
             return out.misbehaved(from, "a view of a pool that was not asked for");
         };
         match msg {
             ToUser::Over(_) => {
-                quest.put_out(at);
-                if !matches!(quest.status, Status::Leaving { .. }) {
+                task.put_out(at);
+                if !matches!(task.status, Status::Leaving { .. }) {
                     out.tally("evictions", 1);
                 }
                 self.leave(cfg, true, out);
             }
             ToUser::View { n, version, view, top, .. } => {
-                if quest.is_old(cfg, at, n, version) {
+                if task.is_old(cfg, at, n, version) {
                     return;
                 }
-                if quest.is_impossible(at, n, view) {
+                if task.is_impossible(at, n, view) {
                     return out.misbehaved(from, "a view that no stance of this task can lead to");
                 }
-                quest.see(at, version, view, top);
+                task.see(at, version, view, top);
             }
         }
         self.play(cfg, out);
@@ -120,36 +120,36 @@ impl<const COMPLETE: bool> Role for User<COMPLETE> {
             Event::Gone(_) => {}
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
             Event::Timer(Timer::Alarm) => {
-                if let Some(quest) = &mut self.quest {
-                    quest.on_alarm(cfg, out);
+                if let Some(task) = &mut self.task {
+                    task.on_alarm(cfg, out);
                 }
             }
         }
     }
 
     fn check(&self, _: &Self::P) -> Result<(), Broken> {
-        let Some(quest) = &self.quest else { return Ok(()) };
-        Broken::unless(quest.request.id.user == self.id, "a user asks for itself")?;
-        quest.check()
+        let Some(task) = &self.task else { return Ok(()) };
+        Broken::unless(task.request.id.user == self.id, "a user asks for itself")?;
+        task.check()
     }
 
     fn is_stale(&self, cfg: &Self::P, from: Addr, msg: &ToUser) -> bool {
         let (ToUser::Over(about) | ToUser::View { request: about, .. }) = msg;
-        let Some(quest) = self.quest.as_ref().filter(|quest| quest.request.id == *about) else {
+        let Some(task) = self.task.as_ref().filter(|task| task.request.id == *about) else {
             return true;
         };
-        match (msg, quest.part_of(from)) {
-            (ToUser::Over(_), Some(at)) => quest.is_out(at),
-            (ToUser::View { n, version, .. }, Some(at)) => quest.is_old(cfg, at, *n, *version),
+        match (msg, task.part_of(from)) {
+            (ToUser::Over(_), Some(at)) => task.is_out(at),
+            (ToUser::View { n, version, .. }, Some(at)) => task.is_old(cfg, at, *n, *version),
             (_, None) => false,
         }
     }
 
     fn stage(&self) -> &'static str {
-        self.quest.as_ref().map_or("", Quest::stage)
+        self.task.as_ref().map_or("", Task::stage)
     }
 
     fn is_idle(&self) -> bool {
-        self.quest.is_none()
+        self.task.is_none()
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use holdall_assign::machine::{Do, Machine};
+use holdall_assign::machine::{Access, Machine};
 use holdall_assign::registers::{Atomics, Memory, Registers, WordRegisters};
 use holdall_assign::windows::{Layout, Seat, Worker};
 
@@ -124,25 +124,25 @@ fn stop_at(seat: &mut Seat, memory: &Atomics, accesses: usize) -> (Option<String
     let (mut read, mut made) = (0, 0);
     loop {
         let next = seat.step(read);
-        if next == Do::Done {
+        if next == Access::Done {
             lots.append(seat.won());
             return (None, lots);
         }
         if made == accesses {
             let name = match next {
-                Do::Get { owner, slot } => format!("access {made}, a get ({owner}, {slot})"),
-                Do::Put { slot, .. } => format!("access {made}, a put ({slot})"),
+                Access::Get { owner, slot } => format!("access {made}, a get ({owner}, {slot})"),
+                Access::Put { slot, .. } => format!("access {made}, a put ({slot})"),
                 other => format!("access {made}, {other:?}"),
             };
             return (Some(name), lots);
         }
         made += 1;
         match next {
-            Do::Get { owner, slot } => {
+            Access::Get { owner, slot } => {
                 let Ok(value) = regs.get(owner, slot);
                 read = value;
             }
-            Do::Put { slot, value } => {
+            Access::Put { slot, value } => {
                 let Ok(()) = regs.put(slot, value);
             }
             _ => {

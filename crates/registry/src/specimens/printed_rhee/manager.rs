@@ -13,12 +13,12 @@ pub enum Manager<M> {
     /// Of the subroutine.
     Inner(M),
     /// Of a resource.
-    Resource(Keeper),
+    Resource(PoolManager),
 }
 
 /// Resource manager `rm_k`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Keeper {
+pub struct PoolManager {
     rm_critical: bool,
     occupant: BTreeMap<Position, UserId>,
     has_dec_sent: BTreeSet<Position>,
@@ -30,7 +30,7 @@ pub struct Keeper {
 /// What is sent, and to whom.
 type Sent<M> = Vec<(UserId, ToUser<M>)>;
 
-impl Keeper {
+impl PoolManager {
     /// Handles what was received, in its order, as far as guards allow.
     fn run<S: Protocol>(&mut self, cfg: &PrintedRhee<S>, sent: &mut Sent<S::ToUser>) {
         let enabled =

@@ -16,7 +16,7 @@ use holdall_core::{
 use holdall_protocols::split_name;
 use serde::{Deserialize, Serialize};
 
-pub use self::manager::{Keeper, Manager};
+pub use self::manager::{Manager, PoolManager};
 pub use self::user::User;
 
 /// A position in a queue. The printed text leaves the positive numbers.
@@ -146,7 +146,7 @@ impl<S: Protocol> Protocol for PrintedRhee<S> {
         if id.0 < self.inner_managers {
             Manager::Inner(self.inner.manager(id))
         } else {
-            Manager::Resource(Keeper::default())
+            Manager::Resource(PoolManager::default())
         }
     }
 }

@@ -11,7 +11,7 @@ use super::Registers;
 /// anybody depends on what a worker that takes nothing writes.
 ///
 /// ```
-/// use holdall_assign::registers::{Memory, Onlooker};
+/// use holdall_assign::registers::{Memory, Observer};
 /// use holdall_assign::{Assigner, Worker, registers::Atomics};
 ///
 /// let layout = Assigner::builder(2).layout()?;
@@ -22,7 +22,7 @@ use super::Registers;
 /// drop(gone);
 /// assert_eq!([other.next(), other.next()], [1, 3]);
 ///
-/// let ghost = Onlooker::new(memory.handle(0)?, 0);
+/// let ghost = Observer::new(memory.handle(0)?, 0);
 /// let mut ghost: Worker<_> = Worker::resume(layout, 0, ghost)?;
 /// let mut had = Vec::new();
 /// ghost.doubtful(&mut had);
@@ -30,22 +30,22 @@ use super::Registers;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Onlooker<R> {
+pub struct Observer<R> {
     inner: R,
     worker: usize,
     /// What was put, by slot.
     own: BTreeMap<usize, u64>,
 }
 
-impl<R: Registers> Onlooker<R> {
+impl<R: Registers> Observer<R> {
     /// Looks on in the place of `worker`, whose handle `inner` is.
-    /// [`Onlooker`] has an example.
+    /// [`Observer`] has an example.
     pub fn new(inner: R, worker: usize) -> Self {
         Self { inner, worker, own: BTreeMap::new() }
     }
 }
 
-impl<R: Registers> Registers for Onlooker<R> {
+impl<R: Registers> Registers for Observer<R> {
     type Error = R::Error;
 
     fn get(&mut self, owner: usize, slot: usize) -> Result<u64, R::Error> {

@@ -13,7 +13,7 @@ use super::{Level, Number, Out, Stance, Ticket, Turn, Version, View, Winkowski, 
 const RUNG_MAX: u8 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Quest {
+pub(super) struct Task {
     pub(super) request: Request,
     pub(super) status: Status,
     ticket: Option<Ticket>,
@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-impl Quest {
+impl Task {
     pub(super) fn new(request: Request) -> Self {
         let user = request.id.user;
         let managers = request.needs.iter().map(|need| manager_of(need.pool));
