@@ -13,6 +13,9 @@ mod case;
 mod figures;
 mod load;
 mod options;
+#[cfg_attr(not(feature = "peers"), path = "peers/absent.rs")]
+mod peers;
+mod process;
 mod report;
 mod server;
 mod target;
@@ -31,7 +34,8 @@ pub enum Bad {
     #[error("no case '{0}'; there are {names}", names = case::NAMES.join(", "))]
     Case(String),
     /// There is nothing of that name to be measured.
-    #[error("'{0}' cannot be measured; what can is: {names}", names = target::NAMES.join(", "))]
+    #[error("'{0}' cannot be measured; what can is: {names}{remedy}",
+        names = target::names().join(", "), remedy = peers::REMEDY)]
     Target(String),
     /// Something is zero, or larger than something else.
     #[error("{0}")]
@@ -68,6 +72,7 @@ fn measure(
     report: &mut report::Report,
 ) -> anyhow::Result<bool> {
     let mut exclusive = true;
+    let mut peers = peers::Peers::default();
     for case in cases {
         let mut rows: Vec<Vec<figures::Figures>> = vec![Vec::new(); targets.len()];
         for round in 0..options.rounds {
@@ -77,7 +82,8 @@ fn measure(
             }
             for at in order {
                 report.progress(case, &targets[at], round);
-                let figures = target::measure(&targets[at], case, options, round as u64)?;
+                let figures =
+                    target::measure(&targets[at], case, options, round as u64, &mut peers)?;
                 exclusive &= figures.violations == 0;
                 rows[at].push(figures);
             }

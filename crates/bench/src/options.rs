@@ -14,7 +14,8 @@ pub struct Options {
     /// Without one, the options below say what is wanted
     #[arg(value_name = "CASE")]
     pub(crate) cases: Vec<String>,
-    /// What is measured: agent, yardstick
+    /// What is measured: agent, yardstick; with the feature `peers` also etcd, postgres, redis and
+    /// zookeeper, where they are installed
     #[arg(
         long,
         value_name = "TARGET,...",
@@ -107,7 +108,7 @@ impl Options {
     }
 
     pub(crate) fn targets(&self) -> Result<Vec<String>, Bad> {
-        match self.on.iter().find(|name| !target::NAMES.contains(&name.as_str())) {
+        match self.on.iter().find(|name| !target::names().contains(&name.as_str())) {
             Some(unknown) => Err(Bad::Target(unknown.clone())),
             None => Ok(self.on.clone()),
         }

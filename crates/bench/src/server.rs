@@ -17,6 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::case::Case;
 use crate::load;
+use crate::process::Process;
 use crate::target::yardstick;
 
 /// What to serve, and in which directory.
@@ -137,16 +138,8 @@ impl Server {
         &self.socket
     }
 
-    /// Seconds of processor time it has used.
-    pub(crate) fn cpu(&self) -> Option<f64> {
-        cpu(self.pid)
-    }
-
-    /// Megabytes of memory it has.
-    pub(crate) fn megabytes(&self) -> Option<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.trim().trim_end_matches(" kB").parse::<f64>().ok().map(|kb| kb / 1024.0)
+    pub(crate) fn process(&self) -> Process {
+        Process::new(self.pid)
     }
 }
 
@@ -158,18 +151,6 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
-}
-
-fn cpu(pid: u32) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    Some((ticks()? + ticks()?) as f64 / rustix::param::clock_ticks_per_second() as f64)
-}
-
-/// Seconds of processor time of this process.
-pub(crate) fn own_cpu() -> f64 {
-    cpu(std::process::id()).unwrap_or(0.0)
 }
 
 /// Limits that leave room for the case.
