@@ -1,5 +1,7 @@
 //! What no search of small scopes shows.
 
+mod patience;
+
 use alloc::vec::Vec;
 
 use holdall_core::{

@@ -26,6 +26,8 @@
 //! P must understand that messages of somebody who was reclaimed may still come.
 
 mod manager;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::format;
