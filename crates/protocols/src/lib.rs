@@ -15,6 +15,8 @@ pub mod choy_singh;
 pub mod coordinator;
 pub mod datta;
 pub mod datta_token;
+#[cfg(test)]
+mod dishonest;
 mod early;
 pub mod house;
 mod lanes;

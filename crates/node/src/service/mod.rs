@@ -430,3 +430,17 @@ fn most_connections() -> usize {
 fn delay(rung: Rung) -> Duration {
     Duration::from_millis(100 << rung.min(27))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever steps aside does so with twice the patience each time: at rung 6 at first, and at most
+    /// fifteen times more.
+    #[test]
+    fn patience_doubles_as_often_as_anybody_steps_aside() {
+        assert_eq!(delay(6), Duration::from_millis(6400));
+        assert!((6..21).all(|rung| delay(rung + 1) == 2 * delay(rung)));
+        assert_eq!(delay(Rung::MAX), delay(27), "but nobody waits for years");
+    }
+}
