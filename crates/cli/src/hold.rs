@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holdall_node::span;
-use holdall_wire::{Body, Lasting, RequestNo, Taken};
+use holdall_wire::{Body, Lasting, RequestNo, Taken, span};
 use serde::Serialize;
 
 use crate::reach::{self, Reach, block_on};

@@ -16,7 +16,7 @@ mod service;
 mod socket;
 
 pub use agent::{Settings, run};
-pub use config::{Config, Limits, Pool, span};
+pub use config::{Config, Limits, Pool};
 pub use data::InUse;
 pub use directory::{Directory, Unsafe, replaceable_socket};
 pub use socket::LastAgent;

@@ -6,6 +6,7 @@
 pub mod frame;
 mod message;
 mod name;
+mod span;
 mod view;
 
 pub use message::{
@@ -13,6 +14,7 @@ pub use message::{
     RequestNo, TEXT_MAX, Taken,
 };
 pub use name::{Amount, BadNeed, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX};
+pub use span::span;
 pub use view::{
     AgentView, Explanation, GrantView, Hindrance, PoolView, State, Status, UnitView, WaitView, Who,
     needs_size,

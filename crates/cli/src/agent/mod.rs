@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holdall_node::{Config, InUse, Settings, span};
-use holdall_wire::{AgentView, Body, Reply};
+use holdall_node::{Config, InUse, Settings};
+use holdall_wire::{AgentView, Body, Reply, span};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Failure, NOT_NOW};

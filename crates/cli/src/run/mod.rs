@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use holdall_client::{Client, Error, Grant};
 use holdall_holders::Ended;
-use holdall_node::span;
-use holdall_wire::{Ask, Fault, From as About, Lasting, Leftovers, NEEDS_MAX, Need, RequestNo};
+use holdall_wire::{
+    Ask, Fault, From as About, Lasting, Leftovers, NEEDS_MAX, Need, RequestNo, span,
+};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
