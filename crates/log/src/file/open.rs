@@ -1,0 +1,152 @@
+//! How a log is opened: what is there is read and judged, a new epoch is put in force, and a new
+//! segment begun. Only that last step changes what the directory says.
+
+use std::io;
+use std::sync::Arc;
+
+use super::format::SegmentHeader;
+use super::recover::{Recovered, recover, segment_name};
+use super::syncer::Syncer;
+use super::writer::{Origin, Segment};
+use super::{FileLog, Options};
+use crate::disk::{self, Disk, Place};
+use crate::epoch::{self, Epochs};
+use crate::{Life, Lost, Memory, OpenError, Opened, Progress};
+
+const LOCK: &str = "lock";
+const NEW_SEGMENT: &str = "segment.new";
+/// A segment that a log is opened with on a full disk is not shorter than this.
+const SHORTEST: u64 = 64 << 10;
+
+pub(super) fn open(
+    disk: &Arc<dyn Disk>,
+    twin: Option<&epoch::Place>,
+    options: Options,
+) -> Result<(FileLog, Opened), OpenError> {
+    let failed = |error| OpenError::Io { path: disk.path().into(), error };
+    let lock = disk.lock(LOCK).map_err(failed)?;
+    let lock = lock.ok_or_else(|| OpenError::InUse(disk.path().into()))?;
+    let (boot, place) = (disk.boot().map_err(failed)?, disk.place().map_err(failed)?);
+    let found = recover(&**disk, boot, None)?;
+    let epochs = Epochs::new(disk.clone(), twin.cloned());
+    let kept = epochs.read()?;
+    let memory = judge(&found, kept.is_some(), boot, place);
+    if memory == Memory::Lost(Lost::Adopted) && !options.adopt {
+        return Err(OpenError::Copied(disk.path().into()));
+    }
+    let identity = match found.identity.or(kept.and_then(|kept| kept.identity)) {
+        Some(identity) => identity,
+        None => crate::Identity(disk.random().map_err(failed)?),
+    };
+    let life = match &found.last {
+        Some(last) if memory == Memory::Kept => last.life,
+        _ => Life(disk.random().map_err(failed)?),
+    };
+    // What is read now is relied on from now on.
+    for name in &found.used {
+        disk.open(name).and_then(|file| file.sync()).map_err(failed)?;
+    }
+
+    let in_log = found.last.as_ref().map(|last| last.epoch);
+    let mut epoch = epoch::next(kept, in_log).ok_or(OpenError::Exhausted(epochs.path()))?;
+    if let Err((path, error)) = epochs.raise(epoch, identity) {
+        // Nothing was lost, so numbers can go on where they were.
+        if memory != Memory::Kept || !disk::is_full(&error) {
+            return Err(OpenError::Io { path, error });
+        }
+        epoch -= 1;
+    }
+    let origin = Origin { disk: disk.clone(), identity, life, boot, place };
+    let header = SegmentHeader {
+        sequence: found.next_sequence,
+        first: found.next,
+        synced: found.next.before(),
+        identity,
+        life,
+        boot,
+        epoch,
+        salt: origin.draw_salt().map_err(failed)?,
+        place,
+    };
+    let segment = begin(&**disk, &header, &found, &memory, options.segment).map_err(failed)?;
+    tidy(&**disk, &found);
+
+    let progress = Progress {
+        may_leave: found.next.before(),
+        synced: found.next.before(),
+        epoch,
+        trouble: None,
+    };
+    let syncer = Syncer::new(&origin, epochs, options, progress).map_err(failed)?;
+    let log = FileLog::new(origin, lock.into(), options, segment, found.next, syncer);
+    let Recovered { snapshot, records, sealed, .. } = found;
+    Ok((log, Opened { identity, epoch, life, memory, sealed, snapshot, records }))
+}
+
+/// Whether everything that may have left is remembered.
+fn judge(found: &Recovered, has_epoch: bool, boot: u128, place: Place) -> Memory {
+    let Some(last) = &found.last else {
+        let is_new = !has_epoch && found.snapshot.is_none();
+        return if is_new { Memory::New } else { Memory::Lost(Lost::Missing) };
+    };
+    if last.boot != boot {
+        return Memory::Lost(Lost::Rebooted);
+    }
+    if last.place != place {
+        return Memory::Lost(Lost::Adopted);
+    }
+    match &found.torn {
+        Some((path, offset)) => Memory::Lost(Lost::Torn { path: path.clone(), offset: *offset }),
+        None => Memory::Kept,
+    }
+}
+
+/// Begins a segment: with it, whatever was void is cut off, and all the header says is in force.
+fn begin(
+    disk: &dyn Disk,
+    header: &SegmentHeader,
+    found: &Recovered,
+    memory: &Memory,
+    length: u64,
+) -> io::Result<Segment> {
+    disk::remove_if_there(disk, NEW_SEGMENT)?;
+    let file = disk.create(NEW_SEGMENT)?;
+    let mut capacity = length;
+    let mut may_cut = *memory == Memory::Kept;
+    while let Err(error) = file.allocate(capacity) {
+        if !disk::is_full(&error) {
+            return Err(error);
+        }
+        if may_cut {
+            // The room that the segment before has kept.
+            cut_end(disk, found)?;
+            may_cut = false;
+        } else if capacity / 2 >= SHORTEST.min(length / 4) {
+            capacity /= 2;
+        } else {
+            drop(disk.remove(NEW_SEGMENT));
+            return Err(error);
+        }
+    }
+    let bytes = header.to_bytes();
+    file.write_at(&bytes, 0)?;
+    file.sync()?;
+    disk.rename(NEW_SEGMENT, &segment_name(header.sequence))?;
+    disk.sync_names()?;
+    Ok(Segment::new(file, header, capacity))
+}
+
+/// Gives back the room that is not needed any more. If that fails, it is done another time.
+fn tidy(disk: &dyn Disk, found: &Recovered) {
+    drop(cut_end(disk, found));
+    for name in &found.unused {
+        drop(disk.remove(name));
+    }
+}
+
+fn cut_end(disk: &dyn Disk, found: &Recovered) -> io::Result<()> {
+    match &found.end {
+        Some((name, end)) => disk.open(name)?.cut(*end),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,209 @@
+//! Syncs what was written, for all who wait for it at once, beside the thread that writes.
+//!
+//! # Invariants
+//! - `synced` moves to an index only after every file with records up to it, and the name of that
+//!   file, are synced.
+//! - After a sync has failed nothing more is told: what the disk holds is not known, and asking it
+//!   again would bring a wrong answer.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+
+use super::writer::Origin;
+use super::{Durability, Options, Syncing};
+use crate::disk::{Disk, DiskFile, is_full};
+use crate::epoch::Epochs;
+use crate::{Error, Identity, Index, Progress};
+
+/// What there is to do.
+#[derive(Default)]
+struct Work {
+    /// Records up to here are written, to these files or to files that are synced.
+    upto: Index,
+    files: Vec<Arc<dyn DiskFile>>,
+    /// Whether a file is new.
+    names: bool,
+    /// Files that are not written any more, and how long they are.
+    finished: Vec<(Arc<dyn DiskFile>, u64)>,
+    epoch: Option<u32>,
+    asked: bool,
+    stop: bool,
+}
+
+/// What the thread and the log share.
+pub(super) struct Shared {
+    disk: Arc<dyn Disk>,
+    identity: Identity,
+    epochs: Epochs,
+    durability: Durability,
+    work: Mutex<Work>,
+    wake: Condvar,
+    progress: watch::Sender<Progress>,
+}
+
+/// The thread, if there is one.
+pub(super) struct Syncer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    pub(super) fn new(
+        origin: &Origin,
+        epochs: Epochs,
+        options: Options,
+        progress: Progress,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            disk: origin.disk.clone(),
+            identity: origin.identity,
+            epochs,
+            durability: options.durability,
+            work: Mutex::default(),
+            wake: Condvar::new(),
+            progress: watch::Sender::new(progress),
+        });
+        let thread = match options.syncing {
+            Syncing::Caller => None,
+            Syncing::Thread => {
+                let shared = shared.clone();
+                let named = std::thread::Builder::new().name("log-sync".into());
+                Some(named.spawn(move || shared.work_until_stopped())?)
+            }
+        };
+        Ok(Self { shared, thread })
+    }
+
+    /// The last segment is finished: its end, and that a new one has come.
+    pub(super) fn finish(&self, file: &Arc<dyn DiskFile>, length: u64, upto: Index) {
+        let mut work = self.shared.lock();
+        work.add(file, upto);
+        work.names = true;
+        work.finished.push((file.clone(), length));
+        self.shared.wake.notify_one();
+    }
+
+    /// Records up to here shall be synced; the newest are in this file.
+    pub(super) fn ask(&self, file: &Arc<dyn DiskFile>, upto: Index) {
+        self.shared.lock().add(file, upto);
+        self.shared.wake.notify_one();
+    }
+
+    pub(super) fn raise_epoch(&self, to: u32) {
+        let mut work = self.shared.lock();
+        work.epoch = work.epoch.max(Some(to));
+        work.asked = true;
+        self.shared.wake.notify_one();
+    }
+
+    /// Does what there is to do, here.
+    pub(super) fn work_here(&self) -> Result<(), Error> {
+        let work = self.shared.lock().take();
+        self.shared.do_work(work)
+    }
+
+    /// Ends the thread; what was asked for is left.
+    pub(super) fn stop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+
+    pub(super) fn progress(&self) -> &watch::Sender<Progress> {
+        &self.shared.progress
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Work {
+    fn add(&mut self, file: &Arc<dyn DiskFile>, upto: Index) {
+        if !self.files.iter().any(|known| Arc::ptr_eq(known, file)) {
+            self.files.push(file.clone());
+        }
+        self.upto = self.upto.max(upto);
+        self.asked = true;
+    }
+
+    /// All of it; whether to stop stays.
+    fn take(&mut self) -> Self {
+        let stop = self.stop;
+        std::mem::replace(self, Self { stop, ..Self::default() })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work_until_stopped(&self) {
+        loop {
+            let idle = |work: &mut Work| !work.asked && !work.stop;
+            let woken = self.wake.wait_while(self.lock(), idle);
+            let mut work = woken.unwrap_or_else(PoisonError::into_inner);
+            if work.stop {
+                return;
+            }
+            let work = work.take();
+            if self.do_work(work).is_err_and(|error| !error.passes()) {
+                return;
+            }
+        }
+    }
+
+    fn do_work(&self, work: Work) -> Result<(), Error> {
+        let done = self.sync(&work).and_then(|()| self.raise(work.epoch));
+        if let Err(error) = &done {
+            self.progress.send_modify(|progress| progress.trouble = Some(error.clone()));
+        }
+        for (file, length) in work.finished {
+            drop(file.cut(length)); // Only room is lost if it cannot be given back.
+        }
+        done
+    }
+
+    fn sync(&self, work: &Work) -> Result<(), Error> {
+        let synced = work.files.iter().try_for_each(|file| file.sync());
+        let synced = synced.and_then(|()| if work.names { self.disk.sync_names() } else { Ok(()) });
+        synced.map_err(|error| self.unknown(error))?;
+        self.progress.send_if_modified(|progress| {
+            let moves = progress.synced < work.upto;
+            progress.synced = progress.synced.max(work.upto);
+            if self.durability == Durability::Synced {
+                progress.may_leave = progress.may_leave.max(work.upto);
+            }
+            moves
+        });
+        Ok(())
+    }
+
+    fn raise(&self, epoch: Option<u32>) -> Result<(), Error> {
+        let Some(epoch) = epoch.filter(|epoch| *epoch > self.progress.borrow().epoch) else {
+            return Ok(());
+        };
+        match self.epochs.raise(epoch, self.identity) {
+            Ok(()) => self.progress.send_modify(|progress| progress.epoch = epoch),
+            Err((path, error)) if is_full(&error) => {
+                let mut work = self.lock();
+                work.epoch = work.epoch.max(Some(epoch)); // Tried again with the next.
+                return Err(Error::Full(path.display().to_string()));
+            }
+            Err((_, error)) => return Err(self.unknown(error)),
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, error: io::Error) -> Error {
+        Error::Unknown { place: self.disk.path().display().to_string(), error: Arc::new(error) }
+    }
+}

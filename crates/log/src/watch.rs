@@ -1,0 +1,83 @@
+//! How far a log has come.
+
+use tokio::sync::watch;
+
+use crate::{Error, Index};
+
+/// How far a log has come.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// What rests on records up to here may leave: effects, and answers to questions.
+    pub may_leave: Index,
+    /// Records up to here survive the machine.
+    pub synced: Index,
+    /// Numbers up to this epoch may be told.
+    pub epoch: u32,
+    /// What is wrong. Unless it passes ([`Error::passes`]) the log is at its end.
+    pub trouble: Option<Error>,
+}
+
+/// Tells how far a log has come, to anybody, at any time.
+#[derive(Clone, Debug)]
+pub struct Watch(watch::Receiver<Progress>);
+
+impl Watch {
+    pub(crate) fn new(receiver: watch::Receiver<Progress>) -> Self {
+        Self(receiver)
+    }
+
+    /// How far it has come by now.
+    pub fn progress(&self) -> Progress {
+        self.0.borrow().clone()
+    }
+
+    /// Up to where effects may leave by now.
+    pub fn may_leave(&self) -> Index {
+        self.0.borrow().may_leave
+    }
+
+    /// Waits until what rests on a record may leave.
+    ///
+    /// # Errors
+    /// What ended the log before.
+    pub async fn reached(&mut self, index: Index) -> Result<(), Error> {
+        self.until(|progress| progress.may_leave >= index).await
+    }
+
+    /// Waits until a record survives the machine.
+    ///
+    /// # Errors
+    /// What ended the log before.
+    pub async fn synced(&mut self, index: Index) -> Result<(), Error> {
+        self.until(|progress| progress.synced >= index).await
+    }
+
+    /// Waits until numbers of an epoch may be told.
+    ///
+    /// # Errors
+    /// What ended the log before.
+    pub async fn raised(&mut self, epoch: u32) -> Result<(), Error> {
+        self.until(|progress| progress.epoch >= epoch).await
+    }
+
+    /// Waits until something is new.
+    ///
+    /// # Errors
+    /// If the log is closed.
+    pub async fn changed(&mut self) -> Result<(), Error> {
+        self.0.changed().await.map_err(|_| self.closed())
+    }
+
+    async fn until(&mut self, come: impl Fn(&Progress) -> bool) -> Result<(), Error> {
+        let at_end =
+            |progress: &Progress| progress.trouble.as_ref().is_some_and(|trouble| !trouble.passes());
+        let seen = self.0.wait_for(|progress| come(progress) || at_end(progress)).await;
+        let has_come = seen.is_ok_and(|progress| come(&progress));
+        if has_come { Ok(()) } else { Err(self.closed()) }
+    }
+
+    fn closed(&self) -> Error {
+        let trouble = self.0.borrow().trouble.clone();
+        trouble.unwrap_or_else(|| Error::Closed("a cell".into()))
+    }
+}
