@@ -181,7 +181,9 @@ mod tests {
         assert_eq!(epochs.read().expect("its own"), kept(5));
         epochs.raise(6, CELL).expect("written");
         outside.tamper("lab.epoch", |content| content.clear());
-        assert!(matches!(epochs.read(), Err(OpenError::Epoch(path)) if path.ends_with("lab.epoch")));
+        assert!(
+            matches!(epochs.read(), Err(OpenError::Epoch(path)) if path.ends_with("lab.epoch"))
+        );
     }
 
     #[test]

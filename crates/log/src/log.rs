@@ -93,8 +93,9 @@ pub struct Snapshot {
     pub payload: Bytes,
 }
 
-/// Whether everything that may have left is remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whether everything that may have left is remembered. What was lost is told until whoever opened
+/// the log has appended something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// All of it.
     Kept,
@@ -105,7 +106,7 @@ pub enum Memory {
 }
 
 /// How memory was lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The directory is a copy, and was adopted.
     Adopted,
@@ -114,12 +115,7 @@ pub enum Lost {
     /// The machine was restarted.
     Rebooted,
     /// The end of the log cannot be read, and was cut off.
-    Torn {
-        /// The file.
-        path: PathBuf,
-        /// From where on.
-        offset: u64,
-    },
+    Torn,
 }
 
 /// What a log contains when it is opened.
@@ -133,6 +129,9 @@ pub struct Opened {
     pub life: Life,
     /// Whether anything was.
     pub memory: Memory,
+    /// The file and the byte from which on it was cut off, because it could not be read; if its
+    /// memory is kept, that was a record whose process was killed while it wrote.
+    pub cut: Option<(PathBuf, u64)>,
     /// Whether it was sealed: whoever had it ended on purpose.
     pub sealed: bool,
     /// Where to begin.

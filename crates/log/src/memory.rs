@@ -51,8 +51,7 @@ struct State {
 impl MemoryStore {
     /// An empty one.
     pub fn new(identity: Identity, life: Life) -> Self {
-        let nothing =
-            Progress { may_leave: Index(0), synced: Index(0), epoch: 0, trouble: None };
+        let nothing = Progress { may_leave: Index(0), synced: Index(0), epoch: 0, trouble: None };
         Self(Arc::new(Mutex::new(State {
             identity,
             life,
@@ -112,12 +111,11 @@ impl Store for MemoryStore {
         let mut state = self.lock();
         let memory = if state.term == 0 { Memory::New } else { Memory::Kept };
         state.term += 1;
-        state.epoch = state
-            .epoch
-            .checked_add(1)
-            .ok_or_else(|| OpenError::Exhausted(PLACE.into()))?;
+        state.epoch =
+            state.epoch.checked_add(1).ok_or_else(|| OpenError::Exhausted(PLACE.into()))?;
         state.flushed.clear();
-        let deposed = |progress: &mut Progress| progress.trouble = Some(Error::Deposed(PLACE.into()));
+        let deposed =
+            |progress: &mut Progress| progress.trouble = Some(Error::Deposed(PLACE.into()));
         state.progress.send_modify(deposed);
         let last = state.last();
         let progress =
@@ -136,6 +134,7 @@ impl Store for MemoryStore {
             epoch: state.epoch,
             life: state.life,
             memory,
+            cut: None,
             sealed: std::mem::take(&mut state.sealed),
             snapshot: state.snapshot.clone(),
             records: state.records.clone(),

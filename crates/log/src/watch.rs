@@ -69,8 +69,9 @@ impl Watch {
     }
 
     async fn until(&mut self, come: impl Fn(&Progress) -> bool) -> Result<(), Error> {
-        let at_end =
-            |progress: &Progress| progress.trouble.as_ref().is_some_and(|trouble| !trouble.passes());
+        let at_end = |progress: &Progress| {
+            progress.trouble.as_ref().is_some_and(|trouble| !trouble.passes())
+        };
         let seen = self.0.wait_for(|progress| come(progress) || at_end(progress)).await;
         let has_come = seen.is_ok_and(|progress| come(&progress));
         if has_come { Ok(()) } else { Err(self.closed()) }

@@ -13,7 +13,7 @@
 use bytes::Bytes;
 
 use crate::disk::Place;
-use crate::{Identity, Index, Life, PAYLOAD_MAX};
+use crate::{Identity, Index, Life, Lost, Memory, PAYLOAD_MAX};
 
 /// The version of everything in here.
 pub(super) const FORMAT: u32 = 1;
@@ -46,6 +46,8 @@ pub(super) struct SegmentHeader {
     pub(super) salt: u32,
     /// The directory it was written in.
     pub(super) place: Place,
+    /// What became of the memory before, if no record was appended since.
+    pub(super) memory: Memory,
 }
 
 /// Why something is not what it should be there.
@@ -76,6 +78,7 @@ impl SegmentHeader {
         put(&mut bytes, 92, &self.salt.to_le_bytes());
         put(&mut bytes, 96, &self.place.device.to_le_bytes());
         put(&mut bytes, 104, &self.place.inode.to_le_bytes());
+        bytes[SEGMENT_HEADER - 2] = code_of(self.memory);
         bytes[SEGMENT_HEADER - 1] = END;
         let check = crc32c::crc32c(&bytes[16..]);
         put(&mut bytes, 12, &check.to_le_bytes());
@@ -90,7 +93,8 @@ impl SegmentHeader {
         if bytes.starts_with(SEGMENT_MAGIC) && version > FORMAT {
             return Err(Bad::Version(version));
         }
-        if !bytes.starts_with(SEGMENT_MAGIC) || crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
+        let is_ours = bytes.starts_with(SEGMENT_MAGIC) && version == FORMAT;
+        if !is_ours || crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
             return Err(part_or(file, SEGMENT_HEADER, "a header of a segment"));
         }
         Ok(Self {
@@ -103,8 +107,26 @@ impl SegmentHeader {
             epoch: u32_at(bytes, 88),
             salt: u32_at(bytes, 92),
             place: Place { device: u64_at(bytes, 96), inode: u64_at(bytes, 104) },
+            memory: memory_of(bytes[SEGMENT_HEADER - 2]),
         })
     }
+}
+
+const MEMORIES: [Memory; 6] = [
+    Memory::Kept,
+    Memory::New,
+    Memory::Lost(Lost::Adopted),
+    Memory::Lost(Lost::Missing),
+    Memory::Lost(Lost::Rebooted),
+    Memory::Lost(Lost::Torn),
+];
+
+fn code_of(memory: Memory) -> u8 {
+    MEMORIES.iter().position(|known| *known == memory).unwrap_or(0) as u8
+}
+
+fn memory_of(code: u8) -> Memory {
+    MEMORIES.get(usize::from(code)).copied().unwrap_or(Memory::Lost(Lost::Missing))
 }
 
 /// What a record is.
@@ -254,7 +276,8 @@ impl SnapshotHeader {
         if bytes.starts_with(SNAPSHOT_MAGIC) && version > FORMAT {
             return Err((8, Bad::Version(version)));
         }
-        if !bytes.starts_with(SNAPSHOT_MAGIC) || crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
+        let is_ours = bytes.starts_with(SNAPSHOT_MAGIC) && version == FORMAT;
+        if !is_ours || crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
             return Err(wrong);
         }
         let payload = file.slice(SNAPSHOT_HEADER..);

@@ -56,7 +56,8 @@ pub(super) fn open(
         }
         epoch -= 1;
     }
-    let origin = Origin { disk: disk.clone(), identity, life, boot, place };
+    let opened_at = found.next;
+    let origin = Origin { disk: disk.clone(), identity, life, boot, place, memory, opened_at };
     let header = SegmentHeader {
         sequence: found.next_sequence,
         first: found.next,
@@ -67,8 +68,9 @@ pub(super) fn open(
         epoch,
         salt: origin.draw_salt().map_err(failed)?,
         place,
+        memory,
     };
-    let segment = begin(&**disk, &header, &found, &memory, options.segment).map_err(failed)?;
+    let segment = begin(&**disk, &header, &found, options.segment).map_err(failed)?;
     tidy(&**disk, &found);
 
     let progress = Progress {
@@ -79,8 +81,8 @@ pub(super) fn open(
     };
     let syncer = Syncer::new(&origin, epochs, options, progress).map_err(failed)?;
     let log = FileLog::new(origin, lock.into(), options, segment, found.next, syncer);
-    let Recovered { snapshot, records, sealed, .. } = found;
-    Ok((log, Opened { identity, epoch, life, memory, sealed, snapshot, records }))
+    let Recovered { cut, snapshot, records, sealed, .. } = found;
+    Ok((log, Opened { identity, epoch, life, memory, cut, sealed, snapshot, records }))
 }
 
 /// Whether everything that may have left is remembered.
@@ -95,10 +97,11 @@ fn judge(found: &Recovered, has_epoch: bool, boot: u128, place: Place) -> Memory
     if last.place != place {
         return Memory::Lost(Lost::Adopted);
     }
-    match &found.torn {
-        Some((path, offset)) => Memory::Lost(Lost::Torn { path: path.clone(), offset: *offset }),
-        None => Memory::Kept,
+    if found.torn {
+        return Memory::Lost(Lost::Torn);
     }
+    // Whoever opened it last may have ended before it could do anything about it.
+    if found.next == last.first { last.memory } else { Memory::Kept }
 }
 
 /// Begins a segment: with it, whatever was void is cut off, and all the header says is in force.
@@ -106,13 +109,12 @@ fn begin(
     disk: &dyn Disk,
     header: &SegmentHeader,
     found: &Recovered,
-    memory: &Memory,
     length: u64,
 ) -> io::Result<Segment> {
     disk::remove_if_there(disk, NEW_SEGMENT)?;
     let file = disk.create(NEW_SEGMENT)?;
     let mut capacity = length;
-    let mut may_cut = *memory == Memory::Kept;
+    let mut may_cut = header.memory == Memory::Kept;
     while let Err(error) = file.allocate(capacity) {
         if !disk::is_full(&error) {
             return Err(error);

@@ -34,8 +34,10 @@ pub(super) struct Recovered {
     /// The index of the next record.
     pub(super) next: Index,
     pub(super) sealed: bool,
-    /// Where the end is torn.
-    pub(super) torn: Option<(PathBuf, u64)>,
+    /// Where the end cannot be read.
+    pub(super) cut: Option<(PathBuf, u64)>,
+    /// Whether more can be missing than a record that was being written.
+    pub(super) torn: bool,
     /// The segment that holds the end, and where in it that is.
     pub(super) end: Option<(String, u64)>,
     /// The number of the next file.
@@ -155,8 +157,7 @@ impl Recovered {
             Ok((header, payload)) if header.sequence == sequence => {
                 self.next = header.upto.next();
                 self.identity = Some(header.identity);
-                self.snapshot =
-                    Some(Snapshot { upto: header.upto, logic: header.logic, payload });
+                self.snapshot = Some(Snapshot { upto: header.upto, logic: header.logic, payload });
                 Ok(())
             }
             Ok(_) => Err(damaged(disk, &name, 16, "the number in its name")),
@@ -184,9 +185,8 @@ impl Recovered {
             let first = segment.header.first;
             limit = Some(limit.map_or(first, |limit| limit.min(first)));
         }
-        let is_void = |segment: &Segment| {
-            segment.limit.is_some_and(|limit| segment.header.first >= limit)
-        };
+        let is_void =
+            |segment: &Segment| segment.limit.is_some_and(|limit| segment.header.first >= limit);
         self.unused.extend(segments.iter().filter(|s| is_void(s)).map(|s| s.name.clone()));
         segments.retain(|segment| !is_void(segment));
         if let Some(first) = segments.first()
@@ -254,9 +254,8 @@ impl Recovered {
             let what = format!("record {}", self.next.0);
             return Err(damaged(disk, &segment.name, stopped.at, what));
         }
-        if rebooted || stopped.is_whole {
-            self.torn = Some((disk.path().join(&segment.name), stopped.at as u64));
-        }
+        self.cut = Some((disk.path().join(&segment.name), stopped.at as u64));
+        self.torn = rebooted || stopped.is_whole;
         Ok(())
     }
 }

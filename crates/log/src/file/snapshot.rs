@@ -50,6 +50,8 @@ impl FileSnapshot {
         file.write_at(&header, 0)?;
         file.write_at(payload, header.len() as u64)?;
         file.sync()?;
+        // Soon the first there is; its header says whose this is, and of which run of the machine.
+        self.disk.open(&segment_name(self.sequence))?.sync()?;
         self.disk.rename(NEW_SNAPSHOT, &snapshot_name(self.sequence))?;
         self.disk.sync_names()
     }

@@ -10,7 +10,7 @@ use super::syncer::Syncer;
 use super::{Durability, Options};
 use crate::disk::{Disk, DiskFile, Lock, Place, is_full};
 use crate::{
-    Class, Entry, Error, Identity, Index, Life, Log, PAYLOAD_MAX, SnapshotJob, Watch,
+    Class, Entry, Error, Identity, Index, Life, Log, Memory, PAYLOAD_MAX, SnapshotJob, Watch,
 };
 
 /// What every segment of a log says of where it comes from.
@@ -20,6 +20,10 @@ pub(super) struct Origin {
     pub(super) life: Life,
     pub(super) boot: u128,
     pub(super) place: Place,
+    /// What became of the memory when the log was opened.
+    pub(super) memory: Memory,
+    /// The index of the first record since.
+    pub(super) opened_at: Index,
 }
 
 impl Origin {
@@ -164,7 +168,10 @@ impl FileLog {
             if is_full(&error) {
                 return self.full();
             }
-            Error::Failed { place: disk.path().join(&name).display().to_string(), error: error.into() }
+            Error::Failed {
+                place: disk.path().join(&name).display().to_string(),
+                error: error.into(),
+            }
         })?;
         let old = std::mem::replace(&mut self.segment, segment);
         self.syncer.finish(&old.file, old.written, self.next.before());
@@ -180,6 +187,7 @@ impl FileLog {
             let progress = self.syncer.progress().borrow();
             (progress.synced, progress.epoch)
         };
+        let is_unused = self.next == self.origin.opened_at;
         let header = SegmentHeader {
             sequence,
             first: self.next,
@@ -190,6 +198,7 @@ impl FileLog {
             epoch,
             salt: self.origin.draw_salt()?,
             place: self.origin.place,
+            memory: if is_unused { self.origin.memory } else { Memory::Kept },
         };
         file.write_at(&header.to_bytes(), 0)?;
         Ok(Segment::new(file.clone(), &header, capacity))
