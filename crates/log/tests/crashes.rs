@@ -5,9 +5,13 @@ mod world;
 
 use holdall_log::Class::{May, Must};
 use holdall_log::disk::simulated::{Fault, FaultKind, SimulatedDisk};
-use holdall_log::file::{Durability, Options};
+use holdall_log::file::{Durability, Options, Syncing};
 use proptest::prelude::*;
-use world::{Step, World, options};
+use world::{Step, World};
+
+fn options(durability: Durability, segment: u64) -> Options {
+    Options { durability, syncing: Syncing::Caller, segment, adopt: false }
+}
 
 fn append(length: usize) -> Step {
     Step::Append { length, class: May, sync: false }

@@ -9,7 +9,8 @@
 //! | `*.new` | being written; of no meaning |
 //!
 //! Records are written, one `write` for all of a flush, and not synced: they outlive the process.
-//! Syncing is done by a thread of its own, for as many records as have come meanwhile.
+//! Syncing is done by a thread of its own, for as many records as have come meanwhile; and as long as
+//! that is under way, writing by another, so that no file system can make the caller wait.
 //!
 //! # Invariants
 //! - Bytes of a segment are written once, in order, into zeros that were allocated before; so what
@@ -20,6 +21,7 @@
 //!   that name is.
 //! - A segment that a log is opened with is synced, its name too, before the first record is taken.
 
+mod backlog;
 mod format;
 mod open;
 mod recover;

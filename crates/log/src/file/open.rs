@@ -4,19 +4,18 @@
 use std::io;
 use std::sync::Arc;
 
+use super::backlog::Backlog;
 use super::format::SegmentHeader;
 use super::recover::{Recovered, recover, segment_name};
 use super::syncer::Syncer;
-use super::writer::{Origin, Segment};
-use super::{FileLog, Options};
+use super::writer::{Origin, Segment, UNUSED_PART};
+use super::{FileLog, Options, Syncing};
 use crate::disk::{self, Disk, Place};
 use crate::epoch::{self, Epochs};
 use crate::{Life, Lost, Memory, OpenError, Opened, Progress};
 
 const LOCK: &str = "lock";
 const NEW_SEGMENT: &str = "segment.new";
-/// A segment that a log is opened with on a full disk is not shorter than this.
-const SHORTEST: u64 = 64 << 10;
 
 pub(super) fn open(
     disk: &Arc<dyn Disk>,
@@ -80,7 +79,9 @@ pub(super) fn open(
         trouble: None,
     };
     let syncer = Syncer::new(&origin, epochs, options, progress).map_err(failed)?;
-    let log = FileLog::new(origin, lock.into(), options, segment, found.next, syncer);
+    let has_thread = options.syncing == Syncing::Thread;
+    let backlog = Backlog::new(syncer.shared(), has_thread).map_err(failed)?;
+    let log = FileLog::new(origin, lock.into(), options, segment, backlog, syncer);
     let Recovered { cut, snapshot, records, sealed, .. } = found;
     Ok((log, Opened { identity, epoch, life, memory, cut, sealed, snapshot, records }))
 }
@@ -123,7 +124,7 @@ fn begin(
             // The room that the segment before has kept.
             cut_end(disk, found)?;
             may_cut = false;
-        } else if capacity / 2 >= SHORTEST.min(length / 4) {
+        } else if capacity / 2 >= length / (2 * UNUSED_PART) {
             capacity /= 2;
         } else {
             drop(disk.remove(NEW_SEGMENT));

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::backlog::Waiter;
 use super::format::SnapshotHeader;
 use super::recover::{recover, segment_name, sequences, snapshot_name};
 use super::writer::Origin;
@@ -22,6 +23,8 @@ pub(super) struct FileSnapshot {
     identity: Identity,
     sequence: u64,
     upto: Index,
+    /// What belongs to the history may still be in the backlog.
+    backlog: Waiter,
     /// No other log is opened here before this is done.
     lock: Arc<dyn Lock>,
     /// No other snapshot is begun.
@@ -33,11 +36,12 @@ impl FileSnapshot {
         origin: &Origin,
         sequence: u64,
         upto: Index,
+        backlog: Waiter,
         lock: Arc<dyn Lock>,
         token: Arc<()>,
     ) -> Self {
         let (disk, boot, identity) = (origin.disk.clone(), origin.boot, origin.identity);
-        Self { disk, boot, identity, sequence, upto, lock, _token: token }
+        Self { disk, boot, identity, sequence, upto, backlog, lock, _token: token }
     }
 
     fn write(&self, logic: u32, payload: &[u8]) -> io::Result<()> {
@@ -74,9 +78,12 @@ impl SnapshotJob for FileSnapshot {
     }
 
     fn history(&self) -> Result<(Option<Snapshot>, Vec<Record>), OpenError> {
+        let path = self.disk.path().join(segment_name(self.sequence));
+        if let Err(error) = self.backlog.wait() {
+            return Err(OpenError::Io { path, error: io::Error::other(error) });
+        }
         let found = recover(&*self.disk, self.boot, Some(self.sequence))?;
         if found.next != self.upto.next() {
-            let path = self.disk.path().join(segment_name(self.sequence));
             let what = format!("record {}, which is in no file before it", found.next.0);
             return Err(OpenError::Damaged { path, offset: 24, what });
         }

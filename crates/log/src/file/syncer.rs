@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 
+use super::backlog::Job;
 use super::writer::Origin;
 use super::{Durability, Options, Syncing};
 use crate::disk::{Disk, DiskFile, is_full};
@@ -30,6 +31,8 @@ struct Work {
     finished: Vec<(Arc<dyn DiskFile>, u64)>,
     epoch: Option<u32>,
     asked: bool,
+    /// Whether it is being done.
+    under_way: bool,
     stop: bool,
 }
 
@@ -77,19 +80,8 @@ impl Syncer {
         Ok(Self { shared, thread })
     }
 
-    /// The last segment is finished: its end, and that a new one has come.
-    pub(super) fn finish(&self, file: &Arc<dyn DiskFile>, length: u64, upto: Index) {
-        let mut work = self.shared.lock();
-        work.add(file, upto);
-        work.names = true;
-        work.finished.push((file.clone(), length));
-        self.shared.wake.notify_one();
-    }
-
-    /// Records up to here shall be synced; the newest are in this file.
-    pub(super) fn ask(&self, file: &Arc<dyn DiskFile>, upto: Index) {
-        self.shared.lock().add(file, upto);
-        self.shared.wake.notify_one();
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
     }
 
     pub(super) fn raise_epoch(&self, to: u32) {
@@ -102,7 +94,9 @@ impl Syncer {
     /// Does what there is to do, here.
     pub(super) fn work_here(&self) -> Result<(), Error> {
         let work = self.shared.lock().take();
-        self.shared.do_work(work)
+        let done = self.shared.do_work(work);
+        self.shared.lock().under_way = false;
+        done
     }
 
     /// Ends the thread; what was asked for is left.
@@ -136,8 +130,8 @@ impl Work {
 
     /// All of it; whether to stop stays.
     fn take(&mut self) -> Self {
-        let stop = self.stop;
-        std::mem::replace(self, Self { stop, ..Self::default() })
+        let (stop, under_way) = (self.stop, true);
+        std::mem::replace(self, Self { stop, under_way, ..Self::default() })
     }
 }
 
@@ -154,11 +148,69 @@ impl Shared {
             if work.stop {
                 return;
             }
-            let work = work.take();
-            if self.do_work(work).is_err_and(|error| !error.passes()) {
+            let taken = work.take();
+            drop(work);
+            if self.do_work(taken).is_err_and(|error| !error.passes()) {
                 return;
             }
+            self.lock().under_way = false;
         }
+    }
+
+    /// Whether a sync is under way, or will be.
+    pub(super) fn is_busy(&self) -> bool {
+        let work = self.lock();
+        work.under_way || work.asked
+    }
+
+    /// Does what a log has put into its backlog.
+    pub(super) fn do_job(&self, job: &Job) -> io::Result<()> {
+        match job {
+            Job::Write { file, bytes, offset, flushed, sync } => {
+                file.write_at(bytes, *offset)?;
+                if let Some(upto) = flushed {
+                    self.tell_written(file, *upto, *sync);
+                }
+            }
+            Job::Finish { file, length, upto } => {
+                let mut work = self.lock();
+                work.add(file, *upto);
+                work.names = true;
+                work.finished.push((file.clone(), *length));
+                self.wake.notify_one();
+            }
+        }
+        Ok(())
+    }
+
+    /// Records up to here are written, the newest of them to this file.
+    fn tell_written(&self, file: &Arc<dyn DiskFile>, upto: Index, sync: bool) {
+        let is_enough = self.durability == Durability::Written;
+        self.progress.send_if_modified(|progress| {
+            let cleared = progress.trouble.take_if(|trouble| trouble.passes()).is_some();
+            let moves = is_enough && progress.may_leave < upto;
+            if moves {
+                progress.may_leave = upto;
+            }
+            moves || cleared
+        });
+        if sync || !is_enough {
+            self.lock().add(file, upto);
+            self.wake.notify_one();
+        }
+    }
+
+    /// The log is at its end.
+    pub(super) fn fail(&self, error: io::Error) -> Error {
+        let error = self.unknown(error);
+        self.progress.send_modify(|progress| progress.trouble = Some(error.clone()));
+        error
+    }
+
+    /// What has ended the log.
+    pub(super) fn trouble(&self) -> Error {
+        let trouble = self.progress.borrow().trouble.clone();
+        trouble.unwrap_or_else(|| Error::Closed(self.disk.path().display().to_string()))
     }
 
     fn do_work(&self, work: Work) -> Result<(), Error> {

@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
+use super::Options;
+use super::backlog::{Backlog, Job};
 use super::format::{Kind, RecordHeader, SEGMENT_HEADER, SegmentHeader, record_size};
 use super::recover::segment_name;
 use super::snapshot::FileSnapshot;
 use super::syncer::Syncer;
-use super::{Durability, Options};
 use crate::disk::{Disk, DiskFile, Lock, Place, is_full};
 use crate::{
     Class, Entry, Error, Identity, Index, Life, Log, Memory, PAYLOAD_MAX, SnapshotJob, Watch,
@@ -42,22 +43,30 @@ pub(super) struct Segment {
     file: Arc<dyn DiskFile>,
     pub(super) sequence: u64,
     salt: u32,
-    /// How long it is.
-    capacity: u64,
+    /// Up to where it may be written.
+    limit: u64,
     /// How much of it is written.
     written: u64,
 }
+
+/// Of a segment one part in so many is never written: its room is what a log on a full disk can be
+/// opened with.
+pub(super) const UNUSED_PART: u64 = 16;
 
 impl Segment {
     /// One of which only the header is written.
     pub(super) fn new(file: Arc<dyn DiskFile>, header: &SegmentHeader, capacity: u64) -> Self {
         let (sequence, salt) = (header.sequence, header.salt);
-        Self { file, sequence, salt, capacity, written: SEGMENT_HEADER as u64 }
+        let limit = capacity - capacity / UNUSED_PART;
+        Self { file, sequence, salt, limit, written: SEGMENT_HEADER as u64 }
     }
 }
 
 /// A log in a directory.
 pub struct FileLog {
+    /// First of all, so that its thread has ended when the lock goes.
+    backlog: Backlog,
+    syncer: Syncer,
     origin: Origin,
     lock: Arc<dyn Lock>,
     options: Options,
@@ -68,11 +77,12 @@ pub struct FileLog {
     pending: Vec<u8>,
     /// The index of the next record.
     next: Index,
+    /// The last record that was flushed.
+    handed_over: Index,
     /// Whether somebody waits for a record to be synced.
     wants_sync: bool,
     room_kept: u64,
     snapshotting: Weak<()>,
-    syncer: Syncer,
 }
 
 impl FileLog {
@@ -81,10 +91,13 @@ impl FileLog {
         lock: Arc<dyn Lock>,
         options: Options,
         segment: Segment,
-        next: Index,
+        backlog: Backlog,
         syncer: Syncer,
     ) -> Self {
+        let next = origin.opened_at;
         Self {
+            backlog,
+            syncer,
             origin,
             lock,
             options,
@@ -92,10 +105,10 @@ impl FileLog {
             segment,
             pending: Vec::new(),
             next,
+            handed_over: next.before(),
             wants_sync: false,
             room_kept: 0,
             snapshotting: Weak::new(),
-            syncer,
         }
     }
 
@@ -137,7 +150,7 @@ impl FileLog {
     /// Whether so many bytes fit into the segment besides others, and a seal.
     fn fits(&self, bytes: usize, others: u64) -> bool {
         let end = self.segment.written + self.pending.len() as u64;
-        end + (bytes + record_size(0)) as u64 + others <= self.segment.capacity
+        end + (bytes + record_size(0)) as u64 + others <= self.segment.limit
     }
 
     fn make_room(&mut self, bytes: usize, class: Class) -> Result<(), Error> {
@@ -156,8 +169,9 @@ impl FileLog {
 
     /// Goes on in a new segment, with room for so many bytes and for what is to be kept free.
     fn begin_segment(&mut self, bytes: usize) -> Result<(), Error> {
-        self.write()?;
+        self.write(None)?;
         let least = (SEGMENT_HEADER + bytes + record_size(0)) as u64 + self.room_kept;
+        let least = least + least / (UNUSED_PART - 1) + 1;
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let name = segment_name(sequence);
@@ -168,14 +182,13 @@ impl FileLog {
             if is_full(&error) {
                 return self.full();
             }
-            Error::Failed {
-                place: disk.path().join(&name).display().to_string(),
-                error: error.into(),
-            }
+            let place = disk.path().join(&name).display().to_string();
+            Error::Failed { place, error: error.into() }
         })?;
         let old = std::mem::replace(&mut self.segment, segment);
-        self.syncer.finish(&old.file, old.written, self.next.before());
-        Ok(())
+        let upto = self.next.before();
+        let finish = Job::Finish { file: old.file, length: old.written, upto };
+        self.put(finish)
     }
 
     /// Gives a new segment its room and its header, at once: a snapshot may soon be all there is
@@ -200,26 +213,47 @@ impl FileLog {
             place: self.origin.place,
             memory: if is_unused { self.origin.memory } else { Memory::Kept },
         };
-        file.write_at(&header.to_bytes(), 0)?;
-        Ok(Segment::new(file.clone(), &header, capacity))
+        let (file, bytes) = (file.clone(), header.to_bytes().to_vec());
+        let segment = Segment::new(file.clone(), &header, capacity);
+        let write = Job::Write { file, bytes, offset: 0, flushed: None, sync: false };
+        self.backlog.put(write).map_err(|(_, error)| error)?;
+        Ok(segment)
     }
 
-    /// Writes what is pending. What was written in part is written again, over itself.
-    fn write(&mut self) -> Result<(), Error> {
-        if self.pending.is_empty() {
+    fn put(&self, job: Job) -> Result<(), Error> {
+        let done = self.backlog.put(job).map(drop);
+        done.map_err(|(_, error)| self.syncer.shared().fail(error))
+    }
+
+    /// Writes what is pending, or has it written. What was written in part is written again, over
+    /// itself.
+    fn write(&mut self, flushed: Option<Index>) -> Result<(), Error> {
+        if self.pending.is_empty() && flushed.is_none() {
             return Ok(());
         }
-        match self.segment.file.write_at(&self.pending, self.segment.written) {
-            Ok(()) => {
-                self.segment.written += self.pending.len() as u64;
-                self.pending.clear();
+        let written = self.pending.len() as u64;
+        let write = Job::Write {
+            file: self.segment.file.clone(),
+            bytes: std::mem::take(&mut self.pending),
+            offset: self.segment.written,
+            flushed,
+            sync: flushed.is_some() && std::mem::take(&mut self.wants_sync),
+        };
+        match self.backlog.put(write) {
+            Ok(done) => {
+                self.segment.written += written;
+                if let Some(Job::Write { bytes, .. }) = done {
+                    self.pending = bytes; // Its room is used again.
+                    self.pending.clear();
+                }
                 Ok(())
             }
-            Err(error) if is_full(&error) => Err(self.fail(self.full())),
-            Err(error) => {
-                let (place, error) = (self.origin.shown(), Arc::new(error));
-                Err(self.fail(Error::Unknown { place, error }))
+            Err((Job::Write { bytes, sync, .. }, error)) if is_full(&error) => {
+                self.pending = bytes;
+                self.wants_sync |= sync;
+                Err(self.fail(self.full()))
             }
+            Err((_, error)) => Err(self.syncer.shared().fail(error)),
         }
     }
 
@@ -257,21 +291,10 @@ impl Log for FileLog {
     fn flush(&mut self) -> Result<(), Error> {
         self.check_alive()?;
         self.check_in_place()?;
-        self.write()?;
         let upto = self.next.before();
-        let is_written = self.options.durability == Durability::Written;
-        let mut is_new = false;
-        self.syncer.progress().send_if_modified(|progress| {
-            let cleared = progress.trouble.take_if(|trouble| trouble.passes()).is_some();
-            is_new = progress.synced < upto;
-            let moves = is_written && progress.may_leave < upto;
-            if moves {
-                progress.may_leave = upto;
-            }
-            moves || cleared
-        });
-        if std::mem::take(&mut self.wants_sync) || (!is_written && is_new) {
-            self.syncer.ask(&self.segment.file, upto);
+        if upto > self.handed_over || !self.pending.is_empty() {
+            self.write(Some(upto))?;
+            self.handed_over = upto;
         }
         Ok(())
     }
@@ -301,16 +324,20 @@ impl Log for FileLog {
         let sequence = self.segment.sequence;
         let upto = self.next.before();
         let (lock, origin) = (self.lock.clone(), &self.origin);
-        Ok(Box::new(FileSnapshot::new(origin, sequence, upto, lock, token)))
+        let backlog = self.backlog.waiter();
+        Ok(Box::new(FileSnapshot::new(origin, sequence, upto, backlog, lock, token)))
     }
 
     fn seal(mut self: Box<Self>) -> Result<(), Error> {
         self.flush()?;
         self.add(Kind::Seal, 0, &[]);
-        self.write()?;
+        self.write(None)?;
+        self.backlog.waiter().wait()?;
+        self.backlog.stop();
         self.syncer.stop();
-        let written = self.segment.written;
-        self.syncer.finish(&self.segment.file, written, self.next.before());
+        let (file, length) = (self.segment.file.clone(), self.segment.written);
+        let finish = Job::Finish { file, length, upto: self.next.before() };
+        self.put(finish)?;
         self.syncer.work_here()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdall_log::disk::simulated::SimulatedDisk;
 use holdall_log::epoch::Place;
-use holdall_log::file::{Durability, FileLog, FileStore, Options, Syncing};
+use holdall_log::file::{FileLog, FileStore, Options};
 use holdall_log::{
     Class, Entry, Error, Index, Life, Log, Lost, Memory, OpenError, Opened, SnapshotJob, Watch,
 };
@@ -55,10 +55,6 @@ pub(crate) struct Process {
     log: Option<Box<FileLog>>,
     watch: Watch,
     snapshot: Option<Box<dyn SnapshotJob>>,
-}
-
-pub(crate) fn options(durability: Durability, segment: u64) -> Options {
-    Options { durability, syncing: Syncing::Caller, segment, adopt: false }
 }
 
 pub(crate) fn store(disk: &SimulatedDisk, options: Options) -> FileStore {

@@ -1,0 +1,107 @@
+//! A full disk: nothing new, but what must be said can be.
+
+use std::sync::Arc;
+
+use holdall_log::disk::simulated::SimulatedDisk;
+use holdall_log::file::{FileLog, FileStore, Options, Syncing};
+use holdall_log::{Class, Entry, Error, Index, Log, Memory, Opened};
+
+const OWED: usize = 20;
+/// A record of 48 bytes for each.
+const ROOM: u64 = 48 * OWED as u64;
+
+fn short() -> Options {
+    Options { syncing: Syncing::Caller, segment: 4000, ..Options::default() }
+}
+
+fn open(disk: &SimulatedDisk) -> (FileLog, Opened) {
+    let store = FileStore::new(Arc::new(disk.clone()), None, short());
+    store.open_file().expect("it can be opened")
+}
+
+fn append(log: &mut FileLog, class: Class) -> Result<Index, Error> {
+    let index = log.append(Entry { class, logic: 1, payload: b"12345678", sync: false })?;
+    log.flush()?;
+    Ok(index)
+}
+
+/// A log on a disk that has just become full.
+fn filled(disk: &SimulatedDisk) -> (FileLog, u64) {
+    let (mut log, _) = open(disk);
+    log.keep_room(ROOM);
+    disk.set_capacity(Some(disk.used()));
+    let mut taken = 0;
+    loop {
+        match append(&mut log, Class::May) {
+            Ok(index) => taken = index.0,
+            Err(Error::Full(_)) => return (log, taken),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_owed_fits_and_nothing_new_does() {
+    let disk = SimulatedDisk::new(1);
+    let (mut log, taken) = filled(&disk);
+    assert!(taken > 20);
+    assert!(matches!(log.admit(8), Err(Error::Full(_))));
+    for owed in 1..=OWED as u64 {
+        let index = append(&mut log, Class::Must).expect("room was kept for it");
+        assert_eq!(index.0, taken + owed, "what was refused has no number");
+        assert_eq!(log.watch().may_leave(), index);
+        assert!(matches!(append(&mut log, Class::May), Err(Error::Full(_))));
+    }
+    assert!(matches!(log.begin_snapshot(), Err(Error::Full(_))));
+    assert!(log.watch().progress().trouble.is_none_or(|trouble| trouble.passes()));
+
+    drop(log);
+    let (mut log, opened) = open(&disk);
+    assert_eq!(opened.memory, Memory::Kept, "it can be opened on a full disk");
+    assert_eq!(opened.records.len() as u64, taken + OWED as u64, "what was said stays said");
+    disk.set_capacity(None);
+    append(&mut log, Class::May).expect("there is room again");
+}
+
+#[test]
+fn an_epoch_stays_on_a_full_disk_if_nothing_was_lost_and_only_then() {
+    let disk = SimulatedDisk::new(1);
+    let (log, _) = filled(&disk);
+    let epoch = log.watch().progress().epoch;
+    drop(log);
+    let (log, opened) = open(&disk);
+    assert_eq!((opened.memory, opened.epoch), (Memory::Kept, epoch));
+    drop(log);
+    let disk = disk.unplugged(1);
+    disk.set_capacity(Some(disk.used()));
+    let store = FileStore::new(Arc::new(disk.clone()), None, short());
+    assert!(store.open_file().is_err(), "an epoch that cannot be kept must not be used");
+}
+
+#[test]
+fn a_snapshot_that_does_not_fit_changes_nothing() {
+    let disk = SimulatedDisk::new(1);
+    let (mut log, _) = open(&disk);
+    append(&mut log, Class::May).expect("there is room");
+    let job = log.begin_snapshot().expect("there is room for a segment");
+    disk.set_capacity(Some(disk.used() + 500));
+    assert!(matches!(job.keep(1, &[7; 1000]), Err(Error::Full(_))));
+    append(&mut log, Class::May).expect("the log goes on");
+    assert!(disk.content("snapshot.new").is_none(), "it does not keep the room");
+    drop(log);
+    let (_, opened) = open(&disk);
+    assert!(opened.snapshot.is_none());
+    assert_eq!(opened.records.len(), 2);
+}
+
+#[test]
+fn room_is_made_where_more_is_to_be_kept_than_a_segment_has() {
+    let disk = SimulatedDisk::new(1);
+    let (mut log, _) = open(&disk);
+    log.keep_room(20_000);
+    append(&mut log, Class::May).expect("there is room");
+    disk.set_capacity(Some(disk.used()));
+    for _ in 0..20_000 / 48 {
+        append(&mut log, Class::Must).expect("room was kept for it");
+    }
+}
