@@ -1,6 +1,6 @@
 //! What the log costs: `cargo run -p holdall-log --example cost [DIRECTORY]`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,13 +24,13 @@ fn main() {
 }
 
 /// An empty log.
-fn fresh(dir: &PathBuf, durability: Durability) -> FileLog {
+fn fresh(dir: &Path, durability: Durability) -> FileLog {
     drop(std::fs::remove_dir_all(dir));
     std::fs::create_dir_all(dir).expect("a directory");
     open(dir, durability).0
 }
 
-fn open(dir: &PathBuf, durability: Durability) -> (FileLog, Opened) {
+fn open(dir: &Path, durability: Durability) -> (FileLog, Opened) {
     let disk = Arc::new(RealDisk::open(dir).expect("it is there"));
     let options = Options { durability, ..Options::default() };
     FileStore::new(disk, None, options).open_file().expect("it can be opened")
@@ -40,7 +40,7 @@ fn append(log: &mut FileLog, payload: &[u8], sync: bool) -> Index {
     log.append(Entry { class: Class::May, logic: 1, payload, sync }).expect("there is room")
 }
 
-fn appends(dir: &PathBuf, batch: u32, length: usize) {
+fn appends(dir: &Path, batch: u32, length: usize) {
     let mut log = fresh(dir, Durability::Written);
     let payload = vec![7; length];
     let mut each = Duration::MAX; // The best of some: others use the machine, too.
@@ -59,7 +59,7 @@ fn appends(dir: &PathBuf, batch: u32, length: usize) {
     println!("written, {length} bytes, {batch:3} a flush: {each:9.2?} each, {speed:.0} MB/s");
 }
 
-fn syncs(dir: &PathBuf) {
+fn syncs(dir: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     for waiting in [1, 16, 256] {
         let mut log = fresh(dir, Durability::Synced);
@@ -79,7 +79,7 @@ fn syncs(dir: &PathBuf) {
 }
 
 /// How long a flush stops the thread that grants.
-fn longest(dir: &PathBuf, syncing: bool) {
+fn longest(dir: &Path, syncing: bool) {
     let mut log = fresh(dir, Durability::Written);
     let mut times = Vec::new();
     let mut stops = 0;
@@ -111,7 +111,7 @@ fn stopped() -> u64 {
     counted.and_then(|count| count.trim().parse().ok()).expect("a number")
 }
 
-fn recovery(dir: &PathBuf) {
+fn recovery(dir: &Path) {
     let mut log = fresh(dir, Durability::Written);
     for _ in 0..100_000 {
         append(&mut log, &[7; 200], false);

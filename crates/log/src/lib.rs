@@ -13,7 +13,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `log`, `watch`, `error` | the contract |
-//! | [`file`] | a log in a directory; the format is in `docs/log.md` |
+//! | [`mod@file`] | a log in a directory; the format is in `docs/log.md` |
 //! | [`memory`] | a log in memory, led by whoever opened it last, as one in a replicated store is |
 //! | [`epoch`] | the number that only grows, kept in two places |
 //! | [`disk`] | what the file log needs of a disk: real, or simulated with its crashes |

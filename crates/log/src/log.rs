@@ -151,7 +151,7 @@ pub trait Store {
 
 /// A log that is open. Nothing waits for a disk or a network but [`Log::seal`].
 ///
-/// If it is dropped, what was not flushed is lost, as if its process had been killed.
+/// If it is dropped, what may not leave yet can be lost, as if its process had been killed.
 pub trait Log: Send {
     /// Whether a new record of so many bytes could be appended now, so that whoever asks for
     /// something can be refused before it is let in.

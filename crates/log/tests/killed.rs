@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use holdall_log::disk::RealDisk;
@@ -16,7 +17,7 @@ const SYNCED: &str = "HOLDALL_LOG_TEST_SYNCED";
 
 /// What the record of an index looks like: short, and now and then several pages long.
 fn content(index: u64) -> Vec<u8> {
-    let length = if index % 61 == 0 { 20_000 } else { index * 7919 % 300 };
+    let length = if index.is_multiple_of(61) { 20_000 } else { index * 7919 % 300 };
     (0..length).map(|at| (index * 31 + at) as u8).collect()
 }
 
@@ -42,7 +43,7 @@ fn last_of(opened: &Opened) -> u64 {
     last
 }
 
-fn snapshot_beside(log: &mut FileLog) -> std::thread::JoinHandle<()> {
+fn snapshot_beside(log: &mut FileLog) -> JoinHandle<()> {
     let job = log.begin_snapshot().expect("none is being made");
     std::thread::spawn(move || {
         let (before, records) = job.history().expect("readable");
@@ -64,7 +65,7 @@ fn child() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let mut next = last_of(&opened) + 1;
     let mut watch = log.watch();
-    let mut snapshot: Option<std::thread::JoinHandle<()>> = None;
+    let mut snapshot: Option<JoinHandle<()>> = None;
     let mut out = std::io::stdout().lock();
     for round in 1.. {
         for _ in 0..round % 7 + 1 {
@@ -76,7 +77,7 @@ fn child() {
         log.flush().expect("written");
         runtime.block_on(watch.reached(Index(next - 1))).expect("it may leave");
         writeln!(out, "told {}", next - 1).expect("somebody listens");
-        if round % 50 == 0 && snapshot.as_ref().is_none_or(|thread| thread.is_finished()) {
+        if round % 50 == 0 && snapshot.as_ref().is_none_or(JoinHandle::is_finished) {
             if let Some(thread) = snapshot.take() {
                 thread.join().expect("it was kept");
             }
@@ -106,7 +107,7 @@ fn run_and_kill(dir: &Path, durability: Durability, after: Duration) -> u64 {
         line.starts_with("told ")
     };
     let mut begun = None;
-    while let Some(line) = lines.next() {
+    for line in lines.by_ref() {
         if take(line) {
             let begun = *begun.get_or_insert_with(Instant::now);
             if begun.elapsed() >= after {

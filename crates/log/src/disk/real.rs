@@ -127,7 +127,7 @@ impl DiskFile for RealFile {
     fn allocate(&self, length: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length) {
             Err(Errno::OPNOTSUPP) => {
-                const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+                static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
                 let mut at = 0;
                 while at < length {
                     let part = (length - at).min(ZEROS.len() as u64) as usize;

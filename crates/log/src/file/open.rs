@@ -33,7 +33,7 @@ pub(super) fn open(
     if memory == Memory::Lost(Lost::Adopted) && !options.adopt {
         return Err(OpenError::Copied(disk.path().into()));
     }
-    let identity = match found.identity.or(kept.and_then(|kept| kept.identity)) {
+    let identity = match found.identity.or_else(|| kept.and_then(|kept| kept.identity)) {
         Some(identity) => identity,
         None => crate::Identity(disk.random().map_err(failed)?),
     };
@@ -47,7 +47,7 @@ pub(super) fn open(
     }
 
     let in_log = found.last.as_ref().map(|last| last.epoch);
-    let mut epoch = epoch::next(kept, in_log).ok_or(OpenError::Exhausted(epochs.path()))?;
+    let mut epoch = epoch::next(kept, in_log).ok_or_else(|| OpenError::Exhausted(epochs.path()))?;
     if let Err((path, error)) = epochs.raise(epoch, identity) {
         // Nothing was lost, so numbers can go on where they were.
         if memory != Memory::Kept || !disk::is_full(&error) {

@@ -7,6 +7,7 @@
 //!   again would bring a wrong answer.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -31,8 +32,6 @@ struct Work {
     finished: Vec<(Arc<dyn DiskFile>, u64)>,
     epoch: Option<u32>,
     asked: bool,
-    /// Whether it is being done.
-    under_way: bool,
     stop: bool,
 }
 
@@ -44,6 +43,8 @@ pub(super) struct Shared {
     durability: Durability,
     work: Mutex<Work>,
     wake: Condvar,
+    /// Whether something is asked for or being done.
+    busy: AtomicBool,
     progress: watch::Sender<Progress>,
 }
 
@@ -67,6 +68,7 @@ impl Syncer {
             durability: options.durability,
             work: Mutex::default(),
             wake: Condvar::new(),
+            busy: AtomicBool::new(false),
             progress: watch::Sender::new(progress),
         });
         let thread = match options.syncing {
@@ -85,17 +87,14 @@ impl Syncer {
     }
 
     pub(super) fn raise_epoch(&self, to: u32) {
-        let mut work = self.shared.lock();
-        work.epoch = work.epoch.max(Some(to));
-        work.asked = true;
-        self.shared.wake.notify_one();
+        self.shared.ask(|work| work.epoch = work.epoch.max(Some(to)));
     }
 
     /// Does what there is to do, here.
     pub(super) fn work_here(&self) -> Result<(), Error> {
         let work = self.shared.lock().take();
         let done = self.shared.do_work(work);
-        self.shared.lock().under_way = false;
+        self.shared.rest();
         done
     }
 
@@ -125,13 +124,12 @@ impl Work {
             self.files.push(file.clone());
         }
         self.upto = self.upto.max(upto);
-        self.asked = true;
     }
 
     /// All of it; whether to stop stays.
     fn take(&mut self) -> Self {
-        let (stop, under_way) = (self.stop, true);
-        std::mem::replace(self, Self { stop, under_way, ..Self::default() })
+        let stop = self.stop;
+        std::mem::replace(self, Self { stop, ..Self::default() })
     }
 }
 
@@ -153,14 +151,28 @@ impl Shared {
             if self.do_work(taken).is_err_and(|error| !error.passes()) {
                 return;
             }
-            self.lock().under_way = false;
+            self.rest();
         }
+    }
+
+    /// Asks for more to be done.
+    fn ask(&self, more: impl FnOnce(&mut Work)) {
+        let mut work = self.lock();
+        more(&mut work);
+        work.asked = true;
+        self.busy.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// What was taken is done.
+    fn rest(&self) {
+        let work = self.lock();
+        self.busy.store(work.asked, Ordering::Release);
     }
 
     /// Whether a sync is under way, or will be.
     pub(super) fn is_busy(&self) -> bool {
-        let work = self.lock();
-        work.under_way || work.asked
+        self.busy.load(Ordering::Acquire)
     }
 
     /// Does what a log has put into its backlog.
@@ -173,11 +185,11 @@ impl Shared {
                 }
             }
             Job::Finish { file, length, upto } => {
-                let mut work = self.lock();
-                work.add(file, *upto);
-                work.names = true;
-                work.finished.push((file.clone(), *length));
-                self.wake.notify_one();
+                self.ask(|work| {
+                    work.add(file, *upto);
+                    work.names = true;
+                    work.finished.push((file.clone(), *length));
+                });
             }
         }
         Ok(())
@@ -195,8 +207,7 @@ impl Shared {
             moves || cleared
         });
         if sync || !is_enough {
-            self.lock().add(file, upto);
-            self.wake.notify_one();
+            self.ask(|work| work.add(file, upto));
         }
     }
 
