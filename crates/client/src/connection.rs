@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{AgentView, Answer, Body, Call, Reply};
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::Error;
@@ -24,7 +23,7 @@ pub(crate) type Replies = mpsc::UnboundedReceiver<Reply>;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: Arc<UnixStream>,
+    stream: Arc<Stream>,
     unsent: Mutex<Vec<u8>>,
     full: Arc<Notify>,
     /// `None` once the connection is lost.
@@ -33,9 +32,16 @@ pub(crate) struct Connection {
     agent: OnceLock<AgentView>,
     lock: Mutex<Option<Arc<OwnedFd>>>,
     locking: tokio::sync::Mutex<()>,
-    /// A descriptor that came along with a reply.
-    passed: Arc<Mutex<Option<OwnedFd>>>,
+    passed: Arc<Passed>,
     open: watch::Sender<bool>,
+}
+
+/// A descriptor that comes along with a reply.
+#[derive(Debug, Default)]
+struct Passed {
+    /// Whether one may come.
+    expected: AtomicBool,
+    handle: Mutex<Option<OwnedFd>>,
 }
 
 /// Nothing panics while it has one of our locks; if it did, the data would still be sound.
@@ -145,6 +151,7 @@ impl Connection {
         if locked(&self.lock).is_some() {
             return Ok(());
         }
+        self.passed.expected.store(true, Ordering::SeqCst);
         let (_, mut replies) = self.call(Body::Lock)?;
         match replies.recv().await {
             Some(Reply::Done) => {}
@@ -152,7 +159,8 @@ impl Connection {
             Some(other) => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
             None => return Err(Error::Lost),
         }
-        let passed = locked(&self.passed).take();
+        self.passed.expected.store(false, Ordering::SeqCst);
+        let passed = locked(&self.passed.handle).take();
         let passed = passed.ok_or_else(|| Error::Protocol("no lock has come along".into()))?;
         let mut lock = locked(&self.lock);
         // Closing forgets the calls before the lock: a lost connection does not get it again.
@@ -193,10 +201,10 @@ impl Connection {
 }
 
 /// Connects. The kernel has no way to wait until a listener has room for one more but to try again.
-async fn connected(path: &Path) -> io::Result<UnixStream> {
+async fn connected(path: &Path) -> io::Result<Stream> {
     let mut pause = Duration::from_millis(1);
     loop {
-        match UnixStream::connect(path).await {
+        match Stream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(100));
@@ -207,9 +215,9 @@ async fn connected(path: &Path) -> io::Result<UnixStream> {
 }
 
 /// Sends as much as the socket takes; false if something is left.
-fn flush(stream: &UnixStream, unsent: &mut Vec<u8>) -> bool {
+fn flush(stream: &Stream, unsent: &mut Vec<u8>) -> bool {
     while !unsent.is_empty() {
-        match stream.try_write(unsent) {
+        match stream.write(unsent) {
             Ok(n) => drop(unsent.drain(..n)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(_) => unsent.clear(), // The reader notices that the connection is lost.
@@ -218,39 +226,38 @@ fn flush(stream: &UnixStream, unsent: &mut Vec<u8>) -> bool {
     true
 }
 
-async fn fill(
-    stream: &UnixStream,
-    incoming: &mut Incoming,
-    passed: &Mutex<Option<OwnedFd>>,
-) -> io::Result<()> {
+async fn fill(stream: &Stream, incoming: &mut Incoming, passed: &Passed) -> io::Result<()> {
     loop {
-        stream.readable().await?;
+        let ready = stream.readable().await?;
         let bytes = incoming.buffer();
-        let receive = || holdall_holders::receive(stream, bytes, &mut locked(passed));
-        match stream.try_io(Interest::READABLE, receive) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+        let read = if passed.expected.load(Ordering::SeqCst) {
+            ready.receive(bytes, &mut locked(&passed.handle))?
+        } else {
+            ready.read(bytes)?
+        };
+        match read {
+            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(_) => return Ok(()),
+            None => {}
         }
     }
 }
 
-async fn greeted(stream: &UnixStream, incoming: &mut Incoming) -> io::Result<u32> {
+async fn greeted(stream: &Stream, incoming: &mut Incoming) -> io::Result<u32> {
     loop {
         if let Some(content) = incoming.next_frame()? {
             return Ok(frame::version(content)?);
         }
-        fill(stream, incoming, &Mutex::new(None)).await?;
+        fill(stream, incoming, &Passed::default()).await?;
     }
 }
 
 /// Sorts replies until the connection ends, or nobody wants it any more.
 async fn read(
     connection: Weak<Connection>,
-    stream: Arc<UnixStream>,
+    stream: Arc<Stream>,
     full: Arc<Notify>,
-    passed: Arc<Mutex<Option<OwnedFd>>>,
+    passed: Arc<Passed>,
     mut incoming: Incoming,
 ) {
     let ended = async {

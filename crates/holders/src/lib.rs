@@ -18,6 +18,7 @@ mod process;
 mod raw;
 mod signals;
 mod spawn;
+mod stream;
 
 pub use cgroup::{Cgroup, CgroupId, Cgroups, Mount, NoCgroups};
 pub use family::{Family, NotAHolder, children, descendants, seen_descendants};
@@ -27,3 +28,4 @@ pub use passing::{Peer, receive, send, take_no_descriptors};
 pub use process::{Namespaces, Process, ProcessId, stopped};
 pub use signals::{Caught, Signals, end_by, survive_file_limits};
 pub use spawn::{Child, Command, Ended, Start};
+pub use stream::{Readable, Stream};

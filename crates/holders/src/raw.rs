@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::ptr;
 
 use nix::sys::signal::SigSet;
@@ -268,6 +269,7 @@ pub(crate) trait Descriptor: AsRawFd {}
 impl Descriptor for BorrowedFd<'_> {}
 impl Descriptor for File {}
 impl Descriptor for SignalFd {}
+impl Descriptor for UnixStream {}
 
 /// Whether this process ignores a signal, as `nohup` has it ignore SIGHUP.
 pub(crate) fn ignores(signal: Signal) -> bool {

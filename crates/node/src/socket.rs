@@ -10,10 +10,11 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use holdall_holders::Stream;
 use listenfd::ListenFd;
 use rustix::fs::{FileType, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tracing::warn;
 
 use crate::data::InUse;
@@ -113,8 +114,9 @@ impl Socket {
         Ok(Self { listener, dir, name, access, lock, place, handed_over: false })
     }
 
-    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
-        self.listener.accept().await.map(|(stream, _)| stream)
+    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+        let (stream, _) = self.listener.accept().await?;
+        Stream::new(stream.into_std()?)
     }
 
     /// If the socket has been removed, binds it again.

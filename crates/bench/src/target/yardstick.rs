@@ -11,11 +11,11 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
 
+use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{AgentView, Answer, Body, Call, Name, Reply, RequestNo, Taken};
 use rustc_hash::FxHashMap;
-use tokio::io::Interest;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
 /// A request, and how many of its locks others have or get before it.
@@ -27,7 +27,7 @@ struct Request {
 }
 
 struct Peer {
-    stream: UnixStream,
+    stream: Stream,
     unsent: RefCell<Vec<u8>>,
     /// Something could not be sent at once.
     full: Notify,
@@ -99,6 +99,7 @@ pub(crate) async fn serve(socket: &Path) -> anyhow::Result<()> {
     let queues = Rc::new(RefCell::new(Queues::default()));
     loop {
         let (stream, _) = listener.accept().await?;
+        let stream = Stream::new(stream.into_std()?)?;
         let peer = Rc::new(Peer { stream, unsent: RefCell::default(), full: Notify::new() });
         let queues = queues.clone();
         // Whoever breaks its connection leaves its requests behind.
@@ -113,19 +114,18 @@ async fn talk(queues: &RefCell<Queues>, peer: &Rc<Peer>) -> anyhow::Result<()> {
     let mut greeted = false;
     loop {
         let unsent = !peer.unsent.borrow().is_empty();
-        let interest =
-            if unsent { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         tokio::select! {
-            ready = peer.stream.ready(interest) => if ready?.is_writable() && unsent {
-                flush(peer)?;
+            ready = peer.stream.readable() => match ready?.read(incoming.buffer())? {
+                Some(0) => return Ok(()),
+                Some(_) => {}
+                None => continue,
             },
+            ready = peer.stream.writable(), if unsent => {
+                ready?;
+                flush(peer)?;
+                continue;
+            }
             () = peer.full.notified() => continue,
-        }
-        match peer.stream.try_read_buf(incoming.buffer()) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error.into()),
         }
         while let Some(content) = incoming.next_frame()? {
             if std::mem::replace(&mut greeted, true) {
@@ -167,7 +167,7 @@ fn take(queues: &mut Queues, peer: &Rc<Peer>, call: Call) -> anyhow::Result<()> 
 fn flush(peer: &Peer) -> anyhow::Result<()> {
     let mut unsent = peer.unsent.borrow_mut();
     while !unsent.is_empty() {
-        match peer.stream.try_write(&unsent) {
+        match peer.stream.write(&unsent) {
             Ok(n) => drop(unsent.drain(..n)),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 peer.full.notify_one();

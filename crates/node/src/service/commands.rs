@@ -4,9 +4,8 @@
 use std::io;
 use std::rc::Rc;
 
-use holdall_holders::{Cgroup, Family, Holder, NotAHolder, Peer};
+use holdall_holders::{Cgroup, Family, Holder, NotAHolder, Peer, Stream};
 use holdall_wire::{Body, Call, Fault, Leftovers, Place, Reply, RequestNo};
-use tokio::net::UnixStream;
 use tracing::warn;
 
 use super::{ConnNo, Service, Shared};
@@ -16,7 +15,7 @@ use crate::journal::Held;
 const FORGONE: Option<Leftovers> = Some(Leftovers::Warn);
 
 /// Takes a call from a connection.
-pub(super) fn take(service: &Shared, conn: ConnNo, call: Call, stream: &UnixStream) {
+pub(super) fn take(service: &Shared, conn: ConnNo, call: Call, stream: &Stream) {
     let mut service = service.borrow_mut();
     match call.body {
         Body::Child { request, pid } => {

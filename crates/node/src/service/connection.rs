@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
@@ -28,15 +25,14 @@ const TURN: Duration = Duration::from_millis(1);
 pub(super) const VISITORS: usize = 16;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(service: Shared, stream: UnixStream) {
-    let Ok(cred) = stream.peer_cred() else { return };
-    let pid = cred.pid().map_or(0, i32::unsigned_abs);
-    let (mut reader, writer) = stream.into_split();
+pub(crate) async fn serve(service: Shared, stream: Stream) {
+    let Ok((pid, uid)) = stream.peer() else { return };
+    let stream = Rc::new(stream);
     let unread = service.borrow().config.limits.unread_bytes;
-    let outbox = Rc::new(Outbox::new(writer, cred.uid(), unread));
+    let outbox = Rc::new(Outbox::new(stream.clone(), uid, unread));
     outbox.greet();
     let Some(conn) = service.borrow_mut().open(&outbox, pid) else {
-        debug!(uid = cred.uid(), "too many connections of this user");
+        debug!(uid, "too many connections of this user");
         // Greeted and sent away: it knows that somebody is there.
         let _ = outbox.flush();
         return;
@@ -45,11 +41,11 @@ pub(crate) async fn serve(service: Shared, stream: UnixStream) {
         service.borrow_mut().sent(conn, sent);
     }
     let names = service.borrow().user_names.clone();
-    let user = names.of(cred.uid()).await;
+    let user = names.of(uid).await;
     if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
         peer.who.user = user;
     }
-    if let Err(error) = talk(&service, conn, &outbox, &mut reader).await {
+    if let Err(error) = talk(&service, conn, &outbox, &stream).await {
         debug!(conn, "a connection ends: {error}");
     }
     service.borrow_mut().close(conn);
@@ -59,12 +55,12 @@ async fn talk(
     service: &Shared,
     conn: ConnNo,
     outbox: &Outbox,
-    reader: &mut OwnedReadHalf,
+    stream: &Stream,
 ) -> io::Result<()> {
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
     let sent = outbox.flush()?;
     service.borrow_mut().sent(conn, sent);
-    let greeting = greeted(reader, &mut incoming);
+    let greeting = greeted(stream, &mut incoming);
     let version = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
     if version != frame::VERSION {
         // It has our greeting, which tells it why.
@@ -93,17 +89,17 @@ async fn talk(
         // What the end of a round could not send.
         let stuck = outbox.is_stuck();
         tokio::select! {
-            ready = reader.readable(), if heard => {
-                ready?;
+            ready = stream.readable(), if heard => {
+                let ready = ready?;
                 let _turn = turn.acquire().await;
-                if at_once(reader.read_buf(incoming.buffer())).await.transpose()? == Some(0) {
+                if ready.read(incoming.buffer())? == Some(0) {
                     return Ok(());
                 }
                 if !service.borrow_mut().expects(conn, incoming.large()) {
                     return Err(io::Error::other("its user has no room for so long a call"));
                 }
             }
-            ready = outbox.stream().writable(), if stuck => {
+            ready = stream.writable(), if stuck => {
                 ready?;
                 let sent = outbox.flush()?;
                 service.borrow_mut().sent(conn, sent);
@@ -143,22 +139,12 @@ fn costly(body: &Body) -> bool {
     }
 }
 
-/// What a future yields if it need not be waited for.
-async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    std::future::poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
-}
-
-async fn greeted(reader: &mut OwnedReadHalf, incoming: &mut Incoming) -> io::Result<u32> {
+async fn greeted(stream: &Stream, incoming: &mut Incoming) -> io::Result<u32> {
     loop {
         if let Some(content) = incoming.next_frame()? {
             return Ok(frame::version(content)?);
         }
-        if reader.read_buf(incoming.buffer()).await? == 0 {
+        if stream.readable().await?.read(incoming.buffer())? == Some(0) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

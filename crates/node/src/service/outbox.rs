@@ -2,13 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Instant;
 
+use holdall_holders::Stream;
 use holdall_wire::Answer;
 use holdall_wire::frame::{self, FROM_NODE_MAX};
-use tokio::io::Interest;
-use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 /// How many bytes a client may leave unread and still be listened to.
@@ -18,7 +17,7 @@ const KEPT: usize = 1 << 14;
 
 /// Bytes to be sent. Whoever reads too slowly for too long is dropped.
 pub(super) struct Outbox {
-    stream: OwnedWriteHalf,
+    stream: Rc<Stream>,
     uid: u32,
     /// Whether it is sent when the round ends.
     in_round: Cell<bool>,
@@ -36,7 +35,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// For a client of this user, who is dropped if it leaves more than `max` bytes unread.
-    pub(super) fn new(stream: OwnedWriteHalf, uid: u32, max: usize) -> Self {
+    pub(super) fn new(stream: Rc<Stream>, uid: u32, max: usize) -> Self {
         Self {
             stream,
             uid,
@@ -55,8 +54,8 @@ impl Outbox {
         self.uid
     }
 
-    pub(super) fn stream(&self) -> &UnixStream {
-        self.stream.as_ref()
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Lets it be sent when the round ends; true if it was not to be.
@@ -145,11 +144,11 @@ impl Outbox {
         while sent < bytes.len() {
             let written = match &*handed {
                 Some((place, handle)) if *place == sent => {
-                    let send = || holdall_holders::send(stream, &bytes[sent..], handle.as_fd());
-                    stream.try_io(Interest::WRITABLE, send).inspect(|_| *handed = None)
+                    let written = holdall_holders::send(stream, &bytes[sent..], handle.as_fd());
+                    written.inspect(|_| *handed = None)
                 }
-                Some((place, _)) => stream.try_write(&bytes[sent..*place]),
-                None => stream.try_write(&bytes[sent..]),
+                Some((place, _)) => stream.write(&bytes[sent..*place]),
+                None => stream.write(&bytes[sent..]),
             };
             match written {
                 Ok(n) => sent += n,

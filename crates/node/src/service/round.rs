@@ -113,10 +113,9 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use holdall_holders::Stream;
     use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
     use holdall_wire::{Answer, Ask, Body, Call, From, Lasting};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::UnixStream;
 
     use super::*;
     use crate::config::Config;
@@ -124,19 +123,20 @@ mod tests {
     use crate::service::{Shared, serve};
 
     struct Client {
-        stream: UnixStream,
+        stream: Stream,
         incoming: Incoming,
     }
 
     impl Client {
         /// One that holds by its connection.
         async fn connect(service: &Shared) -> Self {
-            let (stream, theirs) = UnixStream::pair().expect("sockets");
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+            let [stream, theirs] = [ours, theirs].map(|end| Stream::new(end).expect("a socket"));
             tokio::task::spawn_local(serve(service.clone(), theirs));
             let mut client = Self { stream, incoming: Incoming::new(FROM_NODE_MAX) };
             let mut greeting = Vec::new();
             frame::greet(&mut greeting);
-            client.stream.write_all(&greeting).await.expect("sent");
+            client.stream.write(&greeting).expect("sent");
             client.next_frame().await;
             assert_eq!(client.call(Body::Lock).await, Reply::Done);
             client
@@ -145,7 +145,7 @@ mod tests {
         async fn call(&mut self, body: Body) -> Reply {
             let mut bytes = Vec::new();
             frame::write(&Call { id: 1, body }, FROM_CLIENT_MAX, &mut bytes).expect("short");
-            self.stream.write_all(&bytes).await.expect("sent");
+            self.stream.write(&bytes).expect("sent");
             self.reply().await
         }
 
@@ -165,8 +165,9 @@ mod tests {
                 if let Some(content) = self.incoming.next_frame().expect("a frame") {
                     return content.to_vec();
                 }
-                let read = self.stream.read_buf(self.incoming.buffer()).await.expect("open");
-                assert_ne!(read, 0, "the agent has closed the connection");
+                let ready = self.stream.readable().await.expect("a socket");
+                let read = ready.read(self.incoming.buffer()).expect("open");
+                assert_ne!(read, Some(0), "the agent has closed the connection");
             }
         }
     }
