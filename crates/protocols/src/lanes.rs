@@ -6,6 +6,7 @@
 //! earlier one comes late and is void.
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use core::fmt;
 
 use holdall_core::{Lane, Party, RequestId, UserId};
@@ -32,6 +33,25 @@ impl Latest {
             Self::Gone(user) => user,
         }
     }
+
+    /// Whether it is later than a request of the same lane.
+    fn overtakes(self, request: RequestId) -> bool {
+        match self {
+            Self::Current(latest) | Self::Over(latest) => request < latest,
+            Self::Gone(user) => request.user < user,
+        }
+    }
+
+    /// How a request of the same lane stands.
+    fn state(self, request: RequestId) -> State {
+        match self {
+            Self::Gone(user) if request.user == user => State::Gone,
+            Self::Current(latest) if request == latest => State::Current,
+            Self::Over(latest) if request == latest => State::Over,
+            _ if self.overtakes(request) => State::Over,
+            _ => State::New,
+        }
+    }
 }
 
 /// How a request stands with a manager.
@@ -50,21 +70,12 @@ pub(crate) enum State {
 impl Lanes {
     /// How a request stands.
     pub(crate) fn state(&self, request: RequestId) -> State {
-        match self.0.get(&request.user.lane()) {
-            Some(Latest::Gone(user)) if request.user == *user => State::Gone,
-            Some(Latest::Current(latest)) if request == *latest => State::Current,
-            Some(Latest::Over(latest)) if request == *latest => State::Over,
-            Some(_) if self.is_overtaken(request) => State::Over,
-            _ => State::New,
-        }
+        self.0.get(&request.user.lane()).map_or(State::New, |latest| latest.state(request))
     }
 
     /// Whether a later request of its lane, or the end of a later user, has been heard of.
     pub(crate) fn is_overtaken(&self, request: RequestId) -> bool {
-        self.0.get(&request.user.lane()).is_some_and(|latest| match latest {
-            Latest::Current(latest) | Latest::Over(latest) => request < *latest,
-            Latest::Gone(user) => request.user < *user,
-        })
+        self.0.get(&request.user.lane()).is_some_and(|latest| latest.overtakes(request))
     }
 
     /// The request is the latest of its lane from now on. Returns the one before, if that was not
@@ -78,8 +89,13 @@ impl Lanes {
 
     /// The request is over, and all before it.
     pub(crate) fn end(&mut self, request: RequestId) {
-        if matches!(self.state(request), State::New | State::Current) {
-            self.0.insert(request.user.lane(), Latest::Over(request));
+        match self.0.entry(request.user.lane()) {
+            Entry::Vacant(lane) => drop(lane.insert(Latest::Over(request))),
+            Entry::Occupied(mut lane) => {
+                if matches!(lane.get().state(request), State::New | State::Current) {
+                    lane.insert(Latest::Over(request));
+                }
+            }
         }
     }
 

@@ -18,6 +18,7 @@ pub mod datta_token;
 #[cfg(test)]
 mod dishonest;
 mod early;
+mod few;
 pub mod house;
 mod lanes;
 mod line;

@@ -7,6 +7,7 @@
 //! Only the requests and their order are the state. Everything else follows from them, and is
 //! neither compared nor hashed nor written down.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,31 +19,32 @@ use serde::{Deserialize, Serialize};
 use super::Round;
 use super::entry::{Entry, Patience};
 use super::places::{Arrival, AtPool, Order, Places, Rank};
+use crate::few::Few;
 
 /// The requests at a manager.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub(super) struct Entries {
-    by_arrival: BTreeMap<Arrival, Entry>,
+    by_arrival: BTreeMap<Arrival, Box<Entry>>,
     arrivals: BTreeMap<RequestId, Arrival>,
     next: Arrival,
     pub(super) places: Places,
     pub(super) changes: Changes,
     /// The pools that the last look was about.
-    looked_at: BTreeSet<PoolId>,
+    looked_at: Few<PoolId>,
 }
 
 /// What has changed since the last look.
 #[derive(Clone, Default)]
 pub(super) struct Changes {
     /// Something is different here.
-    pub(super) touched: BTreeSet<PoolId>,
+    pub(super) touched: Few<PoolId>,
     /// There may be more room here than before.
-    pub(super) freed: BTreeSet<PoolId>,
+    pub(super) freed: Few<PoolId>,
     /// Others may be overdue here than before.
-    pub(super) overdue: BTreeSet<PoolId>,
+    pub(super) overdue: Few<PoolId>,
     /// They wait, and did not in this way before.
-    pub(super) fresh: BTreeSet<Arrival>,
+    pub(super) fresh: Few<Arrival>,
 }
 
 /// What of a request may change.
@@ -91,6 +93,13 @@ impl Changes {
     pub(super) fn is_empty(&self) -> bool {
         self.touched.is_empty() && self.fresh.is_empty()
     }
+
+    fn clear(&mut self) {
+        self.touched.clear();
+        self.freed.clear();
+        self.overdue.clear();
+        self.fresh.clear();
+    }
 }
 
 impl Entries {
@@ -101,13 +110,14 @@ impl Entries {
             next: 0,
             places: Places::new(order),
             changes: Changes::default(),
-            looked_at: BTreeSet::new(),
+            looked_at: Few::default(),
         }
     }
 
     /// The look is over: from here on, changes are noted anew.
     pub(super) fn looked(&mut self) {
-        self.looked_at = core::mem::take(&mut self.changes).touched;
+        core::mem::swap(&mut self.looked_at, &mut self.changes.touched);
+        self.changes.clear();
     }
 
     /// The pools that the last look was about.
@@ -117,7 +127,7 @@ impl Entries {
 
     /// All of them, in the order in which they came.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.by_arrival.values()
+        self.by_arrival.values().map(|entry| &**entry)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -125,7 +135,7 @@ impl Entries {
     }
 
     pub(super) fn get(&self, request: RequestId) -> Option<&Entry> {
-        self.by_arrival.get(self.arrivals.get(&request)?)
+        self.at(*self.arrivals.get(&request)?)
     }
 
     pub(super) fn arrival(&self, request: RequestId) -> Option<Arrival> {
@@ -133,7 +143,7 @@ impl Entries {
     }
 
     pub(super) fn at(&self, at: Arrival) -> Option<&Entry> {
-        self.by_arrival.get(&at)
+        self.by_arrival.get(&at).map(|entry| &**entry)
     }
 
     pub(super) fn of_pool(&self, pool: PoolId) -> &AtPool {
@@ -142,6 +152,18 @@ impl Entries {
 
     pub(super) fn rank(&self, at: Arrival, entry: &Entry) -> Rank {
         self.places.rank(at, entry)
+    }
+
+    /// Whether nobody waits for what has changed since the last look, nor was passed too often.
+    pub(super) fn nobody_minds(&self) -> bool {
+        self.changes.fresh.is_empty()
+            && self.has_passed_nobody()
+            && self.changes.touched.iter().all(|pool| self.of_pool(*pool).is_undisputed())
+    }
+
+    /// Whether nobody without a round was passed too often.
+    pub(super) fn has_passed_nobody(&self) -> bool {
+        self.places.passed.is_empty() && self.places.order.passes > 0
     }
 
     pub(super) fn has_nobody_at(&self, pool: PoolId) -> bool {
@@ -178,13 +200,13 @@ impl Entries {
         }
         self.places.enter(at, &entry);
         self.arrivals.insert(entry.request, at);
-        self.by_arrival.insert(at, entry);
+        self.by_arrival.insert(at, Box::new(entry));
         at
     }
 
     pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
         let at = self.arrivals.remove(&request)?;
-        let mut entry = self.by_arrival.remove(&at)?;
+        let mut entry = *self.by_arrival.remove(&at)?;
         self.places.leave(at, &entry);
         if entry.is_unplaced() {
             for (pool, more) in entry.take_passes() {
@@ -254,7 +276,7 @@ impl Entries {
 
     /// Whatever there is may have changed.
     pub(super) fn doubt_everything(&mut self) {
-        let pools = || self.places.pools.keys();
+        let pools = || self.places.pools.keys().copied();
         self.changes.touched.extend(pools());
         self.changes.freed.extend(pools());
         self.changes.overdue.extend(pools());
@@ -284,7 +306,7 @@ impl From<Entries> for Written {
     fn from(entries: Entries) -> Self {
         let Entries { places, by_arrival, .. } = entries;
         let order = places.order;
-        Self { order, entries: by_arrival.into_values().collect() }
+        Self { order, entries: by_arrival.into_values().map(|entry| *entry).collect() }
     }
 }
 

@@ -85,12 +85,19 @@ impl Manager {
     }
 
     /// Whether a message is to be heard at all. Whoever was taken for dead is told so.
-    fn hears(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) -> bool {
+    fn hears(
+        &mut self,
+        cfg: &House,
+        from: Addr,
+        request: RequestId,
+        state: State,
+        out: &mut Out,
+    ) -> bool {
         if from != Addr::User(request.user) {
             out.misbehaved(from, "a request of another user");
             return false;
         }
-        match self.state(cfg, request) {
+        match state {
             State::Current => true,
             State::New => {
                 // Once this one has ended, the release of the one before will not be heard.
@@ -120,8 +127,8 @@ impl Manager {
 
     fn on_message(&mut self, cfg: &House, from: Addr, msg: ToManager, out: &mut Out) {
         let request = msg.request();
-        let told = self.state(cfg, request) == State::Gone;
-        let heard = self.hears(cfg, from, request, out);
+        let state = self.state(cfg, request);
+        let heard = self.hears(cfg, from, request, state, out);
         match msg {
             _ if heard && self.is_impossible(cfg, &msg) => {
                 self.end(cfg, request, out);
@@ -137,7 +144,7 @@ impl Manager {
                 if heard {
                     self.end(cfg, request, out);
                 }
-                if cfg.resend && from == Addr::User(request.user) && !told {
+                if cfg.resend && from == Addr::User(request.user) && state != State::Gone {
                     out.to_user(request.user, ToUser::Over(request));
                 }
             }
@@ -163,13 +170,15 @@ impl Manager {
             return;
         }
         let mut entry = Entry::new(request, needs, solo);
-        if solo {
+        if solo && !self.is_undisputed(cfg, &entry.needs) {
             self.entries.push(entry);
             return self.scan(cfg, out);
         }
         if self.fits_behind_all(cfg, &entry.needs) {
             entry.held = true;
-            self.choosing.remove(&request);
+            if !solo {
+                self.choosing.remove(&request);
+            }
             self.take(&entry.needs);
             out.to_user(request.user, ToUser::Yes { request, n: 0 });
             let at = self.entries.push(entry);
@@ -198,6 +207,14 @@ impl Manager {
             self.entries.free(need.pool);
         }
         self.scan(cfg, out);
+    }
+
+    /// Whether nobody else wants any of this, and all of it is free: then there is nothing to look for.
+    fn is_undisputed(&self, cfg: &House, needs: &Needs) -> bool {
+        !cfg.thorough
+            && self.entries.has_passed_nobody()
+            && needs.iter().all(|need| self.entries.of_pool(need.pool).is_undisputed())
+            && self.fits_behind_all(cfg, needs)
     }
 
     /// Whether there is room beside all that is held and all that is waited for.

@@ -78,6 +78,11 @@ impl AtPool {
         placed.chain(self.unplaced.iter().copied()).chain(self.aside.iter().copied())
     }
 
+    /// Whether nobody waits here, nor has a request a place here that has other nodes to go to.
+    pub(super) fn is_undisputed(&self) -> bool {
+        !self.is_contested() && self.waiting().next().is_none()
+    }
+
     /// Whether a request that has other nodes to go to has a place here.
     pub(super) fn is_contested(&self) -> bool {
         self.contesting > 0

@@ -23,6 +23,8 @@ impl Manager {
     pub(super) fn scan(&mut self, cfg: &House, out: &mut Out) {
         if cfg.thorough {
             self.entries.doubt_everything();
+        } else if self.entries.nobody_minds() {
+            return self.watch(cfg, out);
         }
         self.look_for_overdue(cfg, out);
         if cfg.rules.solo_rounds {
@@ -61,7 +63,7 @@ impl Manager {
         };
         let mut ranks: BTreeSet<Rank> =
             self.entries.changes.fresh.iter().filter_map(placed).collect();
-        for pool in &self.entries.changes.touched {
+        for pool in self.entries.changes.touched.iter() {
             let at_pool = self.entries.of_pool(*pool);
             // Whoever comes back takes from those behind, who may then have to ask.
             let last_to_ask = at_pool.may_be_asked_back.last();
@@ -222,7 +224,8 @@ impl Manager {
         }
         let held_up = |pool: &&PoolId| self.entries.of_pool(**pool).is_held_up();
         let overdue = self.entries.changes.overdue.iter().filter(held_up);
-        let mut candidates = self.entries.changes.fresh.clone();
+        let fresh = self.entries.changes.fresh.iter().copied();
+        let mut candidates: BTreeSet<Arrival> = fresh.collect();
         candidates.extend(overdue.flat_map(|pool| self.entries.of_pool(*pool).waiting()));
         for at in candidates {
             let behind = self.is_behind_overdue(at);

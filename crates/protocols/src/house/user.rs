@@ -1,6 +1,7 @@
 //! The user: tries everywhere, chooses a round if it must, follows what the managers say.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
 use alloc::vec::Vec;
 
 use holdall_core::{
@@ -73,29 +74,37 @@ struct Part {
     turn: u32,
 }
 
+/// What is wanted of each node.
+fn by_manager(cfg: &House, needs: &Needs) -> Vec<(ManagerId, Needs)> {
+    let mut managers = needs.iter().map(|need| cfg.manager_of(need.pool));
+    let first = managers.next();
+    if let Some(only) = first.filter(|only| managers.all(|other| other == *only)) {
+        return vec![(only, needs.clone())];
+    }
+    let mut lists: BTreeMap<ManagerId, Vec<Need>> = BTreeMap::new();
+    for need in needs.iter() {
+        lists.entry(cfg.manager_of(need.pool)).or_default().push(*need);
+    }
+    let needs = |(manager, list)| Some((manager, Needs::new(list).ok()?));
+    lists.into_iter().filter_map(needs).collect()
+}
+
 impl Quest {
     fn new(cfg: &House, request: Request) -> Self {
-        let mut by_manager: BTreeMap<ManagerId, Vec<Need>> = BTreeMap::new();
-        for need in request.needs.iter() {
-            by_manager.entry(cfg.manager_of(need.pool)).or_default().push(*need);
-        }
-        let part = |(manager, list): (ManagerId, Vec<Need>)| {
-            let needs = Needs::new(list).ok()?;
-            Some(Part {
-                manager,
-                needs,
-                n: 0,
-                answered: false,
-                held: false,
-                parked: false,
-                blocked: false,
-                turn: 0,
-            })
-        };
+        let parts = by_manager(cfg, &request.needs).into_iter().map(|(manager, needs)| Part {
+            manager,
+            needs,
+            n: 0,
+            answered: false,
+            held: false,
+            parked: false,
+            blocked: false,
+            turn: 0,
+        });
         Self {
+            parts: parts.collect(),
             request,
             phase: Phase::Trying,
-            parts: by_manager.into_iter().filter_map(part).collect(),
             round: None,
             floor: None,
             marks: BTreeSet::new(),
