@@ -88,7 +88,7 @@ pub struct Grant {
     connection: Arc<Connection>,
     call: u64,
     request: RequestNo,
-    taken: Vec<Taken>,
+    taken: Arc<[Taken]>,
     place: Option<Place>,
     replies: Option<Replies>,
     ended: bool,

@@ -8,6 +8,7 @@
 //! when the first agent of this boot started, and what `CLOCK_BOOTTIME` has added since; the
 //! engine knows no other. **Wall** time is what people are shown.
 
+use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -36,6 +37,8 @@ pub(crate) struct Clock {
     /// Which boot of the machine it is.
     boot: String,
     read: Box<dyn Fn() -> Reading>,
+    /// What it says for the time being.
+    held: Cell<Option<Reading>>,
 }
 
 impl Clock {
@@ -48,22 +51,35 @@ impl Clock {
     }
 
     fn reading(read: Box<dyn Fn() -> Reading>, boot: String, last: &Anchor) -> (Self, i64) {
-        let now = read();
+        let (now, held) = (read(), Cell::new(None));
         if last.boot == boot && !boot.is_empty() {
-            (Self { base: last.base, boot, read }, 0)
+            (Self { base: last.base, boot, read, held }, 0)
         } else {
-            (Self { base: now.wall - now.boottime, boot, read }, last.ahead)
+            (Self { base: now.wall - now.boottime, boot, read, held }, last.ahead)
         }
+    }
+
+    /// Looks at the clocks once for what is done in a moment, until it is let go.
+    pub(crate) fn hold(&self) {
+        self.held.set(Some((self.read)()));
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.held.set(None);
+    }
+
+    fn reads(&self) -> Reading {
+        self.held.get().unwrap_or_else(|| (self.read)())
     }
 
     /// Steady time.
     pub(crate) fn now(&self) -> u64 {
-        clamp((self.read)().boottime.saturating_add(self.base))
+        clamp(self.reads().boottime.saturating_add(self.base))
     }
 
     /// The time on the wall.
     pub(crate) fn wall(&self) -> u64 {
-        clamp((self.read)().wall)
+        clamp(self.reads().wall)
     }
 
     /// What the wall shows at a steady time, as far as it can be known now.

@@ -5,7 +5,7 @@
 //! and not synced: they survive the end of the agent, and with the machine end the commands. Lines
 //! are collected, and written together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use holdall_holders::Record;
 use holdall_wire::RequestNo;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::Directory;
@@ -20,13 +21,13 @@ use crate::engine::Reservation;
 
 const NAME: &str = "holders.jsonl";
 /// How many lines of what is over are left standing.
-const OVER_MAX: usize = 4096;
+const OVER_MAX: usize = 1 << 14;
 
 /// A grant and who holds it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Held {
-    pub(crate) grant: Reservation,
-    pub(crate) holder: Record,
+pub(crate) struct Held<G = Reservation, H = Record> {
+    pub(crate) grant: G,
+    pub(crate) holder: H,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,12 +44,12 @@ pub(crate) struct Journal {
     file: File,
     /// Whether it says what is held; otherwise it must be written anew.
     whole: bool,
-    held: BTreeMap<RequestNo, Vec<u8>>,
+    held: FxHashMap<RequestNo, Box<[u8]>>,
     over: usize,
     /// Lines that are not written yet.
     pending: Vec<u8>,
     /// Whose are among them, or could not be written.
-    noted: BTreeSet<RequestNo>,
+    noted: FxHashSet<RequestNo>,
     /// How long the file is.
     length: u64,
 }
@@ -87,12 +88,14 @@ impl Journal {
     /// # Errors
     /// If the disk does not take it.
     pub(crate) fn begin(dir: &Arc<Directory>, held: &[Held]) -> anyhow::Result<Self> {
-        let lines: Result<BTreeMap<_, _>, _> =
-            held.iter().map(|one| Ok::<_, serde_json::Error>((request(one), line(one)?))).collect();
-        let held = lines?;
-        let lines: Vec<u8> = held.values().flatten().copied().collect();
-        let file = dir.rewrite(NAME, &lines)?;
-        let (pending, noted, length) = (Vec::new(), BTreeSet::new(), lines.len() as u64);
+        let (mut lines, mut all) = (Vec::new(), FxHashMap::default());
+        for one in held {
+            let start = lines.len();
+            write_line(&mut lines, one)?;
+            all.insert(request(one), lines[start..].into());
+        }
+        let (file, length) = (dir.rewrite(NAME, &lines)?, lines.len() as u64);
+        let (held, pending, noted) = (all, Vec::new(), FxHashSet::default());
         Ok(Self { dir: dir.clone(), file, whole: true, held, over: 0, pending, noted, length })
     }
 
@@ -100,11 +103,15 @@ impl Journal {
     ///
     /// # Errors
     /// If it cannot be put into words.
-    pub(crate) fn note(&mut self, held: &Held) -> anyhow::Result<()> {
-        let line = line(held)?;
-        self.pending.extend(&line);
-        self.noted.insert(request(held));
-        self.held.insert(request(held), line);
+    pub(crate) fn note<G: Serialize, H: Serialize>(
+        &mut self,
+        request: RequestNo,
+        held: &Held<G, H>,
+    ) -> anyhow::Result<()> {
+        let start = self.pending.len();
+        write_line(&mut self.pending, held).inspect_err(|_| self.pending.truncate(start))?;
+        self.noted.insert(request);
+        self.held.insert(request, self.pending[start..].into());
         Ok(())
     }
 
@@ -171,7 +178,9 @@ impl Journal {
     }
 
     fn write_anew(&mut self) -> anyhow::Result<()> {
-        let lines: Vec<u8> = self.held.values().flatten().copied().collect();
+        let mut held: Vec<_> = self.held.iter().collect();
+        held.sort_unstable_by_key(|(request, _)| **request);
+        let lines: Vec<u8> = held.into_iter().flat_map(|(_, line)| &**line).copied().collect();
         self.file = self.dir.rewrite(NAME, &lines)?;
         self.length = lines.len() as u64;
         self.over = 0;
@@ -183,10 +192,13 @@ fn request(held: &Held) -> RequestNo {
     held.grant.request
 }
 
-fn line(held: &Held) -> serde_json::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(&Line::Held(held))?;
-    line.push(b'\n');
-    Ok(line)
+fn write_line<G: Serialize, H: Serialize>(
+    lines: &mut Vec<u8>,
+    held: &Held<G, H>,
+) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *lines, &Line::Held(held))?;
+    lines.push(b'\n');
+    Ok(())
 }
 
 #[cfg(test)]
@@ -212,14 +224,14 @@ mod tests {
         let dir = Arc::new(Directory::private(dir.path()).expect("ours"));
         let mut journal = Journal::begin(&dir, &[held(0)]).expect("writable");
         for n in 1..=OVER_MAX as u64 + 2 {
-            journal.note(&held(n)).expect("words");
+            journal.note(RequestNo(n), &held(n)).expect("words");
             journal.over(RequestNo(n));
             journal.write().expect("writable");
             if n == 3 {
                 assert_eq!(numbers(&dir), [0]);
             }
         }
-        journal.note(&held(1 << 40)).expect("words");
+        journal.note(RequestNo(1 << 40), &held(1 << 40)).expect("words");
         assert_eq!(numbers(&dir), [0], "it is not written before all of it is");
         journal.write().expect("writable");
         assert_eq!(numbers(&dir), [0, 1 << 40]);
@@ -242,14 +254,14 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = Arc::new(Directory::private(dir.path()).expect("ours"));
         let mut journal = Journal::begin(&dir, &[]).expect("writable");
-        journal.note(&held(1)).expect("words");
+        journal.note(RequestNo(1), &held(1)).expect("words");
         journal.write().expect("writable");
         journal.break_once();
-        journal.note(&held(2)).expect("words");
+        journal.note(RequestNo(2), &held(2)).expect("words");
         assert!(journal.write().is_err());
         assert!(journal.lacks(RequestNo(2)) && !journal.lacks(RequestNo(1)));
         journal.over(RequestNo(2));
-        journal.note(&held(3)).expect("words");
+        journal.note(RequestNo(3), &held(3)).expect("words");
         journal.write().expect("written anew");
         assert_eq!(numbers(&dir), [1, 3]);
     }

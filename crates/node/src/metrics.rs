@@ -74,9 +74,7 @@ pub(crate) fn observe<P: Protocol<Manager: Serving>>(engine: &Engine<P>) {
     let (held, waiting) = engine.load();
     gauge!("holdall_waiting").set(waiting as f64);
     gauge!("holdall_grants").set(held as f64);
-    for (name, declared, units) in engine.held_units() {
-        if declared {
-            gauge!("holdall_held_units", "pool" => name.to_string()).set(units);
-        }
+    for (name, units) in engine.held_units() {
+        gauge!("holdall_held_units", "pool" => name.to_string()).set(units);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -234,7 +235,7 @@ pub enum Reply {
         /// The grant.
         request: RequestNo,
         /// For each need in the order named, what is held.
-        taken: Vec<Taken>,
+        taken: Arc<[Taken]>,
         /// For a command: the cgroup in which it starts, if the caller may start it there.
         place: Option<Place>,
     },

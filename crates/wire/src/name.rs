@@ -44,11 +44,13 @@ impl FromStr for Name {
         if text.len() > NAME_MAX {
             return Err(BadNeed::LongName(text.chars().take(20).collect(), text.len()));
         }
-        let odd = |c: &char| !(c.is_ascii_alphanumeric() || "_-./".contains(*c));
-        match text.chars().find(odd) {
-            Some(c) => Err(BadNeed::BadName(text.into(), c)),
-            None => Ok(Self(text.into())),
+        let odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'));
+        if text.bytes().any(|byte| odd(byte.into()))
+            && let Some(c) = text.chars().find(|c| odd(*c))
+        {
+            return Err(BadNeed::BadName(text.into(), c));
         }
+        Ok(Self(text.into()))
     }
 }
 

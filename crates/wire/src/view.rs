@@ -163,9 +163,15 @@ const SMALL: usize = 12;
 impl Who {
     /// About how many bytes it takes.
     pub fn size(&self) -> usize {
-        let From { command, name, reason } = &self.from;
-        let own = self.user.len() + self.host.len() + command.len();
-        5 * SMALL + own + [name, reason].into_iter().flatten().map(String::len).sum::<usize>()
+        5 * SMALL + self.user.len() + self.host.len() + self.from.size()
+    }
+}
+
+impl From {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let Self { command, name, reason } = self;
+        command.len() + [name, reason].into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
 

@@ -2,13 +2,16 @@
 //! the old ones. A line is short however much was asked for, so that a few large requests do not push
 //! out what was there.
 
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
 use holdall_wire::{Need, RequestNo, Taken, Who, needs_size};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::directory::Directory;
 
@@ -17,26 +20,39 @@ const NAME: &str = "audit.jsonl";
 const LIST_MAX: usize = 2048;
 
 /// One line.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// When, in milliseconds since 1970.
     pub(super) at: u64,
-    /// What happened.
     pub(super) what: &'static str,
+    request: Option<RequestNo>,
+    who: Option<Arc<Who>>,
+    needs: Vec<Need>,
+    taken: Option<Arc<[Taken]>>,
+    detail: Option<String>,
+    left_out: usize,
+}
+
+/// A line in words.
+#[derive(Serialize)]
+struct Words<'a> {
+    /// When, in milliseconds since 1970.
+    at: u64,
+    /// What happened.
+    what: &'static str,
     /// To which request; one that was turned away at the door has no number.
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<RequestNo>,
     /// Whose it is.
-    who: Option<Arc<Who>>,
+    who: Option<&'a RawValue>,
     /// What was asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    needs: Vec<Need>,
+    #[serde(skip_serializing_if = "<[Need]>::is_empty")]
+    needs: &'a [Need],
     /// What is held.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    taken: Vec<Taken>,
+    #[serde(skip_serializing_if = "<[Taken]>::is_empty")]
+    taken: &'a [Taken],
     /// More about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    detail: Option<&'a str>,
     /// How many needs and units there was no room for.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
@@ -76,9 +92,16 @@ impl Line {
     }
 
     /// As many units as there is room for.
-    pub(crate) fn taken(mut self, taken: &[Taken]) -> Self {
-        let mut room = LIST_MAX;
-        for Taken { name, units } in taken {
+    pub(crate) fn taken(mut self, taken: &Arc<[Taken]>) -> Self {
+        let size = |one: &Taken| -> usize {
+            one.units.iter().map(|(name, _)| name.as_str().len() + 24).sum()
+        };
+        if taken.iter().map(size).sum::<usize>() <= LIST_MAX {
+            self.taken = Some(taken.clone());
+            return self;
+        }
+        let (mut room, mut some) = (LIST_MAX, Vec::new());
+        for Taken { name, units } in taken.iter() {
             let fits = |unit: &&(_, u64)| {
                 let (name, _): &(holdall_wire::Name, u64) = unit;
                 room.checked_sub(name.as_str().len() + 24).inspect(|left| room = *left).is_some()
@@ -86,15 +109,17 @@ impl Line {
             let shown: Vec<_> = units.iter().take_while(fits).cloned().collect();
             self.left_out += units.len() - shown.len();
             if !shown.is_empty() {
-                self.taken.push(Taken { name: name.clone(), units: shown });
+                some.push(Taken { name: name.clone(), units: shown });
             }
         }
+        self.taken = Some(some.into());
         self
     }
 
     /// About how many bytes it takes.
     pub(super) fn size(&self) -> usize {
-        let taken: usize = self.taken.iter().map(|taken| 64 + 64 * taken.units.len()).sum();
+        let taken = self.taken.iter().flat_map(|taken| taken.iter());
+        let taken: usize = taken.map(|taken| 64 + 64 * taken.units.len()).sum();
         let detail = self.detail.as_ref().map_or(0, String::len);
         let who = self.who.as_ref().map_or(0, |who| who.size());
         256 + needs_size(&self.needs) + taken + detail + who
@@ -109,6 +134,30 @@ pub(super) struct Log {
     length: u64,
     max: u64,
     files: u32,
+    asked: Asked,
+}
+
+/// Those who asked lately, in words: most ask again and again.
+#[derive(Debug, Default)]
+struct Asked(FxHashMap<usize, (Arc<Who>, Box<RawValue>)>);
+
+/// How many are kept.
+const ASKED_MAX: usize = 1024;
+
+impl Asked {
+    fn words(&mut self, who: &Arc<Who>) -> serde_json::Result<&RawValue> {
+        if self.0.len() >= ASKED_MAX {
+            self.0.clear();
+        }
+        // As long as it is here, nobody else is at its address.
+        match self.0.entry(Arc::as_ptr(who).addr()) {
+            Entry::Occupied(known) => Ok(&known.into_mut().1),
+            Entry::Vacant(new) => {
+                let words = serde_json::value::to_raw_value(&**who)?;
+                Ok(&new.insert((who.clone(), words)).1)
+            }
+        }
+    }
 }
 
 impl Log {
@@ -119,7 +168,7 @@ impl Log {
     pub(super) fn open(dir: Arc<Directory>, max: u64, files: u32) -> anyhow::Result<Self> {
         let file = dir.append(NAME)?;
         let length = file.metadata()?.len();
-        Ok(Self { dir, file, length, max, files })
+        Ok(Self { dir, file, length, max, files, asked: Asked::default() })
     }
 
     /// Writes lines.
@@ -130,8 +179,7 @@ impl Log {
         let mut text = Vec::new();
         for line in lines {
             let end = text.len();
-            serde_json::to_writer(&mut text, line)?;
-            text.push(b'\n');
+            self.put_into_words(line, &mut text)?;
             if self.length + end as u64 > 0 && self.length + text.len() as u64 > self.max {
                 let last = text.split_off(end);
                 self.append(&text)?;
@@ -140,6 +188,23 @@ impl Log {
             }
         }
         self.append(&text)
+    }
+
+    fn put_into_words(&mut self, line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
+        let Line { at, what, request, who, needs, taken, detail, left_out } = line;
+        let words = Words {
+            at: *at,
+            what,
+            request: *request,
+            who: who.as_ref().map(|who| self.asked.words(who)).transpose()?,
+            needs,
+            taken: taken.as_deref().unwrap_or_default(),
+            detail: detail.as_deref(),
+            left_out: *left_out,
+        };
+        serde_json::to_writer(&mut *text, &words)?;
+        text.push(b'\n');
+        Ok(())
     }
 
     fn append(&mut self, text: &[u8]) -> anyhow::Result<()> {
@@ -179,7 +244,7 @@ mod tests {
         let need = |n| Need { name: name(n), amount: holdall_wire::Amount::One };
         let needs: Vec<Need> = (0..1000).map(need).collect();
         let units = (0..60_000).map(|n| (name(n % 1000), u64::MAX)).collect();
-        let all = [Taken { name: name(0), units }];
+        let all = [Taken { name: name(0), units }].into();
         // The first one is somebody else's.
         log.write(&[Line::new(0, "granted")]).expect("writable");
         for n in 1..101 {

@@ -41,7 +41,6 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return chain;
         }
         let outer: BTreeSet<_> = self.outer(request).collect();
-        let inside = self.waiting_inside();
         let mut next = VecDeque::from([request]);
         let mut seen = BTreeSet::from([request]);
         let (mut followed, mut held) = (BTreeMap::<PoolId, usize>::new(), BTreeSet::new());
@@ -53,10 +52,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 if count.units > pool.free() && held.insert(count.pool) {
                     for holder in pool.holders.keys() {
                         chain.circular |= outer.contains(holder);
-                        match inside.get(holder) {
-                            Some(inner) => next.extend(inner.iter().filter(|r| seen.insert(**r))),
-                            None => drop(chain.grants.insert(*holder)),
+                        let inside = self.waiting_inside(*holder);
+                        if inside.is_empty() {
+                            chain.grants.insert(*holder);
                         }
+                        next.extend(inside.into_iter().filter(|r| seen.insert(*r)));
                     }
                 }
                 let ahead = queues.ahead(waiter, count.pool);
@@ -75,15 +75,18 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         std::iter::successors(within(request), move |outer| within(*outer))
     }
 
-    /// For each grant, the requests that wait inside it.
-    fn waiting_inside(&self) -> BTreeMap<RequestNo, Vec<RequestNo>> {
-        let mut all = BTreeMap::<_, Vec<_>>::new();
-        for (request, _) in self.requests.iter().filter(|(_, entry)| entry.taken.is_none()) {
-            for grant in self.outer(*request) {
-                all.entry(grant).or_default().push(*request);
+    /// The requests that wait inside a grant, or inside one that is inside it.
+    fn waiting_inside(&self, grant: RequestNo) -> BTreeSet<RequestNo> {
+        let (mut waiting, mut around) = (BTreeSet::new(), vec![grant]);
+        while let Some(outer) = around.pop() {
+            for request in self.inside.get(&outer).into_iter().flatten() {
+                around.push(*request);
+                if !self.is_held(*request) {
+                    waiting.insert(*request);
+                }
             }
         }
-        all
+        waiting
     }
 
     /// Whether a request wants what the grants around it hold.

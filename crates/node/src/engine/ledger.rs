@@ -8,16 +8,21 @@
 //!   holders ([`Ledger::assign`] refuses anything else).
 //! - **L2.** A fence handed out for a unit is larger than every fence of that unit before; holders
 //!   that share a lock carry the same one.
-//! - **L3.** An undeclared lock is known only while somebody waits for it or holds it.
+//! - **L3.** An undeclared lock is known only while somebody waits for it or holds it. The protocol
+//!   keeps its pool, without a name, for the next one.
 //! - **L4.** A name means one thing: a pool, a lock, or a unit of one pool. (A pool may have a unit of
 //!   its own name; whoever asks for that name means the pool.)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+#[cfg(test)]
+use std::collections::BTreeSet;
 
+use hashbrown::HashMap;
 use holdall_core::{Broken, PoolId, Resize};
 use holdall_wire::{Kind, Name, RequestNo, Taken};
 
 use super::Defect;
+use super::few::Few;
 
 /// A lock is a pool of so many units: exclusive takes all, shared takes one.
 pub(crate) const LOCK_UNITS: u32 = u32::MAX;
@@ -30,9 +35,9 @@ pub(crate) struct Pool {
     /// Nothing may be asked of it any more; it goes when its last unit is back.
     pub(crate) removed: bool,
     pub(crate) stock: Stock,
-    pub(crate) waiting: BTreeSet<RequestNo>,
+    pub(crate) waiting: Few<RequestNo>,
     /// How many units each grant holds.
-    pub(crate) holders: BTreeMap<RequestNo, u32>,
+    pub(crate) holders: Few<RequestNo, u32>,
     /// How many they hold together.
     held: u64,
 }
@@ -55,6 +60,11 @@ pub(crate) struct Unit {
 }
 
 impl Pool {
+    fn new(name: Name, stock: Stock, declared: bool) -> Self {
+        let (waiting, holders) = (Few::default(), Few::default());
+        Self { name, declared, removed: false, stock, waiting, holders, held: 0 }
+    }
+
     pub(crate) fn is_lock(&self) -> bool {
         matches!(self.stock, Stock::Lock { .. })
     }
@@ -96,13 +106,18 @@ impl Pool {
 /// All pools of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    pools: BTreeMap<PoolId, Pool>,
-    names: BTreeMap<Name, PoolId>,
+    /// By id. An id is given out once; that of a lock stands for another lock when it is forgotten.
+    pools: Vec<Option<Box<Pool>>>,
+    names: HashMap<Name, PoolId>,
+    declared: BTreeMap<Name, PoolId>,
     /// The pool that last had a unit of a name; whether it still has is to be looked at.
-    unit_names: BTreeMap<Name, PoolId>,
-    /// How many ids were given out; none is given out twice.
-    made: u64,
+    unit_names: HashMap<Name, PoolId>,
+    /// Locks that nobody wants, which the protocol still knows as pools.
+    spare: Vec<(PoolId, Option<Box<Pool>>)>,
 }
+
+/// How many spare locks keep the room that they had.
+const KEPT: usize = 4096;
 
 impl Ledger {
     pub(crate) fn find(&self, name: &Name) -> Option<(PoolId, &Pool)> {
@@ -111,15 +126,39 @@ impl Ledger {
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> Option<&Pool> {
-        self.pools.get(&id)
+        self.pools.get(id.index())?.as_deref()
     }
 
     pub(super) fn pool_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
-        self.pools.get_mut(&id)
+        self.pools.get_mut(id.index())?.as_deref_mut()
     }
 
-    pub(crate) fn pools(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
-        self.names.values().filter_map(|id| Some((*id, self.pool(*id)?)))
+    /// All pools and locks, as they were made.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().filter_map(Option::as_deref)
+    }
+
+    /// The declared ones, by name.
+    pub(crate) fn declared(&self) -> impl Iterator<Item = &Pool> {
+        self.declared.values().filter_map(|id| self.pool(*id))
+    }
+
+    /// A lock that is in use shall stay when nobody wants it any more.
+    pub(super) fn declare(&mut self, id: PoolId) {
+        if let Some(pool) = self.pool_mut(id) {
+            pool.declared = true;
+            let name = pool.name.clone();
+            self.declared.insert(name, id);
+        }
+    }
+
+    /// A pool goes as soon as nobody has to do with it any more.
+    pub(super) fn undeclare(&mut self, id: PoolId) {
+        if let Some(pool) = self.pool_mut(id) {
+            (pool.removed, pool.declared) = (true, false);
+            let name = pool.name.clone();
+            self.declared.remove(&name);
+        }
     }
 
     /// The pool that has a unit of this name, like `gpu` for `gpu/0`.
@@ -139,33 +178,37 @@ impl Ledger {
 
     /// The lock of this name, made if it is not there.
     pub(super) fn lock(&mut self, name: &Name) -> (PoolId, Option<Resize>) {
-        match self.names.get(name) {
-            Some(id) => (*id, None),
-            None => {
-                let (id, resize) = self.insert(name, Stock::Lock { fence: 0 }, false);
-                (id, Some(resize))
-            }
+        if let Some(id) = self.names.get(name) {
+            return (*id, None);
         }
+        let Some((id, kept)) = self.spare.pop() else {
+            let (id, resize) = self.insert(name, Stock::Lock { fence: 0 }, false);
+            return (id, Some(resize));
+        };
+        let pool = match kept {
+            Some(mut pool) => {
+                (pool.name, pool.stock) = (name.clone(), Stock::Lock { fence: 0 });
+                pool
+            }
+            None => Box::new(Pool::new(name.clone(), Stock::Lock { fence: 0 }, false)),
+        };
+        self.pools[id.index()] = Some(pool);
+        self.names.insert(name.clone(), id);
+        (id, None)
     }
 
     /// Adds a pool, and says what the protocol must be told.
     pub(super) fn insert(&mut self, name: &Name, stock: Stock, declared: bool) -> (PoolId, Resize) {
-        let id = PoolId(self.made);
-        self.made += 1;
-        let pool = Pool {
-            name: name.clone(),
-            declared,
-            removed: false,
-            stock,
-            waiting: BTreeSet::new(),
-            holders: BTreeMap::new(),
-            held: 0,
-        };
+        let id = PoolId(self.pools.len() as u64);
+        let pool = Pool::new(name.clone(), stock, declared);
         let capacity = pool.capacity();
         if let Stock::Units { units, .. } = &pool.stock {
             self.unit_names.extend(units.iter().map(|unit| (unit.name.clone(), id)));
         }
-        self.pools.insert(id, pool);
+        if declared {
+            self.declared.insert(name.clone(), id);
+        }
+        self.pools.push(Some(Box::new(pool)));
         self.names.insert(name.clone(), id);
         (id, Resize { pool: id, capacity })
     }
@@ -173,7 +216,7 @@ impl Ledger {
     /// A request takes its place at a pool.
     pub(super) fn join(&mut self, id: PoolId, request: RequestNo) {
         if let Some(pool) = self.pool_mut(id) {
-            pool.waiting.insert(request);
+            pool.waiting.insert(request, ());
         }
     }
 
@@ -275,12 +318,17 @@ impl Ledger {
         if pool.declared || !pool.unwanted() {
             return None;
         }
-        let name = pool.name.clone();
-        if !pool.is_lock() {
+        let (lock, removed) = (pool.is_lock(), pool.removed);
+        if !lock {
             self.unit_names.retain(|_, pool| *pool != id);
         }
-        self.names.remove(&name);
-        self.pools.remove(&id);
+        let forgotten = self.pools.get_mut(id.index())?.take()?;
+        self.names.remove(&forgotten.name);
+        if lock && !removed {
+            let kept = Some(forgotten).filter(|_| self.spare.len() < KEPT);
+            self.spare.push((id, kept));
+            return None;
+        }
         Some(Resize { pool: id, capacity: 0 })
     }
 
@@ -288,7 +336,7 @@ impl Ledger {
     #[cfg(test)]
     pub(crate) fn check(&self) -> Result<(), Broken> {
         let mut seen = BTreeSet::new();
-        for (_, pool) in self.pools() {
+        for pool in self.pools() {
             if let Stock::Units { units, .. } = &pool.stock {
                 for unit in units.iter().map(|unit| &unit.name).filter(|unit| **unit != pool.name) {
                     let alone = seen.insert(unit) && !self.names.contains_key(unit);
@@ -299,12 +347,12 @@ impl Ledger {
             let held: u64 = pool.holders.values().map(|units| u64::from(*units)).sum();
             Broken::unless(held == pool.held, "L1: what the holders hold is what is held")?;
             if let Stock::Units { units, .. } = &pool.stock {
-                for (holder, count) in &pool.holders {
+                for (holder, count) in pool.holders.iter() {
                     let named = units.iter().filter(|unit| unit.holder == Some(*holder)).count();
                     Broken::unless(named == *count as usize, "L1: counts and names agree")?;
                 }
                 let held = units.iter().filter_map(|unit| unit.holder);
-                let known = held.into_iter().all(|holder| pool.holders.contains_key(&holder));
+                let known = held.into_iter().all(|holder| pool.holders.get(&holder).is_some());
                 Broken::unless(known, "L1: a unit's holder is known")?;
             } else {
                 let exclusive = pool.holders.values().any(|units| *units == LOCK_UNITS);

@@ -16,6 +16,7 @@
 
 mod defect;
 mod explain;
+mod few;
 mod ledger;
 mod pools;
 mod roles;
@@ -27,16 +28,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_core::{
-    Broken, ManagerId, Needs, Options, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
+    Broken, ManagerId, Needs, Options, Outbox, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
     Topology, Unsupported, UserId,
 };
 use holdall_protocols::house;
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::defect::Defect;
 use self::ledger::Ledger;
-use self::roles::{Mail, Timers};
+use self::roles::{Mail, Slot, Timers, UserTimer, ManagerTimer};
 
 /// What the engine needs of a manager beyond being one whose pools may change.
 pub trait Serving: Role<Call = Resize> {
@@ -94,15 +96,15 @@ pub struct TimerNo(u64);
 
 /// A grant that outlives its client and its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reservation {
+pub struct Reservation<W = Who, N = Vec<Need>, T = Vec<Taken>> {
     /// Its number.
     pub request: RequestNo,
     /// Whose it is.
-    pub who: Who,
+    pub who: W,
     /// What was asked for.
-    pub needs: Vec<Need>,
+    pub needs: N,
     /// What is held.
-    pub taken: Vec<Taken>,
+    pub taken: T,
     /// Since when.
     pub since: u64,
     /// Until when; none if it ends with the processes that use it.
@@ -125,7 +127,7 @@ pub enum Effect {
         /// The request.
         request: RequestNo,
         /// What it holds.
-        taken: Vec<Taken>,
+        taken: Arc<[Taken]>,
         /// How many older requests it has passed that want some of the same; of many, not all are
         /// counted.
         overtook: u32,
@@ -159,19 +161,25 @@ struct Entry {
     /// Until when, once it is granted.
     until: Option<u64>,
     within: Option<RequestNo>,
-    taken: Option<Vec<Taken>>,
+    taken: Option<Arc<[Taken]>>,
 }
 
 /// The state of a node.
 pub struct Engine<P: Protocol> {
     cfg: P,
     manager: P::Manager,
-    users: BTreeMap<UserId, P::User>,
-    by_user: BTreeMap<UserId, RequestNo>,
-    requests: BTreeMap<RequestNo, Entry>,
+    users: FxHashMap<UserId, Slot<P>>,
+    requests: FxHashMap<RequestNo, Entry>,
+    /// Those of them that hold.
+    held: BTreeSet<RequestNo>,
+    /// For each grant, the requests that were asked inside it.
+    inside: BTreeMap<RequestNo, BTreeSet<RequestNo>>,
     ledger: Ledger,
     timers: Timers<P>,
     mail: VecDeque<Mail<P>>,
+    /// Room for what a step leads to.
+    of_user: Outbox<P, UserTimer<P>>,
+    of_manager: Outbox<P, ManagerTimer<P>>,
     resizes: Vec<Resize>,
     doomed: Vec<(RequestNo, Refusal)>,
     effects: Vec<Effect>,
@@ -197,12 +205,15 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(Self {
             manager: cfg.manager(ManagerId(0)),
             cfg,
-            users: BTreeMap::new(),
-            by_user: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            users: FxHashMap::default(),
+            requests: FxHashMap::default(),
+            held: BTreeSet::new(),
+            inside: BTreeMap::new(),
             ledger: Ledger::default(),
             timers: Timers::default(),
             mail: VecDeque::new(),
+            of_user: Outbox::default(),
+            of_manager: Outbox::default(),
             resizes: Vec::new(),
             doomed: Vec::new(),
             effects: Vec::new(),
@@ -231,7 +242,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub fn step(&mut self, now: u64, input: Input) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         match input {
-            Input::Ask { who, ask } => self.on_ask(who, &ask)?,
+            Input::Ask { who, ask } => self.on_ask(who, ask)?,
             Input::Change(change) => self.on_change(&change)?,
             Input::End(request) => {
                 let waited = self.requests.contains_key(&request) && !self.is_held(request);
@@ -251,7 +262,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, who: Arc<Who>, ask: &Ask) -> Result<(), Defect> {
+    fn on_ask(&mut self, who: Arc<Who>, ask: Ask) -> Result<(), Defect> {
         let request = self.draw_request();
         let counts = match self.resolve(&ask.needs) {
             Ok(counts) => counts,
@@ -265,7 +276,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Lasting::Connection | Lasting::Command(_) => None,
             Lasting::Reservation(millis) => Some(millis),
         };
-        self.enter(request, &ask.needs, counts, who, lasts, ask.within);
+        self.enter(request, ask.needs, counts, who, lasts, ask.within);
         if let Some(why) = self.waits_for_itself(request) {
             return self.refuse(request, why);
         }
@@ -293,7 +304,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn enter(
         &mut self,
         request: RequestNo,
-        needs: &[Need],
+        needs: Vec<Need>,
         counts: Needs,
         who: Arc<Who>,
         lasts: Option<u64>,
@@ -308,12 +319,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             self.requests.get(outer).is_some_and(|entry| entry.who.uid == who.uid)
         };
         let within = within.filter(same_uid);
-        let (needs, since) = (needs.to_vec(), self.now);
-        let (until, taken) = (None, None);
+        if let Some(outer) = within {
+            self.inside.entry(outer).or_default().insert(request);
+        }
+        let (since, until, taken) = (self.now, None, None);
         let entry = Entry { user, needs, counts, who, since, lasts, until, within, taken };
         self.requests.insert(request, entry);
-        self.by_user.insert(user, request);
-        self.users.insert(user, self.cfg.user(user));
+        self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
     }
 
     fn on_restore(&mut self, reservation: Reservation) -> Result<(), Defect> {
@@ -324,9 +336,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return Ok(());
         };
         self.tell_manager()?;
-        self.enter(request, &needs, counts, Arc::new(who), None, None);
+        self.enter(request, needs, counts, Arc::new(who), None, None);
         if let Some(entry) = self.requests.get_mut(&request) {
-            (entry.since, entry.until, entry.taken) = (since, until, Some(taken));
+            (entry.since, entry.until, entry.taken) = (since, until, Some(taken.into()));
         }
         self.call_ask(request)?;
         let held = self.effects.iter().any(|effect| matches!(effect, Effect::Granted { .. }));
@@ -343,12 +355,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// The protocol has granted a request: pick units and fences.
     fn on_granted(&mut self, granted: &Request) -> Result<(), Defect> {
-        let Some(&request) = self.by_user.get(&granted.id.user) else {
+        let Some(request) = self.users.get(&granted.id.user).and_then(|slot| slot.request) else {
             return Ok(()); // It ended while its grant was under way.
         };
-        let counts = granted.needs.clone();
+        let counts = &granted.needs;
         let former = self.requests.get(&request).and_then(|entry| entry.taken.clone());
-        let overtook = self.overtaken_by(request, &counts);
+        let overtook = self.overtaken_by(request, counts);
         let fence = self.draw();
         let mut taken = Vec::with_capacity(counts.len());
         for (i, count) in counts.iter().enumerate() {
@@ -362,6 +374,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 None => self.ledger.assign(count.pool, request, count.units, fence)?,
             });
         }
+        let taken: Arc<[Taken]> = taken.into();
+        self.held.insert(request);
         if let Some(entry) = self.requests.get_mut(&request) {
             if former.is_none() {
                 entry.since = self.now;
@@ -377,14 +391,23 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// protocol hears of it, since the protocol may pass them on at once.
     fn end(&mut self, request: RequestNo) -> Result<(), Defect> {
         let Some(entry) = self.requests.remove(&request) else { return Ok(()) };
+        let held = self.held.remove(&request);
+        if let Some(outer) = entry.within
+            && let Some(inside) = self.inside.get_mut(&outer)
+        {
+            inside.remove(&request);
+            if inside.is_empty() {
+                self.inside.remove(&outer);
+            }
+        }
         let mut unused = Vec::new();
         for count in entry.counts.iter() {
             unused.extend(self.ledger.leave(count.pool, request));
         }
-        if entry.taken.is_some() {
+        if held {
             self.effects.push(Effect::Ended(request));
         }
-        self.call_end(entry.user, entry.taken.is_some())?;
+        self.call_end(entry.user, held)?;
         self.resizes.append(&mut unused);
         self.tell_manager()
     }
@@ -392,12 +415,18 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// How many older requests want some of the same, counted up to [`OVERTAKEN_MAX`] for each pool.
     fn overtaken_by(&self, request: RequestNo, counts: &Needs) -> u32 {
         let pools = counts.iter().filter_map(|count| self.ledger.pool(count.pool));
-        let older = pools.flat_map(|pool| pool.waiting.range(..request).take(OVERTAKEN_MAX));
+        let older = pools.flat_map(|pool| pool.waiting.before(request).take(OVERTAKEN_MAX));
         older.collect::<BTreeSet<_>>().len() as u32
     }
 
-    fn is_held(&self, request: RequestNo) -> bool {
+    /// Whether a request holds what it asked for.
+    pub fn is_held(&self, request: RequestNo) -> bool {
         self.requests.get(&request).is_some_and(|entry| entry.taken.is_some())
+    }
+
+    /// What a request holds, if it does.
+    pub fn taken(&self, request: RequestNo) -> Option<&Arc<[Taken]>> {
+        self.requests.get(&request)?.taken.as_ref()
     }
 
     /// How many units of a pool a request asks for.

@@ -10,6 +10,9 @@ use holdall_wire::{
 use super::ledger::{LOCK_UNITS, Pool, Stock, Unit};
 use super::{Defect, Effect, Engine, Serving};
 
+/// Among so few needs each is compared with each.
+const FEW: usize = 8;
+
 impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub(super) fn on_change(&mut self, change: &Change) -> Result<(), Defect> {
         let done = match change {
@@ -58,9 +61,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 if pool.is_lock() { "lock" } else { "pool" }
             )),
             Some((id, _)) if matches!(kind, Kind::Lock) => {
-                if let Some(pool) = self.ledger.pool_mut(id) {
-                    pool.declared = true;
-                }
+                self.ledger.declare(id);
                 Ok(None)
             }
             Some(_) => Err(format!("'{name}' is in use as a lock; try again when it is free")),
@@ -90,10 +91,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 held.join(", ")
             ));
         }
-        let waiting: Vec<_> = pool.waiting.iter().copied().collect();
+        let waiting: Vec<_> = pool.waiting.keys().copied().collect();
         self.refuse_all(&waiting, &format!("'{name}' was removed"));
+        self.ledger.undeclare(id);
         let Some(pool) = self.ledger.pool_mut(id) else { return Ok(None) };
-        (pool.removed, pool.declared) = (true, false);
         if let Stock::Units { units, .. } = &mut pool.stock {
             units.retain_mut(|unit| {
                 unit.retiring = true;
@@ -118,7 +119,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let fresh = fresh_units(pool, units.saturating_sub(now) as usize)?;
         self.unambiguous(name, &fresh)?;
         let hopeless: Vec<_> =
-            pool.waiting.iter().copied().filter(|r| self.wants(*r, id) > units).collect();
+            pool.waiting.keys().copied().filter(|r| self.wants(*r, id) > units).collect();
         self.refuse_all(&hopeless, &format!("'{name}' has only {units} units from now on"));
         if let Some(pool) = self.ledger.pool_mut(id) {
             if units < now { shrink(pool, now - units) } else { keep_going(pool, units - now) }
@@ -162,8 +163,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return Err(Refusal::Senseless(most));
         }
         let mut seen = BTreeSet::new();
-        for need in needs {
-            if !seen.insert(&need.name) {
+        for (at, need) in needs.iter().enumerate() {
+            let again = match needs.len() {
+                ..=FEW => needs[..at].iter().any(|other| other.name == need.name),
+                _ => !seen.insert(&need.name),
+            };
+            if again {
                 return Err(Refusal::Senseless(format!("'{}' is named twice", need.name)));
             }
             self.feasible(need).map_err(Refusal::Never)?;
@@ -172,13 +177,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         for need in needs {
             let (pool, resize) = self.ledger.lock(&need.name);
             self.resizes.extend(resize);
-            let capacity = self.ledger.pool(pool).map_or(0, Pool::capacity);
-            let lock = self.ledger.pool(pool).is_some_and(Pool::is_lock);
+            let found = self.ledger.pool(pool);
             let units = match need.amount {
-                Amount::One if lock => LOCK_UNITS,
+                Amount::One if found.is_some_and(Pool::is_lock) => LOCK_UNITS,
                 Amount::One | Amount::Shared => 1,
                 Amount::Units(n) => n,
-                Amount::All => capacity,
+                Amount::All => found.map_or(0, Pool::capacity),
             };
             counts.push(Count { pool, units });
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdall_core::{
-    Addr, Call, Effect as Wish, Event, ManagerId, Outbox, Protocol, Request, RequestId, Role, Rung,
+    Addr, Call, Effect as Wish, Event, ManagerId, Protocol, Request, RequestId, Role, Rung,
     UserId,
 };
 use holdall_wire::RequestNo;
@@ -19,8 +19,14 @@ pub(super) enum Mail<P: Protocol> {
     ToUser(Addr, UserId, P::ToUser),
 }
 
-type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
-type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
+pub(super) type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
+pub(super) type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
+
+/// A user, and the request that it acts for, until that is over.
+pub(super) struct Slot<P: Protocol> {
+    pub(super) role: P::User,
+    pub(super) request: Option<RequestNo>,
+}
 
 /// The timers that are armed. A role's tag is armed once or not at all.
 pub(super) struct Timers<P: Protocol> {
@@ -84,14 +90,17 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     pub(super) fn call_end(&mut self, user: UserId, held: bool) -> Result<(), Defect> {
-        self.by_user.remove(&user);
+        if let Some(slot) = self.users.get_mut(&user) {
+            slot.request = None;
+        }
         self.step_user(user, Event::Call(if held { Call::Done } else { Call::Leave }))?;
         self.deliver()
     }
 
     /// Tells the manager which pools have changed.
     pub(super) fn tell_manager(&mut self) -> Result<(), Defect> {
-        for resize in std::mem::take(&mut self.resizes) {
+        while !self.resizes.is_empty() {
+            let resize = self.resizes.remove(0);
             self.step_manager(Event::Call(resize))?;
         }
         self.deliver()
@@ -119,7 +128,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     fn step_manager(&mut self, event: Event<P::Manager>) -> Result<(), Defect> {
-        let mut out = Outbox::default();
+        let mut out = std::mem::take(&mut self.of_manager);
         self.manager.step(&self.cfg, event, &mut out);
         let me = Addr::Manager(MANAGER);
         let checked = self.manager.check_last_step();
@@ -133,18 +142,19 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 other => self.carry_out(me, other)?,
             }
         }
+        self.of_manager = out;
         Ok(())
     }
 
     fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Result<(), Defect> {
-        let Some(user) = self.users.get_mut(&id) else {
+        let Some(slot) = self.users.get_mut(&id) else {
             return Ok(()); // It is over; what comes late is dropped.
         };
-        let mut out = Outbox::default();
-        user.step(&self.cfg, event, &mut out);
+        let mut out = std::mem::take(&mut self.of_user);
+        slot.role.step(&self.cfg, event, &mut out);
         let me = Addr::User(id);
-        user.check(&self.cfg).map_err(|broken| Defect::Role { who: me, broken })?;
-        let over = user.is_idle() && !self.by_user.contains_key(&id);
+        slot.role.check(&self.cfg).map_err(|broken| Defect::Role { who: me, broken })?;
+        let over = slot.role.is_idle() && slot.request.is_none();
         for wish in out.drain() {
             match wish {
                 Wish::Arm(tag, rung) => self.arm_user(id, tag, rung),
@@ -152,6 +162,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 other => self.carry_out(me, other)?,
             }
         }
+        self.of_user = out;
         if over {
             self.users.remove(&id);
             self.lanes.extend(id.next_generation());

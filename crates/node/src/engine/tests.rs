@@ -480,7 +480,7 @@ proptest! {
             model.see(&step(&mut engine, Input::End(next)));
         }
         prop_assert_eq!(engine.load(), (0, 0));
-        prop_assert!(engine.users.is_empty() && engine.by_user.is_empty());
+        prop_assert!(engine.users.is_empty() && engine.requests.is_empty());
         let left = engine.status(&[]).pools;
         prop_assert!(left.iter().all(|pool| pool.declared && pool.holders.is_empty()));
     }

@@ -1,10 +1,12 @@
 //! What people are shown.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use holdall_core::{PoolId, Protocol};
 use holdall_wire::{
-    Change, GrantView, Hindrance, Name, PoolView, RequestNo, State, Status, UnitView, WaitView, Who,
+    Change, GrantView, Hindrance, Name, Need, PoolView, RequestNo, State, Status, Taken, UnitView,
+    WaitView, Who,
 };
 
 use super::ledger::{Pool, Stock};
@@ -67,10 +69,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let meant = |name: &Name| names.is_empty() || names.contains(name);
         let concerns = |entry: &Entry| entry.needs.iter().any(|need| meant(&need.name));
         let mut room = Room::new();
-        let pools = self.ledger.pools().map(|(_, pool)| pool).filter(|pool| meant(&pool.name));
-        let pools = room.take(pools.map(pool_view), PoolView::size);
-        let held = self.requests.iter().filter(|(_, entry)| concerns(entry));
-        let grants = held.filter_map(|(request, entry)| grant_view(*request, entry));
+        let mut pools: Vec<&Pool> = self.ledger.pools().filter(|pool| meant(&pool.name)).collect();
+        pools.sort_by(|one, other| one.name.cmp(&other.name));
+        let pools = room.take(pools.into_iter().map(pool_view), PoolView::size);
+        let held = self.held.iter().filter_map(|r| Some((*r, self.requests.get(r)?)));
+        let held = held.filter(|(_, entry)| concerns(entry));
+        let grants = held.filter_map(|(request, entry)| grant_view(request, entry));
         let grants = room.take(grants, GrantView::size);
         let waiting = self.waiting().into_iter();
         let waiting = waiting.filter(|r| self.requests.get(r).is_some_and(concerns));
@@ -82,13 +86,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// The requests that wait, in the order of service.
     pub fn waiting(&self) -> Vec<RequestNo> {
         let ids = self.manager.waiting().into_iter();
-        ids.filter_map(|id| self.by_user.get(&id.user).copied()).collect()
+        ids.filter_map(|id| self.users.get(&id.user)?.request).collect()
     }
 
     /// How many requests hold, and how many wait.
     pub fn load(&self) -> (usize, usize) {
-        let held = self.requests.values().filter(|entry| entry.taken.is_some()).count();
-        (held, self.requests.len() - held)
+        (self.held.len(), self.requests.len() - self.held.len())
     }
 
     /// One grant, if there is such a one.
@@ -103,43 +106,47 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// The changes that lead from no pools to the declared ones.
     pub fn declared(&self) -> Vec<Change> {
-        let declared = self.ledger.pools().filter(|(_, pool)| pool.declared);
-        declared.map(|(_, p)| Change::Add { name: p.name.clone(), kind: p.kind() }).collect()
+        let add = |pool: &Pool| Change::Add { name: pool.name.clone(), kind: pool.kind() };
+        self.ledger.declared().map(add).collect()
     }
 
     /// The reservations, which must outlive the agent.
     pub fn reservations(&self) -> Vec<Reservation> {
-        let reserved = self.requests.iter().filter(|(_, entry)| entry.until.is_some());
-        reserved.filter_map(|(request, _)| self.kept(*request)).collect()
+        let lasts = |r: &&RequestNo| self.requests.get(r).is_some_and(|e| e.until.is_some());
+        self.held.iter().filter(lasts).filter_map(|request| self.kept(*request)).collect()
     }
 
     /// A grant as it is kept on disk.
     pub fn kept(&self, request: RequestNo) -> Option<Reservation> {
+        let Reservation { request, who, needs, taken, since, until } = self.to_keep(request)?;
+        let (who, needs, taken) = (Who::clone(who), needs.to_vec(), taken.to_vec());
+        Some(Reservation { request, who, needs, taken, since, until })
+    }
+
+    /// The same, to be written down.
+    pub fn to_keep(
+        &self,
+        request: RequestNo,
+    ) -> Option<Reservation<&Arc<Who>, &[Need], &[Taken]>> {
         let entry = self.requests.get(&request)?;
-        Some(Reservation {
-            request,
-            who: Who::clone(&entry.who),
-            needs: entry.needs.clone(),
-            taken: entry.taken.clone()?,
-            since: entry.since,
-            until: entry.until,
-        })
+        let (who, needs, taken) = (&entry.who, &entry.needs[..], &**entry.taken.as_ref()?);
+        Some(Reservation { request, who, needs, taken, since: entry.since, until: entry.until })
     }
 
     /// How many units all declared pools have; a lock counts as one.
     pub fn units(&self) -> usize {
-        let declared = self.ledger.pools().filter(|(_, pool)| pool.declared);
-        declared.map(|(_, pool)| if pool.is_lock() { 1 } else { pool.capacity() as usize }).sum()
+        let units = |pool: &Pool| if pool.is_lock() { 1 } else { pool.capacity() as usize };
+        self.ledger.declared().map(units).sum()
     }
 
-    /// For each declared pool and wanted lock, how many units are held.
-    pub fn held_units(&self) -> impl Iterator<Item = (&Name, bool, u32)> {
-        self.ledger.pools().map(|(_, pool)| {
+    /// For each declared pool, how many units are held.
+    pub fn held_units(&self) -> impl Iterator<Item = (&Name, u32)> {
+        self.ledger.declared().map(|pool| {
             let units = match &pool.stock {
                 Stock::Lock { .. } => pool.holders.len(),
                 Stock::Units { units, .. } => units.iter().filter(|u| u.holder.is_some()).count(),
             };
-            (&pool.name, pool.declared, units as u32)
+            (&pool.name, units as u32)
         })
     }
 
@@ -227,7 +234,7 @@ fn grant_view(request: RequestNo, entry: &Entry) -> Option<GrantView> {
     Some(GrantView {
         request,
         needs: entry.needs.clone(),
-        taken: entry.taken.clone()?,
+        taken: entry.taken.as_ref()?.to_vec(),
         who: Who::clone(&entry.who),
         since: entry.since,
         until: entry.until,

@@ -9,7 +9,7 @@ use holdall_wire::{
 };
 use tracing::{debug, info, warn};
 
-use super::{ConnNo, Known, PROTOCOL, Service};
+use super::{Asker, ConnNo, Known, PROTOCOL, Peer, Service};
 use crate::audit::Line;
 use crate::engine::{Effect, Input};
 use crate::metrics;
@@ -90,7 +90,7 @@ impl Service {
                     .into(),
             );
         }
-        let size = super::size(&Who { from: ask.from.clone(), ..peer.who.clone() }, &ask.needs);
+        let size = super::size(&peer.who, &ask.from, &ask.needs);
         if !self.requests.take(peer.who.uid, size) {
             let what = "the requests of this user take as much memory as they may";
             return closed(format!("{what} (limits.memory_bytes)"));
@@ -104,15 +104,15 @@ impl Service {
 
     /// Asks the engine for what was admitted.
     fn enter(&mut self, conn: ConnNo, call: u64, ask: Ask, size: usize) {
+        let (request, at) = (self.engine.next_number(), self.now());
         let Some(peer) = self.peers.get_mut(&conn) else { return };
-        let request = self.engine.next_number();
         peer.requests.insert(call, request);
-        let who = Arc::new(Who { from: ask.from.clone(), ..peer.who.clone() });
+        let who = peer.asks_as(&ask.from);
         let known = Known {
             who: who.clone(),
             size,
             asked: Some((conn, call)),
-            at: std::time::Instant::now(),
+            at,
             reserved: matches!(ask.lasting, Lasting::Reservation(_)),
             leftovers: match ask.lasting {
                 Lasting::Command(leftovers) => Some(leftovers),
@@ -148,7 +148,7 @@ impl Service {
     pub(super) fn own(&self, conn: ConnNo, request: RequestNo) -> Result<(), Fault> {
         let known = self.known.get(&request);
         let asked = known.filter(|known| !known.ending).and_then(|known| known.asked);
-        let held = self.engine.grant(request).is_some();
+        let held = self.engine.is_held(request);
         if held && asked.is_some_and(|(asker, _)| asker == conn) {
             Ok(())
         } else {
@@ -189,7 +189,8 @@ impl Service {
         if !mine || !reserved {
             let by = format!("forced by {} (uid {}, pid {})", caller.user, caller.uid, caller.pid);
             warn!(%request, "{by}");
-            self.log("forced", request, &grant.taken, Some(by));
+            let taken = self.engine.taken(request).cloned();
+            self.log("forced", request, taken.as_ref(), Some(by));
             self.flush_audit();
         }
         if reserved {
@@ -201,7 +202,8 @@ impl Service {
             if let Some(known) = self.known.get_mut(&request) {
                 known.reserved = false; // Its end is on disk.
             }
-            self.log("released", request, &grant.taken, None);
+            let taken = self.engine.taken(request).cloned();
+            self.log("released", request, taken.as_ref(), None);
             self.input(Input::End(request));
             self.touch(true);
             return Ok(Reply::Done);
@@ -228,7 +230,8 @@ impl Service {
         }
         self.input(Input::Renew { request, until: self.clock.now() + millis });
         self.keep().map_err(|error| Fault::Failed(format!("{error:#}")))?;
-        self.log("renewed", request, &grant.taken, None);
+        let taken = self.engine.taken(request).cloned();
+        self.log("renewed", request, taken.as_ref(), None);
         self.touch(true);
         Ok(Reply::Done)
     }
@@ -347,6 +350,21 @@ impl Service {
     fn log_ask(&mut self, request: RequestNo, who: &Arc<Who>, needs: &[holdall_wire::Need]) {
         let line = Line::new(self.clock.wall(), "asked").about(request).of(Some(who.clone()));
         self.audit.add(line.needs(needs).detail(who.from.reason.clone()));
+    }
+}
+
+impl Peer {
+    /// Who asks, with what it says of itself.
+    fn asks_as(&mut self, from: &From) -> Arc<Who> {
+        match &self.asker {
+            Some(asker) if asker.who.from == *from => asker.who.clone(),
+            _ => {
+                let who = Arc::new(Who { from: from.clone(), ..self.who.clone() });
+                let words = serde_json::value::to_raw_value(&*who).ok();
+                self.asker = words.map(|words| Asker { who: who.clone(), words });
+                who
+            }
+        }
     }
 }
 

@@ -5,16 +5,26 @@
 //! descriptor over: a lock belongs to whoever has the descriptor, and nobody else can open the file.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use holdall_holders::Record;
 use holdall_wire::{Fault, Reply, RequestNo};
 use rustix::fs::{FlockOperation, flock};
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::{ConnNo, Service};
+use crate::engine::Reservation;
 use crate::journal::Held;
 
 /// How the names of these files begin.
 const PREFIX: &str = "client-";
+
+/// The lock of a program.
+pub(super) struct Lock {
+    pub(super) name: String,
+    /// Its record, in words, as it is kept with each of its grants.
+    words: Box<RawValue>,
+}
 
 impl Service {
     /// Hands a lock to a client.
@@ -39,7 +49,8 @@ impl Service {
         let file = dir.read_only(&name)?;
         flock(&file, FlockOperation::NonBlockingLockShared)?;
         if let Some(peer) = self.peers.get_mut(&conn) {
-            peer.lock = Some(name);
+            let words = to_raw_value(&Record::of_client(&name))?;
+            peer.lock = Some(Lock { name, words });
         }
         Ok(file.into())
     }
@@ -48,10 +59,24 @@ impl Service {
     pub(super) fn note_client(&mut self, request: RequestNo) -> anyhow::Result<()> {
         let asked = self.known.get(&request).and_then(|known| known.asked);
         let peer = asked.and_then(|(conn, _)| self.peers.get(&conn));
-        let lock = peer.and_then(|peer| peer.lock.as_deref());
-        let (Some(lock), Some(grant)) = (lock, self.engine.kept(request)) else { return Ok(()) };
-        let holder = Record::of_client(lock);
-        self.journal.as_mut().map_or(Ok(()), |journal| journal.note(&Held { grant, holder }))
+        let Some(peer) = peer else { return Ok(()) };
+        let (Some(lock), Some(kept)) = (&peer.lock, self.engine.to_keep(request)) else {
+            return Ok(());
+        };
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let Reservation { request, who, needs, taken, since, until } = kept;
+        let asker = peer.asker.as_ref().filter(|asker| Arc::ptr_eq(&asker.who, who));
+        let holder = &*lock.words;
+        match asker.map(|asker| &*asker.words) {
+            Some(who) => {
+                let grant = Reservation { request, who, needs, taken, since, until };
+                journal.note(request, &Held { grant, holder })
+            }
+            None => {
+                let grant = Reservation { request, who, needs, taken, since, until };
+                journal.note(request, &Held { grant, holder })
+            }
+        }
     }
 
     /// Removes a lock that nobody needs any more.

@@ -61,9 +61,9 @@ impl Service {
 
     /// Notes who holds a grant, for good before anybody may act on it.
     fn held_by(&mut self, request: RequestNo, holder: Holder) -> anyhow::Result<()> {
-        let Some(grant) = self.engine.kept(request) else { return Ok(()) };
+        let Some(grant) = self.engine.to_keep(request) else { return Ok(()) };
         if let Some(journal) = &mut self.journal {
-            journal.note(&Held { grant, holder: holder.record() })?;
+            journal.note(request, &Held { grant, holder: holder.record() })?;
             journal.write()?;
         }
         if let Some(known) = self.known.get_mut(&request) {
@@ -146,12 +146,12 @@ impl Service {
 
     fn note_again(&mut self, request: RequestNo) -> Result<(), Fault> {
         let holder = self.known.get(&request).and_then(|known| known.holder.clone());
-        let (Some(holder), Some(grant)) = (holder, self.engine.kept(request)) else {
+        let (Some(holder), Some(grant)) = (holder, self.engine.to_keep(request)) else {
             return Ok(());
         };
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let held = Held { grant, holder: holder.record() };
-        let noted = journal.note(&held).and_then(|()| journal.write());
+        let noted = journal.note(request, &held).and_then(|()| journal.write());
         noted.map_err(|error| Fault::Failed(format!("{error:#}")))
     }
 }

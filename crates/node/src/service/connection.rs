@@ -1,10 +1,10 @@
 //! One connection: a greeting, then calls until either side has enough.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
@@ -73,7 +73,10 @@ async fn talk(
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let _turn = turn.acquire().await;
-            take_some(service, conn, outbox, &mut incoming)?;
+            service.borrow_mut().begin_moment();
+            let taken = take_some(service, conn, outbox, &mut incoming);
+            service.borrow_mut().end_moment();
+            taken?;
             service.borrow_mut().end_long_round();
             if incoming.ready() {
                 tokio::task::yield_now().await;
@@ -161,11 +164,23 @@ impl Service {
         let user = uid.to_string().into(); // Its name is asked for when it is let in.
         let who = Who { uid, user, host: self.host.clone(), pid, from: From::default() };
         self.traffic.take_anyway(uid, outbox.len());
-        let same = self.peers.values().find(|peer| peer.who.uid == uid);
-        let turn = same.map_or_else(|| Rc::new(Semaphore::new(1)), |peer| peer.turn.clone());
+        let turn = self.turns.get(&uid).and_then(Weak::upgrade).unwrap_or_else(|| {
+            self.turns.retain(|_, turn| turn.strong_count() > 0);
+            let turn = Rc::new(Semaphore::new(1));
+            self.turns.insert(uid, Rc::downgrade(&turn));
+            turn
+        });
         self.last_peer += 1;
-        let (requests, expected, lock) = (BTreeMap::new(), 0, None);
-        let peer = Peer { who, outbox: outbox.clone(), requests, turn, visitor, expected, lock };
+        let peer = Peer {
+            who,
+            asker: None,
+            outbox: outbox.clone(),
+            requests: HashMap::new(),
+            turn,
+            visitor,
+            expected: 0,
+            lock: None,
+        };
         self.peers.insert(self.last_peer, peer);
         Some(self.last_peer)
     }
@@ -215,7 +230,7 @@ impl Service {
             let others = self.peers.values().filter(|peer| peer.who.uid == uid);
             let others = others.filter(|peer| !Rc::ptr_eq(&peer.outbox, &outbox));
             let much = others.map(|peer| &peer.outbox).filter(|outbox| outbox.is_full());
-            let Some(longest) = much.min_by_key(|outbox| outbox.unread_since()) else {
+            let Some(longest) = much.min_by_key(|outbox| outbox.unread_since().unwrap_or_else(Instant::now)) else {
                 self.traffic.give(uid, outbox.give_up());
                 return;
             };

@@ -24,17 +24,19 @@ impl Service {
     pub(super) fn close(&mut self, conn: ConnNo) {
         let Some(peer) = self.peers.remove(&conn) else { return };
         self.give_back(&peer);
-        for request in peer.requests.into_values() {
+        let mut requests: Vec<_> = peer.requests.into_iter().collect();
+        requests.sort_unstable(); // As they were asked.
+        for (_, request) in requests {
             if let Some(known) = self.known.get_mut(&request) {
                 known.asked = None;
-                let waiting = self.engine.grant(request).is_none();
+                let waiting = !self.engine.is_held(request);
                 if waiting || !known.reserved {
                     self.left(request);
                 }
             }
         }
-        if let Some(name) = &peer.lock {
-            self.remove_lock(name);
+        if let Some(lock) = &peer.lock {
+            self.remove_lock(&lock.name);
         }
         self.touch(false);
     }
@@ -127,9 +129,9 @@ impl Service {
         if !self.known.contains_key(&request) {
             return; // It has ended in another way meanwhile.
         }
-        match self.engine.grant(request) {
-            Some(grant) => self.log(how, request, &grant.taken, None),
-            None => self.log("withdrawn", request, &[], None),
+        match self.engine.taken(request).cloned() {
+            Some(taken) => self.log(how, request, Some(&taken), None),
+            None => self.log("withdrawn", request, None, None),
         }
         self.input(Input::End(request));
     }
@@ -193,7 +195,7 @@ impl Service {
         self.stop_at_once |= at_once;
         let why = || Refusal::Closed("the agent is stopping".into());
         for request in self.engine.waiting().into_iter().rev() {
-            if self.engine.grant(request).is_some() {
+            if self.engine.is_held(request) {
                 continue; // It got the place of one that was just turned away.
             }
             self.reply(request, Reply::Refused(why()));

@@ -97,7 +97,7 @@ impl Service {
     fn restore(&mut self, grant: Reservation, holder: Option<Rc<Holder>>) {
         let request = grant.request;
         let who = Arc::new(grant.who.clone());
-        let size = super::size(&who, &grant.needs);
+        let size = super::size(&who, &holdall_wire::From::default(), &grant.needs);
         self.requests.take_anyway(who.uid, size);
         let known = Known {
             who,

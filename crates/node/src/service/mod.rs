@@ -20,15 +20,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use holdall_core::Rung;
 use holdall_holders::Holder;
 use holdall_protocols::house::House;
 use holdall_wire::{Leftovers, Reply, RequestNo, Taken, Who};
+use rustc_hash::FxHashMap;
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
 use tracing::{debug, error, warn};
 
+use self::clients::Lock;
 use self::connection::VISITORS;
 pub(crate) use self::connection::serve;
 use self::names::Names;
@@ -56,8 +60,10 @@ type ConnNo = u64;
 struct Peer {
     who: Who,
     outbox: Rc<Outbox>,
+    /// The same with what it said of itself when it last asked.
+    asker: Option<Asker>,
     /// By the number of the call that asked.
-    requests: BTreeMap<u64, RequestNo>,
+    requests: HashMap<u64, RequestNo>,
     /// Which of its user's connections is being served.
     turn: Rc<Semaphore>,
     /// Whether it is one too many, and may look but not ask.
@@ -65,7 +71,14 @@ struct Peer {
     /// How many bytes a long call has that is under way.
     expected: usize,
     /// The file on which its program keeps a lock, if it does.
-    lock: Option<String>,
+    lock: Option<Lock>,
+}
+
+/// Who has asked for something. Most ask again and again, and say the same of themselves.
+struct Asker {
+    who: Arc<Who>,
+    /// The same in words, as they are kept.
+    words: Box<RawValue>,
 }
 
 /// What the service knows of a request, beyond the engine.
@@ -76,7 +89,7 @@ struct Known {
     /// The connection that asked, while it lasts, and the number of its call.
     asked: Option<(ConnNo, u64)>,
     /// When, to measure how long it waits.
-    at: std::time::Instant,
+    at: Instant,
     reserved: bool,
     /// What becomes of what a command leaves behind; none if this is for no command.
     leftovers: Option<Leftovers>,
@@ -113,7 +126,9 @@ pub(crate) struct Service {
     containment: Containment,
     /// None before it is known what a former agent has left.
     journal: Option<Journal>,
-    peers: BTreeMap<ConnNo, Peer>,
+    peers: FxHashMap<ConnNo, Peer>,
+    /// Which connection is being served, by user.
+    turns: BTreeMap<u32, Weak<Semaphore>>,
     user_names: Rc<Names>,
     last_peer: ConnNo,
     connections: Quota,
@@ -122,10 +137,11 @@ pub(crate) struct Service {
     requests: Quota,
     /// Bytes of unread replies, and of long calls under way.
     traffic: Quota,
-    known: BTreeMap<RequestNo, Known>,
+    known: FxHashMap<RequestNo, Known>,
     round: Round,
-    /// What the engine is to be told, the first of which it is being told.
+    /// What the engine is to be told, and whether somebody is at it.
     inputs: VecDeque<Input>,
+    stepping: bool,
     timers: BTreeMap<TimerNo, tokio::task::AbortHandle>,
     /// The pools of the configuration, which are not kept on disk.
     configured: BTreeSet<holdall_wire::Name>,
@@ -134,7 +150,9 @@ pub(crate) struct Service {
     pub(crate) stop_at_once: bool,
     /// Wakes whoever decides how long the agent lives.
     pub(crate) changed: Rc<Notify>,
-    touched: std::time::Instant,
+    /// When the calls that are being taken came in.
+    moment: Option<Instant>,
+    touched: Instant,
     host: Arc<str>,
 }
 
@@ -161,7 +179,8 @@ impl Service {
                 audit,
                 containment,
                 journal: None,
-                peers: BTreeMap::new(),
+                peers: FxHashMap::default(),
+                turns: BTreeMap::new(),
                 user_names: Rc::new(Names::new(names::look_up)),
                 last_peer: 0,
                 connections: Quota::new(most_connections(), limits.connections),
@@ -169,16 +188,18 @@ impl Service {
                 // Apart, so that whoever has asked too much can still see what it has asked.
                 requests: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
-                known: BTreeMap::new(),
+                known: FxHashMap::default(),
                 round: Round::default(),
                 inputs: VecDeque::new(),
+                stepping: false,
                 timers: BTreeMap::new(),
                 configured: BTreeSet::new(),
                 since,
                 stopping: false,
                 stop_at_once: false,
                 changed: Rc::new(Notify::new()),
-                touched: std::time::Instant::now(),
+                moment: None,
+                touched: Instant::now(),
                 host: rustix::system::uname().nodename().to_string_lossy().into(),
             })
         });
@@ -238,14 +259,14 @@ impl Service {
     /// after it, not inside it: a full disk ends one grant after the other.
     fn input(&mut self, input: Input) {
         self.inputs.push_back(input);
-        if self.inputs.len() > 1 {
+        if std::mem::replace(&mut self.stepping, true) {
             return; // Whoever is at it comes to it.
         }
-        while let Some(input) = self.inputs.front().cloned() {
+        while let Some(input) = self.inputs.pop_front() {
             let effects = self.step(input);
             self.carry_out(effects);
-            self.inputs.pop_front();
         }
+        self.stepping = false;
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
@@ -264,29 +285,29 @@ impl Service {
                 }
                 Effect::Queued(request) => self.reply(request, Reply::Queued(request)),
                 Effect::Refused { request, why } => {
-                    self.log("refused", request, &[], Some(why.to_string()));
+                    self.log("refused", request, None, Some(why.to_string()));
                     metrics::refused();
                     self.reply(request, Reply::Refused(why));
                     self.forget(request);
                 }
                 Effect::Unrestored(request) => {
                     warn!(%request, "what a former agent granted no longer fits the pools");
-                    self.log("lost", request, &[], Some("it no longer fits the pools".into()));
+                    self.log("lost", request, None, Some("it no longer fits the pools".into()));
                     self.forget(request);
                 }
             }
         }
     }
 
-    fn on_granted(&mut self, request: RequestNo, taken: Vec<Taken>, overtook: u32) {
+    fn on_granted(&mut self, request: RequestNo, taken: Arc<[Taken]>, overtook: u32) {
         let Some(known) = self.known.get(&request) else { return };
         if known.is_restored() {
-            return self.log("restored", request, &taken, None);
+            return self.log("restored", request, Some(&taken), None);
         }
-        metrics::granted(known.at.elapsed(), overtook);
+        metrics::granted(self.now().saturating_duration_since(known.at), overtook);
         debug!(%request, "granted");
         let fresh_reservation = known.reserved;
-        self.log("granted", request, &taken, None);
+        self.log("granted", request, Some(&taken), None);
         if fresh_reservation {
             // A reservation is on disk before anybody is told of it.
             if let Err(error) = self.keep() {
@@ -352,11 +373,26 @@ impl Service {
         self.touch(known.reserved);
     }
 
+    /// Takes what comes now as of one moment: the clocks are looked at once.
+    fn begin_moment(&mut self) {
+        self.clock.hold();
+        self.moment = Some(Instant::now());
+    }
+
+    fn end_moment(&mut self) {
+        self.clock.let_go();
+        self.moment = None;
+    }
+
+    fn now(&self) -> Instant {
+        self.moment.unwrap_or_else(Instant::now)
+    }
+
     /// Something has happened; `soon` if how long the agent lives, or its next deadline, may
     /// depend on it.
     fn touch(&mut self, soon: bool) {
         metrics::observe(&self.engine);
-        self.touched = std::time::Instant::now();
+        self.touched = self.now();
         if soon || self.stopping {
             self.changed.notify_one();
         }
@@ -399,12 +435,15 @@ impl Service {
         &mut self,
         what: &'static str,
         request: RequestNo,
-        taken: &[Taken],
+        taken: Option<&Arc<[Taken]>>,
         detail: Option<String>,
     ) {
         let who = self.known.get(&request).map(|known| known.who.clone());
-        let line = Line::new(self.clock.wall(), what).about(request).of(who);
-        self.audit.add(line.taken(taken).detail(detail));
+        let line = Line::new(self.clock.wall(), what).about(request).of(who).detail(detail);
+        self.audit.add(match taken {
+            Some(taken) => line.taken(taken),
+            None => line,
+        });
         self.round.begin();
     }
 
@@ -415,8 +454,8 @@ impl Service {
 
 /// About how many bytes a request takes here: its names are also those of locks, and its client
 /// is told them in the end.
-fn size(who: &Who, needs: &[holdall_wire::Need]) -> usize {
-    1024 + 2 * who.size() + 3 * holdall_wire::needs_size(needs)
+fn size(who: &Who, from: &holdall_wire::From, needs: &[holdall_wire::Need]) -> usize {
+    1024 + 2 * (who.size() + from.size()) + 3 * holdall_wire::needs_size(needs)
 }
 
 /// How many connections there may be: most of them need more than one open file.

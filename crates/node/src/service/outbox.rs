@@ -24,8 +24,8 @@ pub(super) struct Outbox {
     bytes: RefCell<Vec<u8>>,
     /// How many of them have been sent.
     sent: Cell<usize>,
-    /// When the client last read something, or had nothing to read.
-    read_at: Cell<Instant>,
+    /// Since when the client has read nothing, if it has left something unread.
+    unread_since: Cell<Option<Instant>>,
     max: usize,
     overrun: Cell<bool>,
     wake: Notify,
@@ -42,7 +42,7 @@ impl Outbox {
             in_round: Cell::new(false),
             bytes: RefCell::default(),
             sent: Cell::new(0),
-            read_at: Cell::new(Instant::now()),
+            unread_since: Cell::new(None),
             max,
             overrun: Cell::new(false),
             wake: Notify::new(),
@@ -85,9 +85,6 @@ impl Outbox {
             return 0;
         }
         let before = self.len();
-        if before == 0 {
-            self.read_at.set(Instant::now());
-        }
         let failed = frame::write(answer, FROM_NODE_MAX, &mut self.bytes.borrow_mut()).is_err();
         if failed || self.len() > self.max {
             self.overrun.set(true);
@@ -115,8 +112,8 @@ impl Outbox {
     }
 
     /// Since when the client has read nothing of what there is.
-    pub(super) fn unread_since(&self) -> Instant {
-        self.read_at.get()
+    pub(super) fn unread_since(&self) -> Option<Instant> {
+        self.unread_since.get()
     }
 
     /// Whether the client must be dropped.
@@ -157,8 +154,10 @@ impl Outbox {
             }
         }
         self.sent.set(sent);
-        if sent > before {
-            self.read_at.set(Instant::now());
+        if sent == bytes.len() {
+            self.unread_since.set(None);
+        } else if sent > before || self.unread_since.get().is_none() {
+            self.unread_since.set(Some(Instant::now()));
         }
         if sent > KEPT && sent > bytes.len() / 2 || sent == bytes.len() {
             bytes.drain(..sent);
