@@ -107,7 +107,7 @@ fn view() -> AgentView {
 }
 
 fn granted() -> Does {
-    Does::Reply(Reply::Granted { request: RequestNo(1), taken: Vec::new(), place: None })
+    Does::Reply(Reply::Granted { request: RequestNo(1), taken: [].into(), place: None })
 }
 
 /// Kills a child of the command that we have started, and waits until it has ended.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -30,7 +30,11 @@ pub(crate) struct Connection {
     calls: Mutex<Option<HashMap<u64, mpsc::UnboundedSender<Reply>>>>,
     last: AtomicU64,
     agent: OnceLock<AgentView>,
-    lock: Mutex<Option<Arc<OwnedFd>>>,
+    path: PathBuf,
+    /// The connection whose lock it shares.
+    beside: Option<Arc<Self>>,
+    /// With the number that the agent gave it.
+    lock: Mutex<Option<(u64, Arc<OwnedFd>)>>,
     locking: tokio::sync::Mutex<()>,
     passed: Arc<Passed>,
     open: watch::Sender<bool>,
@@ -50,7 +54,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    pub(crate) async fn open(path: &Path) -> Result<Arc<Self>, Error> {
+    /// Connects; `beside` another connection, it shares the lock of that.
+    pub(crate) async fn open(path: &Path, beside: Option<Arc<Self>>) -> Result<Arc<Self>, Error> {
         let shown = || path.display().to_string();
         let stream = connected(path).await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoAgent(shown()),
@@ -63,6 +68,8 @@ impl Connection {
             calls: Mutex::new(Some(HashMap::new())),
             last: AtomicU64::new(0),
             agent: OnceLock::new(),
+            path: path.to_owned(),
+            beside,
             lock: Mutex::new(None),
             locking: tokio::sync::Mutex::new(()),
             passed: Arc::default(),
@@ -93,6 +100,12 @@ impl Connection {
             }
         }
         Ok(connection)
+    }
+
+    /// Another connection to the same agent, which shares the lock.
+    pub(crate) async fn another(self: &Arc<Self>) -> Result<Arc<Self>, Error> {
+        let beside = self.beside.as_ref().unwrap_or(self);
+        Self::open(&self.path, Some(beside.clone())).await
     }
 
     pub(crate) fn agent(&self) -> &AgentView {
@@ -151,28 +164,55 @@ impl Connection {
         if locked(&self.lock).is_some() {
             return Ok(());
         }
-        self.passed.expected.store(true, Ordering::SeqCst);
-        let (_, mut replies) = self.call(Body::Lock)?;
-        match replies.recv().await {
-            Some(Reply::Done) => {}
-            Some(Reply::Failed(fault)) => return Err(fault.into()),
-            Some(other) => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
-            None => return Err(Error::Lost),
-        }
-        self.passed.expected.store(false, Ordering::SeqCst);
-        let passed = locked(&self.passed.handle).take();
-        let passed = passed.ok_or_else(|| Error::Protocol("no lock has come along".into()))?;
+        let fresh = match self.shared_lock().await? {
+            Some(shared) => shared,
+            None => self.own_lock().await?,
+        };
         let mut lock = locked(&self.lock);
         // Closing forgets the calls before the lock: a lost connection does not get it again.
         if locked(&self.calls).is_none() {
             return Err(Error::Lost);
         }
-        *lock = Some(Arc::new(passed));
+        *lock = Some(fresh);
         Ok(())
     }
 
+    async fn own_lock(&self) -> Result<(u64, Arc<OwnedFd>), Error> {
+        self.passed.expected.store(true, Ordering::SeqCst);
+        let number = self.call_lock(None).await;
+        self.passed.expected.store(false, Ordering::SeqCst);
+        let passed = locked(&self.passed.handle).take();
+        let number = number?;
+        let passed = passed.ok_or_else(|| {
+            Error::Protocol("no lock has come along; perhaps too many files are open".into())
+        })?;
+        Ok((number, Arc::new(passed)))
+    }
+
+    /// The lock of the connection beside this one, if the agent takes it for ours.
+    async fn shared_lock(&self) -> Result<Option<(u64, Arc<OwnedFd>)>, Error> {
+        let Some(beside) = &self.beside else { return Ok(None) };
+        Box::pin(beside.lock()).await?;
+        let Some((number, lock)) = locked(&beside.lock).clone() else { return Ok(None) };
+        match self.call_lock(Some(number)).await {
+            Ok(number) => Ok(Some((number, lock))),
+            Err(Error::Fault(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn call_lock(&self, beside: Option<u64>) -> Result<u64, Error> {
+        let (_, mut replies) = self.call(Body::Lock { beside })?;
+        match replies.recv().await {
+            Some(Reply::Locked(number)) => Ok(number),
+            Some(Reply::Failed(fault)) => Err(fault.into()),
+            Some(other) => Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
+            None => Err(Error::Lost),
+        }
+    }
+
     pub(crate) fn held_lock(&self) -> Option<Arc<OwnedFd>> {
-        locked(&self.lock).clone()
+        locked(&self.lock).as_ref().map(|(_, lock)| lock.clone())
     }
 
     pub(crate) async fn lost(&self) {

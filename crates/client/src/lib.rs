@@ -78,7 +78,18 @@ impl Client {
     /// # Errors
     /// If there is none, or it does not speak our version.
     pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self { connection: Connection::open(path.as_ref()).await? })
+        Ok(Self { connection: Connection::open(path.as_ref(), None).await? })
+    }
+
+    /// Connects to the same agent once more. Connections of one program that are made in this way
+    /// need one descriptor each, and one for all of them: the lock by which an agent that comes after
+    /// this one knows that what they were granted is still used. For that agent all of it is, as long
+    /// as any is.
+    ///
+    /// # Errors
+    /// If it no longer listens.
+    pub async fn another(&self) -> Result<Self, Error> {
+        Ok(Self { connection: self.connection.another().await? })
     }
 
     /// Asks for everything named, waits for it, and holds it: `["gpu:2", "db:shared"]`.

@@ -334,6 +334,43 @@ async fn the_next_agent_waits_for_what_a_program_still_uses_and_for_nothing_else
     agent.stop().await;
 }
 
+/// Connections of one program share a lock: one file, and all of it is used as long as any is.
+#[tokio::test]
+async fn connections_of_a_program_may_share_a_lock() {
+    let mut agent = Agent::start();
+    let first = agent.client().await;
+    let second = first.another().await.expect("it listens");
+    let third = second.another().await.expect("it listens");
+    let held = [
+        first.request(&["a"]).await.expect("free"),
+        second.request(&["b"]).await.expect("free"),
+        third.request(&["c"]).await.expect("free"),
+    ];
+    let locks = |agent: &Agent| {
+        let files = std::fs::read_dir(agent.dir.path().join("data")).expect("there");
+        let names = files.map(|file| file.expect("readable").file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("client-")).count()
+    };
+    assert_eq!(locks(&agent), 1);
+    drop(third.another().await.expect("it listens"));
+    assert_eq!(locks(&agent), 1, "others have it");
+    agent.stop_running().await;
+    first.lost().await;
+    second.lost().await;
+    third.lost().await;
+    agent.start_again();
+    let next = agent.client().await;
+    assert_eq!(status(&next).await.grants.len(), 3, "all are still used");
+    let [a, b, c] = held;
+    drop((a, b));
+    assert_eq!(status(&next).await.grants.len(), 3, "for all that this agent knows");
+    drop(c);
+    let all = timeout(Duration::from_secs(20), next.request(&["a", "b", "c"])).await;
+    all.expect("free").expect("granted").release().await.expect("released");
+    drop((first, second, third, next));
+    agent.stop().await;
+}
+
 /// An agent that sends a grant and dies: the lock goes with the grant, not with the connection.
 #[tokio::test]
 async fn a_grant_that_came_with_the_end_of_its_agent_keeps_its_lock() {

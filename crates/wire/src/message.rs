@@ -117,8 +117,12 @@ pub enum Body {
         now: bool,
     },
     /// A descriptor comes along with the reply. As long as it is open, agents that come later know
-    /// that the caller may still use what it was granted over this connection.
-    Lock,
+    /// that the caller may still use what it was granted over this connection. No other comes along
+    /// if there is one that lasts at least as long: that of another connection of the same process.
+    Lock {
+        /// The number of that lock.
+        beside: Option<u64>,
+    },
 }
 
 /// A request.
@@ -241,6 +245,8 @@ pub enum Reply {
     },
     /// The command of the grant that was given back has left these processes behind.
     Leftovers(Vec<u32>),
+    /// The number of the lock that the caller has.
+    Locked(u64),
     /// A grant was taken away. Its use must stop at once.
     Lost(RequestNo),
     /// It has to wait.

@@ -19,10 +19,14 @@ pub(crate) struct Connection {
 /// Opens connections.
 pub(crate) async fn connect(socket: &Path, count: usize) -> anyhow::Result<Vec<Connection>> {
     let from = Rc::new(From { command: "holdall bench".into(), ..From::default() });
-    let mut all = Vec::with_capacity(count);
+    let mut all = Vec::<Connection>::with_capacity(count);
     for n in 0..count {
         load::heed()?;
-        let client = Client::connect(socket).await.with_context(|| {
+        let client = match all.first() {
+            None => Client::connect(socket).await,
+            Some(first) => first.client.another().await,
+        };
+        let client = client.with_context(|| {
             format!("connection {} of {count}; `ulimit -n` may have to be raised", n + 1)
         })?;
         all.push(Connection { client, from: from.clone() });

@@ -151,10 +151,11 @@ fn take(queues: &mut Queues, peer: &Rc<Peer>, call: Call) -> anyhow::Result<()> 
             queues.tell(peer, id, Reply::Done);
         }
         Body::Agent => queues.tell(peer, id, Reply::Agent(AgentView::default())),
-        Body::Lock => {
+        Body::Lock { beside: Some(number) } => queues.tell(peer, id, Reply::Locked(number)),
+        Body::Lock { beside: None } => {
             flush(peer)?;
             let mut reply = Vec::new();
-            frame::write(&Answer { id, reply: Reply::Done }, FROM_NODE_MAX, &mut reply)?;
+            frame::write(&Answer { id, reply: Reply::Locked(0) }, FROM_NODE_MAX, &mut reply)?;
             let nothing = File::open("/dev/null")?;
             holdall_holders::send(&peer.stream, &reply, nothing.as_fd())?;
         }

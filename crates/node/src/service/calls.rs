@@ -17,6 +17,9 @@ use crate::metrics;
 /// The longest a reservation may last: ten years.
 const RESERVATION_MAX_MILLIS: u64 = 10 * 366 * 86_400_000;
 
+/// How many files a command takes, mostly.
+const FILES_OF_A_COMMAND: usize = 3;
+
 /// How many processes of a grant are told.
 const PIDS_MAX: usize = 1000;
 /// How many of them are looked at to see whether it is stopped.
@@ -33,7 +36,7 @@ impl Service {
             Body::Child { request, .. } => Err(unknown(request)), // Taken where its peer is.
             Body::End { request, .. } => return self.on_end(conn, id, request),
             Body::Explain(request) => self.on_explain(request),
-            Body::Lock => return self.on_lock(conn, id),
+            Body::Lock { beside } => return self.on_lock(conn, id, beside),
             Body::Release { request, force } => self.on_release(conn, request, force),
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
             Body::Status(names) => self.on_status(&names),
@@ -90,10 +93,15 @@ impl Service {
                     .into(),
             );
         }
-        let size = super::size(&peer.who, &ask.from, &ask.needs);
-        if !self.requests.take(peer.who.uid, size) {
+        let (uid, size) = (peer.who.uid, super::size(&peer.who, &ask.from, &ask.needs));
+        if !self.requests.take(uid, size) {
             let what = "the requests of this user take as much memory as they may";
             return closed(format!("{what} (limits.memory_bytes)"));
+        }
+        if !self.files.take(uid, files_for(ask.lasting)) {
+            self.requests.give(uid, size);
+            let what = "the commands of this user take as many open files as they may";
+            return closed(format!("{what} (`ulimit -n` of the agent)"));
         }
         Ok(size)
     }
@@ -111,6 +119,7 @@ impl Service {
         let known = Known {
             who: who.clone(),
             size,
+            files: files_for(ask.lasting),
             asked: Some((conn, call)),
             at,
             reserved: matches!(ask.lasting, Lasting::Reservation(_)),
@@ -366,6 +375,11 @@ impl Peer {
             }
         }
     }
+}
+
+/// How many files a request takes beside its connection: the cgroup of a command, or its processes.
+fn files_for(lasting: Lasting) -> usize {
+    if matches!(lasting, Lasting::Command(_)) { FILES_OF_A_COMMAND } else { 0 }
 }
 
 /// What a forced release does not end, in words; none if it ends everything.

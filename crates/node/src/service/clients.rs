@@ -3,8 +3,11 @@
 //!
 //! Each keeps a lock on a file of its own. The agent opens that file, takes the lock and hands the
 //! descriptor over: a lock belongs to whoever has the descriptor, and nobody else can open the file.
+//! Connections of one process may share a lock; what is granted over any of them then lasts, for a
+//! later agent, until the process has dropped it for all of them.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use holdall_holders::Record;
@@ -12,7 +15,7 @@ use holdall_wire::{Fault, Reply, RequestNo};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{ConnNo, Service};
+use super::{ConnNo, Peer, Service};
 use crate::engine::Reservation;
 use crate::journal::Held;
 
@@ -21,25 +24,41 @@ const PREFIX: &str = "client-";
 
 /// The lock of a program.
 pub(super) struct Lock {
-    pub(super) name: String,
+    name: String,
     /// Its record, in words, as it is kept with each of its grants.
     words: Box<RawValue>,
 }
 
 impl Service {
-    /// Hands a lock to a client.
-    pub(super) fn on_lock(&mut self, conn: ConnNo, call: u64) {
-        let lock = self.lock_for(conn).map_err(|error| Fault::Failed(format!("{error:#}")));
-        let reply = match lock {
-            Ok(lock) => {
-                if let Some(peer) = self.peers.get(&conn) {
-                    peer.outbox.hand_over(lock);
-                }
-                Reply::Done
-            }
-            Err(fault) => Reply::Failed(fault),
+    /// Hands a lock to a client, or lets it share one.
+    pub(super) fn on_lock(&mut self, conn: ConnNo, call: u64, beside: Option<u64>) {
+        let reply = match beside {
+            Some(number) => self.share_lock(conn, number),
+            None => self.hand_over_lock(conn),
         };
-        self.answer(conn, call, reply);
+        self.answer(conn, call, reply.unwrap_or_else(Reply::Failed));
+    }
+
+    fn hand_over_lock(&mut self, conn: ConnNo) -> Result<Reply, Fault> {
+        let lock = self.lock_for(conn).map_err(|error| Fault::Failed(format!("{error:#}")))?;
+        if let Some(peer) = self.peers.get(&conn) {
+            peer.outbox.hand_over(lock);
+        }
+        Ok(Reply::Locked(conn))
+    }
+
+    /// The lock of another connection becomes that of this one too.
+    fn share_lock(&mut self, conn: ConnNo, number: u64) -> Result<Reply, Fault> {
+        let process = |peer: &Peer| (peer.who.uid, peer.who.pid);
+        let own = self.peers.get(&conn).map(process).filter(|(_, pid)| *pid != 0);
+        let other = self.peers.get(&number).filter(|other| own == Some(process(other)));
+        let Some(lock) = other.and_then(|other| other.lock.clone()) else {
+            return Err(Fault::Wrong(format!("this process has no lock {number}")));
+        };
+        if let Some(peer) = self.peers.get_mut(&conn) {
+            peer.lock = Some(lock);
+        }
+        Ok(Reply::Locked(number))
     }
 
     fn lock_for(&mut self, conn: ConnNo) -> anyhow::Result<OwnedFd> {
@@ -50,7 +69,7 @@ impl Service {
         flock(&file, FlockOperation::NonBlockingLockShared)?;
         if let Some(peer) = self.peers.get_mut(&conn) {
             let words = to_raw_value(&Record::of_client(&name))?;
-            peer.lock = Some(Lock { name, words });
+            peer.lock = Some(Rc::new(Lock { name, words }));
         }
         Ok(file.into())
     }
@@ -79,8 +98,15 @@ impl Service {
         }
     }
 
+    /// A connection that had a lock is over.
+    pub(super) fn drop_lock(&self, lock: Rc<Lock>) {
+        if let Some(last) = Rc::into_inner(lock) {
+            self.remove_lock(&last.name);
+        }
+    }
+
     /// Removes a lock that nobody needs any more.
-    pub(super) fn remove_lock(&self, name: &str) {
+    fn remove_lock(&self, name: &str) {
         if let Err(error) = self.data.dir().remove(name) {
             tracing::warn!("a lock stays: {error}");
         }

@@ -136,7 +136,7 @@ fn take_some(
 fn costly(body: &Body) -> bool {
     match body {
         Body::Status(_) | Body::Explain(_) | Body::Change(_) | Body::Renew { .. } => true,
-        Body::Release { .. } | Body::Stop { .. } | Body::Lock => true,
+        Body::Release { .. } | Body::Stop { .. } | Body::Lock { .. } => true,
         Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),
         _ => false,
     }
@@ -157,7 +157,7 @@ impl Service {
     /// Takes a connection in, unless its user has too many.
     fn open(&mut self, outbox: &Rc<Outbox>, pid: u32) -> Option<ConnNo> {
         let uid = outbox.uid();
-        let visitor = !self.connections.take(uid, 1);
+        let visitor = !self.let_in(uid);
         if visitor && !self.visitors.take(uid, 1) {
             return None;
         }
@@ -185,11 +185,25 @@ impl Service {
         Some(self.last_peer)
     }
 
+    /// Whether there is room for one more connection of a user.
+    fn let_in(&mut self, uid: u32) -> bool {
+        let may = self.connections.take(uid, 1);
+        let fits = may && self.files.take(uid, 1);
+        if may && !fits {
+            self.connections.give(uid, 1);
+        }
+        fits
+    }
+
     /// What a connection had is free again.
     pub(super) fn give_back(&mut self, peer: &Peer) {
         let uid = peer.who.uid;
-        let quota = if peer.visitor { &mut self.visitors } else { &mut self.connections };
-        quota.give(uid, 1);
+        if peer.visitor {
+            self.visitors.give(uid, 1);
+        } else {
+            self.connections.give(uid, 1);
+            self.files.give(uid, 1);
+        }
         self.traffic.give(uid, peer.outbox.len() + peer.expected);
         // The last words to one who no longer speaks but may listen.
         let _ = peer.outbox.flush();

@@ -35,8 +35,8 @@ impl Service {
                 }
             }
         }
-        if let Some(lock) = &peer.lock {
-            self.remove_lock(&lock.name);
+        if let Some(lock) = peer.lock {
+            self.drop_lock(lock);
         }
         self.touch(false);
     }

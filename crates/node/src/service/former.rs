@@ -102,6 +102,7 @@ impl Service {
         let known = Known {
             who,
             size,
+            files: 0,
             asked: None,
             at: std::time::Instant::now(),
             reserved: holder.is_none(),

@@ -71,7 +71,7 @@ struct Peer {
     /// How many bytes a long call has that is under way.
     expected: usize,
     /// The file on which its program keeps a lock, if it does.
-    lock: Option<Lock>,
+    lock: Option<Rc<Lock>>,
 }
 
 /// Who has asked for something. Most ask again and again, and say the same of themselves.
@@ -86,6 +86,8 @@ struct Known {
     who: Arc<Who>,
     /// About how many bytes it takes.
     size: usize,
+    /// And how many files.
+    files: usize,
     /// The connection that asked, while it lasts, and the number of its call.
     asked: Option<(ConnNo, u64)>,
     /// When, to measure how long it waits.
@@ -133,6 +135,8 @@ pub(crate) struct Service {
     last_peer: ConnNo,
     connections: Quota,
     visitors: Quota,
+    /// Open files, of connections and commands.
+    files: Quota,
     /// Bytes of requests.
     requests: Quota,
     /// Bytes of unread replies, and of long calls under way.
@@ -183,8 +187,9 @@ impl Service {
                 turns: BTreeMap::new(),
                 user_names: Rc::new(Names::new(names::look_up)),
                 last_peer: 0,
-                connections: Quota::new(most_connections(), limits.connections),
-                visitors: Quota::new(most_connections() / 8, VISITORS),
+                connections: Quota::new(usize::MAX, limits.connections),
+                visitors: Quota::new((files_for_clients() / 32).max(2), VISITORS),
+                files: Quota::of_two_thirds(files_for_clients()),
                 // Apart, so that whoever has asked too much can still see what it has asked.
                 requests: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
@@ -365,6 +370,7 @@ impl Service {
     fn forget(&mut self, request: RequestNo) {
         let Some(known) = self.known.remove(&request) else { return };
         self.requests.give(known.who.uid, known.size);
+        self.files.give(known.who.uid, known.files);
         if let Some((conn, call)) = known.asked
             && let Some(peer) = self.peers.get_mut(&conn)
         {
@@ -458,10 +464,11 @@ fn size(who: &Who, from: &holdall_wire::From, needs: &[holdall_wire::Need]) -> u
     1024 + 2 * (who.size() + from.size()) + 3 * holdall_wire::needs_size(needs)
 }
 
-/// How many connections there may be: most of them need more than one open file.
-fn most_connections() -> usize {
+/// How many files may be open for clients; some are for the agent itself.
+fn files_for_clients() -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    files.map_or(usize::MAX, |files| usize::try_from(files / 4).unwrap_or(usize::MAX)).max(16)
+    let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    (files - files / 8).saturating_sub(16).max(16)
 }
 
 /// The delays of the rungs: doubling, from a tenth of a second. Whoever has stepped aside fifteen

@@ -1,7 +1,7 @@
 //! What each user may have of what an agent has to give.
 //!
-//! Besides a limit of its own, nobody has more than is left over: so however greedy some are,
-//! whoever comes new finds room.
+//! Besides a limit of its own, nobody has more than is left over, or than twice that: so however greedy
+//! some are, whoever comes new finds room.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub(super) struct Quota {
     total: usize,
     each: usize,
+    /// How many times what is left over a user may have.
+    times: usize,
     used: usize,
     by_user: BTreeMap<u32, usize>,
 }
@@ -17,7 +19,12 @@ pub(super) struct Quota {
 impl Quota {
     /// So much in all, and for each user.
     pub(super) fn new(total: usize, each: usize) -> Self {
-        Self { total, each, used: 0, by_user: BTreeMap::new() }
+        Self { total, each, times: 1, used: 0, by_user: BTreeMap::new() }
+    }
+
+    /// So much in all, of which somebody alone may have two thirds.
+    pub(super) fn of_two_thirds(total: usize) -> Self {
+        Self { times: 2, ..Self::new(total, usize::MAX) }
     }
 
     /// Takes some for a user, if that is fair.
@@ -33,7 +40,8 @@ impl Quota {
     /// Whether a user has no more than it may.
     pub(super) fn is_fair(&self, uid: u32) -> bool {
         let mine = self.of(uid);
-        mine <= self.each && mine <= self.total.saturating_sub(self.used)
+        let left = self.total.saturating_sub(self.used);
+        mine <= self.each && mine <= left.saturating_mul(self.times)
     }
 
     /// Takes some for a user, fair or not: for what is there already.
@@ -77,6 +85,14 @@ mod tests {
             while quota.take(user, 1) {}
         }
         assert!(quota.used() < 1 << 20);
+    }
+
+    #[test]
+    fn somebody_alone_has_two_thirds() {
+        let mut quota = Quota::of_two_thirds(300);
+        assert!(quota.take(1, 200) && !quota.take(1, 1));
+        assert!(quota.take(2, 60) && !quota.take(2, 10) && quota.take(3, 20));
+        assert!(!quota.take(1, 1), "it has more than twice what is left");
     }
 
     #[test]

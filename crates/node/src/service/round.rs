@@ -138,7 +138,7 @@ mod tests {
             frame::greet(&mut greeting);
             client.stream.write(&greeting).expect("sent");
             client.next_frame().await;
-            assert_eq!(client.call(Body::Lock).await, Reply::Done);
+            assert!(matches!(client.call(Body::Lock { beside: None }).await, Reply::Locked(_)));
             client
         }
 
