@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_core::{
-    Broken, ManagerId, Needs, Options, Outbox, PoolId, Protocol, Request, RequestId, Resize, Role, Rung,
-    Topology, Unsupported, UserId,
+    Broken, ManagerId, Needs, Options, Outbox, PoolId, Protocol, Request, RequestId, Resize, Role,
+    Rung, Topology, Unsupported, UserId,
 };
 use holdall_protocols::house;
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::defect::Defect;
 use self::ledger::Ledger;
-use self::roles::{Mail, Slot, Timers, UserTimer, ManagerTimer};
+use self::roles::{Mail, ManagerTimer, Slot, Timers, UserTimer};
 
 /// What the engine needs of a manager beyond being one whose pools may change.
 pub trait Serving: Role<Call = Resize> {

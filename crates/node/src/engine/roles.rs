@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdall_core::{
-    Addr, Call, Effect as Wish, Event, ManagerId, Protocol, Request, RequestId, Role, Rung,
-    UserId,
+    Addr, Call, Effect as Wish, Event, ManagerId, Protocol, Request, RequestId, Role, Rung, UserId,
 };
 use holdall_wire::RequestNo;
 

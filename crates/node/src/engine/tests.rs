@@ -66,7 +66,7 @@ impl Story {
 
 fn granted(effects: &[Effect]) -> Vec<(RequestNo, Vec<Taken>)> {
     let granted = effects.iter().filter_map(|effect| match effect {
-        Effect::Granted { request, taken, .. } => Some((*request, taken.clone())),
+        Effect::Granted { request, taken, .. } => Some((*request, taken.to_vec())),
         _ => None,
     });
     granted.collect()

@@ -124,10 +124,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// The same, to be written down.
-    pub fn to_keep(
-        &self,
-        request: RequestNo,
-    ) -> Option<Reservation<&Arc<Who>, &[Need], &[Taken]>> {
+    pub fn to_keep(&self, request: RequestNo) -> Option<Reservation<&Arc<Who>, &[Need], &[Taken]>> {
         let entry = self.requests.get(&request)?;
         let (who, needs, taken) = (&entry.who, &entry.needs[..], &**entry.taken.as_ref()?);
         Some(Reservation { request, who, needs, taken, since: entry.since, until: entry.until })

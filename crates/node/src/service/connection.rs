@@ -51,12 +51,7 @@ pub(crate) async fn serve(service: Shared, stream: Stream) {
     service.borrow_mut().close(conn);
 }
 
-async fn talk(
-    service: &Shared,
-    conn: ConnNo,
-    outbox: &Outbox,
-    stream: &Stream,
-) -> io::Result<()> {
+async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) -> io::Result<()> {
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
     let sent = outbox.flush()?;
     service.borrow_mut().sent(conn, sent);
@@ -244,7 +239,9 @@ impl Service {
             let others = self.peers.values().filter(|peer| peer.who.uid == uid);
             let others = others.filter(|peer| !Rc::ptr_eq(&peer.outbox, &outbox));
             let much = others.map(|peer| &peer.outbox).filter(|outbox| outbox.is_full());
-            let Some(longest) = much.min_by_key(|outbox| outbox.unread_since().unwrap_or_else(Instant::now)) else {
+            let Some(longest) =
+                much.min_by_key(|outbox| outbox.unread_since().unwrap_or_else(Instant::now))
+            else {
                 self.traffic.give(uid, outbox.give_up());
                 return;
             };
