@@ -7,8 +7,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    Addr, Call, Effect, Event, Gone, ManagerId, NodeId, Options, Party, Pool, PoolId, Protocol,
-    RequestId, Role, Topology, UserId,
+    Addr, Call, Clock, Effect, Event, Gone, ManagerId, NodeId, Options, Party, Pool, PoolId,
+    Protocol, RequestId, Role, Topology, UserId,
 };
 
 use crate::awerbuch_saks::{self, AwerbuchSaks};
@@ -149,4 +149,46 @@ fn managers_guard_their_pools() {
     guards_its_pool::<Ordered>("", ordered::ToManager::Release);
     guards_its_pool::<Skeen>("", skeen::ToManager::Release);
     guards_its_pool::<Skr>("", |id| skr::ToManager::Move(Move::Release(id)));
+}
+
+/// A time is agreed once, and not before the one proposed.
+fn agrees_once<P: Protocol>(
+    proposed: impl Fn(P::ToUser) -> Clock,
+    agreed: impl Fn(RequestId, Clock) -> P::ToManager,
+) {
+    let cfg: P = config("", &[1]);
+    let mut manager = cfg.manager(ManagerId(0));
+    let times = [U0, U1].map(|user| {
+        let told = step(&cfg, &mut manager, by_user(user, first_of(&cfg, user))).into_iter();
+        let mut told = told.filter_map(|effect| match effect {
+            Effect::ToUser(_, msg) => Some(proposed(msg)),
+            _ => None,
+        });
+        told.next().expect("a time is proposed")
+    });
+    let mut agree = |user, time| {
+        let msg = agreed(RequestId { user, seq: 1 }, time);
+        accused(&cfg, &mut manager, by_user(user, msg))
+    };
+    assert_eq!(agree(U1, times[0]), [Addr::User(U1)], "before the one proposed");
+    assert_eq!(agree(U1, times[1]), [], "it is not served before user 0");
+    assert_eq!(agree(U1, times[1]), [Addr::User(U1)], "twice");
+}
+
+#[test]
+fn times_are_agreed_once() {
+    agrees_once::<Skeen>(
+        |msg| match msg {
+            skeen::ToUser::Proposed { time, .. } => time,
+            other => panic!("{other:?}"),
+        },
+        |request, time| skeen::ToManager::Agreed { request, time },
+    );
+    agrees_once::<Skr>(
+        |msg| match msg {
+            skr::ToUser::Proposed { time, .. } => time,
+            other => panic!("{other:?}"),
+        },
+        |request, time| skr::ToManager::Agreed { request, time },
+    );
 }

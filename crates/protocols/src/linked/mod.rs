@@ -27,6 +27,8 @@
 mod end;
 mod links;
 mod manager;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::format;
