@@ -103,6 +103,10 @@ mod tests {
     use holdall_core::{NodeId, Options, Pool, Topology};
 
     use super::*;
+    use crate::datta::Two;
+    use crate::linked::Linked;
+    use crate::rhee::Rhee;
+    use crate::skeen::Skeen;
 
     /// Whether a variant that there is not is refused, by whoever is asked first.
     struct Refuses;
@@ -116,6 +120,26 @@ mod tests {
             let options = Options { variant: variant.map(Into::into), ..Options::default() };
             P::about(variant).is_err() && P::new(&topology, &options).is_err()
         }
+    }
+
+    #[test]
+    fn names_have_a_family_and_a_variant() {
+        assert_eq!(split_name("linked:datta:brief"), ("linked", Some("datta:brief")));
+        assert_eq!(split_name("ordered"), ("ordered", None));
+        assert_eq!(variant_of::<Two>("datta"), None);
+        assert_eq!(variant_of::<Two>("datta:brief"), Some("brief"));
+        assert_eq!(variant_of::<Rhee<Skeen>>("rhee+:skeen"), Some("+:skeen"));
+        assert_eq!(variant_of::<Two>("ordered"), None);
+        assert!(is_named("datta", "datta") && is_named("datta:brief", "datta"));
+        assert!(!is_named("datta-token", "datta") && !is_named("dat", "datta"));
+    }
+
+    #[test]
+    fn a_protocol_over_another_knows_that_by_name() {
+        let inner = inner_variant::<Linked<Two>, Two>;
+        assert_eq!(inner(Some("datta:brief")), Ok(Some("brief")));
+        assert_eq!(inner(Some("datta")), Ok(None));
+        assert!(inner(Some("skeen")).is_err() && inner(None).is_err());
     }
 
     #[test]

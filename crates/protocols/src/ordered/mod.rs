@@ -20,6 +20,8 @@
 //! Assumes that every message arrives once, in any order.
 
 mod manager;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::collections::BTreeSet;
