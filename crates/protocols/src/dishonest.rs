@@ -1,7 +1,7 @@
 //! What no honest party does is not done, and laid at the door of whoever did it.
 //!
 //! Random runs with forged messages see that honest parties come to no harm by it; here it is what
-//! becomes of the message itself.
+//! becomes of the message itself. And what honest parties may well do is nobody's fault.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,10 +17,11 @@ use crate::chandy_misra_drinking::{self, Drinking};
 use crate::choy_singh::{self, ChoySingh, Passed};
 use crate::coordinator::{self, Coordinator};
 use crate::ordered::{self, Ordered};
-use crate::positions::Move;
+use crate::positions::{Move, News};
 use crate::skeen::{self, Skeen};
 use crate::skr::{self, Skr};
 use crate::testing::{by_user, config, request, step};
+use crate::walk::Walking;
 
 const U0: UserId = UserId::first(0);
 const U1: UserId = UserId::first(1);
@@ -191,4 +192,37 @@ fn times_are_agreed_once() {
         },
         |request, time| skr::ToManager::Agreed { request, time },
     );
+}
+
+/// What was on its way to a user when it left is late, and nobody's fault.
+fn lets_late_answers_pass<P: Protocol>(variant: &str, more: Option<P::ToUser>) {
+    let cfg: P = config(variant, &[1]);
+    let mut manager = cfg.manager(ManagerId(0));
+    let answers = step(&cfg, &mut manager, by_user(U0, first_of(&cfg, U0))).into_iter();
+    let answers = answers.filter_map(|effect| match effect {
+        Effect::ToUser(_, msg) => Some(msg),
+        _ => None,
+    });
+    let answers: Vec<P::ToUser> = answers.chain(more).collect();
+    assert!(!answers.is_empty());
+    let mut user = cfg.user(U0);
+    step(&cfg, &mut user, asks(U0, &[0]));
+    step(&cfg, &mut user, Event::Call(Call::Leave));
+    for answer in answers {
+        let from = Addr::Manager(ManagerId(0));
+        let told = step(&cfg, &mut user, Event::Message { from, msg: answer });
+        assert!(told.is_empty(), "{told:?}");
+    }
+    assert!(user.is_idle());
+}
+
+#[test]
+fn late_answers_are_nobodys_fault() {
+    let id = RequestId { user: U0, seq: 1 };
+    let marked = || News::Marked { request: id, positions: Vec::new() };
+    lets_late_answers_pass::<Coordinator>("skip", None);
+    lets_late_answers_pass::<Ordered>("", None);
+    lets_late_answers_pass::<Skeen>("", Some(skeen::ToUser::Held(id)));
+    lets_late_answers_pass::<Skr>("", Some(skr::ToUser::News(marked())));
+    lets_late_answers_pass::<Walking>("", None);
 }

@@ -27,6 +27,8 @@
 
 mod agent;
 mod manager;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::vec::Vec;

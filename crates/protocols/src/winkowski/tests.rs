@@ -1,8 +1,8 @@
-//! What no honest party does.
+//! What no honest party does, and what a variant means.
 
 use holdall_core::{Addr, Call, Effect, Event, ManagerId, Protocol, UserId};
 
-use super::{Complete, Level, Restricted, Stance, Ticket, ToUser, User, View};
+use super::{Complete, Level, Number, Restricted, Settings, Stance, Ticket, ToUser, User, View};
 use crate::testing::{by_manager, by_user, config, request, step};
 
 type Effects<T> = alloc::vec::Vec<Effect<Complete, T>>;
@@ -62,7 +62,7 @@ fn a_ticket_too_far_ahead_ends_the_task() {
     let effects = step(&cfg, &mut user, Event::Call(Call::Ask(request(id, &[(0, 1)]))));
     let [Effect::ToManager(_, first)] = effects[..] else { panic!("{effects:?}") };
     let _ = step(&cfg, &mut manager, by_user(id, first));
-    let number = super::Number::first(cfg.topology.origin).plus(u64::MAX);
+    let number = Number::first(cfg.topology.origin).plus(u64::MAX);
     let ticket = Some(Ticket { number, n: 0, lane: id.lane() });
     let stance = Stance { n: first.n.next(), level: Level::Req, ticket, ..first };
     let effects = step(&cfg, &mut manager, by_user(id, stance));
@@ -81,11 +81,32 @@ fn nobody_passes_others_in_the_restricted_game() {
     let effects = step(&cfg, &mut cfg.user(id), Event::Call(Call::Ask(request(id, &[(0, 1)]))));
     let [Effect::ToManager(_, first)] = effects[..] else { panic!("{effects:?}") };
     let _ = step(&cfg, &mut manager, by_user(id, first));
-    let number = super::Number::first(cfg.topology.origin);
+    let number = Number::first(cfg.topology.origin);
     let ticket = Some(Ticket { number, n: 0, lane: id.lane() });
     for (level, special) in [(Level::Ord, false), (Level::Req, true)] {
         let stance = Stance { n: first.n.next(), level, special, ticket, ..first };
         let effects = step(&cfg, &mut manager, by_user(id, stance));
         assert!(matches!(effects[..], [Effect::Misbehaved(Addr::User(who), _)] if who == id));
     }
+}
+
+#[test]
+fn a_variant_says_what_is_on() {
+    let new = |variant| Settings::new("winkowski", Some(variant));
+    let gamma = |variant| new(variant).map(|settings| settings.gamma);
+    assert_eq!((gamma("gamma=7"), gamma("gamma=20")), (Ok(7), Ok(20)));
+    assert!(new("gamma=21").is_err() && new("gamma=long").is_err() && new("numbers=2").is_err());
+    let plain = Settings { numbers: true, agents: true, gamma: 3, ..Settings::PLAIN };
+    assert_eq!(new("numbers=1,tickets=agents,gamma=3,plain"), Ok(plain));
+}
+
+/// With the agents' tickets the place at the agent comes before the agent.
+#[test]
+fn tickets_are_those_of_the_agents_or_of_the_lanes() {
+    let cfg: Complete = config("", &[1]);
+    let lane = UserId::first(5).lane();
+    let number = Number::first(cfg.topology.origin);
+    let of_agents = Settings { agents: true, ..Settings::DEFAULT };
+    assert_eq!(of_agents.ticket(number, lane).n, 5);
+    assert_eq!(Settings::DEFAULT.ticket(number, lane).n, 0);
 }
