@@ -27,6 +27,8 @@
 //!
 //! Assumes that every message arrives once, in any order.
 
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::vec::Vec;

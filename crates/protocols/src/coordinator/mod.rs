@@ -20,6 +20,8 @@
 //! that is what the other protocols are for.
 
 mod manager;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::format;

@@ -9,6 +9,7 @@ use holdall_core::{
 };
 
 use super::{Content, Linked, Packet, Timer};
+use crate::house::{self, House};
 use crate::ordered::Ordered;
 use crate::testing::{by_manager, by_user, config, request, step};
 
@@ -134,6 +135,24 @@ fn who_has_left_is_sent_nothing() {
         assert!(!again.iter().any(|what| what.ends_with("u0")), "{again:?}");
         assert!(does(&cfg, &mut manager, by_user(U0, Packet::Ack(back(U0)))).is_empty());
     }
+}
+
+/// Whoever has lost its request says so, and leaves.
+#[test]
+fn who_loses_its_request_leaves() {
+    let cfg: Linked<House> = config("house", &[1]);
+    let mut user = cfg.user(U0);
+    let request = request(U0, &[(0, 1)]);
+    step(&cfg, &mut user, Event::Call(Call::Ask(request.clone())));
+    let over = Content::Message(house::ToUser::Over(request.id));
+    let over = Packet::Frame { n: back(U0), content: over };
+    let told = step(&cfg, &mut user, by_manager(0, over));
+    let is_lost = |effect: &Effect<_, _>| matches!(effect, Effect::Lost(id) if *id == request.id);
+    let closes = |effect: &Effect<_, _>| {
+        let Effect::ToManager(M0, msg) = effect else { return false };
+        matches!(msg, Packet::Frame { content: Content::Close, .. })
+    };
+    assert!(told.iter().any(is_lost) && told.iter().any(closes), "{told:?}");
 }
 
 /// What overtakes is taken at once, and still known when the rest has come.

@@ -12,8 +12,8 @@ use crate::testing::{request, step};
 
 /// Whom a user asks first that needs two pools.
 fn first(variant: Option<&str>, needs: [u64; 2]) -> ManagerId {
-    // A path, and a pool that is not there.
-    let users = [vec![0, 1], vec![1, 2], vec![2, 3, 9]];
+    // A path, and pools that are not there.
+    let users = [vec![0, 1], vec![1, 2], vec![2, 3, 4, 9]];
     let users = users.map(|set| set.into_iter().map(PoolId).collect());
     let pools = vec![Pool { capacity: 1, node: NodeId(0) }; 4];
     let topology = Topology { users: users.to_vec(), ..Topology::of_pools(pools) };
