@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdall_log::disk::simulated::SimulatedDisk;
 use holdall_log::epoch::Place;
-use holdall_log::file::{FileLog, FileStore, Options};
+use holdall_log::file::{Durability, FileLog, FileStore, Options};
 use holdall_log::{
     Class, Entry, Error, Index, Life, Log, Lost, Memory, OpenError, Opened, SnapshotJob, Watch,
 };
@@ -102,19 +102,20 @@ impl World {
         let sealed = std::mem::take(&mut self.sealed); // Whoever tries to open it breaks the seal.
         let (log, opened) = store(disk, options).open_file()?;
         self.sealed = sealed;
-        Ok(self.judge(&opened).map(|()| {
+        Ok(self.judge(&opened, options.durability).map(|()| {
             let watch = log.watch();
             Process { log: Some(Box::new(log)), watch, snapshot: None }
         }))
     }
 
-    fn judge(&mut self, opened: &Opened) -> Result<(), String> {
+    fn judge(&mut self, opened: &Opened, durability: Durability) -> Result<(), String> {
         let state = numbers(opened);
         let told = |wrong: &str| Err(format!("{wrong}: {:?}, {state:?}", opened.memory));
         if !self.appended.starts_with(&state) {
             return told("it is no prefix of what was appended");
         }
-        let least = if self.unplugged { self.synced } else { self.told };
+        let survives_only_synced = self.unplugged && durability == Durability::Written;
+        let least = if survives_only_synced { self.synced } else { self.told };
         if state.len() < least {
             return told(&format!("{least} records must be there"));
         }

@@ -1,0 +1,6 @@
+//! The pure state machine of a cell: so far its sessions.
+//!
+//! No clock (whoever calls says what time it is), no I/O, no randomness, no hash order: the same
+//! inputs lead to the same state, so that a log of inputs is enough to build it again.
+
+pub mod session;

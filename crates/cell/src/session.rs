@@ -1,0 +1,409 @@
+//! Sessions: clients that lose their connection, or their agent, and not their place.
+//!
+//! A client picks an id and a secret. Every call of its session has a number, one after the other,
+//! and may be repeated: what has been done is not done again, and what came of it is told again.
+//! Whoever comes back with id and secret is told everything it may have missed.
+//!
+//! A session lasts as long as what it stands for ([`Means`]): a process, a lease, or, for clients
+//! that know no sessions, a connection.
+//!
+//! # Invariants
+//! - **S1.** A call is new once: [`Sessions::call`] says [`Turn::New`] at most once for a number.
+//! - **S2.** What came of a call is kept until the client has acknowledged it; a request that is
+//!   open is kept until it is over.
+//! - **S3.** Nobody gets at a session without its secret, nor as another user.
+//! - **S4.** A session is attached to one connection at most: the last one that came.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use holdall_wire::{Reply, RequestNo};
+use serde::{Deserialize, Serialize};
+
+/// How many calls a client may leave unacknowledged.
+pub const UNACKNOWLEDGED_MAX: usize = 4096;
+
+/// A session, as its client has named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId(pub u128);
+
+/// What only the client of a session knows. It is not shown.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub u128);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// The number of a call within its session: the first is 1, and none is left out.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct CallNo(pub u64);
+
+impl CallNo {
+    /// The one after it.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// A connection to the host of the cell; numbers are not used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ConnNo(pub u64);
+
+/// What a session lasts as long as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Means {
+    /// Its connection.
+    Connection,
+    /// A connection that is not away for longer than so many milliseconds.
+    Lease(u64),
+    /// A process of this boot of the machine.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// When it started, in ticks after the start of the machine.
+        start: u64,
+    },
+}
+
+/// What a client says when it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The session.
+    pub session: SessionId,
+    /// What only its client knows.
+    pub secret: Secret,
+    /// The user, vouched for by the host.
+    pub uid: u32,
+    /// What the session lasts as long as; that of one that is known stays.
+    pub means: Means,
+    /// Whether it was here before.
+    pub returns: bool,
+    /// It has heard the end of all calls up to this one.
+    pub heard: CallNo,
+}
+
+/// What a client is told when it comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The last call that was taken; later ones must be made again.
+    pub last: CallNo,
+    /// Its requests that wait or hold, by the call that asked: whoever knows how these stand tells.
+    pub open: Vec<(CallNo, RequestNo)>,
+    /// What came of calls since the last that it has heard of.
+    pub replied: Vec<(CallNo, Reply)>,
+    /// The connection that it has taken the session over from.
+    pub displaced: Option<ConnNo>,
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Turned {
+    /// It was here before, and nobody knows it.
+    #[error(
+        "the session is over, or was forgotten with the memory of the cell: what it held is not \
+         held any more"
+    )]
+    Forgotten,
+    /// It is not the one it says it is.
+    #[error("the session is another's: the secret or the user is not the one it began with")]
+    Stranger,
+}
+
+/// What to do with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Do it, and say what came of it: [`Sessions::opened`] or [`Sessions::replied`].
+    New,
+    /// It was done: tell again how its request stands.
+    Open(RequestNo),
+    /// It was done: tell this again.
+    Replied(Reply),
+    /// It was done, and its client has heard so.
+    Heard,
+}
+
+/// Why a call is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// A call is missing.
+    #[error("call {got} came where {expected} was expected; connect again")]
+    Gap {
+        /// Which should come.
+        expected: u64,
+        /// Which came.
+        got: u64,
+    },
+    /// It comes over a connection that has no session, or not this one any more.
+    #[error("this connection has no session; connect again")]
+    NotAttached,
+    /// Too much is kept for this client.
+    #[error("{UNACKNOWLEDGED_MAX} calls are not acknowledged; acknowledge some first")]
+    TooMany,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Outcome {
+    /// It is being done.
+    Pending,
+    Open(RequestNo),
+    Replied(Reply),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Session {
+    secret: Secret,
+    uid: u32,
+    means: Means,
+    attached: Option<ConnNo>,
+    /// Since when it has no connection.
+    alone_since: u64,
+    last: CallNo,
+    heard: CallNo,
+    /// Of the calls that it has not heard the end of, and of those with open requests.
+    outcomes: BTreeMap<CallNo, Outcome>,
+}
+
+/// All sessions of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sessions {
+    sessions: BTreeMap<SessionId, Session>,
+    attached: BTreeMap<ConnNo, SessionId>,
+}
+
+impl Sessions {
+    /// A client comes over a connection.
+    ///
+    /// # Errors
+    /// If it is not let in; then nothing has changed.
+    pub fn attach(&mut self, conn: ConnNo, hello: &Hello) -> Result<Welcome, Turned> {
+        let session = match self.sessions.get_mut(&hello.session) {
+            Some(known) if known.secret == hello.secret && known.uid == hello.uid => known,
+            Some(_) => return Err(Turned::Stranger),
+            None if hello.returns => return Err(Turned::Forgotten),
+            None => self.sessions.entry(hello.session).or_insert_with(|| Session::new(hello)),
+        };
+        let displaced = session.attached.replace(conn).filter(|before| *before != conn);
+        session.hear(hello.heard);
+        let welcome = session.welcome(displaced);
+        if let Some(before) = displaced {
+            self.attached.remove(&before);
+        }
+        // A connection that changes its session leaves the one before.
+        if let Some(other) = self.attached.insert(conn, hello.session)
+            && other != hello.session
+            && let Some(other) = self.sessions.get_mut(&other)
+        {
+            other.attached = None;
+        }
+        Ok(welcome)
+    }
+
+    /// A connection is gone. Names the session that is over with it, if one is.
+    pub fn detach(&mut self, now: u64, conn: ConnNo) -> Option<SessionId> {
+        let id = self.attached.remove(&conn)?;
+        let session = self.sessions.get_mut(&id)?;
+        session.attached = None;
+        session.alone_since = now;
+        (session.means == Means::Connection).then_some(id)
+    }
+
+    /// The host has started again: nobody is connected, and every lease is as if just renewed.
+    /// Names the sessions that are over with their connections.
+    pub fn detach_all(&mut self, now: u64) -> Vec<SessionId> {
+        self.attached.clear();
+        for session in self.sessions.values_mut() {
+            session.attached = None;
+            session.alone_since = now;
+        }
+        let all = self.sessions.iter();
+        all.filter(|(_, s)| s.means == Means::Connection).map(|(id, _)| *id).collect()
+    }
+
+    /// A call comes over a connection.
+    ///
+    /// # Errors
+    /// If it cannot be taken; then nothing has changed.
+    pub fn call(&mut self, conn: ConnNo, call: CallNo) -> Result<Turn, Wrong> {
+        let id = self.attached.get(&conn).ok_or(Wrong::NotAttached)?;
+        let session = self.sessions.get_mut(id).ok_or(Wrong::NotAttached)?;
+        let expected = session.last.next();
+        if call > expected || call.0 == 0 {
+            return Err(Wrong::Gap { expected: expected.0, got: call.0 });
+        }
+        if call < expected {
+            return Ok(match session.outcomes.get(&call) {
+                Some(Outcome::Open(request)) => Turn::Open(*request),
+                Some(Outcome::Replied(reply)) => Turn::Replied(reply.clone()),
+                // It is told when it is done.
+                Some(Outcome::Pending) | None => Turn::Heard,
+            });
+        }
+        if session.outcomes.len() >= UNACKNOWLEDGED_MAX {
+            return Err(Wrong::TooMany);
+        }
+        session.last = call;
+        session.outcomes.insert(call, Outcome::Pending);
+        Ok(Turn::New)
+    }
+
+    /// A call has become a request, which waits or holds.
+    pub fn opened(&mut self, session: SessionId, call: CallNo, request: RequestNo) {
+        self.set(session, call, Outcome::Open(request));
+    }
+
+    /// A call has its last reply. Tells over which connection, if there is one.
+    pub fn replied(&mut self, session: SessionId, call: CallNo, reply: Reply) -> Option<ConnNo> {
+        self.set(session, call, Outcome::Replied(reply));
+        self.connection(session)
+    }
+
+    fn set(&mut self, session: SessionId, call: CallNo, outcome: Outcome) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        let is_over = matches!(outcome, Outcome::Replied(_));
+        if let Some(known) = session.outcomes.get_mut(&call) {
+            *known = outcome;
+        }
+        if is_over && call <= session.heard {
+            session.outcomes.remove(&call);
+        }
+    }
+
+    /// The client of a connection has heard the end of all calls up to one.
+    pub fn hear(&mut self, conn: ConnNo, upto: CallNo) {
+        let id = self.attached.get(&conn);
+        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
+            session.hear(upto);
+        }
+    }
+
+    /// A session is over: its process has ended, its lease has lapsed, or it says so. Returns what it
+    /// has open.
+    pub fn end(&mut self, session: SessionId) -> Vec<RequestNo> {
+        let Some(ended) = self.sessions.remove(&session) else { return Vec::new() };
+        if let Some(conn) = ended.attached {
+            self.attached.remove(&conn);
+        }
+        ended.open().map(|(_, request)| request).collect()
+    }
+
+    /// The sessions whose lease has lapsed.
+    pub fn lapsed(&self, now: u64) -> impl Iterator<Item = SessionId> {
+        let over = move |session: &Session| session.lapses().is_some_and(|at| at <= now);
+        self.sessions.iter().filter(move |(_, session)| over(session)).map(|(id, _)| *id)
+    }
+
+    /// When the next lease lapses, if nobody comes back.
+    pub fn next_lapse(&self) -> Option<u64> {
+        self.sessions.values().filter_map(Session::lapses).min()
+    }
+
+    /// The session of a connection.
+    pub fn of(&self, conn: ConnNo) -> Option<SessionId> {
+        self.attached.get(&conn).copied()
+    }
+
+    /// The connection of a session.
+    pub fn connection(&self, session: SessionId) -> Option<ConnNo> {
+        self.sessions.get(&session)?.attached
+    }
+
+    /// All sessions, and what they last as long as: for whoever watches that.
+    pub fn means(&self) -> impl Iterator<Item = (SessionId, Means)> {
+        self.sessions.iter().map(|(id, session)| (*id, session.means))
+    }
+
+    /// Looks whether the invariants hold.
+    ///
+    /// # Errors
+    /// Names the one that does not.
+    pub fn check(&self) -> Result<(), &'static str> {
+        for (conn, id) in &self.attached {
+            let attached = self.sessions.get(id).and_then(|session| session.attached);
+            if attached != Some(*conn) {
+                return Err("S4: a connection knows a session that does not know it");
+            }
+        }
+        for (id, session) in &self.sessions {
+            if session.attached.is_some_and(|conn| self.attached.get(&conn) != Some(id)) {
+                return Err("S4: a session knows a connection that does not know it");
+            }
+            if session.heard > session.last {
+                return Err("S1: a client has heard of a call that was not made");
+            }
+            let kept = |call: &CallNo| *call <= session.last;
+            if !session.outcomes.keys().all(kept) {
+                return Err("S1: there is an outcome of a call that was not made");
+            }
+            let unheard = (session.heard.0 + 1..=session.last.0).map(CallNo);
+            if unheard.into_iter().any(|call| !session.outcomes.contains_key(&call)) {
+                return Err("S2: an outcome is missing that its client has not heard");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    fn new(hello: &Hello) -> Self {
+        Self {
+            secret: hello.secret,
+            uid: hello.uid,
+            means: hello.means,
+            attached: None,
+            alone_since: 0,
+            last: CallNo(0),
+            heard: CallNo(0),
+            outcomes: BTreeMap::new(),
+        }
+    }
+
+    fn open(&self) -> impl Iterator<Item = (CallNo, RequestNo)> {
+        self.outcomes.iter().filter_map(|(call, outcome)| match outcome {
+            Outcome::Open(request) => Some((*call, *request)),
+            _ => None,
+        })
+    }
+
+    /// What is not heard of again, and not open, is forgotten. Nobody can hear of what was not made.
+    fn hear(&mut self, upto: CallNo) {
+        let upto = upto.min(self.last);
+        if upto <= self.heard {
+            return;
+        }
+        self.heard = upto;
+        self.outcomes
+            .retain(|call, outcome| *call > upto || !matches!(outcome, Outcome::Replied(_)));
+    }
+
+    fn welcome(&self, displaced: Option<ConnNo>) -> Welcome {
+        let replied = self.outcomes.iter().filter_map(|(call, outcome)| match outcome {
+            Outcome::Replied(reply) => Some((*call, reply.clone())),
+            _ => None,
+        });
+        Welcome {
+            last: self.last,
+            open: self.open().collect(),
+            replied: replied.collect(),
+            displaced,
+        }
+    }
+
+    fn lapses(&self) -> Option<u64> {
+        match self.means {
+            Means::Lease(millis) if self.attached.is_none() => {
+                Some(self.alone_since.saturating_add(millis))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

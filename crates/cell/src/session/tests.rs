@@ -1,0 +1,283 @@
+//! Sessions one by one, and clients over connections and agents that come and go.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SESSION: SessionId = SessionId(1);
+
+fn hello() -> Hello {
+    Hello {
+        session: SESSION,
+        secret: Secret(7),
+        uid: 1000,
+        means: Means::Lease(50),
+        returns: false,
+        heard: CallNo(0),
+    }
+}
+
+/// Sessions with one, attached to connection 1.
+fn attached() -> Sessions {
+    let mut sessions = Sessions::default();
+    sessions.attach(ConnNo(1), &hello()).expect("it is new");
+    sessions
+}
+
+#[test]
+fn a_call_is_new_once_and_what_came_of_it_is_told_again() {
+    let mut sessions = attached();
+    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::New));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Heard), "it is being done");
+    sessions.opened(SESSION, CallNo(1), RequestNo(9));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Open(RequestNo(9))));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::New));
+    assert_eq!(sessions.replied(SESSION, CallNo(2), Reply::Done), Some(ConnNo(1)));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::Replied(Reply::Done)));
+    let gap = Wrong::Gap { expected: 3, got: 4 };
+    assert_eq!(sessions.call(ConnNo(1), CallNo(4)), Err(gap));
+    assert!(sessions.call(ConnNo(1), CallNo(0)).is_err());
+    assert_eq!(sessions.call(ConnNo(2), CallNo(3)), Err(Wrong::NotAttached));
+}
+
+#[test]
+fn whoever_comes_back_is_told_what_it_missed() {
+    let mut sessions = attached();
+    for call in 1..=3 {
+        sessions.call(ConnNo(1), CallNo(call)).expect("the next");
+    }
+    sessions.opened(SESSION, CallNo(1), RequestNo(9));
+    assert_eq!(sessions.detach(10, ConnNo(1)), None, "it lasts");
+    assert_eq!(sessions.replied(SESSION, CallNo(2), Reply::Done), None, "nobody listens");
+    let back = Hello { returns: true, heard: CallNo(0), ..hello() };
+    let welcome = sessions.attach(ConnNo(2), &back).expect("it is known");
+    assert_eq!(welcome.last, CallNo(3));
+    assert_eq!(welcome.open, [(CallNo(1), RequestNo(9))]);
+    assert_eq!(welcome.replied, [(CallNo(2), Reply::Done)]);
+    sessions.hear(ConnNo(2), CallNo(2));
+    let welcome = sessions.attach(ConnNo(3), &back).expect("it is known");
+    assert_eq!(welcome.displaced, Some(ConnNo(2)));
+    assert_eq!(welcome.open, [(CallNo(1), RequestNo(9))], "what is open is told whoever has heard");
+    assert!(welcome.replied.is_empty());
+    assert_eq!(sessions.call(ConnNo(2), CallNo(4)), Err(Wrong::NotAttached), "the last one counts");
+    sessions.check().expect("sound");
+}
+
+#[test]
+fn nobody_gets_at_a_session_of_another() {
+    let mut sessions = attached();
+    let before = sessions.clone();
+    let others = [
+        Hello { secret: Secret(8), ..hello() },
+        Hello { uid: 1001, returns: true, ..hello() },
+        Hello { uid: 0, ..hello() },
+    ];
+    for other in others {
+        assert_eq!(sessions.attach(ConnNo(2), &other), Err(Turned::Stranger));
+    }
+    let unknown = Hello { session: SessionId(2), returns: true, ..hello() };
+    assert_eq!(sessions.attach(ConnNo(2), &unknown), Err(Turned::Forgotten));
+    assert_eq!(sessions, before, "nothing has changed");
+    assert_eq!(format!("{:?}", Secret(8)), "Secret", "it is not shown");
+}
+
+#[test]
+fn a_lease_lapses_when_nobody_comes_back_and_a_process_does_not() {
+    let mut sessions = attached();
+    let process = Means::Process { pid: 4, start: 5 };
+    let other = Hello { session: SessionId(2), means: process, ..hello() };
+    sessions.attach(ConnNo(2), &other).expect("it is new");
+    assert_eq!(sessions.next_lapse(), None, "both are here");
+    sessions.detach(100, ConnNo(1));
+    sessions.detach(100, ConnNo(2));
+    assert_eq!(sessions.next_lapse(), Some(150));
+    assert_eq!(sessions.lapsed(149).count(), 0);
+    assert_eq!(sessions.lapsed(150).collect::<Vec<_>>(), [SESSION]);
+    sessions.detach_all(1000);
+    assert_eq!(sessions.next_lapse(), Some(1050), "no agent was there: it could not come");
+    sessions.attach(ConnNo(3), &Hello { returns: true, ..hello() }).expect("it is known");
+    assert_eq!(sessions.next_lapse(), None);
+}
+
+#[test]
+fn without_sessions_a_connection_is_one() {
+    let mut sessions = Sessions::default();
+    let plain = Hello { means: Means::Connection, ..hello() };
+    sessions.attach(ConnNo(1), &plain).expect("it is new");
+    sessions.call(ConnNo(1), CallNo(1)).expect("the first");
+    sessions.opened(SESSION, CallNo(1), RequestNo(3));
+    assert_eq!(sessions.detach(5, ConnNo(1)), Some(SESSION));
+    assert_eq!(sessions.end(SESSION), [RequestNo(3)]);
+    assert_eq!(sessions, Sessions::default(), "nothing is left");
+    sessions.attach(ConnNo(2), &plain).expect("it is new");
+    assert_eq!(sessions.detach_all(5), [SESSION]);
+}
+
+#[test]
+fn a_client_cannot_fill_the_memory() {
+    let mut sessions = attached();
+    for call in 1..=UNACKNOWLEDGED_MAX as u64 {
+        assert_eq!(sessions.call(ConnNo(1), CallNo(call)), Ok(Turn::New));
+        sessions.replied(SESSION, CallNo(call), Reply::Done);
+    }
+    let next = CallNo(UNACKNOWLEDGED_MAX as u64 + 1);
+    assert_eq!(sessions.call(ConnNo(1), next), Err(Wrong::TooMany));
+    sessions.hear(ConnNo(1), CallNo(u64::MAX));
+    assert_eq!(sessions.call(ConnNo(1), next), Ok(Turn::New));
+    sessions.check().expect("nobody has heard of what was not made");
+}
+
+/// What happens between a client and its cell.
+#[derive(Clone, Debug)]
+enum Step {
+    /// The client makes a call.
+    Make,
+    /// The next message arrives at the cell, or at the client.
+    ToCell,
+    ToClient,
+    /// The oldest call that is being done is done, as a request or with a reply.
+    Do {
+        opens: bool,
+    },
+    /// The oldest request is over.
+    Over,
+    /// The connection breaks, and the client comes back over a new one.
+    Reconnect,
+    /// The agent starts again, with what is on disk.
+    Restart,
+    /// The client says what it has heard.
+    Acknowledge,
+}
+
+/// A client, its connection, and what the cell has done.
+#[derive(Default)]
+struct World {
+    sessions: Sessions,
+    conn: u64,
+    made: u64,
+    /// Calls without a reply, which are made again after a break.
+    unanswered: Vec<u64>,
+    heard: u64,
+    answered: BTreeMap<u64, usize>,
+    to_cell: Vec<u64>,
+    to_client: Vec<u64>,
+    pending: Vec<u64>,
+    open: Vec<u64>,
+    /// How often each call was done.
+    done: BTreeMap<u64, usize>,
+}
+
+impl World {
+    fn attach(&mut self) {
+        self.conn += 1;
+        self.to_cell.clear();
+        self.to_client.clear();
+        let hello = Hello { returns: self.conn > 1, heard: CallNo(self.heard), ..hello() };
+        let welcome = self.sessions.attach(ConnNo(self.conn), &hello).expect("it is known");
+        self.to_client.extend(welcome.replied.iter().map(|(call, _)| call.0));
+        // Some more than it must: calls may be repeated.
+        self.to_cell.extend(self.unanswered.iter().copied());
+        let replied = welcome.replied.iter().map(|(call, _)| call.0);
+        let open = welcome.open.iter().map(|(call, _)| call.0);
+        let known: Vec<u64> = replied.chain(open).chain(self.pending.iter().copied()).collect();
+        let taken = |call: &u64| *call <= welcome.last.0;
+        let forgotten = |call: &&u64| taken(call) && !known.contains(call);
+        assert_eq!(self.unanswered.iter().find(forgotten), None, "nobody would tell it");
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Make => {
+                self.made += 1;
+                self.unanswered.push(self.made);
+                self.to_cell.push(self.made);
+            }
+            Step::ToCell if !self.to_cell.is_empty() => {
+                let call = self.to_cell.remove(0);
+                match self.sessions.call(ConnNo(self.conn), CallNo(call)).expect("in order") {
+                    Turn::New => self.pending.push(call),
+                    Turn::Replied(_) => self.to_client.push(call),
+                    Turn::Open(_) | Turn::Heard => {}
+                }
+            }
+            Step::ToClient if !self.to_client.is_empty() => {
+                let call = self.to_client.remove(0);
+                self.unanswered.retain(|unanswered| *unanswered != call);
+                *self.answered.entry(call).or_default() += 1;
+            }
+            Step::Do { opens } if !self.pending.is_empty() => {
+                let call = self.pending.remove(0);
+                *self.done.entry(call).or_default() += 1;
+                if *opens {
+                    self.open.push(call);
+                    self.sessions.opened(SESSION, CallNo(call), RequestNo(call));
+                } else {
+                    self.reply(call);
+                }
+            }
+            Step::Over if !self.open.is_empty() => {
+                let call = self.open.remove(0);
+                self.reply(call);
+            }
+            Step::Reconnect => {
+                self.sessions.detach(0, ConnNo(self.conn));
+                self.attach();
+            }
+            Step::Restart => {
+                let bytes = postcard::to_allocvec(&self.sessions).expect("in bytes");
+                self.sessions = postcard::from_bytes(&bytes).expect("the same again");
+                self.sessions.detach_all(0);
+                self.attach();
+            }
+            Step::Acknowledge => {
+                let first = self.unanswered.first().copied().unwrap_or(self.made + 1);
+                self.heard = first - 1;
+                self.sessions.hear(ConnNo(self.conn), CallNo(self.heard));
+            }
+            _ => {}
+        }
+        self.sessions.check().expect("sound");
+    }
+
+    fn reply(&mut self, call: u64) {
+        if self.sessions.replied(SESSION, CallNo(call), Reply::Done).is_some() {
+            self.to_client.push(call);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Whatever breaks, every call is done once, and its client hears of it.
+    #[test]
+    fn every_call_is_done_once_and_answered(steps in prop::collection::vec(prop_oneof![
+        5 => Just(Step::Make),
+        5 => Just(Step::ToCell),
+        5 => Just(Step::ToClient),
+        4 => any::<bool>().prop_map(|opens| Step::Do { opens }),
+        2 => Just(Step::Over),
+        1 => Just(Step::Reconnect),
+        1 => Just(Step::Restart),
+        2 => Just(Step::Acknowledge),
+    ], 1..120)) {
+        let mut world = World::default();
+        world.attach();
+        for step in &steps {
+            world.step(step);
+        }
+        // In the end nothing breaks any more.
+        world.step(&Step::Reconnect);
+        for step in [Step::ToCell, Step::Do { opens: false }, Step::Over, Step::ToClient] {
+            for _ in 0..2 * steps.len() {
+                world.step(&step);
+            }
+        }
+        prop_assert!(world.unanswered.is_empty(), "{:?}", world.unanswered);
+        prop_assert_eq!(world.done.len() as u64, world.made);
+        prop_assert!(world.done.values().all(|times| *times == 1), "{:?}", world.done);
+        world.step(&Step::Acknowledge);
+        let session = &world.sessions.sessions[&SESSION];
+        prop_assert!(session.outcomes.is_empty(), "{:?}", session.outcomes);
+    }
+}
