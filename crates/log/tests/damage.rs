@@ -115,6 +115,41 @@ fn a_wrong_byte_in_a_snapshot_is_refused() {
     }
 }
 
+/// After a restart of the machine the end may be torn, but not what was synced.
+#[test]
+fn what_was_synced_is_damaged_and_not_torn_also_after_a_restart() {
+    let disk = SimulatedDisk::new(5);
+    let store = FileStore::new(Arc::new(disk.clone()), None, short());
+    let (mut log, _) = store.open_file().expect("empty");
+    for number in 0..10 {
+        if number == 5 {
+            let entry = Entry { class: Class::May, logic: 1, payload: b"record 5", sync: true };
+            log.append(entry).expect("there is room");
+            log.flush().expect("written");
+            log.sync().expect("synced");
+        } else {
+            append(&mut log, format!("record {number}").as_bytes());
+        }
+    }
+    for number in 0..10 {
+        let disk = disk.as_it_is();
+        disk.tamper(SEGMENT, |content| content[128 + number * 48 + 33] ^= 1);
+        let opened = open(&disk.unplugged(1), short());
+        match opened {
+            Err(OpenError::Damaged { offset, .. }) => {
+                assert!(number <= 5, "record {number} was not synced");
+                assert_eq!(offset, 128 + number as u64 * 48);
+            }
+            Err(other) => panic!("{other}"),
+            Ok((_, opened)) => {
+                assert!(number > 5, "record {number} was synced");
+                assert_eq!(opened.memory, Memory::Lost(Lost::Rebooted));
+                assert_eq!(payloads(&opened), expected(number));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_segment_that_is_missing_in_the_middle_is_refused() {
     let disk = ten();
