@@ -94,6 +94,7 @@ pub struct Welcome {
     /// The last call that was taken; later ones must be made again.
     pub last: CallNo,
     /// Its requests that wait or hold, by the call that asked: whoever knows how these stand tells.
+    /// A grant that its client has heard of and that is missing here is over.
     pub open: Vec<(CallNo, RequestNo)>,
     /// What came of calls since the last that it has heard of.
     pub replied: Vec<(CallNo, Reply)>,

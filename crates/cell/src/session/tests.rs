@@ -64,6 +64,20 @@ fn whoever_comes_back_is_told_what_it_missed() {
 }
 
 #[test]
+fn a_grant_that_ends_after_it_was_heard_of_leaves_nothing_behind() {
+    let mut sessions = attached();
+    sessions.call(ConnNo(1), CallNo(1)).expect("the first");
+    sessions.opened(SESSION, CallNo(1), RequestNo(9));
+    sessions.hear(ConnNo(1), CallNo(1));
+    sessions.detach(10, ConnNo(1));
+    sessions.replied(SESSION, CallNo(1), Reply::Lost(RequestNo(9)));
+    let back = Hello { returns: true, heard: CallNo(1), ..hello() };
+    let welcome = sessions.attach(ConnNo(2), &back).expect("it is known");
+    assert!(welcome.open.is_empty() && welcome.replied.is_empty());
+    assert!(sessions.sessions[&SESSION].outcomes.is_empty());
+}
+
+#[test]
 fn nobody_gets_at_a_session_of_another() {
     let mut sessions = attached();
     let before = sessions.clone();
