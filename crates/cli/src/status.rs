@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use holdall_client::Client;
+use holdall_commands::print_to_reader;
 use holdall_wire::{Body, GrantView, Name, Reply, State, Status, WaitView};
 
 use crate::pool;
 use crate::reach::{Reach, block_on, call};
-use crate::{print, show};
+use crate::show;
 
 /// Show who holds what, since when and why, and who waits, in the order of service
 #[derive(clap::Args)]
@@ -42,8 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 // Home, and clear below.
                 write!(std::io::stdout(), "\x1b[H\x1b[J")?;
             }
-            print(&text)?;
-            if !args.watch {
+            if !print_to_reader(&text)? || !args.watch {
                 return Ok(ExitCode::SUCCESS);
             }
             tokio::time::sleep(Duration::from_secs(1)).await;

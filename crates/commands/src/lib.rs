@@ -26,7 +26,9 @@ pub use holdall_registry::questions::{Question, Snapshot};
 
 pub use self::program::{main, parse};
 pub use self::registry::Protocols;
-pub use self::say::{Failure, UNWRITTEN, USAGE, Usage, cannot_write, print, say, usage};
+pub use self::say::{
+    Failure, UNWRITTEN, USAGE, Usage, cannot_write, print, print_to_reader, say, usage,
+};
 pub use self::sim::names;
 
 /// One of the commands, with its arguments.

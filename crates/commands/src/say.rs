@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Bad input: one line that says what is wrong and how to mend it. Exit status [`USAGE`].
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,14 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 /// Says something to a person, on standard error. Nobody may be there to hear it: that is no error,
 /// where `eprintln!` would panic.
 pub fn say(text: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "holdall: {text}");
+    let _ = writeln!(io::stderr().lock(), "{}: {text}", program());
+}
+
+/// The name by which this program was called.
+fn program() -> String {
+    let called = std::env::args_os().next();
+    let name = called.as_ref().and_then(|path| Path::new(path).file_name());
+    name.map_or_else(|| "holdall".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Prints a text and a line end. Whoever reads may stop reading: that is no error.
@@ -50,9 +58,17 @@ pub fn say(text: impl Display) {
 /// # Errors
 /// If it cannot be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_to_reader(text).map(|_| ())
+}
+
+/// The same, and whether anybody reads on.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn print_to_reader(text: &str) -> anyhow::Result<bool> {
     match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(cannot_write("the result", error)),
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
     }
 }

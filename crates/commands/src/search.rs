@@ -1,4 +1,4 @@
-//! What `holdall check` and `holdall locality` have in common: which protocol, and how to search.
+//! What the commands that search have in common: which protocol, in which world, and how far.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{Protocols, usage};
 
-/// How a scope is searched.
-#[derive(clap::Args)]
+/// What is searched, beside the scope.
+#[derive(clap::Args, PartialEq)]
 pub(crate) struct SearchArgs {
     /// When timers may ring: at any time, or only when nothing else can move
     #[arg(long, default_value = "any")]
@@ -27,6 +27,14 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "DEFECT,...", num_args = 0..=1, value_delimiter = ',')]
     #[arg(conflicts_with = "without")]
     as_printed: Option<Vec<String>>,
+    /// Treat states as equal only if their clocks and counters are, also where users ask for ever
+    #[arg(long)]
+    plain: bool,
+}
+
+/// How far a search goes.
+#[derive(clap::Args)]
+pub(crate) struct LimitArgs {
     /// Give up after this many states
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -40,25 +48,22 @@ pub(crate) struct SearchArgs {
     /// Threads that make successors [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Treat states as equal only if their clocks and counters are, also where users ask for ever
-    #[arg(long)]
-    plain: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum TimersArg {
     Any,
     Quiet,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum OrderArg {
     Fifo,
     Unordered,
 }
 
 /// What the managers are told of a user that stopped.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum DetectorArg {
     /// That it is certainly gone, after its last message
     Departed,
@@ -101,18 +106,26 @@ impl SearchArgs {
                 OrderArg::Fifo => Order::Fifo,
                 OrderArg::Unordered => Order::Unordered,
             }),
-            max_states: self.max_states as usize,
-            time: self.time,
-            memory: self.memory,
             canonical: self.plain.then_some(false),
-            threads: self.threads.map(usize::from),
             ..Settings::default()
         }
     }
 }
 
+impl LimitArgs {
+    pub(crate) fn limit(&self, settings: Settings) -> Settings {
+        Settings {
+            max_states: self.max_states as usize,
+            time: self.time,
+            memory: self.memory,
+            threads: self.threads.map(usize::from),
+            ..settings
+        }
+    }
+}
+
 /// Seconds, minutes or hours.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
     let seconds = match unit {
         "" | "s" => Some(1.0),

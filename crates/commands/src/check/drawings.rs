@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use holdall_lab::check::{Report, Scope, Settings, state_graph};
-use holdall_registry::Chosen;
+use holdall_lab::check::{Report, state_graph};
 
+use super::what::Job;
 use crate::{files, say, usage};
 
 /// The most states that Graphviz is asked to draw.
@@ -34,18 +34,12 @@ impl Drawings {
         files::try_all(&named.map(PathBuf::as_path).collect::<Vec<_>>())
     }
 
-    pub(super) fn draw(
-        &self,
-        chosen: &Chosen,
-        scope: &Scope,
-        settings: &Settings,
-        report: &Report,
-    ) -> anyhow::Result<()> {
+    pub(super) fn draw(&self, job: &Job, report: &Report) -> anyhow::Result<()> {
         if let Some(file) = &self.chart_svg {
             write_chart(file, report)?;
         }
         let graph = |option: &str, most: usize| {
-            let graph = state_graph(chosen, scope, settings, most).map_err(usage)?;
+            let graph = state_graph(&job.chosen, &job.scope, &job.settings, most).map_err(usage)?;
             graph.ok_or_else(|| {
                 let at_least = if report.complete { "" } else { "at least " };
                 usage(format!(

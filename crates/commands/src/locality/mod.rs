@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use comfy_table::{Table, presets};
 use holdall_lab::check::{self, Blocked, Crash, Detector, Distance, Locality, Scope, Settings};
 
-use crate::search::{DetectorArg, SearchArgs, bar, tell};
+use crate::search::{DetectorArg, LimitArgs, SearchArgs, bar, tell};
 use crate::{Protocols, print, usage};
 
 /// Measure how far away a user may be that is blocked for ever because another one crashed
@@ -58,10 +58,21 @@ pub struct Args {
     table: bool,
     #[command(flatten)]
     search: SearchArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Print one JSON object per scope
     #[arg(long)]
     json: bool,
 }
+
+impl Args {
+    fn settings(&self) -> Settings {
+        self.limits.limit(self.search.settings())
+    }
+}
+
+/// The exit status of a search that was cut off.
+const CUT_OFF: u8 = 3;
 
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     if args.table {
@@ -78,7 +89,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         crash_manager: args.crash_manager,
         crash_idle: args.idle,
         detector: Some(args.detector.map_or(Detector::None, Into::into)),
-        ..args.search.settings()
+        ..args.settings()
     };
     let bar = bar();
     bar.set_message(format!("{} {scope}", chosen.name));
@@ -90,7 +101,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
 }
 
 fn exit_code(complete: bool) -> ExitCode {
-    if complete { ExitCode::SUCCESS } else { ExitCode::from(3) }
+    if complete { ExitCode::SUCCESS } else { ExitCode::from(CUT_OFF) }
 }
 
 fn in_full(report: &Locality) -> String {

@@ -7,9 +7,9 @@ use holdall_lab::check::{self, Detector, Locality, Scope, Settings, Timers};
 use holdall_registry::Chosen;
 use indicatif::ProgressBar;
 
-use super::{Args, exit_code, measured};
+use super::{Args, CUT_OFF, exit_code, measured};
 use crate::search::{bar, tell};
-use crate::{Protocols, print, usage};
+use crate::{Protocols, print_to_reader, usage};
 
 /// A conflict graph.
 struct Graph {
@@ -96,7 +96,7 @@ impl Table<'_> {
         self.bar.set_message(format!("{} {scope}, detector {detector}", chosen.name));
         let progress = |progress| tell(&self.bar, progress);
         let patient = !chosen.about.with_patience.is_empty();
-        let settings = Settings { detector: Some(detector), ..self.args.search.settings() };
+        let settings = Settings { detector: Some(detector), ..self.args.settings() };
         let timers = if patient { Timers::Quiet } else { settings.timers };
         let settings = Settings { timers, ..settings };
         let report = check::locality(chosen, scope, &settings, &progress).ok()?;
@@ -106,8 +106,12 @@ impl Table<'_> {
         Some(report)
     }
 
+    /// Nothing more is worth a search once nobody reads on.
     fn say(&self, line: &str) -> anyhow::Result<()> {
-        self.bar.suspend(|| print(line))
+        match self.bar.suspend(|| print_to_reader(line))? {
+            true => Ok(()),
+            false => std::process::exit(CUT_OFF.into()),
+        }
     }
 }
 

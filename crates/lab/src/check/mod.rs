@@ -6,11 +6,13 @@
 //! - `world`: a protocol at work in a scope, as states and their successors;
 //! - `search`: numbers all states, and keeps the graph of the steps between them;
 //! - `verdict`: what the graph shows, from deadlocks to fair cycles; a violation comes with a trace;
+//! - `checkpoint`: a search on disk, to be resumed;
 //! - `explore`: the same world, step by step by hand;
 //! - `chart`: a trace as a message sequence chart, in text and in SVG;
 //! - `diagram`: the state graph of a small scope, for Graphviz and in SVG.
 
 mod chart;
+mod checkpoint;
 mod diagram;
 mod explore;
 mod scope;
@@ -22,6 +24,8 @@ mod world;
 use holdall_core::Topology;
 use holdall_registry::roles::Roles;
 
+use self::checkpoint::Checkpoint;
+pub use self::checkpoint::{BadCheckpoint, Saving, saved_search};
 pub use self::diagram::{StateGraph, state_graph};
 pub use self::explore::{Explorer, explore};
 pub use self::scope::suite::{Suite, every_assignment};
@@ -50,6 +54,56 @@ pub fn check(
     let world = World::of(chosen, roles, scope, &settings);
     let found = search::search(&world, &settings, watch);
     Ok(verdict::report::report(chosen, &world, &world, &found))
+}
+
+/// The same, saved to a new file now and then, and at the end if the search was cut off.
+///
+/// # Errors
+/// If the protocol does not serve the scope, or nothing can be saved there.
+pub fn check_saving(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+    saving: &Saving<'_>,
+    watch: Watch<'_>,
+) -> Result<Report, BadCheckpoint> {
+    check_with(chosen, scope, settings, |line| Checkpoint::create(saving, line), watch)
+}
+
+/// Goes on with a search that was saved, and saves it to the same file. The report is that of a search
+/// that was never interrupted.
+///
+/// # Errors
+/// If there is no such search in the file, or not of this protocol, scope and program.
+pub fn resume(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+    saving: &Saving<'_>,
+    watch: Watch<'_>,
+) -> Result<Report, BadCheckpoint> {
+    check_with(chosen, scope, settings, |line| Checkpoint::open(saving, line), watch)
+}
+
+fn check_with<'a>(
+    chosen: &Chosen,
+    scope: &Scope,
+    settings: &Settings,
+    checkpoint: impl FnOnce(String) -> Result<Checkpoint<'a>, BadCheckpoint>,
+    watch: Watch<'_>,
+) -> Result<Report, BadCheckpoint> {
+    let (roles, settings) = prepare(chosen, scope, settings)?;
+    let checkpoint = checkpoint(line(chosen, scope, &settings))?;
+    let world = World::of(chosen, roles, scope, &settings);
+    let found = search::search_saving(&world, &settings, checkpoint, watch)?;
+    Ok(verdict::report::report(chosen, &world, &world, &found))
+}
+
+/// What decides the states of a search and their order, as on the command line.
+fn line(chosen: &Chosen, scope: &Scope, settings: &Settings) -> String {
+    let described = verdict::report::describe(scope, settings, chosen.about.assumes);
+    let plain = if settings.canonical == Some(false) { " --plain" } else { "" };
+    format!("{} {described}{plain}", chosen.as_typed())
 }
 
 /// Takes so many random walks through a scope, which may be too large for [`check`]. What is seen

@@ -5,3 +5,4 @@ mod common;
 mod fairness;
 mod pinned;
 mod protocols;
+mod resume;

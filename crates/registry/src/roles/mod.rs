@@ -2,6 +2,7 @@
 
 mod fingerprint;
 mod parts;
+mod tables;
 
 use holdall_core::{
     Addr, Broken, Data, Effect, Event, ManagerId, Options, Outbox, Protocol, Request, RequestId,
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 pub use self::fingerprint::{Fingerprint, StateFingerprint, gap, mix};
 pub use self::parts::{Content, Interner, Item, Parts, RoleFacts};
+pub use self::tables::{Rows, Table};
 use crate::questions::{Kind, Question, Snapshot};
 
 /// In the place of a role that takes part no more.
@@ -58,6 +60,9 @@ pub trait Roles: Send + Sync {
 
     /// The same as it is written down.
     fn content(&self, item: &Item) -> Option<Value>;
+
+    /// What the numbers stand for, to be written down.
+    fn tables(&self) -> &dyn Rows;
 }
 
 /// A whole system, in numbers: the roles that take part, and what is under way.
@@ -235,6 +240,10 @@ impl<P: Protocol> Roles for RolesOf<P> {
             Item::Call { .. } | Item::LossToken | Item::Lapse { .. } => return None,
         })
     }
+
+    fn tables(&self) -> &dyn Rows {
+        self
+    }
 }
 
 /// Where a map has keys that JSON does not know, what people are shown has to do.
@@ -338,9 +347,7 @@ fn number_item<T: Data>(
     item: impl FnOnce(Content) -> Item,
 ) -> u32 {
     let number = Content(contents.number(content));
-    let item = item(number);
-    let fingerprint = Fingerprint::of(&(&item, contents.value(number.0)));
-    parts.items.number_as(item, fingerprint, |_| ())
+    parts.number_saying(item(number), contents.value(number.0))
 }
 
 /// The outcome of a step so far: whether the role keeps its invariants, and comes back from what it

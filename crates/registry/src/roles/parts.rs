@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashTable;
 use holdall_core::{Addr, Call, Gone, ManagerId, UserId};
+use serde::{Deserialize, Serialize};
 
 use super::fingerprint::Fingerprint;
 
@@ -84,6 +85,12 @@ impl<T: Eq> Interner<T> {
         id
     }
 
+    /// How many values there are. Their numbers are those below.
+    pub fn count(&self) -> u32 {
+        let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        u32::try_from(ids.len()).expect("fewer than 2^32 parts")
+    }
+
     /// The fingerprint of the value of a number.
     pub fn fingerprint(&self, id: u32) -> &Fingerprint {
         &self.rows[id as usize].fingerprint
@@ -101,7 +108,7 @@ fn insert(ids: &mut HashTable<(u64, u32)>, hash: u64, id: u32) {
 }
 
 /// Something that may happen to a role: a call, or what is under way to it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "from, to and at say who; the rest is said of the variant")]
 pub enum Item {
     /// A client calls its user.
@@ -124,7 +131,7 @@ pub enum Item {
 
 /// The number of a message or a timer, by which its role knows what it says. Numbers depend on who
 /// came first, so none goes into a fingerprint: what it stands for does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content(pub u32);
 
 impl Hash for Content {
@@ -177,6 +184,19 @@ impl Item {
 }
 
 impl Parts {
+    /// The number of a message or a timer that says this. Its fingerprint is that of what it says; a
+    /// duplicate has one of its own.
+    pub(super) fn number_saying(&self, item: Item, says: &impl Hash) -> u32 {
+        let mut first = item.clone();
+        let copy = match &mut first {
+            Item::ToManager { copy, .. } | Item::ToUser { copy, .. } => std::mem::take(copy),
+            _ => false,
+        };
+        let fingerprint = Fingerprint::of(&(&first, says));
+        let fingerprint = if copy { fingerprint.duplicate() } else { fingerprint };
+        self.items.number_as(item, fingerprint, |_| ())
+    }
+
     /// The duplicate of a message.
     pub fn duplicate(&self, message: u32) -> u32 {
         let mut twin = self.items.value(message).clone();

@@ -1,6 +1,9 @@
 //! The states found and the steps between them, as numbers only.
 
+use std::io;
+
 use super::model::{Class, Label};
+use crate::check::checkpoint::{RecordReader, RecordWriter, Unread};
 
 /// Grows during the search. A state that has not been expanded yet has no edges.
 #[derive(Default)]
@@ -111,6 +114,43 @@ impl Graph {
         self.complete = complete;
         self.drops.sort_unstable_by_key(|drop| drop.0);
         self.held.sort_unstable_by_key(|held| held.0);
+    }
+
+    /// Writes down what there is so far.
+    pub(crate) fn write(&self, to: &mut RecordWriter) -> io::Result<()> {
+        to.put_list(self.labels.iter())?;
+        to.put_list(self.parents.iter())?;
+        to.put_list(self.spans.iter().map(|span| (*span != UNEXPANDED).then_some(*span)))?;
+        to.put_list(self.edges.iter())?;
+        to.put_list(self.drops.iter())?;
+        to.put_list(self.held.iter())
+    }
+
+    /// Reads it back, if it is a graph.
+    pub(crate) fn read(from: &mut RecordReader) -> Result<Self, Unread> {
+        let labels = from.get_list()?;
+        let parents = from.get_list()?;
+        let spans: Vec<Option<(usize, u32)>> = from.get_list()?;
+        let spans = spans.into_iter().map(|span| span.unwrap_or(UNEXPANDED)).collect();
+        let edges = from.get_list()?;
+        let (drops, held) = (from.get_list()?, from.get_list()?);
+        let graph = Self { labels, parents, spans, edges, drops, held, complete: false };
+        graph.is_whole().then_some(graph).ok_or(Unread::Damaged)
+    }
+
+    /// Whether all that is named is there.
+    fn is_whole(&self) -> bool {
+        let states = self.states();
+        let there = |state: u32| (state as usize) < states;
+        let inside = |(start, count): (usize, u32)| {
+            start.checked_add(count as usize).is_some_and(|end| end <= self.edges.len())
+        };
+        (self.parents.len(), self.spans.len()) == (states, states)
+            && self.parents.iter().all(|parent| there(*parent))
+            && self.spans.iter().all(|span| *span == UNEXPANDED || inside(*span))
+            && self.edges.iter().all(|(to, _)| there(*to))
+            && self.drops.iter().all(|(from, to, _)| there(*from) && there(*to))
+            && self.held.iter().all(|(state, _)| there(*state))
     }
 }
 

@@ -10,16 +10,21 @@
 //! all others have been expanded; then the search goes on behind them, so that a violation does
 //! not hide what else may happen. Since a broken protocol may go on without end, it goes on there
 //! for as many states as it found before, and some ([`BEHIND_MIN`]) in any case.
+//!
+//! Since nothing but the order of expansion decides what is found, a search that was saved anywhere and is
+//! resumed ends as one that was not.
 
 pub(crate) mod graph;
 pub(crate) mod limits;
 pub(crate) mod model;
+mod saved;
 pub(crate) mod shift;
 pub(crate) mod walk;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use hashbrown::HashTable;
 use serde::Serialize;
@@ -28,6 +33,7 @@ use self::graph::Graph;
 use self::limits::Limits;
 use self::model::{AtRest, Breach, Expander, Label, Model, Step, Successors};
 use super::Settings;
+use super::checkpoint::{BadCheckpoint, Checkpoint};
 
 /// States expanded between two visits to the table.
 const CHUNK: usize = 512;
@@ -39,6 +45,7 @@ const GAPS_LOOKED_AT: usize = 256;
 const BEHIND_MIN: usize = 100_000;
 
 /// What the search found.
+#[derive(Default)]
 pub(crate) struct Explored {
     pub(crate) graph: Graph,
     /// The fingerprint of each state.
@@ -112,18 +119,48 @@ pub type Watch<'a> = &'a (dyn Fn(Progress) + Sync);
 
 /// Searches until everything is seen, or a limit is reached.
 pub(crate) fn search(model: &dyn Model, settings: &Settings, watch: Watch<'_>) -> Explored {
-    let mut expanders: Vec<_> = (0..settings.threads().max(1)).map(|_| model.expander()).collect();
-    let mut search = Search::new(model, &mut *expanders[0], settings);
-    search.found.depth = search.run(&mut expanders, watch).saturating_sub(1);
-    search.limit_behind_violations();
-    while search.found.is_complete() && !search.behind.is_empty() {
-        for (id, state) in std::mem::take(&mut search.behind) {
-            search.frontier.push(id, &state);
+    let mut expanders = expanders(model, settings);
+    let search = Search::new(model, &mut *expanders[0], settings);
+    search.run(&mut expanders, &mut Outside { model, watch, checkpoint: None })
+}
+
+/// The same, saved now and then, and at the end if it was cut off; or resumed from where it was saved.
+///
+/// # Errors
+/// If nothing can be saved at the beginning, or what was saved cannot be read.
+pub(crate) fn search_saving(
+    model: &dyn Model,
+    settings: &Settings,
+    mut checkpoint: Checkpoint<'_>,
+    watch: Watch<'_>,
+) -> Result<Explored, BadCheckpoint> {
+    let mut expanders = expanders(model, settings);
+    let first = &mut *expanders[0];
+    let resumed = checkpoint.resume(|from| Search::read(from, model, first, settings))?;
+    let search = match resumed {
+        Some(search) => search,
+        None => {
+            let search = Search::new(model, first, settings);
+            if let Err(why) = checkpoint.save(|to| search.write(to, model)) {
+                checkpoint.discard();
+                return Err(why);
+            }
+            search
         }
-        search.run(&mut expanders, watch);
-    }
-    search.found.graph.finish(search.found.is_complete());
-    search.found
+    };
+    let mut outside = Outside { model, watch, checkpoint: Some(checkpoint) };
+    Ok(search.run(&mut expanders, &mut outside))
+}
+
+fn expanders<'m>(model: &'m dyn Model, settings: &Settings) -> Vec<Box<dyn Expander + Send + 'm>> {
+    (0..settings.threads().max(1)).map(|_| model.expander()).collect()
+}
+
+/// What a search has to do with besides its states.
+struct Outside<'a> {
+    model: &'a dyn Model,
+    watch: Watch<'a>,
+    checkpoint: Option<Checkpoint<'a>>,
 }
 
 /// States that wait to be expanded.
@@ -157,24 +194,34 @@ impl Level {
     }
 }
 
-fn expand_chunk(expander: &mut dyn Expander, level: &Level, chunk: usize, out: &mut Successors) {
-    out.clear();
-    for i in chunk * CHUNK..level.len().min((chunk + 1) * CHUNK) {
-        expander.expand(level.state(i), out);
+/// The successors of some states of a level.
+fn expand_some(expander: &mut dyn Expander, level: &Level, some: Range<usize>) -> Successors {
+    let mut out = Successors::default();
+    for i in some {
+        expander.expand(level.state(i), &mut out);
     }
+    out
 }
 
 struct Search {
     found: Explored,
     /// State numbers, by fingerprint.
     known: HashTable<u32>,
+    /// The level whose states are being expanded.
+    level: Arc<Level>,
+    /// How many of them were.
+    entered: usize,
+    /// The next level.
     frontier: Level,
     /// States behind a violation that are not known to be reached otherwise.
     behind: BTreeMap<u32, Vec<u32>>,
     /// How many states were expanded.
     expanded: usize,
-    /// The search ends when there are more states than this, for this reason.
-    limit: (usize, CutOff),
+    /// Once everything that can be reached without a violation has been seen: how many states there may
+    /// be in all.
+    most_behind: Option<usize>,
+    /// The search ends when there are more states than this.
+    max_states: usize,
     /// Or when one of these is reached.
     limits: Limits,
 }
@@ -182,77 +229,110 @@ struct Search {
 impl Search {
     fn new(model: &dyn Model, expander: &mut dyn Expander, settings: &Settings) -> Self {
         let start = model.start();
-        let mut search = Self {
-            found: Explored {
-                graph: Graph::default(),
-                fingerprints: Vec::new(),
-                cut_off: None,
-                gaps: Vec::new(),
-                depth: 0,
-                deadlock: None,
-                residue: None,
-                stuck: BTreeMap::new(),
-                breaches: Vec::new(),
-                answers: BTreeMap::new(),
-            },
-            known: HashTable::new(),
-            frontier: Level::default(),
-            behind: BTreeMap::new(),
-            expanded: 0,
-            limit: (settings.max_states, CutOff::MaxStates),
-            limits: Limits::new(settings),
-        };
+        let mut search = Self::empty(settings);
         let (fingerprint, label) = (expander.fingerprint(&start), expander.label(&start));
         let id = search.number(fingerprint, label, 0);
         search.frontier.push(id, &start);
         search
     }
 
-    /// Expands level after level, and returns how many there were.
-    fn run(&mut self, expanders: &mut [Box<dyn Expander + Send + '_>], watch: Watch<'_>) -> usize {
-        let mut levels = 0;
-        while self.frontier.len() > 0 && self.found.is_complete() {
-            levels += 1;
-            let level = std::mem::take(&mut self.frontier);
-            self.found.gaps.push(level.gap(&*expanders[0]));
-            if level.len() <= CHUNK {
-                let mut out = Successors::default();
-                expand_chunk(&mut *expanders[0], &level, 0, &mut out);
-                self.enter(&level.ids, &out);
-                self.pause(watch);
-            } else {
-                self.level(&level, expanders, watch);
+    fn empty(settings: &Settings) -> Self {
+        Self {
+            found: Explored::default(),
+            known: HashTable::new(),
+            level: Arc::default(),
+            entered: 0,
+            frontier: Level::default(),
+            behind: BTreeMap::new(),
+            expanded: 0,
+            most_behind: None,
+            max_states: settings.max_states,
+            limits: Limits::new(settings),
+        }
+    }
+
+    fn run(
+        mut self,
+        expanders: &mut [Box<dyn Expander + Send + '_>],
+        outside: &mut Outside<'_>,
+    ) -> Explored {
+        self.expand_all(expanders, outside);
+        while self.found.is_complete() && !self.behind.is_empty() {
+            self.most_behind.get_or_insert_with(|| {
+                let before = self.found.graph.states();
+                before + before.max(BEHIND_MIN)
+            });
+            for (id, state) in std::mem::take(&mut self.behind) {
+                self.frontier.push(id, &state);
+            }
+            self.expand_all(expanders, outside);
+        }
+        let can_go_on = !matches!(self.found.cut_off, None | Some(CutOff::BehindViolation));
+        if can_go_on && let Some(checkpoint) = &mut outside.checkpoint {
+            // Whoever wants to know is told there.
+            let _ = checkpoint.save(|to| self.write(to, outside.model));
+        }
+        self.found.graph.finish(self.found.is_complete());
+        self.found
+    }
+
+    /// Expands level after level.
+    fn expand_all(
+        &mut self,
+        expanders: &mut [Box<dyn Expander + Send + '_>],
+        outside: &mut Outside<'_>,
+    ) {
+        while self.found.is_complete() {
+            if self.entered == self.level.len() {
+                if self.frontier.len() == 0 {
+                    return;
+                }
+                self.begin_level(&*expanders[0]);
+            }
+            match self.level.len() - self.entered {
+                ..=CHUNK => {
+                    let rest = self.entered..self.level.len();
+                    let out = expand_some(&mut *expanders[0], &self.level, rest);
+                    self.enter(&out);
+                    self.pause(outside);
+                }
+                _ => self.expand_level(expanders, outside),
             }
         }
-        levels
     }
 
-    /// Tells how far it has come, and looks whether that is far enough.
-    fn pause(&mut self, watch: Watch<'_>) {
+    fn begin_level(&mut self, expander: &dyn Expander) {
+        (self.level, self.entered) = (Arc::new(std::mem::take(&mut self.frontier)), 0);
+        if self.most_behind.is_none() {
+            self.found.depth = self.found.gaps.len();
+        }
+        self.found.gaps.push(self.level.gap(expander));
+    }
+
+    /// Tells how far it has come, saves it if that is due, and looks whether that is far enough.
+    fn pause(&mut self, outside: &mut Outside<'_>) {
         let states = self.found.graph.states();
-        watch(Progress { states, frontier: states - self.expanded });
-        if self.found.is_complete() && self.expanded < states {
-            self.found.cut_off = self.limits.reached();
+        (outside.watch)(Progress { states, frontier: states - self.expanded });
+        if !self.found.is_complete() || self.expanded == states {
+            return;
+        }
+        self.found.cut_off = self.limits.reached();
+        if self.found.is_complete()
+            && let Some(checkpoint) = outside.checkpoint.as_mut().filter(|it| it.is_due())
+        {
+            // It may be written the next time. Whoever wants to know is told there.
+            let _ = checkpoint.save(|to| self.write(to, outside.model));
         }
     }
 
-    /// Everything that can be reached without a violation has been seen.
-    fn limit_behind_violations(&mut self) {
-        let before = self.found.graph.states();
-        let most = before + before.max(BEHIND_MIN);
-        if most < self.limit.0 {
-            self.limit = (most, CutOff::BehindViolation);
-        }
-    }
-
-    /// Expands a level with all threads and enters the results in order.
-    fn level(
+    /// Expands the rest of the level with all threads and enters the results in order.
+    fn expand_level(
         &mut self,
-        level: &Level,
         expanders: &mut [Box<dyn Expander + Send + '_>],
-        watch: Watch<'_>,
+        outside: &mut Outside<'_>,
     ) {
-        let chunks = level.len().div_ceil(CHUNK);
+        let (level, from) = (&*Arc::clone(&self.level), self.entered);
+        let chunks = (level.len() - from).div_ceil(CHUNK);
         let next = AtomicUsize::new(0);
         // Bounded, so that the successors of a whole level never pile up.
         let (sender, results) = mpsc::sync_channel::<(usize, Successors)>(2 * expanders.len());
@@ -265,8 +345,9 @@ impl Search {
                         if chunk >= chunks {
                             return;
                         }
-                        let mut out = Successors::default();
-                        expand_chunk(&mut **expander, level, chunk, &mut out);
+                        let start = from + chunk * CHUNK;
+                        let some = start..level.len().min(start + CHUNK);
+                        let out = expand_some(&mut **expander, level, some);
                         if sender.send((chunk, out)).is_err() {
                             return; // The search has been cut off.
                         }
@@ -279,11 +360,9 @@ impl Search {
             for (chunk, out) in results {
                 early.insert(chunk, out);
                 while let Some(out) = early.remove(&expected) {
-                    let from = expected * CHUNK;
-                    let ids = &level.ids[from..level.len().min(from + CHUNK)];
                     if self.found.is_complete() {
-                        self.enter(ids, &out);
-                        self.pause(watch);
+                        self.enter(&out);
+                        self.pause(outside);
                     }
                     expected += 1;
                 }
@@ -294,16 +373,27 @@ impl Search {
         });
     }
 
-    /// Enters the successors of some states.
-    fn enter(&mut self, states: &[u32], out: &Successors) {
+    /// How many states there may be, and why not more.
+    fn limit(&self) -> (usize, CutOff) {
+        match self.most_behind {
+            Some(most) if most < self.max_states => (most, CutOff::BehindViolation),
+            _ => (self.max_states, CutOff::MaxStates),
+        }
+    }
+
+    /// Enters the successors of the states that come next in the level.
+    fn enter(&mut self, out: &Successors) {
+        let (most, reason) = self.limit();
         let (mut step, mut held, mut answered) = (0, 0, 0);
-        for (&from, expanded) in states.iter().zip(&out.states) {
-            if self.found.graph.states() >= self.limit.0 {
-                self.found.cut_off = Some(self.limit.1);
+        for expanded in &out.states {
+            if self.found.graph.states() >= most {
+                self.found.cut_off = Some(reason);
                 return;
             }
+            let from = self.level.ids[self.entered];
             self.note_at_rest(from, expanded.rest);
             self.expanded += 1;
+            self.entered += 1;
             self.found.graph.expand(from);
             for at in step..expanded.steps_end {
                 self.enter_step(from, &out.steps[at], out.state(at));

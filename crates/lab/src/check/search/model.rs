@@ -3,7 +3,12 @@
 //! The search, the fair-cycle analysis and the tables behind them are written against this, and
 //! so are compiled once, not once for each protocol.
 
+use std::io;
+
 use holdall_core::{CellId, Property};
+use serde::{Deserialize, Serialize};
+
+use crate::check::checkpoint::{RecordReader, RecordWriter, Unread};
 
 /// A world to be searched.
 pub(crate) trait Model: Sync {
@@ -14,6 +19,15 @@ pub(crate) trait Model: Sync {
 
     /// For each user, the mask of those it shares a pool with (itself among them).
     fn sharing(&self) -> &[u32];
+
+    /// Writes down what the numbers in states stand for. Numbers given later may be among them.
+    fn write_parts(&self, to: &mut RecordWriter) -> io::Result<()>;
+
+    /// Reads it back, before any number was given.
+    fn read_parts(&self, from: &mut RecordReader) -> Result<(), Unread>;
+
+    /// Whether these are the numbers of a state.
+    fn is_state(&self, state: &[u32]) -> bool;
 }
 
 pub(crate) trait Expander {
@@ -50,7 +64,7 @@ pub(crate) enum Action {
 /// Actions that are the same for fairness: the delivery of one message to one role (up to a shift
 /// of its stamps), one timer, one user's end of use. A fair run does not leave a class out for
 /// ever while it is always possible; a timer, not even if it is possible again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Class(u32);
 
 impl Class {
@@ -85,7 +99,7 @@ impl Class {
 }
 
 /// What the liveness properties ask of a state, by user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Label {
     /// Who waits for a grant.
     pub(crate) waiting: u32,
@@ -106,7 +120,7 @@ pub(crate) struct Label {
 }
 
 /// The number of a stage. Which stage has which number depends on who came first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StageNumber(pub(crate) u8);
 
 impl StageNumber {
@@ -134,11 +148,29 @@ pub(crate) struct AtRest {
 }
 
 /// A safety property is broken by a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breach {
+    #[serde(with = "WrittenProperty")]
     pub(crate) property: Property,
     pub(crate) lane: Option<usize>,
     pub(crate) what: String,
+}
+
+/// How a [`Property`] is written down: unlike its name, so that it can be read back.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Property")]
+enum WrittenProperty {
+    Exclusion,
+    AllOrNothing,
+    Local,
+    NoDeadlock,
+    NoResidue,
+    NoLivelock,
+    NoStarvation,
+    Concurrency,
+    CurrentConflicts,
+    Independence,
+    BoundedOvertaking(u32),
 }
 
 /// The successors of some states, one after another.

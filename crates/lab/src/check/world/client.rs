@@ -1,9 +1,10 @@
 //! Where a user stands in its script: the part of a state that belongs to the client.
 
 use holdall_core::{RequestId, UserId};
+use serde::{Deserialize, Serialize};
 
 /// The client's side of one user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Client {
     /// The request under way, or the last one; number 0 before the first.
     pub(crate) request: RequestId,
@@ -17,7 +18,7 @@ pub(crate) struct Client {
     pub(crate) predecessor: Option<UserId>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// No request is under way.
     Idle,
@@ -50,7 +51,7 @@ impl Stage {
 
 /// Who overtook a waiting request. Kept only where a protocol promises a bound; otherwise it stays
 /// as it is and makes no difference between states.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Overtaken {
     /// Since it was asked for, there was a moment when nothing from, to or about its user was
     /// under way: it stands in whatever queue it must.

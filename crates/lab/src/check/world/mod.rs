@@ -10,8 +10,11 @@ mod executor;
 mod lives;
 mod moves;
 mod overtaking;
+mod saved;
 mod stages;
 mod steps;
+
+use std::io;
 
 use holdall_core::{Addr, Broken, Home, Life, ManagerId, Needs, Order, Property, UserId};
 use holdall_registry::questions::Kind;
@@ -22,6 +25,7 @@ use holdall_registry::roles::{
 use self::client::{Client, Stage};
 use self::executor::Executor;
 use self::stages::Stages;
+use super::checkpoint::{RecordReader, RecordWriter, Unread};
 use super::search::graph::Graph;
 use super::search::model::{Expander, Label, Model, StageNumber};
 use super::{Scope, Settings};
@@ -348,5 +352,17 @@ impl Model for World<'_> {
 
     fn sharing(&self) -> &[u32] {
         &self.sharing
+    }
+
+    fn write_parts(&self, to: &mut RecordWriter) -> io::Result<()> {
+        self.write(to)
+    }
+
+    fn read_parts(&self, from: &mut RecordReader) -> Result<(), Unread> {
+        self.read(from)
+    }
+
+    fn is_state(&self, state: &[u32]) -> bool {
+        self.is_of_parts(state)
     }
 }
