@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use holdall_sim::{
     self as sim, Contender, Detector, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets,
@@ -191,14 +191,17 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     let samples = args.samples.as_ref().map_or(Ok(()), |path| output::samples(path, &outcomes));
     let draw = |path| output::svg(path, &headline(&settings), &outcomes);
     let drawn = args.svg.as_deref().map_or(Ok(()), draw);
-    let written = printed.and(samples).and(drawn);
-    if let Some(Outcome { report, .. }) = outcomes.iter().find(|o| o.report.violations > 0) {
-        if let Err(error) = written {
-            say(error);
+    let broken = match outcomes.iter().find(|outcome| outcome.report.violations > 0) {
+        Some(Outcome { report: Report { protocol, violations, .. }, .. }) => {
+            Err(anyhow!("{protocol} broke exclusion {violations} times"))
         }
-        bail!("{} broke exclusion {} times", report.protocol, report.violations);
-    }
-    written.map(|()| ExitCode::SUCCESS)
+        None => Ok(()),
+    };
+    // All that went wrong is told, the worst last.
+    let mut wrong = [broken, printed, samples, drawn].into_iter().filter_map(Result::err);
+    let Some(worst) = wrong.next() else { return Ok(ExitCode::SUCCESS) };
+    wrong.for_each(say);
+    Err(worst)
 }
 
 /// The protocols that are named. `all` is every listed one that is not named and can do it; who cannot is

@@ -58,6 +58,7 @@ impl<'a> Copy<'a> {
             bail!("the files to change must be of one crate");
         };
         let lib = format!("{of}/src/lib.rs");
+        remove_strangers(root, &known)?;
         for file in known.iter().filter(|file| !files.contains(file) && **file != lib) {
             put(&root.join(file), &fs::read(file).with_context(|| file.clone())?)?;
         }
@@ -171,6 +172,24 @@ fn with_switch(lib: &str) -> Result<String> {
 }
 
 /// Writes a file, but not if it is so already: what is not touched is not built again.
+/// Removes the Rust files of an earlier copy that git knows no more: cargo would find them by itself.
+fn remove_strangers(root: &Path, known: &[String]) -> Result<()> {
+    let folders: BTreeSet<&Path> =
+        known.iter().filter_map(|file| Path::new(file).parent()).collect();
+    for folder in folders {
+        let Ok(entries) = fs::read_dir(root.join(folder)) else { continue };
+        for entry in entries {
+            let name = folder.join(entry?.file_name());
+            let rust = name.extension().is_some_and(|extension| extension == "rs");
+            let ours = name.ends_with("src/mutant.rs");
+            if rust && !ours && !known.iter().any(|file| Path::new(file) == name) {
+                fs::remove_file(root.join(&name))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());

@@ -60,7 +60,7 @@ pub enum Error {
     #[error(transparent)]
     Variant(#[from] holdall_core::Unsupported),
     /// The protocol cannot be run with such settings.
-    #[error("{protocol}: {limit}")]
+    #[error("{protocol}: {}", limit.to_string().replace("PROTOCOL", protocol))]
     Limit {
         /// Its name.
         protocol: String,

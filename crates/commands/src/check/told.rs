@@ -87,9 +87,11 @@ fn extent(report: &Report) -> String {
         Some(CutOff::Memory) => "cut off (--memory)",
         Some(CutOff::Time) => "cut off (--time)",
         Some(CutOff::RandomWalk) => {
-            return format!(
-                "{states} states on random walks of {transitions} steps, {depth} the most"
-            );
+            let walks = match report.walks {
+                Some(1) => "1 random walk".into(),
+                walks => format!("{} random walks", walks.unwrap_or_default()),
+            };
+            return format!("{states} states on {walks} of {transitions} steps, {depth} the most");
         }
     };
     format!("{states} states, {transitions} transitions, depth {depth}, {how}")

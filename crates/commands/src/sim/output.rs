@@ -63,14 +63,15 @@ pub(super) fn csv(
     let mut columns: Vec<String> = rows.iter().flat_map(|row| row.keys().cloned()).collect();
     columns.sort_by_key(|column| (column != "protocol", column.contains('.'), column.clone()));
     columns.dedup();
-    let mut table = csv::Writer::from_writer(out);
+    // Into memory first: an error of the table would hide that nobody reads on.
+    let mut table = csv::Writer::from_writer(Vec::new());
     table.write_record(&columns)?;
     for row in &rows {
         table.write_record(
             columns.iter().map(|column| row.get(column).map_or("", String::as_str)),
         )?;
     }
-    table.flush()
+    out.write_all(&table.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }
 
 /// What there is nothing of is an empty field.

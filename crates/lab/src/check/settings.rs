@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::search::limits::Interrupt;
 
 /// What else may happen in a scope, and how far to search.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Whether users may depart at any stage.
     pub departures: bool,

@@ -112,11 +112,11 @@ const ON_MESSAGES: &[Claim] = &[
         judge: |cases| everywhere(figure_11(cases), |case| highest(case, CSR, &[CS])),
     },
     Claim {
-        text: "The increase from CM to CMR is small",
+        text: "The increase from CM to CMR is small (Figure 11)",
         judge: |cases| everywhere(figure_11(cases), |case| small_increase(case, CMR, CM)),
     },
     Claim {
-        text: "... and that from CS to CSR",
+        text: "... and that from CS to CSR (Figure 11)",
         judge: |cases| everywhere(figure_11(cases), |case| small_increase(case, CSR, CS)),
     },
 ];

@@ -11,6 +11,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -250,10 +251,15 @@ fn lock(path: &Path, file: &File) -> Result<(), BadCheckpoint> {
 
 /// The checksum of this program, which is another one for another build.
 fn program() -> io::Result<u32> {
+    static PROGRAM: OnceLock<u32> = OnceLock::new();
+    if let Some(sum) = PROGRAM.get() {
+        return Ok(*sum);
+    }
     let mut sum = Sum(0);
-    let itself = File::open("/proc/self/exe").or_else(|_| File::open(std::env::current_exe()?))?;
-    io::copy(&mut io::BufReader::with_capacity(1 << 16, itself), &mut sum)?;
-    Ok(sum.0)
+    let mut itself =
+        File::open("/proc/self/exe").or_else(|_| File::open(std::env::current_exe()?))?;
+    io::copy(&mut itself, &mut sum)?;
+    Ok(*PROGRAM.get_or_init(|| sum.0))
 }
 
 struct Sum(u32);

@@ -28,14 +28,6 @@ impl Interrupt {
     }
 }
 
-impl PartialEq for Interrupt {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Interrupt {}
-
 /// When a search is to end.
 pub(crate) struct Limits {
     deadline: Option<Instant>,

@@ -20,6 +20,8 @@ pub(crate) type Way = Vec<u64>;
 /// What was seen on the walks; of several ways to the same, a shortest.
 #[derive(Default)]
 pub(crate) struct Walked {
+    /// How many walks were taken.
+    pub(crate) walks: u64,
     /// How many different states were seen.
     pub(crate) states: usize,
     pub(crate) steps: usize,
@@ -55,6 +57,7 @@ pub(crate) fn walk(
             break;
         }
         walker.go(model.start());
+        walker.seen.walks += 1;
         watch(Progress { states: walker.known.len(), frontier: 0 });
     }
     Walked { states: walker.known.len(), ..walker.seen }

@@ -95,8 +95,14 @@ fn never_satisfied_in(sense: &Sense, graph: &Graph, lane: usize) -> Option<Endle
         label.waiting >> lane & 1 == 1 && !(assumption.excused)(label, lane)
     };
     let owed = |state: &u32| graph.edges(*state).iter().any(|(_, class)| assumption.owes(*class));
+    // Where nobody uses anything, it is a deadlock, and reported as that.
+    let others_use = |state: &u32| {
+        graph.label(*state).endless
+            || graph.edges(*state).iter().any(|(_, c)| c.done_by().is_some())
+    };
     let mut states = (0..graph.states() as u32).filter(|state| graph.is_expanded(*state));
-    if let Some(state) = states.find(|state| waits(state) && !owed(state)) {
+    let stands = |state: &u32| waits(state) && !owed(state) && others_use(state);
+    if let Some(state) = states.find(stands) {
         let what = format!("u{lane} {unexcused}, and waits until others end their use");
         let (path, cycle) = (graph.way_to(state), Vec::new());
         return Some(Endless { property: *property, user: Some(lane), path, cycle, what });

@@ -33,6 +33,9 @@ pub struct Report {
     /// Why not, if not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_off: Option<CutOff>,
+    /// How many random walks were taken, if that is what was done. A limit may have come first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walks: Option<u64>,
     /// How far clocks or counters were apart at the end of a search that was cut off, if they went
     /// apart all the way: there may be no end of states.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,6 +163,7 @@ pub(crate) fn report(
             transitions: found.graph.transitions(),
             depth: found.depth,
             cut_off: found.cut_off,
+            walks: None,
             growing_gap: found.growing_gap(),
         },
     )
@@ -185,6 +189,7 @@ pub(crate) fn report_walks(
         transitions: seen.steps,
         depth: seen.longest,
         cut_off: Some(CutOff::RandomWalk),
+        walks: Some(seen.walks),
         growing_gap: None,
     })
 }
@@ -196,6 +201,7 @@ struct Seen {
     transitions: usize,
     depth: usize,
     cut_off: Option<CutOff>,
+    walks: Option<u64>,
     growing_gap: Option<u64>,
 }
 
@@ -213,7 +219,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     fn report(&self, seen: Seen) -> Report {
         let (chosen, settings) = (self.chosen, self.world.settings());
-        let Seen { states, transitions, depth, cut_off, growing_gap } = seen;
+        let Seen { states, transitions, depth, cut_off, walks, growing_gap } = seen;
         let promises = promises(chosen, settings);
         let mut properties: Vec<Property> = vec![
             Property::Exclusion,
@@ -244,6 +250,7 @@ impl Judge<'_> {
             depth,
             complete: self.complete,
             cut_off,
+            walks,
             growing_gap,
             properties: properties.into_iter().map(decide).collect(),
             questions: self.answers(),
