@@ -35,7 +35,7 @@ pub use self::sim::names;
 #[derive(Subcommand)]
 #[allow(missing_docs, reason = "each is described by its arguments, which is what --help prints")]
 pub enum Command {
-    Check(check::Args),
+    Check(Box<check::Args>),
     Explore(explore::Args),
     Fuzz(fuzz::Args),
     Locality(locality::Args),

@@ -81,7 +81,8 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         tally.add(&report);
         let several = jobs.len() > 1;
         let is_read = bar.suspend(|| tell_of(args, several, &report))?;
-        drawn = drawn.and(args.drawings.draw(&job, &report));
+        let drawing = args.drawings.draw(&job, &report);
+        drawn = drawn.and(drawing);
         args.saved.finish(&report, is_saved)?;
         if interrupt.is_interrupted() || !is_read {
             break;

@@ -86,7 +86,7 @@ impl Saved {
                 bar.suspend(|| say(why));
             }
         };
-        let file = self.file().unwrap_or(Path::new("")).to_owned();
+        let file = self.file().unwrap_or_else(|| Path::new("")).to_owned();
         let saving = Saving { file, every: self.save_every, told: &told };
         let report = match &self.resume {
             Some(_) => check::resume(chosen, scope, settings, &saving, watch),

@@ -82,7 +82,7 @@ pub fn resume(
     saving: &Saving<'_>,
     watch: Watch<'_>,
 ) -> Result<Report, BadCheckpoint> {
-    check_with(chosen, scope, settings, |line| Checkpoint::open(saving, line), watch)
+    check_with(chosen, scope, settings, |line| Checkpoint::open(saving, &line), watch)
 }
 
 fn check_with<'a>(

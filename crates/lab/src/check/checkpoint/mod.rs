@@ -119,7 +119,7 @@ impl<'a> Checkpoint<'a> {
     }
 
     /// For a search that goes on.
-    pub(crate) fn open(saving: &'a Saving<'a>, search: String) -> Result<Self, BadCheckpoint> {
+    pub(crate) fn open(saving: &'a Saving<'a>, search: &str) -> Result<Self, BadCheckpoint> {
         let named = &saving.file;
         let file = fs::canonicalize(named).map_err(|why| unreadable(named, why))?;
         let held = File::open(&file).map_err(|why| unreadable(named, why))?;
@@ -185,7 +185,7 @@ impl<'a> Checkpoint<'a> {
             }
         }
         let directory = self.file.parent().filter(|directory| *directory != Path::new(""));
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
     }
 
     /// Writes a file that is locked as the one before is.
