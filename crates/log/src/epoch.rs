@@ -180,6 +180,8 @@ mod tests {
         outside.remove("lab.epoch").expect("it is there");
         assert_eq!(epochs.read().expect("its own"), kept(5));
         epochs.raise(6, CELL).expect("written");
+        inside.tamper(NAME, |content| *content = b"epoch 2".to_vec());
+        assert_eq!(epochs.read().expect("both").map(|kept| kept.epoch), Some(6), "an old copy");
         outside.tamper("lab.epoch", Vec::clear);
         assert!(
             matches!(epochs.read(), Err(OpenError::Epoch(path)) if path.ends_with("lab.epoch"))
