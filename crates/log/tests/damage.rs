@@ -216,6 +216,27 @@ fn an_emptied_directory_has_lost_its_memory_as_long_as_an_epoch_is_left() {
 }
 
 #[test]
+fn what_is_written_because_a_segment_is_full_does_not_leave_before_it_is_flushed() {
+    let disk = SimulatedDisk::new(5);
+    for durability in [Durability::Written, Durability::Synced] {
+        let options = Options { durability, ..short() };
+        let store = FileStore::new(Arc::new(disk.clone()), None, options);
+        let (mut log, opened) = store.open_file().expect("it can be opened");
+        let before = Index(opened.records.len() as u64);
+        let entry = Entry { class: Class::May, logic: 1, payload: &[7; 100], sync: false };
+        let mut last = before;
+        for _ in 0..100 {
+            last = log.append(entry).expect("there is room");
+            log.sync().expect("synced");
+        }
+        assert_eq!(log.watch().may_leave(), before);
+        log.flush().expect("written");
+        log.sync().expect("synced");
+        assert_eq!(log.watch().may_leave(), last);
+    }
+}
+
+#[test]
 fn a_failed_sync_ends_the_log() {
     use holdall_log::disk::simulated::{Fault, FaultKind};
     let disk = SimulatedDisk::new(5);

@@ -23,7 +23,7 @@ pub(super) struct FileSnapshot {
     identity: Identity,
     sequence: u64,
     upto: Index,
-    /// What belongs to the history may still be in the backlog.
+    /// What belongs to the history, and the segment after it, may still be in there.
     backlog: Waiter,
     /// No other log is opened here before this is done.
     lock: Arc<dyn Lock>,
@@ -94,6 +94,8 @@ impl SnapshotJob for FileSnapshot {
         if !self.lock.in_place() {
             return Err(Error::Gone(self.disk.path().into()));
         }
+        // The segment after it must be there before it is all there is besides.
+        self.backlog.wait()?;
         let place = self.disk.path().display().to_string();
         if let Err(error) = self.write(logic, payload) {
             drop(self.disk.remove(NEW_SNAPSHOT));

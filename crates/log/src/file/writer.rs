@@ -162,7 +162,7 @@ impl FileLog {
             return Ok(());
         }
         match self.begin_segment(bytes) {
-            Err(_) if class == Class::Must && self.fits(bytes, 0) => Ok(()),
+            Err(error) if error.passes() && class == Class::Must && self.fits(bytes, 0) => Ok(()),
             begun => begun,
         }
     }
@@ -186,9 +186,9 @@ impl FileLog {
             Error::Failed { place, error: error.into() }
         })?;
         let old = std::mem::replace(&mut self.segment, segment);
-        let upto = self.next.before();
-        let finish = Job::Finish { file: old.file, length: old.written, upto };
-        self.put(finish)
+        // What was not flushed is written, and yet nobody has said that it may leave.
+        let upto = self.handed_over;
+        self.put(Job::Finish { file: old.file, length: old.written, upto })
     }
 
     /// Gives a new segment its room and its header, at once: a snapshot may soon be all there is
