@@ -1,0 +1,231 @@
+//! A disk that takes its time: whoever appends does not notice.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use holdall_log::disk::simulated::SimulatedDisk;
+use holdall_log::disk::{Disk, DiskFile, Lock, Place};
+use holdall_log::file::{Durability, FileLog, FileStore, Options};
+use holdall_log::{Class, Entry, Index, Log, Memory};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Something to pass, when it is open.
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn close(&self) {
+        *self.closed.lock().expect("sound") = true;
+    }
+
+    fn open(&self) {
+        *self.closed.lock().expect("sound") = false;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let closed = self.closed.lock().expect("sound");
+        let passed = self.opened.wait_timeout_while(closed, LIMIT, |closed| *closed);
+        assert!(!passed.expect("sound").1.timed_out(), "nobody has opened it");
+    }
+}
+
+/// What it is that makes a disk slow.
+#[derive(Default)]
+struct Slowness {
+    /// For syncs.
+    syncs: Gate,
+    /// For writes of the thread that is for that.
+    writes: Gate,
+    /// How many syncs are under way.
+    syncing: AtomicUsize,
+    /// How many writes others have tried meanwhile.
+    would_wait: AtomicUsize,
+}
+
+#[derive(Clone)]
+struct SlowDisk(SimulatedDisk, Arc<Slowness>);
+
+struct SlowFile(Arc<dyn DiskFile>, Arc<Slowness>);
+
+impl SlowDisk {
+    fn slow(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(SlowFile(file, self.1.clone()))
+    }
+}
+
+impl Disk for SlowDisk {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+    fn place(&self) -> io::Result<Place> {
+        self.0.place()
+    }
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.0.names()
+    }
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.0.create(name).map(|file| self.slow(file))
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.0.open(name).map(|file| self.slow(file))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+    fn lock(&self, name: &str) -> io::Result<Option<Box<dyn Lock>>> {
+        self.0.lock(name)
+    }
+    fn boot(&self) -> io::Result<u128> {
+        self.0.boot()
+    }
+    fn random(&self) -> io::Result<u128> {
+        self.0.random()
+    }
+}
+
+impl DiskFile for SlowFile {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        self.0.read()
+    }
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.0.allocate(length)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if std::thread::current().name() == Some("log-write") {
+            self.1.writes.pass();
+        } else if self.1.syncing.load(Ordering::SeqCst) > 0 {
+            self.1.would_wait.fetch_add(1, Ordering::SeqCst);
+        }
+        self.0.write_at(bytes, offset)
+    }
+    fn cut(&self, length: u64) -> io::Result<()> {
+        self.0.cut(length)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.1.syncing.fetch_add(1, Ordering::SeqCst);
+        self.1.syncs.pass();
+        self.1.syncing.fetch_sub(1, Ordering::SeqCst);
+        self.0.sync()
+    }
+    fn has_name(&self) -> bool {
+        self.0.has_name()
+    }
+}
+
+fn open(disk: &SlowDisk, durability: Durability) -> FileLog {
+    let options = Options { durability, segment: 2000, ..Options::default() };
+    FileStore::new(Arc::new(disk.clone()), None, options).open_file().expect("it is free").0
+}
+
+fn append(log: &mut FileLog, sync: bool) -> Index {
+    let entry = Entry { class: Class::May, logic: 1, payload: b"some bytes", sync };
+    let index = log.append(entry).expect("there is room");
+    log.flush().expect("handed over");
+    index
+}
+
+/// A log of which the first record is being synced, for as long as the gate is closed.
+fn syncing(disk: &SlowDisk, durability: Durability) -> FileLog {
+    let mut log = open(disk, durability);
+    disk.1.syncs.close();
+    assert_eq!(append(&mut log, true), Index(1));
+    while disk.1.syncing.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    log
+}
+
+/// How many records another process would find now.
+fn found(disk: &SlowDisk) -> usize {
+    let copy = Arc::new(disk.0.as_it_is());
+    let opened = FileStore::new(copy, None, Options::default()).open_file();
+    let (_, opened) = opened.expect("it is not damaged");
+    assert_eq!(opened.memory, Memory::Kept);
+    opened.records.len()
+}
+
+#[tokio::test]
+async fn whoever_appends_does_not_wait_for_a_sync() {
+    for durability in [Durability::Written, Durability::Synced] {
+        let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+        let mut log = syncing(&disk, durability);
+        let mut last = Index(0);
+        for _ in 0..100 {
+            last = append(&mut log, false); // In several segments.
+        }
+        let mut watch = log.watch();
+        if durability == Durability::Written {
+            let reached = tokio::time::timeout(LIMIT, watch.reached(last)).await;
+            reached.expect("it does not wait for the sync either").expect("written");
+            assert_eq!(found(&disk), 101);
+        } else {
+            assert_eq!(watch.may_leave(), Index(0));
+        }
+        assert_eq!(watch.progress().synced, Index(0));
+        assert_eq!(disk.1.would_wait.load(Ordering::SeqCst), 0, "a file system may let it wait");
+        disk.1.syncs.open();
+        let reached = tokio::time::timeout(LIMIT, watch.reached(last)).await;
+        reached.expect("the gate is open").expect("synced");
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_the_backlog_is_written_in_order() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = syncing(&disk, Durability::Written);
+    let mut watch = log.watch();
+    disk.1.writes.close();
+    for _ in 0..3 {
+        append(&mut log, false);
+    }
+    disk.1.syncs.open();
+    watch.synced(Index(1)).await.expect("synced");
+    for _ in 0..100 {
+        append(&mut log, false); // Nothing is being synced any more.
+    }
+    assert_eq!(found(&disk), 1, "nothing overtakes what is in the backlog");
+    assert_eq!(watch.may_leave(), Index(1));
+    disk.1.writes.open();
+    watch.reached(Index(104)).await.expect("written");
+    assert_eq!(found(&disk), 104);
+}
+
+#[test]
+fn a_snapshot_waits_for_what_is_in_the_backlog() {
+    for reads in [true, false] {
+        let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+        let mut log = syncing(&disk, Durability::Written);
+        disk.1.writes.close();
+        for _ in 0..3 {
+            append(&mut log, false);
+        }
+        let job = log.begin_snapshot().expect("none is being made");
+        disk.1.syncs.open();
+        let (begun, told) = std::sync::mpsc::channel();
+        let made = std::thread::spawn(move || {
+            begun.send(()).expect("somebody listens");
+            let records = if reads { job.history().expect("readable").1.len() } else { 4 };
+            job.keep(1, b"the state").expect("kept");
+            records
+        });
+        told.recv().expect("it runs");
+        std::thread::sleep(Duration::from_millis(20)); // If it did not wait, it would be done.
+        assert_eq!(found(&disk), 1, "what it stands for is there");
+        disk.1.writes.open();
+        assert_eq!(made.join().expect("made"), 4);
+    }
+}
