@@ -115,6 +115,26 @@ fn a_wrong_byte_in_a_snapshot_is_refused() {
     }
 }
 
+/// Whoever finds a torn end and ends before it could say so leaves it to the next to find.
+#[test]
+fn a_torn_end_is_told_however_often_it_is_interrupted() {
+    use holdall_log::disk::simulated::{Fault, FaultKind};
+    let whole = ten();
+    whole.tamper(SEGMENT, |content| content[128 + 9 * 48 + 33] ^= 1);
+    for at in 1.. {
+        let disk = whole.as_it_is();
+        let fault = Fault { at: disk.operations() + at, kind: FaultKind::Crash { bytes: 0 } };
+        disk.set_fault(Some(fault));
+        let is_interrupted = open(&disk, short()).is_err();
+        let (_, opened) = open(&disk.killed(), short()).expect("it is not damaged");
+        assert_eq!(opened.memory, Memory::Lost(Lost::Torn), "interrupted at {at}");
+        assert_eq!(payloads(&opened), expected(9));
+        if !is_interrupted && disk.operations() < fault.at {
+            break;
+        }
+    }
+}
+
 /// After a restart of the machine the end may be torn, but not what was synced.
 #[test]
 fn what_was_synced_is_damaged_and_not_torn_also_after_a_restart() {

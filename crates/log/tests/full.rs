@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdall_log::disk::simulated::SimulatedDisk;
+use holdall_log::epoch::Place;
 use holdall_log::file::{FileLog, FileStore, Options, Syncing};
 use holdall_log::{Class, Entry, Error, Index, Log, Memory, Opened};
 
@@ -76,6 +77,27 @@ fn an_epoch_stays_on_a_full_disk_if_nothing_was_lost_and_only_then() {
     disk.set_capacity(Some(disk.used()));
     let store = FileStore::new(Arc::new(disk.clone()), None, short());
     assert!(store.open_file().is_err(), "an epoch that cannot be kept must not be used");
+}
+
+/// The same where only the twin's disk is full.
+#[test]
+fn an_epoch_that_its_twin_cannot_keep_is_not_used() {
+    let (disk, outside) = (SimulatedDisk::new(1), SimulatedDisk::new(2));
+    let open = |disk: &SimulatedDisk| {
+        let twin = Place::new(Arc::new(outside.clone()), "epoch-twin");
+        FileStore::new(Arc::new(disk.clone()), Some(twin), short()).open_file()
+    };
+    let (mut log, first) = open(&disk).expect("there is room");
+    append(&mut log, Class::May).expect("there is room");
+    drop(log);
+    outside.set_capacity(Some(0));
+    let (log, opened) = open(&disk).expect("nothing is lost");
+    assert_eq!((opened.memory, opened.epoch), (Memory::Kept, first.epoch));
+    drop(log);
+    assert!(open(&disk.unplugged(1)).is_err(), "numbers could come again");
+    outside.set_capacity(None);
+    let (_, opened) = open(&disk.unplugged(1)).expect("there is room again");
+    assert!(opened.epoch > first.epoch);
 }
 
 #[test]
