@@ -93,6 +93,8 @@ fn what_is_granted_is_what_was_asked_for_and_once() {
         assert_eq!(entered(&facts), Err(Contradiction::Other(RequestNo(1))), "{units:?}");
     }
     let one = asked(1, &["gpu"]);
+    let another = [one.clone(), granted(1, 2, &[("fpga", "fpga/0")])];
+    assert_eq!(entered(&another), Err(Contradiction::Other(RequestNo(1))));
     let twice = [one.clone(), granted(1, 2, &gpu), granted(1, 3, &[("gpu", "gpu/1")])];
     assert_eq!(entered(&twice), Err(Contradiction::Again(RequestNo(1))));
     let over = [one.clone(), ended(1), granted(1, 2, &gpu)];
