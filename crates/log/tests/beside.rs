@@ -2,14 +2,14 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use holdall_log::disk::simulated::SimulatedDisk;
 use holdall_log::disk::{Disk, DiskFile, Lock, Place};
 use holdall_log::file::{Durability, FileLog, FileStore, Options};
-use holdall_log::{Class, Entry, Index, Log, Memory};
+use holdall_log::{Class, Entry, Error, Index, Log, Memory};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -44,6 +44,8 @@ struct Slowness {
     syncs: Gate,
     /// For writes of the thread that is for that.
     writes: Gate,
+    /// Whether those fail.
+    failing: AtomicBool,
     /// How many syncs are under way.
     syncing: AtomicUsize,
     /// How many writes others have tried meanwhile.
@@ -107,6 +109,9 @@ impl DiskFile for SlowFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if std::thread::current().name() == Some("log-write") {
             self.1.writes.pass();
+            if self.1.failing.load(Ordering::SeqCst) {
+                return Err(io::Error::other("it failed"));
+            }
         } else if self.1.syncing.load(Ordering::SeqCst) > 0 {
             self.1.would_wait.fetch_add(1, Ordering::SeqCst);
         }
@@ -202,6 +207,26 @@ async fn what_is_in_the_backlog_is_written_in_order() {
     disk.1.writes.open();
     watch.reached(Index(104)).await.expect("written");
     assert_eq!(found(&disk), 104);
+}
+
+#[tokio::test]
+async fn a_write_that_fails_in_the_backlog_ends_the_log() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = syncing(&disk, Durability::Written);
+    let mut watch = log.watch();
+    disk.1.writes.close();
+    let lost = append(&mut log, false);
+    let last = append(&mut log, false);
+    disk.1.failing.store(true, Ordering::SeqCst);
+    disk.1.writes.open();
+    let told = tokio::time::timeout(LIMIT, watch.reached(lost)).await.expect("it is told");
+    assert!(matches!(told, Err(Error::Unknown { .. })), "{told:?}");
+    disk.1.failing.store(false, Ordering::SeqCst);
+    disk.1.syncs.open();
+    assert!(log.flush().is_err(), "it is at its end");
+    assert!(watch.reached(last).await.is_err());
+    drop(log);
+    assert_eq!((watch.may_leave(), found(&disk)), (Index(1), 1), "there is no hole");
 }
 
 #[test]

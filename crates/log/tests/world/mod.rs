@@ -133,7 +133,7 @@ impl World {
         if opened.epoch < self.epoch || (opened.epoch == self.epoch && !self.full) {
             return told(&format!("epoch {} after {}", opened.epoch, self.epoch));
         }
-        if self.sealed && !self.unplugged && !opened.sealed {
+        if self.sealed && !opened.sealed {
             return told("it was sealed");
         }
         self.appended.truncate(state.len());
@@ -201,6 +201,7 @@ impl World {
                 process.snapshot = None;
                 log.seal()?;
                 self.sealed = true;
+                (self.told, self.synced) = (self.appended.len(), self.appended.len());
             }
             Step::Kill | Step::Unplug(_) => {}
         }
