@@ -21,4 +21,6 @@ pub use self::file::{Flaw, Problem, read};
 pub use self::machine::{
     Cause, Effect, Force, Input, Limits, Machine, Millis, Outcome, Record, Stage, Summary,
 };
-pub use self::plan::{Command, Group, Plan, RequestIndex, Requester, Task, TaskIndex, When};
+pub use self::plan::{
+    Command, Group, Plan, Request, RequestIndex, Requester, Task, TaskIndex, When,
+};

@@ -28,7 +28,7 @@ pub struct Plan {
     /// What holds things through several tasks.
     pub groups: Vec<Group>,
     /// Whoever asks for something.
-    pub requests: Vec<Requester>,
+    pub requests: Vec<Request>,
 }
 
 /// One task.
@@ -62,6 +62,15 @@ pub struct Task {
     pub request: RequestIndex,
     /// How many tasks come one after another from it on: those with more behind them go first.
     pub depth: usize,
+}
+
+/// What is asked for at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asks.
+    pub by: Requester,
+    /// What for.
+    pub needs: Vec<Need>,
 }
 
 /// Who asks for something.
@@ -115,7 +124,7 @@ impl Plan {
 
     /// The tasks that run under a request.
     pub fn tasks_of(&self, request: RequestIndex) -> &[TaskIndex] {
-        match &self.requests[request.0] {
+        match &self.requests[request.0].by {
             Requester::Task(task) => std::slice::from_ref(task),
             Requester::Group(group) => &self.groups[*group].tasks,
         }
@@ -123,7 +132,7 @@ impl Plan {
 
     /// What a request is called: as its task or its group.
     pub fn name_of(&self, request: RequestIndex) -> &str {
-        match &self.requests[request.0] {
+        match &self.requests[request.0].by {
             Requester::Task(task) => &self.task(*task).name,
             Requester::Group(group) => &self.groups[*group].name,
         }
@@ -131,7 +140,7 @@ impl Plan {
 
     /// How long a request may wait.
     pub fn wait_of(&self, request: RequestIndex) -> Option<Duration> {
-        match &self.requests[request.0] {
+        match &self.requests[request.0].by {
             Requester::Task(task) => self.task(*task).wait,
             Requester::Group(group) => self.groups[*group].wait,
         }
@@ -139,8 +148,8 @@ impl Plan {
 
     /// What a request asks for: for a group, what it has itself and what those of its tasks need
     /// together that may run at the same time.
-    pub fn needs_of(&self, request: RequestIndex) -> Vec<Need> {
-        match &self.requests[request.0] {
+    pub(crate) fn needs_of(&self, by: &Requester) -> Vec<Need> {
+        match by {
             Requester::Task(task) => self.task(*task).needs.clone(),
             Requester::Group(group) => {
                 let group = &self.groups[*group];

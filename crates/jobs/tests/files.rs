@@ -75,9 +75,9 @@ needs = ['board']
 tasks = ['a', 'b', 'c', 'd']
 ";
     let plan = read(text, "x").expect("a job");
-    assert_eq!(plan.requests, [Requester::Group(0)]);
-    let mut needs: Vec<String> =
-        plan.needs_of(plan.tasks[0].request).iter().map(ToString::to_string).collect();
+    let [request] = &plan.requests[..] else { panic!("one request") };
+    assert_eq!(request.by, Requester::Group(0));
+    let mut needs: Vec<String> = request.needs.iter().map(ToString::to_string).collect();
     needs.sort();
     assert_eq!(needs, ["board", "db", "disk:all", "doc:shared", "gpu:4"]);
 }
@@ -171,4 +171,40 @@ fn too_many_tasks_are_refused_before_they_are_made() {
         format!("[task.a]\nrun='x'\nmatrix = {{ a = [{axis}], b = [{axis}], c = [{axis}] }}");
     let flaw = read(&text, "x").expect_err("too many");
     assert_eq!(flaw.problem, Problem::Many);
+}
+
+#[test]
+fn groups_that_come_after_each_other_are_refused() {
+    let text = "
+[task.a1]
+run = 'x'
+[task.b1]
+run = 'x'
+[task.a2]
+run = 'x'
+after = ['b1']
+[task.b2]
+run = 'x'
+after = ['a1']
+[group.one]
+needs = ['x']
+tasks = ['a1', 'a2']
+[group.two]
+needs = ['y']
+tasks = ['b1', 'b2']
+";
+    let told = flaw(text);
+    assert!(told.contains("these groups wait for each other"), "{told}");
+    assert!(told.ends_with("one after two after one"), "{told}");
+}
+
+#[test]
+fn what_would_take_too_much_memory_is_refused() {
+    let values: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
+    let axis = values.join(",");
+    let matrix = |name: &str| format!("[task.{name}]\nrun='x'\nmatrix={{v=[{axis}]}}\n");
+    let two = format!("{}{}after=['a']", matrix("a"), matrix("b"));
+    assert!(matches!(read(&two, "x").map_err(|flaw| flaw.problem), Err(Problem::Edges)));
+    let group = format!("{}[group.g]\nneeds=['x']\ntasks=['a']", matrix("a"));
+    assert!(matches!(read(&group, "x").map_err(|flaw| flaw.problem), Err(Problem::LargeGroup)));
 }

@@ -18,7 +18,7 @@ fn run(text: &str) -> (usize, usize) {
                     asked += 1;
                     inputs.push_back(Input::Granted(request, ask));
                 }
-                Effect::Start(task, _) => inputs.push_back(Input::Ended(task, None)),
+                Effect::Start(task, attempt) => inputs.push_back(Input::Ended(task, attempt, None)),
                 _ => {}
             }
         }
@@ -64,7 +64,7 @@ fn a_failure_ends_a_long_chain_at_once() {
     };
     let started = machine.step(1, Input::Granted(request, ask));
     let Some(Effect::Start(task, 1)) = started.last() else { panic!("nothing starts") };
-    machine.step(2, Input::Ended(*task, Some(holdall_jobs::Cause::Exit(1))));
+    machine.step(2, Input::Ended(*task, 1, Some(holdall_jobs::Cause::Exit(1))));
     assert!(machine.is_over());
     assert_eq!(machine.summary().skipped, 9_999);
 }

@@ -95,6 +95,18 @@ pub enum Problem {
     /// Tasks that come after each other.
     #[error("these tasks wait for each other: {}", .0.join(" after "))]
     Cycle(Vec<String>),
+    /// Groups that come after each other.
+    #[error(
+        "these groups wait for each other, as each is asked for when all has ended that its tasks \
+         come after: {}", .0.join(" after ")
+    )]
+    GroupCycle(Vec<String>),
+    /// More than can be sorted out.
+    #[error("a group has more than {GROUP_MAX} tasks")]
+    LargeGroup,
+    /// More than can be kept.
+    #[error("its tasks come after more than {EDGES_MAX} others in all; put a task in between")]
+    Edges,
     /// A matrix without values.
     #[error("the axis '{0}' has no values")]
     Axis(String),
@@ -149,6 +161,10 @@ pub enum Problem {
 
 /// The longest name of a job, a task or a group.
 pub(super) const NAME_MAX: usize = 100;
+/// The most tasks of a group: what they need at the same time takes a table of all pairs.
+pub(super) const GROUP_MAX: usize = 500;
+/// The most pairs of a task and one that it comes after.
+pub(super) const EDGES_MAX: usize = 2_000_000;
 /// The most tasks.
 pub(super) const TASKS_MAX: usize = 100_000;
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::flaw::{Flaw, Problem};
+use super::flaw::{EDGES_MAX, Flaw, GROUP_MAX, Problem};
 use super::{Draft, GroupDraft};
-use crate::plan::{Group, Plan, RequestIndex, Requester, Task, TaskIndex};
+use crate::plan::{Group, Plan, Request, RequestIndex, Requester, Task, TaskIndex};
 
 /// The places of tasks, by name: of one, or of all of a matrix.
 struct Places<'a> {
@@ -45,10 +45,16 @@ pub(super) fn plan(
 ) -> Result<Plan, Flaw> {
     let places = Places::new(file, &drafts)?;
     let mut after = Vec::with_capacity(drafts.len());
+    let mut edges = 0;
     for draft in &drafts {
         let mut all = BTreeSet::new();
         for name in &draft.after {
-            all.extend(places.of(name)?.iter().copied());
+            let of_name = places.of(name)?;
+            edges += of_name.len();
+            if edges > EDGES_MAX {
+                return Err(Flaw::at(file, &name.span, Problem::Edges));
+            }
+            all.extend(of_name.iter().copied());
         }
         after.push(all);
     }
@@ -61,6 +67,7 @@ pub(super) fn plan(
     for (group, inside) in groups.iter().zip(&members) {
         check_group(file, group, inside, &drafts, &after, &order)?;
     }
+    check_between(file, &groups, &members, &after)?;
     Ok(build(name, env, drafts, groups, &after, &members, &order))
 }
 
@@ -87,6 +94,9 @@ fn members(
                 }
                 inside.insert(*place);
             }
+        }
+        if inside.len() > GROUP_MAX {
+            return Err(Flaw::at(places.file, &group.name.span, Problem::LargeGroup));
         }
         members.push(inside);
     }
@@ -179,6 +189,32 @@ fn check_group(
     Ok(())
 }
 
+/// A group is asked for when all has ended that its tasks come after, outside of it: so groups must
+/// not come after each other.
+fn check_between(
+    file: &str,
+    groups: &[GroupDraft],
+    members: &[BTreeSet<usize>],
+    after: &[BTreeSet<usize>],
+) -> Result<(), Flaw> {
+    // Who asks for each task: its group, or itself.
+    let mut asks: Vec<usize> = (0..after.len()).map(|task| groups.len() + task).collect();
+    for (group, inside) in members.iter().enumerate() {
+        inside.iter().for_each(|task| asks[*task] = group);
+    }
+    let mut between = vec![BTreeSet::new(); groups.len() + after.len()];
+    for (task, before) in after.iter().enumerate() {
+        let others = before.iter().map(|one| asks[*one]).filter(|one| *one != asks[task]);
+        between[asks[task]].extend(others);
+    }
+    let Err(cycle) = sorted(&between) else { return Ok(()) };
+    let in_it: Vec<&GroupDraft> = cycle.iter().filter_map(|one| groups.get(*one)).collect();
+    let names = in_it.iter().map(|group| group.name.text.clone()).collect();
+    // Tasks by themselves have no cycle, so there is a group in it.
+    let span = in_it.first().map_or(0..0, |group| group.name.span.clone());
+    Err(Flaw::at(file, &span, Problem::GroupCycle(names)))
+}
+
 fn build(
     name: String,
     env: BTreeMap<String, String>,
@@ -218,7 +254,10 @@ fn build(
         tasks.sort_unstable();
         Group { name: draft.name.text, needs: draft.needs, tasks, wait: draft.wait }
     });
-    Plan { name, env, tasks, groups: groups.collect(), requests }
+    let mut plan = Plan { name, env, tasks, groups: groups.collect(), requests: Vec::new() };
+    let request = |by| Request { needs: plan.needs_of(&by), by };
+    plan.requests = requests.into_iter().map(request).collect();
+    plan
 }
 
 fn task(draft: Draft, after: Vec<TaskIndex>, request: RequestIndex, depth: usize) -> Task {

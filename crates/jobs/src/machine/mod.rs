@@ -60,8 +60,9 @@ pub enum Input {
     Refused(RequestIndex, u32, Cause),
     /// What was granted is lost.
     Lost(RequestIndex, u32),
-    /// A task has ended: it, and everything that it has started. Without a cause, well.
-    Ended(TaskIndex, Option<Cause>),
+    /// A task has ended that was run for the so many-th time: it, and everything that it has
+    /// started. Without a cause, well.
+    Ended(TaskIndex, u32, Option<Cause>),
     /// A task is not wanted any more, or none is.
     Cancel(Option<TaskIndex>),
     /// A task shall be run again, and what comes after it; or all that did not succeed.
@@ -295,6 +296,11 @@ impl Machine {
     /// Whether all tasks have ended, and nothing is held or asked for.
     pub fn is_over(&self) -> bool {
         self.left == 0 && self.waiting == 0 && self.held == 0
+    }
+
+    /// Whether the whole job is not wanted any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled
     }
 
     /// How many tasks have ended, and how.

@@ -25,8 +25,8 @@ impl Machine {
         match input {
             Input::Granted(request, ask) => self.granted(request, ask, now, out),
             Input::Refused(request, ask, cause) => self.refused(request, ask, &cause, now, out),
-            Input::Lost(request, ask) => self.lost(request, ask, now, out),
-            Input::Ended(task, cause) => self.ended(task, cause, now, out),
+            Input::Lost(request, ask) => self.lost(request, ask, out),
+            Input::Ended(task, attempt, cause) => self.ended(task, attempt, cause, now, out),
             Input::Cancel(Some(task)) => self.cancel(task, now, out),
             Input::Cancel(None) => self.cancel_all(now, out),
             Input::Retry(task) => self.retry(task, now, out),
@@ -112,7 +112,7 @@ impl Machine {
             return;
         }
         asking.state = Asked::Held;
-        asking.in_use = InUse::new(&self.plan.needs_of(request));
+        asking.in_use = InUse::new(&self.plan.requests[request.0].needs);
         self.waiting -= 1;
         self.held += 1;
         self.run_inside(request, now, out);
@@ -170,17 +170,26 @@ impl Machine {
         self.end_all(request, cause, now, out);
     }
 
-    fn lost(&mut self, request: RequestIndex, ask: u32, now: Millis, out: &mut Vec<Effect>) {
+    /// What runs is killed; what has not begun is asked for anew.
+    fn lost(&mut self, request: RequestIndex, ask: u32, out: &mut Vec<Effect>) {
         let asking = &mut self.requests[request.0];
         if asking.state != Asked::Held || asking.asks != ask {
             return;
         }
         asking.state = Asked::Lost;
-        self.end_all(request, &Cause::GrantLost, now, out);
+        for task in self.plan.tasks_of(request).to_vec() {
+            match self.stage(task) {
+                Stage::Running => self.tasks[task.0].stage = Stage::Stopping(Cause::GrantLost),
+                // It was to end for another reason, which stays.
+                Stage::Stopping(_) => {}
+                _ => continue,
+            }
+            out.push(Effect::Stop(task, Force::Kill));
+        }
         self.give_back_if_done(request, out);
     }
 
-    /// Ends all tasks of a request: those that run are killed.
+    /// Nothing of a request has begun, and nothing of it will.
     fn end_all(
         &mut self,
         request: RequestIndex,
@@ -189,20 +198,21 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         for task in self.plan.tasks_of(request).to_vec() {
-            match self.stage(task) {
-                Stage::Running | Stage::Stopping(_) => {
-                    self.tasks[task.0].stage = Stage::Stopping(cause.clone());
-                    out.push(Effect::Stop(task, Force::Kill));
-                }
-                Stage::Waiting | Stage::Ready | Stage::Pausing => {
-                    self.conclude(task, Outcome::Failed(cause.clone()), now, out);
-                }
-                Stage::Ended(_) => {}
-            }
+            self.conclude(task, Outcome::Failed(cause.clone()), now, out);
         }
     }
 
-    fn ended(&mut self, task: TaskIndex, cause: Option<Cause>, now: Millis, out: &mut Vec<Effect>) {
+    fn ended(
+        &mut self,
+        task: TaskIndex,
+        attempt: u32,
+        cause: Option<Cause>,
+        now: Millis,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.tasks[task.0].attempts != attempt {
+            return;
+        }
         let cause = match self.stage(task) {
             Stage::Running => cause,
             Stage::Stopping(why) => Some(why.clone()),
@@ -341,7 +351,7 @@ impl Machine {
         let plan = &self.plan.tasks[task.0];
         let well = plan.after.iter().all(|before| self.ended_well(*before));
         let wanted = match plan.when {
-            When::Success => well && !self.failed,
+            When::Success => well && (!self.failed || self.tasks[task.0].attempts > 0),
             When::Failure => !well,
             When::Always => true,
         };
@@ -387,8 +397,8 @@ impl Machine {
 
     /// All that wants success and has not begun.
     fn the_rest(&self) -> Vec<(TaskIndex, Outcome)> {
-        let has_begun =
-            |task: &TaskIndex| !matches!(self.stage(*task), Stage::Waiting | Stage::Ready);
+        let waits = |task: &TaskIndex| matches!(self.stage(*task), Stage::Waiting | Stage::Ready);
+        let has_begun = |task: &TaskIndex| self.attempts(*task) > 0 || !waits(task);
         let all = (0..self.tasks.len()).map(TaskIndex);
         let rest =
             all.filter(|task| !has_begun(task) && self.plan.task(*task).when == When::Success);
