@@ -25,10 +25,10 @@ const HELP: &str =
 pub struct Args {
     /// The protocol (`holdall protocols` lists them)
     protocol: String,
-    /// Units of each pool, like 1,1,2
+    /// Units of each pool, like 1,1,2; 0-2 is a pool whose units 0, 1, 2 may be asked for by name
     #[arg(long, value_name = "UNITS,...")]
     pools: String,
-    /// What the users ask for, like '0+1/1+0,2/0:2*'
+    /// What the users ask for, like '0+1/1+0,2/0:2*'; 0.1 is unit 1 of pool 0
     #[arg(long, value_name = "USERS")]
     users: String,
     /// The node each pool is on, like 0,0,1; by default each on its own

@@ -93,6 +93,7 @@ fn assumptions(assumes: &Assumes) -> String {
         },
         &format!("{most} pools a request"),
         if assumes.units { "pools of several units" } else { "single units" },
+        if assumes.named { "units by name" } else { "no units by name" },
         if assumes.departures { "departures at any stage" } else { "no departures" },
         if assumes.suspicions { "suspicions tolerated" } else { "no false suspicions" },
     ]

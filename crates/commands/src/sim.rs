@@ -53,6 +53,9 @@ pub struct Args {
     /// Units of each pool; a request needs one of each pool it names
     #[arg(long, default_value_t = 1)]
     units: u32,
+    /// Let a need be for a certain unit, by name, with probability P; pools are listed then
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    named: f64,
     /// Mean time of use for each pool, uniform from 0; a use lasts for the sum
     #[arg(long, default_value_t = 50)]
     service: u32,
@@ -145,6 +148,7 @@ impl Args {
             sets: self.sets,
             workload: self.workload,
             units: self.units,
+            named: self.named,
             service: self.service,
             delay: self.delay,
             think: self.think,

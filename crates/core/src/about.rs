@@ -56,6 +56,8 @@ pub struct Assumes {
     pub needs_max: Option<u32>,
     /// Whether pools may have several units.
     pub units: bool,
+    /// Whether pools may be listed, and requests name units of them.
+    pub named: bool,
     /// Whether users may depart at any stage.
     pub departures: bool,
     /// Whether managers may be told of a user that is only suspected: that it may be alive, and be
@@ -66,8 +68,8 @@ pub struct Assumes {
 }
 
 impl Assumes {
-    /// That every message arrives once, in any order; and nothing else: whoever asks may ask for
-    /// whatever there is, is known to nobody, and may depart at any time.
+    /// That every message arrives once, in any order, and that nobody names units; nothing else: whoever
+    /// asks may ask for as much as there is, is known to nobody, and may depart at any time.
     pub const RELIABLE: Self = Self {
         order: Order::Unordered,
         exactly_once: true,
@@ -75,6 +77,7 @@ impl Assumes {
         participants: Known::Unknown,
         needs_max: None,
         units: true,
+        named: false,
         departures: true,
         suspicions: false,
         order_asked: false,
@@ -104,7 +107,7 @@ pub enum Known {
 /// What a protocol may promise. `docs/checking.md` says exactly how each is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Property {
-    /// No pool has more units in use than it has.
+    /// No pool has more units in use than it has, and no unit of a listed pool is in use twice.
     Exclusion,
     /// A grant covers one pending request, all of it, once.
     AllOrNothing,
@@ -207,6 +210,9 @@ pub struct Pool {
     pub capacity: u32,
     /// Where it is.
     pub node: NodeId,
+    /// Whether it is listed: its units are known by their numbers, from 0 on, and may be asked for by
+    /// them. Of others, which are counted, nobody tells one unit from another.
+    pub listed: bool,
 }
 
 /// How a protocol is to be run.

@@ -26,8 +26,8 @@ pub use about::{About, Assumes, Known, Options, Order, Pool, Property, Topology,
 pub use ids::{
     Addr, CellId, Home, Lane, Life, ManagerId, NodeId, Party, PoolId, RequestId, UserId,
 };
-pub use needs::{BadNeeds, Need, Needs, Request};
+pub use needs::{BadNeeds, Need, Needs, Picked, Request, Unit};
 pub use outbox::{Effect, Note, Outbox, Rung};
-pub use role::{Broken, Call, Data, Event, Gone, Never, Protocol, Resize, Role, System};
+pub use role::{Broken, Call, Capacity, Data, Event, Gone, Never, Protocol, Resize, Role, System};
 pub use rules::Rule;
 pub use stamp::{ChannelStamp, Clock, Family, LinkStamp, Origin, Stamp};

@@ -17,7 +17,8 @@ pub enum Effect<P: Protocol, T> {
     Arm(T, Rung),
     /// Let this timer not ring.
     Disarm(T),
-    /// The client may use everything its request names.
+    /// The client may use everything its request is for. Of listed pools, the needs told here name every
+    /// unit: those that were asked for by name, and those that were picked.
     Granted(Request),
     /// The request is over although its client lives: it was taken for dead, or its lease ran out.
     /// The client must stop using what it was granted, and may ask again as a fresh user.

@@ -1,5 +1,6 @@
 //! The traits: a role is one side of a protocol, a protocol is two roles and their configuration.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::about::{About, Options, Topology, Unsupported};
 use crate::ids::{Addr, ManagerId, NodeId, Party, PoolId, UserId};
-use crate::needs::Request;
+use crate::needs::{Request, Unit};
 use crate::outbox::Outbox;
 
 /// What states and messages are made of: values that can be compared, hashed, shown and sent.
@@ -103,12 +104,32 @@ pub enum Call {
 
 /// What a manager may be told of one of its pools: it appears, grows, shrinks, or (with no units)
 /// disappears. Units in use stay in use; a pool shrinks as they come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Resize {
     /// The pool.
     pub pool: PoolId,
-    /// How many units it has from now on.
-    pub capacity: u32,
+    /// What it has from now on.
+    pub capacity: Capacity,
+}
+
+/// The units of a pool. A pool that has once been counted, or listed, stays so.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Capacity {
+    /// So many, of which nobody tells one from another; none of them, also of a listed pool.
+    Counted(u32),
+    /// These, known by their numbers.
+    Listed {
+        /// All of them.
+        units: BTreeSet<Unit>,
+        /// Those that are not given to anybody for now: whoever needs them waits.
+        away: BTreeSet<Unit>,
+    },
+}
+
+impl From<u32> for Capacity {
+    fn from(units: u32) -> Self {
+        Self::Counted(units)
+    }
 }
 
 /// What the detector knows of somebody.

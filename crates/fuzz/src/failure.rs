@@ -52,7 +52,7 @@ pub enum Problem {
     /// An invariant of the whole system does not hold.
     #[error("an invariant of the system is broken: {0}")]
     System(&'static str),
-    /// More units of a pool are in use than it has.
+    /// More units of a pool are in use than it has, or one of them twice.
     #[error("{granted:?} was granted, but {pool:?} has no room: exclusion is lost")]
     Exclusion {
         /// To whom.

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) whole: bool,
     /// The most pools in a request.
     pub(crate) needs_max: usize,
+    /// Of a need for a listed pool: to name some of the units.
+    pub(crate) named: usize,
     /// How many cells the lanes are spread over.
     pub(crate) cells: usize,
     /// How many steps before the system is left to heal.
@@ -75,7 +77,8 @@ pub(crate) enum Detector {
 impl Plan {
     pub(crate) fn draw(assumes: &Assumes, mode: Mode, random: &mut Random) -> Self {
         let users = random.between(2, USERS);
-        let pools: Vec<_> = draw_pools(assumes, random);
+        let mut pools = draw_pools(assumes, random);
+        let named = draw_named(assumes, &mut pools, random);
         let wide = random.between(1, pools.len());
         let lanes: Vec<_> = (0..users).map(|_| draw_lane(pools.len(), wide, random)).collect();
         let mut topology = Topology::of_pools(pools);
@@ -107,6 +110,7 @@ impl Plan {
             topology,
             lanes,
             whole,
+            named,
             needs_max: assumes.needs_max.map_or(usize::MAX, |most| most as usize),
             // Known neighbours know each other by their first homes.
             cells: if assumes.participants == Known::Known { 1 } else { random.between(1, 3) },
@@ -138,8 +142,20 @@ fn draw_pools(assumes: &Assumes, random: &mut Random) -> Vec<Pool> {
         .map(|pool| Pool {
             capacity: random.between(1, most) as u32,
             node: NodeId((pool % nodes) as u64),
+            listed: false,
         })
         .collect()
+}
+
+/// Lets some pools be listed, if the protocol takes such. Returns how often their units are named.
+fn draw_named(assumes: &Assumes, pools: &mut [Pool], random: &mut Random) -> usize {
+    if !assumes.named || random.per_mille(500) {
+        return 0;
+    }
+    for pool in pools {
+        pool.listed = random.per_mille(800);
+    }
+    random.between(100, 900)
 }
 
 fn draw_lane(pools: usize, wide: usize, random: &mut Random) -> Vec<PoolId> {

@@ -4,8 +4,9 @@
 use std::fmt::Debug;
 
 use holdall_core::{
-    About, Addr, Broken, Call, Effect, Event, ManagerId, Need, Needs, NodeId, Note, Options,
-    Origin, Outbox, Pool, PoolId, Protocol, RequestId, Resize, Role, Topology, Unsupported, UserId,
+    About, Addr, Broken, Call, Capacity, Effect, Event, ManagerId, Need, Needs, NodeId, Note,
+    Options, Origin, Outbox, Pool, PoolId, Protocol, RequestId, Resize, Role, Topology, Unit,
+    Unsupported, UserId,
 };
 use holdall_fuzz::{Mode, Target};
 use holdall_protocols::house::{self, House, Round, Stance, ToManager};
@@ -179,11 +180,16 @@ struct Crowd {
 }
 
 const POOLS: u64 = 5;
+
+const fn is_listed(pool: u64) -> bool {
+    pool.is_multiple_of(2)
+}
+
 const LANES: u32 = 24;
 
 impl Crowd {
     fn new(variant: &str, seed: u64) -> Self {
-        let pool = |i| Pool { capacity: 1 + i as u32 % 3, node: NodeId(0) };
+        let pool = |i| Pool { capacity: 1 + i as u32 % 3, node: NodeId(0), listed: is_listed(i) };
         let topology = Topology::of_pools((0..POOLS).map(pool).collect());
         let options = Options { variant: Some(variant.into()), ..Options::default() };
         let cfg = Twins::new(&topology, &options).expect("a variant of house");
@@ -230,8 +236,28 @@ impl Crowd {
     fn needs(&mut self) -> Needs {
         let pools: std::collections::BTreeSet<u64> =
             (0..=self.below(3)).map(|_| self.random.next_u64() % POOLS).collect();
-        let need = |pool| Need { pool: PoolId(pool), units: 1 + (self.below(4) == 0) as u32 };
+        let need = |pool| {
+            let mut need = Need::any(PoolId(pool), 1 + (self.below(4) == 0) as u32);
+            if is_listed(pool) && self.below(2) == 0 {
+                need.named = (0..1 + self.below(need.units.into())).map(|_| self.unit()).collect();
+            }
+            need
+        };
         Needs::new(pools.into_iter().map(need).collect()).expect("some pool, none twice")
+    }
+
+    fn unit(&mut self) -> Unit {
+        self.below(4) as Unit
+    }
+
+    /// Some units, some of them away.
+    fn capacity(&mut self, pool: u64) -> Capacity {
+        if !is_listed(pool) {
+            return Capacity::Counted(self.below(4) as u32);
+        }
+        let (units, away) = (self.below(16), self.below(16) & self.below(16));
+        let of = |mask: u64| (0..4).filter(|unit| mask >> unit & 1 == 1).collect();
+        Capacity::Listed { units: of(units), away: of(units & away) }
     }
 
     fn happen(&mut self) {
@@ -241,8 +267,9 @@ impl Crowd {
         let what = self.below(17);
         match standing {
             _ if what == 0 => {
-                let (pool, capacity) = (PoolId(self.below(POOLS)), self.below(4) as u32);
-                self.step(Event::Call(Resize { pool, capacity }));
+                let pool = self.below(POOLS);
+                let capacity = self.capacity(pool);
+                self.step(Event::Call(Resize { pool: PoolId(pool), capacity }));
             }
             _ if what == 16 && !self.said.is_empty() => {
                 let again = self.below(self.said.len() as u64) as usize;

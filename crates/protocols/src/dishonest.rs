@@ -29,7 +29,7 @@ const U1: UserId = UserId::first(1);
 /// A path: user 0 may ask for pools 0 and 1, user 1 for pools 1 and 2.
 fn path<P: Protocol>() -> P {
     let users = [[0, 1], [1, 2]].map(|set| set.map(PoolId).into());
-    let pools = vec![Pool { capacity: 1, node: NodeId(0) }; 3];
+    let pools = vec![Pool { capacity: 1, node: NodeId(0), listed: false }; 3];
     let topology = Topology { users: users.to_vec(), ..Topology::of_pools(pools) };
     P::new(&topology, &Options::default()).expect("it serves this")
 }

@@ -33,6 +33,7 @@ pub mod rhee;
 pub mod ring;
 pub mod skeen;
 pub mod skr;
+mod stock;
 #[cfg(test)]
 mod testing;
 pub mod walk;

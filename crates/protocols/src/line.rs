@@ -162,7 +162,7 @@ impl Joining {
         let latest = self.proposals.iter().copied().max().flatten().filter(|_| rules.latest);
         let agreed = |times: Vec<Clock>| {
             let times = times.into_iter().map(|time| latest.unwrap_or(time));
-            self.request.needs.iter().copied().zip(times).collect()
+            self.request.needs.iter().cloned().zip(times).collect()
         };
         Ok(all.map(agreed))
     }

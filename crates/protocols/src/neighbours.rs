@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn whoever_shares_a_pool_is_a_neighbour() {
-        let pools = vec![Pool { capacity: 1, node: NodeId(0) }; 4];
+        let pools = vec![Pool { capacity: 1, node: NodeId(0), listed: false }; 4];
         let users = [[0, 1], [1, 2], [2, 3], [0, 3]].map(|set| set.map(PoolId).into());
         let ring =
             Neighbours::new(&Topology { users: users.to_vec(), ..Topology::of_pools(pools) });

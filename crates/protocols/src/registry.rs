@@ -116,7 +116,8 @@ mod tests {
 
         fn visit<P: Protocol>(self) -> bool {
             let variant = Some("no-such-variant");
-            let topology = Topology::of_pools(vec![Pool { capacity: 1, node: NodeId(0) }]);
+            let topology =
+                Topology::of_pools(vec![Pool { capacity: 1, node: NodeId(0), listed: false }]);
             let options = Options { variant: variant.map(Into::into), ..Options::default() };
             P::about(variant).is_err() && P::new(&topology, &options).is_err()
         }

@@ -7,10 +7,16 @@ use holdall_core::{
     Request, RequestId, Role, Topology, UserId,
 };
 
-/// The configuration of a protocol for some pools, each on a node of its own.
+/// The configuration of a protocol for some counted pools, each on a node of its own.
 pub(crate) fn config<P: Protocol>(variant: &str, capacities: &[u32]) -> P {
+    config_of(variant, capacities, false)
+}
+
+/// The same for pools that are all listed, or all counted.
+pub(crate) fn config_of<P: Protocol>(variant: &str, capacities: &[u32], listed: bool) -> P {
     let pools = capacities.iter().zip(0..);
-    let pools = pools.map(|(capacity, node)| Pool { capacity: *capacity, node: NodeId(node) });
+    let pools =
+        pools.map(|(capacity, node)| Pool { capacity: *capacity, node: NodeId(node), listed });
     let variant = Some(variant).filter(|variant| !variant.is_empty()).map(Into::into);
     let options = Options { variant, ..Options::default() };
     P::new(&Topology::of_pools(pools.collect()), &options).expect("a variant")
@@ -45,6 +51,6 @@ pub(crate) fn request(user: UserId, needs: &[(u64, u32)]) -> Request {
 
 /// So many units of these pools.
 pub(crate) fn needs(needs: &[(u64, u32)]) -> Needs {
-    let need = |(pool, units): &(u64, u32)| Need { pool: PoolId(*pool), units: *units };
+    let need = |(pool, units): &(u64, u32)| Need::any(PoolId(*pool), *units);
     Needs::new(needs.iter().map(need).collect()).expect("sensible needs")
 }

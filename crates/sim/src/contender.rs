@@ -88,6 +88,8 @@ impl Contender {
             Limit::Needs { most, asked: largest }
         } else if settings.units > 1 && !assumes.units {
             Limit::Units
+        } else if settings.named > 0.0 && !assumes.named {
+            Limit::Named
         } else if settings.faults.iter().any(|fault| fault.rate.probability > 0.0)
             && !assumes.departures
         {
@@ -175,6 +177,8 @@ mod tests {
         refused(&usual, |contender| contender.about.assumes.needs_max = Some(2));
         let units = Settings { units: 2, ..usual.clone() };
         refused(&units, |contender| contender.about.assumes.units = false);
+        let named = Settings { named: 0.3, ..units.clone() };
+        refused(&named, |contender| contender.about.assumes.named = false);
         let rate = FaultRate { stage: Stage::Using, probability: 0.1 };
         let faults = Settings { faults: vec![Fault { kind: FaultKind::Stop, rate }], ..usual };
         refused(&faults, |contender| contender.about.assumes.departures = false);

@@ -97,6 +97,9 @@ pub enum Limit {
     /// Pools have several units.
     #[error("takes pools of one unit only")]
     Units,
+    /// Units are asked for by name.
+    #[error("knows no units by name; house, coordinator and ordered do")]
+    Named,
     /// Users go.
     #[error("assumes that nobody leaves or stops")]
     Departures,

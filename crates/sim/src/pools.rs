@@ -5,7 +5,8 @@
 //! and shares a pool with it, once each, however many pools they share. A grant looks at nobody
 //! but its older rivals, so its cost does not grow with the number of users.
 
-use holdall_core::Needs;
+use holdall_core::{Needs, PoolId, Unit};
+use rustc_hash::FxHashSet;
 
 use super::waiting::{Waiter, Waiting};
 
@@ -14,6 +15,8 @@ use super::waiting::{Waiter, Waiting};
 pub(super) struct Pools {
     capacity: u32,
     pools: Vec<Pool>,
+    /// Units of listed pools in use.
+    units: FxHashSet<(PoolId, Unit)>,
     /// Uses before this time are not measured.
     from: u64,
     /// Units times ticks.
@@ -45,6 +48,7 @@ impl Pools {
         Self {
             capacity,
             pools: vec![Pool::default(); resources as usize],
+            units: FxHashSet::default(),
             from,
             busy: 0,
             violations: 0,
@@ -70,7 +74,7 @@ impl Pools {
     }
 
     /// A waiting user is granted what it asked for, and its use begins. Each pool in which there
-    /// is no room for it is a violation.
+    /// is no room for it is a violation, and so is each unit that is in use.
     pub(super) fn grant(&mut self, lane: u32, needs: &Needs, asked: u64) {
         self.grants += 1;
         for need in needs.iter() {
@@ -80,6 +84,8 @@ impl Pools {
             if pool.used > self.capacity {
                 self.violations += 1;
             }
+            let units = need.named.iter().map(|unit| (need.pool, *unit));
+            self.violations += units.map(|unit| u64::from(!self.units.insert(unit))).sum::<u64>();
             for rival in pool.waiting.older_than(asked) {
                 let overtaken = &mut self.overtaken[rival.lane()];
                 if overtaken.last != self.grants {
@@ -95,6 +101,9 @@ impl Pools {
     pub(super) fn leave(&mut self, needs: &Needs, entered: u64, now: u64) {
         for need in needs.iter() {
             self.pools[need.pool.index()].used -= need.units;
+            for unit in &need.named {
+                self.units.remove(&(need.pool, *unit));
+            }
         }
         self.measure(needs, entered, now);
     }
@@ -124,14 +133,13 @@ impl Pools {
 
 #[cfg(test)]
 mod tests {
-    use holdall_core::{Need, PoolId};
+    use holdall_core::Need;
     use proptest::prelude::*;
 
     use super::*;
 
     fn needs(pools: impl IntoIterator<Item = u32>) -> Needs {
-        let needs =
-            pools.into_iter().map(|pool| Need { pool: PoolId(pool.into()), units: 1 }).collect();
+        let needs = pools.into_iter().map(|pool| Need::any(PoolId(pool.into()), 1)).collect();
         Needs::new(needs).expect("sensible")
     }
 
@@ -148,6 +156,23 @@ mod tests {
         assert_eq!(pools.violations(), 0);
         pools.grant(2, &needs([1, 2]), 0);
         assert_eq!(pools.violations(), 2);
+    }
+
+    #[test]
+    fn a_unit_in_use_is_noticed() {
+        let unit = |unit| {
+            let need = Need { named: [unit].into(), ..Need::any(PoolId(0), 1) };
+            Needs::new(vec![need]).expect("sensible")
+        };
+        let mut pools = Pools::new(1, 3, 3, 0);
+        pools.grant(0, &unit(1), 0);
+        pools.grant(1, &unit(2), 0);
+        assert_eq!(pools.violations(), 0);
+        pools.leave(&unit(1), 0, 5);
+        pools.grant(0, &unit(1), 6);
+        assert_eq!(pools.violations(), 0);
+        pools.grant(2, &unit(2), 6);
+        assert_eq!(pools.violations(), 1, "though there is room in the pool");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Settings {
     pub workload: Workload,
     /// Units of each pool; a request needs one of each pool it names.
     pub units: u32,
+    /// The probability that a need is for a certain unit, by name. If it is above 0, pools are listed.
+    pub named: f64,
     /// Mean time a pool is used: uniform on `0..=2 * service`. A use lasts for the sum over its
     /// pools.
     pub service: u32,
@@ -72,6 +74,7 @@ impl Default for Settings {
             sets: Sets::Fixed,
             workload: Workload::Uniform,
             units: 1,
+            named: 0.0,
             service: 50,
             delay: 50,
             think: 25,
@@ -264,6 +267,7 @@ impl Settings {
         for fault in &self.faults {
             probability(fault.rate.probability)?;
         }
+        probability(self.named)?;
         probability(self.loss)?;
         probability(self.duplicates)?;
         let Some(spikes) = self.spikes else { return Ok(()) };
@@ -278,8 +282,14 @@ impl Settings {
 
     /// The pools.
     pub fn pools(&self) -> Vec<Pool> {
-        let pool = |pool| Pool { capacity: self.units, node: self.node(pool) };
+        let pool =
+            |pool| Pool { capacity: self.units, node: self.node(pool), listed: self.is_listed() };
         (0..self.resources).map(pool).collect()
+    }
+
+    /// Whether units have numbers.
+    pub(super) fn is_listed(&self) -> bool {
+        self.named > 0.0
     }
 
     /// The most pools any request may name.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use holdall_core::{Need, Needs, PoolId};
+use holdall_core::{Need, Needs, PoolId, Unit};
 use rustc_hash::FxHashMap;
 
 use super::random::{Purpose, Stream};
@@ -76,7 +76,7 @@ impl<'a> Generator<'a> {
 
     pub(super) fn needs(&mut self, lane: u32, stream: &mut Stream) -> Needs {
         let all = self.settings.resources;
-        one_of_each(match self.settings.workload {
+        let pools = match self.settings.workload {
             Workload::Uniform if self.settings.of.is_some() => self.some_of(lane, stream),
             Workload::Uniform => {
                 let size = self.size(stream);
@@ -89,7 +89,16 @@ impl<'a> Generator<'a> {
             }
             Workload::Ring if all == 1 => vec![0],
             Workload::Ring => vec![lane % all, (lane + 1) % all],
-        })
+        };
+        if !self.settings.is_listed() {
+            return one_of_each(pools);
+        }
+        let need = |pool: u32| {
+            let names = stream.chance(self.settings.named);
+            let unit = names.then(|| stream.below(self.settings.units.into()) as Unit);
+            Need { named: unit.into_iter().collect(), ..Need::any(PoolId(pool.into()), 1) }
+        };
+        needs_of(pools.into_iter().map(need))
     }
 
     /// Some of the pools that a user may ask for at all.
@@ -136,9 +145,11 @@ impl<'a> Generator<'a> {
 }
 
 fn one_of_each(pools: Vec<u32>) -> Needs {
-    let needs =
-        pools.into_iter().map(|pool| Need { pool: PoolId(pool.into()), units: 1 }).collect();
-    Needs::new(needs).expect("at least one pool, and none twice")
+    needs_of(pools.into_iter().map(|pool| Need::any(PoolId(pool.into()), 1)))
+}
+
+fn needs_of(needs: impl Iterator<Item = Need>) -> Needs {
+    Needs::new(needs.collect()).expect("at least one pool, and none twice")
 }
 
 /// The pools that each user may ever ask for in a run.

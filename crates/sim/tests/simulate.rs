@@ -129,6 +129,8 @@ fn nobody_goes_wrong() {
         Settings { sets: Sets::Fresh, ..small() },
         Settings { of: Some(6), ..small() },
         Settings { units: 3, nodes: Some(1), ..small() },
+        Settings { units: 3, named: 0.5, sets: Sets::Fresh, faults: all_faults(), ..small() },
+        Settings { units: 2, named: 0.3, nodes: Some(1), ..small() },
         Settings { nodes: Some(4), one_per_tick: true, ..small() },
         Settings { delay: 0, detect: 0, faults: all_faults(), ..small() },
         Settings { faults: all_faults(), one_per_tick: true, units: 2, ..small() },

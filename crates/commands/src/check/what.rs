@@ -21,10 +21,10 @@ pub(super) struct What {
     /// The protocol (`holdall protocols` lists them); with --suite, all of them if left out
     #[arg(required_unless_present_any = ["suite", "resume"])]
     pub(super) protocol: Option<String>,
-    /// Units of each pool, like 1,1,2
+    /// Units of each pool, like 1,1,2; 0-2 is a pool whose units 0, 1, 2 may be asked for by name
     #[arg(long, value_name = "UNITS,...", requires = "users")]
     pools: Option<String>,
-    /// What the users ask for, like '0+1/1+0,2/0:2*'
+    /// What the users ask for, like '0+1/1+0,2/0:2*'; 0.1 is unit 1 of pool 0
     #[arg(long, value_name = "USERS", requires = "pools")]
     users: Option<String>,
     /// The node each pool is on, like 0,0,1; by default each on its own

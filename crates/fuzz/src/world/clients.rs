@@ -1,6 +1,6 @@
 //! What clients do, and what comes of it.
 
-use holdall_core::{Addr, Call, Need, Needs, Request, RequestId, UserId};
+use holdall_core::{Addr, Call, Need, Needs, Pool, Request, RequestId, Unit, UserId};
 
 use super::{Client, Step, World};
 use crate::Problem;
@@ -44,9 +44,14 @@ impl World {
         let mut needs = Vec::new();
         while needs.len() < size {
             let pool = pools.swap_remove(self.random.below(pools.len()));
-            let capacity = self.plan.topology.pools[pool.index()].capacity;
+            let Pool { capacity, listed, .. } = self.plan.topology.pools[pool.index()];
             let units = self.random.between(1, capacity as usize) as u32;
-            needs.push(Need { pool, units });
+            let mut need = Need::any(pool, units);
+            if listed && self.random.per_mille(self.plan.named) {
+                let unit = |_| self.random.below(capacity as usize) as Unit;
+                need.named = (0..units).map(unit).collect();
+            }
+            needs.push(need);
         }
         Needs::new(needs).expect("at least one pool, none twice, and no need for nothing")
     }
@@ -63,7 +68,10 @@ impl World {
     pub(super) fn granted(&mut self, id: UserId, request: Request) -> Step {
         self.note(|| format!("{request:?} is granted"));
         let Some(user) = self.users.get_mut(&id) else { return Ok(()) };
-        if user.client != Client::Waiting(request.clone()) {
+        let pools = &self.plan.topology.pools;
+        let asked = matches!(&user.client, Client::Waiting(asked) if asked.id == request.id
+            && asked.needs.are_met_by(&request.needs, |pool| pools[pool.index()].listed));
+        if !asked {
             return Err(Problem::UnaskedGrant(request));
         }
         user.client = Client::Using(request.clone());
@@ -77,7 +85,11 @@ impl World {
         for need in request.needs.iter() {
             let used = &mut self.used[need.pool.index()];
             *used += need.units;
-            if judged && *used > self.plan.topology.pools[need.pool.index()].capacity {
+            let full = *used > self.plan.topology.pools[need.pool.index()].capacity;
+            let before = self.units_used.len();
+            self.units_used.extend(need.named.iter().map(|unit| (need.pool, *unit)));
+            let twice = self.units_used.len() < before + need.named.len();
+            if judged && (full || twice) {
                 return Err(Problem::Exclusion { granted: request.id, pool: need.pool });
             }
         }
@@ -88,6 +100,9 @@ impl World {
         if self.is_honest(Addr::User(request.id.user)) {
             for need in request.needs.iter() {
                 self.used[need.pool.index()] -= need.units;
+                for unit in &need.named {
+                    self.units_used.remove(&(need.pool, *unit));
+                }
             }
         }
     }

@@ -9,10 +9,10 @@ mod detector;
 mod network;
 mod roles;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holdall_core::{
-    About, Addr, Gone, ManagerId, Party, Property, Request, RequestId, Rung, UserId,
+    About, Addr, Gone, ManagerId, Party, PoolId, Property, Request, RequestId, Rung, Unit, UserId,
 };
 
 use self::network::Network;
@@ -49,6 +49,8 @@ pub(crate) struct World {
     manager_timers: Vec<Armed<ManagerId>>,
     /// Units in use, by pool.
     used: Vec<u32>,
+    /// Those of listed pools, one by one.
+    units_used: BTreeSet<(PoolId, Unit)>,
     /// The one who is not honest.
     dishonest: Option<Addr>,
     /// Real messages to copy from: those to users, and those to each manager.
@@ -128,6 +130,7 @@ impl World {
             user_timers: Vec::new(),
             manager_timers: Vec::new(),
             used: vec![0; plan.topology.pools.len()],
+            units_used: BTreeSet::new(),
             dishonest,
             to_users: Samples::default(),
             to_managers: vec![Samples::default(); managers.end as usize],

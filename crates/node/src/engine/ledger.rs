@@ -210,7 +210,7 @@ impl Ledger {
         }
         self.pools.push(Some(Box::new(pool)));
         self.names.insert(name.clone(), id);
-        (id, Resize { pool: id, capacity })
+        (id, Resize { pool: id, capacity: capacity.into() })
     }
 
     /// A request takes its place at a pool.
@@ -329,7 +329,7 @@ impl Ledger {
             self.spare.push((id, kept));
             return None;
         }
-        Some(Resize { pool: id, capacity: 0 })
+        Some(Resize { pool: id, capacity: 0.into() })
     }
 
     /// The invariants, all of them. For tests; a step keeps those it touches.

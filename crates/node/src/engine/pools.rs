@@ -101,7 +101,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 unit.holder.is_some()
             });
         }
-        Ok(self.ledger.tidy(id).or(Some(Resize { pool: id, capacity: 0 })))
+        Ok(self.ledger.tidy(id).or_else(|| Some(Resize { pool: id, capacity: 0.into() })))
     }
 
     fn resize(&mut self, name: &Name, units: u32) -> Result<Option<Resize>, String> {
@@ -125,7 +125,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             if units < now { shrink(pool, now - units) } else { keep_going(pool, units - now) }
         }
         self.ledger.add_units(id, fresh);
-        Ok(Some(Resize { pool: id, capacity: units }))
+        Ok(Some(Resize { pool: id, capacity: units.into() }))
     }
 
     fn known(&self, name: &Name) -> Result<(PoolId, &Pool), String> {
@@ -184,7 +184,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 Amount::Units(n) => n,
                 Amount::All => found.map_or(0, Pool::capacity),
             };
-            counts.push(Count { pool, units });
+            counts.push(Count::any(pool, units));
         }
         Needs::new(counts).map_err(|bad| Refusal::Senseless(bad.to_string()))
     }
@@ -216,7 +216,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let (pool, resize) = self.ledger.lock(&need.name);
             self.resizes.extend(resize);
             let lock = self.ledger.pool(pool).is_some_and(Pool::is_lock);
-            counts.push(Count { pool, units: units(lock, need, taken) });
+            counts.push(Count::any(pool, units(lock, need, taken)));
         }
         Needs::new(counts).ok()
     }

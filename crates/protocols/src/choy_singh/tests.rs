@@ -17,7 +17,7 @@ const U2: UserId = UserId::first(2);
 
 /// So many users that all ask for pool 0.
 fn all_rivals(users: usize) -> ChoySingh {
-    let pools = vec![Pool { capacity: 1, node: NodeId(0) }];
+    let pools = vec![Pool { capacity: 1, node: NodeId(0), listed: false }];
     let users = vec![[PoolId(0)].into(); users];
     let topology = Topology { users, ..Topology::of_pools(pools) };
     ChoySingh::new(&topology, &Options::default()).expect("it serves this")

@@ -4,22 +4,22 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    Addr, Broken, Event, Needs, Never, Outbox, Party, Request, RequestId, Resize, Role,
+    Addr, Broken, Event, Needs, Never, Outbox, Party, Picked, Pool, PoolId, Request, RequestId,
+    Resize, Role, Unit,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{Coordinator, ToManager, ToUser};
 use crate::early::EarlyReleases;
+use crate::stock::{Claims, Stock, Taken};
 
 type Out = Outbox<Coordinator, Never>;
 
 /// Guards every pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manager {
-    /// Free units by pool. Below zero inside a scan, while reservations are counted, and while a
-    /// pool that has shrunk waits for its units.
-    free: Vec<i64>,
-    capacity: Vec<u32>,
+    pools: Vec<Stock>,
+    /// What they hold, with every unit of listed pools by name.
     holders: BTreeMap<RequestId, Needs>,
     /// In the order they came.
     waiting: Vec<Request>,
@@ -27,11 +27,9 @@ pub struct Manager {
 }
 
 impl Manager {
-    pub(super) fn new(capacity: impl Iterator<Item = u32>) -> Self {
-        let capacity: Vec<u32> = capacity.collect();
+    pub(super) fn new(pools: &[Pool]) -> Self {
         Self {
-            free: capacity.iter().copied().map(i64::from).collect(),
-            capacity,
+            pools: pools.iter().map(Stock::of).collect(),
             holders: BTreeMap::new(),
             waiting: Vec::new(),
             early: EarlyReleases::default(),
@@ -81,19 +79,17 @@ impl Manager {
 
     fn on_resize(&mut self, cfg: &Coordinator, Resize { pool, capacity }: Resize, out: &mut Out) {
         let at = pool.index();
-        if at >= self.capacity.len() {
-            self.capacity.resize(at + 1, 0);
-            self.free.resize(at + 1, 0);
+        if at >= self.pools.len() {
+            self.pools.resize(at + 1, Stock::none());
         }
-        self.free[at] += i64::from(capacity) - i64::from(self.capacity[at]);
-        self.capacity[at] = capacity;
+        self.pools[at].resize(capacity);
         self.scan(cfg, out);
     }
 
     fn feasible(&self, needs: &Needs) -> bool {
-        needs.iter().all(|need| {
-            self.capacity.get(need.pool.index()).is_some_and(|capacity| need.units <= *capacity)
-        })
+        needs
+            .iter()
+            .all(|need| self.pools.get(need.pool.index()).is_some_and(|pool| pool.has(need)))
     }
 
     /// Frees or withdraws the requests meant; false if there are none.
@@ -101,11 +97,13 @@ impl Manager {
         let before = self.waiting.len();
         self.waiting.retain(|request| !meant(request.id));
         let withdrawn = self.waiting.len() < before;
-        let free = &mut self.free;
+        let pools = &mut self.pools;
         let held = self.holders.len();
         self.holders.retain(|id, needs| {
             if meant(*id) {
-                add(free, needs);
+                for need in needs.iter() {
+                    pools[need.pool.index()].give_back(need.units, Some(&need.named));
+                }
             }
             !meant(*id)
         });
@@ -115,38 +113,75 @@ impl Manager {
     /// Grants, oldest first, what fits beside the held and the reserved. The oldest that do not
     /// fit reserve; their reservations count only within the scan.
     fn scan(&mut self, cfg: &Coordinator, out: &mut Out) {
-        let mut reserved: Vec<Needs> = Vec::new();
-        let (free, holders) = (&mut self.free, &mut self.holders);
-        self.waiting.retain(|request| {
-            let fits = request.needs.iter().all(|n| i64::from(n.units) <= free[n.pool.index()]);
-            if fits || !cfg.rules.room {
-                subtract(free, &request.needs);
-                holders.insert(request.id, request.needs.clone());
-                out.to_user(request.id.user, ToUser::Grant(request.id));
-                return false;
+        let named_by = match cfg.rules.by_name {
+            true => first_to_name(&self.waiting),
+            false => FirstToName::new(),
+        };
+        let (mut reserving, mut reserved) = (0, BTreeMap::new());
+        for request in core::mem::take(&mut self.waiting) {
+            if !cfg.rules.room || self.fits(cfg, &reserved, &request.needs) {
+                self.hold(request, &named_by, out);
+                continue;
             }
-            if reserved.len() < cfg.reserving {
-                subtract(free, &request.needs);
-                reserved.push(request.needs.clone());
+            if reserving < cfg.reserving {
+                reserving += 1;
+                self.reserve(cfg, &mut reserved, &request.needs);
             }
-            true
-        });
-        for needs in &reserved {
-            add(free, needs);
+            self.waiting.push(request);
         }
     }
-}
 
-fn add(free: &mut [i64], needs: &Needs) {
-    for need in needs.iter() {
-        free[need.pool.index()] += i64::from(need.units);
+    fn fits(&self, cfg: &Coordinator, reserved: &Reserved, needs: &Needs) -> bool {
+        needs.iter().all(|need| {
+            let stock = &self.pools[need.pool.index()];
+            let nothing = Claims::default();
+            let claims = reserved.get(&need.pool).unwrap_or(&nothing);
+            let only_named = !cfg.rules.by_count && need.more() == 0;
+            stock.fits(claims, need) || only_named && stock.names_are_free(claims, need)
+        })
+    }
+
+    fn reserve(&self, cfg: &Coordinator, reserved: &mut Reserved, needs: &Needs) {
+        for need in needs.iter() {
+            let claims = reserved.entry(need.pool).or_default();
+            if cfg.rules.by_name {
+                claims.add(&self.pools[need.pool.index()], need);
+            } else {
+                claims.add_count(need.units.into());
+            }
+        }
+    }
+
+    fn hold(&mut self, request: Request, named_by: &FirstToName, out: &mut Out) {
+        let Request { id, needs } = request;
+        let mut units = Picked::new();
+        for need in needs.iter() {
+            let stock = &mut self.pools[need.pool.index()];
+            let picked = stock.pick(need, |unit| named_by.get(&(need.pool, unit)).copied());
+            stock.take(need.units, picked.as_ref());
+            units.extend(picked.map(|picked| (need.pool, picked)));
+        }
+        self.holders.insert(id, needs.with(&units));
+        out.to_user(id.user, ToUser::Grant { request: id, units });
     }
 }
 
-fn subtract(free: &mut [i64], needs: &Needs) {
-    for need in needs.iter() {
-        free[need.pool.index()] -= i64::from(need.units);
+/// By pool, what is reserved.
+type Reserved = BTreeMap<PoolId, Claims>;
+
+/// By unit, the place of the first who waits for it by name.
+type FirstToName = BTreeMap<(PoolId, Unit), usize>;
+
+fn first_to_name(waiting: &[Request]) -> FirstToName {
+    let mut first = BTreeMap::new();
+    for (place, request) in waiting.iter().enumerate() {
+        for need in request.needs.iter() {
+            for unit in &need.named {
+                first.entry((need.pool, *unit)).or_insert(place);
+            }
+        }
     }
+    first
 }
 
 impl Role for Manager {
@@ -170,11 +205,15 @@ impl Role for Manager {
     }
 
     fn check(&self, _: &Coordinator) -> Result<(), Broken> {
-        let mut free: Vec<i64> = self.capacity.iter().copied().map(i64::from).collect();
-        for needs in self.holders.values() {
-            subtract(&mut free, needs);
+        let mut held: BTreeMap<PoolId, Taken> = BTreeMap::new();
+        for need in self.holders.values().flat_map(|needs| needs.iter()) {
+            held.entry(need.pool).or_default().add(need.units, &need.named);
         }
-        Broken::unless(free == self.free, "C1: held and free units make up each pool")
+        let same = (0..).map(PoolId).zip(&self.pools).all(|(id, stock)| match held.get(&id) {
+            Some(held) => stock.is_used_by(held),
+            None => stock.used() == 0,
+        });
+        Broken::unless(same, "C1: what is held makes up what is used of each pool")
     }
 
     fn is_idle(&self) -> bool {
@@ -186,7 +225,7 @@ impl Role for Manager {
 mod tests {
     use alloc::vec;
 
-    use holdall_core::{Effect, Need, Options, PoolId, Protocol, Topology, UserId};
+    use holdall_core::{Capacity, Effect, Need, Options, Protocol, Topology, UserId};
 
     use super::*;
 
@@ -194,19 +233,21 @@ mod tests {
     fn a_pool_grows_at_once_and_shrinks_as_units_come_back() {
         let options = Options { variant: Some("skip".into()), ..Options::default() };
         let cfg = Coordinator::new(&Topology::of_pools(vec![]), &options).expect("a variant");
-        let mut manager = Manager::new([].into_iter());
+        let mut manager = Manager::new(&[]);
         let mut step = |event| {
             let mut out = Outbox::default();
             manager.step(&cfg, event, &mut out);
             assert_eq!(manager.check(&cfg), Ok(()));
             out.drain().filter(|effect| matches!(effect, Effect::ToUser(..))).count()
         };
-        let resize = |capacity| Event::Call(Resize { pool: PoolId(0), capacity });
+        let resize = |capacity| {
+            Event::Call(Resize { pool: PoolId(0), capacity: Capacity::Counted(capacity) })
+        };
         let user = UserId::first(0);
         let id = |seq| RequestId { user, seq };
         let message = |msg| Event::Message { from: Addr::User(user), msg };
         let ask = |seq, units| {
-            let needs = Needs::new(vec![Need { pool: PoolId(0), units }]).expect("sensible");
+            let needs = Needs::new(vec![Need::any(PoolId(0), units)]).expect("sensible");
             message(ToManager::Ask(Request { id: id(seq), needs }))
         };
         assert_eq!(step(resize(2)), 0);

@@ -12,7 +12,7 @@
 //! schedulers (Lifka 1995 reserves for the first).
 //!
 //! # Invariants
-//! - **C1, units.** What is held and what is free make up each pool (`Manager::check`).
+//! - **C1, units.** What is held makes up what is used of each pool (`Manager::check`).
 //! - **C2.** A waiting request does not fit beside what is held and what older requests reserve
 //!   (the scan after every change).
 //!
@@ -28,8 +28,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, NodeId, Options, Property, Protocol, Request, RequestId, Topology,
-    Unsupported, UserId, rules,
+    About, Assumes, ManagerId, NodeId, Options, Picked, Property, Protocol, Request, RequestId,
+    Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,13 +49,20 @@ pub enum ToManager {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToUser {
     /// All of it is held.
-    Grant(RequestId),
+    Grant {
+        /// This request.
+        request: RequestId,
+        /// With these units of listed pools.
+        units: Picked,
+    },
 }
 
 rules! {
     /// The rules in force.
     struct Rules {
         room "room": "units must be free to be granted",
+        by_name "by-name": "units that the oldest have named are kept for them",
+        by_count "by-count": "whoever names units leaves as many others as the oldest wait for",
         scan "scan": "a release lets the waiting be looked at again",
         session "session": "a release names its request, not only its user",
         early "early": "a release that overtakes its request is remembered",
@@ -117,7 +124,7 @@ impl Protocol for Coordinator {
                 _ => "one manager grants whatever fits beside what the G oldest reserve",
             },
             source: "common practice; backfilling as in batch schedulers",
-            assumes: Assumes::RELIABLE,
+            assumes: Assumes { named: true, ..Assumes::RELIABLE },
             promises,
             with_patience: Vec::new(),
             rules: Rules::ALL.to_vec(),
@@ -141,6 +148,6 @@ impl Protocol for Coordinator {
     }
 
     fn manager(&self, _: ManagerId) -> Manager {
-        Manager::new(self.topology.pools.iter().map(|pool| pool.capacity))
+        Manager::new(&self.topology.pools)
     }
 }

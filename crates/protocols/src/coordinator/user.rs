@@ -1,9 +1,12 @@
 //! The user: asks, waits, gives back.
 
-use holdall_core::{Addr, Broken, Call, Event, Never, Outbox, Request, RequestId, Role, UserId};
+use holdall_core::{
+    Addr, Broken, Call, Event, Never, Outbox, Picked, Request, RequestId, Role, UserId,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Coordinator, ToManager, ToUser};
+use crate::stock::may_be_picked;
 
 type Out = Outbox<Coordinator, Never>;
 
@@ -20,7 +23,14 @@ impl User {
         Self { id, request: None, granted: false }
     }
 
-    fn on_grant(&mut self, from: Addr, id: RequestId, out: &mut Out) {
+    fn on_grant(
+        &mut self,
+        cfg: &Coordinator,
+        from: Addr,
+        id: RequestId,
+        units: &Picked,
+        out: &mut Out,
+    ) {
         if from != Addr::Manager(Coordinator::MANAGER) {
             return out.misbehaved(from, "grant: by one who grants nothing");
         }
@@ -30,8 +40,12 @@ impl User {
         if self.granted {
             return out.misbehaved(from, "grant: twice for one request");
         }
+        let pools = &cfg.topology.pools;
+        if !request.needs.iter().all(|need| may_be_picked(need, units, pools)) {
+            return out.misbehaved(from, "grant: of other units than asked for");
+        }
         self.granted = true;
-        out.granted(request.clone());
+        out.granted(Request { id, needs: request.needs.with(units) });
     }
 
     fn end(&mut self, out: &mut Out) {
@@ -48,15 +62,15 @@ impl Role for User {
     type Msg = ToUser;
     type Timer = Never;
 
-    fn step(&mut self, _: &Coordinator, event: Event<Self>, out: &mut Out) {
+    fn step(&mut self, cfg: &Coordinator, event: Event<Self>, out: &mut Out) {
         match event {
             Event::Call(Call::Ask(request)) => {
                 out.to_manager(Coordinator::MANAGER, ToManager::Ask(request.clone()));
                 self.request = Some(request);
             }
             Event::Call(Call::Done | Call::Leave) => self.end(out),
-            Event::Message { from, msg: ToUser::Grant(request) } => {
-                self.on_grant(from, request, out);
+            Event::Message { from, msg: ToUser::Grant { request, units } } => {
+                self.on_grant(cfg, from, request, &units, out);
             }
             Event::Gone(_) => {}
             Event::Timer(never) => match never {},

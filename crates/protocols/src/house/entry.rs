@@ -1,11 +1,11 @@
 //! What a manager knows of a request.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use holdall_core::{Needs, PoolId, RequestId};
+use holdall_core::{Needs, Picked, PoolId, RequestId, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::{House, Round};
@@ -25,6 +25,8 @@ pub(super) struct Entry {
     /// The round it will probably choose instead, since its own was taken.
     pub(super) hint: Option<Round>,
     pub(super) held: bool,
+    /// The units that it holds of listed pools.
+    pub(super) units: Picked,
     /// Whether it was asked to give this hold back.
     pub(super) asked_back: bool,
     /// By pool, as its needs are: how much more often it was passed by a younger request, while it
@@ -58,6 +60,7 @@ impl Entry {
             round: None,
             hint: None,
             held: false,
+            units: Picked::new(),
             asked_back: false,
             waited_for: BTreeMap::new(),
             parked: false,
@@ -117,9 +120,21 @@ impl Entry {
         cfg.rules.park && self.competes() && self.turns / 2 < cfg.parks
     }
 
-    pub(super) fn set_held(&mut self, held: bool) {
-        (self.held, self.asked_back) = (held, false);
+    /// From now on it holds what it needs, with these units of listed pools.
+    pub(super) fn hold(&mut self, units: Picked) {
+        self.let_go();
+        (self.held, self.units) = (true, units);
+    }
+
+    pub(super) fn let_go(&mut self) {
+        (self.held, self.asked_back) = (false, false);
+        self.units.clear();
         self.waited_for.clear();
+    }
+
+    /// The units that it holds of a pool, if the pool is listed.
+    pub(super) fn units_of(&self, pool: PoolId) -> Option<&BTreeSet<Unit>> {
+        self.units.get(&pool)
     }
 
     /// Whether it holds, and somebody of this patience has waited too long for it. Whoever outlasts

@@ -3,14 +3,17 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use holdall_core::{Addr, Broken, Event, Gone, Needs, Outbox, PoolId, RequestId, Resize, Role};
+use holdall_core::{
+    Addr, Broken, Event, Gone, Need, Needs, Outbox, Picked, PoolId, RequestId, Resize, Role,
+};
 use serde::{Deserialize, Serialize};
 
 use super::entries::Entries;
 use super::entry::{Entry, Patience};
 use super::places::Order;
-use super::{House, Round, Stance, ToManager, ToUser};
+use super::{House, Marks, Round, Stance, ToManager, ToUser};
 use crate::lanes::{Lanes, State, ends_with};
+use crate::stock::{Claims, Stock, Taken};
 
 pub(super) type Out = Outbox<House, Timer>;
 
@@ -36,26 +39,25 @@ pub struct Manager {
 /// A pool of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Pool {
-    pub(super) capacity: u64,
-    pub(super) used: u64,
+    pub(super) stock: Stock,
     /// The greatest round that was used. Never forgotten: rounds are only ever compared with each
     /// other, and no round is the first of all.
     floor: Round,
 }
 
 impl Pool {
-    fn new(capacity: u32, floor: Round) -> Self {
-        Self { capacity: u64::from(capacity), used: 0, floor }
+    fn new(stock: Stock, floor: Round) -> Self {
+        Self { stock, floor }
     }
 }
 
 impl Manager {
-    pub(super) fn new(
+    pub(super) fn new<'a>(
         cfg: &House,
-        pools: impl Iterator<Item = (PoolId, u32)>,
+        pools: impl Iterator<Item = (PoolId, &'a holdall_core::Pool)>,
         floor: Round,
     ) -> Self {
-        let pool = |(id, capacity)| (id, Pool::new(capacity, floor));
+        let pool = |(id, pool)| (id, Pool::new(Stock::of(pool), floor));
         Self {
             pools: pools.map(pool).collect(),
             entries: Entries::new(Order { by_round: cfg.rules.order, passes: cfg.passes }),
@@ -78,7 +80,7 @@ impl Manager {
     /// # Errors
     /// Names the invariant that is broken.
     pub fn check_last_step(&self) -> Result<(), Broken> {
-        let used = |pool| self.pools.get(&pool).map_or(0, |pool| pool.used);
+        let used = |pool| self.stock(pool).map_or(0, Stock::used);
         let same = |pool| used(pool) == self.entries.of_pool(pool).held;
         Broken::unless(self.entries.changes.is_empty(), "whatever has changed was looked at")?;
         Broken::unless(self.entries.looked_at().all(same), "H1: what is held makes up what is used")
@@ -165,7 +167,8 @@ impl Manager {
     fn on_try(&mut self, cfg: &House, request: RequestId, needs: Needs, solo: bool, out: &mut Out) {
         if let Some(entry) = self.entry(request) {
             if entry.n == 0 && entry.held {
-                out.to_user(request.user, ToUser::Yes { request, n: 0 });
+                let units = entry.units.clone();
+                out.to_user(request.user, ToUser::Yes { request, n: 0, units });
             }
             return;
         }
@@ -175,20 +178,21 @@ impl Manager {
             return self.scan(cfg, out);
         }
         if self.fits_behind_all(cfg, &entry.needs) {
-            entry.held = true;
             if !solo {
                 self.choosing.remove(&request);
             }
-            self.take(&entry.needs);
-            out.to_user(request.user, ToUser::Yes { request, n: 0 });
+            let units = self.take(cfg, &entry.needs);
+            entry.hold(units.clone());
+            out.to_user(request.user, ToUser::Yes { request, n: 0, units });
             let at = self.entries.push(entry);
             self.entries.note_passed(at);
             return self.watch(cfg, out);
         }
         let floor = self.floor(cfg, &entry.needs);
         let marks = self.marks(floor, &entry.needs, request);
-        let hint = first_free(floor, &marks);
+        let hint = marks.first_free(floor);
         self.choosing.insert(request, (entry.needs, hint));
+        let marks = marks.told_above(floor);
         out.to_user(request.user, ToUser::No { request, n: 0, floor, marks });
     }
 
@@ -220,9 +224,12 @@ impl Manager {
     /// Whether there is room beside all that is held and all that is waited for.
     fn fits_behind_all(&self, cfg: &House, needs: &Needs) -> bool {
         needs.iter().all(|need| {
-            let Some(pool) = self.pools.get(&need.pool) else { return false };
-            let wanted = if cfg.rules.behind { self.entries.of_pool(need.pool).wanted } else { 0 };
-            pool.used + wanted + u64::from(need.units) <= pool.capacity
+            let Some(stock) = self.stock(need.pool) else { return false };
+            let claims = match cfg.rules.behind {
+                true => self.entries.of_pool(need.pool).claimed(cfg, stock),
+                false => Claims::default(),
+            };
+            fits(cfg, stock, &claims, need)
         })
     }
 
@@ -231,7 +238,8 @@ impl Manager {
         self.choosing.remove(&request);
         if let Some(entry) = self.entry(request) {
             if n == entry.n && entry.held {
-                out.to_user(request.user, ToUser::Yes { request, n });
+                let units = entry.units.clone();
+                out.to_user(request.user, ToUser::Yes { request, n, units });
             } else if n == entry.n && cfg.resend {
                 self.repeat(cfg, request, out);
             }
@@ -252,9 +260,10 @@ impl Manager {
         }
         let floor = self.floor(cfg, &needs);
         let marks = self.marks(floor, &needs, request);
-        if marks.contains(&round) && !parked {
-            let hint = first_free(floor.max(round), &marks);
+        if marks.contain(round) && !parked {
+            let hint = marks.first_free(floor.max(round));
             self.entries.change(at, |entry| entry.hint = Some(hint));
+            let marks = marks.told_above(floor.max(round));
             out.to_user(request.user, ToUser::No { request, n, floor, marks });
         }
         self.scan(cfg, out);
@@ -281,20 +290,24 @@ impl Manager {
 
     fn on_resize(&mut self, cfg: &House, Resize { pool, capacity }: Resize, out: &mut Out) {
         if let Some(known) = self.pools.get_mut(&pool) {
-            known.capacity = u64::from(capacity);
+            known.stock.resize(capacity);
             if !self.remove_if_empty(pool) {
                 self.entries.resize(pool);
                 self.scan(cfg, out);
             }
-        } else if capacity > 0 {
-            self.pools.insert(pool, Pool::new(capacity, Round::first(cfg.topology.origin)));
+            return;
+        }
+        let mut stock = Stock::none();
+        stock.resize(capacity);
+        if !stock.is_empty() {
+            self.pools.insert(pool, Pool::new(stock, Round::first(cfg.topology.origin)));
         }
     }
 
     /// A pool without units goes when nobody has to do with it any more.
     fn remove_if_empty(&mut self, pool: PoolId) -> bool {
-        let empty = self.pools.get(&pool).is_some_and(|pool| pool.capacity == 0)
-            && self.entries.has_nobody_at(pool);
+        let empty =
+            self.stock(pool).is_some_and(Stock::is_empty) && self.entries.has_nobody_at(pool);
         if empty {
             self.pools.remove(&pool);
         }
@@ -306,7 +319,7 @@ impl Manager {
         self.choosing.remove(&request);
         let Some(entry) = self.entries.remove(request) else { return };
         if entry.held {
-            self.give_back(&entry.needs);
+            self.give_back(&entry);
         }
         if let Some(round) = entry.round.filter(|_| entry.held && cfg.rules.floor) {
             self.raise_floor(&entry.needs, round);
@@ -320,18 +333,24 @@ impl Manager {
         self.entries.get(request)
     }
 
-    pub(super) fn take(&mut self, needs: &Needs) {
+    /// Takes what is needed, which fits. Returns the units that were picked of listed pools.
+    pub(super) fn take(&mut self, cfg: &House, needs: &Needs) -> Picked {
+        let mut units = Picked::new();
         for need in needs.iter() {
-            if let Some(pool) = self.pools.get_mut(&need.pool) {
-                pool.used += u64::from(need.units);
-            }
+            let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
+            let at_pool = self.entries.of_pool(need.pool);
+            let named_by = |unit| at_pool.first_to_name(unit).filter(|_| cfg.rules.by_name);
+            let picked = pool.stock.pick(need, named_by);
+            pool.stock.take(need.units, picked.as_ref());
+            units.extend(picked.map(|picked| (need.pool, picked)));
         }
+        units
     }
 
-    fn give_back(&mut self, needs: &Needs) {
-        for need in needs.iter() {
+    fn give_back(&mut self, entry: &Entry) {
+        for need in entry.needs.iter() {
             if let Some(pool) = self.pools.get_mut(&need.pool) {
-                pool.used -= u64::from(need.units);
+                pool.stock.give_back(need.units, entry.units_of(need.pool));
             }
         }
     }
@@ -340,8 +359,8 @@ impl Manager {
     fn drop_hold(&mut self, request: RequestId) {
         let Some(at) = self.entries.arrival(request) else { return };
         let Some(entry) = self.entries.at(at).filter(|entry| entry.held) else { return };
-        self.give_back(&entry.needs.clone());
-        self.entries.change(at, |entry| entry.set_held(false));
+        self.give_back(&entry.clone());
+        self.entries.change(at, Entry::let_go);
     }
 
     fn raise_floor(&mut self, needs: &Needs, round: Round) {
@@ -360,7 +379,7 @@ impl Manager {
 
     /// The rounds above the floor in which there is no room for these needs beside the others,
     /// each taken where it is expected.
-    pub(super) fn marks(&self, floor: Round, needs: &Needs, except: RequestId) -> BTreeSet<Round> {
+    pub(super) fn marks(&self, floor: Round, needs: &Needs, except: RequestId) -> Marks {
         let mut marks = BTreeSet::new();
         for need in needs.iter() {
             let at_pool = self.entries.of_pool(need.pool);
@@ -368,17 +387,21 @@ impl Manager {
             let entries = there.filter_map(|at| self.entries.at(at));
             let entries = entries.map(|entry| (entry.request, &entry.needs, entry.expected()));
             let choosing = self.choosing.iter().map(|(id, (needs, at))| (*id, needs, Some(*at)));
-            let mut taken: BTreeMap<Round, u64> = BTreeMap::new();
+            let mut taken: BTreeMap<Round, Taken> = BTreeMap::new();
             for (request, theirs, round) in entries.chain(choosing) {
                 if let Some(round) = round.filter(|round| *round > floor && request != except) {
-                    *taken.entry(round).or_default() += theirs.units_of(need.pool);
+                    let taken = taken.entry(round).or_default();
+                    theirs
+                        .of(need.pool)
+                        .into_iter()
+                        .for_each(|need| taken.add(need.units, &need.named));
                 }
             }
-            let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
-            let full = |units: u64| units > 0 && units + u64::from(need.units) > capacity;
-            marks.extend(taken.into_iter().filter(|(_, units)| full(*units)).map(|(at, _)| at));
+            let Some(stock) = self.stock(need.pool) else { continue };
+            let full = taken.into_iter().filter(|(_, taken)| stock.is_too_small(need, taken));
+            marks.extend(full.map(|(round, _)| round));
         }
-        marks
+        marks.into()
     }
 
     /// Whether a request cannot be served, though its user may be honest: what it asks for was taken
@@ -398,22 +421,18 @@ impl Manager {
     }
 
     fn feasible(&self, needs: &Needs) -> bool {
-        needs.iter().all(|need| {
-            self.pools.get(&need.pool).is_some_and(|pool| u64::from(need.units) <= pool.capacity)
-        })
+        needs.iter().all(|need| self.stock(need.pool).is_some_and(|stock| stock.has(need)))
+    }
+
+    pub(super) fn stock(&self, pool: PoolId) -> Option<&Stock> {
+        self.pools.get(&pool).map(|pool| &pool.stock)
     }
 }
 
-/// The least round above a floor that is not marked.
-pub(super) fn first_free(floor: Round, marks: &BTreeSet<Round>) -> Round {
-    let mut round = floor.next();
-    for mark in marks.range(round..) {
-        if *mark > round {
-            break;
-        }
-        round = round.next();
-    }
-    round
+/// Whether what is needed of a pool is free beside what is claimed.
+pub(super) fn fits(cfg: &House, stock: &Stock, claims: &Claims, need: &Need) -> bool {
+    let only_named = !cfg.rules.by_count && need.more() == 0;
+    stock.fits(claims, need) || only_named && stock.names_are_free(claims, need)
 }
 
 impl Role for Manager {
@@ -436,12 +455,17 @@ impl Role for Manager {
         if cfg.thorough {
             Broken::unless(self.entries.is_in_step(), "whoever is at a pool is found there")?;
         }
-        let mut held: BTreeMap<PoolId, u64> = BTreeMap::new();
-        for need in self.entries.iter().filter(|e| e.held).flat_map(|entry| entry.needs.iter()) {
-            *held.entry(need.pool).or_default() += u64::from(need.units);
+        let mut held: BTreeMap<PoolId, Taken> = BTreeMap::new();
+        for entry in self.entries.iter().filter(|entry| entry.held) {
+            for need in entry.needs.iter() {
+                let units = entry.units_of(need.pool).into_iter().flatten();
+                held.entry(need.pool).or_default().add(need.units, units);
+            }
         }
-        let used = self.pools.iter().filter(|(_, pool)| pool.used > 0);
-        let same = used.map(|(id, pool)| (*id, pool.used)).eq(held);
+        let same = self.pools.iter().all(|(id, pool)| match held.get(id) {
+            Some(held) => pool.stock.is_used_by(held),
+            None => pool.stock.used() == 0,
+        });
         Broken::unless(same, "H1: what is held makes up what is used")
     }
 

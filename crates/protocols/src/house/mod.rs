@@ -11,7 +11,8 @@
 //! resource allocation"), made absolute, so that nobody has to walk down from position to position.
 //!
 //! # Invariants
-//! - **H1, units.** What is held makes up what is used of a pool (`Manager::check`).
+//! - **H1, units.** What is held makes up what is used of a pool, unit by unit where they have numbers
+//!   (`Manager::check`).
 //! - **H2, stance.** An entry follows the user's latest stance (`n`): a hold ends only by a later
 //!   stance, by a release, by a later request of its lane, or by a report that the user is gone. A
 //!   user enters only with an answer
@@ -36,6 +37,7 @@
 mod entries;
 mod entry;
 mod manager;
+mod marks;
 mod places;
 mod scan;
 #[cfg(test)]
@@ -47,12 +49,13 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, Needs, NodeId, Options, PoolId, Property, Protocol, RequestId,
-    Stamp, Topology, Unsupported, UserId, rules,
+    About, Assumes, ManagerId, Needs, NodeId, Options, Picked, PoolId, Property, Protocol,
+    RequestId, Stamp, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::manager::{Manager, Timer};
+pub use self::marks::Marks;
 pub use self::user::User;
 
 /// A place in the order of service, the same at all nodes.
@@ -116,7 +119,7 @@ pub enum ToUser {
         /// No round up to this one is left.
         floor: Round,
         /// Rounds in which there is no room.
-        marks: BTreeSet<Round>,
+        marks: Marks,
     },
     /// The request is over for this manager: it was released, if that is to be acknowledged, its user
     /// was taken for dead, or it cannot be served (any more).
@@ -136,6 +139,8 @@ pub enum ToUser {
         request: RequestId,
         /// Under which stance.
         n: u32,
+        /// Which they are, of listed pools.
+        units: Picked,
     },
     /// Somebody who comes first needs what is held: give it back, unless all is held.
     Yield {
@@ -168,6 +173,8 @@ rules! {
         firm "firm": "a user that was granted gives nothing back",
         yields "yield": "whoever comes first asks unconfirmed holds back",
         reserve "reserve": "whoever waits under a round reserves what it needs",
+        by_name "by-name": "units that were named by those who come first are kept for them",
+        by_count "by-count": "whoever names units leaves as many others as those who come first need",
         solo_rounds "solo-rounds": "a solo request in the way of a round takes one itself",
         floor "floor": "a round that was used is not chosen again",
         behind "behind": "an attempt does not pass those who wait",
@@ -254,6 +261,7 @@ impl Protocol for House {
                 exactly_once: false,
                 no_loss: Self::setting(variant, "resend", 0)? == 0,
                 suspicions: true,
+                named: true,
                 ..Assumes::RELIABLE
             },
             promises: Property::sound_and(&[Property::NoStarvation]),
@@ -288,7 +296,7 @@ impl Protocol for House {
     }
 
     fn manager(&self, id: ManagerId) -> Manager {
-        let pools = (0..).map(PoolId).zip(self.topology.pools.iter().map(|pool| pool.capacity));
+        let pools = (0..).map(PoolId).zip(self.topology.pools.iter());
         let own = pools.filter(|(pool, _)| self.manager_of(*pool) == id);
         Manager::new(self, own, Round::first(self.topology.origin))
     }

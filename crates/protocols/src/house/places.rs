@@ -5,11 +5,12 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use holdall_core::{Needs, PoolId, RequestId};
+use holdall_core::{Need, Needs, PoolId, RequestId, Unit};
 use serde::{Deserialize, Serialize};
 
-use super::Round;
 use super::entry::{Entry, Patience};
+use super::{House, Round};
+use crate::stock::{Claims, Stock};
 
 /// When a request came, counted in requests.
 pub(super) type Arrival = u64;
@@ -59,10 +60,12 @@ pub(super) struct AtPool {
     pub(super) passed: u64,
     /// Units that are held.
     pub(super) held: u64,
-    /// Units wanted by those who compete under a round.
-    pub(super) wanted_placed: u64,
-    /// Units wanted by all who compete.
-    pub(super) wanted: u64,
+    /// Units wanted by those who compete under a round, beside those they named.
+    counted_placed: u64,
+    /// The same of all who compete.
+    counted: u64,
+    /// The units that those who compete have named, each with who did.
+    named: BTreeMap<Unit, BTreeSet<Rank>>,
     /// How many have a round, and other nodes to go to.
     contesting: usize,
     /// How many holders are overdue for somebody.
@@ -83,6 +86,43 @@ impl AtPool {
         !self.is_contested() && self.waiting().next().is_none()
     }
 
+    /// What those who compete under a round claim.
+    pub(super) fn claimed_by_placed(&self, cfg: &House, stock: &Stock) -> Claims {
+        let placed = |(unbound, _, _): &&Rank| !*unbound;
+        let named = self.named.iter();
+        let named = named.map(|(unit, by)| (*unit, by.iter().take_while(placed).count()));
+        claims(cfg, stock, self.counted_placed, named)
+    }
+
+    /// What all who compete claim.
+    pub(super) fn claimed(&self, cfg: &House, stock: &Stock) -> Claims {
+        claims(cfg, stock, self.counted, self.named.iter().map(|(unit, by)| (*unit, by.len())))
+    }
+
+    /// Who comes first of those who compete for a unit by name.
+    pub(super) fn first_to_name(&self, unit: Unit) -> Option<&Rank> {
+        self.named.get(&unit)?.first()
+    }
+
+    fn claim(&mut self, rank: Rank, need: &Need) {
+        self.counted += u64::from(need.more());
+        for unit in &need.named {
+            self.named.entry(*unit).or_default().insert(rank);
+        }
+    }
+
+    /// The opposite of [`Self::claim`].
+    fn give_up(&mut self, rank: &Rank, need: &Need) {
+        self.counted -= u64::from(need.more());
+        for unit in &need.named {
+            let Some(by) = self.named.get_mut(unit) else { continue };
+            by.remove(rank);
+            if by.is_empty() {
+                self.named.remove(unit);
+            }
+        }
+    }
+
     /// Whether a request that has other nodes to go to has a place here.
     pub(super) fn is_contested(&self) -> bool {
         self.contesting > 0
@@ -100,6 +140,9 @@ impl AtPool {
     /// The same with other numbers for those who are here, if all are known.
     fn renumbered(&self, place: impl Fn(&Arrival) -> Option<Arrival>) -> Option<Self> {
         let rank = |(last, key, at): &Rank| Some((*last, *key, place(at)?));
+        let named = |(unit, by): (&Unit, &BTreeSet<Rank>)| {
+            Some((*unit, by.iter().map(rank).collect::<Option<_>>()?))
+        };
         Some(Self {
             holding: self.holding.iter().map(&place).collect::<Option<_>>()?,
             placed: self.placed.iter().map(rank).collect::<Option<_>>()?,
@@ -107,6 +150,7 @@ impl AtPool {
             leaders: self.leaders.iter().map(&place).collect::<Option<_>>()?,
             aside: self.aside.iter().map(&place).collect::<Option<_>>()?,
             may_be_asked_back: self.may_be_asked_back.iter().map(rank).collect::<Option<_>>()?,
+            named: self.named.iter().map(named).collect::<Option<_>>()?,
             ..*self
         })
     }
@@ -121,12 +165,32 @@ static NOBODY: AtPool = AtPool {
     may_be_asked_back: BTreeSet::new(),
     passed: 0,
     held: 0,
-    wanted_placed: 0,
-    wanted: 0,
+    counted_placed: 0,
+    counted: 0,
+    named: BTreeMap::new(),
     contesting: 0,
     overdue: 0,
     blocked: 0,
 };
+
+/// What is claimed: so many units, and each of these by so many.
+fn claims(
+    cfg: &House,
+    stock: &Stock,
+    counted: u64,
+    named: impl Iterator<Item = (Unit, usize)>,
+) -> Claims {
+    let mut claims = Claims::default();
+    claims.add_count(counted);
+    for (unit, by) in named.filter(|(_, by)| *by > 0) {
+        if cfg.rules.by_name {
+            claims.add_name(stock, unit);
+        } else {
+            claims.add_count(by as u64);
+        }
+    }
+    claims
+}
 
 impl Places {
     pub(super) fn new(order: Order) -> Self {
@@ -173,12 +237,12 @@ impl Places {
     pub(super) fn enter(&mut self, at: Arrival, entry: &Entry) {
         let rank = self.rank(at, entry);
         for need in entry.needs.iter() {
-            let (pool, units) = (self.pools.entry(need.pool).or_default(), u64::from(need.units));
+            let pool = self.pools.entry(need.pool).or_default();
             pool.contesting += usize::from(entry.contests());
             pool.blocked += usize::from(entry.blocked);
             if entry.held {
                 pool.holding.insert(at);
-                pool.held += units;
+                pool.held += u64::from(need.units);
                 pool.overdue += usize::from(entry.is_overdue());
                 if !entry.solo && !entry.asked_back {
                     pool.may_be_asked_back.insert(rank);
@@ -187,7 +251,7 @@ impl Places {
                 pool.aside.insert(at);
             } else if entry.round.is_some() {
                 pool.placed.insert(rank);
-                pool.wanted_placed += units;
+                pool.counted_placed += u64::from(need.more());
             } else {
                 pool.unplaced.insert(at);
                 pool.passed += u64::from(entry.passed_at(need.pool));
@@ -195,7 +259,9 @@ impl Places {
                     self.passed.insert(need.pool);
                 }
             }
-            pool.wanted += if entry.competes() { units } else { 0 };
+            if entry.competes() {
+                pool.claim(rank, need);
+            }
         }
         if entry.competes() {
             *self.patiences.entry(entry.patience()).or_default() += 1;
@@ -247,19 +313,18 @@ impl Places {
         }
         for need in entry.needs.iter() {
             let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
-            let units = u64::from(need.units);
             pool.contesting -= usize::from(entry.contests());
             pool.blocked -= usize::from(entry.blocked);
             if entry.held {
                 pool.holding.remove(&at);
-                pool.held -= units;
+                pool.held -= u64::from(need.units);
                 pool.overdue -= usize::from(entry.is_overdue());
                 pool.may_be_asked_back.remove(&rank);
             } else if !entry.competes() {
                 pool.aside.remove(&at);
             } else if entry.round.is_some() {
                 pool.placed.remove(&rank);
-                pool.wanted_placed -= units;
+                pool.counted_placed -= u64::from(need.more());
             } else {
                 pool.unplaced.remove(&at);
                 pool.passed -= u64::from(entry.passed_at(need.pool));
@@ -267,7 +332,9 @@ impl Places {
                     self.passed.remove(&need.pool);
                 }
             }
-            pool.wanted -= if entry.competes() { units } else { 0 };
+            if entry.competes() {
+                pool.give_up(&rank, need);
+            }
             if pool.is_empty() {
                 self.pools.remove(&need.pool);
                 self.passed.remove(&need.pool);

@@ -12,9 +12,10 @@ use alloc::vec::Vec;
 use holdall_core::{Need, PoolId};
 
 use super::entry::{Entry, Patience};
-use super::manager::{Manager, Out, Timer, first_free};
+use super::manager::{Manager, Out, Timer, fits};
 use super::places::{Arrival, Rank};
 use super::{House, PATIENCE, ToUser};
+use crate::stock::{Claims, Stock, Taken};
 
 impl Manager {
     /// Serves whoever can be served, in order: first those with a round, then the solo requests
@@ -49,7 +50,7 @@ impl Manager {
             let Some(entry) = self.entries.at(at).filter(|entry| entry.solo) else { continue };
             let (needs, request) = (entry.needs.clone(), entry.request);
             let floor = self.floor(cfg, &needs);
-            let round = first_free(floor, &self.marks(floor, &needs, request));
+            let round = self.marks(floor, &needs, request).first_free(floor);
             self.entries.change(at, |entry| entry.round = Some(round));
         }
     }
@@ -70,59 +71,67 @@ impl Manager {
             if !self.entries.changes.freed.contains(pool) && last_to_ask.is_none() {
                 continue;
             }
-            let mut taken = self.pools.get(pool).map_or(0, |pool| pool.used);
+            let Some(stock) = self.stock(*pool) else { continue };
+            let mut claims = Claims::default();
             for rank in &at_pool.placed {
                 // Nobody further back fits, nor asks anything back.
-                if !self.has_room(*pool, taken) && last_to_ask.is_none_or(|last| last < rank) {
+                if stock.is_exhausted(&claims) && last_to_ask.is_none_or(|last| last < rank) {
                     break;
                 }
                 ranks.insert(*rank);
-                taken += self.set_aside_by(cfg, rank, *pool);
+                self.set_aside(cfg, rank, *pool, &mut claims);
             }
         }
         ranks
     }
 
-    fn has_room(&self, pool: PoolId, taken: u64) -> bool {
-        self.pools.get(&pool).is_some_and(|pool| taken < pool.capacity)
+    /// What somebody with a round reserves of a pool while it waits.
+    fn set_aside(&self, cfg: &House, (_, _, at): &Rank, pool: PoolId, claims: &mut Claims) {
+        if let Some(entry) = self.entries.at(*at).filter(|_| cfg.rules.reserve) {
+            self.claim(cfg, entry, pool, claims);
+        }
     }
 
-    /// What somebody with a round reserves of a pool while it waits.
-    fn set_aside_by(&self, cfg: &House, (_, _, at): &Rank, pool: PoolId) -> u64 {
-        let entry = self.entries.at(*at).filter(|_| cfg.rules.reserve);
-        entry.map_or(0, |entry| entry.needs.units_of(pool))
+    /// What somebody reserves of a pool.
+    fn claim(&self, cfg: &House, entry: &Entry, pool: PoolId, claims: &mut Claims) {
+        let Some((need, stock)) = entry.needs.of(pool).zip(self.stock(pool)) else { return };
+        if cfg.rules.by_name {
+            claims.add(stock, need);
+        } else {
+            claims.add_count(need.units.into());
+        }
     }
 
     fn serve_placed(&mut self, cfg: &House, rank: Rank, out: &mut Out) {
         let (_, _, at) = rank;
         let Some(needs) = self.entries.at(at).map(|entry| entry.needs.clone()) else { return };
-        let missing: Vec<(Need, u64)> = needs
+        let reserved: Vec<Claims> = needs
             .iter()
             .map(|need| {
-                let before = self.entries.of_pool(need.pool).placed.range(..rank);
-                let reserved = before.map(|rank| self.set_aside_by(cfg, rank, need.pool)).sum();
-                (*need, self.lacking(*need, reserved))
+                let mut claims = Claims::default();
+                for before in self.entries.of_pool(need.pool).placed.range(..rank) {
+                    self.set_aside(cfg, before, need.pool, &mut claims);
+                }
+                claims
             })
             .collect();
-        if missing.iter().all(|(_, missing)| *missing == 0) {
-            self.hold(at, out);
+        let fits = |(need, claims): (&Need, &Claims)| {
+            self.stock(need.pool).is_some_and(|stock| fits(cfg, stock, claims, need))
+        };
+        if needs.iter().zip(&reserved).all(fits) {
+            self.hold(cfg, at, out);
         } else if cfg.rules.yields {
-            for (need, missing) in missing {
-                self.ask_back(&rank, need.pool, missing, out);
+            for (need, claims) in needs.iter().zip(&reserved) {
+                self.ask_back(&rank, need, claims, out);
             }
         }
     }
 
-    /// How many units of a pool are missing for a need, beside what is reserved.
-    fn lacking(&self, need: Need, reserved: u64) -> u64 {
-        let units = u64::from(need.units);
-        let Some(pool) = self.pools.get(&need.pool) else { return units };
-        (pool.used + reserved + units).saturating_sub(pool.capacity)
-    }
-
-    /// Asks those back who hold what is missing and come later, the last first.
-    fn ask_back(&mut self, rank: &Rank, pool: PoolId, mut missing: u64, out: &mut Out) {
-        let at_pool = self.entries.of_pool(pool);
+    /// Asks those back who come later and hold what is missing: the units that are named, and then of
+    /// others as many as are missing, the last first.
+    fn ask_back(&mut self, rank: &Rank, need: &Need, claims: &Claims, out: &mut Out) {
+        let (pool, at_pool) = (need.pool, self.entries.of_pool(need.pool));
+        let Some(stock) = self.stock(pool) else { return };
         if at_pool.may_be_asked_back.last().is_none_or(|last| last < rank) {
             return;
         }
@@ -130,16 +139,28 @@ impl Manager {
             let entry = self.entries.at(*at).filter(|entry| !entry.solo)?;
             Some(self.entries.rank(*at, entry)).filter(|other| other > rank)
         };
-        let mut holders: BTreeSet<Rank> = at_pool.holding.iter().filter_map(later).collect();
-        while missing > 0 {
-            let Some((_, _, at)) = holders.pop_last() else { return };
-            let Some(holder) = self.entries.at(at) else { return };
-            missing = missing.saturating_sub(holder.needs.units_of(pool));
-            if !holder.asked_back {
-                let (request, n) = (holder.request, holder.n);
-                out.to_user(request.user, ToUser::Yield { request, n });
-                self.entries.change(at, |holder| holder.asked_back = true);
+        let holders: BTreeSet<Rank> = at_pool.holding.iter().filter_map(later).collect();
+        let holders =
+            holders.iter().rev().filter_map(|(_, _, at)| Some((*at, self.entries.at(*at)?)));
+        let (mut asked, others): (Vec<_>, Vec<_>) = holders.partition(|(_, holder)| {
+            holder.units_of(pool).is_some_and(|units| !units.is_disjoint(&need.named))
+        });
+        let gives = |holder: &Entry| match holder.units_of(pool) {
+            Some(units) => claims.spare(units, need),
+            None => holder.needs.units_of(pool),
+        };
+        let given = asked.iter().map(|(_, holder)| gives(holder)).sum();
+        let mut missing = stock.lacking(claims, need).saturating_sub_unsigned(given);
+        for (at, holder) in others {
+            if missing > 0 && gives(holder) > 0 {
+                missing = missing.saturating_sub_unsigned(gives(holder));
+                asked.push((at, holder));
             }
+        }
+        let asked = asked.into_iter().filter(|(_, holder)| !holder.asked_back);
+        for (at, request, n) in asked.map(|(at, e)| (at, e.request, e.n)).collect::<Vec<_>>() {
+            out.to_user(request.user, ToUser::Yield { request, n });
+            self.entries.change(at, |holder| holder.asked_back = true);
         }
     }
 
@@ -148,7 +169,7 @@ impl Manager {
     fn serve_unplaced(&mut self, cfg: &House, out: &mut Out) {
         let mut from = 0;
         while let Some(at) = self.next_unplaced(cfg, from) {
-            self.hold(at, out);
+            self.hold(cfg, at, out);
             from = at + 1;
         }
     }
@@ -167,8 +188,10 @@ impl Manager {
         loop {
             // Who comes next in each pool, as long as there is room in it.
             freed.retain_mut(|(pool, queue)| {
+                let Some(stock) = self.stock(*pool) else { return false };
                 let room = |at: &&Arrival| {
-                    self.has_room(*pool, self.taken_before_unplaced(cfg, &oldest, **at, *pool))
+                    let claims = self.claimed_before_unplaced(cfg, &oldest, **at, *pool, stock);
+                    !stock.is_exhausted(&claims)
                 };
                 queue.peek().copied().filter(room).is_some()
             });
@@ -184,36 +207,41 @@ impl Manager {
         }
     }
 
-    /// What of a pool is held, or reserved by those who come before a request without a round:
-    /// all who have one, and the oldest of those who have none.
-    fn taken_before_unplaced(
+    /// What of a pool is reserved by those who come before a request without a round: all who have
+    /// one, and the oldest of those who have none.
+    fn claimed_before_unplaced(
         &self,
         cfg: &House,
         oldest: &[(Arrival, &Entry)],
         at: Arrival,
         pool: PoolId,
-    ) -> u64 {
-        let used = self.pools.get(&pool).map_or(0, |pool| pool.used);
-        let placed = if cfg.rules.reserve { self.entries.of_pool(pool).wanted_placed } else { 0 };
-        let before = oldest.iter().filter(|(old, _)| *old < at);
-        used + placed + before.map(|(_, entry)| entry.needs.units_of(pool)).sum::<u64>()
+        stock: &Stock,
+    ) -> Claims {
+        let mut claims = match cfg.rules.reserve {
+            true => self.entries.of_pool(pool).claimed_by_placed(cfg, stock),
+            false => Claims::default(),
+        };
+        for (_, entry) in oldest.iter().filter(|(old, _)| *old < at) {
+            self.claim(cfg, entry, pool, &mut claims);
+        }
+        claims
     }
 
     fn fits_unplaced(&self, cfg: &House, oldest: &[(Arrival, &Entry)], at: Arrival) -> bool {
         let Some(entry) = self.entries.at(at) else { return false };
         entry.needs.iter().all(|need| {
-            let taken = self.taken_before_unplaced(cfg, oldest, at, need.pool);
-            let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
-            taken + u64::from(need.units) <= capacity
+            let Some(stock) = self.stock(need.pool) else { return false };
+            let claims = self.claimed_before_unplaced(cfg, oldest, at, need.pool, stock);
+            fits(cfg, stock, &claims, need)
         })
     }
 
-    fn hold(&mut self, at: Arrival, out: &mut Out) {
+    fn hold(&mut self, cfg: &House, at: Arrival, out: &mut Out) {
         let Some(entry) = self.entries.at(at) else { return };
         let (request, n, needs) = (entry.request, entry.n, entry.needs.clone());
-        self.entries.change(at, |entry| entry.set_held(true));
-        self.take(&needs);
-        out.to_user(request.user, ToUser::Yes { request, n });
+        let units = self.take(cfg, &needs);
+        self.entries.change(at, |entry| entry.hold(units.clone()));
+        out.to_user(request.user, ToUser::Yes { request, n, units });
         self.entries.note_passed(at);
     }
 
@@ -222,7 +250,10 @@ impl Manager {
         if !cfg.rules.park {
             return;
         }
-        let held_up = |pool: &&PoolId| self.entries.of_pool(**pool).is_held_up();
+        let held_up = |pool: &&PoolId| {
+            self.entries.of_pool(**pool).is_held_up()
+                || self.stock(**pool).is_some_and(Stock::is_reduced)
+        };
         let overdue = self.entries.changes.overdue.iter().filter(held_up);
         let fresh = self.entries.changes.fresh.iter().copied();
         let mut candidates: BTreeSet<Arrival> = fresh.collect();
@@ -231,7 +262,7 @@ impl Manager {
             let behind = self.is_behind_overdue(at);
             let Some(entry) = self.entries.at(at) else { continue };
             let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
-            let blocked = behind && !tired;
+            let blocked = behind && !tired || self.lacks_what_is_away(entry);
             if blocked == entry.blocked {
                 continue;
             }
@@ -256,6 +287,12 @@ impl Manager {
         }
     }
 
+    /// Whether an entry needs units that are away. However long that takes, nothing is kept for it.
+    fn lacks_what_is_away(&self, entry: &Entry) -> bool {
+        let mut needs = entry.needs.iter();
+        needs.any(|need| self.stock(need.pool).is_some_and(|stock| stock.is_too_reduced(need)))
+    }
+
     /// Whether some need of an entry does not fit beside those whom it has waited for too long.
     fn is_behind_overdue(&self, at: Arrival) -> bool {
         let Some(entry) = self.entries.at(at) else { return false };
@@ -266,9 +303,13 @@ impl Manager {
             }
             let holders = at_pool.holding.iter().filter_map(|at| self.entries.at(*at));
             let overdue = holders.filter(|holder| holder.is_overdue_for(entry.patience()));
-            let stuck: u64 = overdue.map(|holder| holder.needs.units_of(need.pool)).sum();
-            let capacity = self.pools.get(&need.pool).map_or(0, |pool| pool.capacity);
-            stuck > 0 && stuck + u64::from(need.units) > capacity
+            let mut stuck = Taken::default();
+            for holder in overdue {
+                let units = holder.units_of(need.pool).into_iter().flatten();
+                let held = holder.needs.of(need.pool);
+                stuck.add(held.map_or(0, |need| need.units), units);
+            }
+            self.stock(need.pool).is_none_or(|stock| stock.is_too_small(need, &stuck))
         })
     }
 

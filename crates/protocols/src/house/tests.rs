@@ -1,6 +1,7 @@
 //! What no search of small scopes shows.
 
 mod patience;
+mod units;
 
 use alloc::vec::Vec;
 
@@ -42,7 +43,7 @@ fn a_late_copy_ends_no_hold_that_no_longer_fits() {
     let asked = || by_user(user, ToManager::Try { request, needs: needs(&[(0, 4)]), solo: true });
     let holds = |told: &[Effect<House, _>]| matches!(told, [Effect::ToUser(_, ToUser::Yes { request: id, .. })] if *id == request);
     assert!(holds(&step(&cfg, &mut manager, asked())));
-    step(&cfg, &mut manager, Event::Call(Resize { pool: PoolId(0), capacity: 3 }));
+    step(&cfg, &mut manager, Event::Call(Resize { pool: PoolId(0), capacity: 3.into() }));
     let told = step(&cfg, &mut manager, asked());
     assert!(holds(&told), "{told:?}");
 }
@@ -87,7 +88,7 @@ impl Desk {
     }
 
     fn resize(&mut self, capacity: u32) -> (Vec<u32>, Vec<u32>) {
-        self.step(Event::Call(Resize { pool: PoolId(0), capacity }))
+        self.step(Event::Call(Resize { pool: PoolId(0), capacity: capacity.into() }))
     }
 }
 

@@ -1,16 +1,17 @@
 //! The user: tries everywhere, chooses a round if it must, follows what the managers say.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    Addr, Broken, Call, Event, ManagerId, Need, Needs, Outbox, Request, RequestId, Role, UserId,
+    Addr, Broken, Call, Event, ManagerId, Need, Needs, Outbox, Picked, Request, RequestId, Role,
+    UserId,
 };
 use serde::{Deserialize, Serialize};
 
-use super::manager::first_free;
-use super::{House, Round, Stance, ToManager, ToUser};
+use super::{House, Marks, Round, Stance, ToManager, ToUser};
+use crate::stock::may_be_picked;
 
 type Out = Outbox<House, Timer>;
 
@@ -44,7 +45,7 @@ struct Quest {
     round: Option<Round>,
     /// The greatest floor it was told.
     floor: Option<Round>,
-    marks: BTreeSet<Round>,
+    marks: Marks,
     bumps: u32,
 }
 
@@ -67,6 +68,8 @@ struct Part {
     n: u32,
     answered: bool,
     held: bool,
+    /// The units that are held there of listed pools.
+    units: Picked,
     /// Whether the latest stance was to keep only the place.
     parked: bool,
     /// Whether the request waits there behind an overdue holder, as of the manager's `turn`.
@@ -83,7 +86,7 @@ fn by_manager(cfg: &House, needs: &Needs) -> Vec<(ManagerId, Needs)> {
     }
     let mut lists: BTreeMap<ManagerId, Vec<Need>> = BTreeMap::new();
     for need in needs.iter() {
-        lists.entry(cfg.manager_of(need.pool)).or_default().push(*need);
+        lists.entry(cfg.manager_of(need.pool)).or_default().push(need.clone());
     }
     let needs = |(manager, list)| Some((manager, Needs::new(list).ok()?));
     lists.into_iter().filter_map(needs).collect()
@@ -97,6 +100,7 @@ impl Quest {
             n: 0,
             answered: false,
             held: false,
+            units: Picked::new(),
             parked: false,
             blocked: false,
             turn: 0,
@@ -107,7 +111,7 @@ impl Quest {
             phase: Phase::Trying,
             round: None,
             floor: None,
-            marks: BTreeSet::new(),
+            marks: Marks::default(),
             bumps: 0,
         }
     }
@@ -118,6 +122,7 @@ impl Quest {
         let part = &mut self.parts[at];
         part.n = part.n.saturating_add(1);
         (part.held, part.parked) = (false, parked);
+        part.units.clear();
         self.send_stance(at, out);
     }
 
@@ -150,7 +155,7 @@ impl Quest {
     fn choose(&mut self, out: &mut Out) {
         let Some(beyond) = self.floor.max(self.round) else { return };
         self.phase = Phase::Queued;
-        self.round = Some(first_free(beyond, &self.marks));
+        self.round = Some(self.marks.first_free(beyond));
         self.marks.clear();
         for at in 0..self.parts.len() {
             self.queue(at, out);
@@ -160,31 +165,30 @@ impl Quest {
     fn settle(&mut self, out: &mut Out) {
         if self.parts.iter().all(|part| part.held) {
             self.phase = Phase::Granted;
-            out.granted(self.request.clone());
+            let units = self.parts.iter().flat_map(|part| part.units.clone()).collect();
+            let Request { id, needs } = &self.request;
+            out.granted(Request { id: *id, needs: needs.with(&units) });
         } else if self.phase == Phase::Trying && self.parts.iter().all(|part| part.answered) {
             self.choose(out);
         }
     }
 
-    fn on_yes(&mut self, cfg: &House, at: usize, n: u32, out: &mut Out) {
+    fn on_yes(&mut self, cfg: &House, at: usize, n: u32, mut units: Picked, out: &mut Out) {
         let part = &mut self.parts[at];
+        if !part.needs.iter().all(|need| may_be_picked(need, &units, &cfg.topology.pools)) {
+            return out.misbehaved(Addr::Manager(part.manager), "yes: other units than asked for");
+        }
+        units.retain(|pool, _| part.needs.of(*pool).is_some());
         if (n == part.n || !cfg.rules.latest) && self.phase != Phase::Granted && !part.held {
             // What is held is not blocked: the news that it no longer is may be lost.
             (part.answered, part.held, part.blocked) = (true, true, false);
+            part.units = units;
             self.park_elsewhere(out);
             self.settle(out);
         }
     }
 
-    fn on_no(
-        &mut self,
-        cfg: &House,
-        at: usize,
-        n: u32,
-        floor: Round,
-        marks: BTreeSet<Round>,
-        out: &mut Out,
-    ) {
+    fn on_no(&mut self, cfg: &House, at: usize, n: u32, floor: Round, marks: Marks, out: &mut Out) {
         let part = &mut self.parts[at];
         let again = self.phase == Phase::Queued && !part.held && self.bumps < cfg.bumps;
         let first = self.phase == Phase::Trying && !part.answered;
@@ -193,7 +197,7 @@ impl Quest {
         }
         part.answered = true;
         self.floor = self.floor.max(Some(floor));
-        self.marks.extend(marks);
+        self.marks.add(marks);
         if again {
             self.bumps += 1;
             self.choose(out);
@@ -316,7 +320,7 @@ impl User {
                 return out.lost(request); // Its user was taken for dead.
             }
             ToUser::Park { turn, on, .. } => quest.on_park(at, turn, on, out),
-            ToUser::Yes { n, .. } => quest.on_yes(cfg, at, n, out),
+            ToUser::Yes { n, units, .. } => quest.on_yes(cfg, at, n, units, out),
             ToUser::Yield { n, .. } => quest.on_yield(cfg, at, n, out),
         }
         if quest.phase == Phase::Granted && !granted {

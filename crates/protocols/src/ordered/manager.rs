@@ -1,38 +1,60 @@
 //! The manager: a pool with a first-in-first-out queue.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::fmt;
 
-use holdall_core::{Addr, Broken, Event, Never, Outbox, Party, RequestId, Role};
+use holdall_core::{Addr, Broken, Event, Need, Never, Outbox, Party, Pool, RequestId, Role, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::{Ordered, ToManager, ToUser};
 use crate::early::EarlyReleases;
-use crate::pool::{Share, Units};
+use crate::stock::{Claims, Stock, Taken};
 
 type Out = Outbox<Ordered, Never>;
 
 /// Guards one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manager {
-    pool: Units,
+    pool: Stock,
+    /// What they hold, with every unit of a listed pool by name.
+    holders: Vec<Share>,
     queue: VecDeque<Share>,
     early: EarlyReleases,
 }
 
+/// Some units, held by or wanted for a request.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Share {
+    request: RequestId,
+    need: Need,
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.request, self.need)
+    }
+}
+
 impl Manager {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self { pool: Units::new(capacity), queue: VecDeque::new(), early: EarlyReleases::default() }
+    pub(super) fn new(pool: &Pool) -> Self {
+        Self {
+            pool: Stock::of(pool),
+            holders: Vec::new(),
+            queue: VecDeque::new(),
+            early: EarlyReleases::default(),
+        }
     }
 
     fn on_acquire(&mut self, cfg: &Ordered, from: Addr, share: Share, out: &mut Out) {
-        let Share { request, units } = share;
-        if from != Addr::User(request.user) || units == 0 || units > self.pool.capacity() {
+        let request = share.request;
+        if from != Addr::User(request.user) || !self.pool.has(&share.need) {
             return out.misbehaved(from, "acquire: for another user, or for units there are not");
         }
         if self.early.take(request) {
             return;
         }
-        if self.pool.held_by(request) || self.queue.iter().any(|s| s.request == request) {
+        if self.holders.iter().chain(&self.queue).any(|share| share.request == request) {
             return out.misbehaved(from, "acquire: twice for one request");
         }
         if cfg.rules.fifo {
@@ -47,7 +69,7 @@ impl Manager {
         if from != Addr::User(request.user) {
             return out.misbehaved(from, "release: for another user");
         }
-        if !self.pool.give_back(request) {
+        if !self.give_back(|id| id == request) {
             let before = self.queue.len();
             self.queue.retain(|share| share.request != request);
             if self.queue.len() == before && cfg.rules.early {
@@ -61,23 +83,38 @@ impl Manager {
         if !cfg.rules.purge {
             return;
         }
-        self.pool.forget(who);
+        self.give_back(|id| who.includes(id.user));
         self.queue.retain(|share| !who.includes(share.request.user));
         self.early.forget(who);
         self.serve(cfg, out);
     }
 
+    /// Frees what the requests meant hold; false if that is nothing.
+    fn give_back(&mut self, meant: impl Fn(RequestId) -> bool) -> bool {
+        let theirs = self.holders.extract_if(.., |share| meant(share.request));
+        let pool = &mut self.pool;
+        theirs.map(|Share { need, .. }| pool.give_back(need.units, Some(&need.named))).count() > 0
+    }
+
     /// Serves the head of the queue as long as its units are free.
     fn serve(&mut self, cfg: &Ordered, out: &mut Out) {
-        while let Some(&head) = self.queue.front() {
-            let enough = if cfg.rules.whole { head.units } else { 1 };
-            if self.pool.free() < enough {
-                return;
-            }
-            self.queue.pop_front();
-            self.pool.take(head);
-            out.to_user(head.request.user, ToUser::Held(head.request));
+        while let Some(Share { request, need }) = self.queue.pop_front_if(|head| {
+            let enough = if cfg.rules.whole { i64::from(head.need.units) } else { 1 };
+            let nothing = Claims::default();
+            let named = !cfg.rules.named || self.pool.names_are_free(&nothing, &head.need);
+            self.pool.free() >= enough && named
+        }) {
+            let units = self.pick(&need);
+            self.pool.take(need.units, Some(&units));
+            out.to_user(request.user, ToUser::Held { request, units: units.clone() });
+            self.holders.push(Share { request, need: Need { named: units, ..need } });
         }
+    }
+
+    /// The units to give; none of a counted pool.
+    fn pick(&self, need: &Need) -> BTreeSet<Unit> {
+        let named_by = |unit: Unit| self.queue.iter().position(|s| s.need.named.contains(&unit));
+        self.pool.pick(need, named_by).unwrap_or_default()
     }
 }
 
@@ -89,8 +126,8 @@ impl Role for Manager {
 
     fn step(&mut self, cfg: &Ordered, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Message { from, msg: ToManager::Acquire { request, units } } => {
-                self.on_acquire(cfg, from, Share { request, units }, out);
+            Event::Message { from, msg: ToManager::Acquire { request, need } } => {
+                self.on_acquire(cfg, from, Share { request, need }, out);
             }
             Event::Message { from, msg: ToManager::Release(request) } => {
                 self.on_release(cfg, from, request, out);
@@ -101,10 +138,13 @@ impl Role for Manager {
     }
 
     fn check(&self, _: &Ordered) -> Result<(), Broken> {
-        self.pool.check()
+        let mut held = Taken::default();
+        self.holders.iter().for_each(|Share { need, .. }| held.add(need.units, &need.named));
+        Broken::unless(self.pool.is_used_by(&held), "O1: what is held makes up what is used")?;
+        Broken::unless(self.pool.free() >= 0, "O1: no more is held than there is")
     }
 
     fn is_idle(&self) -> bool {
-        self.pool.is_free() && self.queue.is_empty() && self.early.is_empty()
+        self.holders.is_empty() && self.queue.is_empty() && self.early.is_empty()
     }
 }

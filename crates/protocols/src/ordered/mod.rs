@@ -5,7 +5,7 @@
 //! sort. It is the yardstick for everything else.
 //!
 //! # Invariants
-//! - **O1, units.** What is held and what is free make up a pool (`Manager::check`).
+//! - **O1, units.** What is held makes up what is used of a pool (`Manager::check`).
 //! - **O2, ascent.** A user waits only at a pool above all those it holds, so waiting forms no
 //!   cycle (`User::check`).
 //!
@@ -28,8 +28,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Known, ManagerId, NodeId, Options, PoolId, Property, Protocol, RequestId,
-    Topology, Unsupported, UserId, rules,
+    About, Assumes, Known, ManagerId, Need, NodeId, Options, PoolId, Property, Protocol, RequestId,
+    Topology, Unit, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +44,8 @@ pub enum ToManager {
     Acquire {
         /// For this request.
         request: RequestId,
-        /// This many units.
-        units: u32,
+        /// This much of the pool.
+        need: Need,
     },
     /// Leave the queue, or give the units back.
     Release(RequestId),
@@ -55,7 +55,12 @@ pub enum ToManager {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToUser {
     /// The units are held for this request.
-    Held(RequestId),
+    Held {
+        /// The request.
+        request: RequestId,
+        /// Which they are, if the pool is listed.
+        units: BTreeSet<Unit>,
+    },
 }
 
 rules! {
@@ -64,6 +69,7 @@ rules! {
         sorted "sorted": "needs are taken in the global order, not in the order asked",
         fifo "fifo": "a queue is served first in, first out; without it, last in",
         whole "whole": "a queue's head waits until all its units are free",
+        named "named": "a queue's head waits until the units that it names are free",
         early "early": "a release that overtakes its request is remembered",
         purge "purge": "whoever is reported gone loses its units and its place",
     }
@@ -135,7 +141,7 @@ impl Protocol for Ordered {
             name: name.into(),
             summary,
             source,
-            assumes: Assumes { participants, ..Assumes::RELIABLE },
+            assumes: Assumes { participants, named: true, ..Assumes::RELIABLE },
             promises: Property::sound_and(&[Property::NoStarvation]),
             with_patience: Vec::new(),
             rules: Rules::ALL.to_vec(),
@@ -160,6 +166,6 @@ impl Protocol for Ordered {
     }
 
     fn manager(&self, id: ManagerId) -> Manager {
-        Manager::new(self.topology.pools[id.index()].capacity)
+        Manager::new(&self.topology.pools[id.index()])
     }
 }

@@ -15,7 +15,7 @@ fn first(variant: Option<&str>, needs: [u64; 2]) -> ManagerId {
     // A path, and pools that are not there.
     let users = [vec![0, 1], vec![1, 2], vec![2, 3, 4, 9]];
     let users = users.map(|set| set.into_iter().map(PoolId).collect());
-    let pools = vec![Pool { capacity: 1, node: NodeId(0) }; 4];
+    let pools = vec![Pool { capacity: 1, node: NodeId(0), listed: false }; 4];
     let topology = Topology { users: users.to_vec(), ..Topology::of_pools(pools) };
     let options = Options { variant: variant.map(Into::into), ..Options::default() };
     let cfg = Ordered::new(&topology, &options).expect("a variant");

@@ -1,11 +1,15 @@
 //! The user: climbs its ladder of needs, one rung at a time.
 
+use alloc::collections::BTreeSet;
+
 use holdall_core::{
-    Addr, Broken, Call, Event, Needs, Never, Outbox, Request, RequestId, Role, UserId,
+    Addr, Broken, Call, Event, Need, Needs, Never, Outbox, Picked, Request, RequestId, Role, Unit,
+    UserId,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{Ordered, ToManager, ToUser};
+use crate::stock::may_be_picked;
 
 type Out = Outbox<Ordered, Never>;
 
@@ -22,11 +26,13 @@ struct Climb {
     request: Request,
     ladder: Needs,
     held: usize,
+    /// The units that are held of listed pools.
+    units: Picked,
 }
 
 impl Climb {
     /// The rungs that were asked for: those held and the one waited for.
-    fn asked(&self) -> &[holdall_core::Need] {
+    fn asked(&self) -> &[Need] {
         &self.ladder[..self.ladder.len().min(self.held + 1)]
     }
 }
@@ -42,23 +48,36 @@ impl User {
         } else {
             request.needs.clone()
         };
-        let climb = Climb { request, ladder, held: 0 };
+        let climb = Climb { request, ladder, held: 0, units: Picked::new() };
         acquire_next(&climb, out);
         self.climb = Some(climb);
     }
 
     /// One rung up, or at the top.
-    fn on_held(&mut self, from: Addr, id: RequestId, out: &mut Out) {
+    fn on_held(
+        &mut self,
+        cfg: &Ordered,
+        from: Addr,
+        id: RequestId,
+        units: BTreeSet<Unit>,
+        out: &mut Out,
+    ) {
         let Some(climb) = self.climb.as_mut().filter(|climb| climb.request.id == id) else {
             return; // It crossed our departure.
         };
-        let rung = climb.ladder.get(climb.held);
-        if rung.map(|need| Addr::Manager(Ordered::manager_of(need.pool))) != Some(from) {
+        let guards = |need: &&Need| Addr::Manager(Ordered::manager_of(need.pool)) == from;
+        let Some(rung) = climb.ladder.get(climb.held).filter(guards) else {
             return out.misbehaved(from, "held: not the rung waited for");
+        };
+        if !units.is_empty() {
+            climb.units.insert(rung.pool, units);
+        }
+        if !may_be_picked(rung, &climb.units, &cfg.topology.pools) {
+            return out.misbehaved(from, "held: other units than asked for");
         }
         climb.held += 1;
         if climb.held == climb.ladder.len() {
-            out.granted(climb.request.clone());
+            out.granted(Request { id, needs: climb.request.needs.with(&climb.units) });
         } else {
             acquire_next(climb, out);
         }
@@ -76,7 +95,7 @@ impl User {
 
 fn acquire_next(climb: &Climb, out: &mut Out) {
     let Some(need) = climb.ladder.get(climb.held) else { return };
-    let acquire = ToManager::Acquire { request: climb.request.id, units: need.units };
+    let acquire = ToManager::Acquire { request: climb.request.id, need: need.clone() };
     out.to_manager(Ordered::manager_of(need.pool), acquire);
 }
 
@@ -90,7 +109,9 @@ impl Role for User {
         match event {
             Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(out),
-            Event::Message { from, msg: ToUser::Held(request) } => self.on_held(from, request, out),
+            Event::Message { from, msg: ToUser::Held { request, units } } => {
+                self.on_held(cfg, from, request, units, out);
+            }
             Event::Gone(_) => {}
             Event::Timer(never) => match never {},
         }

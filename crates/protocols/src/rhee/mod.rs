@@ -130,7 +130,13 @@ impl<S: Protocol> Protocol for Rhee<S> {
             name: format!("rhee{}:{}", if plus { "+" } else { "" }, inner.name),
             summary: "queues of positions; a subroutine keeps selections of positions apart",
             source: "Rhee 1998, Figures 4 and 5, repaired",
-            assumes: Assumes { exactly_once: true, no_loss: true, units: true, ..inner.assumes },
+            assumes: Assumes {
+                exactly_once: true,
+                no_loss: true,
+                units: true,
+                named: false,
+                ..inner.assumes
+            },
             promises: Property::sound_and(lively),
             with_patience: Vec::new(),
             rules: [Rules::ALL, QueueRules::ALL].concat(),

@@ -196,7 +196,7 @@ fn tell_all<P: Protocol, T>(
 
 /// The same pools, one unit of each.
 fn single(needs: &Needs) -> Needs {
-    let one = |need: &Need| Need { units: 1, ..*need };
+    let one = |need: &Need| Need::any(need.pool, 1);
     Needs::new(needs.iter().map(one).collect()).unwrap_or_else(|_| needs.clone())
 }
 

@@ -299,7 +299,7 @@ impl Task {
         let part = &mut self.parts[at];
         part.n = part.n.next();
         (part.level, part.special, part.version) = (level, special, None);
-        let need = self.request.needs[at];
+        let need = &self.request.needs[at];
         let competes = (Level::Adm..=Level::Ord).contains(&level);
         let stance = Stance {
             request: self.request.id,

@@ -48,7 +48,7 @@ impl Protocol for NoTwice {
             name: Self::FAMILY.into(),
             summary: "specimen: grants what fits, but to nobody twice in a row; starves the wide",
             source: "made up for the checker",
-            assumes: holdall_core::Assumes { departures: false, ..sound.assumes },
+            assumes: holdall_core::Assumes { departures: false, named: false, ..sound.assumes },
             rules: Vec::new(),
             ..sound
         })

@@ -63,7 +63,7 @@ impl Protocol for PingPong {
             name: name.into(),
             summary: "specimen: messages go to and fro for ever after a request",
             source: "made up for the checker",
-            assumes: holdall_core::Assumes { departures: false, ..sound.assumes },
+            assumes: holdall_core::Assumes { departures: false, named: false, ..sound.assumes },
             rules: Vec::new(),
             ..sound
         })

@@ -53,14 +53,16 @@ impl<P: Protocol> World<'_, P> {
         let number = request.id.user.lane().number;
         let lane = &mut self.lanes[number as usize];
         let awaited = lane.state == State::Waiting && lane.request() == request.id;
-        if !awaited || lane.needs != request.needs {
+        let listed = self.settings.is_listed();
+        if !awaited || !lane.needs.are_met_by(&request.needs, |_| listed) {
             let what = format!("granted {request:?}, which nobody waits for");
             return Err(self.wrong(Addr::User(request.id.user), what));
         }
         let asked = lane.begin(State::Using, self.now);
         lane.grants += 1;
         self.times.add(asked, self.now);
-        self.pools.grant(number, &lane.needs, asked);
+        self.pools.grant(number, &request.needs, asked);
+        lane.uses = request.needs.clone();
         let service = lane.service;
         if let Some(fault) = self.faults.of(number).filter(|fault| fault.stage == Stage::Using) {
             let act = Action::Fail(fault.kind, fault.stage);
@@ -73,7 +75,7 @@ impl<P: Protocol> World<'_, P> {
     fn done(&mut self, request: RequestId) -> Step {
         let lane = &mut self.lanes[request.user.lane().index()];
         let entered = lane.begin(State::Ending, self.now);
-        self.pools.leave(&lane.needs, entered, self.now);
+        self.pools.leave(&lane.uses, entered, self.now);
         self.step_user(request.user, Event::Call(Call::Done))
     }
 
@@ -110,7 +112,7 @@ impl<P: Protocol> World<'_, P> {
         let number = request.user.lane().number;
         let lane = &mut self.lanes[number as usize];
         if lane.state == State::Using {
-            self.pools.leave(&lane.needs, lane.since, self.now);
+            self.pools.leave(&lane.uses, lane.since, self.now);
         } else {
             self.times.give_up(lane.since, self.now);
             self.pools.withdraw(number, &lane.needs, lane.since);

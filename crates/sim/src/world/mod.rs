@@ -79,6 +79,8 @@ struct Lane<P: Protocol> {
     role: P::User,
     service: u64,
     needs: Needs,
+    /// What it was granted last, with every unit of listed pools.
+    uses: Needs,
     /// When the last message of the present user arrives, of those sent so far.
     last_arrival: u64,
     grants: u64,
@@ -256,7 +258,7 @@ impl<'a, P: Protocol> World<'a, P> {
             }
         }
         for lane in next.take(AHEAD).filter_map(|item| self.lane_of(item)) {
-            black_box(lane.needs.first().copied());
+            black_box(lane.needs.first().map(|need| need.units));
         }
         AHEAD
     }
@@ -344,6 +346,7 @@ impl<P: Protocol> Lane<P> {
             role: cfg.user(id),
             state: State::Thinking,
             seq: 1,
+            uses: needs.clone(),
             needs,
             service,
             since: 0,

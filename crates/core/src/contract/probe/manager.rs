@@ -10,7 +10,7 @@ use crate::contract::Clause;
 use crate::ids::{Addr, Party, PoolId, RequestId, UserId};
 use crate::needs::{Needs, Request};
 use crate::outbox::Outbox;
-use crate::role::{Broken, Event, Gone, Never, Resize, Role};
+use crate::role::{Broken, Capacity, Event, Gone, Never, Resize, Role};
 
 type Out = Outbox<Probe, Never>;
 
@@ -152,7 +152,11 @@ impl Role for Manager {
     fn step(&mut self, _: &Probe, event: Event<Self>, out: &mut Out) {
         match event {
             Event::Call(Resize { pool, capacity }) => {
-                self.capacity.insert(pool, u64::from(capacity));
+                let units = match capacity {
+                    Capacity::Counted(units) => u64::from(units),
+                    Capacity::Listed { units, away } => units.difference(&away).count() as u64,
+                };
+                self.capacity.insert(pool, units);
                 self.serve(out);
             }
             Event::Gone(gone) => self.on_gone(gone, out),

@@ -2,7 +2,7 @@
 
 use holdall_core::{BadNeeds, CellId, Unsupported};
 
-use super::USERS_MAX;
+use super::{USERS_MAX, UnitMask};
 use crate::check::Detector;
 
 /// A scope that makes no sense, or that the protocol does not serve.
@@ -20,6 +20,21 @@ pub enum BadScope {
         detector: Detector,
         /// The protocol.
         protocol: String,
+    },
+    /// A unit of a pool whose units have no numbers.
+    #[error(
+        "user {lane} asks for unit {unit} of pool {pool}, which is counted; a listed one is written \
+         --pools 0-{last}"
+    )]
+    Counted {
+        /// The user.
+        lane: usize,
+        /// The unit.
+        unit: u32,
+        /// The pool.
+        pool: u64,
+        /// The last unit it would have.
+        last: u32,
     },
     /// A pool without units.
     #[error("--pools {pools}: pool {at} has no units; give it at least 1")]
@@ -70,6 +85,28 @@ pub enum BadScope {
         /// The last there is.
         last: usize,
     },
+    /// A pool that is not readable.
+    #[error(
+        "--pools {pools}: '{part}' is neither a number of units nor, like 0-2, a list of them from 0"
+    )]
+    NoPools {
+        /// All pools, as written.
+        pools: String,
+        /// This one.
+        part: String,
+    },
+    /// A unit that a pool does not have.
+    #[error("user {lane} asks for unit {unit} of pool {pool}, whose units are 0 to {last}")]
+    NoUnit {
+        /// The user.
+        lane: usize,
+        /// The unit.
+        unit: u32,
+        /// The pool.
+        pool: u64,
+        /// The last there is.
+        last: u32,
+    },
     /// What should be a number is none.
     #[error("{option} {text}: '{number}' is no number up to {}", u32::MAX)]
     NoNumber {
@@ -92,6 +129,11 @@ pub enum BadScope {
         /// The last there is.
         last: usize,
     },
+    /// The protocol knows no units by name.
+    #[error(
+        "{0} takes only counted pools: it knows no units by name; house, coordinator and ordered do"
+    )]
+    OnlyCounted(String),
     /// The protocol serves no users that come and go.
     #[error("{0} takes only users that stay, not '^'")]
     OnlyStaying(String),
@@ -110,6 +152,9 @@ pub enum BadScope {
         /// What it has.
         capacity: u32,
     },
+    /// More units than sets of them have bits.
+    #[error("{0} units in listed pools are too many; at most {most}", most = UnitMask::BITS)]
+    TooManyUnits(u64),
     /// More users than sets of them have bits.
     #[error("{0} users are too many; at most {USERS_MAX}")]
     TooManyUsers(usize),

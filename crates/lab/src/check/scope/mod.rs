@@ -2,17 +2,22 @@
 //!
 //! The notation, `--pools 1,1,2 --users '0+1/1+0,2/0:2*' --nodes 0,0,1`: users are separated by
 //! `/`, successive requests of one user by `,`, the needs of a request by `+` in the order asked;
-//! `0:2` is two units of pool 0. After a user, `*` repeats its list for ever, `^` lets it depart
+//! `0:2` is two units of pool 0. A pool written `0-2` is listed, with the units 0 to 2: `0.1` is its unit 1
+//! (`/` separates users here), `0.1.2` two of its units, `0.1:2` its unit 1 and two more. After a user, `*` repeats its list for ever, `^` lets it depart
 //! after its list and return under a fresh id, `!` never ends its use.
 
 mod bad;
 pub(crate) mod suite;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use holdall_core::{About, CellId, Known, Need, Needs, NodeId, Pool, PoolId, Topology};
 
 pub use self::bad::{BadScope, Unreadable};
+
+/// A set of units of listed pools.
+pub(crate) type UnitMask = u64;
 
 /// The most users a scope may have: sets of users are bit masks.
 pub(crate) const USERS_MAX: usize = 24;
@@ -56,20 +61,15 @@ impl Scope {
     /// # Errors
     /// If it cannot be read or makes no sense; the error marks the place.
     pub fn parse(pools: &str, users: &str, nodes: Option<&str>) -> Result<Self, BadScope> {
-        let capacities = numbers("--pools", pools)?;
-        if let Some(at) = capacities.iter().position(|capacity| *capacity == 0) {
-            return Err(BadScope::EmptyPool { pools: pools.into(), at });
-        }
+        let mut pools = read_pools(pools)?;
         let nodes = match nodes {
             Some(text) => numbers("--nodes", text)?,
-            None => (0..).take(capacities.len()).collect(),
+            None => (0..).take(pools.len()).collect(),
         };
-        one_for_each("--nodes", "nodes", &nodes, "pool", capacities.len())?;
-        let pools = capacities
-            .iter()
-            .zip(nodes)
-            .map(|(&capacity, node)| Pool { capacity, node: NodeId(node.into()) })
-            .collect();
+        one_for_each("--nodes", "nodes", &nodes, "pool", pools.len())?;
+        for (pool, node) in pools.iter_mut().zip(nodes) {
+            pool.node = NodeId(node.into());
+        }
         let users = Reader { text: users, at: 0 }.users()?;
         let scope = Self { pools, users };
         scope.validate()?;
@@ -101,6 +101,9 @@ impl Scope {
         if !about.assumes.units && self.pools.iter().any(|pool| pool.capacity > 1) {
             return Err(BadScope::OnlySingleUnits(about.name.clone()));
         }
+        if !about.assumes.named && self.pools.iter().any(|pool| pool.listed) {
+            return Err(BadScope::OnlyCounted(about.name.clone()));
+        }
         if !about.assumes.departures && self.users.iter().any(|user| user.then == Then::Respawn) {
             return Err(BadScope::OnlyStaying(about.name.clone()));
         }
@@ -131,7 +134,26 @@ impl Scope {
             let together =
                 theirs.map_or(0, |theirs| u64::from(theirs.units) + u64::from(mine.units));
             together > u64::from(self.pools[mine.pool.index()].capacity)
+                || theirs.is_some_and(|theirs| !theirs.named.is_disjoint(&mine.named))
         })
+    }
+
+    /// The units of listed pools that are named, each a bit of its own.
+    pub(crate) fn units(&self, needs: &Needs) -> UnitMask {
+        let first = |pool: PoolId| {
+            let before = self.pools[..pool.index()].iter().filter(|pool| pool.listed);
+            before.map(|pool| pool.capacity).sum::<u32>()
+        };
+        let of_need = |need: &Need| {
+            let first = first(need.pool);
+            need.named.iter().fold(0, |mask, unit| mask | 1 << (first + unit))
+        };
+        needs.iter().fold(0, |mask, need| mask | of_need(need))
+    }
+
+    /// Whether units of a pool have numbers.
+    pub(crate) fn is_listed(&self, pool: PoolId) -> bool {
+        self.pools.get(pool.index()).is_some_and(|pool| pool.listed)
     }
 
     /// For each user, the mask of users with whom it shares a pool in some request.
@@ -155,15 +177,26 @@ impl Scope {
         if self.users.len() > USERS_MAX {
             return Err(BadScope::TooManyUsers(self.users.len()));
         }
+        let listed = self.pools.iter().filter(|pool| pool.listed);
+        let units: u64 = listed.map(|pool| u64::from(pool.capacity)).sum();
+        if units > UnitMask::BITS.into() {
+            return Err(BadScope::TooManyUnits(units));
+        }
         for (lane, needs) in self.requests() {
             for need in needs.iter() {
                 let pool = need.pool.0;
-                let Some(&Pool { capacity, .. }) = self.pools.get(need.pool.index()) else {
+                let Some(&Pool { capacity, listed, .. }) = self.pools.get(need.pool.index()) else {
                     return Err(BadScope::NoPool { lane, pool, last: self.pools.len() - 1 });
                 };
                 if need.units > capacity {
                     let units = need.units;
                     return Err(BadScope::TooLarge { lane, units, pool, capacity });
+                }
+                if let Some(unit) = need.named.last().copied().filter(|_| !listed) {
+                    return Err(BadScope::Counted { lane, unit, pool, last: capacity - 1 });
+                }
+                if let Some(unit) = need.named.last().copied().filter(|unit| *unit >= capacity) {
+                    return Err(BadScope::NoUnit { lane, unit, pool, last: capacity - 1 });
                 }
             }
         }
@@ -173,7 +206,11 @@ impl Scope {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pools: Vec<_> = self.pools.iter().map(|pool| pool.capacity.to_string()).collect();
+        let pool = |pool: &Pool| match pool.listed {
+            true => format!("0-{}", pool.capacity - 1),
+            false => pool.capacity.to_string(),
+        };
+        let pools: Vec<_> = self.pools.iter().map(pool).collect();
         write!(f, "--pools {} --users '", pools.join(","))?;
         for (i, user) in self.users.iter().enumerate() {
             write!(f, "{}{user}", if i == 0 { "" } else { "/" })?;
@@ -197,8 +234,11 @@ impl fmt::Display for Script {
             f.write_str(if i == 0 { "" } else { "," })?;
             for (j, need) in needs.iter().enumerate() {
                 write!(f, "{}{}", if j == 0 { "" } else { "+" }, need.pool.0)?;
-                if need.units > 1 {
-                    write!(f, ":{}", need.units)?;
+                for unit in &need.named {
+                    write!(f, ".{unit}")?;
+                }
+                if need.more() > u32::from(need.named.is_empty()) {
+                    write!(f, ":{}", need.more())?;
                 }
             }
         }
@@ -209,6 +249,25 @@ impl fmt::Display for Script {
         })?;
         f.write_str(if self.endless { "!" } else { "" })
     }
+}
+
+/// Reads `--pools`: a number of units, or `0-2` for the units 0 to 2.
+fn read_pools(text: &str) -> Result<Vec<Pool>, BadScope> {
+    let read = |(at, part): (usize, &str)| {
+        let bad = || BadScope::NoPools { pools: text.into(), part: part.into() };
+        let (capacity, listed) = match part.split_once('-') {
+            Some(("0", last)) => {
+                (last.parse().ok().and_then(|last: u32| last.checked_add(1)).ok_or_else(bad)?, true)
+            }
+            Some(_) => return Err(bad()),
+            None => (part.parse().map_err(|_| bad())?, false),
+        };
+        if capacity == 0 {
+            return Err(BadScope::EmptyPool { pools: text.into(), at });
+        }
+        Ok(Pool { capacity, node: NodeId(0), listed })
+    };
+    text.split(',').enumerate().map(read).collect()
 }
 
 fn numbers(option: &'static str, text: &str) -> Result<Vec<u32>, BadScope> {
@@ -246,7 +305,8 @@ impl Reader<'_> {
             users.push(self.user()?);
         }
         if self.at < self.text.len() {
-            return Err(self.error(Unreadable::Expected("'+', ',', '/', ':', '*', '^' or '!'")));
+            let known = "'+', ',', '/', '.', ':', '*', '^' or '!'";
+            return Err(self.error(Unreadable::Expected(known)));
         }
         Ok(users)
     }
@@ -285,8 +345,23 @@ impl Reader<'_> {
 
     fn need(&mut self) -> Result<Need, BadScope> {
         let pool = PoolId(self.number("a pool number")?.into());
-        let units = if self.take(':') { self.number("a number of units")? } else { 1 };
-        Ok(Need { pool, units })
+        let mut named = BTreeSet::new();
+        while self.take('.') {
+            let start = self.at;
+            if !named.insert(self.number("the number of a unit")?) {
+                self.at = start;
+                return Err(self.error(Unreadable::Expected("a unit that is not named yet")));
+            }
+        }
+        let by_name = named.len() as u32;
+        let units = match self.take(':') {
+            true => match self.number("a number of units")? {
+                0 => 0,
+                more => more.saturating_add(by_name),
+            },
+            false => by_name.max(1),
+        };
+        Ok(Need { pool, units, named })
     }
 
     fn number(&mut self, what: &'static str) -> Result<u32, BadScope> {
@@ -320,7 +395,12 @@ mod tests {
 
     #[test]
     fn the_notation_reads_back() {
-        for (pools, users) in [("1", "0"), ("1,1,2", "0+1/1+0,2/2:2*"), ("3", "0:3^/0:2!/0,0*")] {
+        for (pools, users) in [
+            ("1", "0"),
+            ("1,1,2", "0+1/1+0,2/2:2*"),
+            ("3", "0:3^/0:2!/0,0*"),
+            ("1,0-3", "1.2+0/1.0.3:2,1.1/1:2*"),
+        ] {
             let scope = Scope::parse(pools, users, None).expect("sensible");
             assert_eq!(scope.to_string(), format!("--pools {pools} --users '{users}'"));
         }
@@ -339,6 +419,9 @@ mod tests {
         assert!(bad("1", "0:0").contains("zero units"));
         assert!(bad("1", "99999999999").contains("expected a pool number"));
         assert!(bad("1", "0é").contains("'0>é'"));
+        assert!(bad("0-1", "0.").contains("'0.>'"));
+        assert!(bad("0-1", "0.1.1").contains("'0.1.>1'"));
+        assert!(bad("0-1", "0.1:0").contains("zero units"));
     }
 
     #[test]
@@ -346,7 +429,12 @@ mod tests {
         assert!(bad("1,1", "2").contains("the pools are 0 to 1"));
         assert!(bad("2", "0:3").contains("which has 2"));
         assert!(bad("0", "0").contains("at least 1"));
-        assert!(bad("x", "0").contains("'x' is no number"));
+        assert!(bad("x", "0").contains("'x' is neither"), "{}", bad("x", "0"));
+        assert!(bad("1-2", "0").contains("'1-2' is neither"));
+        assert!(bad("0-1", "0.2").contains("units are 0 to 1"));
+        assert!(bad("2", "0.0").contains("--pools 0-1"), "{}", bad("2", "0.0"));
+        assert!(bad("0-1", "0.1:2").contains("which has 2"));
+        assert!(bad("0-40,0-40", "0").contains("82"));
         assert!(bad("1", &["0"; 25].join("/")).contains("too many"));
         assert!(Scope::parse("1,1", "0", Some("0")).is_err());
     }

@@ -116,8 +116,9 @@ pub fn every_assignment(text: &str, about: &About) -> Result<Vec<Scope>, BadScop
         .ok_or_else(|| BadScope::Assignments(text.into()))?;
     let mut requests = Vec::new();
     list_requests(resources, about, &mut Vec::new(), &mut requests);
-    let pools =
-        (0..resources).map(|node| Pool { capacity: 1, node: NodeId(node.into()) }).collect();
+    let pools = (0..resources)
+        .map(|node| Pool { capacity: 1, node: NodeId(node.into()), listed: false })
+        .collect();
     let mut scopes = vec![Scope { pools, users: Vec::new() }];
     for _ in 0..clients {
         scopes = scopes.iter().flat_map(|scope| with_one_more(scope, &requests)).collect();
@@ -139,7 +140,7 @@ fn list_requests(resources: u32, about: &About, taken: &mut Vec<Need>, all: &mut
     };
     for pool in (from..resources.into()).map(PoolId) {
         if taken.iter().all(|need| need.pool != pool) {
-            taken.push(Need { pool, units: 1 });
+            taken.push(Need::any(pool, 1));
             list_requests(resources, about, taken, all);
             taken.pop();
         }

@@ -3,6 +3,8 @@
 use holdall_core::{RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
+use crate::check::scope::UnitMask;
+
 /// The client's side of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Client {
@@ -11,6 +13,8 @@ pub(crate) struct Client {
     /// Which request of the script is under way or comes next.
     pub(crate) at: u8,
     pub(crate) stage: Stage,
+    /// The units of listed pools that it uses.
+    pub(crate) units: UnitMask,
     pub(crate) overtaken: Overtaken,
     /// Whether it was wrongly suspected before.
     pub(crate) suspected: bool,
@@ -68,6 +72,7 @@ impl Client {
             request: RequestId { user, seq: 0 },
             at: 0,
             stage: Stage::Idle,
+            units: 0,
             overtaken: Overtaken::default(),
             suspected: false,
             predecessor: None,

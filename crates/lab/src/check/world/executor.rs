@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use holdall_core::{Addr, Call, Gone, Property, Request, RequestId};
+use holdall_core::{Addr, Call, Gone, Needs, Property, Request, RequestId};
 use holdall_registry::roles::{Item, Outcome, StateFingerprint, StepEffect, gap};
 use rustc_hash::FxHashMap;
 
 use super::World;
 use super::client::{Client, Overtaken, Stage};
 use super::steps::Steps;
-use crate::check::scope::Then;
+use crate::check::scope::{Then, UnitMask};
 use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
 
 /// One thread's way through the world.
@@ -319,12 +319,17 @@ impl<'w> Executor<'w> {
         let client = self.client(lane);
         let script = &self.world.scope.users[lane];
         let asked = script.requests.get(usize::from(client.at));
-        if !client.is_waiting() || client.request != request.id || asked != Some(&request.needs) {
+        let scope = self.world.scope;
+        let met = |asked: &Needs| asked.are_met_by(&request.needs, |pool| scope.is_listed(pool));
+        if !client.is_waiting() || client.request != request.id || !asked.is_some_and(met) {
             let what = format!("{request:?} was granted, which u{lane} is not waiting for");
             return self.breach(Property::AllOrNothing, Some(lane), what);
         }
+        let units = scope.units(&request.needs);
+        self.judge_units(lane, units);
         self.change_client(lane, |client| {
             (client.stage, client.overtaken) = (Stage::Using, Overtaken::default());
+            client.units = units;
         });
         let used = self.world.in_use(&self.next, false);
         for (pool, used) in used.iter().enumerate() {
@@ -335,6 +340,17 @@ impl<'w> Executor<'w> {
             }
         }
         self.count_overtaking(lane);
+    }
+
+    /// No unit that somebody is granted may be in use.
+    fn judge_units(&mut self, lane: usize, units: UnitMask) {
+        let using = |client: &&Client| client.stage == Stage::Using;
+        let twice = self.world.clients(&self.next).filter(using);
+        let twice = twice.map(|client| client.units & units).fold(0, |all, some| all | some);
+        if twice != 0 {
+            let what = format!("{} units are in use twice", twice.count_ones());
+            self.breach(Property::Exclusion, Some(lane), what);
+        }
     }
 
     /// The user may ask again.
@@ -401,6 +417,9 @@ impl<'w> Executor<'w> {
     pub(super) fn change_client(&mut self, lane: usize, change: impl FnOnce(&mut Client)) {
         let mut client = self.client(lane);
         change(&mut client);
+        if client.stage != Stage::Using {
+            client.units = 0;
+        }
         let table = &self.world.client_table;
         self.next[lane] = *self.clients.entry(client).or_insert_with(|| table.number(client));
     }

@@ -26,6 +26,7 @@ use self::client::{Client, Stage};
 use self::executor::Executor;
 use self::stages::Stages;
 use super::checkpoint::{RecordReader, RecordWriter, Unread};
+use super::scope::UnitMask;
 use super::search::graph::Graph;
 use super::search::model::{Expander, Label, Model, StageNumber};
 use super::{Scope, Settings};
@@ -208,6 +209,14 @@ impl<'a> World<'a> {
         used
     }
 
+    /// The units of listed pools that are in use.
+    pub(crate) fn units_in_use(&self, state: &[u32], only_endless: bool) -> UnitMask {
+        let using = self.clients(state).zip(&self.scope.users).filter(|(client, script)| {
+            client.stage == Stage::Using && (script.endless || !only_endless)
+        });
+        using.fold(0, |mask, (client, _)| mask | client.units)
+    }
+
     pub(crate) fn label(&self, state: &[u32]) -> Label {
         let mut label = Label { stage: self.stage(state), ..Label::default() };
         for (lane, client) in self.clients(state).enumerate() {
@@ -223,6 +232,7 @@ impl<'a> World<'a> {
         if label.endless {
             label.dependent = self.dependent(state) & label.waiting;
             let used = self.in_use(state, true);
+            let units = self.units_in_use(state, true);
             for (lane, client) in
                 self.clients(state).enumerate().filter(|(_, client)| client.is_waiting())
             {
@@ -230,7 +240,7 @@ impl<'a> World<'a> {
                 let fits = needs.iter().all(|need| {
                     let pool = need.pool.index();
                     used[pool] + u64::from(need.units) <= u64::from(self.scope.pools[pool].capacity)
-                });
+                }) && self.scope.units(needs) & units == 0;
                 label.blocked |= u32::from(!fits) << lane;
             }
         }

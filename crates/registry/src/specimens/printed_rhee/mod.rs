@@ -112,6 +112,7 @@ impl<S: Protocol> Protocol for PrintedRhee<S> {
                 exactly_once: true,
                 no_loss: true,
                 units: false,
+                named: false,
                 departures: false,
                 ..inner.assumes
             },

@@ -68,9 +68,9 @@ struct About {
 impl About {
     fn new(task: RequestId, need: Need) -> Self {
         Self {
-            need,
             destination: true,
             sent: Number::first(task.user, PrintedWinkowski::manager_of(need.pool)),
+            need,
             heard: None,
             version: None,
             predecessors: BTreeSet::new(),
@@ -122,7 +122,7 @@ impl About {
 
 impl Task {
     fn new(request: Request) -> Self {
-        let pools = request.needs.iter().map(|need| About::new(request.id, *need)).collect();
+        let pools = request.needs.iter().map(|need| About::new(request.id, need.clone())).collect();
         Self { request, status: Status::Registering, pools, alarm: false }
     }
 
