@@ -11,6 +11,8 @@ const SEEDS: &[(&str, Mode, &[u64])] = &[
     ("skr", Mode::Forged, &[900708, 901127]),
     // A request was made to give up its home, where it has nothing to give up.
     ("datta:brief", Mode::Forged, &[2002012]),
+    // A probe went round in a loop of others for ever, and a lost probe was never sent again.
+    ("linked:datta", Mode::Faults, &[20007968]),
     // A user asked two managers for different things in one request, and one of them was accused.
     ("datta-token", Mode::Forged, &[8001732]),
     // A user sent two messages on different ways for one request, and honest managers were accused.

@@ -3,7 +3,11 @@
 //! Each resource is had by one request, and each request waits at one resource at most; so from
 //! any waiting request there is one way on: to the head of the queue it waits in, and to where
 //! that one waits. Whoever closes a loop is the last to have begun waiting in it, and sends a
-//! probe along that way. If the probe comes back to it, there is a loop.
+//! probe along that way. If the probe comes back to it, there is a loop. If it comes back to any
+//! other manager, it has run into a loop that its start is not in, and goes no further: whoever
+//! closed that one has sent a probe of its own.
+
+use alloc::collections::BTreeSet;
 
 use holdall_core::{ManagerId, PoolId};
 use serde::{Deserialize, Serialize};
@@ -19,12 +23,27 @@ pub struct Probe {
     pub edge: Claim,
     /// How well that one stands.
     pub level: Level,
+    /// The way it has come.
+    pub way: Way,
+}
+
+/// The way of a probe, from its start on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Way {
     /// Whose waiting it began with.
     pub start: Claim,
     /// Where that one waits.
     pub front: ManagerId,
     /// The one on the way, past the start, that stands worst.
     pub least: Option<Victim>,
+    /// Who has seen the probe. A loop passes each manager once.
+    pub passed: BTreeSet<ManagerId>,
+}
+
+impl Way {
+    pub(super) const fn new(start: Claim, front: ManagerId) -> Self {
+        Self { start, front, least: None, passed: BTreeSet::new() }
+    }
 }
 
 /// Who would have to give way.
@@ -51,43 +70,44 @@ impl<const MOST: u32> Manager<MOST> {
 
     /// Follows the way of a request to where it waits (lines 92 to 110).
     pub(super) fn on_probe(&mut self, cfg: &Datta<MOST>, probe: Probe, out: &mut Out<MOST>) {
-        let Some((position, _)) = self.queues.find(probe.edge) else {
+        let Probe { edge, level, way } = probe;
+        let Some((position, _)) = self.queues.find(edge) else {
             return; // It does not wait here, or not yet; then its own probe will see the rest.
         };
-        if self.queues.gave_up(probe.start) {
+        if self.queues.gave_up(way.start) {
             return;
         }
-        let here = Victim { level: probe.level, claim: probe.edge, at: self.id };
-        let worse = probe.least.as_ref().is_none_or(|least| here.level < least.level);
-        let least = if position > 0 && worse { Some(here) } else { probe.least };
-        self.look_on(cfg, probe.start, probe.front, least, out);
+        let worse = way.least.as_ref().is_none_or(|least| level < least.level);
+        let here = Victim { level, claim: edge, at: self.id };
+        let least = if position > 0 && worse { Some(here) } else { way.least };
+        self.look_on(cfg, Way { least, ..way }, out);
     }
 
     /// Goes on with a probe on behalf of the head, unless that has everything and will end, or its
-    /// waiting is what the probe began with.
-    pub(super) fn look_on(
-        &mut self,
-        cfg: &Datta<MOST>,
-        start: Claim,
-        front: ManagerId,
-        least: Option<Victim>,
-        out: &mut Out<MOST>,
-    ) {
+    /// waiting is what the probe began with, or it waits where the probe has been.
+    pub(super) fn look_on(&mut self, cfg: &Datta<MOST>, mut way: Way, out: &mut Out<MOST>) {
         let Some(head) = self.queues.head() else { return };
         let Some(next) = head.spot.next() else { return };
         let level = self.level(cfg, head);
-        if head.onward == start {
-            let least = least.filter(|least| cfg.rules.order && least.level < level);
-            let (victim, at) = least.map_or((start, front), |least| (least.claim, least.at));
-            if at == self.id {
-                self.on_kill(cfg, victim, out);
-            } else {
-                out.to_manager(at, ToManager::Kill(victim));
-            }
-        } else {
+        way.passed.insert(self.id);
+        if head.onward == way.start {
+            self.break_loop(cfg, way, level, out);
+        } else if !way.passed.contains(&next) {
             out.tally("probe", 1);
-            let probe = Probe { edge: head.onward, level, start, front, least };
+            let probe = Probe { edge: head.onward, level, way };
             out.to_manager(next, ToManager::Probe(probe));
+        }
+    }
+
+    /// The probe is back: whoever stands worst on its way gives way, be it its start, which stands
+    /// as its `level` says.
+    fn break_loop(&mut self, cfg: &Datta<MOST>, way: Way, level: Level, out: &mut Out<MOST>) {
+        let least = way.least.filter(|least| cfg.rules.order && least.level < level);
+        let (victim, at) = least.map_or((way.start, way.front), |least| (least.claim, least.at));
+        if at == self.id {
+            self.on_kill(cfg, victim, out);
+        } else {
+            out.to_manager(at, ToManager::Kill(victim));
         }
     }
 

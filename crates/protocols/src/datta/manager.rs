@@ -6,6 +6,7 @@ use holdall_core::{Addr, Broken, Event, Gone, ManagerId, Never, Outbox, RequestI
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Claim, Entry};
+use super::loops::Way;
 use super::queues::Queues;
 use super::{Datta, ToManager};
 use crate::ring::token::Next;
@@ -127,7 +128,7 @@ impl<const MOST: u32> Manager<MOST> {
         if self.queues.join(Entry { claim, shielded, ..entry }) {
             self.serve_head(cfg, out);
         } else if cfg.rules.probe {
-            self.look_on(cfg, claim, self.id, None, out);
+            self.look_on(cfg, Way::new(claim, self.id), out);
         }
     }
 
@@ -290,7 +291,7 @@ impl<const MOST: u32> Role for Manager<MOST> {
             ToManager::Probe(probe) => {
                 let granted = |head: &Entry| head.claim == probe.edge && head.spot.is_last();
                 self.queues.is_over(probe.edge)
-                    || self.queues.gave_up(probe.start)
+                    || self.queues.gave_up(probe.way.start)
                     || self.queues.head().is_some_and(granted)
             }
             ToManager::Kill(claim) => {

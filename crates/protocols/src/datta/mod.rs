@@ -47,7 +47,7 @@ use holdall_core::{
 use serde::{Deserialize, Serialize};
 
 pub use self::entry::{Claim, Level};
-pub use self::loops::{Probe, Victim};
+pub use self::loops::{Probe, Victim, Way};
 pub use self::manager::Manager;
 pub use self::user::User;
 use crate::ring::{FromClient, Ring, RingMessage, Spot, ToUser, manager_of, token};

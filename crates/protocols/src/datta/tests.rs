@@ -53,6 +53,7 @@ impl Ring {
             let effects = step(&self.cfg, &mut self.managers[to.index()], event);
             self.send(Addr::Manager(to), effects);
             delivered += 1;
+            assert!(delivered < 100, "messages go round and round: {:?}", self.to_managers);
         }
         delivered
     }
@@ -104,4 +105,25 @@ fn figures_3_to_6_are_played() {
     let granted =
         |(to, msg): &(UserId, ToUser)| matches!(msg, ToUser::Grant(_)).then_some(to.lane().number);
     assert_eq!(ring.to_users.iter().filter_map(granted).collect::<Vec<_>>(), [0]);
+}
+
+/// Clients 0 and 1 wait for each other, and client 2 for them. Were its probe to go round in their
+/// loop until that is broken, the network would never be quiet, and whoever waits for that before
+/// it repeats what was lost would never repeat their probes.
+#[test]
+fn a_probe_leaves_a_loop_of_others_alone() {
+    let mut ring = Ring::new();
+    for (client, first, second) in [(0, 0, 1), (1, 1, 0), (2, 2, 0)] {
+        ring.ask(client, first, second);
+    }
+    ring.deliver(|msg| matches!(msg, ToManager::Client(_) | ToManager::Ask(_)));
+    ring.deliver(|msg| matches!(msg, ToManager::Promote { .. }));
+    assert_eq!(ring.dependencies(), [(0, 1), (1, 0), (2, 0)]);
+
+    let of_client_2 = |msg: &ToManager| matches!(msg, ToManager::Probe(probe) if probe.way.start.request.user.lane().number == 2);
+    assert_eq!(ring.deliver(of_client_2), 1, "from resource 0 to 1, and no further");
+    assert_eq!(ring.dependencies(), [(0, 1), (1, 0), (2, 0)], "it has broken nothing");
+
+    ring.deliver(|msg| !matches!(msg, ToManager::Ring(_)));
+    assert!(!ring.dependencies().contains(&(1, 0)), "who closed the loop has broken it");
 }
