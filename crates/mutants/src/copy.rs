@@ -125,7 +125,8 @@ impl<'a> Copy<'a> {
         Ok(Ok(built))
     }
 
-    /// The changes nearest to the errors, from there upwards.
+    /// The changes nearest to the errors, from there upwards; and from what else the compiler points to,
+    /// downwards: where a borrow begins that a change makes too long.
     fn culprits(&self, messages: &[Value]) -> Result<BTreeSet<usize>> {
         let mut culprits = BTreeSet::new();
         let errors = messages.iter().map(|message| &message["message"]);
@@ -137,8 +138,12 @@ impl<'a> Copy<'a> {
                     continue;
                 };
                 let text = fs::read_to_string(self.root.join(file)).unwrap_or_default();
-                let above: Vec<&str> = text.lines().take(line as usize).collect();
+                let lines: Vec<&str> = text.lines().collect();
+                let (above, below) = lines.split_at(lines.len().min(line as usize));
                 culprits.extend(above.iter().rev().find_map(|line| switch_in(line)));
+                if span["is_primary"] == false {
+                    culprits.extend(below.iter().find_map(|line| switch_in(line)));
+                }
             }
         }
         Ok(culprits)

@@ -28,6 +28,8 @@
 
 mod manager;
 mod system;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use alloc::format;
