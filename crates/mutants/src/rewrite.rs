@@ -211,8 +211,11 @@ impl VisitMut for Rewriter<'_> {
             let Stmt::Expr(expr, Some(_)) = stmt else { continue };
             if can_go(expr) && !short(was).contains("tally(") {
                 let on = self.change(was.span(), format!("without {}", short(was)));
-                let old = expr.clone();
-                *stmt = parse_quote!(if !#on { #old; });
+                // What is moved on a condition only is borrowed for longer, whatever the condition.
+                if !matches!(on, Expr::Lit(_)) {
+                    let old = expr.clone();
+                    *stmt = parse_quote!(if !#on { #old; });
+                }
             }
         }
     }

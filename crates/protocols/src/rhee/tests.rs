@@ -20,9 +20,8 @@ fn what_is_held_back_is_taken_in_the_order_it_came() {
     let mut manager = cfg.manager(ManagerId(1)); // The subroutine's comes first.
     let id = |user| RequestId { user, seq: 1 };
     let report = |user| (user, ToManager::Report { request: id(user), units: 1 });
-    let select = |user, position| {
-        (user, ToManager::Move(Move::Select { request: id(user), position }))
-    };
+    let select =
+        |user, position| (user, ToManager::Move(Move::Select { request: id(user), position }));
     let mut hears = |(user, msg)| -> Vec<(UserId, News)> {
         let told = step(&cfg, &mut manager, by_user(user, msg)).into_iter();
         let told = told.filter_map(|effect| match effect {

@@ -22,7 +22,7 @@ fn cfg() -> Watched<Ordered> {
     config("ordered", &[1])
 }
 
-/// What a user does: what it sends, and what becomes of its beat.
+/// What a user does: what it sends, and what becomes of its beat and of its request.
 fn does(cfg: &Watched<Ordered>, user: &mut Client, event: Event<Client>) -> (Vec<Msg>, String) {
     let (mut sent, mut beat) = (Vec::new(), String::new());
     for effect in step(cfg, user, event) {
@@ -30,7 +30,8 @@ fn does(cfg: &Watched<Ordered>, user: &mut Client, event: Event<Client>) -> (Vec
             Effect::ToManager(M0, msg) => sent.push(msg),
             Effect::Arm(UserTimer::Beat, 0) => beat.push_str("armed"),
             Effect::Disarm(UserTimer::Beat) => beat.push_str("disarmed"),
-            Effect::Granted(_) | Effect::Released(_) => {}
+            Effect::Granted(_) => beat.push_str("granted"),
+            Effect::Released(_) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -77,7 +78,7 @@ fn a_user_beats_while_it_is_busy_and_then_rests() {
         _ => None,
     });
     let granted = by_manager(0, grant.next().expect("the pool is free"));
-    assert_eq!(does(&cfg, &mut user, granted), (Vec::new(), String::new()), "it goes on beating");
+    assert_eq!(does(&cfg, &mut user, granted), (Vec::new(), "granted".into()), "and it beats on");
     let (sent, beat) = does(&cfg, &mut user, Event::Call(Call::Done));
     let [ToManager::ByUser(third, _), ToManager::Rest(fourth)] = sent[..] else {
         panic!("{sent:?}")
@@ -111,6 +112,7 @@ fn the_latest_says_whether_to_watch() {
 #[test]
 fn silence_is_taken_for_death() {
     let cfg = cfg();
+    assert_eq!(cfg.managers().len(), 1, "those of the protocol that is watched");
     let mut manager = cfg.manager(M0);
     let (first, _, asked) = asking(&cfg, 0);
     let (second, _, also) = asking(&cfg, 1);
