@@ -1,5 +1,6 @@
 //! What no search of small scopes shows.
 
+mod nodes;
 mod patience;
 mod units;
 
