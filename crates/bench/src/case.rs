@@ -32,6 +32,8 @@ pub(crate) struct Case {
     pub(crate) resources: usize,
     pub(crate) per_request: usize,
     pub(crate) sets: Sets,
+    /// How many requests wait beside all the while.
+    pub(crate) waiting: usize,
     pub(crate) hold: Duration,
 }
 
@@ -53,6 +55,7 @@ pub(crate) fn named(name: &str) -> Option<Vec<Case>> {
         resources,
         per_request,
         sets,
+        waiting: 0,
         hold,
     };
     Some(match name {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod case;
+mod crowd;
 mod figures;
 mod load;
 mod options;

@@ -44,6 +44,9 @@ pub struct Options {
     /// For how long each is held, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0.0, conflicts_with = "cases")]
     pub(crate) hold: f64,
+    /// How many requests wait beside them all the while, over 100 connections of their own
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "cases")]
+    pub(crate) waiting: usize,
     /// How long each target is measured in each round, after a fifth of it to warm up
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
@@ -103,6 +106,7 @@ impl Options {
             resources: self.resources,
             per_request: self.per_request,
             sets: self.sets,
+            waiting: self.waiting,
             hold: Duration::try_from_secs_f64(self.hold / 1000.0).unwrap_or(Duration::MAX),
         }
     }
@@ -124,8 +128,10 @@ fn check(case: &Case) -> Result<(), Bad> {
         return Err(Bad::Number(
             "clients, connections, resources and --per-request are at least 1",
         ));
-    } else if case.clients > 1 << 24 || case.resources > 1 << 24 {
-        return Err(Bad::Number("there are at most 16,777,216 clients, and as many resources"));
+    } else if [case.clients, case.resources, case.waiting].iter().any(|n| *n > 1 << 24) {
+        return Err(Bad::Number(
+            "there are at most 16,777,216 clients, and as many resources and waiting requests",
+        ));
     } else if case.per_request > case.resources {
         return Err(Bad::Number("a request is for at most all resources"));
     } else if case.hold > Duration::from_secs(3600) {

@@ -16,6 +16,7 @@ use holdall_node::{Config, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::case::Case;
+use crate::crowd;
 use crate::load;
 use crate::process::Process;
 use crate::target::yardstick;
@@ -156,9 +157,11 @@ impl Drop for Server {
 /// Limits that leave room for the case.
 fn write_config(dir: &Path, case: &Case) -> anyhow::Result<()> {
     let mut file = std::fs::File::create(dir.join("config"))?;
-    let connections = case.connections + 16;
-    let requests = case.clients.div_ceil(case.connections) + 16;
-    let memory = (1_usize << 33).max(case.clients.saturating_mul(1 << 14));
+    let connections = case.connections + crowd::CONNECTIONS + 16;
+    let waiting = case.waiting.div_ceil(crowd::CONNECTIONS);
+    let requests = case.clients.div_ceil(case.connections).max(waiting) + 16;
+    let all = case.clients + case.waiting;
+    let memory = (1_usize << 33).max(all.saturating_mul(1 << 14));
     writeln!(
         file,
         "[limits]\nconnections = {connections}\nrequests = {requests}\nmemory_bytes = {memory}"

@@ -22,8 +22,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     block_on(async {
         let client = args.reach.connect().await?;
-        let Reply::Explanation(explanation) = call(&client, Body::Explain(args.request)).await?
-        else {
+        let body = Body::Explain { request: args.request, most: u32::MAX };
+        let Reply::Explanation(explanation) = call(&client, body).await? else {
             anyhow::bail!("the agent gave an unexpected reply");
         };
         let text = if args.json { show::json(&explanation)? } else { told(&explanation) };

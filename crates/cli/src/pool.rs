@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use comfy_table::{Table, presets};
-use holdall_wire::{Body, Change, Kind, Name, PoolView, Reply, Status};
+use holdall_wire::{Body, Change, Kind, Name, PoolView, Status};
 
-use crate::reach::{Reach, block_on, call};
+use crate::reach::{Reach, block_on, call, look};
 use crate::{print, show, usage};
 
 /// Add, remove, resize and list pools
@@ -95,10 +95,15 @@ fn change(reach: &Reach, change: Change, start: bool) -> anyhow::Result<ExitCode
 
 async fn list(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
     let client = reach.connect().await?;
-    let Reply::Status(mut status) = call(&client, Body::Status(Vec::new())).await? else {
-        anyhow::bail!("the agent gave an unexpected reply");
+    let is_listed = |pool: &PoolView| pool.declared || pool.removed;
+    // These come first.
+    let enough = |status: &Status| {
+        !(status.grants.is_empty()
+            && status.waiting.is_empty()
+            && status.pools.iter().all(is_listed))
     };
-    status.pools.retain(|pool| pool.declared || pool.removed);
+    let (mut status, _) = look(&client, &[], enough).await?;
+    status.pools.retain(is_listed);
     if json {
         let only = Status { pools: status.pools, ..Status::default() };
         print(&show::json(&only)?)?;

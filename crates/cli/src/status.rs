@@ -7,10 +7,10 @@ use std::time::Duration;
 use comfy_table::{Table, presets};
 use holdall_client::Client;
 use holdall_commands::print_to_reader;
-use holdall_wire::{Body, GrantView, Name, Reply, State, Status, WaitView};
+use holdall_wire::{GrantView, Name, State, Status, WaitView};
 
 use crate::pool;
-use crate::reach::{Reach, block_on, call};
+use crate::reach::{Reach, block_on, look};
 use crate::show;
 
 /// Show who holds what, since when and why, and who waits, in the order of service
@@ -19,7 +19,10 @@ pub(crate) struct Args {
     /// Only what concerns these pools and locks
     #[arg(value_name = "POOL")]
     names: Vec<Name>,
-    /// Print one JSON object
+    /// Show all there is, however much that is
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON object, of all there is
     #[arg(long)]
     json: bool,
     /// Show it again every second, until interrupted
@@ -33,11 +36,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     block_on(async {
         let client = args.reach.connect().await?;
         loop {
-            let status = ask(&client, &args.names).await?;
+            let all = args.all || args.json;
+            let (status, more) = ask(&client, &args.names, all).await?;
             let text = if args.json {
                 show::json(&status)?
             } else {
-                told(&status, !args.names.is_empty())
+                told(&status, more, !args.names.is_empty())
             };
             if args.watch && !args.json && rustix::termios::isatty(rustix::stdio::stdout()) {
                 // Home, and clear below.
@@ -51,14 +55,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn ask(client: &Client, names: &[Name]) -> anyhow::Result<Status> {
-    match call(client, Body::Status(names.to_vec())).await? {
-        Reply::Status(status) => Ok(status),
-        _ => anyhow::bail!("the agent gave an unexpected reply"),
-    }
+/// How many rows are shown unless all are wanted.
+const ROWS: usize = 200;
+
+/// What there is, and whether there is more of it.
+async fn ask(client: &Client, names: &[Name], all: bool) -> anyhow::Result<(Status, bool)> {
+    // Locks that are not declared come last, and are not shown by themselves.
+    let locks = |status: &Status| {
+        names.is_empty() && status.pools.iter().any(|pool| !pool.declared && !pool.removed)
+    };
+    let enough = |status: &Status| {
+        let rows = status.pools.len() + status.grants.len() + status.waiting.len();
+        !all && (rows >= ROWS || locks(status))
+    };
+    let (status, more) = look(client, names, enough).await?;
+    let more = more && !locks(&status);
+    Ok((status, more))
 }
 
-fn told(status: &Status, some: bool) -> String {
+fn told(status: &Status, more: bool, some: bool) -> String {
     let mut parts = Vec::new();
     let pools = status.pools.iter().filter(|p| some || p.declared || p.removed);
     let pools: Vec<_> = pools.cloned().collect();
@@ -73,8 +88,10 @@ fn told(status: &Status, some: bool) -> String {
     if !status.waiting.is_empty() {
         parts.push(waiting(&status.waiting).trim_fmt());
     }
-    if status.left_out > 0 {
-        parts.push(format!("and {} more; name pools to see what concerns them", status.left_out));
+    if more {
+        let how_many = if some { String::new() } else { format!("{} ", status.left_out) };
+        let how = "--all shows them, and with names of pools, what concerns them is shown";
+        parts.push(format!("and {how_many}more: {how}"));
     }
     parts.join("\n\n")
 }

@@ -53,7 +53,8 @@ async fn status_calls(socket: &Path, client: &Client) -> Outcome<()> {
     let mut bytes = Vec::new();
     frame::greet(&mut bytes);
     while bytes.len() < 1500 {
-        let call = Call { id: bytes.len() as u64, body: Body::Status(Vec::new()) };
+        let call =
+            Call { id: bytes.len() as u64, body: Body::Status { names: Vec::new(), more: false } };
         frame::write(&call, FROM_CLIENT_MAX, &mut bytes)?;
     }
     let mut stream = UnixStream::connect(socket).await?;
@@ -87,7 +88,11 @@ async fn slow_readers(socket: &Path, client: &Client) -> Outcome<()> {
     let mut bytes = Vec::new();
     frame::greet(&mut bytes);
     for id in 0..3 {
-        frame::write(&Call { id, body: Body::Status(Vec::new()) }, FROM_CLIENT_MAX, &mut bytes)?;
+        frame::write(
+            &Call { id, body: Body::Status { names: Vec::new(), more: false } },
+            FROM_CLIENT_MAX,
+            &mut bytes,
+        )?;
     }
     let mut streams = Vec::new();
     for _ in 0..SLOW_READERS {

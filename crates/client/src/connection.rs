@@ -36,6 +36,7 @@ pub(crate) struct Connection {
     /// With the number that the agent gave it.
     lock: Mutex<Option<(u64, Arc<OwnedFd>)>>,
     locking: tokio::sync::Mutex<()>,
+    looking: tokio::sync::Mutex<()>,
     passed: Arc<Passed>,
     open: watch::Sender<bool>,
 }
@@ -72,6 +73,7 @@ impl Connection {
             beside,
             lock: Mutex::new(None),
             locking: tokio::sync::Mutex::new(()),
+            looking: tokio::sync::Mutex::new(()),
             passed: Arc::default(),
             open: watch::Sender::new(true),
         });
@@ -209,6 +211,11 @@ impl Connection {
             Some(other) => Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
             None => Err(Error::Lost),
         }
+    }
+
+    /// Whoever goes through pages does so alone.
+    pub(crate) async fn look(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.looking.lock().await
     }
 
     pub(crate) fn held_lock(&self) -> Option<Arc<OwnedFd>> {

@@ -25,7 +25,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use holdall_wire as wire;
-use holdall_wire::{AgentView, Ask, Body, Fault, From as About, Lasting, Need, Refusal, Reply};
+use holdall_wire::{
+    AgentView, Ask, Body, Fault, From as About, Lasting, Name, Need, Refusal, Reply, Status,
+};
 
 use self::connection::Connection;
 pub use self::grant::{Grant, Waiting};
@@ -123,6 +125,36 @@ impl Client {
     /// If it is too large for a frame.
     pub fn enqueue(&self, ask: Ask) -> Result<Waiting, Error> {
         Waiting::ask(self.connection.clone(), ask)
+    }
+
+    /// Who holds and who waits: all, or what concerns some names. It comes in pages, until that is
+    /// all or what there is so far is enough; the second value says whether there is more.
+    ///
+    /// # Errors
+    /// If the agent is lost.
+    pub async fn status(
+        &self,
+        names: &[Name],
+        enough: impl Fn(&Status) -> bool,
+    ) -> Result<(Status, bool), Error> {
+        let _alone = self.connection.look().await;
+        let (mut all, mut first) = (Status::default(), true);
+        loop {
+            let names = if first { names.to_vec() } else { Vec::new() };
+            let body = Body::Status { names, more: !std::mem::take(&mut first) };
+            let (page, more) = match self.call(body).await? {
+                Reply::Status { page, more } => (page, more),
+                other => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
+            };
+            all.pools.extend(page.pools);
+            all.grants.extend(page.grants);
+            all.waiting.extend(page.waiting);
+            all.left_out = page.left_out;
+            if !more || enough(&all) {
+                all.pools.sort_by(|one, other| one.name.cmp(&other.name));
+                return Ok((all, more));
+            }
+        }
     }
 
     /// Makes any other call and waits for its reply.

@@ -93,8 +93,8 @@ impl Agent {
 }
 
 async fn status(client: &Client) -> Status {
-    match client.call(Body::Status(Vec::new())).await {
-        Ok(Reply::Status(status)) => status,
+    match client.status(&[], |_| false).await {
+        Ok((status, false)) => status,
         other => panic!("{other:?}"),
     }
 }
@@ -406,7 +406,7 @@ async fn does_not_read(agent: &Agent, calls: u64) -> tokio::net::UnixStream {
     let mut bytes = Vec::new();
     frame::greet(&mut bytes);
     for id in 0..calls {
-        let call = Call { id, body: Body::Status(Vec::new()) };
+        let call = Call { id, body: Body::Status { names: Vec::new(), more: false } };
         frame::write(&call, frame::FROM_CLIENT_MAX, &mut bytes).expect("short");
     }
     let mut stream = tokio::net::UnixStream::connect(agent.socket()).await.expect("it listens");

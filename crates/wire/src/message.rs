@@ -15,7 +15,7 @@ use crate::view::{AgentView, Explanation, Status};
 
 /// The number of a request, and of the grant it becomes: unique on its node for ever. The upper
 /// half counts the starts of the agent; people see `3-17`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestNo(pub u64);
 
 impl Serialize for RequestNo {
@@ -89,10 +89,20 @@ pub enum Body {
     },
     /// What this call of the same connection asked for is not wanted any more, granted or not.
     Withdraw(u64),
-    /// Who holds and who waits; of these names, or of all.
-    Status(Vec<Name>),
+    /// Who holds and who waits, a page of it.
+    Status {
+        /// What concerns these names, or everything.
+        names: Vec<Name>,
+        /// Whether the page is wanted that follows on the last one of this connection.
+        more: bool,
+    },
     /// Why a request waits.
-    Explain(RequestNo),
+    Explain {
+        /// The request.
+        request: RequestNo,
+        /// How many of those who wait along the way are followed and shown.
+        most: u32,
+    },
     /// A change of the pools.
     Change(Change),
     /// A reservation shall last for so many milliseconds from now.
@@ -254,7 +264,12 @@ pub enum Reply {
     /// It will not be granted.
     Refused(Refusal),
     /// Who holds and who waits.
-    Status(Status),
+    Status {
+        /// A page of it.
+        page: Status,
+        /// Whether there is more.
+        more: bool,
+    },
 }
 
 /// What is held for one need.

@@ -33,7 +33,7 @@ pub struct Status {
     pub grants: Vec<GrantView>,
     /// What waits, in the order of service.
     pub waiting: Vec<WaitView>,
-    /// How many of all these there was no room for.
+    /// How many more there are of all these, if that is known.
     pub left_out: u32,
 }
 
@@ -136,7 +136,7 @@ pub struct Hindrance {
     pub holders_total: u32,
     /// The requests that are served earlier and want some of it; of many, the first.
     pub ahead: Vec<RequestNo>,
-    /// How many these are in all.
+    /// How many these are in all, counted up to some thousands.
     pub ahead_total: u32,
 }
 
@@ -153,7 +153,7 @@ pub struct Explanation {
     pub release: Vec<GrantView>,
     /// Whether the chain comes back to itself, so that waiting will not end.
     pub circular: bool,
-    /// How many of all these there was no room for.
+    /// How many of all these were found and are not shown, nor followed.
     pub left_out: u32,
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod yardstick;
 
 use crate::Options;
 use crate::case::Case;
+use crate::crowd;
 use crate::figures::Figures;
 use crate::load::{self, Session};
 use crate::peers::{self, Peers};
@@ -51,6 +52,7 @@ async fn measure_own(
         Some(socket) if target == "agent" => Server::running(socket).await?,
         _ => Server::start(Kind::named(target), case)?,
     };
+    let _crowd = crowd::wait(server.socket(), case.waiting).await?;
     let sessions = agent::connect(server.socket(), case.connections).await?;
     measured(case, &sessions, options, seed, server.process()).await
 }

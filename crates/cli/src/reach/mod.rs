@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use holdall_client::{Client, Error};
-use holdall_wire::{Body, Reply};
+use holdall_wire::{Body, Name, Reply, Status};
 
 pub(crate) use self::place::{
     MACHINE_CONFIG, MACHINE_DATA, MACHINE_SOCKET, MACHINE_UNIT, Place, own_home, served,
@@ -110,6 +110,28 @@ pub(crate) async fn call(client: &Client, body: Body) -> anyhow::Result<Reply> {
     match tokio::time::timeout(ANSWER, client.call(body)).await {
         Ok(reply) => Ok(reply?),
         Err(_) => Err(Failure(UNAVAILABLE, format!("the agent: {SILENT}")).into()),
+    }
+}
+
+/// Who holds and who waits, until that is enough, and whether there is more.
+pub(crate) async fn look(
+    client: &Client,
+    names: &[Name],
+    enough: impl Fn(&Status) -> bool,
+) -> anyhow::Result<(Status, bool)> {
+    let heard = Cell::new(Instant::now());
+    let page = |status: &Status| {
+        heard.set(Instant::now());
+        enough(status)
+    };
+    let silent = async {
+        while heard.get().elapsed() < ANSWER {
+            tokio::time::sleep_until((heard.get() + ANSWER).into()).await;
+        }
+    };
+    tokio::select! {
+        status = client.status(names, page) => Ok(status?),
+        () = silent => Err(Failure(UNAVAILABLE, format!("the agent: {SILENT}")).into()),
     }
 }
 

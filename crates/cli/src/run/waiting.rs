@@ -139,14 +139,15 @@ pub(super) async fn granted(
 }
 
 async fn explain(client: &Client, number: RequestNo) -> Option<Explanation> {
-    match client.call(Body::Explain(number)).await {
+    match client.call(Body::Explain { request: number, most: 1 }).await {
         Ok(Reply::Explanation(explanation)) => Some(explanation),
         _ => None,
     }
 }
 
 async fn why(client: &Client, number: Option<RequestNo>) -> String {
-    let call = client.call(number.map_or(Body::Agent, Body::Explain));
+    let explain = |request| Body::Explain { request, most: 1 };
+    let call = client.call(number.map_or(Body::Agent, explain));
     match tokio::time::timeout(LAST_WORD, call).await {
         Ok(Ok(Reply::Explanation(explanation))) => match explanation.chain.first() {
             Some(first) => show::hindrances(&first.hindrances),

@@ -4,12 +4,14 @@
 //! earlier to grants, and ends there: unless the holder of a grant itself waits, for a request
 //! asked inside that grant. Only this can close a circle, and such a request is refused.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holdall_core::{PoolId, Protocol};
-use holdall_wire::{Explanation, GrantView, Refusal, RequestNo, WaitView};
+use holdall_wire::{Explanation, Refusal, RequestNo};
 
-use super::view::{Queues, Room};
+use super::look::Page;
+use super::view::NAMED;
 use super::{Engine, Serving};
 
 /// The chain from a request: who waits along it, and the grants it ends at.
@@ -17,34 +19,63 @@ struct Chain {
     waiting: Vec<RequestNo>,
     grants: BTreeSet<RequestNo>,
     circular: bool,
+    /// How many were found and not followed.
+    left_out: u32,
+}
+
+/// Who was followed at a pool.
+#[derive(Default)]
+struct Followed {
+    /// All who are out of turn.
+    out_of_turn: bool,
+    /// Those in turn who came before this.
+    before: RequestNo,
 }
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
-    /// Why a request waits; nothing if there is no such request.
-    pub fn explain(&self, request: RequestNo) -> Option<Explanation> {
+    /// Why a request waits; nothing if there is no such request. At most so many of those who wait
+    /// along the way are followed and shown.
+    pub fn explain(&self, request: RequestNo, most: usize) -> Option<Explanation> {
         let held = self.requests.get(&request)?.taken.is_some();
-        let queues = self.queues();
-        let chain = self.chain(request, &queues);
-        let mut room = Room::new();
-        let waiting = chain.waiting.iter().filter_map(|r| self.wait_view(*r, &queues));
-        let waiting = room.take(waiting, WaitView::size);
-        let release = chain.grants.iter().filter_map(|r| self.grant(*r));
-        let release = room.take(release, GrantView::size);
-        let (circular, left_out) = (chain.circular, room.left_out);
-        Some(Explanation { request, held, chain: waiting, release, circular, left_out })
+        let chain = self.chain(request, Some(most));
+        let (mut waiting, mut release) = (Page::default(), Page::default());
+        for request in &chain.waiting {
+            if waiting.has_room()
+                && let Some(view) = self.wait_view(*request)
+            {
+                waiting.wait(view);
+            }
+        }
+        for grant in &chain.grants {
+            if release.has_room()
+                && let Some(view) = self.grant(*grant)
+            {
+                release.grant(view);
+            }
+        }
+        let found = chain.waiting.len() + chain.grants.len();
+        let left_out = chain.left_out + (found - waiting.rows - release.rows) as u32;
+        let (chain_shown, release) = (waiting.status.waiting, release.status.grants);
+        let circular = chain.circular;
+        Some(Explanation { request, held, chain: chain_shown, release, circular, left_out })
     }
 
-    /// Each pool is looked at no more often than somebody waits further back for it.
-    fn chain(&self, request: RequestNo, queues: &Queues) -> Chain {
-        let mut chain = Chain { waiting: Vec::new(), grants: BTreeSet::new(), circular: false };
+    /// Follows so many requests, and of those ahead of one at a pool some; or all.
+    fn chain(&self, request: RequestNo, most: Option<usize>) -> Chain {
+        let mut chain =
+            Chain { waiting: Vec::new(), grants: BTreeSet::new(), circular: false, left_out: 0 };
         if self.is_held(request) {
             return chain;
         }
         let outer: BTreeSet<_> = self.outer(request).collect();
         let mut next = VecDeque::from([request]);
         let mut seen = BTreeSet::from([request]);
-        let (mut followed, mut held) = (BTreeMap::<PoolId, usize>::new(), BTreeSet::new());
+        let (mut followed, mut held) = (BTreeMap::new(), BTreeSet::new());
         while let Some(waiter) = next.pop_front() {
+            if most == Some(chain.waiting.len()) {
+                chain.left_out = next.len() as u32 + 1;
+                break;
+            }
             chain.waiting.push(waiter);
             let Some(entry) = self.requests.get(&waiter) else { continue };
             for count in entry.counts.iter() {
@@ -59,14 +90,42 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                         next.extend(inside.into_iter().filter(|r| seen.insert(*r)));
                     }
                 }
-                let ahead = queues.ahead(waiter, count.pool);
-                let before = followed.entry(count.pool).or_default();
-                let new = ahead.get(*before..).unwrap_or_default();
-                next.extend(new.iter().filter(|r| seen.insert(**r)));
-                *before = ahead.len().max(*before);
+                let ahead = match most {
+                    Some(_) => self.ahead(waiter, count.pool, NAMED).0,
+                    None => self.all_ahead(waiter, count.pool, followed.entry(count.pool)),
+                };
+                next.extend(ahead.into_iter().filter(|r| seen.insert(*r)));
             }
         }
         chain
+    }
+
+    /// Those who want some of a pool and are served before a request, but for those who were followed:
+    /// each is looked at once, however many wait behind it.
+    fn all_ahead(
+        &self,
+        request: RequestNo,
+        pool: PoolId,
+        followed: Entry<'_, PoolId, Followed>,
+    ) -> Vec<RequestNo> {
+        let followed = followed.or_default();
+        let (mine, mut ahead) = (self.place_out_of_turn(request), Vec::new());
+        if !followed.out_of_turn {
+            followed.out_of_turn = mine.is_none();
+            let first = self.manager.out_of_turn();
+            let first = first.take_while(|(place, _)| mine.is_none_or(|mine| *place < mine));
+            let first = first.filter_map(|(_, id)| self.users.get(&id.user)?.request);
+            ahead.extend(first.filter(|r| self.wants(*r, pool) > 0));
+        }
+        if mine.is_none()
+            && followed.before < request
+            && let Some(pool) = self.ledger.pool(pool)
+        {
+            let new = pool.waiting.between(followed.before, request).copied();
+            ahead.extend(new.filter(|r| self.place_out_of_turn(*r).is_none()));
+            followed.before = request;
+        }
+        ahead
     }
 
     /// The grants inside which a request was asked, from the inside out.
@@ -111,7 +170,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Whether a request that waits does so, over others, for a grant around it.
     pub(super) fn waits_in_a_circle(&self, request: RequestNo) -> Option<Refusal> {
         self.requests.get(&request)?.within?;
-        let chain = self.chain(request, &self.queues());
+        let chain = self.chain(request, None);
         chain.circular.then(|| {
             let over: Vec<_> = chain.waiting.iter().skip(1).map(ToString::to_string).collect();
             Refusal::Never(format!(
@@ -123,7 +182,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Why a request is not free right now, in a few words.
     pub(super) fn busy(&self, request: RequestNo) -> String {
-        let hindrances = self.hindrances(request, &self.queues(), 3);
+        let hindrances = self.hindrances(request, 3);
         let told = hindrances.into_iter().map(|hindrance| {
             let name = hindrance.need.name;
             let by = |r: &RequestNo| match self.who(*r) {

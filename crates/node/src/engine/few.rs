@@ -74,6 +74,13 @@ impl<K: Copy + Ord, V: Copy> Few<K, V> {
         let few = self.few[..place].iter().map(|(key, _)| key);
         few.chain(self.many.range(..key).map(|(key, _)| key))
     }
+
+    /// The keys from one on and before another, which is not less.
+    pub(crate) fn between(&self, from: K, key: K) -> impl Iterator<Item = &K> {
+        let few = self.few.iter().map(|(key, _)| key);
+        let few = few.filter(move |one| (from..key).contains(*one));
+        few.chain(self.many.range(from..key).map(|(key, _)| key))
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +110,7 @@ mod tests {
             assert!(few.iter().eq(&all) && few.keys().eq(all.keys()));
             assert_eq!((few.len(), few.is_empty()), (all.len(), all.is_empty()));
             assert!(few.before(50).eq(all.range(..50).map(|(key, _)| key)));
+            assert!(few.between(20, 50).eq(all.range(20..50).map(|(key, _)| key)));
             assert!((0..101).all(|key| few.get(&key) == all.get(&key)));
         }
     }

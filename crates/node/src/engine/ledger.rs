@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 #[cfg(test)]
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use hashbrown::HashMap;
 use holdall_core::{Broken, PoolId, Resize};
@@ -109,7 +110,8 @@ pub(crate) struct Ledger {
     /// By id. An id is given out once; that of a lock stands for another lock when it is forgotten.
     pools: Vec<Option<Box<Pool>>>,
     names: HashMap<Name, PoolId>,
-    declared: BTreeMap<Name, PoolId>,
+    /// Those that are declared, or being removed.
+    listed: BTreeMap<Name, PoolId>,
     /// The pool that last had a unit of a name; whether it still has is to be looked at.
     unit_names: HashMap<Name, PoolId>,
     /// Locks that nobody wants, which the protocol still knows as pools.
@@ -133,14 +135,27 @@ impl Ledger {
         self.pools.get_mut(id.index())?.as_deref_mut()
     }
 
-    /// All pools and locks, as they were made.
-    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().filter_map(Option::as_deref)
+    /// All pools and locks, from an id on.
+    pub(crate) fn pools(&self, from: PoolId) -> impl Iterator<Item = (PoolId, &Pool)> {
+        let ids = (from.0..self.pools.len() as u64).map(PoolId);
+        ids.filter_map(|id| Some((id, self.pool(id)?)))
+    }
+
+    /// Those that are declared or being removed, by name, from one on.
+    pub(crate) fn listed(&self, after: Option<&Name>) -> impl Iterator<Item = &Pool> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = self.listed.range::<Name, _>((start, Bound::Unbounded)).map(|(_, id)| *id);
+        ids.filter_map(|id| self.pool(id))
+    }
+
+    /// How many these are.
+    pub(crate) fn listed_len(&self) -> usize {
+        self.listed.len()
     }
 
     /// The declared ones, by name.
     pub(crate) fn declared(&self) -> impl Iterator<Item = &Pool> {
-        self.declared.values().filter_map(|id| self.pool(*id))
+        self.listed(None).filter(|pool| pool.declared)
     }
 
     /// A lock that is in use shall stay when nobody wants it any more.
@@ -148,7 +163,7 @@ impl Ledger {
         if let Some(pool) = self.pool_mut(id) {
             pool.declared = true;
             let name = pool.name.clone();
-            self.declared.insert(name, id);
+            self.listed.insert(name, id);
         }
     }
 
@@ -156,8 +171,6 @@ impl Ledger {
     pub(super) fn undeclare(&mut self, id: PoolId) {
         if let Some(pool) = self.pool_mut(id) {
             (pool.removed, pool.declared) = (true, false);
-            let name = pool.name.clone();
-            self.declared.remove(&name);
         }
     }
 
@@ -206,7 +219,7 @@ impl Ledger {
             self.unit_names.extend(units.iter().map(|unit| (unit.name.clone(), id)));
         }
         if declared {
-            self.declared.insert(name.clone(), id);
+            self.listed.insert(name.clone(), id);
         }
         self.pools.push(Some(Box::new(pool)));
         self.names.insert(name.clone(), id);
@@ -324,6 +337,9 @@ impl Ledger {
         }
         let forgotten = self.pools.get_mut(id.index())?.take()?;
         self.names.remove(&forgotten.name);
+        if removed {
+            self.listed.remove(&forgotten.name);
+        }
         if lock && !removed {
             let kept = Some(forgotten).filter(|_| self.spare.len() < KEPT);
             self.spare.push((id, kept));
@@ -336,7 +352,7 @@ impl Ledger {
     #[cfg(test)]
     pub(crate) fn check(&self) -> Result<(), Broken> {
         let mut seen = BTreeSet::new();
-        for pool in self.pools() {
+        for (_, pool) in self.pools(PoolId(0)) {
             if let Stock::Units { units, .. } = &pool.stock {
                 for unit in units.iter().map(|unit| &unit.name).filter(|unit| **unit != pool.name) {
                     let alone = seen.insert(unit) && !self.names.contains_key(unit);

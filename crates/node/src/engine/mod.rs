@@ -18,6 +18,7 @@ mod defect;
 mod explain;
 mod few;
 mod ledger;
+mod look;
 mod pools;
 mod roles;
 #[cfg(test)]
@@ -38,12 +39,26 @@ use serde::{Deserialize, Serialize};
 
 pub use self::defect::Defect;
 use self::ledger::Ledger;
+pub use self::look::Walk;
 use self::roles::{Mail, ManagerTimer, Slot, Timers, UserTimer};
 
 /// What the engine needs of a manager beyond being one whose pools may change.
 pub trait Serving: Role<Call = Resize> {
-    /// The requests that wait, in the order in which they would be served.
-    fn waiting(&self) -> Vec<RequestId>;
+    /// A place in the order of service.
+    type Place: Copy + Ord;
+
+    /// The requests that wait behind a place, in the order in which they would be served: first
+    /// those out of turn, then the others as they came.
+    fn waiting_after(
+        &self,
+        after: Option<Self::Place>,
+    ) -> impl Iterator<Item = (Self::Place, RequestId)> + '_;
+
+    /// Those who wait and are not served in the order in which they came, but before all others.
+    fn out_of_turn(&self) -> impl Iterator<Item = (Self::Place, RequestId)> + '_;
+
+    /// The place of a request, if it waits out of turn.
+    fn place_out_of_turn(&self, request: RequestId) -> Option<Self::Place>;
 
     /// Its invariants, as far as the last step can have broken them: at a cost that does not grow
     /// with all it knows.
@@ -54,8 +69,21 @@ pub trait Serving: Role<Call = Resize> {
 }
 
 impl Serving for house::Manager {
-    fn waiting(&self) -> Vec<RequestId> {
-        Self::waiting(self)
+    type Place = house::Place;
+
+    fn waiting_after(
+        &self,
+        after: Option<Self::Place>,
+    ) -> impl Iterator<Item = (Self::Place, RequestId)> + '_ {
+        Self::waiting_after(self, after)
+    }
+
+    fn out_of_turn(&self) -> impl Iterator<Item = (Self::Place, RequestId)> + '_ {
+        Self::out_of_turn(self)
+    }
+
+    fn place_out_of_turn(&self, request: RequestId) -> Option<Self::Place> {
+        Self::place_out_of_turn(self, request)
     }
 
     fn check_last_step(&self) -> Result<(), Broken> {

@@ -195,7 +195,7 @@ fn the_chain_of_waiting_is_followed_to_its_end() {
     let (holder, _) = story.asks("a");
     let (middle, _) = story.asks("a b");
     let (last, _) = story.asks("b");
-    let explanation = story.0.explain(last).expect("known");
+    let explanation = story.0.explain(last, 100).expect("known");
     let chain: Vec<_> = explanation.chain.iter().map(|wait| wait.request).collect();
     assert_eq!(chain, [last, middle]);
     let release: Vec<_> = explanation.release.iter().map(|grant| grant.request).collect();
@@ -438,8 +438,19 @@ impl Model {
 }
 
 impl Serving for contract::Manager {
-    fn waiting(&self) -> Vec<RequestId> {
-        Self::waiting(self)
+    type Place = usize;
+
+    fn waiting_after(&self, after: Option<usize>) -> impl Iterator<Item = (usize, RequestId)> + '_ {
+        let from = after.map_or(0, |after| after + 1);
+        Self::waiting(self).into_iter().enumerate().skip(from)
+    }
+
+    fn out_of_turn(&self) -> impl Iterator<Item = (usize, RequestId)> + '_ {
+        std::iter::empty()
+    }
+
+    fn place_out_of_turn(&self, _: RequestId) -> Option<usize> {
+        None
     }
 
     fn check_last_step(&self) -> Result<(), Broken> {

@@ -1,92 +1,26 @@
 //! What people are shown.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdall_core::{PoolId, Protocol};
+use holdall_core::{PoolId, Protocol, RequestId};
 use holdall_wire::{
-    Change, GrantView, Hindrance, Name, Need, PoolView, RequestNo, State, Status, Taken, UnitView,
+    Change, GrantView, Hindrance, Name, Need, PoolView, RequestNo, State, Taken, UnitView,
     WaitView, Who,
 };
 
 use super::ledger::{Pool, Stock};
 use super::{Engine, Entry, Reservation, Serving};
 
-/// Who waits, in the order of service: in all, and for each pool. Made once for a view, it keeps
-/// the cost of a view linear in what is shown.
-pub(super) struct Queues {
-    places: BTreeMap<RequestNo, usize>,
-    by_pool: BTreeMap<PoolId, Vec<RequestNo>>,
-}
-
-impl Queues {
-    /// Those who want some of a pool and are served before a request.
-    pub(super) fn ahead(&self, request: RequestNo, pool: PoolId) -> &[RequestNo] {
-        let all = self.by_pool.get(&pool).map_or(&[][..], Vec::as_slice);
-        let place = |request: RequestNo| self.places.get(&request).copied().unwrap_or(usize::MAX);
-        let mine = place(request);
-        &all[..all.partition_point(|rival| place(*rival) < mine)]
-    }
-}
-
 /// How many rivals of one kind are named in a view.
-const NAMED: usize = 32;
-/// About how many bytes a view has at most; the rest is counted, not shown.
-pub(super) const VIEW_MAX: usize = 1 << 24;
-
-/// Adds to a view while there is room for it.
-pub(super) struct Room {
-    left: usize,
-    pub(super) left_out: u32,
-}
-
-impl Room {
-    pub(super) fn new() -> Self {
-        Self { left: VIEW_MAX, left_out: 0 }
-    }
-
-    /// As many of some things as there is room for.
-    pub(super) fn take<T>(
-        &mut self,
-        things: impl Iterator<Item = T>,
-        size: impl Fn(&T) -> usize,
-    ) -> Vec<T> {
-        let fits = |thing: &T| {
-            let size = size(thing);
-            let fits = size <= self.left;
-            self.left = if fits { self.left - size } else { 0 };
-            self.left_out += u32::from(!fits);
-            fits
-        };
-        things.filter(fits).collect()
-    }
-}
+pub(super) const NAMED: usize = 32;
+/// How many of those ahead are counted, for each need and kind.
+const COUNTED: usize = 4096;
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
-    /// Pools, grants and waiting requests; all, or those that concern some names.
-    pub fn status(&self, names: &[Name]) -> Status {
-        let (queues, names) = (self.queues(), names.iter().collect::<BTreeSet<_>>());
-        let meant = |name: &Name| names.is_empty() || names.contains(name);
-        let concerns = |entry: &Entry| entry.needs.iter().any(|need| meant(&need.name));
-        let mut room = Room::new();
-        let mut pools: Vec<&Pool> = self.ledger.pools().filter(|pool| meant(&pool.name)).collect();
-        pools.sort_by(|one, other| one.name.cmp(&other.name));
-        let pools = room.take(pools.into_iter().map(pool_view), PoolView::size);
-        let held = self.held.iter().filter_map(|r| Some((*r, self.requests.get(r)?)));
-        let held = held.filter(|(_, entry)| concerns(entry));
-        let grants = held.filter_map(|(request, entry)| grant_view(request, entry));
-        let grants = room.take(grants, GrantView::size);
-        let waiting = self.waiting().into_iter();
-        let waiting = waiting.filter(|r| self.requests.get(r).is_some_and(concerns));
-        let waiting = waiting.filter_map(|request| self.wait_view(request, &queues));
-        let waiting = room.take(waiting, WaitView::size);
-        Status { pools, grants, waiting, left_out: room.left_out }
-    }
-
     /// The requests that wait, in the order of service.
     pub fn waiting(&self) -> Vec<RequestNo> {
-        let ids = self.manager.waiting().into_iter();
-        ids.filter_map(|id| self.users.get(&id.user)?.request).collect()
+        let waiting = self.manager.waiting_after(None);
+        waiting.filter_map(|(_, id)| self.users.get(&id.user)?.request).collect()
     }
 
     /// How many requests hold, and how many wait.
@@ -147,7 +81,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         })
     }
 
-    pub(super) fn wait_view(&self, request: RequestNo, queues: &Queues) -> Option<WaitView> {
+    pub(super) fn wait_view(&self, request: RequestNo) -> Option<WaitView> {
         let entry = self.requests.get(&request).filter(|entry| entry.taken.is_none())?;
         Some(WaitView {
             request,
@@ -155,38 +89,57 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             who: Who::clone(&entry.who),
             since: entry.since,
             within: entry.within,
-            hindrances: self.hindrances(request, queues, NAMED),
+            hindrances: self.hindrances(request, NAMED),
         })
     }
 
-    /// Who waits, in the order of service.
-    pub(super) fn queues(&self) -> Queues {
-        let mut queues = Queues { places: BTreeMap::new(), by_pool: BTreeMap::new() };
-        for (place, request) in self.waiting().into_iter().enumerate() {
-            let Some(entry) = self.requests.get(&request) else { continue };
-            queues.places.insert(request, place);
-            for count in entry.counts.iter() {
-                queues.by_pool.entry(count.pool).or_default().push(request);
-            }
+    /// The place of a request, if it waits out of turn.
+    pub(super) fn place_out_of_turn(
+        &self,
+        request: RequestNo,
+    ) -> Option<<P::Manager as Serving>::Place> {
+        let user = self.requests.get(&request)?.user;
+        self.manager.place_out_of_turn(RequestId { user, seq: 1 })
+    }
+
+    /// Those who want some of a pool and are served before a request: the first `most` of them, and
+    /// how many there are; of very many, not all are counted.
+    pub(super) fn ahead(
+        &self,
+        request: RequestNo,
+        pool: PoolId,
+        most: usize,
+    ) -> (Vec<RequestNo>, u32) {
+        let Some(at_pool) = self.ledger.pool(pool) else { return (Vec::new(), 0) };
+        let mine = self.place_out_of_turn(request);
+        let first = self.manager.out_of_turn().take(COUNTED);
+        let first = first.take_while(|(place, _)| mine.is_none_or(|mine| *place < mine));
+        let first = first.filter_map(|(_, id)| self.users.get(&id.user)?.request);
+        let mut ahead = first.filter(|r| self.wants(*r, pool) > 0);
+        let mut named: Vec<RequestNo> = ahead.by_ref().take(most).collect();
+        let mut total = named.len() + ahead.count();
+        if mine.is_none() {
+            let all_in_turn = self.manager.out_of_turn().next().is_none();
+            let rest = at_pool.waiting.before(request).take(COUNTED);
+            let in_turn = |r: &&RequestNo| all_in_turn || self.place_out_of_turn(**r).is_none();
+            let mut rest = rest.filter(in_turn);
+            let before = named.len();
+            named.extend(rest.by_ref().take(most - before));
+            total += named.len() - before + rest.count();
         }
-        queues
+        (named, total as u32)
     }
 
     /// What keeps a waiting request, need by need: units that are held, or wanted by those who
     /// are served earlier. Names at most `most` of each.
-    pub(super) fn hindrances(
-        &self,
-        request: RequestNo,
-        queues: &Queues,
-        most: usize,
-    ) -> Vec<Hindrance> {
+    pub(super) fn hindrances(&self, request: RequestNo, most: usize) -> Vec<Hindrance> {
         let Some(entry) = self.requests.get(&request) else { return Vec::new() };
         let mut all = Vec::new();
         for (need, count) in entry.needs.iter().zip(entry.counts.iter()) {
             let Some(pool) = self.ledger.pool(count.pool) else { continue };
             let lacks = count.units > pool.free();
-            let ahead = queues.ahead(request, count.pool);
-            if !lacks && ahead.is_empty() {
+            let (ahead, ahead_total) = self.ahead(request, count.pool, most);
+            if !lacks && ahead_total == 0 {
                 continue;
             }
             let holders = if lacks { pool.holders.len() } else { 0 };
@@ -198,15 +151,15 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 free,
                 holders_total: holders as u32,
                 holders: pool.holders.keys().take(most.min(holders)).copied().collect(),
-                ahead_total: ahead.len() as u32,
-                ahead: ahead.iter().take(most).copied().collect(),
+                ahead_total,
+                ahead,
             });
         }
         all
     }
 }
 
-fn pool_view(pool: &Pool) -> PoolView {
+pub(super) fn pool_view(pool: &Pool) -> PoolView {
     let (units, free) = match &pool.stock {
         Stock::Lock { .. } => (Vec::new(), u32::from(pool.holders.is_empty())),
         Stock::Units { units, .. } => (units.iter().map(unit_view).collect(), pool.free()),
@@ -227,7 +180,7 @@ fn unit_view(unit: &super::ledger::Unit) -> UnitView {
     UnitView { name: unit.name.clone(), holder: unit.holder, retiring: unit.retiring }
 }
 
-fn grant_view(request: RequestNo, entry: &Entry) -> Option<GrantView> {
+pub(super) fn grant_view(request: RequestNo, entry: &Entry) -> Option<GrantView> {
     Some(GrantView {
         request,
         needs: entry.needs.clone(),

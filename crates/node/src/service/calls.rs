@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdall_holders::{Holder, stopped};
+use holdall_protocols::house::Place;
 use holdall_wire::{
     AgentView, Ask, Body, Call, Change, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX, Name,
     Refusal, Reply, RequestNo, State, Status, TEXT_MAX, WaitView, Who,
@@ -11,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::{Asker, ConnNo, Known, PROTOCOL, Peer, Service};
 use crate::audit::Line;
-use crate::engine::{Effect, Input};
+use crate::engine::{Effect, Input, Walk};
 use crate::metrics;
 
 /// The longest a reservation may last: ten years.
@@ -20,6 +21,8 @@ const RESERVATION_MAX_MILLIS: u64 = 10 * 366 * 86_400_000;
 /// How many files a command takes, mostly.
 const FILES_OF_A_COMMAND: usize = 3;
 
+/// How many of those who wait are followed to explain why another waits.
+const EXPLAINED: usize = 64;
 /// How many processes of a grant are told.
 const PIDS_MAX: usize = 1000;
 /// How many of them are looked at to see whether it is stopped.
@@ -35,11 +38,11 @@ impl Service {
             Body::Change(change) => self.on_change(conn, &change),
             Body::Child { request, .. } => Err(unknown(request)), // Taken where its peer is.
             Body::End { request, .. } => return self.on_end(conn, id, request),
-            Body::Explain(request) => self.on_explain(request),
+            Body::Explain { request, most } => self.on_explain(request, most),
             Body::Lock { beside } => return self.on_lock(conn, id, beside),
             Body::Release { request, force } => self.on_release(conn, request, force),
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
-            Body::Status(names) => self.on_status(&names),
+            Body::Status { names, more } => self.on_status(conn, names, more),
             Body::Stop { now } => self.on_stop(conn, now),
             Body::Withdraw(asked) => {
                 self.on_withdraw(conn, asked);
@@ -307,8 +310,10 @@ impl Service {
         }
     }
 
-    fn on_explain(&self, request: RequestNo) -> Result<Reply, Fault> {
-        let mut explanation = self.engine.explain(request).ok_or_else(|| unknown(request))?;
+    fn on_explain(&self, request: RequestNo, most: u32) -> Result<Reply, Fault> {
+        let most = EXPLAINED.min(most as usize);
+        let explanation = self.engine.explain(request, most);
+        let mut explanation = explanation.ok_or_else(|| unknown(request))?;
         self.show_times(&mut explanation.release, &mut explanation.chain);
         Ok(Reply::Explanation(explanation))
     }
@@ -324,16 +329,24 @@ impl Service {
         }
     }
 
-    fn on_status(&self, names: &[Name]) -> Result<Reply, Fault> {
+    fn on_status(&mut self, conn: ConnNo, names: Vec<Name>, more: bool) -> Result<Reply, Fault> {
         if names.len() > NEEDS_MAX {
             return Err(Fault::Wrong(format!("a status is for {NEEDS_MAX} names at most")));
         }
-        Ok(Reply::Status(self.status(names)))
+        let peer = self.peers.get_mut(&conn);
+        let last = peer.and_then(|peer| peer.walk.take()).filter(|_| more);
+        let mut walk = last.unwrap_or_else(|| Box::new(Walk::new(names)));
+        let page = self.status(&mut walk);
+        let more = !walk.is_over();
+        if let Some(peer) = self.peers.get_mut(&conn).filter(|_| more) {
+            peer.walk = Some(walk);
+        }
+        Ok(Reply::Status { page, more })
     }
 
     /// What the engine knows, and how it stands with the processes.
-    fn status(&self, names: &[Name]) -> Status {
-        let mut status = self.engine.status(names);
+    fn status(&self, walk: &mut Walk<Place>) -> Status {
+        let mut status = self.engine.look(walk);
         self.show_times(&mut status.grants, &mut status.waiting);
         for grant in &mut status.grants {
             let Some(known) = self.known.get(&grant.request) else { continue };

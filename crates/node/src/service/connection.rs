@@ -130,7 +130,8 @@ fn take_some(
 /// Whether a call may take much longer than most: it looks at everything, or waits for the disk.
 fn costly(body: &Body) -> bool {
     match body {
-        Body::Status(_) | Body::Explain(_) | Body::Change(_) | Body::Renew { .. } => true,
+        Body::Status { .. } | Body::Explain { .. } => true,
+        Body::Change(_) | Body::Renew { .. } => true,
         Body::Release { .. } | Body::Stop { .. } | Body::Lock { .. } => true,
         Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),
         _ => false,
@@ -175,6 +176,7 @@ impl Service {
             visitor,
             expected: 0,
             lock: None,
+            walk: None,
         };
         self.peers.insert(self.last_peer, peer);
         Some(self.last_peer)

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use holdall_core::Rung;
 use holdall_holders::Holder;
-use holdall_protocols::house::House;
+use holdall_protocols::house::{House, Place};
 use holdall_wire::{Leftovers, Reply, RequestNo, Taken, Who};
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
@@ -45,7 +45,7 @@ use crate::clock::{Anchor, Clock};
 use crate::config::Config;
 use crate::containment::Containment;
 use crate::data::{Data, Kept};
-use crate::engine::{Effect, Engine, Input, TimerNo};
+use crate::engine::{Effect, Engine, Input, TimerNo, Walk};
 use crate::journal::Journal;
 use crate::metrics;
 
@@ -72,6 +72,8 @@ struct Peer {
     expected: usize,
     /// The file on which its program keeps a lock, if it does.
     lock: Option<Rc<Lock>>,
+    /// How far it has looked.
+    walk: Option<Box<Walk<Place>>>,
 }
 
 /// Who has asked for something. Most ask again and again, and say the same of themselves.

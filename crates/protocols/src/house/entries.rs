@@ -12,6 +12,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
+use core::ops::Bound;
 
 use holdall_core::{PoolId, RequestId};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub(super) struct Entries {
     by_arrival: BTreeMap<Arrival, Box<Entry>>,
     arrivals: BTreeMap<RequestId, Arrival>,
     next: Arrival,
+    /// Those who wait and have a round.
+    rounds: BTreeSet<Rank>,
     pub(super) places: Places,
     pub(super) changes: Changes,
     /// The pools that the last look was about.
@@ -108,6 +111,7 @@ impl Entries {
             by_arrival: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             next: 0,
+            rounds: BTreeSet::new(),
             places: Places::new(order),
             changes: Changes::default(),
             looked_at: Few::default(),
@@ -128,6 +132,18 @@ impl Entries {
     /// All of them, in the order in which they came.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.by_arrival.values().map(|entry| &**entry)
+    }
+
+    /// Those who wait and have a round, in the order of service, from a place on.
+    pub(super) fn with_round(&self, after: Option<Rank>) -> impl Iterator<Item = &Rank> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.rounds.range((start, Bound::Unbounded))
+    }
+
+    /// The others who wait, in the order in which they came, from an arrival on.
+    pub(super) fn without_round(&self, from: Arrival) -> impl Iterator<Item = (Arrival, &Entry)> {
+        let entries = self.by_arrival.range(from..).map(|(at, entry)| (*at, &**entry));
+        entries.filter(|(_, entry)| !entry.held && entry.round.is_none())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -199,6 +215,8 @@ impl Entries {
             self.changes.fresh.insert(at);
         }
         self.places.enter(at, &entry);
+        let key = entry.key().filter(|_| !entry.held);
+        self.rounds.extend(key.map(|key| (false, Some(key), at)));
         self.arrivals.insert(entry.request, at);
         self.by_arrival.insert(at, Box::new(entry));
         at
@@ -208,6 +226,9 @@ impl Entries {
         let at = self.arrivals.remove(&request)?;
         let mut entry = *self.by_arrival.remove(&at)?;
         self.places.leave(at, &entry);
+        if let Some(key) = entry.key() {
+            self.rounds.remove(&(false, Some(key), at));
+        }
         if entry.is_unplaced() {
             for (pool, more) in entry.take_passes() {
                 self.add_passes(at, pool, more);
@@ -231,7 +252,13 @@ impl Entries {
         let Some(entry) = self.by_arrival.get_mut(&at) else { return };
         self.places.leave(at, entry);
         let before = Before::of(entry);
+        let waited_under = entry.key().filter(|_| !entry.held);
         change(entry);
+        let waits_under = entry.key().filter(|_| !entry.held);
+        self.rounds.extend(waits_under.map(|key| (false, Some(key), at)));
+        if let Some(key) = waited_under.filter(|_| waited_under != waits_under) {
+            self.rounds.remove(&(false, Some(key), at));
+        }
         let placed = before.is_unplaced && !entry.is_unplaced();
         let handed_down = placed.then(|| entry.take_passes());
         self.changes.note(at, &before, entry);
@@ -291,6 +318,9 @@ impl Entries {
         let places: BTreeMap<Arrival, Arrival> = self.by_arrival.keys().copied().zip(0..).collect();
         let place = |at: &Arrival| places.get(at).copied();
         let in_step = self.places.renumbered(place).is_some_and(|places| places == anew.places);
+        let round = |(last, key, at): &Rank| Some((*last, *key, place(at)?));
+        let rounds = self.rounds.iter().map(round).collect::<Option<_>>();
+        let in_step = in_step && rounds == Some(anew.rounds);
         in_step && self.arrivals.values().map(place).eq(anew.arrivals.values().map(|at| Some(*at)))
     }
 }

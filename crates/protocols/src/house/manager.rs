@@ -67,13 +67,6 @@ impl Manager {
         }
     }
 
-    /// The requests that wait, in the order in which they would be served if all were free.
-    pub fn waiting(&self) -> Vec<RequestId> {
-        let mut waiting: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.held).collect();
-        waiting.sort_by_key(|entry| (entry.round.is_none(), entry.key()));
-        waiting.into_iter().map(|entry| entry.request).collect()
-    }
-
     /// The invariants, as far as the last step can have broken them: what the two ways of counting
     /// say of the pools that it was about.
     ///

@@ -39,6 +39,7 @@ mod entry;
 mod manager;
 mod marks;
 mod places;
+mod queue;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::manager::{Manager, Timer};
 pub use self::marks::Marks;
+pub use self::queue::Place;
 pub use self::user::User;
 
 /// A place in the order of service, the same at all nodes.

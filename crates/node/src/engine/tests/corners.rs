@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use holdall_core::Rung;
+use holdall_core::{PoolId, Rung};
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, Change, Fault, Kind, Lasting, NEEDS_MAX, Refusal, State, UNITS_MAX};
 
-use super::super::view::{Room, VIEW_MAX};
-use super::super::{Effect, Engine, Input, Reservation, TimerNo};
+use super::super::look::{PAGE, Page};
+use super::super::{Effect, Engine, Input, Reservation, TimerNo, Walk};
 use super::{Story, ask, engine, granted, name, never, step, units, who};
 
 /// Steps an engine and keeps account of its timers.
@@ -185,7 +185,7 @@ fn an_end_is_told_once_and_only_to_whom_it_concerns() {
     assert_eq!(step(&mut story.0, Input::End(waits)), [withdrawn(waits)]);
     assert_eq!(step(&mut story.0, Input::End(held)), [Effect::Ended(held)]);
     assert_eq!(step(&mut story.0, Input::End(held)), []);
-    assert_eq!(story.0.ledger.pools().count(), 0);
+    assert_eq!(story.0.ledger.pools(PoolId(0)).count(), 0);
 }
 
 #[test]
@@ -344,15 +344,45 @@ fn what_is_in_the_way_is_shown_need_by_need() {
 
 #[test]
 fn a_view_has_its_limits() {
-    let mut room = Room::new();
-    assert_eq!(room.take([VIEW_MAX - 10, 10].into_iter(), |size| *size).len(), 2, "all of it");
-    assert_eq!(room.left_out, 0);
-    assert_eq!(room.take([1, 2].into_iter(), |size| *size).len(), 0);
-    assert_eq!(room.left_out, 2);
-    let mut room = Room::new();
-    let sizes = [10, VIEW_MAX, 1];
-    assert_eq!(room.take(sizes.into_iter(), |size| *size), [10], "nothing after what is left out");
-    assert_eq!(room.left_out, 2);
+    let mut page = Page::default();
+    page.add(PAGE - 1);
+    assert!(page.has_room(), "for one more");
+    page.add(PAGE);
+    assert!(!page.has_room());
+    let mut page = Page::default();
+    while page.has_room() {}
+    assert_eq!(page.rows, 0, "however little concerns anybody, it ends");
+}
+
+/// A queue is shown a page at a time, as it is all at once, in the order of service.
+#[test]
+fn pages_are_what_there_is() {
+    let mut story = Story(engine());
+    story.pool("gpu", 2);
+    story.asks("a");
+    for n in 0..300 {
+        story.asks(&format!("a lock{n} gpu"));
+    }
+    let all = story.0.status(&[]);
+    assert_eq!((all.pools.len(), all.grants.len(), all.waiting.len()), (302, 1, 300));
+    let order: Vec<_> = all.waiting.iter().map(|wait| wait.request).collect();
+    assert_eq!(order, story.0.waiting());
+    assert_eq!(all.waiting[299].hindrances[0].ahead_total, 299);
+    let (mut walk, mut rows) = (Walk::new(Vec::new()), 0);
+    while !walk.is_over() {
+        let page = story.0.look(&mut walk);
+        let shown = page.pools.len() + page.grants.len() + page.waiting.len();
+        assert!(shown <= 64);
+        rows += shown;
+        assert_eq!(page.left_out as usize, 302usize.saturating_sub(rows), "but for locks");
+    }
+    assert_eq!(rows, 603);
+    let some = story.0.status(&[name("lock7"), name("lock8"), name("nothing")]);
+    assert_eq!((some.pools.len(), some.grants.len(), some.waiting.len()), (2, 0, 2));
+    let last = order[299];
+    let explanation = story.0.explain(last, 1).expect("known");
+    assert_eq!((explanation.chain.len(), explanation.release.len()), (1, 1));
+    assert!(explanation.left_out > 0, "of those before it some are not followed");
 }
 
 #[test]
