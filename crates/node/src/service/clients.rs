@@ -50,10 +50,11 @@ impl Service {
     /// The lock of another connection becomes that of this one too.
     fn share_lock(&mut self, conn: ConnNo, number: u64) -> Result<Reply, Fault> {
         let process = |peer: &Peer| (peer.who.uid, peer.who.pid);
-        let own = self.peers.get(&conn).map(process).filter(|(_, pid)| *pid != 0);
+        let own = self.peers.get(&conn).filter(|own| own.lock.is_none());
+        let own = own.map(process).filter(|(_, pid)| *pid != 0);
         let other = self.peers.get(&number).filter(|other| own == Some(process(other)));
         let Some(lock) = other.and_then(|other| other.lock.clone()) else {
-            return Err(Fault::Wrong(format!("this process has no lock {number}")));
+            return Err(Fault::Wrong(format!("this process has no lock {number}, or one already")));
         };
         if let Some(peer) = self.peers.get_mut(&conn) {
             peer.lock = Some(lock);
