@@ -1,6 +1,7 @@
 //! The states found and the steps between them, as numbers only.
 
 use std::io;
+use std::sync::OnceLock;
 
 use super::model::{Class, Label};
 use crate::check::checkpoint::{RecordReader, RecordWriter, Unread};
@@ -19,6 +20,8 @@ pub(crate) struct Graph {
     /// Timers that are armed in a state but may not ring yet, by state.
     held: Vec<(u32, Class)>,
     complete: bool,
+    /// The states that are on a cycle, once somebody asks.
+    on_cycles: OnceLock<Vec<u32>>,
 }
 
 const UNEXPANDED: (usize, u32) = (usize::MAX, 0);
@@ -75,6 +78,11 @@ impl Graph {
         }
         way.reverse();
         way
+    }
+
+    /// The states that are on a cycle, in order, found by `find` the first time.
+    pub(crate) fn on_cycles(&self, find: impl FnOnce() -> Vec<u32>) -> &[u32] {
+        self.on_cycles.get_or_init(find)
     }
 
     pub(crate) fn add_state(&mut self, label: Label, parent: u32) -> u32 {
@@ -134,7 +142,7 @@ impl Graph {
         let spans = spans.into_iter().map(|span| span.unwrap_or(UNEXPANDED)).collect();
         let edges = from.get_list()?;
         let (drops, held) = (from.get_list()?, from.get_list()?);
-        let graph = Self { labels, parents, spans, edges, drops, held, complete: false };
+        let graph = Self { labels, parents, spans, edges, drops, held, ..Self::default() };
         graph.is_whole().then_some(graph).ok_or(Unread::Damaged)
     }
 

@@ -205,8 +205,8 @@ fn expand_some(expander: &mut dyn Expander, level: &Level, some: Range<usize>) -
 
 struct Search {
     found: Explored,
-    /// State numbers, by fingerprint.
-    known: HashTable<u32>,
+    /// State numbers, by fingerprint, which stands beside them: to look for it elsewhere is to wait for memory.
+    known: HashTable<(u64, u32)>,
     /// The level whose states are being expanded.
     level: Arc<Level>,
     /// How many of them were.
@@ -432,16 +432,13 @@ impl Search {
     }
 
     fn find(&self, fingerprint: u64) -> Option<u32> {
-        self.known
-            .find(fingerprint, |id| self.found.fingerprints[*id as usize] == fingerprint)
-            .copied()
+        self.known.find(fingerprint, |known| known.0 == fingerprint).map(|(_, id)| *id)
     }
 
     fn number(&mut self, fingerprint: u64, label: Label, parent: u32) -> u32 {
         let id = self.found.graph.add_state(label, parent);
         self.found.fingerprints.push(fingerprint);
-        let fingerprints = &self.found.fingerprints;
-        self.known.insert_unique(fingerprint, id, |id| fingerprints[*id as usize]);
+        self.known.insert_unique(fingerprint, (fingerprint, id), |known| known.0);
         id
     }
 

@@ -108,10 +108,9 @@ impl Search {
     /// Finds all states by their fingerprints from now on.
     fn know_all(&mut self) {
         let fingerprints = &self.found.fingerprints;
-        let of = |id: &u32| fingerprints[*id as usize];
-        self.known.reserve(fingerprints.len(), of);
-        for (fingerprint, id) in fingerprints.iter().zip(0..) {
-            self.known.insert_unique(*fingerprint, id, of);
+        self.known.reserve(fingerprints.len(), |known| known.0);
+        for (fingerprint, id) in fingerprints.iter().copied().zip(0..) {
+            self.known.insert_unique(fingerprint, (fingerprint, id), |known| known.0);
         }
     }
 }

@@ -57,14 +57,25 @@ pub(crate) fn first_fair_component(
     components.into_iter().min_by_key(FairComponent::first)
 }
 
-/// All fair components of the graph restricted to some states.
+/// All fair components of the graph restricted to some states. A component of a part of the graph is
+/// inside one of the whole, so that states on no cycle, which are all of them if nobody asks for ever,
+/// need no further look.
 pub(crate) fn fair_components(
     graph: &Graph,
     assumption: &Assumption,
     member: &dyn Fn(u32) -> bool,
 ) -> Vec<FairComponent> {
+    let on_cycles = graph.on_cycles(|| {
+        let all: Vec<u32> = (0..graph.states() as u32).collect();
+        let mut on_cycles = Components::new(graph).of(&all).concat();
+        on_cycles.sort_unstable();
+        on_cycles
+    });
+    let members: Vec<u32> = on_cycles.iter().copied().filter(|state| member(*state)).collect();
+    if members.is_empty() {
+        return Vec::new();
+    }
     let mut components = Components::new(graph);
-    let members: Vec<u32> = (0..graph.states() as u32).filter(|state| member(*state)).collect();
     let unheard = FxHashSet::default();
     let mut open: Vec<_> =
         components.of(&members).into_iter().map(|part| (part, unheard.clone())).collect();

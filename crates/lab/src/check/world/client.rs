@@ -39,6 +39,11 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
+    /// Whether a request is under way.
+    pub(crate) fn is_busy(self) -> bool {
+        matches!(self, Self::Waiting | Self::Using | Self::Releasing)
+    }
+
     /// For people. Whoever crashes in the middle of asking was idle at the beginning of that step.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -90,6 +95,6 @@ impl Client {
 
     /// Whether a request of this user is under way.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.stage, Stage::Waiting | Stage::Using | Stage::Releasing)
+        self.stage.is_busy()
     }
 }

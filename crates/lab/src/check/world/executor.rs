@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::World;
 use super::client::{Client, Overtaken, Stage};
+use super::prints::{Prints, read};
 use super::steps::Steps;
 use crate::check::scope::{Then, UnitMask};
 use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
@@ -16,6 +17,8 @@ use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, 
 pub(crate) struct Executor<'w> {
     pub(super) world: &'w World<'w>,
     clients: FxHashMap<Client, u32>,
+    /// In which stage each client is, by number.
+    stages: Vec<Stage>,
     /// The call that a client leads to.
     calls: FxHashMap<u32, u32>,
     steps: Steps,
@@ -28,12 +31,16 @@ pub(crate) struct Executor<'w> {
     /// How many it may send, if its user stops amid.
     quota: Option<usize>,
     state_fingerprint: StateFingerprint,
+    prints: Prints,
 }
 
 impl Expander for Executor<'_> {
     fn expand(&mut self, state: &[u32], out: &mut Successors) {
         let mut moves = std::mem::take(&mut self.moves);
         self.world.list_moves(state, &mut moves);
+        if self.world.is_plain() {
+            self.prints.begin(self.world, state);
+        }
         for (action, class) in &moves {
             self.push(state, *action, *class, None, out);
             if let Some(lane) = self.world.may_stop_amid(state, *action) {
@@ -74,6 +81,7 @@ impl<'w> Executor<'w> {
         Self {
             world,
             clients: FxHashMap::default(),
+            stages: Vec::new(),
             calls: FxHashMap::default(),
             steps: Steps::default(),
             moves: Vec::new(),
@@ -83,6 +91,7 @@ impl<'w> Executor<'w> {
             sent: 0,
             quota: None,
             state_fingerprint: StateFingerprint::default(),
+            prints: Prints::default(),
         }
     }
 
@@ -102,8 +111,15 @@ impl<'w> Executor<'w> {
         if let Some((lane, _)) = stop {
             self.crash(lane);
         }
-        let label = self.world.label(&self.next);
-        let (fingerprint, breach) = (self.fingerprint_next(), self.breach.take());
+        let world = self.world;
+        let stage = |client| world.client_table.value(client).stage;
+        let stages = &mut self.stages;
+        let label = world.label_with(&self.next, |client| read(stages, client, stage));
+        let fingerprint = match self.world.is_plain() {
+            true => self.prints.successor(self.world, state, &self.next),
+            false => self.fingerprint_next(),
+        };
+        let breach = self.breach.take();
         let dropped = std::mem::take(&mut self.dropped);
         let step = Step { fingerprint, action, cut, class, dropped, label, breach };
         out.push(step, &self.next);

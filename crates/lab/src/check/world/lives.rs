@@ -92,6 +92,9 @@ impl Executor<'_> {
     /// A predecessor that is idle is dropped, and forgotten when nothing of it is under way.
     pub(super) fn retire_predecessors(&mut self) {
         let world = self.world;
+        if !world.settings.overlap {
+            return;
+        }
         for lane in 0..world.scope.users.len() {
             let Some((old, place)) = self.client(lane).predecessor.zip(world.predecessor_at(lane))
             else {

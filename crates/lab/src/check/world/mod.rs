@@ -10,6 +10,7 @@ mod executor;
 mod lives;
 mod moves;
 mod overtaking;
+mod prints;
 mod saved;
 mod stages;
 mod steps;
@@ -218,13 +219,18 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn label(&self, state: &[u32]) -> Label {
+        self.label_with(state, |client| self.client_table.value(client).stage)
+    }
+
+    /// The label of a state, for whoever knows the stages of clients already.
+    fn label_with(&self, state: &[u32], mut stage_of: impl FnMut(u32) -> Stage) -> Label {
         let mut label = Label { stage: self.stage(state), ..Label::default() };
-        for (lane, client) in self.clients(state).enumerate() {
-            label.waiting |= u32::from(client.is_waiting()) << lane;
-            label.releasing |= u32::from(client.stage == Stage::Releasing) << lane;
-            label.busy |= client.is_busy();
-            let endless = self.scope.users[lane].endless && client.stage == Stage::Using;
-            label.endless |= endless;
+        for (lane, script) in self.scope.users.iter().enumerate() {
+            let stage = stage_of(state[lane]);
+            label.waiting |= u32::from(stage == Stage::Waiting) << lane;
+            label.releasing |= u32::from(stage == Stage::Releasing) << lane;
+            label.busy |= stage.is_busy();
+            label.endless |= script.endless && stage == Stage::Using;
         }
         if self.conflicts {
             label.conflicted = self.conflicted(state, label.waiting);
@@ -325,6 +331,11 @@ impl<'a> World<'a> {
             (self.place_of_item(state, at), self.parts.items.fingerprint(state[at]))
         });
         clients.chain(users).chain(managers).chain(items)
+    }
+
+    /// Whether the fingerprint of a state is the sum of what its parts add, wherever an item stands.
+    fn is_plain(&self) -> bool {
+        !self.canonical && self.settings.order != Some(Order::Fifo)
     }
 
     fn place_of_item(&self, state: &[u32], at: usize) -> u64 {
