@@ -194,7 +194,10 @@ impl Connection {
     /// The lock of the connection beside this one, if the agent takes it for ours.
     async fn shared_lock(&self) -> Result<Option<(u64, Arc<OwnedFd>)>, Error> {
         let Some(beside) = &self.beside else { return Ok(None) };
-        Box::pin(beside.lock()).await?;
+        // If that one is lost, this one gets a lock of its own.
+        if Box::pin(beside.lock()).await.is_err() {
+            return Ok(None);
+        }
         let Some((number, lock)) = locked(&beside.lock).clone() else { return Ok(None) };
         match self.call_lock(Some(number)).await {
             Ok(number) => Ok(Some((number, lock))),

@@ -361,13 +361,16 @@ async fn connections_of_a_program_may_share_a_lock() {
     agent.start_again();
     let next = agent.client().await;
     assert_eq!(status(&next).await.grants.len(), 3, "all are still used");
+    // One that is made beside a lost one has a lock of its own.
+    let again = first.another().await.expect("it listens");
+    again.request(&["d"]).await.expect("free").release().await.expect("released");
     let [a, b, c] = held;
     drop((a, b));
     assert_eq!(status(&next).await.grants.len(), 3, "for all that this agent knows");
     drop(c);
     let all = timeout(Duration::from_secs(20), next.request(&["a", "b", "c"])).await;
     all.expect("free").expect("granted").release().await.expect("released");
-    drop((first, second, third, next));
+    drop((first, second, third, again, next));
     agent.stop().await;
 }
 

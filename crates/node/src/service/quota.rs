@@ -27,8 +27,12 @@ impl Quota {
         Self { times: 2, ..Self::new(total, usize::MAX) }
     }
 
-    /// Takes some for a user, if that is fair.
+    /// Takes some for a user, if that is fair. Nothing is always: others who come may make it unfair
+    /// what a user has had for long, but do not keep it from going on.
     pub(super) fn take(&mut self, uid: u32, amount: usize) -> bool {
+        if amount == 0 {
+            return true;
+        }
         self.take_anyway(uid, amount);
         let fair = self.is_fair(uid);
         if !fair {
@@ -105,5 +109,13 @@ mod tests {
         assert!(!quota.take(1, 1) && quota.take(3, 5));
         quota.give(1, 60);
         assert_eq!((quota.of(1), quota.used()), (0, 6));
+    }
+
+    #[test]
+    fn whoever_has_more_than_its_share_since_others_came_goes_on() {
+        let mut quota = Quota::of_two_thirds(300);
+        assert!(quota.take(1, 200) && quota.take(2, 2));
+        assert!(!quota.is_fair(1) && !quota.take(1, 1));
+        assert!(quota.take(1, 0));
     }
 }
