@@ -205,7 +205,7 @@ mod tests {
             let contender = Contender::named(name).expect("a protocol");
             contender.supports(&lossy).expect_err("it cannot").to_string()
         };
-        assert!(said("datta").ends_with("put it over links, as linked:PROTOCOL"));
+        assert!(said("datta").ends_with("put it over links, as linked:datta"));
         assert!(said("oracle").ends_with("every message arrives"));
     }
 
