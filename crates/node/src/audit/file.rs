@@ -139,21 +139,27 @@ pub(super) struct Log {
 
 /// Those who asked lately, in words: most ask again and again.
 #[derive(Debug, Default)]
-struct Asked(FxHashMap<usize, (Arc<Who>, Box<RawValue>)>);
+struct Asked {
+    /// By address.
+    known: FxHashMap<usize, (Arc<Who>, Box<RawValue>)>,
+    bytes: usize,
+}
 
-/// How many are kept.
+/// How many are kept, and how many bytes of words.
 const ASKED_MAX: usize = 1024;
+const ASKED_BYTES: usize = 1 << 20;
 
 impl Asked {
     fn words(&mut self, who: &Arc<Who>) -> serde_json::Result<&RawValue> {
-        if self.0.len() >= ASKED_MAX {
-            self.0.clear();
+        if self.known.len() >= ASKED_MAX || self.bytes >= ASKED_BYTES {
+            *self = Self::default();
         }
         // As long as it is here, nobody else is at its address.
-        match self.0.entry(Arc::as_ptr(who).addr()) {
+        match self.known.entry(Arc::as_ptr(who).addr()) {
             Entry::Occupied(known) => Ok(&known.into_mut().1),
             Entry::Vacant(new) => {
                 let words = serde_json::value::to_raw_value(&**who)?;
+                self.bytes += words.get().len();
                 Ok(&new.insert((who.clone(), words)).1)
             }
         }

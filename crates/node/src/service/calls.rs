@@ -375,6 +375,9 @@ impl Service {
     }
 }
 
+/// The longest words of a client that are kept between its requests.
+const WORDS_MAX: usize = 2048;
+
 impl Peer {
     /// Who asks, with what it says of itself.
     fn asks_as(&mut self, from: &From) -> Arc<Who> {
@@ -383,6 +386,8 @@ impl Peer {
             _ => {
                 let who = Arc::new(Who { from: from.clone(), ..self.who.clone() });
                 let words = serde_json::value::to_raw_value(&*who).ok();
+                // What is long counts against its user's memory only as long as a request lasts.
+                let words = words.filter(|words| words.get().len() <= WORDS_MAX);
                 self.asker = words.map(|words| Asker { who: who.clone(), words });
                 who
             }

@@ -53,15 +53,18 @@ use crate::metrics;
 pub(crate) type Served = House;
 pub(crate) const PROTOCOL: &str = "house";
 
+/// A connection that has no requests keeps room for so many.
+const ROOM_KEPT: usize = 64;
+
 /// A connection; numbers are not used twice.
 type ConnNo = u64;
 
 /// What is known of a connection.
 struct Peer {
     who: Who,
-    outbox: Rc<Outbox>,
     /// The same with what it said of itself when it last asked.
     asker: Option<Asker>,
+    outbox: Rc<Outbox>,
     /// By the number of the call that asked.
     requests: HashMap<u64, RequestNo>,
     /// Which of its user's connections is being served.
@@ -377,6 +380,9 @@ impl Service {
             && let Some(peer) = self.peers.get_mut(&conn)
         {
             peer.requests.remove(&call);
+            if peer.requests.is_empty() && peer.requests.capacity() > ROOM_KEPT {
+                peer.requests.shrink_to_fit();
+            }
         }
         self.touch(known.reserved);
     }
