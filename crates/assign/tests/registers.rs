@@ -9,7 +9,8 @@ use std::process::Command;
 
 use holdall_assign::machine::{Access, Machine};
 use holdall_assign::registers::{
-    Atomics, Dir, DirError, Durability, Memory, Registers, WordRegisters,
+    Atomics, Dir, DirError, Durability, Mapped, MappedError, Memory, Observer, Registers,
+    WordRegisters,
 };
 use holdall_assign::windows::{Layout, Seat, Worker};
 
@@ -101,6 +102,188 @@ fn a_directory_refuses_what_it_cannot_trust() {
     assert!(matches!(store([1; 4]).handle(0), Err(DirError::Damaged(_))));
     fs::write(&file, &good[..good.len() - 8]).expect("written");
     assert!(matches!(store([1; 4]).handle(0), Err(DirError::Damaged(_))));
+}
+
+#[test]
+fn a_directory_reads_a_file_once_between_two_fences() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Dir::new(dir.path(), 3, 2, [0; 4], Durability::Process);
+    assert_eq!((store.workers(), store.slots()), (3, 2));
+    let [mut a, mut b, mut c] = [0, 1, 2].map(|id| store.handle(id).expect("new"));
+    let mut put = |value| {
+        b.put(1, value).expect("noted");
+        b.publish().expect("written");
+        c.put(1, value).expect("noted");
+        c.fence().expect("written");
+    };
+    put(5);
+    assert_eq!(a.get(1, 1).expect("read"), 5);
+    put(6);
+    assert_eq!(a.get(1, 1).expect("read before"), 5);
+    assert_eq!(a.get(2, 1).expect("not read before"), 6);
+    a.publish().expect("nothing to do");
+    assert_eq!(a.get(1, 1).expect("still read before"), 5);
+    a.fence().expect("nothing to write");
+    assert_eq!(a.get(1, 1).expect("read again"), 6);
+    a.put(0, 3).expect("noted");
+    assert_eq!(a.get(0, 0).expect("its own"), 3);
+}
+
+#[test]
+fn a_directory_writes_what_has_changed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Dir::new(dir.path(), 2, 2, [0; 4], Durability::Process);
+    let mut regs = store.handle(0).expect("new");
+    let mut written = |value| {
+        regs.put(0, value).expect("noted");
+        regs.publish().expect("written");
+        fs::remove_file(Dir::file(dir.path(), 0)).is_ok()
+    };
+    assert_eq!([0, 4, 4, 5].map(&mut written), [false, true, false, true]);
+}
+
+#[test]
+fn a_slow_directory_reads_all_others_at_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Dir::new(dir.path(), 3, 1, [0; 4], Durability::Process);
+    let mut slow =
+        store.clone().slowed(std::time::Duration::from_millis(2)).handle(0).expect("new");
+    let [mut b, mut c] = [1, 2].map(|id| store.handle(id).expect("new"));
+    let mut put = |value| {
+        for other in [&mut b, &mut c] {
+            other.put(0, value).expect("noted");
+            other.fence().expect("written");
+        }
+    };
+    put(1);
+    // The first time it is not known to be slow: one file.
+    assert_eq!(slow.get(1, 0).expect("read"), 1);
+    put(2);
+    assert_eq!(slow.get(2, 0).expect("not read before"), 2);
+    slow.fence().expect("nothing to write");
+    assert_eq!(slow.get(1, 0).expect("read, and the other beside it"), 2);
+    put(3);
+    assert_eq!([1, 2].map(|owner| slow.get(owner, 0).expect("read before")), [2, 2]);
+    slow.fence().expect("nothing to write");
+    fs::write(Dir::file(dir.path(), 2), "rubbish").expect("written");
+    assert!(matches!(slow.get(1, 0), Err(DirError::Damaged(_))));
+}
+
+#[test]
+fn a_directory_declares_and_sweeps() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = |terms| Dir::new(dir.path(), 11, 2, terms, Durability::Process);
+    assert_eq!(Dir::terms(dir.path(), 1).expect("read"), None);
+    store([7; 4]).declare(1).expect("written");
+    store([8; 4]).declare(1).expect("there is one");
+    assert_eq!(Dir::terms(dir.path(), 1).expect("read"), Some([7; 4]));
+    assert_eq!(store([7; 4]).handle(0).expect("new").get(1, 1).expect("read"), 0);
+    let left = [".worker-1.77", ".worker-10.77", "worker-1"].map(|name| dir.path().join(name));
+    fs::write(&left[0], "cut sho").expect("written");
+    fs::write(&left[1], "cut sho").expect("written");
+    store([7; 4]).sweep(1).expect("swept");
+    assert_eq!(left.map(|file| file.exists()), [false, true, true]);
+}
+
+#[test]
+fn a_directory_refuses_other_sizes_and_what_is_no_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = |slots| Dir::new(dir.path(), 2, slots, [0; 4], Durability::Process);
+    store(2).declare(0).expect("written");
+    assert!(matches!(store(3).handle(0), Err(DirError::Damaged(_))));
+    let file = Dir::file(dir.path(), 0);
+    let mut longer = fs::read(&file).expect("there");
+    longer.push(0);
+    fs::write(&file, longer).expect("written");
+    assert!(matches!(store(2).handle(0), Err(DirError::Damaged(_))), "a part of a word");
+    fs::create_dir(Dir::file(dir.path(), 1)).expect("made");
+    assert!(matches!(store(2).handle(1), Err(DirError::Io { .. })));
+}
+
+/// Every register has a place of its own.
+fn apart<M: Memory<Error: std::fmt::Debug>>(memory: &M) {
+    let (workers, slots) = (memory.workers(), memory.slots());
+    let value = |worker: usize, slot: usize| (1 + worker * slots + slot) as u64;
+    for worker in 0..workers {
+        let mut regs = memory.handle(worker).expect("a handle");
+        (0..slots).for_each(|slot| regs.put(slot, value(worker, slot)).expect("written"));
+        regs.fence().expect("seen");
+    }
+    let mut regs = memory.handle(0).expect("a handle");
+    for (worker, slot) in (0..workers).flat_map(|worker| (0..slots).map(move |slot| (worker, slot)))
+    {
+        assert_eq!(regs.get(worker, slot).expect("read"), value(worker, slot));
+    }
+}
+
+#[test]
+fn registers_are_apart() {
+    let atomics = Atomics::new(3, 33);
+    assert_eq!((atomics.workers(), atomics.slots()), (3, 33));
+    apart(&atomics);
+    let dir = tempfile::tempdir().expect("a directory");
+    apart(&Dir::new(dir.path(), 3, 33, [0; 4], Durability::Process));
+    let path = dir.path().join("mapped");
+    let mapped = Mapped::create(&path, 3, 700).expect("new");
+    assert_eq!((mapped.workers(), mapped.slots()), (3, 700));
+    apart(&mapped);
+    // A page of head, and two for each worker.
+    assert_eq!(fs::metadata(&path).expect("there").len(), 7 * 4096);
+}
+
+#[test]
+#[should_panic = "worker 2 of 2"]
+fn atomics_have_no_more_workers() {
+    let _ = Atomics::new(2, 16).handle(2);
+}
+
+#[test]
+#[should_panic = "worker 2 of 2"]
+fn a_mapped_file_has_no_more_workers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let _ = Mapped::create(&dir.path().join("mapped"), 2, 8).expect("new").handle(2);
+}
+
+#[test]
+fn a_mapped_file_is_shared_and_refused_if_it_is_another() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("mapped");
+    let Ok(mut regs) = Mapped::create(&path, 2, 8).expect("new").handle(0);
+    let Ok(()) = regs.put(7, 9);
+    let Ok(mut other) = Mapped::open(&path, 2, 8).expect("there").handle(1);
+    assert_eq!(other.get(0, 7), Ok(9));
+    assert!(matches!(Mapped::create(&path, 2, 8), Err(MappedError::Io { .. })));
+    assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 1, "nothing is left behind");
+    // Of the same length, but for other sizes.
+    assert!(matches!(Mapped::open(&path, 2, 9), Err(MappedError::Other { .. })));
+    fs::write(&path, vec![0; 3 * 4096]).expect("written");
+    assert!(matches!(Mapped::open(&path, 2, 8), Err(MappedError::Other { .. })));
+    let good = dir.path().join("good");
+    Mapped::create(&good, 2, 8).expect("new");
+    let mut longer = fs::read(&good).expect("there");
+    longer.extend([0; 4096]);
+    fs::write(&path, longer).expect("written");
+    assert!(matches!(Mapped::open(&path, 2, 8), Err(MappedError::Other { .. })));
+}
+
+#[test]
+fn an_observer_writes_nothing_and_sees_what_it_put() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Dir::new(dir.path(), 2, 2, [0; 4], Durability::Process);
+    let mut other = store.handle(1).expect("new");
+    let mut put = |value| {
+        other.put(0, value).expect("noted");
+        other.fence().expect("written");
+    };
+    put(1);
+    let mut ghost = Observer::new(store.handle(0).expect("new"), 0);
+    ghost.put(0, 5).expect("kept");
+    ghost.publish().expect("nothing to do");
+    assert_eq!((ghost.get(0, 0).expect("its own"), ghost.get(1, 0).expect("read")), (5, 1));
+    put(2);
+    ghost.fence().expect("nothing to write");
+    assert_eq!(ghost.get(1, 0).expect("read again"), 2);
+    assert!(!Dir::file(dir.path(), 0).exists());
 }
 
 #[inline(never)]
