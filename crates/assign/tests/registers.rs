@@ -160,6 +160,7 @@ fn a_slow_directory_reads_all_others_at_once() {
     assert_eq!(slow.get(1, 0).expect("read"), 1);
     put(2);
     assert_eq!(slow.get(2, 0).expect("not read before"), 2);
+    assert_eq!(slow.get(1, 0).expect("read before"), 1);
     slow.fence().expect("nothing to write");
     assert_eq!(slow.get(1, 0).expect("read, and the other beside it"), 2);
     put(3);
@@ -196,6 +197,15 @@ fn a_directory_refuses_other_sizes_and_what_is_no_file() {
     longer.push(0);
     fs::write(&file, longer).expect("written");
     assert!(matches!(store(2).handle(0), Err(DirError::Damaged(_))), "a part of a word");
+    store(2).declare(1).expect("written");
+    let good = fs::read(Dir::file(dir.path(), 1)).expect("there");
+    fs::write(&file, &good[..8]).expect("written");
+    assert!(matches!(store(2).handle(0), Err(DirError::Damaged(_))), "no more than the magic");
+    let mut foreign = good;
+    foreign[0] ^= 1;
+    fs::write(&file, foreign).expect("written");
+    assert!(matches!(store(2).handle(0), Err(DirError::Damaged(_))), "without the magic");
+    fs::remove_file(Dir::file(dir.path(), 1)).expect("there");
     fs::create_dir(Dir::file(dir.path(), 1)).expect("made");
     assert!(matches!(store(2).handle(1), Err(DirError::Io { .. })));
 }
