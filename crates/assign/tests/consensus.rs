@@ -43,15 +43,18 @@ fn two_agree_from_allocation() {
             }
             states
         };
-        let check = |(_, posted, both): &Agreeing| {
+        let check = |state: &Agreeing| {
+            let (_, posted, both) = state;
             let decided = [0, 1].map(|p| both[p].decided(posted[1 - p]));
+            let over = next(state).is_empty();
+            assert_eq!(over, decided.iter().all(Option::is_some), "in the end both decide");
             if let [Some(one), Some(other)] = decided {
                 assert_eq!(one, other, "both decide the same");
             }
             assert!(decided.iter().flatten().all(|value| [5, 6].contains(value)), "a proposal");
         };
         let start = (0, [0; 2], [Propose::new(5), Propose::new(6)]);
-        assert!(explore(start, next, check) > 9);
+        assert!(explore(start, &next, check) > 9);
     }
 }
 

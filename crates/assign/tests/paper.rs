@@ -117,3 +117,16 @@ fn a_directory_will_do() {
     let enter = |id| Assignment::over(dir(), 3).participant(id).expect("new").try_enter();
     assert_eq!([0, 1].map(|id| enter(id).expect("an item")), [1, 3]);
 }
+
+#[test]
+fn who_announces_again_looks_again() {
+    let store = tempfile::tempdir().expect("a directory");
+    let slots = Assignment::slots(2, 1);
+    let dir = Dir::new(store.path(), 2, slots, [0; 4], Durability::Process);
+    let assignment = Assignment::over(dir, 1);
+    let [mut p, mut q] = [0, 1].map(|id| assignment.participant(id).expect("new"));
+    assert_eq!(p.try_enter().expect("an item"), 1);
+    assert_eq!(p.try_announce().expect("read"), [(1, 0)]);
+    assert_eq!(q.try_enter().expect("an item"), 3);
+    assert_eq!(p.try_announce().expect("read"), [(1, 0), (2, 0), (3, 1)]);
+}
