@@ -172,6 +172,19 @@ fn the_reduction_leaves_no_end_out() {
     }
 }
 
+/// One that stops delays as much, and no less, if orders are left out; and who rests harms nothing.
+#[test]
+fn the_reduction_finds_the_same_delays() {
+    for ops in [&[1, 1][..], &[1, 2], &[2, 1], &[1, 3]] {
+        let model = Figures::new(&figures(ops));
+        assert_eq!(sound(&model, &PLAIN).1, sound(&model, &REDUCED).1, "figures {ops:?}");
+    }
+    for ops in [&[2, 2][..], &[3, 3], &[1, 1, 1]] {
+        let model = windows::<Sound>(ops, 2);
+        assert_eq!(sound(&model, &PLAIN).1, sound(&model, &REDUCED).1, "windows {ops:?}");
+    }
+}
+
 #[test]
 fn the_text_and_figure_2_are_wrong_with_three() {
     for settings in [PLAIN, REDUCED] {
@@ -188,8 +201,13 @@ fn the_text_and_figure_2_are_wrong_with_three() {
 /// every state.
 #[test]
 fn figure_2_on_an_atomic_snapshot() {
-    sound(&AssignmentModel::<Atomic>::new(&figures(&[1, 1])), &PLAIN);
     sound(&AssignmentModel::<Atomic>::new(&figures(&[1, 1, 1])), &PLAIN);
+}
+
+#[test]
+fn figure_2_for_two_on_an_atomic_snapshot() {
+    sound(&AssignmentModel::<Atomic>::new(&figures(&[1, 1])), &PLAIN);
+    sound(&AssignmentModel::<Atomic>::new(&figures(&[2, 1])), &PLAIN);
 }
 
 /// f(k) = 2k - ceil(k/(n-1)), at which assignment is impossible: the first item of each operation
