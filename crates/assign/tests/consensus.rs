@@ -54,7 +54,7 @@ fn two_agree_from_allocation() {
             assert!(decided.iter().flatten().all(|value| [5, 6].contains(value)), "a proposal");
         };
         let start = (0, [0; 2], [Propose::new(5), Propose::new(6)]);
-        assert!(explore(start, &next, check) > 9);
+        assert!(explore(start, next, check) > 9);
     }
 }
 
