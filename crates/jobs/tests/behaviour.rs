@@ -260,6 +260,23 @@ fn those_with_most_behind_them_are_asked_for_first_and_not_too_many() {
     assert_eq!(asked(&end(&mut machine, 0, "b", 1, None)), of(&machine, &["c"]));
 }
 
+#[test]
+fn no_more_wait_or_run_than_may() {
+    let text = "[task.a]\nrun='x'\n[task.b]\nrun='x'\n[task.c]\nrun='x'";
+    let (_, effects) = begun(text, Limits { ahead: 9, jobs: 2 });
+    assert_eq!(asked(&effects).len(), 2);
+}
+
+#[test]
+fn a_failure_before_a_restart_stops_what_has_nothing_to_do_with_it_too() {
+    let text = "[task.a]\nrun='x'\n[task.b]\nrun='x'\nneeds=['n']";
+    let mut machine = job(text);
+    let mut records = noted(&grant(&mut machine, 0, "a", 1));
+    records.extend(noted(&end(&mut machine, 0, "a", 1, EXIT)).into_iter().take(1));
+    let (machine, _) = Machine::resume(machine.plan().clone(), Limits::default(), &records, 0);
+    assert_eq!(stage(&machine, "b"), &Stage::Ended(Outcome::Skipped));
+}
+
 const GROUP: &str = "
 [task.alone]
 run = 'x'
