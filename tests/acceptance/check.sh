@@ -37,8 +37,8 @@ expect 0 "holdall" --version
     "$("$HOLDALL" check skeen --without ties --pools 1,1 --users '0+1/1+0' --json --threads 1)" ] ||
     fail "two runs differ"
 
-# A reader that has read enough, and a full disk.
-"$HOLDALL" check --suite quick --json 2>/dev/null | head -1 >/dev/null
+# A reader that has read enough (what was not looked at then is no success), and a full disk.
+("$HOLDALL" check --suite quick --json 2>/dev/null || [ $? -eq 3 ]) | head -1 >/dev/null
 if [ -w /dev/full ]; then
     status=0
     "$HOLDALL" protocols >/dev/full 2>/dev/null || status=$?

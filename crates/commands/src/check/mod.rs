@@ -15,7 +15,7 @@ use self::drawings::Drawings;
 use self::saving::Saved;
 use self::what::{Job, What};
 use crate::search::{LimitArgs, bar, tell};
-use crate::{Protocols, print, print_to_reader, say, usage};
+use crate::{Protocols, Usage, print, print_to_reader, say, usage};
 
 /// Explore every interleaving of a small scope and decide what the protocol promises
 ///
@@ -93,11 +93,13 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         print(&tally.line(jobs.len()))?;
     }
     match (drawn, tally.status(jobs.len())) {
-        (Err(refused), 0) => Err(refused),
-        (Err(refused), status) => {
+        // A verdict counts for more than a graph that is too large to be drawn, but whoever cannot read
+        // what was found has to know that first.
+        (Err(refused), status) if status != 0 && refused.is::<Usage>() => {
             say(refused);
             Ok(status.into())
         }
+        (Err(refused), _) => Err(refused),
         (Ok(()), status) => Ok(status.into()),
     }
 }
