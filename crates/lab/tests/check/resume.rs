@@ -198,6 +198,38 @@ fn one_search_at_a_time_is_saved_to_a_file() {
 }
 
 #[test]
+fn what_is_beside_the_file_and_not_ours_is_left_alone() {
+    let line = "ordered --pools 1,1 --users '0+1/1+0'";
+    let (place, job) = saved(line);
+    let beside = place.file().with_added_extension("partial");
+    let settings = up_to(&job, explore(line).states - 1, 1);
+    // What a search that was killed has left of a file is.
+    fs::copy(place.file(), &beside).expect("copied");
+    go_on(&job, &settings, &place.file(), ALWAYS).expect("saved");
+    assert!(!beside.exists());
+    let precious = place.file().with_file_name("precious");
+    for link in [false, true] {
+        fs::write(&precious, "precious").expect("written");
+        let in_the_way = if link {
+            std::os::unix::fs::symlink(&precious, &beside)
+        } else {
+            fs::rename(&precious, &beside)
+        };
+        in_the_way.expect("made");
+        let told = std::sync::Mutex::new(String::new());
+        let tell = |saved: Result<(), &BadCheckpoint>| {
+            *told.lock().expect("whole") = saved.expect_err("not saved").to_string();
+        };
+        let saving = Saving { file: place.file(), every: ALWAYS, told: &tell };
+        resume(&job.chosen, &job.scopes[0], &settings, &saving, &|_| {}).expect("it goes on");
+        let told = told.into_inner().expect("whole");
+        assert!(told.contains("is in the way"), "{told}");
+        assert_eq!(fs::read_to_string(&beside).expect("left alone"), "precious");
+        fs::remove_file(&beside).expect("removed");
+    }
+}
+
+#[test]
 fn a_file_tells_which_search_it_is_of() {
     for line in SEARCHES {
         let job = Job::parse(line);

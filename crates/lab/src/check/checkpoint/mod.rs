@@ -72,7 +72,7 @@ pub enum BadCheckpoint {
 /// # Errors
 /// If there is none in this file, or this program cannot resume it.
 pub fn saved_search(file: &Path) -> Result<String, BadCheckpoint> {
-    let opened = File::open(file).map_err(|why| unreadable(file, why))?;
+    let opened = open_plain(file)?;
     Ok(read_header(file, opened)?.1.search)
 }
 
@@ -122,7 +122,7 @@ impl<'a> Checkpoint<'a> {
     pub(crate) fn open(saving: &'a Saving<'a>, search: &str) -> Result<Self, BadCheckpoint> {
         let named = &saving.file;
         let file = fs::canonicalize(named).map_err(|why| unreadable(named, why))?;
-        let held = File::open(&file).map_err(|why| unreadable(named, why))?;
+        let held = open_plain(named)?;
         lock(&file, &held)?;
         let read = held.try_clone().map_err(|why| unreadable(named, why))?;
         let (reader, header) = read_header(named, read)?;
@@ -173,7 +173,7 @@ impl<'a> Checkpoint<'a> {
         write: impl FnOnce(&mut RecordWriter) -> io::Result<()>,
     ) -> io::Result<()> {
         let beside = self.file.with_added_extension("partial");
-        let written = self.write(&beside, write).and_then(|written| {
+        let written = self.write(fresh(&beside)?, write).and_then(|written| {
             fs::rename(&beside, &self.file)?;
             Ok(written)
         });
@@ -191,10 +191,9 @@ impl<'a> Checkpoint<'a> {
     /// Writes a file that is locked as the one before is.
     fn write(
         &self,
-        path: &Path,
+        file: File,
         write: impl FnOnce(&mut RecordWriter) -> io::Result<()>,
     ) -> io::Result<File> {
-        let file = File::create(path)?;
         let _ = file.try_lock();
         let mut writer = RecordWriter::new(file, &format!("{TITLE}{VERSION}"))?;
         writer.put(&self.header)?;
@@ -204,6 +203,41 @@ impl<'a> Checkpoint<'a> {
 
     fn unread(&self, unread: Unread) -> BadCheckpoint {
         unread_of(&self.saving.file, unread)
+    }
+}
+
+/// Makes a file that was not there. What is left of one by a search that was killed is taken away; anything
+/// else is in the way.
+fn fresh(path: &Path) -> io::Result<File> {
+    let make = || File::options().write(true).create_new(true).open(path);
+    let exists = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+    match make() {
+        Err(error) if exists(&error) && is_left_over(path) => {
+            fs::remove_file(path)?;
+            make()
+        }
+        Err(error) if exists(&error) => {
+            Err(io::Error::other(format!("{} is in the way; move it", path.display())))
+        }
+        made => made,
+    }
+}
+
+/// Whether a file is one of ours, or empty, and no search that runs has it.
+fn is_left_over(path: &Path) -> bool {
+    let is_plain = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
+    let Some(file) = is_plain.then(|| File::open(path).ok()).flatten() else { return false };
+    let empty = file.metadata().is_ok_and(|about| about.len() == 0);
+    let free = file.try_lock().is_ok();
+    let ours = || RecordReader::new(file).is_ok_and(|(_, title)| title.starts_with(TITLE));
+    free && (empty || ours())
+}
+
+/// Opens a file to read it. A pipe would have to be waited for, and holds no search.
+fn open_plain(path: &Path) -> Result<File, BadCheckpoint> {
+    match fs::metadata(path) {
+        Ok(about) if !about.is_file() => Err(BadCheckpoint::NoSearch(path.into())),
+        _ => File::open(path).map_err(|why| unreadable(path, why)),
     }
 }
 
