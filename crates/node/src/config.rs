@@ -49,7 +49,7 @@ impl Default for Config {
     }
 }
 
-/// What one user may have at a time. Of connections and memory nobody has more than is left over.
+/// What one user may have at a time. Of memory nobody has more than is left over, of open files twice that.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
