@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use holdall_wire::holder::CgroupId;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 
 use crate::process::Process;
@@ -52,17 +52,6 @@ pub struct Cgroups {
     /// What of the hierarchy is mounted, seen from its top; empty for all of it.
     part: String,
     root: u64,
-}
-
-/// What tells a cgroup from all others of one boot of the machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CgroupId {
-    /// Where it is, below the mount.
-    pub path: String,
-    /// Its inode, which no other cgroup ever has.
-    pub inode: u64,
-    /// The inode of what is mounted, below which the path is.
-    pub root: u64,
 }
 
 /// A cgroup.

@@ -10,11 +10,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use holdall_wire::holder::ProcessId;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process_group, test_kill_process, test_kill_process_group};
 
 use crate::passing::Peer;
-use crate::process::{Process, ProcessId, Stat, number, stopped};
+use crate::process::{Process, Stat, number, stopped};
 use crate::raw;
 
 /// How often it is looked for more of what a command has left behind.

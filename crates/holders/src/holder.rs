@@ -5,13 +5,13 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use holdall_wire::holder::Record;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 
-use crate::cgroup::{Cgroup, CgroupId, Cgroups};
+use crate::cgroup::{Cgroup, Cgroups};
 use crate::family::Family;
-use crate::process::{Namespaces, ProcessId};
+use crate::process::own_namespaces;
 
 /// How often it is looked at what cannot be told.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -32,48 +32,6 @@ pub enum Holder {
     Unknown(Record, Option<Cgroups>),
 }
 
-/// A holder as it is kept on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// The boot of the machine; with it, everything ends.
-    pub boot: String,
-    /// The cgroup, if there is one.
-    pub cgroup: Option<CgroupId>,
-    /// The leader, and whether it leads a process group.
-    pub leader: Option<(ProcessId, bool)>,
-    /// Other processes.
-    pub others: Vec<ProcessId>,
-    /// The client that started the leader.
-    pub wrapper: Option<ProcessId>,
-    /// Where all these numbers mean something.
-    pub namespaces: Namespaces,
-    /// The file on which a program keeps a lock.
-    pub lock: Option<String>,
-}
-
-impl Record {
-    /// A program that keeps a lock on a file.
-    pub fn of_client(lock: &str) -> Self {
-        Self { boot: boot().to_owned(), lock: Some(lock.to_owned()), ..Self::default() }
-    }
-
-    /// What it is, in words.
-    pub fn told(&self) -> String {
-        let leader = self.leader.map(|(id, _)| id);
-        let pids: Vec<_> = leader.iter().chain(&self.others).map(|id| id.pid.to_string()).collect();
-        match &self.cgroup {
-            Some(cgroup) => format!("the cgroup {}", cgroup.path),
-            None => format!("processes {}, in the namespace where they started", pids.join(", ")),
-        }
-    }
-
-    /// Whether it is of an earlier boot of the machine, and so certainly gone.
-    pub fn is_of_another_boot(&self) -> bool {
-        // Where it cannot be read, numbers and start times have to do.
-        ![&*self.boot, boot()].contains(&"") && self.boot != boot()
-    }
-}
-
 impl Holder {
     /// As it is kept on disk.
     pub fn record(&self) -> Record {
@@ -88,17 +46,17 @@ impl Holder {
                 leader: family.leader(),
                 others: family.others(),
                 wrapper: family.wrapper(),
-                namespaces: Namespaces::own(),
+                namespaces: own_namespaces(),
                 lock: None,
             },
-            Self::Client(lock, _) => Record::of_client(lock),
+            Self::Client(lock, _) => Record::of_client(&boot, lock),
             Self::Unknown(record, _) => record.clone(),
         }
     }
 
     /// What is left of a holder of a former time; none if it is gone.
     pub fn again(record: &Record, cgroups: Option<&Cgroups>) -> Option<Self> {
-        if record.is_of_another_boot() {
+        if record.is_before(boot()) {
             return None;
         }
         let unknown = || Self::Unknown(record.clone(), cgroups.cloned());
@@ -108,7 +66,7 @@ impl Holder {
                 Err(_) => unknown(),
             },
             (Some(_), None) => unknown(),
-            (None, _) if record.namespaces != Namespaces::own() => unknown(),
+            (None, _) if record.namespaces != own_namespaces() => unknown(),
             (None, _) => match Family::again(record.leader, &record.others, record.wrapper) {
                 Ok(family) => Self::Family(family),
                 Err(_) => unknown(),
@@ -217,7 +175,7 @@ fn is_free(file: &File) -> bool {
 }
 
 /// What tells this boot of the machine from all others.
-fn boot() -> &'static str {
+pub fn boot() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");

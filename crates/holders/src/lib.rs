@@ -20,12 +20,13 @@ mod signals;
 mod spawn;
 mod stream;
 
-pub use cgroup::{Cgroup, CgroupId, Cgroups, Mount, NoCgroups};
+pub use cgroup::{Cgroup, Cgroups, Mount, NoCgroups};
 pub use family::{Family, NotAHolder, children, descendants, seen_descendants};
-pub use holder::{Holder, Record};
+pub use holdall_wire::holder::{CgroupId, ProcessId, Record};
+pub use holder::{Holder, boot};
 pub use nix::sys::signal::SigSet;
 pub use passing::{Peer, receive, send, take_no_descriptors};
-pub use process::{Namespaces, Process, ProcessId, stopped};
+pub use process::{Process, stopped};
 pub use signals::{Caught, Signals, end_by, survive_file_limits};
 pub use spawn::{Child, Command, Ended, Start};
 pub use stream::{Readable, Stream};

@@ -4,37 +4,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use holdall_wire::holder::{Namespaces, ProcessId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 
 use crate::raw;
 
-/// What tells a process from all others of one boot of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ProcessId {
-    /// Its number, which another process may have later.
-    pub pid: u32,
-    /// When it started, in ticks after the start of the machine.
-    pub start: u64,
-}
-
-/// Where numbers and times of processes mean something: in other namespaces they are others.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Namespaces {
-    pid: String,
-    time: String,
-}
-
-impl Namespaces {
-    /// Those of this process.
-    pub fn own() -> Self {
-        let link = |name| std::fs::read_link(format!("/proc/self/ns/{name}"));
-        let text = |name| link(name).map_or_else(|_| String::new(), |l| l.display().to_string());
-        Self { pid: text("pid"), time: text("time") }
-    }
+/// Where numbers and times of processes mean what they mean to this one.
+pub(crate) fn own_namespaces() -> Namespaces {
+    let link = |name| std::fs::read_link(format!("/proc/self/ns/{name}"));
+    let text = |name| link(name).map_or_else(|_| String::new(), |l| l.display().to_string());
+    Namespaces { pid: text("pid"), time: text("time") }
 }
 
 /// A process.

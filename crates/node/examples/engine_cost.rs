@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use holdall_node::engine::{Effect, Engine, Input};
+use holdall_cell::engine::{Effect, Engine, Input};
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, From, Lasting, Need, RequestNo, Who};
 

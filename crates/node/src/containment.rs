@@ -1,6 +1,6 @@
 //! How the processes of grants are kept together: in cgroups, where we may make some.
 
-use holdall_holders::{Cgroup, Cgroups, Holder, Record};
+use holdall_holders::{Cgroup, Cgroups, Holder, Record, boot};
 use holdall_wire::{Place, RequestNo, Who};
 use tracing::{info, warn};
 
@@ -74,7 +74,7 @@ impl Containment {
 
     /// What is left of a holder of a former agent; none if it is gone.
     pub(crate) fn again(&self, record: &Record, dir: &Directory) -> Option<Holder> {
-        let Some(name) = record.lock.as_ref().filter(|_| !record.is_of_another_boot()) else {
+        let Some(name) = record.lock.as_ref().filter(|_| !record.is_before(boot())) else {
             return Holder::again(record, self.cgroups.as_ref());
         };
         match dir.read_only(name) {

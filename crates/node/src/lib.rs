@@ -1,4 +1,4 @@
-//! The agent of holdall: an engine without I/O, and the service around it.
+//! The agent of holdall: the service around the engine of a cell.
 
 #![forbid(unsafe_code)]
 
@@ -9,11 +9,12 @@ mod config;
 mod containment;
 mod data;
 mod directory;
-pub mod engine;
 mod journal;
 mod metrics;
 mod service;
 mod socket;
+
+use holdall_cell::engine;
 
 pub use agent::{Settings, run};
 pub use config::{Config, Limits, Pool};

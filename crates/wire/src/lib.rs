@@ -1,9 +1,10 @@
-//! What clients and nodes of holdall say to each other: names, needs, calls, replies, views, and
-//! the frames that carry them. Nothing here does I/O.
+//! What clients and nodes of holdall say to each other: names, needs, calls, replies, views, the
+//! holders of grants as they are kept, and the frames that carry all these. Nothing here does I/O.
 
 #![forbid(unsafe_code)]
 
 pub mod frame;
+pub mod holder;
 mod message;
 mod name;
 mod span;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use holdall_holders::Record;
+use holdall_holders::{Record, boot};
 use holdall_wire::{Fault, Reply, RequestNo};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::value::{RawValue, to_raw_value};
@@ -69,7 +69,7 @@ impl Service {
         let file = dir.read_only(&name)?;
         flock(&file, FlockOperation::NonBlockingLockShared)?;
         if let Some(peer) = self.peers.get_mut(&conn) {
-            let words = to_raw_value(&Record::of_client(&name))?;
+            let words = to_raw_value(&Record::of_client(boot(), &name))?;
             peer.lock = Some(Rc::new(Lock { name, words }));
         }
         Ok(file.into())
