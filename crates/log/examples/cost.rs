@@ -78,16 +78,16 @@ fn syncs(dir: &Path) {
     }
 }
 
-/// How long a flush stops the thread that grants.
+/// How long appending and flushing stop the thread that grants, over several segments.
 fn longest(dir: &Path, syncing: bool) {
     let mut log = fresh(dir, Durability::Written);
     let mut times = Vec::new();
     let mut stops = 0;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(2) {
-        append(&mut log, &[7; 200], syncing);
         let before = stopped();
         let flushing = Instant::now();
+        append(&mut log, &[7; 2000], syncing);
         log.flush().expect("written");
         times.push(flushing.elapsed());
         stops += stopped() - before;
@@ -98,7 +98,7 @@ fn longest(dir: &Path, syncing: bool) {
     let (half, most, all) = (at(0.5), at(0.999), at(1.0));
     let beside = if syncing { "while always syncing" } else { "without syncing" };
     println!(
-        "a flush {beside}: {half:.2?}, 99.9 % within {most:.2?}, longest {all:.2?}; of {} {stops} \
+        "append and flush of 2 kB {beside}: {half:.2?}, 99.9 % within {most:.2?}, longest {all:.2?}; of {} {stops} \
          had to wait",
         times.len()
     );

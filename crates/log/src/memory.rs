@@ -240,6 +240,17 @@ struct MemorySnapshot {
     _token: Arc<()>,
 }
 
+impl MemorySnapshot {
+    /// A state that contains what is not committed could contain what never will be.
+    fn check_committed(&self, state: &State) -> Result<(), Error> {
+        if state.last() >= self.upto {
+            return Ok(());
+        }
+        let what = format!("record {} is not committed yet; try again later", self.upto.0);
+        Err(Error::Failed { place: PLACE.into(), error: Arc::new(std::io::Error::other(what)) })
+    }
+}
+
 impl SnapshotJob for MemorySnapshot {
     fn upto(&self) -> Index {
         self.upto
@@ -247,6 +258,10 @@ impl SnapshotJob for MemorySnapshot {
 
     fn history(&self) -> Result<(Option<Snapshot>, Vec<Record>), OpenError> {
         let state = self.store.lock();
+        self.check_committed(&state).map_err(|error| OpenError::Io {
+            path: PLACE.into(),
+            error: std::io::Error::other(error),
+        })?;
         let records = state.records.iter().filter(|record| record.index <= self.upto);
         Ok((state.snapshot.clone(), records.cloned().collect()))
     }
@@ -259,6 +274,7 @@ impl SnapshotJob for MemorySnapshot {
         if state.commits == Commits::Full {
             return Err(Error::Full(PLACE.into()));
         }
+        self.check_committed(&state)?;
         let payload = payload.to_vec().into();
         state.snapshot = Some(Snapshot { upto: self.upto, logic, payload });
         state.records.retain(|record| record.index > self.upto);

@@ -17,6 +17,13 @@ pub struct Progress {
     pub trouble: Option<Error>,
 }
 
+impl Progress {
+    /// Whether the log is at its end: nothing more may leave.
+    pub fn has_ended(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| !trouble.passes())
+    }
+}
+
 /// Tells how far a log has come, to anybody, at any time.
 #[derive(Clone, Debug)]
 pub struct Watch(watch::Receiver<Progress>);
@@ -69,10 +76,7 @@ impl Watch {
     }
 
     async fn until(&mut self, come: impl Fn(&Progress) -> bool) -> Result<(), Error> {
-        let at_end = |progress: &Progress| {
-            progress.trouble.as_ref().is_some_and(|trouble| !trouble.passes())
-        };
-        let seen = self.0.wait_for(|progress| come(progress) || at_end(progress)).await;
+        let seen = self.0.wait_for(|progress| come(progress) || progress.has_ended()).await;
         let has_come = seen.is_ok_and(|progress| come(&progress));
         if has_come { Ok(()) } else { Err(self.closed()) }
     }

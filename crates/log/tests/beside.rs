@@ -44,8 +44,15 @@ struct Slowness {
     syncs: Gate,
     /// For writes of the thread that is for that.
     writes: Gate,
-    /// Whether those fail.
+    /// Whether those fail, and whether for lack of room.
     failing: AtomicBool,
+    full: AtomicBool,
+    /// How syncs fail, if they do.
+    sync_error: Mutex<Option<io::ErrorKind>>,
+    /// For the making of files by the thread that does so.
+    makes: Gate,
+    /// How many files others have made.
+    made_here: AtomicUsize,
     /// How many syncs are under way.
     syncing: AtomicUsize,
     /// How many writes others have tried meanwhile.
@@ -74,6 +81,11 @@ impl Disk for SlowDisk {
         self.0.names()
     }
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        if std::thread::current().name() == Some("log-sync") {
+            self.1.makes.pass();
+        } else {
+            self.1.made_here.fetch_add(1, Ordering::SeqCst);
+        }
         self.0.create(name).map(|file| self.slow(file))
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -112,6 +124,9 @@ impl DiskFile for SlowFile {
             if self.1.failing.load(Ordering::SeqCst) {
                 return Err(io::Error::other("it failed"));
             }
+            if self.1.full.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
         } else if self.1.syncing.load(Ordering::SeqCst) > 0 {
             self.1.would_wait.fetch_add(1, Ordering::SeqCst);
         }
@@ -124,7 +139,13 @@ impl DiskFile for SlowFile {
         self.1.syncing.fetch_add(1, Ordering::SeqCst);
         self.1.syncs.pass();
         self.1.syncing.fetch_sub(1, Ordering::SeqCst);
-        self.0.sync()
+        match *self.1.sync_error.lock().expect("sound") {
+            Some(kind) => Err(kind.into()),
+            None => self.0.sync(),
+        }
+    }
+    fn forget(&self) -> io::Result<()> {
+        self.0.forget()
     }
     fn has_name(&self) -> bool {
         self.0.has_name()
@@ -227,6 +248,149 @@ async fn a_write_that_fails_in_the_backlog_ends_the_log() {
     assert!(watch.reached(last).await.is_err());
     drop(log);
     assert_eq!((watch.may_leave(), found(&disk)), (Index(1), 1), "there is no hole");
+}
+
+/// Waits until something is so.
+fn wait_for(what: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < LIMIT, "it does not come");
+        std::thread::yield_now();
+    }
+}
+
+fn fail_syncs(disk: &SlowDisk, kind: io::ErrorKind) {
+    *disk.1.sync_error.lock().expect("sound") = Some(kind);
+    disk.1.syncs.open();
+}
+
+#[test]
+fn nothing_leaves_after_a_sync_has_failed() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = syncing(&disk, Durability::Written);
+    disk.1.writes.close();
+    for _ in 0..3 {
+        append(&mut log, false);
+    }
+    fail_syncs(&disk, io::ErrorKind::Other);
+    let watch = log.watch();
+    wait_for(|| watch.progress().has_ended());
+    disk.1.writes.open();
+    drop(log); // With it, its threads have ended.
+    assert_eq!(watch.may_leave(), Index(1), "the others rest on what is not known to be there");
+}
+
+#[test]
+fn what_ended_the_log_is_not_forgotten_for_what_passes() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = open(&disk, Durability::Written);
+    disk.1.syncs.close();
+    log.raise_epoch(7).expect("asked for");
+    wait_for(|| disk.1.syncing.load(Ordering::SeqCst) > 0);
+    disk.1.failing.store(true, Ordering::SeqCst);
+    append(&mut log, false);
+    let watch = log.watch();
+    wait_for(|| watch.progress().has_ended());
+    fail_syncs(&disk, io::ErrorKind::StorageFull); // There is no room for the epoch.
+    wait_for(|| disk.1.syncing.load(Ordering::SeqCst) == 0);
+    assert!(matches!(log.flush(), Err(Error::Unknown { .. })), "it is at its end");
+    drop(log);
+    assert!(matches!(watch.progress().trouble, Some(Error::Unknown { .. })));
+}
+
+#[test]
+fn a_seal_does_not_ask_again_after_a_sync_has_failed() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let log = syncing(&disk, Durability::Written);
+    let (watch, before) = (log.watch(), disk.0.operations());
+    let sealed = std::thread::spawn(move || Box::new(log).seal());
+    wait_for(|| disk.0.operations() > before); // It waits for the sync that is under way.
+    fail_syncs(&disk, io::ErrorKind::Other);
+    wait_for(|| watch.progress().has_ended());
+    *disk.1.sync_error.lock().expect("sound") = None;
+    assert!(sealed.join().expect("no panic").is_err());
+    assert_eq!(watch.progress().synced, Index(0));
+}
+
+#[tokio::test]
+async fn a_write_in_the_backlog_that_finds_no_room_is_tried_again() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = syncing(&disk, Durability::Written);
+    disk.1.full.store(true, Ordering::SeqCst);
+    let last = append(&mut log, false);
+    let mut watch = log.watch();
+    wait_for(|| matches!(watch.progress().trouble, Some(Error::Full(_))));
+    let entry = Entry { class: Class::May, logic: 1, payload: b"more", sync: false };
+    assert!(matches!(log.append(entry), Err(Error::Full(_))), "nothing new meanwhile");
+    disk.1.full.store(false, Ordering::SeqCst);
+    disk.1.syncs.open();
+    let reached = tokio::time::timeout(LIMIT, watch.reached(last)).await;
+    reached.expect("it is tried again").expect("there is room");
+    log.append(entry).expect("there is room again");
+}
+
+#[tokio::test]
+async fn an_epoch_that_finds_no_room_is_tried_again() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = open(&disk, Durability::Written);
+    fail_syncs(&disk, io::ErrorKind::StorageFull);
+    log.raise_epoch(7).expect("asked for");
+    let mut watch = log.watch();
+    wait_for(|| matches!(watch.progress().trouble, Some(Error::Full(_))));
+    *disk.1.sync_error.lock().expect("sound") = None;
+    let raised = tokio::time::timeout(LIMIT, watch.raised(7)).await;
+    raised.expect("it is tried again").expect("there is room");
+}
+
+#[test]
+fn whoever_appends_makes_no_files() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = open(&disk, Durability::Written);
+    let segments = || {
+        let names = disk.names().expect("readable");
+        names.iter().filter(|name| name.starts_with("segment-")).count()
+    };
+    disk.1.made_here.store(0, Ordering::SeqCst);
+    let watch = log.watch();
+    for number in 2..6 {
+        // A segment of 2000 bytes has 35 of these.
+        for _ in 0..20 {
+            append(&mut log, false);
+        }
+        wait_for(|| segments() == number);
+        // What is asked for now is done after that.
+        log.raise_epoch(number as u32).expect("asked for");
+        wait_for(|| watch.progress().epoch == number as u32);
+        for _ in 0..15 {
+            append(&mut log, false);
+        }
+        wait_for(|| watch.may_leave() == Index(35 * (number as u64 - 1)));
+    }
+    assert_eq!(disk.1.made_here.load(Ordering::SeqCst), 0);
+    drop(log);
+    assert_eq!(found(&disk), 4 * 35);
+    drop(open(&disk, Durability::Written));
+    assert!(disk.0.content("segment-0000000000000005").is_none(), "what was made ahead goes");
+}
+
+/// If making a file takes long, whoever needs one makes it, and the late one goes.
+#[test]
+fn whoever_appends_does_not_wait_for_a_file() {
+    let disk = SlowDisk(SimulatedDisk::new(1), Arc::default());
+    let mut log = open(&disk, Durability::Written);
+    disk.1.makes.close();
+    for _ in 0..300 {
+        append(&mut log, false);
+    }
+    disk.1.makes.open();
+    let watch = log.watch();
+    wait_for(|| watch.may_leave() == Index(300));
+    for _ in 0..300 {
+        append(&mut log, false);
+    }
+    wait_for(|| watch.may_leave() == Index(600));
+    drop(log);
+    assert_eq!(found(&disk), 600);
 }
 
 #[test]

@@ -52,3 +52,22 @@ async fn in_files_on_a_simulated_disk() {
         .await;
     }
 }
+
+/// A state that rests on what is not committed could be kept, and that never come.
+#[test]
+fn a_snapshot_waits_for_what_is_committed() {
+    use holdall_log::memory::Commits;
+    use holdall_log::{Class, Entry, Store};
+    let store = MemoryStore::new(Identity(1), Life(2));
+    let (mut log, _) = store.open().expect("empty");
+    store.set_commits(Commits::Held);
+    let entry = Entry { class: Class::May, logic: 1, payload: b"x", sync: false };
+    log.append(entry).expect("there is room");
+    let job = log.begin_snapshot().expect("none is being made");
+    assert!(job.history().is_err());
+    assert!(job.keep(1, b"the state").is_err());
+    let job = log.begin_snapshot().expect("the one before is gone");
+    store.set_commits(Commits::Prompt);
+    assert_eq!(job.history().expect("committed").1.len(), 1);
+    job.keep(1, b"the state").expect("kept");
+}

@@ -9,8 +9,8 @@ use holdall_log::file::{Durability, Options, Syncing};
 use proptest::prelude::*;
 use world::{Step, World};
 
-fn options(durability: Durability, segment: u64) -> Options {
-    Options { durability, syncing: Syncing::Caller, segment, adopt: false }
+fn options(durability: Durability, syncing: Syncing, segment: u64) -> Options {
+    Options { durability, syncing, segment, adopt: false }
 }
 
 fn append(length: usize) -> Step {
@@ -58,6 +58,18 @@ fn story() -> Vec<Step> {
     story
 }
 
+/// The same where what is written while something is to be synced is put off, and done some time
+/// later.
+fn put_off(story: Vec<Step>) -> Vec<Step> {
+    let writes = |at: usize| std::iter::repeat_n(Step::Write, at * 7 % 4);
+    let steps = story.into_iter().enumerate();
+    steps.flat_map(|(at, step)| std::iter::once(step).chain(writes(at))).collect()
+}
+
+fn story_for(options: Options) -> Vec<Step> {
+    if options.syncing == Syncing::Steps { put_off(story()) } else { story() }
+}
+
 /// Plays a story until the disk dies; a failed step or start otherwise is an error.
 fn play(
     disk: &mut SimulatedDisk,
@@ -91,13 +103,14 @@ fn crash(
     lies: Option<&str>,
 ) -> Result<(), String> {
     let mut disk = SimulatedDisk::new(7);
+    let mut world = World::default();
     if let Some(prefix) = lies {
         disk.lie_about(prefix);
+        world.twin.lie_about(prefix);
     }
     disk.set_fault(Some(fault));
-    let mut world = World::default();
     // The story contains kills, which take the fault away: so it is told in parts.
-    for part in story().split(|step| matches!(step, Step::Kill)) {
+    for part in story_for(options).split(|step| matches!(step, Step::Kill)) {
         disk.set_fault(Some(fault));
         if play(&mut disk, &mut world, options, part).is_err() {
             break;
@@ -119,7 +132,8 @@ fn crash(
 /// All places where it can crash.
 fn faults(options: Options) -> Vec<Fault> {
     let mut disk = SimulatedDisk::new(7);
-    play(&mut disk, &mut World::default(), options, &story()).expect("without a fault it is well");
+    let story = story_for(options);
+    play(&mut disk, &mut World::default(), options, &story).expect("without a fault it is well");
     let writes = disk.writes();
     let cuts = |at: u64| {
         let most = writes.get(&at).copied().unwrap_or(0);
@@ -142,8 +156,11 @@ fn all_crashes(options: Options, lies: Option<&str>) -> Result<usize, String> {
 #[test]
 fn nothing_is_lost_that_was_told_wherever_it_crashes() {
     for durability in [Durability::Written, Durability::Synced] {
-        let tried = all_crashes(options(durability, 600), None).unwrap_or_else(|e| panic!("{e}"));
-        assert!(tried > 3000, "{tried} places");
+        for syncing in [Syncing::Caller, Syncing::Steps] {
+            let tried = all_crashes(options(durability, syncing, 600), None);
+            let tried = tried.unwrap_or_else(|wrong| panic!("{syncing:?}: {wrong}"));
+            assert!(tried > 3000, "{tried} places");
+        }
     }
 }
 
@@ -151,7 +168,7 @@ fn nothing_is_lost_that_was_told_wherever_it_crashes() {
 #[test]
 fn a_disk_that_lies_is_found_out() {
     for lie in ["epoch", "segment", "snapshot"] {
-        let found = all_crashes(options(Durability::Synced, 600), Some(lie));
+        let found = all_crashes(options(Durability::Synced, Syncing::Caller, 600), Some(lie));
         assert!(found.is_err(), "nobody has noticed that {lie} was not synced");
     }
 }
@@ -164,6 +181,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => append,
         6 => Just(Step::Flush),
+        6 => Just(Step::Write),
         3 => Just(Step::Sync),
         1 => Just(Step::RaiseEpoch),
         1 => Just(Step::BeginSnapshot),
@@ -190,6 +208,7 @@ proptest! {
     fn any_story(
         story in steps(),
         synced in any::<bool>(),
+        put_off in any::<bool>(),
         segment in 300..3000u64,
         capacity in prop::option::of(2000..12_000u64),
         troubles in prop::collection::vec(
@@ -198,7 +217,8 @@ proptest! {
         ),
     ) {
         let durability = if synced { Durability::Synced } else { Durability::Written };
-        let options = options(durability, segment);
+        let syncing = if put_off { Syncing::Steps } else { Syncing::Caller };
+        let options = options(durability, syncing, segment);
         let mut disk = SimulatedDisk::new(3);
         let mut world = World::default();
         world.full = capacity.is_some();

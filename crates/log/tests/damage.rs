@@ -190,9 +190,12 @@ fn a_directory_has_one_log_and_a_copy_is_known() {
     let copy = disk.copied();
     assert!(matches!(open(&copy, short()), Err(OpenError::Copied(_))));
     let adopt = Options { adopt: true, ..short() };
-    let (mut log, adopted) = open(&copy, adopt).expect("it was told to");
+    let (log, adopted) = open(&copy, adopt).expect("it was told to");
     assert_eq!(adopted.memory, Memory::Lost(Lost::Adopted));
     assert!(adopted.life != opened.life && adopted.epoch > opened.epoch);
+    drop(log);
+    let (mut log, adopted) = open(&copy, short()).expect("it was taken over");
+    assert_eq!(adopted.memory, Memory::Lost(Lost::Adopted), "nobody has appended anything");
     append(&mut *log, b"record 10");
     drop(log);
     let (_, again) = open(&copy, short()).expect("it is its own now");
@@ -272,5 +275,61 @@ fn a_failed_sync_ends_the_log() {
     disk.set_fault(None);
     assert_eq!(log.watch().may_leave(), Index(0), "nobody knows whether it is synced");
     assert!(matches!(log.flush(), Err(Error::Unknown { .. })));
-    assert!(log.sync().is_err() || log.watch().may_leave() == Index(0));
+    assert!(log.sync().is_err(), "it does not ask again");
+    assert_eq!(log.watch().may_leave(), Index(0));
+}
+
+/// The pages of a failed sync are taken for clean, and are not on the disk.
+#[test]
+fn what_a_failed_sync_has_left_in_memory_is_not_believed() {
+    use holdall_log::disk::simulated::{Fault, FaultKind};
+    let disk = SimulatedDisk::new(5);
+    let store = FileStore::new(Arc::new(disk.clone()), None, short());
+    let (mut log, first) = store.open_file().expect("empty");
+    append(&mut log, b"record 0");
+    let entry = Entry { class: Class::May, logic: 1, payload: b"record 1", sync: true };
+    log.append(entry).expect("there is room");
+    log.flush().expect("written");
+    assert_eq!(log.watch().may_leave(), Index(2), "they may be told, being written");
+    disk.set_fault(Some(Fault { at: disk.operations() + 1, kind: FaultKind::Fails }));
+    assert!(log.sync().is_err());
+    drop(log);
+    let disk = disk.killed();
+    for at in 1..30 {
+        // Whoever finds it and ends leaves it to the next to find.
+        let disk = disk.as_it_is();
+        let kind = FaultKind::Crash { bytes: 0 };
+        disk.set_fault(Some(Fault { at: disk.operations() + at, kind }));
+        drop(open(&disk, short()));
+        let disk = disk.killed();
+        let (mut log, opened) = open(&disk, short()).expect("nothing was said to be synced");
+        assert_eq!(opened.memory, Memory::Lost(Lost::Torn), "interrupted at {at}");
+        assert!(opened.life != first.life && opened.epoch > first.epoch);
+        assert_eq!(payloads(&opened), expected(0), "what is not on the disk is not there");
+        append(&mut *log, b"record 0");
+        drop(log);
+        let (_, opened) = open(&disk.unplugged(at), short()).expect("it is what it said to be");
+        assert_eq!(opened.memory, Memory::Lost(Lost::Rebooted));
+    }
+}
+
+/// A header that is wrong may once have been right, and what follows it synced.
+#[test]
+fn a_segment_with_a_wrong_header_is_left_for_people_to_look_at() {
+    let disk = ten();
+    append(&mut *open(&disk, short()).expect("it is there").0, b"record 10");
+    let name = "segment-0000000000000002";
+    disk.tamper(name, |content| content[20] ^= 1);
+    let disk = disk.unplugged(1);
+    let (_log, opened) = open(&disk, short()).expect("the machine was restarted");
+    assert_eq!(opened.memory, Memory::Lost(Lost::Rebooted));
+    assert_eq!(payloads(&opened), expected(10));
+    assert!(disk.content(name).is_some(), "it is not removed");
+}
+
+#[test]
+fn the_last_number_there_is_is_no_overflow() {
+    let disk = ten();
+    disk.create("segment-ffffffffffffffff").expect("it is not there");
+    assert!(matches!(open(&disk, short()), Err(OpenError::Damaged { .. })));
 }

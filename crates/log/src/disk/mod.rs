@@ -121,6 +121,13 @@ pub trait DiskFile: Send + Sync {
     /// It is not known then what does.
     fn sync(&self) -> io::Result<()>;
 
+    /// Forgets what the machine remembers of it, as far as it can: what is read next is what the disk
+    /// holds. It must have been synced.
+    ///
+    /// # Errors
+    /// If it cannot be done.
+    fn forget(&self) -> io::Result<()>;
+
     /// Whether it still has a name.
     fn has_name(&self) -> bool;
 }

@@ -125,8 +125,9 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length) {
-            Err(Errno::OPNOTSUPP) => {
+        let allocate = || rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length);
+        match rustix::io::retry_on_intr(allocate) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
                 let mut at = 0;
                 while at < length {
@@ -150,6 +151,10 @@ impl DiskFile for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn forget(&self) -> io::Result<()> {
+        Ok(rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed)?)
     }
 
     fn has_name(&self) -> bool {

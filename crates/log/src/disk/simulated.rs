@@ -31,7 +31,8 @@ pub enum FaultKind {
         /// How many bytes of it.
         bytes: usize,
     },
-    /// The operation fails; a write is done by half.
+    /// The operation fails; a write is done by half. A sync takes what is not synced for clean, and
+    /// nobody writes it any more: so does Linux.
     Fails,
 }
 
@@ -427,15 +428,30 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.disk.named(|state| {
-            let lies = state.unsynced.clone();
-            let file = &mut state.files[self.at];
-            if lies.is_none_or(|prefix| !file.name.starts_with(&prefix)) {
-                file.synced = file.content.clone();
-                file.changes.clear();
+        let (mut state, cut) = self.disk.change(0)?;
+        if let Some(cut) = cut {
+            if state.process == self.disk.process {
+                state.files[self.at].changes.clear();
             }
-            Ok(())
-        })
+            return Err(cut.error);
+        }
+        let lies = state.unsynced.clone();
+        let file = &mut state.files[self.at];
+        if lies.is_none_or(|prefix| !file.name.starts_with(&prefix)) {
+            for change in std::mem::take(&mut file.changes) {
+                change.apply(&mut file.synced);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&self) -> io::Result<()> {
+        let mut state = self.disk.alive()?;
+        let file = &mut state.files[self.at];
+        if file.changes.is_empty() {
+            file.content = file.synced.clone();
+        }
+        Ok(())
     }
 
     fn has_name(&self) -> bool {

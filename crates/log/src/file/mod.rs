@@ -6,11 +6,13 @@
 //! | `segment-N` | records; the last one is written to |
 //! | `snapshot-N` | the state before segment N |
 //! | `epoch` | the highest epoch that may have been used ([`crate::epoch`]) |
+//! | `doubt` | a sync has failed ([`doubt`]) |
 //! | `*.new` | being written; of no meaning |
 //!
 //! Records are written, one `write` for all of a flush, and not synced: they outlive the process.
 //! Syncing is done by a thread of its own, for as many records as have come meanwhile; and as long as
-//! that is under way, writing by another, so that no file system can make the caller wait.
+//! that is under way, writing by another, so that no file system can make the caller wait. The next
+//! segment is made ahead by the first of the two.
 //!
 //! # Invariants
 //! - Bytes of a segment are written once, in order, into zeros that were allocated before; so what
@@ -22,10 +24,12 @@
 //! - A segment that a log is opened with is synced, its name too, before the first record is taken.
 
 mod backlog;
+mod doubt;
 mod format;
 mod open;
 mod recover;
 mod snapshot;
+mod spare;
 mod syncer;
 mod writer;
 
@@ -54,6 +58,9 @@ pub enum Syncing {
     Thread,
     /// Whoever calls [`FileLog::sync`]; for simulations, which have no threads.
     Caller,
+    /// The same, and what a thread would write while a sync is under way is written, piece by piece,
+    /// by whoever calls [`FileLog::write_next`].
+    Steps,
 }
 
 /// How a log is kept.

@@ -5,11 +5,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::backlog::Backlog;
+use super::doubt::{DOUBT, is_in_doubt, leave_doubt};
 use super::format::SegmentHeader;
-use super::recover::{Recovered, recover, segment_name};
+use super::recover::{Extent, Recovered, recover, segment_name, sequences};
 use super::syncer::Syncer;
 use super::writer::{Origin, Segment, UNUSED_PART};
-use super::{FileLog, Options, Syncing};
+use super::{FileLog, Options};
 use crate::disk::{self, Disk, Place};
 use crate::epoch::{self, Epochs};
 use crate::{Life, Lost, Memory, OpenError, Opened, Progress};
@@ -26,11 +27,16 @@ pub(super) fn open(
     let lock = disk.lock(LOCK).map_err(failed)?;
     let lock = lock.ok_or_else(|| OpenError::InUse(disk.path().into()))?;
     let (boot, place) = (disk.boot().map_err(failed)?, disk.place().map_err(failed)?);
-    let found = recover(&**disk, boot, None)?;
+    let in_doubt = is_in_doubt(&**disk).map_err(failed)?;
+    if in_doubt {
+        forget_unwritten(&**disk)?;
+    }
+    let found = recover(&**disk, boot, Extent { below: None, in_doubt })?;
     let epochs = Epochs::new(disk.clone(), twin.cloned());
     let kept = epochs.read()?;
     let memory = judge(&found, kept.is_some(), boot, place);
-    if memory == Memory::Lost(Lost::Adopted) && !options.adopt {
+    let is_copy = found.last.as_ref().is_some_and(|last| last.boot == boot && last.place != place);
+    if is_copy && !options.adopt {
         return Err(OpenError::Copied(disk.path().into()));
     }
     let identity = match found.identity.or_else(|| kept.and_then(|kept| kept.identity)) {
@@ -41,10 +47,14 @@ pub(super) fn open(
         Some(last) if memory == Memory::Kept => last.life,
         _ => Life(disk.random().map_err(failed)?),
     };
-    // What is read now is relied on from now on.
+    // What was read is relied on from now on.
     for name in &found.used {
-        disk.open(name).and_then(|file| file.sync()).map_err(failed)?;
+        disk.open(name).and_then(|file| file.sync()).map_err(|error| {
+            leave_doubt(&**disk);
+            failed(error)
+        })?;
     }
+    disk.sync_names().map_err(failed)?;
 
     let in_log = found.last.as_ref().map(|last| last.epoch);
     let mut epoch = epoch::next(kept, in_log).ok_or_else(|| OpenError::Exhausted(epochs.path()))?;
@@ -70,6 +80,9 @@ pub(super) fn open(
         memory,
     };
     let segment = begin(&**disk, &header, &found, options.segment).map_err(failed)?;
+    if in_doubt {
+        disk::remove_if_there(&**disk, DOUBT).map_err(failed)?; // The header says it from now on.
+    }
     tidy(&**disk, &found);
 
     let progress = Progress {
@@ -79,11 +92,21 @@ pub(super) fn open(
         trouble: None,
     };
     let syncer = Syncer::new(&origin, epochs, options, progress).map_err(failed)?;
-    let has_thread = options.syncing == Syncing::Thread;
-    let backlog = Backlog::new(syncer.shared(), has_thread).map_err(failed)?;
+    let backlog = Backlog::new(syncer.shared(), options.syncing).map_err(failed)?;
     let log = FileLog::new(origin, lock.into(), options, segment, backlog, syncer);
     let Recovered { cut, snapshot, records, sealed, .. } = found;
     Ok((log, Opened { identity, epoch, life, memory, cut, sealed, snapshot, records }))
+}
+
+/// What is read from now on is what the disk holds: pages of a sync that has failed are taken for
+/// clean, and nobody will write them any more.
+fn forget_unwritten(disk: &dyn Disk) -> Result<(), OpenError> {
+    for name in sequences(disk)?.0.into_iter().map(segment_name) {
+        let file = disk.open(&name);
+        let forgotten = file.and_then(|file| file.sync().and_then(|()| file.forget()));
+        forgotten.map_err(|error| OpenError::Io { path: disk.path().join(&name), error })?;
+    }
+    Ok(())
 }
 
 /// Whether everything that may have left is remembered.
@@ -121,9 +144,12 @@ fn begin(
             return Err(error);
         }
         if may_cut {
-            // The room that the segment before has kept.
+            // The room that the segment before has kept, and what was made ahead.
+            found.blank.iter().for_each(|name| drop(disk.remove(name)));
             cut_end(disk, found)?;
             may_cut = false;
+        } else if capacity > length / 8 {
+            capacity -= length / 8;
         } else if capacity / 2 >= length / (2 * UNUSED_PART) {
             capacity /= 2;
         } else {

@@ -10,7 +10,8 @@
 //!   nothing is lost. A whole record that is wrong and the last: the end is torn. Anything else is
 //!   damage.
 //! - After a restart of the machine anything that was not synced may be missing, also between what
-//!   is there: the end is torn. If a later record tells that it *was* synced, that is damage.
+//!   is there: the end is torn. If a later record tells that it *was* synced, that is damage. After a
+//!   sync that failed it is the same.
 
 use std::path::PathBuf;
 
@@ -36,6 +37,8 @@ pub(super) struct Recovered {
     pub(super) sealed: bool,
     /// Where the end cannot be read.
     pub(super) cut: Option<(PathBuf, u64)>,
+    /// Whether a sync has failed.
+    in_doubt: bool,
     /// Whether more can be missing than a record that was being written.
     pub(super) torn: bool,
     /// The segment that holds the end, and where in it that is.
@@ -44,8 +47,10 @@ pub(super) struct Recovered {
     pub(super) next_sequence: u64,
     /// Segments that hold something that counts.
     pub(super) used: Vec<String>,
-    /// Files that hold nothing that counts.
+    /// Files that hold nothing that counts, or will not when a segment is begun.
     pub(super) unused: Vec<String>,
+    /// Those of them that nothing was written to.
+    pub(super) blank: Vec<String>,
 }
 
 /// The name of a segment.
@@ -85,20 +90,29 @@ struct Segment {
     limit: Option<Index>,
 }
 
-/// Reads what a directory contains, in segments below a number if one is given.
-pub(super) fn recover(
-    disk: &dyn Disk,
-    boot: u128,
-    below: Option<u64>,
-) -> Result<Recovered, OpenError> {
+/// What is to be read, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Only segments below this number.
+    pub(super) below: Option<u64>,
+    /// Whether a sync has failed: then it is as after a restart of the machine.
+    pub(super) in_doubt: bool,
+}
+
+/// Reads what a directory contains.
+pub(super) fn recover(disk: &dyn Disk, boot: u128, extent: Extent) -> Result<Recovered, OpenError> {
     let (mut sequences, mut snapshots) = sequences(disk)?;
-    if let Some(below) = below {
+    if let Some(below) = extent.below {
         sequences.retain(|sequence| *sequence < below);
         snapshots.retain(|sequence| *sequence < below);
     }
     let newest = sequences.iter().chain(&snapshots).max();
-    let next_sequence = newest.map_or(1, |sequence| sequence + 1);
-    let mut found = Recovered { next: Index(1), next_sequence, ..Recovered::default() };
+    let next_sequence = newest.map_or(Some(1), |sequence| sequence.checked_add(1));
+    let next_sequence = next_sequence.ok_or_else(|| {
+        damaged(disk, &segment_name(u64::MAX), 0, "no file of the last number there is")
+    })?;
+    let in_doubt = extent.in_doubt;
+    let mut found = Recovered { next: Index(1), next_sequence, in_doubt, ..Recovered::default() };
     if let Some(sequence) = snapshots.pop() {
         found.take_snapshot(disk, sequence)?;
         found.unused.extend(snapshots.into_iter().map(snapshot_name));
@@ -117,21 +131,23 @@ pub(super) fn recover(
             Err(Bad::Version(version)) => {
                 return Err(OpenError::Newer { path: disk.path().join(name), version });
             }
-            Err(Bad::Wrong(what)) => {
-                last_is_odd = Some((name.clone(), what));
+            // Perhaps somebody can make something of it: it is left.
+            Err(Bad::Wrong(what)) => last_is_odd = Some((name, what)),
+            // Made, and nothing was written to it.
+            Err(Bad::Blank | Bad::Part) => {
+                found.blank.push(name.clone());
                 found.unused.push(name);
             }
-            // Made, and nothing was written to it.
-            Err(Bad::Blank | Bad::Part) => found.unused.push(name),
         }
     }
     if let Some((name, what)) = last_is_odd {
         // Only the machine's end leaves that behind; and the first segment was synced.
-        if segments.last().is_none_or(|last| last.header.boot == boot) {
+        if segments.last().is_none_or(|last| last.header.boot == boot && !in_doubt) {
             return Err(damaged(disk, &name, 0, what));
         }
     }
     found.take_segments(disk, boot, segments)?;
+    found.torn |= in_doubt;
     Ok(found)
 }
 
@@ -248,7 +264,7 @@ impl Recovered {
         stopped: &Stopped,
         claims: Claims,
     ) -> Result<(), OpenError> {
-        let rebooted = segment.header.boot != boot;
+        let rebooted = segment.header.boot != boot || self.in_doubt;
         let was_synced = claims.synced >= self.next;
         if was_synced || (!rebooted && claims.newest.is_some_and(|newest| newest >= self.next)) {
             let what = format!("record {}", self.next.0);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::backlog::Waiter;
 use super::format::SnapshotHeader;
-use super::recover::{recover, segment_name, sequences, snapshot_name};
+use super::recover::{Extent, recover, segment_name, sequences, snapshot_name};
 use super::writer::Origin;
 use crate::disk::{Disk, Lock, is_full, remove_if_there};
 use crate::{Error, Identity, Index, OpenError, Record, Snapshot, SnapshotJob};
@@ -54,8 +54,6 @@ impl FileSnapshot {
         file.write_at(&header, 0)?;
         file.write_at(payload, header.len() as u64)?;
         file.sync()?;
-        // Soon the first there is; its header says whose this is, and of which run of the machine.
-        self.disk.open(&segment_name(self.sequence))?.sync()?;
         self.disk.rename(NEW_SNAPSHOT, &snapshot_name(self.sequence))?;
         self.disk.sync_names()
     }
@@ -82,7 +80,8 @@ impl SnapshotJob for FileSnapshot {
         if let Err(error) = self.backlog.wait() {
             return Err(OpenError::Io { path, error: io::Error::other(error) });
         }
-        let found = recover(&*self.disk, self.boot, Some(self.sequence))?;
+        let extent = Extent { below: Some(self.sequence), in_doubt: false };
+        let found = recover(&*self.disk, self.boot, extent)?;
         if found.next != self.upto.next() {
             let what = format!("record {}, which is in no file before it", found.next.0);
             return Err(OpenError::Damaged { path, offset: 24, what });
@@ -96,6 +95,9 @@ impl SnapshotJob for FileSnapshot {
         }
         // The segment after it must be there before it is all there is besides.
         self.backlog.wait()?;
+        // Soon the first there is; its header says whose this is, and of which run of the machine.
+        let following = self.disk.open(&segment_name(self.sequence));
+        following.and_then(|file| file.sync()).map_err(|error| self.backlog.fail(error))?;
         let place = self.disk.path().display().to_string();
         if let Err(error) = self.write(logic, payload) {
             drop(self.disk.remove(NEW_SNAPSHOT));

@@ -1,24 +1,31 @@
-//! Syncs what was written, for all who wait for it at once, beside the thread that writes.
+//! Syncs what was written, for all who wait for it at once, beside the thread that writes; and does
+//! whatever else may take a while.
 //!
 //! # Invariants
 //! - `synced` moves to an index only after every file with records up to it, and the name of that
 //!   file, are synced.
 //! - After a sync has failed nothing more is told: what the disk holds is not known, and asking it
-//!   again would bring a wrong answer.
+//!   again would bring a wrong answer. What has ended the log is not forgotten for what comes after.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::backlog::Job;
+use super::doubt::leave_doubt;
+use super::spare::{Order, Spare};
 use super::writer::Origin;
 use super::{Durability, Options, Syncing};
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::epoch::Epochs;
 use crate::{Error, Identity, Index, Progress};
+
+/// How long an epoch that found no room waits for the next try.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// What there is to do.
 #[derive(Default)]
@@ -31,6 +38,9 @@ struct Work {
     /// Files that are not written any more, and how long they are.
     finished: Vec<(Arc<dyn DiskFile>, u64)>,
     epoch: Option<u32>,
+    /// A segment that will be needed, and those that will not.
+    spare: Option<Order>,
+    discarded: Vec<String>,
     asked: bool,
     stop: bool,
 }
@@ -46,6 +56,7 @@ pub(super) struct Shared {
     /// Whether something is asked for or being done.
     busy: AtomicBool,
     progress: watch::Sender<Progress>,
+    spare: Mutex<Option<Spare>>,
 }
 
 /// The thread, if there is one.
@@ -70,9 +81,10 @@ impl Syncer {
             wake: Condvar::new(),
             busy: AtomicBool::new(false),
             progress: watch::Sender::new(progress),
+            spare: Mutex::default(),
         });
         let thread = match options.syncing {
-            Syncing::Caller => None,
+            Syncing::Caller | Syncing::Steps => None,
             Syncing::Thread => {
                 let shared = shared.clone();
                 let named = std::thread::Builder::new().name("log-sync".into());
@@ -88,6 +100,21 @@ impl Syncer {
 
     pub(super) fn raise_epoch(&self, to: u32) {
         self.shared.ask(|work| work.epoch = work.epoch.max(Some(to)));
+    }
+
+    /// Has a segment made ahead.
+    pub(super) fn order_spare(&self, order: Order) {
+        self.shared.ask(|work| work.spare = Some(order));
+    }
+
+    /// The segment that was made ahead, if it is ready.
+    pub(super) fn take_spare(&self) -> Option<Spare> {
+        self.shared.lock_spare().take()
+    }
+
+    /// Has a blank segment removed.
+    pub(super) fn discard(&self, name: String) {
+        self.shared.ask(|work| work.discarded.push(name));
     }
 
     /// Does what there is to do, here.
@@ -138,11 +165,30 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_spare(&self) -> MutexGuard<'_, Option<Spare>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a segment that was made ahead, and returns one that nobody has taken in time.
+    pub(super) fn put_spare(&self, spare: Spare) -> Option<Spare> {
+        self.lock_spare().replace(spare)
+    }
+
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
     fn work_until_stopped(&self) {
         loop {
             let idle = |work: &mut Work| !work.asked && !work.stop;
-            let woken = self.wake.wait_while(self.lock(), idle);
-            let mut work = woken.unwrap_or_else(PoisonError::into_inner);
+            let work = self.lock();
+            let mut work = if work.epoch.is_some() {
+                let woken = self.wake.wait_timeout_while(work, TRY_AGAIN, idle);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                let woken = self.wake.wait_while(work, idle);
+                woken.unwrap_or_else(PoisonError::into_inner)
+            };
             if work.stop {
                 return;
             }
@@ -199,6 +245,9 @@ impl Shared {
     fn tell_written(&self, file: &Arc<dyn DiskFile>, upto: Index, sync: bool) {
         let is_enough = self.durability == Durability::Written;
         self.progress.send_if_modified(|progress| {
+            if progress.has_ended() {
+                return false;
+            }
             let cleared = progress.trouble.take_if(|trouble| trouble.passes()).is_some();
             let moves = is_enough && progress.may_leave < upto;
             if moves {
@@ -214,8 +263,30 @@ impl Shared {
     /// The log is at its end.
     pub(super) fn fail(&self, error: io::Error) -> Error {
         let error = self.unknown(error);
-        self.progress.send_modify(|progress| progress.trouble = Some(error.clone()));
+        self.set_trouble(&error);
         error
+    }
+
+    /// A sync has failed, and the log is at its end: what the disk holds is not known.
+    pub(super) fn fail_sync(&self, error: io::Error) -> Error {
+        leave_doubt(&*self.disk);
+        self.fail(error)
+    }
+
+    /// Something is wrong. What has ended the log stays.
+    pub(super) fn set_trouble(&self, error: &Error) {
+        self.progress.send_if_modified(|progress| {
+            let goes_on = !progress.has_ended();
+            if goes_on {
+                progress.trouble = Some(error.clone());
+            }
+            goes_on
+        });
+    }
+
+    /// There is no room.
+    pub(super) fn set_full(&self) {
+        self.set_trouble(&Error::Full(self.disk.path().display().to_string()));
     }
 
     /// What has ended the log.
@@ -224,10 +295,23 @@ impl Shared {
         trouble.unwrap_or_else(|| Error::Closed(self.disk.path().display().to_string()))
     }
 
+    /// Fails if the log is at its end.
+    pub(super) fn check_alive(&self) -> Result<(), Error> {
+        let has_ended = self.progress.borrow().has_ended();
+        if has_ended { Err(self.trouble()) } else { Ok(()) }
+    }
+
     fn do_work(&self, work: Work) -> Result<(), Error> {
+        self.check_alive()?;
         let done = self.sync(&work).and_then(|()| self.raise(work.epoch));
         if let Err(error) = &done {
-            self.progress.send_modify(|progress| progress.trouble = Some(error.clone()));
+            self.set_trouble(error);
+        }
+        if let Some(order) = work.spare.filter(|_| done.is_ok()) {
+            self.make_spare(order);
+        }
+        for name in &work.discarded {
+            drop(self.disk.remove(name)); // It is blank, and removed when the log is opened.
         }
         for (file, length) in work.finished {
             drop(file.cut(length)); // Only room is lost if it cannot be given back.
@@ -238,8 +322,11 @@ impl Shared {
     fn sync(&self, work: &Work) -> Result<(), Error> {
         let synced = work.files.iter().try_for_each(|file| file.sync());
         let synced = synced.and_then(|()| if work.names { self.disk.sync_names() } else { Ok(()) });
-        synced.map_err(|error| self.unknown(error))?;
+        synced.map_err(|error| self.fail_sync(error))?;
         self.progress.send_if_modified(|progress| {
+            if progress.has_ended() {
+                return false;
+            }
             let moves = progress.synced < work.upto;
             progress.synced = progress.synced.max(work.upto);
             if self.durability == Durability::Synced {
@@ -258,7 +345,7 @@ impl Shared {
             Ok(()) => self.progress.send_modify(|progress| progress.epoch = epoch),
             Err((path, error)) if is_full(&error) => {
                 let mut work = self.lock();
-                work.epoch = work.epoch.max(Some(epoch)); // Tried again with the next.
+                work.epoch = work.epoch.max(Some(epoch)); // Tried again soon.
                 return Err(Error::Full(path.display().to_string()));
             }
             Err((_, error)) => return Err(self.unknown(error)),

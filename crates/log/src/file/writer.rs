@@ -8,6 +8,7 @@ use super::backlog::{Backlog, Job};
 use super::format::{Kind, RecordHeader, SEGMENT_HEADER, SegmentHeader, record_size};
 use super::recover::segment_name;
 use super::snapshot::FileSnapshot;
+use super::spare::Order;
 use super::syncer::Syncer;
 use crate::disk::{Disk, DiskFile, Lock, Place, is_full};
 use crate::{
@@ -71,8 +72,10 @@ pub struct FileLog {
     lock: Arc<dyn Lock>,
     options: Options,
     segment: Segment,
-    /// The number of the segment after it.
+    /// The number of the next segment that is made.
     next_sequence: u64,
+    /// Whether one is to be made ahead for the end of this segment.
+    has_spare: bool,
     /// What was appended and is not written: the segment goes on with it.
     pending: Vec<u8>,
     /// The index of the next record.
@@ -102,6 +105,7 @@ impl FileLog {
             lock,
             options,
             next_sequence: segment.sequence + 1,
+            has_spare: false,
             segment,
             pending: Vec::new(),
             next,
@@ -112,7 +116,12 @@ impl FileLog {
         }
     }
 
-    /// Syncs what is to be synced, for [`super::Syncing::Caller`].
+    /// Writes a piece of what is put off, for [`super::Syncing::Steps`].
+    pub fn write_next(&mut self) {
+        self.backlog.work_here();
+    }
+
+    /// Syncs what is to be synced, for [`super::Syncing::Caller`] and [`super::Syncing::Steps`].
     ///
     /// # Errors
     /// What is wrong.
@@ -122,15 +131,12 @@ impl FileLog {
 
     /// Fails if the log is at its end.
     fn check_alive(&self) -> Result<(), Error> {
-        match &self.syncer.progress().borrow().trouble {
-            Some(trouble) if !trouble.passes() => Err(trouble.clone()),
-            _ => Ok(()),
-        }
+        self.syncer.shared().check_alive()
     }
 
     /// Something is wrong.
     fn fail(&self, error: Error) -> Error {
-        self.syncer.progress().send_modify(|progress| progress.trouble = Some(error.clone()));
+        self.syncer.shared().set_trouble(&error);
         error
     }
 
@@ -155,7 +161,8 @@ impl FileLog {
 
     fn make_room(&mut self, bytes: usize, class: Class) -> Result<(), Error> {
         let stalled = matches!(self.syncer.progress().borrow().trouble, Some(Error::Full(_)));
-        if class == Class::May && stalled && !self.pending.is_empty() {
+        let waiting = !self.pending.is_empty() || !self.backlog.is_idle();
+        if class == Class::May && stalled && waiting {
             return Err(self.full());
         }
         if self.fits(bytes, self.room_kept) {
@@ -172,30 +179,66 @@ impl FileLog {
         self.write(None)?;
         let least = (SEGMENT_HEADER + bytes + record_size(0)) as u64 + self.room_kept;
         let least = least + least / (UNUSED_PART - 1) + 1;
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        let name = segment_name(sequence);
-        let disk = self.origin.disk.clone();
-        let made = disk.create(&name).and_then(|file| self.fill_new(&file, sequence, least));
-        let segment = made.map_err(|error| {
-            drop(disk.remove(&name));
-            if is_full(&error) {
-                return self.full();
-            }
-            let place = disk.path().join(&name).display().to_string();
-            Error::Failed { place, error: error.into() }
-        })?;
+        let segment = self.next_segment(least)?;
         let old = std::mem::replace(&mut self.segment, segment);
         // What was not flushed is written, and yet nobody has said that it may leave.
         let upto = self.handed_over;
         self.put(Job::Finish { file: old.file, length: old.written, upto })
     }
 
-    /// Gives a new segment its room and its header, at once: a snapshot may soon be all there is
-    /// besides.
-    fn fill_new(&self, file: &Arc<dyn DiskFile>, sequence: u64, least: u64) -> io::Result<Segment> {
-        let capacity = self.options.segment.max(least);
-        file.allocate(capacity)?;
+    /// The segment that was made ahead, if it is ready, or another.
+    fn next_segment(&mut self, least: u64) -> Result<Segment, Error> {
+        let spare = self.syncer.take_spare();
+        self.has_spare = false;
+        let behind = self.segment.sequence;
+        if let Some(late) = spare.as_ref().filter(|spare| spare.sequence < behind) {
+            self.syncer.discard(segment_name(late.sequence));
+        }
+        let disk = self.origin.disk.clone();
+        let (sequence, made) = match spare.filter(|spare| spare.sequence > behind) {
+            Some(spare) if spare.capacity >= least => {
+                (spare.sequence, Ok((spare.file, spare.capacity)))
+            }
+            Some(spare) => {
+                let longer = spare.file.allocate(least);
+                (spare.sequence, longer.map(|()| (spare.file, least)))
+            }
+            None => {
+                let (sequence, capacity) = (self.next_sequence, self.options.segment.max(least));
+                self.next_sequence += 1;
+                let made = disk.create(&segment_name(sequence));
+                (sequence, made.and_then(|file| file.allocate(capacity).map(|()| (file, capacity))))
+            }
+        };
+        let filled = made.and_then(|(file, capacity)| self.fill_new(&file, sequence, capacity));
+        filled.map_err(|error| {
+            let name = segment_name(sequence);
+            drop(disk.remove(&name));
+            if is_full(&error) {
+                return self.full();
+            }
+            let place = disk.path().join(&name).display().to_string();
+            Error::Failed { place, error: error.into() }
+        })
+    }
+
+    /// Has the next segment made ahead when half of this one is full.
+    fn look_ahead(&mut self) {
+        if !self.has_spare && self.segment.written > self.segment.limit / 2 {
+            let (sequence, capacity) = (self.next_sequence, self.options.segment);
+            self.next_sequence += 1;
+            self.has_spare = true;
+            self.syncer.order_spare(Order { sequence, capacity });
+        }
+    }
+
+    /// Gives a new segment its header, at once: a snapshot may soon be all there is besides.
+    fn fill_new(
+        &self,
+        file: &Arc<dyn DiskFile>,
+        sequence: u64,
+        capacity: u64,
+    ) -> io::Result<Segment> {
         let (synced, epoch) = {
             let progress = self.syncer.progress().borrow();
             (progress.synced, progress.epoch)
@@ -246,6 +289,7 @@ impl FileLog {
                     self.pending = bytes; // Its room is used again.
                     self.pending.clear();
                 }
+                self.look_ahead();
                 Ok(())
             }
             Err((Job::Write { bytes, sync, .. }, error)) if is_full(&error) => {
@@ -335,6 +379,7 @@ impl Log for FileLog {
         self.backlog.waiter().wait()?;
         self.backlog.stop();
         self.syncer.stop();
+        self.check_alive()?;
         let (file, length) = (self.segment.file.clone(), self.segment.written);
         let finish = Job::Finish { file, length, upto: self.next.before() };
         self.put(finish)?;

@@ -19,6 +19,8 @@ pub(crate) enum Step {
         sync: bool,
     },
     Flush,
+    /// What a thread would write while something is being synced.
+    Write,
     Sync,
     RaiseEpoch,
     BeginSnapshot,
@@ -46,8 +48,12 @@ pub(crate) struct World {
     /// Whether the machine lost power since the log was last opened.
     unplugged: bool,
     sealed: bool,
+    /// Whether an operation has failed since, perhaps a sync.
+    doubt: bool,
     /// Whether an epoch may stay as it was, because the disk is full.
     pub(crate) full: bool,
+    /// Where the epoch is kept besides.
+    pub(crate) twin: SimulatedDisk,
 }
 
 /// A process.
@@ -57,8 +63,8 @@ pub(crate) struct Process {
     snapshot: Option<Box<dyn SnapshotJob>>,
 }
 
-pub(crate) fn store(disk: &SimulatedDisk, options: Options) -> FileStore {
-    let twin = Place::new(Arc::new(disk.clone()), "epoch-twin");
+fn store(disk: &SimulatedDisk, twin: &SimulatedDisk, options: Options) -> FileStore {
+    let twin = Place::new(Arc::new(twin.clone()), "epoch-twin");
     FileStore::new(Arc::new(disk.clone()), Some(twin), options)
 }
 
@@ -100,7 +106,9 @@ impl World {
         options: Options,
     ) -> Result<Result<Process, String>, OpenError> {
         let sealed = std::mem::take(&mut self.sealed); // Whoever tries to open it breaks the seal.
-        let (log, opened) = store(disk, options).open_file()?;
+        let doubt = std::mem::replace(&mut self.doubt, true); // A sync may fail.
+        let (log, opened) = store(disk, &self.twin, options).open_file()?;
+        self.doubt = doubt;
         self.sealed = sealed;
         Ok(self.judge(&opened, options.durability).map(|()| {
             let watch = log.watch();
@@ -114,7 +122,8 @@ impl World {
         if !self.appended.starts_with(&state) {
             return told("it is no prefix of what was appended");
         }
-        let survives_only_synced = self.unplugged && durability == Durability::Written;
+        let survives_only_synced =
+            (self.unplugged || self.doubt) && durability == Durability::Written;
         let least = if survives_only_synced { self.synced } else { self.told };
         if state.len() < least {
             return told(&format!("{least} records must be there"));
@@ -122,10 +131,15 @@ impl World {
         let is_same_life = self.life == Some(opened.life);
         let is_well = match opened.memory {
             // Whoever was told of a loss has appended something since.
-            Memory::Kept => is_same_life && !self.unplugged && !self.lost_at(state.len()),
+            Memory::Kept => {
+                let is_all = state.len() >= self.told && !self.lost_at(state.len());
+                is_same_life && !self.unplugged && is_all
+            }
             Memory::New => self.told == 0 && !is_same_life,
             Memory::Lost(Lost::Adopted) => false,
-            Memory::Lost(_) => !is_same_life && (self.unplugged || self.lost_at(self.told)),
+            Memory::Lost(_) => {
+                !is_same_life && (self.unplugged || self.doubt || self.lost_at(self.told))
+            }
         };
         if !is_well {
             return told("that is not what became of its memory");
@@ -140,7 +154,7 @@ impl World {
         (self.told, self.synced) = (state.len(), state.len());
         (self.epoch, self.life) = (opened.epoch, Some(opened.life));
         self.lost = (opened.memory != Memory::Kept).then_some(state.len());
-        (self.unplugged, self.sealed) = (false, false);
+        (self.unplugged, self.doubt, self.sealed) = (false, false, false);
         Ok(())
     }
 
@@ -152,6 +166,7 @@ impl World {
     /// The machine has lost power.
     pub(crate) fn unplug(&mut self, disk: &SimulatedDisk, seed: u64) -> SimulatedDisk {
         self.unplugged = true;
+        self.twin = self.twin.unplugged(seed);
         disk.unplugged(seed)
     }
 
@@ -161,6 +176,7 @@ impl World {
         self.told = self.told.max(progress.may_leave.0 as usize);
         self.synced = self.synced.max(progress.synced.0 as usize);
         self.epoch = self.epoch.max(progress.epoch);
+        self.doubt |= matches!(progress.trouble, Some(Error::Unknown { .. }));
         assert!(self.told <= self.appended.len(), "nobody has appended that");
     }
 
@@ -183,6 +199,7 @@ impl World {
                 assert_eq!(index.0 as usize, self.appended.len(), "indexes have no gaps");
             }
             Step::Flush => log.flush()?,
+            Step::Write => log.write_next(),
             Step::Sync => log.sync()?,
             Step::RaiseEpoch => log.raise_epoch(self.epoch + 1)?,
             Step::BeginSnapshot => process.snapshot = Some(log.begin_snapshot()?),
