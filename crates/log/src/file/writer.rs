@@ -379,7 +379,6 @@ impl Log for FileLog {
         self.backlog.waiter().wait()?;
         self.backlog.stop();
         self.syncer.stop();
-        self.check_alive()?;
         let (file, length) = (self.segment.file.clone(), self.segment.written);
         let finish = Job::Finish { file, length, upto: self.next.before() };
         self.put(finish)?;
