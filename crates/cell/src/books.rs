@@ -2,25 +2,29 @@
 //!
 //! Nothing is decided here, so that this stays the same while the code that decides changes: the
 //! books of a log are what another version goes on from, and what an independent checker looks at.
+//! A cell keeps them as it goes on: everything that it knows is here, but for how its engine came
+//! to it.
 //!
 //! # Invariants
 //! - **B1.** A unit has one holder, and a lock one or any number that share it.
 //! - **B2.** A fence is above every number and fence before it; those who share a lock have the same.
 //! - **B3.** A request is asked once, granted at most once, and nothing is said of it after its end.
 //! - **B4.** What is granted is what was asked for, need by need.
+//! - **B5.** The times to look at a grant again are those of the grants there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdall_wire::{Amount, Ask, Kind, Name, RequestNo, Taken, Who};
+use holdall_wire::holder::Record;
+use holdall_wire::{Amount, Ask, Kind, Lasting, Leftovers, Name, Place, RequestNo, Taken, Who};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Fact;
-use crate::session::{CallNo, SessionId};
+use crate::facts::{Fact, How};
+use crate::session::{CallNo, SessionId, Sessions};
 
 /// A request that waits or holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry<H> {
+pub struct Entry {
     /// Whose.
     pub session: SessionId,
     /// The call that asked.
@@ -31,17 +35,52 @@ pub struct Entry<H> {
     pub ask: Ask,
     /// What it holds, if it does.
     pub held: Option<Held>,
+    /// Whether its client may be told, once it is granted.
+    pub ready: bool,
+    /// Where its command starts, if its client may start it there.
+    pub place: Option<Place>,
     /// The processes that use it, if they are known.
-    pub holder: Option<H>,
-    /// Its client has ended, its processes have not.
-    pub left: bool,
+    pub holder: Option<Record>,
+    /// It was taken away: when its processes are killed.
+    pub kill_at: Option<u64>,
+    /// Its client has ended or given it back, its processes have not ended.
+    pub left: Option<Left>,
+}
+
+/// A grant that ends with its processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// How.
+    pub how: How,
+    /// The call that is answered then.
+    pub call: Option<CallNo>,
+}
+
+impl Entry {
+    /// Whether it outlives its client.
+    pub fn is_reserved(&self) -> bool {
+        matches!(self.ask.lasting, Lasting::Reservation(_))
+    }
+
+    /// What becomes of what its command leaves behind, if it is for a command.
+    pub fn leftovers(&self) -> Option<Leftovers> {
+        match self.ask.lasting {
+            Lasting::Command(leftovers) => Some(leftovers),
+            _ => None,
+        }
+    }
+
+    /// When it is to be looked at again.
+    fn due(&self) -> Option<u64> {
+        self.kill_at.or(self.held.as_ref()?.until)
+    }
 }
 
 /// What a request holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// For each need in the order named.
-    pub taken: Vec<Taken>,
+    pub taken: Arc<[Taken]>,
     /// Since when.
     pub since: u64,
     /// Until when, if it is a reservation.
@@ -58,14 +97,28 @@ struct Use {
     holders: BTreeSet<RequestNo>,
 }
 
-/// What all facts add up to.
+/// A pool, and whether it is there because the configuration says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Books<H> {
-    pools: BTreeMap<Name, Kind>,
-    requests: BTreeMap<RequestNo, Entry<H>>,
+pub struct Pool {
+    /// What it consists of.
+    pub kind: Kind,
+    /// Whether the configuration says so.
+    pub configured: bool,
+}
+
+/// What all facts add up to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Books {
+    pools: BTreeMap<Name, Pool>,
+    requests: BTreeMap<RequestNo, Entry>,
     uses: BTreeMap<UnitName, Use>,
+    /// When which grants are to be looked at again.
+    due: BTreeSet<(u64, RequestNo)>,
     /// The highest number or fence there was.
     highest: u64,
+    /// The boot of the machine.
+    boot: Arc<str>,
+    pub(crate) sessions: Sessions,
 }
 
 /// A fact that cannot be.
@@ -107,69 +160,131 @@ pub enum Contradiction {
     Other(RequestNo),
 }
 
-impl<H> Default for Books<H> {
-    fn default() -> Self {
-        let (pools, requests, uses) = Default::default();
-        Self { pools, requests, uses, highest: 0 }
-    }
-}
-
-impl<H: Clone> Books<H> {
+impl Books {
     /// Enters a fact.
     ///
     /// # Errors
     /// If it cannot be; then nothing has changed.
-    pub fn enter(&mut self, fact: &Fact<H>) -> Result<(), Contradiction> {
+    pub fn enter(&mut self, fact: &Fact) -> Result<(), Contradiction> {
         match fact {
+            Fact::Started { epoch, boot } => {
+                self.highest = self.highest.max(u64::from(*epoch) << 32);
+                self.boot = boot.clone();
+            }
+            Fact::Session { session, secret, uid, means } => {
+                self.sessions.begin(*session, *secret, *uid, *means);
+            }
+            Fact::SessionOver(session) => drop(self.sessions.end(*session)),
+            Fact::Answered { session, call, reply } => {
+                self.sessions.take(*session, *call);
+                self.sessions.replied(*session, *call, reply.clone());
+            }
+            Fact::Heard { session, upto } => self.sessions.heard_by(*session, *upto),
+            Fact::Pool { name, kind: Some(kind), configured } => {
+                let pool = Pool { kind: kind.clone(), configured: *configured };
+                self.pools.insert(name.clone(), pool);
+            }
+            Fact::Pool { name, kind: None, .. } => drop(self.pools.remove(name)),
             Fact::Asked { request, session, call, who, ask } => {
-                self.above(*request, request.0)?;
-                self.highest = request.0;
-                let (session, call, who, ask) = (*session, *call, who.clone(), ask.clone());
-                let (held, holder, left) = (None, None, false);
-                let entry = Entry { session, call, who, ask, held, holder, left };
-                self.requests.insert(*request, entry);
+                self.ask(*request, *session, *call, who, ask)?;
             }
             Fact::Granted { request, taken, since, until } => {
                 self.check_grant(*request, taken)?;
                 self.take(*request, taken);
                 let held = Held { taken: taken.clone(), since: *since, until: *until };
-                self.entry(*request)?.held = Some(held);
+                let entry = self.entry(*request)?;
+                entry.ready = entry.leftovers().is_none();
+                entry.held = Some(held);
+                self.due.extend(until.map(|until| (until, *request)));
             }
-            Fact::Renewed { request, until } => self.held(*request)?.until = Some(*until),
+            Fact::Ended { request, how } => self.end(*request, how)?,
+            Fact::Ready { request, holder, place } => {
+                let entry = self.held(*request)?;
+                entry.ready = true;
+                (entry.holder, entry.place) = (holder.clone(), place.clone());
+            }
+            Fact::Renewed { request, until } => self.at_another_time(*request, |entry| {
+                entry.held.iter_mut().for_each(|held| held.until = Some(*until));
+            })?,
             Fact::Used { request, holder } => {
-                self.held(*request)?;
-                self.entry(*request)?.holder = Some(holder.clone());
+                self.held(*request)?.holder = Some(holder.clone());
             }
-            Fact::Left { request } => {
-                self.held(*request)?;
-                self.entry(*request)?.left = true;
+            Fact::TakenAway { request, kill_at } => self.at_another_time(*request, |entry| {
+                entry.kill_at = Some(*kill_at);
+            })?,
+            Fact::Left { request, how, call } => {
+                self.at_another_time(*request, |entry| {
+                    entry.kill_at = None;
+                    entry.left = Some(Left { how: how.clone(), call: *call });
+                })?;
+                if let Some(call) = call {
+                    let session = self.entry(*request)?.session;
+                    self.sessions.take(session, *call);
+                }
             }
-            Fact::Ended { request, .. } => {
-                let ended = self.requests.remove(request);
-                let ended = ended.ok_or(Contradiction::Unknown(*request))?;
-                self.give_back(*request, &ended);
-            }
-            Fact::Pool { name, kind: Some(kind) } => {
-                self.pools.insert(name.clone(), kind.clone());
-            }
-            Fact::Pool { name, kind: None } => drop(self.pools.remove(name)),
         }
         Ok(())
     }
 
+    fn ask(
+        &mut self,
+        request: RequestNo,
+        session: SessionId,
+        call: CallNo,
+        who: &Arc<Who>,
+        ask: &Ask,
+    ) -> Result<(), Contradiction> {
+        self.above(request, request.0)?;
+        self.highest = request.0;
+        self.sessions.take(session, call);
+        self.sessions.opened(session, call, request);
+        let (who, ask) = (who.clone(), ask.clone());
+        let (held, ready, place, holder, kill_at, left) = Default::default();
+        let entry = Entry { session, call, who, ask, held, ready, place, holder, kill_at, left };
+        self.requests.insert(request, entry);
+        Ok(())
+    }
+
+    fn end(&mut self, request: RequestNo, how: &How) -> Result<(), Contradiction> {
+        let ended = self.requests.remove(&request).ok_or(Contradiction::Unknown(request))?;
+        self.give_back(request, &ended);
+        if let Some(due) = ended.due() {
+            self.due.remove(&(due, request));
+        }
+        self.sessions.replied(ended.session, ended.call, how.reply(request));
+        Ok(())
+    }
+
+    /// Changes a grant so that it may have to be looked at again at another time.
+    fn at_another_time(
+        &mut self,
+        request: RequestNo,
+        change: impl FnOnce(&mut Entry),
+    ) -> Result<(), Contradiction> {
+        let entry = self.held(request)?;
+        let before = entry.due();
+        change(entry);
+        let after = entry.due();
+        if let Some(before) = before {
+            self.due.remove(&(before, request));
+        }
+        self.due.extend(after.map(|after| (after, request)));
+        Ok(())
+    }
+
     /// The pools there are.
-    pub fn pools(&self) -> impl Iterator<Item = (&Name, &Kind)> {
+    pub fn pools(&self) -> impl Iterator<Item = (&Name, &Pool)> {
         self.pools.iter()
     }
 
     /// What is held, oldest request first.
-    pub fn grants(&self) -> impl Iterator<Item = (RequestNo, &Entry<H>, &Held)> {
+    pub fn grants(&self) -> impl Iterator<Item = (RequestNo, &Entry, &Held)> {
         let all = self.requests.iter();
         all.filter_map(|(request, entry)| Some((*request, entry, entry.held.as_ref()?)))
     }
 
     /// What waits, oldest first.
-    pub fn waiting(&self) -> impl Iterator<Item = (RequestNo, &Entry<H>)> {
+    pub fn waiting(&self) -> impl Iterator<Item = (RequestNo, &Entry)> {
         let all = self.requests.iter().filter(|(_, entry)| entry.held.is_none());
         all.map(|(request, entry)| (*request, entry))
     }
@@ -179,12 +294,56 @@ impl<H: Clone> Books<H> {
         self.highest
     }
 
-    fn entry(&mut self, request: RequestNo) -> Result<&mut Entry<H>, Contradiction> {
+    /// The boot of the machine in which the host was last started.
+    pub fn boot(&self) -> &Arc<str> {
+        &self.boot
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// A request that waits or holds.
+    pub fn get(&self, request: RequestNo) -> Option<&Entry> {
+        self.requests.get(&request)
+    }
+
+    /// When a grant is next to be looked at, and which.
+    pub fn next_due(&self) -> Option<(u64, RequestNo)> {
+        self.due.first().copied()
+    }
+
+    /// Looks whether the invariants hold, all of them: for tests, and for checkers.
+    ///
+    /// # Errors
+    /// Names the one that does not.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let all = self.requests.iter();
+        let due = all.filter_map(|(request, entry)| Some((entry.due()?, *request)));
+        if due.collect::<BTreeSet<_>>() != self.due {
+            return Err("B5: the times to look at grants are others than those of the grants");
+        }
+        let held = self.grants().flat_map(|(request, entry, held)| {
+            let units = units(&entry.ask, &held.taken);
+            units.map(move |(pool, unit, ..)| (pool, unit, request)).collect::<Vec<_>>()
+        });
+        let used = self.uses.iter().flat_map(|((pool, unit), used)| {
+            used.holders.iter().map(move |request| (pool, unit, *request))
+        });
+        if held.collect::<BTreeSet<_>>() != used.collect() {
+            return Err("B1: what is held is other than what the holders have");
+        }
+        self.sessions.check()
+    }
+
+    fn entry(&mut self, request: RequestNo) -> Result<&mut Entry, Contradiction> {
         self.requests.get_mut(&request).ok_or(Contradiction::Unknown(request))
     }
 
-    fn held(&mut self, request: RequestNo) -> Result<&mut Held, Contradiction> {
-        self.entry(request)?.held.as_mut().ok_or(Contradiction::NotHeld(request))
+    fn held(&mut self, request: RequestNo) -> Result<&mut Entry, Contradiction> {
+        let entry = self.entry(request)?;
+        if entry.held.is_some() { Ok(entry) } else { Err(Contradiction::NotHeld(request)) }
     }
 
     fn above(&self, request: RequestNo, number: u64) -> Result<(), Contradiction> {
@@ -244,8 +403,8 @@ impl<H: Clone> Books<H> {
         }
     }
 
-    fn give_back(&mut self, request: RequestNo, ended: &Entry<H>) {
-        let taken = ended.held.as_ref().map_or(&[][..], |held| &held.taken);
+    fn give_back(&mut self, request: RequestNo, ended: &Entry) {
+        let taken = ended.held.as_ref().map_or(&[][..], |held| &*held.taken);
         for (pool, unit, ..) in units(&ended.ask, taken) {
             let unit = (pool.clone(), unit.clone());
             if let Some(used) = self.uses.get_mut(&unit) {

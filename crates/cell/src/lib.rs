@@ -1,10 +1,24 @@
-//! The pure state machine of a cell: the engine, and, not used by the agent yet, sessions and the
-//! books of what has become of requests.
+//! The pure state machine of a cell. The agent uses its engine, and not the rest yet.
 //!
 //! No clock (whoever calls says what time it is), no I/O, no randomness, no hash order: the same
 //! inputs lead to the same state, so that a log of inputs is enough to build it again.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`engine`] | who holds and who waits: the protocol, and the names of what it counts |
+//! | [`session`] | clients that lose their connection, or their agent, and not their place |
+//! | [`facts`], [`books`] | what came of everything, and what that adds up to |
+//! | `cell` | all of these together: inputs in, facts and effects out |
+//! | [`replay`] | how a cell comes back from its log |
 
 pub mod books;
+mod cell;
 pub mod engine;
 pub mod facts;
+mod input;
+pub mod plan;
+pub mod replay;
 pub mod session;
+
+pub use cell::{Cell, Defect};
+pub use input::{Effect, Input, Out, Rest, Start, Wish};

@@ -188,7 +188,10 @@ impl Sessions {
             Some(known) if known.secret == hello.secret && known.uid == hello.uid => known,
             Some(_) => return Err(Turned::Stranger),
             None if hello.returns => return Err(Turned::Forgotten),
-            None => self.sessions.entry(hello.session).or_insert_with(|| Session::new(hello)),
+            None => {
+                let fresh = || Session::new(hello.secret, hello.uid, hello.means);
+                self.sessions.entry(hello.session).or_insert_with(fresh)
+            }
         };
         let displaced = session.attached.replace(conn).filter(|before| *before != conn);
         session.hear(hello.heard);
@@ -263,6 +266,51 @@ impl Sessions {
     pub fn replied(&mut self, session: SessionId, call: CallNo, reply: Reply) -> Option<ConnNo> {
         self.set(session, call, Outcome::Replied(reply));
         self.connection(session)
+    }
+
+    /// A session is there, though nobody is attached to it.
+    pub(crate) fn begin(&mut self, id: SessionId, secret: Secret, uid: u32, means: Means) {
+        self.sessions.entry(id).or_insert_with(|| Session::new(secret, uid, means));
+    }
+
+    /// A call was made, if it is not known already.
+    pub(crate) fn take(&mut self, session: SessionId, call: CallNo) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        if call > session.last {
+            session.last = call;
+            session.outcomes.insert(call, Outcome::Pending);
+        }
+    }
+
+    /// The client of a session has heard the end of all calls up to one.
+    pub(crate) fn heard_by(&mut self, session: SessionId, upto: CallNo) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.hear(upto);
+        }
+    }
+
+    /// Up to which call a client has heard the end of all.
+    pub fn heard(&self, session: SessionId) -> Option<CallNo> {
+        Some(self.sessions.get(&session)?.heard)
+    }
+
+    /// The user of a session.
+    pub fn uid(&self, session: SessionId) -> Option<u32> {
+        Some(self.sessions.get(&session)?.uid)
+    }
+
+    /// The request that a call has open.
+    pub fn request(&self, session: SessionId, call: CallNo) -> Option<RequestNo> {
+        match self.sessions.get(&session)?.outcomes.get(&call)? {
+            Outcome::Open(request) => Some(*request),
+            _ => None,
+        }
+    }
+
+    /// What a session has open, in the order asked.
+    pub fn open(&self, session: SessionId) -> Vec<RequestNo> {
+        let session = self.sessions.get(&session);
+        session.into_iter().flat_map(Session::open).map(|(_, request)| request).collect()
     }
 
     fn set(&mut self, session: SessionId, call: CallNo, outcome: Outcome) {
@@ -352,11 +400,11 @@ impl Sessions {
 }
 
 impl Session {
-    fn new(hello: &Hello) -> Self {
+    fn new(secret: Secret, uid: u32, means: Means) -> Self {
         Self {
-            secret: hello.secret,
-            uid: hello.uid,
-            means: hello.means,
+            secret,
+            uid,
+            means,
             attached: None,
             alone_since: 0,
             last: CallNo(0),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::facts::How;
 
-fn asked(request: u64, needs: &[&str]) -> Fact<u32> {
+fn asked(request: u64, needs: &[&str]) -> Fact {
     let needs: Vec<Need> = needs.iter().map(|need| need.parse().expect("a need")).collect();
     let (now, lasting, from, within) = (false, Lasting::Connection, From::default(), None);
     Fact::Asked {
@@ -18,7 +18,7 @@ fn asked(request: u64, needs: &[&str]) -> Fact<u32> {
     }
 }
 
-fn granted(request: u64, fence: u64, units: &[(&str, &str)]) -> Fact<u32> {
+fn granted(request: u64, fence: u64, units: &[(&str, &str)]) -> Fact {
     let name = |text: &str| text.parse::<Name>().expect("a name");
     let mut taken: Vec<Taken> = Vec::new();
     for (pool, unit) in units {
@@ -28,14 +28,18 @@ fn granted(request: u64, fence: u64, units: &[(&str, &str)]) -> Fact<u32> {
             None => taken.push(Taken { name: name(pool), units: vec![unit] }),
         }
     }
-    Fact::Granted { request: RequestNo(request), taken, since: 0, until: None }
+    Fact::Granted { request: RequestNo(request), taken: taken.into(), since: 0, until: None }
 }
 
-fn ended(request: u64) -> Fact<u32> {
+fn ended(request: u64) -> Fact {
     Fact::Ended { request: RequestNo(request), how: How::Released }
 }
 
-fn entered(facts: &[Fact<u32>]) -> Result<Books<u32>, Contradiction> {
+fn left(request: u64) -> Fact {
+    Fact::Left { request: RequestNo(request), how: How::Released, call: None }
+}
+
+fn entered(facts: &[Fact]) -> Result<Books, Contradiction> {
     let mut books = Books::default();
     facts.iter().try_for_each(|fact| books.enter(fact))?;
     Ok(books)
@@ -101,7 +105,7 @@ fn what_is_granted_is_what_was_asked_for_and_once() {
     assert_eq!(entered(&over), Err(Contradiction::Unknown(RequestNo(1))));
     assert_eq!(entered(&over[..2]), Ok(Books { highest: 1, ..Books::default() }));
     let request = RequestNo(1);
-    for early in [Fact::Left { request }, Fact::Used { request, holder: 7 }] {
+    for early in [left(1), Fact::Used { request, holder: Record::default() }] {
         assert_eq!(entered(&[one.clone(), early]), Err(Contradiction::NotHeld(request)));
     }
 }
@@ -123,31 +127,36 @@ fn a_fact_that_cannot_be_changes_nothing() {
 fn all_that_is_needed_to_go_on_is_in_it() {
     let request = RequestNo(1);
     let name: Name = "gpu".parse().expect("a name");
+    let holder = Record::of_client("boot", "lock");
     let books = entered(&[
-        Fact::Pool { name: name.clone(), kind: Some(Kind::Numbered(2)) },
+        Fact::Pool { name: name.clone(), kind: Some(Kind::Numbered(2)), configured: true },
         asked(1, &["gpu"]),
         asked(2, &["gpu:2"]),
         asked(3, &["gpu"]),
         granted(1, 4, &[("gpu", "gpu/1")]),
         Fact::Renewed { request, until: 50 },
-        Fact::Used { request, holder: 7 },
-        Fact::Left { request },
+        Fact::Used { request, holder: holder.clone() },
+        left(1),
     ])
     .expect("it can be");
     let bytes = postcard::to_allocvec(&books).expect("in bytes");
-    let mut books: Books<u32> = postcard::from_bytes(&bytes).expect("the same again");
-    assert_eq!(books.pools().collect::<Vec<_>>(), [(&name, &Kind::Numbered(2))]);
+    let mut books: Books = postcard::from_bytes(&bytes).expect("the same again");
+    books.check().expect("sound");
+    let pool = Pool { kind: Kind::Numbered(2), configured: true };
+    assert_eq!(books.pools().collect::<Vec<_>>(), [(&name, &pool)]);
+    assert_eq!(books.next_due(), Some((50, request)));
     let (number, entry, held) = books.grants().next().expect("one is held");
-    assert_eq!((number, entry.holder, entry.left, held.until), (request, Some(7), true, Some(50)));
+    assert_eq!((number, &entry.holder, held.until), (request, &Some(holder), Some(50)));
+    assert_eq!(entry.left, Some(Left { how: How::Released, call: None }));
     assert_eq!(held.taken[0].units, [("gpu/1".parse().expect("a name"), 4)]);
     let waiting: Vec<u64> = books.waiting().map(|(request, _)| request.0).collect();
     assert_eq!(waiting, [2, 3], "in the order they came");
-    books.enter(&Fact::Pool { name, kind: None }).expect("it can be");
+    books.enter(&Fact::Pool { name, kind: None, configured: false }).expect("it can be");
     assert_eq!(books.pools().count(), 0);
 }
 
 /// A simple cell: units are granted in the order of asking, as far as they are free.
-fn history(choices: &[(u8, u8)]) -> Vec<Fact<u32>> {
+fn history(choices: &[(u8, u8)]) -> Vec<Fact> {
     let (mut facts, mut number, mut waiting, mut held) = (Vec::new(), 0, Vec::new(), Vec::new());
     for (what, which) in choices {
         match what % 3 {
@@ -183,16 +192,16 @@ proptest! {
         let facts = history(&choices);
         prop_assert!(entered(&facts).is_ok());
         // Without an end of its former holder, nobody can be granted a unit.
-        let ends = |fact: &Fact<u32>| matches!(fact, Fact::Ended { .. });
+        let ends = |fact: &Fact| matches!(fact, Fact::Ended { .. });
         let all: Vec<usize> = (0..facts.len()).filter(|at| ends(&facts[*at])).collect();
         prop_assume!(!all.is_empty());
         let left_out = *place.get(&all);
         let Fact::Ended { request, .. } = facts[left_out] else { unreachable!("it ends") };
-        let unit_of = |fact: &Fact<u32>| match fact {
+        let unit_of = |fact: &Fact| match fact {
             Fact::Granted { taken, .. } => Some(taken[0].units[0].0.clone()),
             _ => None,
         };
-        let of_it = |fact: &&Fact<u32>| matches!(fact, Fact::Granted { request: one, .. } if *one == request);
+        let of_it = |fact: &&Fact| matches!(fact, Fact::Granted { request: one, .. } if *one == request);
         let unit = facts.iter().find(of_it).and_then(unit_of);
         let again = facts[left_out..].iter().any(|fact| unit_of(fact) == unit && unit.is_some());
         let without: Vec<_> = [&facts[..left_out], &facts[left_out + 1..]].concat();

@@ -3,11 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// How many are few.
 const FEW: usize = 16;
 
 /// A map in order. Either of the two is empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "K: Serialize, V: Serialize",
+    deserialize = "K: Deserialize<'de> + Ord, V: Deserialize<'de>"
+))]
 pub(crate) struct Few<K, V = ()> {
     few: Vec<(K, V)>,
     many: BTreeMap<K, V>,

@@ -21,15 +21,17 @@ use std::ops::Bound;
 use hashbrown::HashMap;
 use holdall_core::{Broken, PoolId, Resize};
 use holdall_wire::{Kind, Name, RequestNo, Taken};
+use serde::{Deserialize, Serialize};
 
 use super::Defect;
 use super::few::Few;
+use super::state::sorted;
 
 /// A lock is a pool of so many units: exclusive takes all, shared takes one.
 pub(crate) const LOCK_UNITS: u32 = u32::MAX;
 
 /// A pool or a lock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pool {
     pub(crate) name: Name,
     pub(crate) declared: bool,
@@ -44,7 +46,7 @@ pub(crate) struct Pool {
 }
 
 /// What a pool consists of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Stock {
     /// The fence of its present holders.
     Lock { fence: u64 },
@@ -52,7 +54,7 @@ pub(crate) enum Stock {
     Units { units: Vec<Unit>, numbered: bool },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Unit {
     pub(crate) name: Name,
     pub(crate) holder: Option<RequestNo>,
@@ -105,14 +107,16 @@ impl Pool {
 }
 
 /// All pools of a node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ledger {
     /// By id. An id is given out once; that of a lock stands for another lock when it is forgotten.
     pools: Vec<Option<Box<Pool>>>,
+    #[serde(with = "sorted")]
     names: HashMap<Name, PoolId>,
     /// Those that are declared, or being removed.
     listed: BTreeMap<Name, PoolId>,
     /// The pool that last had a unit of a name; whether it still has is to be looked at.
+    #[serde(with = "sorted")]
     unit_names: HashMap<Name, PoolId>,
     /// Locks that nobody wants, which the protocol still knows as pools.
     spare: Vec<(PoolId, Option<Box<Pool>>)>,

@@ -21,6 +21,7 @@ mod ledger;
 mod look;
 mod pools;
 mod roles;
+mod state;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -177,7 +178,7 @@ pub enum Effect {
 const OVERTAKEN_MAX: usize = 64;
 
 /// A request that waits or holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     user: UserId,
     needs: Vec<Need>,
@@ -270,7 +271,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub fn step(&mut self, now: u64, input: Input) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         match input {
-            Input::Ask { who, ask } => self.on_ask(who, ask)?,
+            Input::Ask { who, ask } => {
+                let request = self.draw_request();
+                self.on_ask(request, who, ask)?;
+            }
             Input::Change(change) => self.on_change(&change)?,
             Input::End(request) => {
                 let waited = self.requests.contains_key(&request) && !self.is_held(request);
@@ -290,8 +294,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, who: Arc<Who>, ask: Ask) -> Result<(), Defect> {
-        let request = self.draw_request();
+    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: Ask) -> Result<(), Defect> {
         let counts = match self.resolve(&ask.needs) {
             Ok(counts) => counts,
             Err(why) => {
@@ -342,18 +345,27 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         for count in counts.iter() {
             self.ledger.join(count.pool, request);
         }
-        // Whoever names a grant that is not its own user's names nothing.
-        let same_uid = |outer: &RequestNo| {
-            self.requests.get(outer).is_some_and(|entry| entry.who.uid == who.uid)
-        };
-        let within = within.filter(same_uid);
-        if let Some(outer) = within {
-            self.inside.entry(outer).or_default().insert(request);
-        }
+        let within = self.nest(request, who.uid, within);
         let (since, until, taken) = (self.now, None, None);
         let entry = Entry { user, needs, counts, who, since, lasts, until, within, taken };
         self.requests.insert(request, entry);
         self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
+    }
+
+    /// A request is asked inside a grant. Whoever names one that is not its own user's names nothing.
+    fn nest(
+        &mut self,
+        request: RequestNo,
+        uid: u32,
+        within: Option<RequestNo>,
+    ) -> Option<RequestNo> {
+        let same_uid =
+            |outer: &RequestNo| self.requests.get(outer).is_some_and(|entry| entry.who.uid == uid);
+        let within = within.filter(same_uid);
+        if let Some(outer) = within {
+            self.inside.entry(outer).or_default().insert(request);
+        }
+        within
     }
 
     fn on_restore(&mut self, reservation: Reservation) -> Result<(), Defect> {

@@ -6,6 +6,7 @@ use holdall_core::{
     Addr, Call, Effect as Wish, Event, ManagerId, Protocol, Request, RequestId, Role, Rung, UserId,
 };
 use holdall_wire::RequestNo;
+use serde::{Deserialize, Serialize};
 
 use super::{Defect, Effect, Engine, Serving, TimerNo};
 
@@ -22,14 +23,20 @@ pub(super) type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
 pub(super) type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
 
 /// A user, and the request that it acts for, until that is over.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub(super) struct Slot<P: Protocol> {
     pub(super) role: P::User,
     pub(super) request: Option<RequestNo>,
 }
 
 /// The timers that are armed. A role's tag is armed once or not at all.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub(super) struct Timers<P: Protocol> {
     last: u64,
+    /// All of them: each with its rung, and since when.
+    pub(super) armed: BTreeMap<TimerNo, (Rung, u64)>,
     owners: BTreeMap<TimerNo, UserId>,
     users: BTreeMap<UserId, Vec<(TimerNo, UserTimer<P>)>>,
     manager: BTreeMap<TimerNo, ManagerTimer<P>>,
@@ -38,13 +45,14 @@ pub(super) struct Timers<P: Protocol> {
 impl<P: Protocol> Default for Timers<P> {
     fn default() -> Self {
         let (owners, users, manager) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { last: 0, owners, users, manager }
+        Self { last: 0, armed: BTreeMap::new(), owners, users, manager }
     }
 }
 
 impl<P: Protocol> Timers<P> {
-    fn number(&mut self) -> TimerNo {
+    fn arm(&mut self, rung: Rung, now: u64) -> TimerNo {
         self.last += 1;
+        self.armed.insert(TimerNo(self.last), (rung, now));
         TimerNo(self.last)
     }
 
@@ -61,6 +69,7 @@ impl<P: Protocol> Timers<P> {
         }
         for (number, _) in &taken {
             self.owners.remove(number);
+            self.armed.remove(number);
         }
         taken
     }
@@ -111,6 +120,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 self.step_user(user, Event::Timer(tag))?;
             }
         } else if let Some(tag) = self.timers.manager.remove(&timer) {
+            self.timers.armed.remove(&timer);
             self.step_manager(Event::Timer(tag))?;
         }
         self.deliver()
@@ -187,24 +197,25 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     fn arm_manager(&mut self, tag: ManagerTimer<P>, rung: Rung) {
         self.disarm_manager(&tag);
-        let number = self.timers.number();
+        let number = self.timers.arm(rung, self.now);
         self.timers.manager.insert(number, tag);
         self.effects.push(Effect::Arm(number, rung));
     }
 
     fn disarm_manager(&mut self, tag: &ManagerTimer<P>) {
-        let effects = &mut self.effects;
-        self.timers.manager.retain(|number, armed| {
-            if armed == tag {
+        let (effects, armed) = (&mut self.effects, &mut self.timers.armed);
+        self.timers.manager.retain(|number, known| {
+            if known == tag {
+                armed.remove(number);
                 effects.push(Effect::Disarm(*number));
             }
-            armed != tag
+            known != tag
         });
     }
 
     fn arm_user(&mut self, user: UserId, tag: UserTimer<P>, rung: Rung) {
         self.disarm_user(user, Some(&tag));
-        let number = self.timers.number();
+        let number = self.timers.arm(rung, self.now);
         self.timers.owners.insert(number, user);
         self.timers.users.entry(user).or_default().push((number, tag));
         self.effects.push(Effect::Arm(number, rung));

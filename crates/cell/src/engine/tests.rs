@@ -496,6 +496,41 @@ proptest! {
         prop_assert!(left.iter().all(|pool| pool.declared && pool.holders.is_empty()));
     }
 
+    /// At every step an engine that is written and read goes on as the one it was.
+    #[test]
+    fn a_state_that_was_kept_goes_on_the_same(moves in moves(), rings in prop::collection::vec(any::<prop::sample::Index>(), 1..120)) {
+        let mut engine = engine();
+        let (mut model, mut armed, mut at) = (Model::default(), BTreeSet::new(), 0);
+        for (one, ring) in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat().into_iter().zip(rings.iter().cycle()) {
+            let mut inputs: Vec<Input> = model.input(one, engine.next_number()).into_iter().collect();
+            if !armed.is_empty() && ring.index(4) == 0 {
+                let all: Vec<_> = armed.iter().copied().collect();
+                inputs.push(Input::Timer(*ring.get(&all)));
+            }
+            for input in inputs {
+                at += 1;
+                let kept = postcard::to_allocvec(&engine).expect("written");
+                let mut again: Engine<House> = postcard::from_bytes(&kept).expect("readable");
+                prop_assert_eq!(&postcard::to_allocvec(&again).expect("written"), &kept);
+                if let Input::Timer(timer) = input {
+                    armed.remove(&timer);
+                }
+                let effects = engine.step(at, input.clone()).expect("unbroken");
+                prop_assert_eq!(&again.step(at, input).expect("unbroken"), &effects);
+                prop_assert_eq!(again.status(&[]), engine.status(&[]));
+                for effect in &effects {
+                    match effect {
+                        Effect::Arm(timer, _) => drop(armed.insert(*timer)),
+                        Effect::Disarm(timer) => drop(armed.remove(timer)),
+                        _ => {}
+                    }
+                }
+                prop_assert!(engine.armed().map(|(timer, ..)| timer).eq(armed.iter().copied()));
+                model.see(&effects);
+            }
+        }
+    }
+
     #[test]
     fn the_same_inputs_lead_to_the_same_effects(asks in prop::collection::vec((0..6usize, 0..4u8), 1..40)) {
         let run = || {

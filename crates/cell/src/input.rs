@@ -1,0 +1,202 @@
+//! What happens to a cell, and what is to be done about it.
+
+use std::sync::Arc;
+
+use holdall_core::Rung;
+use holdall_wire::holder::Record;
+use holdall_wire::{Ask, Change, Kind, Name, Place, Reply, RequestNo, Who};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::TimerNo;
+use crate::facts::Fact;
+use crate::session::{CallNo, ConnNo, Hello, Means, SessionId, Turned, Wrong};
+
+/// What happens to a cell. New kinds are added at the end: their order is in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Input {
+    /// The host has started, and replayed the log.
+    Started(Start),
+    /// A client comes over a connection.
+    Attach {
+        /// The connection.
+        conn: ConnNo,
+        /// What it says.
+        hello: Hello,
+    },
+    /// A call of a session.
+    Call {
+        /// The connection it comes over.
+        conn: ConnNo,
+        /// Its number.
+        call: CallNo,
+        /// The client has heard the end of all calls up to this one.
+        heard: CallNo,
+        /// What is wanted.
+        wish: Wish,
+    },
+    /// The client of a connection has heard the end of all calls up to one.
+    Heard {
+        /// The connection.
+        conn: ConnNo,
+        /// The call.
+        upto: CallNo,
+    },
+    /// A connection is gone.
+    Detach(ConnNo),
+    /// The process of a session has ended.
+    Over(SessionId),
+    /// What [`Effect::Prepare`] asked for is done.
+    Prepared {
+        /// The grant.
+        request: RequestNo,
+        /// The cgroup that was made, as a holder.
+        holder: Option<Record>,
+        /// Where the command starts, if its client may start it there.
+        place: Option<Place>,
+    },
+    /// Nothing of what used a grant is left.
+    HolderEnded(RequestNo),
+    /// A timer rings.
+    Timer(TimerNo),
+    /// It is time to look at deadlines ([`crate::Cell::next_due`]).
+    Due,
+    /// All who wait are told to go.
+    Dismiss,
+}
+
+/// How a host starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The epoch; numbers are above it.
+    pub epoch: u32,
+    /// The boot of the machine.
+    pub boot: Arc<str>,
+    /// Whether the engine is built again from the facts.
+    pub rebuilt: bool,
+    /// Whether locks are made on first use.
+    pub ephemeral: bool,
+    /// The pools of the configuration.
+    pub pools: Vec<(Name, Kind)>,
+}
+
+/// What a client wants that changes something. What its host has found out about processes comes along.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wish {
+    /// A set of things, all or nothing.
+    Ask {
+        /// Who asks.
+        who: Arc<Who>,
+        /// For what.
+        ask: Ask,
+    },
+    /// A child is about to become the command that uses a grant.
+    Child {
+        /// The grant.
+        request: RequestNo,
+        /// The child.
+        holder: Record,
+    },
+    /// A grant is given back.
+    End {
+        /// The grant.
+        request: RequestNo,
+        /// What still runs under it.
+        rest: Option<Rest>,
+    },
+    /// What a call asked for is not wanted any more, granted or not.
+    Withdraw {
+        /// The call.
+        asked: CallNo,
+        /// What runs under it, if it was granted.
+        rest: Option<Rest>,
+    },
+    /// A change of the pools.
+    Change(Change),
+    /// A reservation shall last for so many milliseconds from now.
+    Renew {
+        /// The reservation.
+        request: RequestNo,
+        /// How long.
+        millis: u64,
+    },
+    /// A grant of whatever session shall end.
+    Release {
+        /// The grant.
+        request: RequestNo,
+        /// Even if it is somebody else's, or still in use.
+        force: bool,
+        /// Whether the caller may do that with the grants of others.
+        may: bool,
+    },
+    /// The session is over.
+    Leave,
+}
+
+/// What a command has left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// How it is known.
+    pub holder: Record,
+    /// For people.
+    pub pids: Vec<u32>,
+}
+
+/// What follows from an input, for the host to do when the log says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A client is told something.
+    Reply {
+        /// Over which connection.
+        conn: ConnNo,
+        /// The call it belongs to.
+        call: CallNo,
+        /// What.
+        reply: Reply,
+    },
+    /// A client is let in, and told all that it may have missed.
+    Welcome {
+        /// Over which connection.
+        conn: ConnNo,
+        /// The last call that was taken; later ones must be made again.
+        last: CallNo,
+        /// How its calls stand.
+        answers: Vec<(CallNo, Reply)>,
+    },
+    /// A client is not let in.
+    TurnedAway(ConnNo, Turned),
+    /// A call is not taken.
+    NotTaken(ConnNo, CallNo, Wrong),
+    /// Another connection has taken over the session of this one.
+    Close(ConnNo),
+    /// It shall be told when what a session lasts as long as has ended ([`Input::Over`]).
+    WatchSession(SessionId, Means),
+    /// A grant is for a command: what it needs shall be made before it is told ([`Input::Prepared`]).
+    Prepare(RequestNo),
+    /// It shall be told when nothing is left of what uses a grant ([`Input::HolderEnded`]).
+    Watch(RequestNo, Record),
+    /// The same after it was asked to end, and killed if it did not.
+    End(RequestNo, Record),
+    /// The same after it was killed.
+    Kill(RequestNo, Record),
+    /// Nothing is held for this any more: what was made for it can go when it is empty.
+    Unused(Record),
+    /// A timer shall ring after the delay of a rung, counted from a time.
+    Arm(TimerNo, Rung, u64),
+    /// A timer shall not ring.
+    Disarm(TimerNo),
+    /// A pool is not as the configuration wants it, and why.
+    Unfit(Name, String),
+}
+
+/// What an input leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Out {
+    /// What is so from now on.
+    pub facts: Vec<Fact>,
+    /// What is to be done.
+    pub effects: Vec<Effect>,
+    /// Whether something has changed: the input belongs into the log.
+    pub is_new: bool,
+    /// Whether it is to be synced before its effects leave.
+    pub sync: bool,
+}

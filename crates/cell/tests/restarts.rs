@@ -1,0 +1,269 @@
+//! Clients that come and go, and a host that is killed at any moment: nobody notices.
+
+mod world;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use holdall_cell::books::Books;
+use holdall_cell::facts::{Fact, How};
+use holdall_cell::replay::{LOGIC, Recorded, Replay};
+use holdall_cell::{Cell, Input};
+use holdall_log::disk::simulated::{Fault, FaultKind, SimulatedDisk};
+use holdall_log::file::{Durability, FileStore, Options, Syncing};
+use holdall_log::memory::MemoryStore;
+use holdall_log::{Identity, Life, Opened, Store};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use world::disk::Synced;
+use world::host::{self, replay};
+use world::{BOOT, Move, World, moves};
+
+fn memory() -> MemoryStore {
+    MemoryStore::new(Identity(1), Life(2))
+}
+
+fn recorded(opened: &Opened) -> Vec<Recorded> {
+    let records = opened.records.iter();
+    records.map(|record| Recorded::from_bytes(&record.payload).expect("readable")).collect()
+}
+
+/// A call asks once.
+fn check_asked_once(opened: &Opened) {
+    let mut seen = BTreeSet::new();
+    for fact in recorded(opened).iter().flat_map(|recorded| &recorded.facts) {
+        if let Fact::Asked { session, call, .. } = fact {
+            assert!(seen.insert((*session, *call)), "{session:?} {call:?} asked twice");
+        }
+    }
+}
+
+/// What is so after a start, whoever was connected before.
+fn started(mut cell: Cell, epoch: u32, rebuilt: bool) -> Cell {
+    cell.step(0, host::start(epoch, BOOT, rebuilt)).expect("unbroken");
+    cell.books().check().expect("sound");
+    let (held, waiting) = cell.engine().load();
+    assert_eq!(held, cell.books().grants().count(), "the engine has what the books have");
+    assert_eq!(waiting, cell.books().waiting().count());
+    cell
+}
+
+/// Both have the same requests, and what was held before is held in both as it was.
+fn check_same(before: &Books, one: &Books, other: &Books) {
+    let requests = |books: &Books| {
+        let held = books.grants().map(|(request, ..)| request);
+        held.chain(books.waiting().map(|(request, _)| request)).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(requests(one), requests(other));
+    for (request, _, held) in before.grants() {
+        let (Some(entry), Some(again)) = (one.get(request), other.get(request)) else { continue };
+        assert_eq!((entry.held.as_ref(), again.held.as_ref()), (Some(held), Some(held)));
+        assert_eq!((&again.holder, &again.left), (&entry.holder, &entry.left), "{request}");
+    }
+}
+
+fn story(most: usize) -> impl Strategy<Value = Vec<Move>> {
+    moves(most)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Whatever happens: no unit is told to two, fences grow, what was told is there after a restart,
+    /// nothing is done twice, nothing is left behind; and a replay comes to the same state.
+    #[test]
+    fn nobody_notices_a_restart(moves in story(150), upgrades in any::<bool>()) {
+        let store = memory();
+        let open = || Box::new(store.clone()) as Box<dyn Store>;
+        let mut world = World::new(&open, LOGIC);
+        world.upgrades = upgrades;
+        for one in &moves {
+            world.play(one);
+        }
+        world.end_all();
+        world.flush();
+        let live = world.host.take().expect("it runs");
+        let state = live.cell.snapshot().expect("written");
+        let logic = live.logic;
+        drop(live);
+        let (_, opened) = store.open().expect("it is there");
+        check_asked_once(&opened);
+        let again = replay(logic, &opened);
+        prop_assert!(again.diverged.is_none(), "{:?}", again.diverged);
+        prop_assert!(!again.from_facts);
+        prop_assert_eq!(again.cell.snapshot().expect("written"), state);
+    }
+
+    /// From every record on: the same code goes on with the same state, another with the same grants
+    /// from the facts.
+    #[test]
+    fn from_any_record_on_it_goes_on(moves in story(100)) {
+        let store = memory();
+        let open = || Box::new(store.clone()) as Box<dyn Store>;
+        let mut world = World::new(&open, LOGIC);
+        for one in moves.iter().filter(|one| !matches!(one, Move::Snapshot)) {
+            world.play(one);
+        }
+        world.flush();
+        world.host = None;
+        let (_, opened) = store.open().expect("it is there");
+        let mut so_far = Replay::new(LOGIC, None).expect("an engine");
+        // Whoever was passed over because of somebody overdue is so no more after an upgrade.
+        let rings = moves.iter().any(|one| matches!(one, Move::Ring(_)));
+        let mut books = Books::default();
+        for record in &opened.records {
+            so_far.take(record.logic, &record.payload).expect("readable");
+            let facts = Recorded::from_bytes(&record.payload).expect("readable").facts;
+            facts.iter().for_each(|fact| books.enter(fact).expect("it can be"));
+            let state = so_far.cell().snapshot().expect("written");
+            let same = Replay::new(LOGIC, Some((LOGIC, &state))).expect("readable");
+            let same = same.finish().expect("an engine");
+            prop_assert!(!same.from_facts);
+            prop_assert_eq!(&same.cell.snapshot().expect("written"), &state);
+            let other = Replay::new(LOGIC + 1, Some((LOGIC, &state))).expect("readable");
+            let other = other.finish().expect("an engine");
+            prop_assert!(other.from_facts);
+            let (same, other) = (started(same.cell, 99, false), started(other.cell, 99, true));
+            check_same(&books, same.books(), other.books());
+            check_same(&books, &books, so_far.cell().books());
+            if !rings {
+                prop_assert_eq!(same.engine().waiting(), other.engine().waiting(), "their order");
+            }
+        }
+    }
+
+    /// A record whose input leads to something else now is no end: its facts count, and so do those
+    /// of all that follow.
+    #[test]
+    fn what_cannot_be_replayed_goes_on_from_the_facts(moves in story(80), which in any::<prop::sample::Index>()) {
+        let store = memory();
+        let open = || Box::new(store.clone()) as Box<dyn Store>;
+        let mut world = World::new(&open, LOGIC);
+        for one in moves.iter().filter(|one| !matches!(one, Move::Snapshot)) {
+            world.play(one);
+        }
+        world.flush();
+        world.host = None;
+        let (_, opened) = store.open().expect("it is there");
+        let at = which.index(opened.records.len());
+        let (mut whole, mut odd) =
+            (Replay::new(LOGIC, None).expect("new"), Replay::new(LOGIC, None).expect("new"));
+        for (number, record) in opened.records.iter().enumerate() {
+            whole.take(record.logic, &record.payload).expect("readable");
+            let mut recorded = Recorded::from_bytes(&record.payload).expect("readable");
+            if number == at {
+                recorded.input = Input::Dismiss;
+            }
+            odd.take(LOGIC, &recorded.to_bytes().expect("written")).expect("its facts count");
+        }
+        let (whole, odd) = (whole.finish().expect("new"), odd.finish().expect("new"));
+        let before = whole.cell.books().clone();
+        check_same(&before, &before, odd.cell.books());
+        let (rebuilt, whole) = (odd.from_facts, started(whole.cell, 99, false));
+        check_same(&before, whole.books(), started(odd.cell, 99, rebuilt).books());
+    }
+
+    /// On files, with crashes at any operation and in the middle of writes.
+    #[test]
+    fn nobody_notices_a_crash(
+        moves in story(120),
+        synced in any::<bool>(),
+        crashes in prop::collection::vec((1..40u64, 0..300usize), 0..6),
+    ) {
+        let disk = std::cell::RefCell::new(SimulatedDisk::new(3));
+        let crashes = std::cell::RefCell::new(crashes);
+        let durability = if synced { Durability::Synced } else { Durability::Written };
+        let options = Options { durability, syncing: Syncing::Caller, segment: 4000, adopt: false };
+        // Whoever opens it finds what a killed process has left.
+        let open = || {
+            let next = disk.borrow().killed();
+            let fault = crashes.borrow_mut().pop().map(|(after, bytes)| {
+                Fault { at: next.operations() + after, kind: FaultKind::Crash { bytes } }
+            });
+            next.set_fault(fault);
+            *disk.borrow_mut() = next.clone();
+            Box::new(Synced(FileStore::new(Arc::new(next), None, options))) as Box<dyn Store>
+        };
+        let mut world = World::new(&open, LOGIC);
+        for one in &moves {
+            world.play(one);
+        }
+        crashes.borrow_mut().clear();
+        world.start();
+        world.end_all();
+    }
+}
+
+/// A record that was cut off in the middle was never told.
+#[test]
+fn cut_anywhere_it_goes_on() {
+    let disk = SimulatedDisk::new(3);
+    let options = Options { syncing: Syncing::Caller, segment: 1 << 16, ..Options::default() };
+    let open = || {
+        Box::new(Synced(FileStore::new(Arc::new(disk.killed()), None, options))) as Box<dyn Store>
+    };
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let story = story(120).new_tree(&mut runner).expect("a story").current();
+    let mut world = World::new(&open, LOGIC);
+    for one in story.iter().filter(|one| !matches!(one, Move::Snapshot | Move::Kill)) {
+        world.play(one);
+    }
+    world.flush();
+    world.host = None;
+    let name = "segment-0000000000000001";
+    let end = disk.content(name).expect("it is there").iter().rposition(|byte| *byte != 0);
+    let end = end.expect("something") + 1;
+    let mut last = 0;
+    for cut in (128..end).rev() {
+        let copy = disk.as_it_is();
+        copy.tamper(name, |content| content[cut..].fill(0));
+        let store = FileStore::new(Arc::new(copy), None, options);
+        let (_log, opened) = store.open().unwrap_or_else(|error| panic!("{cut}: {error}"));
+        let found = replay(LOGIC, &opened);
+        assert!(found.diverged.is_none() && !found.from_facts);
+        if opened.records.len() != last {
+            last = opened.records.len();
+            started(found.cell, 99, false);
+        }
+    }
+}
+
+/// Numbers of an epoch are not told before it is kept: whoever starts next begins above them.
+#[test]
+fn no_number_is_told_before_its_epoch_is_kept() {
+    use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
+    use holdall_cell::{Effect, Wish};
+    use holdall_log::{Class, Entry};
+    use holdall_wire::{Ask, From, Lasting, Reply, RequestNo, Who};
+    let (conn, session, secret) = (ConnNo(1), SessionId(1), Secret(1));
+    let means = Means::Lease(1000);
+    let hello = Hello { session, secret, uid: 1, means, returns: false, heard: CallNo(0) };
+    let needs = vec!["a".parse().expect("a need")];
+    let (now, lasting, from, within) = (false, Lasting::Connection, From::default(), None);
+    let ask = Ask { needs, now, lasting, from, within };
+    // An earlier version has used up all numbers of the second epoch but one.
+    let request = RequestNo((2 << 32) | 0xffff_fffe);
+    let asked =
+        Fact::Asked { request, session, call: CallNo(1), who: Arc::default(), ask: ask.clone() };
+    let facts = vec![asked, Fact::Ended { request, how: How::Withdrawn }];
+    let payload = Recorded { at: 1, input: Input::Due, facts }.to_bytes().expect("written");
+    let store = memory();
+    let (mut log, _) = store.open().expect("empty");
+    let entry = Entry { class: Class::Must, logic: LOGIC - 1, payload: &payload, sync: false };
+    log.append(entry).and_then(|_| log.flush()).expect("kept");
+    let mut host = host::Host::start(&store, LOGIC, 1, BOOT).expect("it starts");
+    let who = Arc::new(Who::default());
+    let wish = Wish::Ask { who, ask };
+    host.input(1, Input::Attach { conn, hello });
+    host.input(1, Input::Call { conn, call: CallNo(1), heard: CallNo(0), wish });
+    host.flush().expect("handed over");
+    let granted = |effects: &[Effect]| {
+        let is_grant =
+            |effect: &Effect| matches!(effect, Effect::Reply { reply: Reply::Granted { .. }, .. });
+        effects.iter().any(is_grant)
+    };
+    assert_eq!(host.cell.epoch(), 3, "the grant's fence is of the next epoch");
+    assert!(!granted(&host.effects()), "nobody has kept that epoch");
+    host.raise_epoch();
+    assert!(granted(&host.effects()));
+}

@@ -1,0 +1,131 @@
+//! A host: a cell with its log. What it decides is logged, and leaves when the log says so.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use holdall_cell::replay::{Recorded, Replay, Replayed};
+use holdall_cell::{Cell, Effect, Input, Start};
+use holdall_log::{Class, Entry, Index, Log, Memory, Opened, Store, Watch};
+use holdall_wire::{Kind, Name};
+
+/// What is to be done, and when it may be.
+struct Held {
+    effect: Effect,
+    index: Index,
+    synced: bool,
+    epoch: u32,
+}
+
+pub(crate) struct Host {
+    pub(crate) cell: Cell,
+    log: Box<dyn Log>,
+    watch: Watch,
+    last: Index,
+    held: VecDeque<Held>,
+    pub(crate) logic: u32,
+    /// Whether something could not be logged: it is at its end.
+    pub(crate) failed: bool,
+}
+
+/// What a log has led to.
+pub(crate) fn replay(logic: u32, opened: &Opened) -> Replayed {
+    let snapshot = opened.snapshot.as_ref().map(|snapshot| (snapshot.logic, &*snapshot.payload));
+    let mut replay = Replay::new(logic, snapshot).expect("readable");
+    for record in &opened.records {
+        replay.take(record.logic, &record.payload).expect("readable");
+    }
+    replay.finish().expect("an engine")
+}
+
+pub(crate) fn pools() -> Vec<(Name, Kind)> {
+    vec![("cpu".parse().expect("a name"), Kind::Numbered(3))]
+}
+
+pub(crate) fn start(epoch: u32, boot: &str, rebuilt: bool) -> Input {
+    let boot: Arc<str> = boot.into();
+    Input::Started(Start { epoch, boot, rebuilt, ephemeral: true, pools: pools() })
+}
+
+impl Host {
+    /// Starts with whatever is in a store.
+    pub(crate) fn start(store: &dyn Store, logic: u32, at: u64, boot: &str) -> Option<Self> {
+        let (log, opened) = store.open().ok()?;
+        // Killed at its very first start, it has an epoch and nothing else.
+        let has_begun = opened.snapshot.is_some() || !opened.records.is_empty();
+        assert!(!has_begun || opened.memory == Memory::Kept, "nothing is lost by a kill");
+        let Replayed { cell, from_facts, diverged } = replay(logic, &opened);
+        assert!(diverged.is_none(), "{diverged:?}");
+        let (watch, held) = (log.watch(), VecDeque::new());
+        let last = watch.may_leave();
+        let mut host = Self { cell, log, watch, last, held, logic, failed: false };
+        host.input(at, start(opened.epoch, boot, from_facts));
+        Some(host)
+    }
+
+    /// Takes an input, and logs what came of it.
+    pub(crate) fn input(&mut self, at: u64, input: Input) {
+        let recorded = input.clone();
+        let out = self.cell.step(at, input).expect("unbroken");
+        self.cell.books().check().expect("the books are sound");
+        if out.is_new {
+            let recorded = Recorded { at, input: recorded, facts: out.facts };
+            let payload = recorded.to_bytes().expect("written");
+            let (class, logic, sync) = (Class::Must, self.logic, out.sync);
+            let entry = Entry { class, logic, payload: &payload, sync };
+            match self.log.append(entry) {
+                Ok(index) => self.last = index,
+                Err(_) => return self.failed = true, // What follows from it must not leave.
+            }
+        }
+        let (index, synced, epoch) = (self.last, out.sync, self.cell.epoch());
+        let all = out.effects.into_iter();
+        self.held.extend(all.map(|effect| Held { effect, index, synced, epoch }));
+    }
+
+    /// Hands over what was appended. Fails if the disk has.
+    pub(crate) fn flush(&mut self) -> Result<(), holdall_log::Error> {
+        self.log.flush()
+    }
+
+    pub(crate) fn raise_epoch(&mut self) {
+        self.log.raise_epoch(self.cell.epoch()).expect("it can be");
+    }
+
+    /// What may leave by now.
+    pub(crate) fn effects(&mut self) -> Vec<Effect> {
+        let progress = self.watch.progress();
+        let mut free = Vec::new();
+        while let Some(next) = self.held.front() {
+            let upto = if next.synced { progress.synced } else { progress.may_leave };
+            if next.index > upto || next.epoch > progress.epoch {
+                break;
+            }
+            free.extend(self.held.pop_front().map(|held| held.effect));
+        }
+        free
+    }
+
+    /// Makes a snapshot, as somebody beside the cell would: from the log alone.
+    pub(crate) fn snapshot(&mut self) {
+        let Ok(job) = self.log.begin_snapshot() else { return };
+        let Ok((before, records)) = job.history() else { return };
+        let before = before.as_ref().map(|snapshot| (snapshot.logic, &*snapshot.payload));
+        let mut replay = Replay::new(self.logic, before).expect("readable");
+        for record in &records {
+            replay.take(record.logic, &record.payload).expect("readable");
+        }
+        let made = replay.finish().expect("an engine");
+        assert!(made.diverged.is_none());
+        if made.from_facts {
+            return; // It has begun with another logic.
+        }
+        let bytes = made.cell.snapshot().expect("written");
+        assert_eq!(bytes, self.cell.snapshot().expect("written"), "it is the state of the cell");
+        drop(job.keep(self.logic, &bytes));
+    }
+
+    /// Whether nothing waits to leave.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.is_empty()
+    }
+}
