@@ -175,8 +175,11 @@ impl Cell {
     /// How a request stands, for the client that asked; none if it will be told.
     fn stands(&self, request: RequestNo) -> Option<Reply> {
         let entry = self.books.get(request)?;
+        if let Some(left) = &entry.left {
+            // Whoever has given it back knows.
+            return (left.how != How::Released).then(|| left.how.reply(request));
+        }
         match &entry.held {
-            _ if entry.left.is_some() => None, // It has given it back.
             None => Some(Reply::Queued(request)),
             Some(_) if entry.kill_at.is_some() => Some(Reply::Lost(request)),
             Some(held) if entry.ready => {
