@@ -15,6 +15,8 @@
 mod calls;
 mod ending;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use holdall_wire::holder::Record;
 use holdall_wire::{Change, Fault, Leftovers, Name, Place, Reply, RequestNo};
 
 use super::{Cell, Defect};
+use crate::books::Entry;
 use crate::engine;
 use crate::facts::{Fact, How};
 use crate::input::{Effect, Rest, Wish};
@@ -118,7 +119,7 @@ impl Cell {
             return self.answer(session, call, Reply::Done);
         };
         let entry = self.books.get(request);
-        let leftovers = entry.and_then(|entry| entry.leftovers()).unwrap_or_default();
+        let leftovers = entry.and_then(Entry::leftovers).unwrap_or_default();
         if entry.is_some_and(|entry| entry.holder.as_ref() != Some(&holder)) {
             self.note(Fact::Used { request, holder: holder.clone() })?;
         }

@@ -6,7 +6,7 @@
 //! | `segment-N` | records; the last one is written to |
 //! | `snapshot-N` | the state before segment N |
 //! | `epoch` | the highest epoch that may have been used ([`crate::epoch`]) |
-//! | `doubt` | a sync has failed ([`doubt`]) |
+//! | `doubt` | a sync has failed since the last start |
 //! | `*.new` | being written; of no meaning |
 //!
 //! Records are written, one `write` for all of a flush, and not synced: they outlive the process.

@@ -1,0 +1,355 @@
+//! Stories of one cell: what is told, and what its host is asked to do.
+
+use std::sync::Arc;
+
+use holdall_wire::holder::{CgroupId, ProcessId, Record};
+use holdall_wire::{
+    Ask, Change, Fault, From, Kind, Lasting, Leftovers, Name, Place, Refusal, Reply, RequestNo, Who,
+};
+
+use super::*;
+use crate::input::{Rest, Start, Wish};
+use crate::replay::{LOGIC, Recorded, Replay};
+use crate::session::{Means, Secret, Turned};
+
+/// A cell, what was logged of it, and clients that are known by the numbers of their sessions.
+struct Story {
+    cell: Cell,
+    log: Vec<Vec<u8>>,
+    at: u64,
+    epoch: u32,
+    pools: Vec<(Name, Kind)>,
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn conn(session: u64) -> ConnNo {
+    ConnNo(session)
+}
+
+fn hello(session: u64, means: Means, returns: bool) -> Hello {
+    let (secret, uid) = (Secret(7), 1000 + session as u32);
+    let session = SessionId(session.into());
+    Hello { session, secret, uid, means, returns, heard: CallNo(0) }
+}
+
+const PROCESS: Means = Means::Process { pid: 2, start: 3 };
+
+impl Story {
+    fn new(pools: &[(&str, u32)]) -> Self {
+        let pools = pools.iter().map(|(pool, units)| (name(pool), Kind::Numbered(*units)));
+        let (pools, cell) = (pools.collect(), Cell::new().expect("an engine"));
+        let mut story = Self { cell, log: Vec::new(), at: 100, epoch: 0, pools };
+        story.start("boot", false);
+        story
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Effect> {
+        let (at, recorded) = (self.at, input.clone());
+        let out = self.cell.step(at, input).expect("unbroken");
+        self.cell.books.check().expect("sound");
+        if out.is_new {
+            let recorded = Recorded { at, input: recorded, facts: out.facts };
+            self.log.push(recorded.to_bytes().expect("written"));
+        }
+        // Timers are the protocol's own affair.
+        let is_timer = |effect: &Effect| matches!(effect, Effect::Arm(..) | Effect::Disarm(_));
+        out.effects.into_iter().filter(|effect| !is_timer(effect)).collect()
+    }
+
+    fn start(&mut self, boot: &str, rebuilt: bool) -> Vec<Effect> {
+        self.epoch += 1;
+        let (epoch, boot, pools) = (self.epoch, boot.into(), self.pools.clone());
+        self.input(Input::Started(Start { epoch, boot, rebuilt, ephemeral: true, pools }))
+    }
+
+    /// The host is killed, and another starts with the log: with the same code or with other.
+    fn restart(&mut self, boot: &str, upgrade: bool) -> Vec<Effect> {
+        let logic = LOGIC + u32::from(upgrade);
+        let mut replay = Replay::new(logic, None).expect("an engine");
+        for record in &self.log {
+            replay.take(LOGIC, record).expect("readable");
+        }
+        let replayed = replay.finish().expect("an engine");
+        assert_eq!(replayed.diverged, None);
+        assert_eq!(replayed.from_facts, upgrade);
+        self.cell = replayed.cell;
+        self.start(boot, upgrade)
+    }
+
+    fn comes(&mut self, session: u64) -> Vec<Effect> {
+        self.input(Input::Attach { conn: conn(session), hello: hello(session, PROCESS, false) })
+    }
+
+    fn comes_back(&mut self, session: u64) -> Vec<(CallNo, Reply)> {
+        let hello = hello(session, PROCESS, true);
+        let effects = self.input(Input::Attach { conn: conn(session), hello });
+        match &effects[..] {
+            [Effect::Welcome { answers, .. }] => answers.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn calls(&mut self, session: u64, call: u64, wish: Wish) -> Vec<Effect> {
+        let (conn, call, heard) = (conn(session), CallNo(call), CallNo(0));
+        self.input(Input::Call { conn, call, heard, wish })
+    }
+
+    fn asks(&mut self, session: u64, call: u64, needs: &str, lasting: Lasting) -> Vec<Effect> {
+        let needs = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
+        let ask = Ask { needs, now: false, lasting, from: From::default(), within: None };
+        let who = Who { uid: 1000 + session as u32, user: "me".into(), ..Who::default() };
+        self.calls(session, call, Wish::Ask { who: Arc::new(who), ask })
+    }
+
+    /// A command that runs under a grant, without a cgroup.
+    fn runs(&mut self, session: u64, needs: &str, leftovers: Leftovers) -> RequestNo {
+        self.comes(session);
+        let effects = self.asks(session, 1, needs, Lasting::Command(leftovers));
+        let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
+        let told = self.input(Input::Prepared { request, holder: None, place: None });
+        assert!(is_grant(&told), "{told:?}");
+        let done = self.calls(session, 2, Wish::Child { request, holder: child(9) });
+        assert_eq!(done, [reply(session, 2, Reply::Done)]);
+        request
+    }
+
+    fn units(&self, request: RequestNo) -> Vec<String> {
+        let held = self.cell.books.get(request).and_then(|entry| entry.held.as_ref());
+        let taken = held.expect("it is held").taken.iter();
+        taken.flat_map(|taken| &taken.units).map(|(unit, _)| unit.to_string()).collect()
+    }
+}
+
+fn reply(session: u64, call: u64, reply: Reply) -> Effect {
+    Effect::Reply { conn: conn(session), call: CallNo(call), reply }
+}
+
+fn child(pid: u32) -> Record {
+    let leader = Some((ProcessId { pid, start: 7 }, true));
+    Record { boot: "boot".into(), leader, ..Record::default() }
+}
+
+fn is_grant(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Reply { reply: Reply::Granted { .. }, .. }])
+}
+
+fn wrong(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Reply { reply: Reply::Failed(Fault::Wrong(_)), .. }])
+}
+
+/// `pkill -9 holdall`, and the child has closed all its descriptors: it is known all the same.
+#[test]
+fn a_child_whose_wrapper_and_agent_were_killed_together_is_found_and_killed() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 1)]);
+        let request = story.runs(1, "gpu", Leftovers::Wait);
+        story.comes(2);
+        story.asks(2, 1, "gpu", Lasting::Connection);
+        let effects = story.restart("boot", upgrade);
+        let session = SessionId(1);
+        assert!(effects.contains(&Effect::WatchSession(session, PROCESS)), "{effects:?}");
+        let effects = story.input(Input::Over(session));
+        assert_eq!(effects, [Effect::Kill(request, child(9))]);
+        assert_eq!(story.units(request), ["gpu/0"], "it is held until nothing of it is left");
+        let effects = story.restart("boot", false);
+        assert!(effects.contains(&Effect::Kill(request, child(9))), "{effects:?}");
+        let answers = story.comes_back(2);
+        assert!(matches!(answers[..], [(CallNo(1), Reply::Queued(_))]), "{answers:?}");
+        let told = story.input(Input::HolderEnded(request));
+        assert!(is_grant(&told), "{told:?}");
+    }
+}
+
+#[test]
+fn a_wrapper_that_rides_through_notices_nothing() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 1)]);
+        let request = story.runs(1, "gpu", Leftovers::Wait);
+        story.restart("boot", upgrade);
+        let answers = story.comes_back(1);
+        assert!(
+            matches!(&answers[..], [(CallNo(1), Reply::Granted { request: again, .. }), (CallNo(2), Reply::Done)] if *again == request),
+            "{answers:?}"
+        );
+        // What it is not sure to have been heard it says again.
+        let again = story.calls(1, 2, Wish::Child { request, holder: child(9) });
+        assert_eq!(again, [reply(1, 2, Reply::Done)]);
+        let done = story.calls(1, 3, Wish::End { request, rest: None });
+        assert_eq!(done, [reply(1, 3, Reply::Done)]);
+        assert_eq!(story.cell.engine.load(), (0, 0));
+        assert_eq!(story.calls(1, 3, Wish::End { request, rest: None }), done, "done once");
+    }
+}
+
+#[test]
+fn a_cgroup_is_in_the_log_before_its_grant_is_told() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let effects = story.asks(1, 1, "a", Lasting::Command(Leftovers::Kill));
+    let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
+    let effects = story.restart("boot", false);
+    assert!(effects.contains(&Effect::Prepare(request)), "it is still to be made");
+    assert_eq!(story.comes_back(1), [], "and nothing is told before");
+    let id = CgroupId { path: "grant".into(), inode: 5, root: 1 };
+    let holder = Record { boot: "boot".into(), cgroup: Some(id), ..Record::default() };
+    let place = Some(Place { path: "/grant".into(), inode: 5 });
+    let prepared = Input::Prepared { request, holder: Some(holder.clone()), place };
+    assert!(is_grant(&story.input(prepared.clone())));
+    let pids = vec![9];
+    let rest = Some(Rest { holder: holder.clone(), pids });
+    assert_eq!(
+        story.calls(1, 2, Wish::End { request, rest }),
+        [Effect::End(request, holder.clone())],
+        "whoever wants leftovers killed is told when they are"
+    );
+    let effects = story.restart("boot", true);
+    assert!(effects.contains(&Effect::End(request, holder.clone())), "{effects:?}");
+    story.comes_back(1);
+    assert_eq!(story.input(Input::HolderEnded(request)), [reply(1, 2, Reply::Done)]);
+    // What is made too late is not used.
+    assert_eq!(story.input(prepared), [Effect::Unused(holder)]);
+}
+
+#[test]
+fn leftovers_are_waited_for_or_let_go() {
+    let mut story = Story::new(&[("gpu", 2)]);
+    let rest = || Some(Rest { holder: child(9), pids: vec![9] });
+    let waits = story.runs(1, "gpu", Leftovers::Wait);
+    let left = reply(1, 3, Reply::Leftovers(vec![9]));
+    let effects = story.calls(1, 3, Wish::End { request: waits, rest: rest() });
+    assert_eq!(effects, [Effect::Watch(waits, child(9)), left]);
+    let warns = story.runs(2, "gpu", Leftovers::Warn);
+    let left = reply(2, 3, Reply::Leftovers(vec![9]));
+    let effects = story.calls(2, 3, Wish::End { request: warns, rest: rest() });
+    assert_eq!(effects, [Effect::Unused(child(9)), left]);
+    assert_eq!(story.cell.engine.load(), (1, 0));
+    assert!(
+        wrong(&story.calls(1, 4, Wish::End { request: waits, rest: None })),
+        "it is given back"
+    );
+    story.input(Input::HolderEnded(waits));
+    assert_eq!(story.cell.engine.load(), (0, 0));
+}
+
+/// What is restored has the units it had, whatever the pools are now.
+#[test]
+fn reservations_stay_where_they_are() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 4)]);
+        story.comes(1);
+        story.asks(1, 1, "gpu:2", Lasting::Reservation(5000));
+        let effects = story.asks(1, 2, "gpu", Lasting::Reservation(5000));
+        let [Effect::Reply { reply: Reply::Granted { request, .. }, .. }] = effects[..] else {
+            panic!("{effects:?}")
+        };
+        assert_eq!(story.units(request), ["gpu/2"]);
+        story.pools = vec![(name("gpu"), Kind::Numbered(1))];
+        story.restart("another boot", upgrade);
+        assert_eq!(story.units(request), ["gpu/2"], "upgrade {upgrade}");
+        assert_eq!(story.cell.books.sessions.means().count(), 0, "all processes are gone");
+        story.comes(2);
+        let effects = story.asks(2, 1, "gpu", Lasting::Connection);
+        assert!(matches!(effects[..], [Effect::Reply { reply: Reply::Queued(_), .. }]));
+        story.at += 6000;
+        assert_eq!(story.cell.next_due(), Some(5100));
+        let told = story.input(Input::Due);
+        assert!(is_grant(&told), "{told:?}");
+        assert_eq!(story.cell.engine.kind(&name("gpu")), Some(Kind::Numbered(1)));
+    }
+}
+
+#[test]
+fn pools_are_what_the_configuration_says_now_and_others_stay() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("a", 1), ("b", 1)]);
+        story.comes(1);
+        let kind = Kind::Numbered(3);
+        let done = story.calls(1, 1, Wish::Change(Change::Add { name: name("c"), kind }));
+        assert_eq!(done, [reply(1, 1, Reply::Done)]);
+        story.pools = vec![(name("b"), Kind::Numbered(5))];
+        story.restart("boot", upgrade);
+        let pools: Vec<_> = story
+            .cell
+            .books
+            .pools()
+            .map(|(name, pool)| (name.to_string(), pool.kind.clone(), pool.configured))
+            .collect();
+        let numbered = Kind::Numbered;
+        assert_eq!(
+            pools,
+            [("b".into(), numbered(5), true), ("c".into(), numbered(3), false)],
+            "upgrade {upgrade}"
+        );
+    }
+}
+
+#[test]
+fn what_is_taken_away_is_killed_in_time_and_its_client_told_whenever_it_comes() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    story.comes(2);
+    let release = |force, may| Wish::Release { request, force, may };
+    assert!(wrong(&story.calls(2, 1, release(true, false))), "it is another's");
+    assert!(wrong(&story.calls(2, 2, release(false, true))), "it is in use");
+    let lost = reply(1, 1, Reply::Lost(request));
+    assert_eq!(story.calls(2, 3, release(true, true)), [lost, reply(2, 3, Reply::Done)]);
+    story.restart("boot", true);
+    assert!(story.comes_back(1).contains(&(CallNo(1), Reply::Lost(request))));
+    story.at += 10_000;
+    assert_eq!(story.input(Input::Due), [Effect::Kill(request, child(9))]);
+    assert!(story.comes_back(1).contains(&(CallNo(1), Reply::Lost(request))), "still");
+    story.input(Input::HolderEnded(request));
+    assert_eq!(story.cell.engine.load(), (0, 0));
+}
+
+#[test]
+fn a_lease_lasts_as_long_as_it_says_and_no_session_is_anothers() {
+    let mut story = Story::new(&[]);
+    let lease = Means::Lease(50);
+    story.input(Input::Attach { conn: conn(1), hello: hello(1, lease, false) });
+    let stranger = Hello { secret: Secret(8), ..hello(1, lease, true) };
+    let effects = story.input(Input::Attach { conn: conn(9), hello: stranger });
+    assert_eq!(effects, [Effect::TurnedAway(conn(9), Turned::Stranger)]);
+    assert!(is_grant(&story.asks(1, 1, "a", Lasting::Connection)));
+    story.input(Input::Detach(conn(1)));
+    assert_eq!(story.cell.next_due(), Some(150));
+    story.at = 149;
+    story.input(Input::Due);
+    assert_eq!(story.cell.engine.load(), (1, 0));
+    story.at = 150;
+    story.input(Input::Due);
+    assert_eq!(story.cell.engine.load(), (0, 0));
+    let back = Input::Attach { conn: conn(1), hello: hello(1, lease, true) };
+    assert_eq!(story.input(back), [Effect::TurnedAway(conn(1), Turned::Forgotten)]);
+}
+
+#[test]
+fn whoever_waits_is_told_to_go_and_nobody_is_granted_anything_meanwhile() {
+    let mut story = Story::new(&[]);
+    for session in 1..=3 {
+        story.comes(session);
+        story.asks(session, 1, "a", Lasting::Connection);
+    }
+    let told = story.input(Input::Dismiss);
+    let refused = |effect: &Effect| {
+        matches!(effect, Effect::Reply { reply: Reply::Refused(Refusal::Closed(_)), .. })
+    };
+    assert_eq!(told.iter().filter(|effect| refused(effect)).count(), 2, "{told:?}");
+    assert_eq!(story.cell.engine.load(), (1, 0));
+}
+
+#[test]
+fn a_defect_leaves_no_record_and_the_next_start_does_without() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let twice = Fact::Granted { request: RequestNo(5), taken: [].into(), since: 0, until: None };
+    let recorded = Recorded { at: 1, input: Input::Due, facts: vec![twice] };
+    let mut replay = Replay::new(LOGIC, None).expect("an engine");
+    let refused = replay.take(LOGIC, &recorded.to_bytes().expect("written"));
+    assert!(refused.is_err(), "what cannot be is refused, and not gone on from");
+    story.restart("boot", false);
+    assert_eq!(story.comes_back(1), []);
+}
