@@ -9,7 +9,7 @@ use holdall_core::{
     Unsupported, UserId,
 };
 use holdall_fuzz::{Mode, Target};
-use holdall_protocols::house::{self, House, Round, Stance, ToManager};
+use holdall_protocols::house::{self, House, Round, Span, Stance, ToManager};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
@@ -212,6 +212,10 @@ impl Crowd {
         self.random.next_u64() % n
     }
 
+    fn span(&mut self) -> Span {
+        Span::try_from(1 + self.below(4) as u8).expect("a span")
+    }
+
     fn step(&mut self, event: Event<Manager>) {
         let mut out = Outbox::default();
         self.manager.step(&self.cfg, event, &mut out);
@@ -283,14 +287,16 @@ impl Crowd {
             None => {
                 let (needs, solo) = (self.needs(), !what.is_multiple_of(4));
                 self.lanes[lane].1 = Some((needs.clone(), solo, 0));
-                self.say(from, ToManager::Try { request, needs, solo });
+                let span = self.span();
+                self.say(from, ToManager::Try { request, needs, solo, span });
             }
             Some((needs, false, n)) if what > 8 => {
                 self.lanes[lane].1 = Some((needs.clone(), false, n + 1));
                 let (a, b) = (self.below(40) as usize, self.below(40) as usize);
                 let (base, round) = (self.rounds[a.min(b) / 8], self.rounds[a.max(b)]);
                 let (n, parked) = (n + 1, what == 9);
-                let stance = Stance { request, n, round, base, needs, parked };
+                let span = self.span();
+                let stance = Stance { request, n, round, span, base, needs, parked };
                 self.say(from, ToManager::Queue(stance));
             }
             Some(_) => {

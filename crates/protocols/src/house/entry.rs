@@ -8,7 +8,7 @@ use core::fmt;
 use holdall_core::{Needs, Picked, PoolId, RequestId, Unit};
 use serde::{Deserialize, Serialize};
 
-use super::{House, Round};
+use super::{House, Round, Span};
 
 /// A request at a manager.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub(super) n: u32,
     /// Its place, if it has one.
     pub(super) round: Option<Round>,
+    /// How many rounds it takes from there on.
+    pub(super) span: Span,
     /// The round it will probably choose instead, since its own was taken.
     pub(super) hint: Option<Round>,
     pub(super) held: bool,
@@ -50,7 +52,7 @@ pub(super) type Patience = u8;
 const OVERDUE: u8 = 2;
 
 impl Entry {
-    pub(super) fn new(request: RequestId, needs: Needs, solo: bool) -> Self {
+    pub(super) fn new(request: RequestId, needs: Needs, solo: bool, span: Span) -> Self {
         Self {
             request,
             passed: vec![0; needs.len()],
@@ -58,6 +60,7 @@ impl Entry {
             solo,
             n: 0,
             round: None,
+            span,
             hint: None,
             held: false,
             units: Picked::new(),

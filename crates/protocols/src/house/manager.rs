@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::entries::Entries;
 use super::entry::{Entry, Patience};
 use super::places::Order;
-use super::{House, Marks, Round, Stance, ToManager, ToUser};
+use super::{House, Marks, Round, Span, Stance, ToManager, ToUser};
 use crate::lanes::{Lanes, State, ends_with};
 use crate::stock::{Claims, Stock, Taken};
 
@@ -29,11 +29,20 @@ pub enum Timer {
 pub struct Manager {
     pub(super) pools: BTreeMap<PoolId, Pool>,
     pub(super) entries: Entries,
-    /// Those that were turned away and will choose a round, with the one they will probably choose.
-    pub(super) choosing: BTreeMap<RequestId, (Needs, Round)>,
+    /// Those that were turned away and will choose a round.
+    pub(super) choosing: BTreeMap<RequestId, Choosing>,
     lanes: Lanes,
     /// The timers that are armed.
     pub(super) armed: BTreeSet<Patience>,
+}
+
+/// A request that was turned away.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Choosing {
+    needs: Needs,
+    /// The round it will probably choose.
+    round: Round,
+    span: Span,
 }
 
 /// A pool of the node.
@@ -143,8 +152,8 @@ impl Manager {
                     out.to_user(request.user, ToUser::Over(request));
                 }
             }
-            ToManager::Try { needs, solo, .. } if heard => {
-                self.on_try(cfg, request, needs, solo, out);
+            ToManager::Try { needs, solo, span, .. } if heard => {
+                self.on_try(cfg, Entry::new(request, needs, solo, span), out);
             }
             ToManager::Queue(_) | ToManager::Try { .. } => {}
         }
@@ -157,7 +166,8 @@ impl Manager {
         self.scan(cfg, out);
     }
 
-    fn on_try(&mut self, cfg: &House, request: RequestId, needs: Needs, solo: bool, out: &mut Out) {
+    fn on_try(&mut self, cfg: &House, mut entry: Entry, out: &mut Out) {
+        let (request, solo, span) = (entry.request, entry.solo, entry.span);
         if let Some(entry) = self.entry(request) {
             if entry.n == 0 && entry.held {
                 let units = entry.units.clone();
@@ -165,7 +175,6 @@ impl Manager {
             }
             return;
         }
-        let mut entry = Entry::new(request, needs, solo);
         if solo && !self.is_undisputed(cfg, &entry.needs) {
             self.entries.push(entry);
             return self.scan(cfg, out);
@@ -183,8 +192,8 @@ impl Manager {
         }
         let floor = self.floor(cfg, &entry.needs);
         let marks = self.marks(floor, &entry.needs, request);
-        let hint = marks.first_free(floor);
-        self.choosing.insert(request, (entry.needs, hint));
+        let round = marks.first_free(floor, span);
+        self.choosing.insert(request, Choosing { needs: entry.needs, round, span });
         let marks = marks.told_above(floor);
         out.to_user(request.user, ToUser::No { request, n: 0, floor, marks });
     }
@@ -227,7 +236,7 @@ impl Manager {
     }
 
     fn on_queue(&mut self, cfg: &House, stance: Stance, out: &mut Out) {
-        let Stance { request, n, round, base, needs, parked } = stance;
+        let Stance { request, n, round, span, base, needs, parked } = stance;
         self.choosing.remove(&request);
         if let Some(entry) = self.entry(request) {
             if n == entry.n && entry.held {
@@ -240,7 +249,7 @@ impl Manager {
                 return;
             }
         } else {
-            self.entries.push(Entry::new(request, needs, false));
+            self.entries.push(Entry::new(request, needs, false, span));
         }
         self.drop_hold(request);
         let Some(at) = self.entries.arrival(request) else { return };
@@ -253,8 +262,8 @@ impl Manager {
         }
         let floor = self.floor(cfg, &needs);
         let marks = self.marks(floor, &needs, request);
-        if marks.contain(round) && !parked {
-            let hint = marks.first_free(floor.max(round));
+        if marks.meet(round, span) && !parked {
+            let hint = marks.first_free(floor.max(round), span);
             self.entries.change(at, |entry| entry.hint = Some(hint));
             let marks = marks.told_above(floor.max(round));
             out.to_user(request.user, ToUser::No { request, n, floor, marks });
@@ -315,7 +324,7 @@ impl Manager {
             self.give_back(&entry);
         }
         if let Some(round) = entry.round.filter(|_| entry.held && cfg.rules.floor) {
-            self.raise_floor(&entry.needs, round);
+            self.raise_floor(&entry.needs, entry.span.last(round));
         }
         for need in entry.needs.iter() {
             self.remove_if_empty(need.pool);
@@ -378,16 +387,17 @@ impl Manager {
             let at_pool = self.entries.of_pool(need.pool);
             let there = at_pool.holding.iter().copied().chain(at_pool.waiting());
             let entries = there.filter_map(|at| self.entries.at(at));
-            let entries = entries.map(|entry| (entry.request, &entry.needs, entry.expected()));
-            let choosing = self.choosing.iter().map(|(id, (needs, at))| (*id, needs, Some(*at)));
+            let entries = entries.filter_map(|entry| {
+                Some((entry.request, &entry.needs, entry.expected()?, entry.span))
+            });
+            let choosing = self.choosing.iter();
+            let choosing = choosing.map(|(id, one)| (*id, &one.needs, one.round, one.span));
             let mut taken: BTreeMap<Round, Taken> = BTreeMap::new();
-            for (request, theirs, round) in entries.chain(choosing) {
-                if let Some(round) = round.filter(|round| *round > floor && request != except) {
-                    let taken = taken.entry(round).or_default();
-                    theirs
-                        .of(need.pool)
-                        .into_iter()
-                        .for_each(|need| taken.add(need.units, &need.named));
+            let others = entries.chain(choosing).filter(|(request, ..)| *request != except);
+            for (_, theirs, round, span) in others {
+                let Some(need) = theirs.of(need.pool) else { continue };
+                for round in span.rounds(round).filter(|round| *round > floor) {
+                    taken.entry(round).or_default().add(need.units, &need.named);
                 }
             }
             let Some(stock) = self.stock(need.pool) else { continue };

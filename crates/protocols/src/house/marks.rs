@@ -6,7 +6,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Round;
+use super::{Round, Span};
 
 /// Rounds in which there is no room, from the first to the last of each stretch; in order, with other
 /// rounds between them.
@@ -20,11 +20,11 @@ impl Marks {
     /// As many stretches as are told at once.
     pub const TOLD: usize = 64;
 
-    /// The least round above a floor that is not marked.
-    pub fn first_free(&self, floor: Round) -> Round {
+    /// The least round above a floor from which on so many are not marked.
+    pub fn first_free(&self, floor: Round, span: Span) -> Round {
         let mut round = floor.next();
         for (first, last) in &self.0 {
-            if (*first..=*last).contains(&round) {
+            if *first <= span.last(round) && round <= *last {
                 round = last.next();
             }
         }
@@ -37,8 +37,9 @@ impl Marks {
         self.0.len()
     }
 
-    pub(super) fn contain(&self, round: Round) -> bool {
-        self.0.iter().any(|(first, last)| (*first..=*last).contains(&round))
+    /// Whether one of so many rounds is marked, from one on.
+    pub(super) fn meet(&self, round: Round, span: Span) -> bool {
+        self.0.iter().any(|(first, last)| *first <= span.last(round) && round <= *last)
     }
 
     pub(super) fn clear(&mut self) {
@@ -93,6 +94,10 @@ mod tests {
         Round::first(Origin::default()).plus(n)
     }
 
+    fn span(rounds: u8) -> Span {
+        Span::try_from(rounds).expect("a span")
+    }
+
     fn marks(rounds: &[u64]) -> Marks {
         rounds.iter().map(|n| round(*n)).collect::<BTreeSet<Round>>().into()
     }
@@ -102,11 +107,16 @@ mod tests {
         let mut some = marks(&[1, 2, 3, 7]);
         assert_eq!(some, Marks(alloc::vec![(round(1), round(3)), (round(7), round(7))]));
         for (floor, free) in [(0, 4), (1, 4), (3, 4), (4, 5), (6, 8), (9, 10)] {
-            assert_eq!(some.first_free(round(floor)), round(free), "above {floor}");
+            assert_eq!(some.first_free(round(floor), Span::ONE), round(free), "above {floor}");
+        }
+        for (floor, free) in [(0, 4), (4, 8), (3, 4), (5, 8), (7, 8)] {
+            assert_eq!(some.first_free(round(floor), span(3)), round(free), "three above {floor}");
         }
         some.add(marks(&[4, 5, 6]));
         assert_eq!(some, marks(&[1, 2, 3, 4, 5, 6, 7]));
-        assert!(some.contain(round(6)) && !some.contain(round(8)));
+        let meet = |some: &Marks, n, of| some.meet(round(n), span(of));
+        assert!(meet(&some, 6, 1) && !meet(&some, 8, 1) && meet(&some, 7, 9));
+        assert!(meet(&marks(&[4]), 2, 3) && !meet(&marks(&[4]), 2, 2) && !meet(&marks(&[4]), 5, 2));
     }
 
     /// What strangers send is put in order.
@@ -123,7 +133,7 @@ mod tests {
         let odd: Vec<u64> = (0..1000).map(|n| 2 * n + 1).collect();
         let told = marks(&odd).told_above(round(100));
         assert_eq!(told.0.len(), Marks::TOLD);
-        assert_eq!(told.first_free(round(100)), round(102), "what comes next is told");
+        assert_eq!(told.first_free(round(100), Span::ONE), round(102), "what comes next is told");
         assert_eq!(marks(&[1, 3]).told_above(round(9)), marks(&[1, 3]), "few are told as they are");
     }
 }

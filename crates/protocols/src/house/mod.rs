@@ -5,7 +5,8 @@
 //! several nodes first tries all of them at once; if they cannot all serve it at once, it takes a
 //! *round*, a number it chooses once from what the managers tell, and queues everywhere under it.
 //! (Round, user) is the same order at every node, so waiting forms no cycle; a guess that was wrong
-//! is repaired by asking unconfirmed holds back.
+//! is repaired by asking unconfirmed holds back. Whoever asks for much takes several rounds in a row
+//! ([`Span`]), so that those who ask for little do not use up the rounds before it, one each.
 //!
 //! Source: the rounds are the positions of Rhee's modular algorithm ("A modular algorithm for
 //! resource allocation"), made absolute, so that nobody has to walk down from position to position.
@@ -41,6 +42,7 @@ mod marks;
 mod places;
 mod queue;
 mod scan;
+mod span;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -58,6 +60,7 @@ use serde::{Deserialize, Serialize};
 pub use self::manager::{Manager, Timer};
 pub use self::marks::Marks;
 pub use self::queue::Place;
+pub use self::span::Span;
 pub use self::user::User;
 
 /// A place in the order of service, the same at all nodes.
@@ -78,6 +81,8 @@ pub enum ToManager {
         needs: Needs,
         /// Whether these are all its needs; then it waits if they are not free.
         solo: bool,
+        /// How many rounds it would take.
+        span: Span,
     },
 }
 
@@ -90,6 +95,8 @@ pub struct Stance {
     pub n: u32,
     /// Its round.
     pub round: Round,
+    /// How many it takes from there on.
+    pub span: Span,
     /// The floor above which the round was chosen.
     pub base: Round,
     /// Its needs at this node.
@@ -201,6 +208,8 @@ pub struct House {
     bumps: u32,
     /// How often a request steps aside at a node (`parks=`).
     parks: u32,
+    /// How many rounds a request takes at most (`span=`).
+    span: u32,
     /// Whether messages may be lost, and are therefore sent again until they are answered
     /// (`resend=1`).
     resend: bool,
@@ -228,8 +237,9 @@ impl House {
         let mut value = default;
         for part in variant.unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
             let (key, number) = part.split_once('=').unwrap_or((part, ""));
-            if !["reserve", "passes", "bumps", "parks", "resend", "thorough"].contains(&key) {
-                let known = "reserve=, passes=, bumps=, parks=, resend= or thorough=";
+            if !["reserve", "passes", "bumps", "parks", "span", "resend", "thorough"].contains(&key)
+            {
+                let known = "reserve=, passes=, bumps=, parks=, span=, resend= or thorough=";
                 return Err(Unsupported::variant(Self::FAMILY, part, known));
             }
             let number = number.parse().map_err(|_| Unsupported::Number {
@@ -283,6 +293,7 @@ impl Protocol for House {
             passes: setting("passes", 1024)?,
             bumps: setting("bumps", 4)?,
             parks: setting("parks", PARKS_MAX)?,
+            span: setting("span", Span::MAX.into())?,
             resend: setting("resend", 0)? != 0,
             thorough: setting("thorough", 0)? != 0,
             rules: Rules::new(options),

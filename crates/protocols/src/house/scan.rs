@@ -48,9 +48,9 @@ impl Manager {
         }
         for at in candidates {
             let Some(entry) = self.entries.at(at).filter(|entry| entry.solo) else { continue };
-            let (needs, request) = (entry.needs.clone(), entry.request);
+            let (needs, request, span) = (entry.needs.clone(), entry.request, entry.span);
             let floor = self.floor(cfg, &needs);
-            let round = self.marks(floor, &needs, request).first_free(floor);
+            let round = self.marks(floor, &needs, request).first_free(floor, span);
             self.entries.change(at, |entry| entry.round = Some(round));
         }
     }

@@ -10,7 +10,7 @@ use holdall_core::{
     Effect, Event, Gone, Home, ManagerId, Party, PoolId, Protocol, Resize, Role, Stamp, UserId,
 };
 
-use super::{House, Manager, Stance, ToManager, ToUser};
+use super::{House, Manager, Span, Stance, ToManager, ToUser};
 use crate::testing::{by_user, config, needs, request, step};
 
 /// An honest user may have been told it by a manager that is not: it loses its request, and no more.
@@ -24,7 +24,15 @@ fn a_round_too_far_ahead_ends_the_request() {
     let queue = |steps| {
         let (round, base) = (floor.plus(steps), floor);
         let needs = needs(&[(0, 1)]);
-        ToManager::Queue(Stance { request, n: 1, round, base, needs, parked: false })
+        ToManager::Queue(Stance {
+            request,
+            n: 1,
+            round,
+            span: Span::ONE,
+            base,
+            needs,
+            parked: false,
+        })
     };
     let told = step(&cfg, &mut manager, by_user(user, queue(u64::MAX)));
     let over = |effect: &Effect<_, _>| matches!(effect, Effect::ToUser(to, ToUser::Over(id)) if *to == user && *id == request);
@@ -41,7 +49,9 @@ fn a_late_copy_ends_no_hold_that_no_longer_fits() {
     let mut manager = cfg.manager(ManagerId(0));
     let user = UserId::first(0);
     let request = request(user, &[(0, 4)]).id;
-    let asked = || by_user(user, ToManager::Try { request, needs: needs(&[(0, 4)]), solo: true });
+    let needs = || needs(&[(0, 4)]);
+    let tried = || ToManager::Try { request, needs: needs(), solo: true, span: Span::ONE };
+    let asked = || by_user(user, tried());
     let holds = |told: &[Effect<House, _>]| matches!(told, [Effect::ToUser(_, ToUser::Yes { request: id, .. })] if *id == request);
     assert!(holds(&step(&cfg, &mut manager, asked())));
     step(&cfg, &mut manager, Event::Call(Resize { pool: PoolId(0), capacity: 3.into() }));
@@ -78,7 +88,8 @@ impl Desk {
     fn asks(&mut self, lane: u32, units: u32) -> (Vec<u32>, Vec<u32>) {
         let user = UserId::first(lane);
         let request = request(user, &[(0, units)]);
-        let asked = ToManager::Try { request: request.id, needs: request.needs, solo: true };
+        let (id, span) = (request.id, Span::ONE);
+        let asked = ToManager::Try { request: id, needs: request.needs, solo: true, span };
         self.step(by_user(user, asked))
     }
 

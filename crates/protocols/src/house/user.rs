@@ -10,7 +10,7 @@ use holdall_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{House, Marks, Round, Stance, ToManager, ToUser};
+use super::{House, Marks, Round, Span, Stance, ToManager, ToUser};
 use crate::stock::may_be_picked;
 
 type Out = Outbox<House, Timer>;
@@ -43,6 +43,7 @@ struct Quest {
     /// One for each node.
     parts: Vec<Part>,
     round: Option<Round>,
+    span: Span,
     /// The greatest floor it was told.
     floor: Option<Round>,
     marks: Marks,
@@ -107,6 +108,7 @@ impl Quest {
         });
         Self {
             parts: parts.collect(),
+            span: Span::of(cfg, &request.needs),
             request,
             phase: Phase::Trying,
             round: None,
@@ -128,14 +130,14 @@ impl Quest {
 
     fn send_stance(&self, at: usize, out: &mut Out) {
         let Part { manager, needs, n, parked, .. } = &self.parts[at];
-        let request = self.request.id;
+        let (request, span) = (self.request.id, self.span);
         let needs = needs.clone();
         let stance = match (self.round, self.floor) {
             (Some(round), Some(base)) => {
                 let (n, parked) = (*n, *parked);
-                ToManager::Queue(Stance { request, n, round, base, needs, parked })
+                ToManager::Queue(Stance { request, n, round, span, base, needs, parked })
             }
-            _ => ToManager::Try { request, needs, solo: self.parts.len() == 1 },
+            _ => ToManager::Try { request, needs, solo: self.parts.len() == 1, span },
         };
         out.to_manager(*manager, stance);
     }
@@ -151,11 +153,11 @@ impl Quest {
         }
     }
 
-    /// Takes the least round that is free everywhere, as far as is known.
+    /// Takes the least rounds that are free everywhere, as far as is known.
     fn choose(&mut self, out: &mut Out) {
         let Some(beyond) = self.floor.max(self.round) else { return };
         self.phase = Phase::Queued;
-        self.round = Some(self.marks.first_free(beyond));
+        self.round = Some(self.marks.first_free(beyond, self.span));
         self.marks.clear();
         for at in 0..self.parts.len() {
             self.queue(at, out);

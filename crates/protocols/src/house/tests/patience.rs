@@ -6,13 +6,14 @@ use holdall_core::{Effect, Event, Rung, UserId};
 
 use super::Desk;
 use crate::house::manager::Timer;
-use crate::house::{Manager, PATIENCE, ToManager};
+use crate::house::{Manager, PATIENCE, Span, ToManager};
 use crate::testing::{by_user, request, step};
 
 fn asks(lane: u32, units: u32) -> Event<Manager> {
     let user = UserId::first(lane);
     let request = request(user, &[(0, units)]);
-    by_user(user, ToManager::Try { request: request.id, needs: request.needs, solo: true })
+    let (id, span) = (request.id, Span::ONE);
+    by_user(user, ToManager::Try { request: id, needs: request.needs, solo: true, span })
 }
 
 fn ends(lane: u32) -> Event<Manager> {

@@ -9,7 +9,7 @@ use holdall_core::{
     UserId,
 };
 
-use super::super::{House, Manager, Marks, Round, Stance, ToManager, ToUser};
+use super::super::{House, Manager, Marks, Round, Span, Stance, ToManager, ToUser};
 use crate::testing::{by_user, config, config_of, request, step};
 
 /// A manager of one listed pool.
@@ -43,7 +43,7 @@ impl Desk {
         let need = Need { named: named.iter().copied().collect(), ..Need::any(PoolId(0), units) };
         let needs = Needs::new(vec![need]).expect("sensible");
         let request = RequestId { user, seq: 1 };
-        self.step(by_user(user, ToManager::Try { request, needs, solo: true }))
+        self.step(by_user(user, ToManager::Try { request, needs, solo: true, span: Span::ONE }))
     }
 
     fn ends(&mut self, lane: u32) -> Served {
@@ -121,7 +121,8 @@ fn a_refusal_is_bounded() {
     let mut queue = |lane, round| {
         let user = UserId::first(lane);
         let request = RequestId { user, seq: 1 };
-        let stance = Stance { request, n: 1, round, base, needs: needs(), parked: false };
+        let stance =
+            Stance { request, n: 1, round, span: Span::ONE, base, needs: needs(), parked: false };
         refused(step(&cfg, &mut manager, by_user(user, ToManager::Queue(stance))))
     };
     let round = |lane: u32| base.plus(2 * u64::from(lane) + 2);
@@ -130,12 +131,12 @@ fn a_refusal_is_bounded() {
     }
     let marks = queue(500, round(300)).expect("that is taken");
     assert_eq!(marks.stretches(), Marks::TOLD);
-    assert_eq!(marks.first_free(round(300)), round(300).next(), "the next one is not");
-    assert_eq!(marks.first_free(round(300).next()), round(301).next());
+    assert_eq!(marks.first_free(round(300), Span::ONE), round(300).next(), "the next one is not");
+    assert_eq!(marks.first_free(round(300).next(), Span::ONE), round(301).next());
     let user = UserId::first(501);
     let request = RequestId { user, seq: 1 };
-    let tried = ToManager::Try { request, needs: needs(), solo: false };
+    let tried = ToManager::Try { request, needs: needs(), solo: false, span: Span::ONE };
     let marks = refused(step(&cfg, &mut manager, by_user(user, tried))).expect("it must wait");
     assert_eq!(marks.stretches(), Marks::TOLD);
-    assert_eq!(marks.first_free(round(9)), round(9).next());
+    assert_eq!(marks.first_free(round(9), Span::ONE), round(9).next());
 }
