@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::failure::{Failure, UNAVAILABLE};
 use crate::usage;
 
 /// Measure an agent under load, beside a yardstick
@@ -10,7 +11,8 @@ use crate::usage;
 /// our own, in a directory of its own, unless --agent names one. The yardstick is the smallest server
 /// that queues in memory behind the same socket and frames: a bound, since it keeps and checks nothing.
 ///
-/// Exit status: 0, 1 if two clients had the same lock at a time, 64 on bad input.
+/// Exit status: 0, 1 if two clients had the same lock at a time, 64 on bad input, 69 if a server
+/// cannot be started or goes away, 130 after Ctrl-C.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   holdall bench scale
@@ -23,6 +25,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    holdall_bench::run(&args.options)
-        .map_err(|error| if error.is::<holdall_bench::Bad>() { usage(error) } else { error })
+    holdall_bench::run(&args.options).map_err(|error| match error.is::<holdall_bench::Bad>() {
+        true => usage(error),
+        false => Failure(UNAVAILABLE, format!("{error:#}")).into(),
+    })
 }

@@ -97,6 +97,8 @@ fn etcd(dir: &Path, port: u16, peer_port: u16) -> Command {
     command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
     command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     command.args(["--initial-cluster", &format!("one={peer}"), "--log-level", "error"]);
+    // As its operators are told to; otherwise every lock there ever was stays on its disk.
+    command.args(["--auto-compaction-mode", "periodic", "--auto-compaction-retention", "1m"]);
     command
 }
 
@@ -150,6 +152,8 @@ fn postgres(dir: &Path, port: u16) -> anyhow::Result<Command> {
     command.args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=400"]);
     // A wide request takes many.
     command.args(["-c", "max_locks_per_transaction=1024"]);
+    // What it shares in memory is a file in its directory, and goes with that though it is killed.
+    command.args(["-c", "dynamic_shared_memory_type=mmap"]);
     Ok(command)
 }
 
