@@ -7,6 +7,7 @@ mod explain;
 mod failure;
 mod figures;
 mod hold;
+mod job;
 mod manual;
 mod pool;
 mod reach;
@@ -17,7 +18,7 @@ mod status;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use holdall_commands::{Protocols, USAGE, Usage, parse, print, say, usage};
+use holdall_commands::{Protocols, USAGE, Usage, cannot_write, parse, print, say, usage};
 
 /// Hands out sets of exclusive resources, all or nothing.
 #[derive(Parser)]
@@ -49,6 +50,7 @@ enum Command {
     Status(status::Args),
     Explain(explain::Args),
     Pool(pool::Args),
+    Job(job::Args),
     Agent(agent::Args),
     Bench(bench::Args),
     #[command(flatten)]
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Pool(args) => pool::run(&args),
+        Command::Job(args) => job::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => manual::completions(&args),

@@ -1,5 +1,6 @@
 //! `holdall sim`: compares protocols in simulated time.
 
+mod jobs;
 mod output;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,6 +102,9 @@ pub struct Args {
     #[arg(long, value_name = "P:F")]
     spikes: Option<Spikes>,
 
+    #[command(flatten)]
+    jobs: jobs::JobArgs,
+
     /// Length of a run; the first fifth is warm-up
     #[arg(long, default_value_t = 100_000)]
     ticks: u64,
@@ -170,6 +174,13 @@ impl Args {
 
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let settings = args.settings();
+    if let Some(jobs) = args.jobs.jobs()? {
+        let settings = jobs.settings(&settings);
+        settings.validate().map_err(usage)?;
+        let contenders = contenders(args, protocols, &settings)?;
+        jobs::run(&jobs, &settings, &contenders, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     settings.validate().map_err(usage)?;
     let contenders = contenders(args, protocols, &settings)?;
     let files: Vec<&Path> =

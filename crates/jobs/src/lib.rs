@@ -14,6 +14,7 @@
 
 mod file;
 mod machine;
+mod most;
 mod peak;
 mod plan;
 

@@ -208,3 +208,46 @@ fn what_would_take_too_much_memory_is_refused() {
     let group = format!("{}[group.g]\nneeds=['x']\ntasks=['a']", matrix("a"));
     assert!(matches!(read(&group, "x").map_err(|flaw| flaw.problem), Err(Problem::LargeGroup)));
 }
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_with_the_place() {
+    let said = |text: &str| read(text, "x").expect_err("a flaw").to_string();
+    let option = said("[task.a]\nrun='x'\nneeds=['--name']");
+    assert_eq!(
+        option,
+        "line 3, column 8: '--name' cannot be asked for, as it begins like an option"
+    );
+    let alike = said("[task.a]\nrun='x'\nneeds=['a-b', 'a_b']");
+    assert!(alike.starts_with("line 1, column 7: 'a-b' and 'a_b' would both be"), "{alike}");
+    let inside = "[task.a]\nrun='x'\nneeds=['a-b']\n[group.g]\ntasks=['a']\nneeds=['a_b']";
+    assert!(said(inside).contains("would both be HOLDALL_UNITS_A_B"));
+    let many: Vec<String> = (0..1001).map(|n| format!("'n{n}'")).collect();
+    let many = said(&format!("[task.a]\nrun='x'\nneeds=[{}]", many.join(",")));
+    assert!(many.ends_with("it would ask for 1001 things at once; a request has at most 1000"));
+    for name in ["[task.'.a']\nrun='x'", "name='-a'\n[task.a]\nrun='x'"] {
+        assert!(said(name).contains("cannot be a name"), "{name}");
+    }
+}
+
+#[test]
+fn what_a_job_holds_at_most_counts_what_may_run_at_the_same_time() {
+    let most = |text: &str| -> Vec<String> {
+        read(text, "x").expect("a job").most().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(most(NIGHT), ["board:3", "cpu:4", "license/vector:3", "usb:shared"]);
+    let chain = "[task.a]\nrun='x'\nneeds=['p:2']\n[task.b]\nafter=['a']\nrun='x'\nneeds=['p:3']";
+    assert_eq!(most(chain), ["p:3"]);
+    // A task that comes after one of a group may run while the group still holds.
+    let group = "[task.a]\nrun='x'\n[task.b]\nrun='x'\n[group.g]\ntasks=['a','b']\nneeds=['p:2']\n\
+                 [task.c]\nafter=['a']\nrun='x'\nneeds=['p']\n\
+                 [task.d]\nafter=['a','b']\nrun='x'\nneeds=['p:2']";
+    assert_eq!(most(group), ["p:3"]);
+}
+
+#[test]
+fn the_critical_path_is_the_longest_chain() {
+    let plan = read(NIGHT, "x").expect("a job");
+    let path: Vec<&str> =
+        plan.critical_path().iter().map(|task| plan.task(*task).name.as_str()).collect();
+    assert_eq!(path, ["build", "flash", "suite[smoke]", "report"]);
+}

@@ -1,11 +1,12 @@
 //! A protocol to be simulated, with its type forgotten.
 
-use holdall_core::{About, Known, Options, Protocol, Topology, Unsupported};
+use holdall_core::{About, Known, Needs, Options, Protocol, Topology, Unsupported};
 use holdall_protocols::coordinator::Coordinator;
 use holdall_protocols::{Visitor, variant_of};
 
+use crate::clients::{self, Clients};
 use crate::stats::RunStats;
-use crate::world::{Network, World};
+use crate::world::{Failure, Network, World};
 use crate::{Detector, Error, Limit, Settings, workload};
 
 /// The name of the yardstick: see [`Contender::oracle`].
@@ -20,6 +21,7 @@ pub struct Contender {
     options: Options,
     oracle: bool,
     simulate: fn(&Run<'_>) -> Result<RunStats, Error>,
+    play: fn(&Contender, &Settings, &mut dyn Clients) -> Result<RunStats, Error>,
 }
 
 /// One run of a protocol.
@@ -40,7 +42,8 @@ impl Contender {
     /// If there is no such variant of it.
     pub fn of<P: Protocol>(name: &str, options: Options) -> Result<Self, Unsupported> {
         let about = P::about(options.variant.as_deref())?;
-        Ok(Self { name: name.into(), about, options, oracle: false, simulate: simulate::<P> })
+        let (simulate, play) = (simulate::<P>, play::<P>);
+        Ok(Self { name: name.into(), about, options, oracle: false, simulate, play })
     }
 
     /// The protocol that `holdall-protocols` lists under this name, or the [`oracle`](Self::oracle).
@@ -70,6 +73,15 @@ impl Contender {
     pub fn without(mut self, rules: &[String]) -> Self {
         self.options.without = rules.to_vec();
         self
+    }
+
+    /// One run with clients that decide themselves who asks when.
+    pub(crate) fn play(
+        &self,
+        settings: &Settings,
+        clients: &mut dyn Clients,
+    ) -> Result<RunStats, Error> {
+        (self.play)(self, settings, clients)
     }
 
     /// What it is called in the report.
@@ -127,13 +139,34 @@ fn simulate<P: Protocol>(run: &Run<'_>) -> Result<RunStats, Error> {
     }
     let cfg = P::new(&topology, &contender.options)?;
     let network = Network::new(&contender.about, contender.oracle);
-    World::new(cfg, settings, graph, network).run(progress).map_err(|wrong| Error::Failure {
+    let done = World::new(cfg, settings, graph, network).run(progress);
+    done.map_err(|wrong| went_wrong(contender, settings, graph, &wrong))
+}
+
+fn play<P: Protocol>(
+    contender: &Contender,
+    settings: &Settings,
+    clients: &mut dyn Clients,
+) -> Result<RunStats, Error> {
+    let mut topology = Topology::of_pools(clients::pools(settings, clients));
+    if contender.about.assumes.participants == Known::Known {
+        let pools = |needs: &Needs| needs.iter().map(|need| need.pool).collect();
+        topology.users = clients.needs().iter().map(pools).collect();
+    }
+    let cfg = P::new(&topology, &contender.options)?;
+    let network = Network::new(&contender.about, contender.oracle);
+    let done = World::played(cfg, settings, network, clients).run(|_| {});
+    done.map_err(|wrong| went_wrong(contender, settings, 0, &wrong))
+}
+
+fn went_wrong(contender: &Contender, settings: &Settings, graph: u32, wrong: &Failure) -> Error {
+    Error::Failure {
         protocol: contender.name.clone(),
         graph,
         seed: settings.seed,
         tick: wrong.tick,
         what: format!("{:?}: {}", wrong.who, wrong.what),
-    })
+    }
 }
 
 /// Whether a protocol has the variant that is named.

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clients;
 mod contender;
 mod course;
 mod faults;
@@ -26,6 +27,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+pub use self::clients::{Clients, Deed, draws, run_clients, settings_for};
 pub use self::contender::{Contender, ORACLE};
 pub use self::course::{Course, Mishap, Round};
 pub use self::settings::{

@@ -15,7 +15,7 @@ use holdall_client::{Client, Error};
 use holdall_wire::{Body, Name, Reply, Status};
 
 pub(crate) use self::place::{
-    MACHINE_CONFIG, MACHINE_DATA, MACHINE_SOCKET, MACHINE_UNIT, Place, own_home, served,
+    MACHINE_CONFIG, MACHINE_DATA, MACHINE_SOCKET, MACHINE_UNIT, Place, own_home, own_state, served,
 };
 use crate::failure::{Failure, UNAVAILABLE};
 

@@ -88,12 +88,17 @@ fn of_socket(socket: &Path, data: Option<PathBuf>) -> anyhow::Result<Place> {
 /// differ in their environment (cron has nearly none), and must not differ in their agent. Each
 /// machine has a directory of its own, since home directories are shared between machines.
 fn own(data: Option<PathBuf>) -> anyhow::Result<Place> {
-    let dir = own_home()?.join(".local/state/holdall").join(machine_name());
+    let dir = own_state()?;
     let data = match data.or_else(|| variable("HOLDALL_DATA")) {
         Some(data) => std::path::absolute(data)?,
         None => dir.clone(),
     };
     Ok(Place { socket: dir.join("agent.sock"), data, machine: false, own: true })
+}
+
+/// What is the user's own on this machine.
+pub(crate) fn own_state() -> anyhow::Result<PathBuf> {
+    Ok(own_home()?.join(".local/state/holdall").join(machine_name()))
 }
 
 pub(crate) fn own_home() -> anyhow::Result<PathBuf> {

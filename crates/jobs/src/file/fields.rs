@@ -162,7 +162,8 @@ impl<'a> Fields<'a> {
 
 pub(super) fn is_name(text: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    (1..=NAME_MAX).contains(&text.len()) && text.chars().all(fine)
+    let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    text.len() <= NAME_MAX && begins(text) && text.chars().all(fine)
 }
 
 fn plain(value: &DeValue<'_>) -> Option<String> {

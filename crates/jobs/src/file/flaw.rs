@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use holdall_wire::BadNeed;
+use holdall_wire::{BadNeed, NEEDS_MAX};
 
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,10 @@ pub enum Problem {
         key: &'static str,
     },
     /// A name that cannot be one.
-    #[error("'{0}' cannot be a name: up to {NAME_MAX} letters, digits, '_', '-' and '.'")]
+    #[error(
+        "'{0}' cannot be a name: up to {NAME_MAX} letters, digits, '_', '-' and '.', the first a \
+         letter, a digit or '_'"
+    )]
     Name(String),
     /// No tasks.
     #[error("there is no task; write at least one, like [task.build]")]
@@ -78,6 +81,15 @@ pub enum Problem {
     /// A need that cannot be read.
     #[error(transparent)]
     Need(#[from] BadNeed),
+    /// A need that looks like an option.
+    #[error("'{0}' cannot be asked for, as it begins like an option")]
+    Dash(String),
+    /// Two names that are one in the environment.
+    #[error("'{0}' and '{1}' would both be HOLDALL_UNITS_{2} in the environment; rename one")]
+    Variable(String, String, String),
+    /// Too much at once.
+    #[error("it would ask for {0} things at once; a request has at most {NEEDS_MAX}")]
+    Needs(usize),
     /// The same thing twice.
     #[error("{0} is asked for twice")]
     Twice(String),

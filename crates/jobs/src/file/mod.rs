@@ -144,6 +144,9 @@ fn needs(
     for text in fields.texts("needs")? {
         let need = fill(&text)?.parse::<Need>();
         let need = need.map_err(|bad| fields.flaw(&text.span, bad.into()))?;
+        if need.name.as_str().starts_with('-') {
+            return Err(fields.flaw(&text.span, Problem::Dash(need.to_string())));
+        }
         if !names.insert(need.name.clone()) {
             return Err(fields.flaw(&text.span, Problem::Twice(need.name.to_string())));
         }

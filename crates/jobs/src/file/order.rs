@@ -1,6 +1,9 @@
 //! Makes a plan of what the file says: names become places, and tasks get an order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use holdall_wire::{NEEDS_MAX, Need};
 
 use super::flaw::{EDGES_MAX, Flaw, GROUP_MAX, Problem};
 use super::{Draft, GroupDraft};
@@ -68,7 +71,32 @@ pub(super) fn plan(
         check_group(file, group, inside, &drafts, &after, &order)?;
     }
     check_between(file, &groups, &members, &after)?;
-    Ok(build(name, env, drafts, groups, &after, &members, &order))
+    let spans: Vec<Range<usize>> = order.iter().map(|place| drafts[*place].span.clone()).collect();
+    let plan = build(name, env, drafts, groups, &after, &members, &order);
+    for request in &plan.requests {
+        let first = match &request.by {
+            Requester::Task(task) => *task,
+            Requester::Group(group) => plan.groups[*group].tasks[0],
+        };
+        check_needs(&request.needs).map_err(|bad| Flaw::at(file, &spans[first.0], bad))?;
+    }
+    Ok(plan)
+}
+
+/// Whether all of it can be asked for at once.
+fn check_needs(needs: &[Need]) -> Result<(), Problem> {
+    if needs.len() > NEEDS_MAX {
+        return Err(Problem::Needs(needs.len()));
+    }
+    let mut seen: BTreeMap<String, &Need> = BTreeMap::new();
+    for need in needs {
+        let variable = need.name.variable();
+        if let Some(other) = seen.insert(variable.clone(), need) {
+            let (one, other) = (other.name.to_string(), need.name.to_string());
+            return Err(Problem::Variable(one, other, variable));
+        }
+    }
+    Ok(())
 }
 
 /// The tasks of each group.

@@ -46,7 +46,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { ahead: 16, jobs: usize::MAX }
+        Self { ahead: 16, jobs: 256 }
     }
 }
 

@@ -3,6 +3,7 @@
 use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, Role};
 
 use super::{Action, Item, State, Step, World};
+use crate::clients::{Clients, Deed};
 use crate::settings::{Detector, FaultKind, Stage};
 
 impl<P: Protocol> World<'_, P> {
@@ -64,6 +65,10 @@ impl<P: Protocol> World<'_, P> {
         self.pools.grant(number, &request.needs, asked);
         lane.uses = request.needs.clone();
         let service = lane.service;
+        if self.clients.is_some() {
+            self.tell_clients(|clients, now, out| clients.granted(number, now, out));
+            return Ok(());
+        }
         if let Some(fault) = self.faults.of(number).filter(|fault| fault.stage == Stage::Using) {
             let act = Action::Fail(fault.kind, fault.stage);
             self.push(self.now + fault.after(service), Item::Client(request.id, act));
@@ -93,8 +98,39 @@ impl<P: Protocol> World<'_, P> {
         Ok(())
     }
 
+    /// Tells those something who decide themselves what they do, and does what they want.
+    pub(super) fn tell_clients(
+        &mut self,
+        tell: impl FnOnce(&mut dyn Clients, u64, &mut Vec<Deed>),
+    ) {
+        let Some(clients) = self.clients.as_mut() else { return };
+        let mut deeds = Vec::new();
+        tell(&mut **clients, self.now, &mut deeds);
+        let is_over = clients.is_over();
+        for deed in deeds {
+            match deed {
+                Deed::Wake(at) => self.push(at, Item::Wake),
+                Deed::Ask(lane) => self.push_client(lane, Action::Ask),
+                Deed::Done(lane) => self.push_client(lane, Action::Done),
+            }
+        }
+        if is_over {
+            self.end = self.now;
+        }
+    }
+
+    fn push_client(&mut self, lane: u32, action: Action) {
+        let request = self.lanes[lane as usize].request();
+        self.push(self.now, Item::Client(request, action));
+    }
+
     fn think(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
+        if self.clients.is_some() {
+            lane.begin(State::Thinking, self.now);
+            lane.seq += 1;
+            return;
+        }
         if self.generator.fresh() {
             lane.needs = self.generator.needs(number, &mut lane.stream);
         }

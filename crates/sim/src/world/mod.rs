@@ -20,6 +20,7 @@ use holdall_core::{
 };
 use rustc_hash::FxBuildHasher;
 
+use super::clients::Clients;
 use super::faults::{Copies, Delays, FaultPlan};
 use super::pools::Pools;
 use super::random::Stream;
@@ -52,6 +53,8 @@ enum Item<P: Protocol> {
     Turn(Box<Self>),
     /// A timer rings, if it is still of this arming.
     UserRing(UserId, UserTimer<P>, u64),
+    /// Clients that decide themselves what they do wanted to be told this time.
+    Wake,
 }
 
 /// What a client does, or what is done to it.
@@ -156,6 +159,10 @@ pub(super) struct World<'a, P: Protocol> {
     /// When the last message on a link arrives; kept only if links must keep order.
     links: HashMap<(Addr, Addr), u64, FxBuildHasher>,
     generator: Generator<'a>,
+    /// Those who decide what is asked for, if the generator does not.
+    clients: Option<&'a mut dyn Clients>,
+    /// When all is over.
+    end: u64,
     delays: Delays,
     copies: Copies,
     faults: FaultPlan<'a>,
@@ -183,21 +190,61 @@ impl<'a, P: Protocol> World<'a, P> {
                 lane
             })
             .collect();
+        let widest = (0..).zip(&lanes).map(|(n, lane)| generator.maximum(n).unwrap_or(&lane.needs));
+        let degree = mean_degree(&widest.collect::<Vec<_>>(), settings.resources);
+        let pools =
+            Pools::new(settings.resources, settings.units, settings.users, settings.warm_up());
+        Self {
+            degree,
+            faults,
+            ..Self::with(cfg, settings, graph, network, wheel, lanes, generator, pools)
+        }
+    }
+
+    /// A world whose clients decide themselves what they do.
+    pub(super) fn played(
+        cfg: P,
+        settings: &'a Settings,
+        network: Network,
+        clients: &'a mut dyn Clients,
+    ) -> Self {
+        let generator = Generator::new(settings, 0);
+        let lane = |(number, needs): (u32, &Needs)| {
+            let stream = generator.stream(number);
+            Lane::new(&cfg, UserId::first(number), stream, needs.clone(), 0)
+        };
+        let lanes = (0..).zip(clients.needs()).map(lane).collect();
+        let mut wheel = Wheel::new();
+        wheel.push(0, Item::Wake);
+        // Pools differ in size here, and who has decided what is asked for sees to exclusion.
+        let pools = Pools::new(settings.resources, u32::MAX, settings.users, 0);
+        let world = Self::with(cfg, settings, 0, network, wheel, lanes, generator, pools);
+        Self { clients: Some(clients), ..world }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what both kinds of world are made of")]
+    fn with(
+        cfg: P,
+        settings: &'a Settings,
+        graph: u32,
+        network: Network,
+        wheel: Wheel<Item<P>>,
+        lanes: Vec<Lane<P>>,
+        generator: Generator<'a>,
+        pools: Pools,
+    ) -> Self {
         let managers = cfg.managers().into_iter().zip(0..).map(|(node, id)| Manager {
             role: cfg.manager(ManagerId(id)),
             node,
             free_at: 0,
         });
-        let widest = (0..).zip(&lanes).map(|(n, lane)| generator.maximum(n).unwrap_or(&lane.needs));
-        let sets: Vec<&Needs> = widest.collect();
-        let warm_up = settings.warm_up();
         let mean_delay = if network.instant { 0 } else { settings.delay };
         Self {
             settings,
             network,
             now: 0,
             wheel,
-            degree: mean_degree(&sets, settings.resources),
+            degree: 0.0,
             managers: managers.collect(),
             lanes,
             leaving: HashMap::default(),
@@ -207,11 +254,13 @@ impl<'a, P: Protocol> World<'a, P> {
             manager_timers: Timers::default(),
             links: HashMap::default(),
             generator,
+            clients: None,
+            end: settings.ticks,
             delays: Delays::new(settings, graph, mean_delay),
             copies: Copies::new(settings, graph),
-            faults,
-            pools: Pools::new(settings.resources, settings.units, settings.users, warm_up),
-            times: ResponseTimes::new(warm_up, settings.ticks),
+            faults: FaultPlan::new(settings, graph),
+            pools,
+            times: ResponseTimes::new(settings.warm_up(), settings.ticks),
             tallies: Tallies::default(),
             messages: 0,
             events: 0,
@@ -221,10 +270,9 @@ impl<'a, P: Protocol> World<'a, P> {
 
     /// Runs to the end. `progress` is told now and then how many ticks went by since last time.
     pub(super) fn run(mut self, progress: impl Fn(u64)) -> Result<RunStats, Box<Failure>> {
-        let end = self.settings.ticks;
-        let part = end.div_ceil(100);
+        let part = self.end.div_ceil(100);
         let (mut told, mut ahead) = (0, 0);
-        while let Some((now, item)) = self.wheel.pop_before(end) {
+        while let Some((now, item)) = self.wheel.pop_before(self.end) {
             self.now = now;
             if now - told >= part {
                 progress(now - told);
@@ -236,7 +284,8 @@ impl<'a, P: Protocol> World<'a, P> {
             ahead = ahead.saturating_sub(1);
             self.take(item)?;
         }
-        progress(end - told);
+        progress(self.end - told);
+        let end = self.end;
         Ok(self.finish(end))
     }
 
@@ -291,7 +340,7 @@ impl<'a, P: Protocol> World<'a, P> {
     fn turn_of(&mut self, item: &Item<P>) -> u64 {
         let user = |user: &UserId| user.lane().index();
         let free_at = match item {
-            Item::Client(_, Action::Detected) | Item::Turn(_) => return self.now,
+            Item::Client(_, Action::Detected) | Item::Turn(_) | Item::Wake => return self.now,
             Item::Client(request, _) => &mut self.lanes[user(&request.user)].free_at,
             Item::ToUser { to, .. } | Item::UserRing(to, ..) => &mut self.lanes[user(to)].free_at,
             Item::Gone(to, _) | Item::ManagerRing(to, ..) | Item::ToManager { to, .. } => {
@@ -305,7 +354,7 @@ impl<'a, P: Protocol> World<'a, P> {
 
     /// Lets something happen at a time, unless all is over by then.
     fn push(&mut self, time: u64, item: Item<P>) {
-        if time < self.settings.ticks {
+        if time < self.end {
             self.wheel.push(time, item);
         }
     }

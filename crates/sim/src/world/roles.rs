@@ -38,6 +38,10 @@ impl<P: Protocol> World<'_, P> {
                 Ok(())
             }
             Item::Turn(item) => self.handle(*item),
+            Item::Wake => {
+                self.tell_clients(|clients, now, out| clients.wake(now, out));
+                Ok(())
+            }
         }
     }
 

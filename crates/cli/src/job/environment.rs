@@ -1,0 +1,48 @@
+//! The surroundings of a job: those of whoever submitted it, whoever goes on with it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// Variables that speak of a grant inside which somebody was when a job was submitted, or resumed.
+fn is_of_a_grant(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let parts: [&[u8]; 2] = [b"HOLDALL_UNITS_", b"HOLDALL_FENCE_"];
+    name == b"HOLDALL_GRANT"
+        || name == b"HOLDALL_NEEDS"
+        || parts.iter().any(|p| name.starts_with(p))
+}
+
+/// The variables of this process, as they are kept: each ends with a zero byte.
+pub(super) fn own() -> Vec<u8> {
+    let mut text = Vec::new();
+    for (name, mut value) in std::env::vars_os().filter(|(name, _)| !is_of_a_grant(name)) {
+        // The agent that is meant does not depend on where a runner is started.
+        if name == "HOLDALL_AGENT" || name == "HOLDALL_DATA" {
+            value = std::path::absolute(&value).map_or(value, Into::into);
+        }
+        text.extend_from_slice(name.as_bytes());
+        text.push(b'=');
+        text.extend_from_slice(value.as_bytes());
+        text.push(0);
+    }
+    text
+}
+
+/// The variables that were kept in a file.
+pub(super) fn kept(path: &Path) -> std::io::Result<Vec<(OsString, OsString)>> {
+    let text = std::fs::read(path)?;
+    let pair = |entry: &[u8]| {
+        let at = entry.iter().position(|byte| *byte == b'=')?;
+        let text = |part: &[u8]| OsString::from_vec(part.to_vec());
+        Some((text(&entry[..at]), text(&entry[at + 1..])))
+    };
+    Ok(text.split(|byte| *byte == 0).filter_map(pair).collect())
+}
+
+/// The rights that files made by this process do not get.
+pub(super) fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o022)
+}

@@ -1,0 +1,162 @@
+//! The processes that wait for requests, and then hold them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use holdall_jobs::{Cause, Input, RequestIndex};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::units::Units;
+use super::{Answers, Runner};
+use crate::failure::NEVER;
+
+/// How often a process is started that waits for a request, if it ends without a verdict: it was
+/// killed, or the agent could not be reached.
+const TRIES: u32 = 8;
+/// The pause before the second time; each is twice as long as the one before.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A request, asked for the so many-th time.
+pub(super) type Asked = (RequestIndex, u32);
+
+/// A request that is waited for, or held.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    /// The process that does so, but for a pause between two of them.
+    pid: Option<Pid>,
+    /// How often one was started.
+    tries: u32,
+    held: Option<Held>,
+}
+
+/// A request that is held.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Where its holder gets its orders. It goes when there is none.
+    pub(super) orders: Answers,
+    pub(super) units: Units,
+}
+
+impl Asking {
+    /// Everything is granted; tells whether that is believed. A process that was started for another
+    /// one before it may say so, too.
+    pub(super) fn hold(&mut self, orders: Answers, variables: &BTreeMap<String, String>) -> bool {
+        let expected = self.pid.is_some() && self.held.is_none();
+        if expected {
+            self.held = Some(Held { orders, units: Units::granted(variables) });
+        }
+        expected
+    }
+}
+
+/// The holder of a request, if it is held.
+pub(super) fn holding(
+    asking: &mut BTreeMap<Asked, Asking>,
+    request: RequestIndex,
+) -> Option<&mut Held> {
+    let mut all = asking.range_mut((request, 0)..=(request, u32::MAX));
+    all.find_map(|(_, asking)| asking.held.as_mut())
+}
+
+impl Runner<'_> {
+    pub(super) fn ask(&mut self, asked: Asked) {
+        let asking = self.asking.entry(asked).or_default();
+        asking.tries += 1;
+        match self.start_asking(asked) {
+            Ok(pid) => {
+                self.children.insert(pid.as_raw_nonzero().get(), asked);
+                if let Some(asking) = self.asking.get_mut(&asked) {
+                    asking.pid = Some(pid);
+                }
+            }
+            Err(error) => self.failed(asked, format!("{error:#}")),
+        }
+    }
+
+    fn start_asking(&self, (request, ask): Asked) -> anyhow::Result<Pid> {
+        let mut command = self.waiting(request, ask)?;
+        let log = File::create(self.store.waiting_log(request.0, ask));
+        let log = log.with_context(|| format!("cannot write in {}", self.store.dir.display()))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+        let child = command.spawn().context("cannot start a process that asks")?;
+        Ok(Pid::from_child(&child))
+    }
+
+    /// The command that waits for a request and then holds it; what needs nothing does not wait.
+    fn waiting(&self, request: RequestIndex, ask: u32) -> anyhow::Result<Command> {
+        let (plan, program) = (self.machine.plan(), std::env::current_exe()?);
+        let needs = &plan.requests[request.0].needs;
+        let mut command = Command::new(&program);
+        if !needs.is_empty() {
+            command.args(["job", "ask", &std::process::id().to_string(), "--"]);
+            command.args(["run", "--leftovers", "kill", "--name"]);
+            command.arg(format!("{}/{}", self.store.id(), plan.name_of(request)));
+            if let Some(socket) = &self.about.agent {
+                command.arg("--agent").arg(socket);
+            }
+            command.args(needs.iter().map(ToString::to_string)).arg("--").arg(&program);
+        }
+        command.args(["job", "holder"]).arg(&self.store.dir).arg(&self.life);
+        command.args([request.0.to_string(), ask.to_string()]);
+        Ok(command)
+    }
+
+    pub(super) fn withdraw(&mut self, asked: Asked) {
+        if let Some(Asking { pid: Some(pid), .. }) = self.asking.remove(&asked) {
+            // It has not been waited for, so the number is its own.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// A process that waited or held has ended.
+    pub(super) fn gone(&mut self, asked: Asked, status: ExitStatus) {
+        let log = self.store.waiting_log(asked.0.0, asked.1);
+        let words = fs::read_to_string(&log).unwrap_or_default();
+        let _ = fs::remove_file(&log);
+        let Some(asking) = self.asking.get_mut(&asked) else { return };
+        asking.pid = None;
+        let last = words.lines().last().map_or_else(|| status.to_string(), str::to_owned);
+        let last = last.strip_prefix("holdall: ").unwrap_or(&last).to_owned();
+        if asking.held.is_some() {
+            self.asking.remove(&asked);
+            let name = self.machine.plan().name_of(asked.0);
+            self.watcher.say(&format!("{name}: what it held is lost: {last}"));
+            return self.lost(asked);
+        }
+        match status.code().and_then(|code| u8::try_from(code).ok()) {
+            Some(NEVER | crate::USAGE) => {
+                self.asking.remove(&asked);
+                self.tell(Input::Refused(asked.0, asked.1, Cause::Never(last)));
+            }
+            _ => self.failed(asked, last),
+        }
+    }
+
+    /// A request was not asked for as it should be, which is no verdict on it.
+    fn failed(&mut self, asked: Asked, why: String) {
+        let tries = self.asking.get(&asked).map_or(TRIES, |asking| asking.tries);
+        if tries < TRIES {
+            let pause = PAUSE * (1 << (tries - 1));
+            self.again.insert((Instant::now() + pause, asked));
+            return;
+        }
+        self.asking.remove(&asked);
+        self.tell(Input::Refused(asked.0, asked.1, Cause::NotStarted(why)));
+    }
+
+    /// Asks again for what is due, unless it is not wanted any more.
+    pub(super) fn ask_again(&mut self) {
+        while let Some((at, asked)) = self.again.first().copied()
+            && at <= Instant::now()
+        {
+            self.again.pop_first();
+            if self.asking.get(&asked).is_some_and(|asking| asking.pid.is_none()) {
+                self.ask(asked);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+"""Jobs in a storm, judged by somebody who knows nothing of how they are run.
+
+task    is what their tasks run. It notes its begin and its end in a file, and in between takes file
+        locks for itself and for each of its units: the kernel knows whether two ever overlap.
+storm   kills runners, tasks and the agent at random for some seconds.
+verify  looks at what was noted, and at what `holdall job show --json` says.
+"""
+
+import fcntl
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+HOLDALL = os.environ["HOLDALL"]
+# What each task of storm.toml comes after.
+AFTER = {"a": [], "b": ["a"], "c[1]": ["a"], "c[2]": ["a"], "d": ["b", "c[1]", "c[2]"]}
+
+
+def note(*words):
+    line = " ".join(map(str, words)) + "\n"
+    with open("noted", "ab", buffering=0) as file:
+        file.write(line.encode())
+
+
+def task():
+    job, name, attempt = (os.environ["HOLDALL_" + key] for key in ("JOB", "TASK", "ATTEMPT"))
+    units = os.environ.get("HOLDALL_UNITS_BOARD", "").split(",")
+    locks = []
+    for thing in [f"{job}.{name}"] + [unit for unit in units if unit]:
+        lock = open("locks/" + thing.replace("/", "_"), "w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("overlap", job, name, thing)
+        locks.append(lock.fileno())
+        os.set_inheritable(lock.fileno(), True)
+    note("begin", job, name, attempt, os.getpid())
+    # A child has the locks, too, and outlives its parent if that is killed.
+    subprocess.run(["sleep", str(random.uniform(0.05, 0.3))], close_fds=False, check=True)
+    note("end", job, name, attempt, os.getpid())
+
+
+def killed(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def jobs():
+    text = subprocess.run([HOLDALL, "job", "list", "--json"], capture_output=True, check=True).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def storm(seconds):
+    kills = {"runner": 0, "task": 0, "agent": 0, "holder": 0}
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        what = random.choice(["runner", "runner", "task", "task", "holder", "agent"])
+        pid = None
+        if what == "runner":
+            running = [job["runner"] for job in jobs() if job["runner"]]
+            pid = random.choice(running) if running else None
+        elif what == "agent":
+            status = subprocess.run([HOLDALL, "agent", "status", "--json"], capture_output=True)
+            pid = json.loads(status.stdout)["pid"] if status.returncode == 0 else None
+        else:
+            begun = [line.split() for line in open("noted") if line.startswith("begin")]
+            pid = int(begun[-1][4]) if begun else None
+            if what == "holder" and pid:
+                try:
+                    pid = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+                    command = open(f"/proc/{pid}/cmdline").read()
+                    pid = pid if "holder" in command else None
+                except OSError:
+                    pid = None
+        if pid and killed(pid):
+            kills[what] += 1
+        time.sleep(random.uniform(0.1, 0.5))
+    print("job_storm.py: killed", ", ".join(f"{n} {what}s" for what, n in kills.items()))
+
+
+def verify(count):
+    begun, ended, wrong = {}, {}, []
+    for line in open("noted"):
+        what, job, name, *rest = line.split()
+        key = (job, name)
+        if what == "overlap":
+            wrong.append(f"{job}: {name} ran while another had {rest[0]}")
+        elif what == "begin":
+            if ended.get(key):
+                wrong.append(f"{job}: {name} ran again although it had ended well")
+            for before in AFTER[name]:
+                if name != "d" and not ended.get((job, before)):
+                    wrong.append(f"{job}: {name} ran before {before} had ended")
+            begun[key] = begun.get(key, 0) + 1
+        elif what == "end":
+            ended[key] = ended.get(key, 0) + 1
+    all_jobs = jobs()
+    if len(all_jobs) != count:
+        wrong.append(f"{len(all_jobs)} jobs instead of {count}")
+    for job in all_jobs:
+        states = {task["task"]: task["state"] for task in job["tasks"]}
+        if job["over"] is None or any(state in ("waiting", "running") for state in states.values()):
+            wrong.append(f"{job['id']} has not ended: {states}")
+        for name, state in states.items():
+            if state == "succeeded" and not ended.get((job["id"], name)):
+                wrong.append(f"{job['id']}: {name} has succeeded, but never came to its end")
+            if state == "skipped" and begun.get((job["id"], name)):
+                wrong.append(f"{job['id']}: {name} is skipped, but was run")
+    tasks = sum(begun.values())
+    lost = sum(task["state"] == "failed" for job in all_jobs for task in job["tasks"])
+    print(f"job_storm.py: {len(all_jobs)} jobs, {tasks} runs of tasks, {lost} tasks failed or lost")
+    for line in wrong:
+        print("job_storm.py:", line, file=sys.stderr)
+    sys.exit(bool(wrong))
+
+
+{"task": task, "storm": storm, "verify": verify}[sys.argv[1]](*map(int, sys.argv[2:]))
