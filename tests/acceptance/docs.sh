@@ -6,7 +6,7 @@ set -euo pipefail
 PATH="$(dirname "$HOLDALL"):$PATH"
 # Commands that need an agent or a home get one of their own.
 own=$(mktemp -d)
-export HOLDALL_AGENT="$own/agent.sock" HOLDALL_DATA="$own/data" HOME="$own"
+export HOLDALL_AGENT="$own/agent.sock" HOLDALL_DATA="$own/data" HOLDALL_JOBS="$own/jobs" HOME="$own"
 trap '"$HOLDALL" agent stop --now >/dev/null 2>&1 || true; rm -rf "$own"' EXIT
 
 count=0

@@ -152,7 +152,7 @@ expect 0 "== talk" job logs "$talk" -f
 # and nothing beside what is left of it.
 cat > killed.toml <<'EOF'
 [task.first]
-run = "echo first >> order"
+run = "grep -q '\"started\":{\"task\":0' $HOLDALL_JOBS/$HOLDALL_JOB/records.jsonl && echo first >> order"
 [task.again]
 after = ["first"]
 needs = ["board"]
@@ -200,6 +200,16 @@ expect 1 "" job wait "$lost"
 expect 0 "held: failed" job show "$lost"
 expect 0 "what it held was lost" job show "$lost"
 [ ! -e overlap ] || fail "what comes after it ran beside it"
+# One that needs nothing is known to nobody else: its runner ends it.
+sed -i '/needs/d' lost.toml
+rm held
+lost=$("$HOLDALL" job submit lost.toml)
+eventually test -s held
+kill -9 "$(ps -o ppid= -p "$(cat held)" | tr -d ' ')"
+expect 1 "" job wait "$lost"
+expect 0 "it is not known how it ended" job show "$lost"
+[ ! -e overlap ] || fail "what comes after it ran beside it"
+sed -i '2i needs = ["board"]' lost.toml
 # So it is when the process that asked for it is told to end, or is killed.
 for signal in TERM KILL; do
     rm held
@@ -226,6 +236,7 @@ expect 130 "" job wait "$word"
 expect 0 "cancelled" job show "$word"
 
 # A job that no runner can run is told of by those who wait for it, and disturbs no list.
+rm word
 bad=$("$HOLDALL" job submit word.toml)
 eventually test -s word
 kill -9 "$(runner_of "$bad")"

@@ -85,15 +85,29 @@ def storm(seconds):
     print("job_storm.py: killed", ", ".join(f"{n} {what}s" for what, n in kills.items()))
 
 
+def succeeded(job):
+    """The attempts of a job that are noted as having ended well, by task."""
+    names, attempts, well = [task["task"] for task in job["tasks"]], {}, {}
+    for line in open(os.path.join(os.environ["HOLDALL_JOBS"], job["id"], "records.jsonl")):
+        (what, record), = json.loads(line).items()
+        if what == "started":
+            attempts[record["task"]] = record["attempt"]
+        elif what == "attempted" and record["cause"] is None:
+            well[job["id"], names[record["task"]]] = attempts[record["task"]]
+    return well
+
+
 def verify(count):
-    begun, ended, wrong = {}, {}, []
+    begun, ended, wrong, all_jobs = {}, {}, [], jobs()
+    well = {key: attempt for job in all_jobs for key, attempt in succeeded(job).items()}
     for line in open("noted"):
         what, job, name, *rest = line.split()
         key = (job, name)
         if what == "overlap":
             wrong.append(f"{job}: {name} ran while another had {rest[0]}")
         elif what == "begin":
-            if ended.get(key):
+            # One that came to its end may have been killed before anybody knew.
+            if int(rest[0]) > well.get(key, int(rest[0])):
                 wrong.append(f"{job}: {name} ran again although it had ended well")
             for before in AFTER[name]:
                 if name != "d" and not ended.get((job, before)):
@@ -101,7 +115,6 @@ def verify(count):
             begun[key] = begun.get(key, 0) + 1
         elif what == "end":
             ended[key] = ended.get(key, 0) + 1
-    all_jobs = jobs()
     if len(all_jobs) != count:
         wrong.append(f"{len(all_jobs)} jobs instead of {count}")
     for job in all_jobs:

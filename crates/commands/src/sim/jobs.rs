@@ -5,6 +5,8 @@
 
 mod players;
 mod pools;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -175,6 +175,12 @@ impl<'a> Players<'a> {
         self.violations
     }
 
+    /// How long all tasks take, one after another.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> u64 {
+        self.copies.iter().flat_map(|copy| &copy.takes).sum()
+    }
+
     pub(super) fn summary(&self) -> Summary {
         let took = |copy: &Copy| copy.ended.unwrap_or(self.now) - copy.arrival;
         let jobs: Vec<u64> = self.copies.iter().map(took).collect();
