@@ -28,7 +28,8 @@ struct Cli {
     command: Command,
 }
 
-/// `holdall run` by itself: to build all other commands takes longer than all it does.
+/// `holdall run` by itself: to build all other commands takes longer than all it does. The same goes for
+/// `holdall job`, which starts itself twice for each task.
 #[derive(Parser)]
 #[command(name = "holdall", version, propagate_version = true)]
 struct RunAlone {
@@ -39,6 +40,18 @@ struct RunAlone {
 #[derive(Subcommand)]
 enum RunCommand {
     Run(run::Args),
+}
+
+#[derive(Parser)]
+#[command(name = "holdall", version, propagate_version = true)]
+struct JobAlone {
+    #[command(subcommand)]
+    command: JobCommand,
+}
+
+#[derive(Subcommand)]
+enum JobCommand {
+    Job(job::Args),
 }
 
 #[derive(Subcommand)]
@@ -63,10 +76,16 @@ enum Command {
 
 /// What was typed. If something is wrong with it, whoever tells what knows all commands.
 fn typed() -> Result<Command, ExitCode> {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "run")
+    let is_first = |word: &str| std::env::args_os().nth(1).is_some_and(|first| first == word);
+    if is_first("run")
         && let Ok(RunAlone { command: RunCommand::Run(args) }) = RunAlone::try_parse()
     {
         return Ok(Command::Run(args));
+    }
+    if is_first("job")
+        && let Ok(JobAlone { command: JobCommand::Job(args) }) = JobAlone::try_parse()
+    {
+        return Ok(Command::Job(args));
     }
     parse().map(|Cli { command }| command)
 }

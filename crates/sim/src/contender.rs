@@ -21,7 +21,7 @@ pub struct Contender {
     options: Options,
     oracle: bool,
     simulate: fn(&Run<'_>) -> Result<RunStats, Error>,
-    play: fn(&Contender, &Settings, &mut dyn Clients) -> Result<RunStats, Error>,
+    play: fn(&Self, &Settings, &mut dyn Clients) -> Result<RunStats, Error>,
 }
 
 /// One run of a protocol.

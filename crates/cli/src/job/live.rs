@@ -117,11 +117,12 @@ impl Tree {
         let own = machine.plan().task(task);
         let what = match machine.stage(task) {
             Stage::Waiting => "waits for others".into(),
-            Stage::Ready if machine.waits(own.request) => {
-                let needs = &machine.plan().requests[own.request.0].needs;
-                format!("waits for {}", crate::show::needs(needs))
-            }
-            Stage::Ready => "ready".into(),
+            Stage::Ready => match &machine.plan().requests[own.request.0].needs {
+                needs if machine.waits(own.request) && !needs.is_empty() => {
+                    format!("waits for {}", crate::show::needs(needs))
+                }
+                _ => "ready".into(),
+            },
             Stage::Pausing => "pauses before it is run again".into(),
             Stage::Running => {
                 let since = self.since.get(&task).copied().unwrap_or(now);
