@@ -187,7 +187,7 @@ fn attempts(records: &[Record], units: &[Had]) -> Vec<Attempt> {
         match record {
             Record::Started { task, attempt, at, waited } => {
                 let own = |had: &&Had| (had.task, had.attempt) == (*task, *attempt);
-                let units = had.next_if(|had| own(&had)).map(|had| had.units.clone());
+                let units = had.next_if(own).map(|had| had.units.clone());
                 last.insert(*task, all.len());
                 all.push(Attempt {
                     task: *task,

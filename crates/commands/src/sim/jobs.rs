@@ -150,9 +150,13 @@ fn print(headline: &str, lines: &[Line], json: bool) -> io::Result<()> {
 /// How to write one figure.
 type Figure = fn(&Line) -> String;
 
+fn ended(summary: &Summary) -> String {
+    summary.ended.map_or_else(|| "never".into(), |tick| tick.to_string())
+}
+
 fn table(lines: &[Line]) -> Table {
     let figures: [(&str, Figure); 9] = [
-        ("all jobs ended at, ticks", |l| l.summary.ended.map_or("never".into(), |t| t.to_string())),
+        ("all jobs ended at, ticks", |l| ended(&l.summary)),
         ("a job took: mean, ticks", |l| format!("{:.1}", l.summary.job_mean)),
         ("  longest, ticks", |l| l.summary.job_longest.to_string()),
         ("a request waited: mean, ticks", |l| format!("{:.1}", l.summary.wait_mean)),
