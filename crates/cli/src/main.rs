@@ -14,6 +14,7 @@ mod reach;
 mod run;
 mod show;
 mod status;
+mod until;
 
 use std::process::ExitCode;
 

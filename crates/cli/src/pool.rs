@@ -1,14 +1,16 @@
 //! `holdall pool`: what there is to hand out.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use holdall_wire::{Body, Change, Kind, Name, PoolView, Status};
 
 use crate::reach::{Reach, block_on, call, look};
+use crate::until::until;
 use crate::{print, show, usage};
 
-/// Add, remove, resize and list pools
+/// Add, remove, resize, drain and list pools
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -52,6 +54,26 @@ enum Command {
         #[command(flatten)]
         reach: Reach,
     },
+    /// Give a unit, or all units of a pool, to nobody any more; whoever has it keeps it
+    Drain {
+        /// The unit, like gpu/3, or the pool
+        name: Name,
+        /// Why, for others to see
+        #[arg(long)]
+        reason: String,
+        /// Until then, like 2h or 18:00; for good if nothing is said
+        #[arg(long, value_name = "TIME", value_parser = until)]
+        until: Option<Duration>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Give out again what was drained
+    Undrain {
+        /// The unit, like gpu/3, or the pool
+        name: Name,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// List the pools and their units
     List {
         /// Print one JSON object
@@ -80,6 +102,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Command::Resize { name, units, reach } => {
             change(reach, Change::Resize { name: name.clone(), units: *units }, false)
+        }
+        Command::Drain { name, reason, until, reach } => {
+            let millis = until.map(|until| until.as_millis() as u64);
+            let body = Body::Drain { name: name.clone(), reason: reason.clone(), millis };
+            block_on(async {
+                call(&reach.connect().await?, body).await?;
+                Ok(ExitCode::SUCCESS)
+            })
+        }
+        Command::Undrain { name, reach } => {
+            change(reach, Change::Undrain { name: name.clone() }, false)
         }
         Command::List { json, reach } => block_on(list(reach, *json)),
     }
@@ -137,7 +170,9 @@ fn lock_state(pool: &PoolView) -> String {
 fn units(pool: &PoolView) -> String {
     let unit = |unit: &holdall_wire::UnitView| {
         let holder = unit.holder.map(|holder| format!("={holder}")).unwrap_or_default();
-        format!("{}{holder}{}", unit.name, if unit.retiring { " (going)" } else { "" })
+        let going = if unit.retiring { " (going)" } else { "" };
+        let drained = unit.drained.as_ref().map(|why| format!(" ({})", show::drained(why)));
+        format!("{}{holder}{going}{}", unit.name, drained.unwrap_or_default())
     };
     let some: Vec<_> = pool.units.iter().take(16).map(unit).collect();
     let more = pool.units.len().saturating_sub(16);

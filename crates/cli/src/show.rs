@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use holdall_wire::{Hindrance, Need, RequestNo, Taken, Who};
+use holdall_wire::{Drained, Hindrance, Need, RequestNo, Taken, Who};
 use serde::Serialize;
 
 /// The version of everything printed as JSON.
@@ -67,17 +67,31 @@ pub(crate) fn hindrances(all: &[Hindrance]) -> String {
             let more = total.saturating_sub(4);
             some.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
         };
-        let Hindrance { need, wanted, free, holders, ahead, .. } = hindrance;
+        let Hindrance { need, wanted, free, holders, ahead, drained, .. } = hindrance;
         let held = list(holders, hindrance.holders_total);
         let before = list(ahead, hindrance.ahead_total);
         let lacks = if *wanted > 1 { format!(" ({free} of {wanted} free)") } else { String::new() };
-        match (holders.is_empty(), ahead.is_empty()) {
-            (false, true) => format!("{need}: held by {held}{lacks}"),
-            (false, false) => format!("{need}: held by {held}, then {before}{lacks}"),
+        let mut why = Vec::new();
+        if !holders.is_empty() {
+            why.push(format!("held by {held}"));
+        }
+        why.extend(drained.iter().map(|(unit, why)| format!("{unit} is {}", self::drained(why))));
+        match (why.is_empty(), ahead.is_empty()) {
             (true, _) => format!("{need}: kept for {before}{lacks}"),
+            (false, true) => format!("{need}: {}{lacks}", why.join(", ")),
+            (false, false) => format!("{need}: {}, then {before}{lacks}", why.join(", ")),
         }
     });
     each.collect::<Vec<_>>().join("; ")
+}
+
+/// Why a unit is given to nobody.
+pub(crate) fn drained(drained: &Drained) -> String {
+    let reason = shorten(&drained.reason, 60);
+    let until = drained.until.map(|until| {
+        format!(", {} left", span(until.saturating_sub(now()) / 1000))
+    });
+    format!("drained by {}{}: {reason}", clean(&drained.by), until.unwrap_or_default())
 }
 
 /// A text of somebody else's, without what a terminal takes for a command: control characters,

@@ -16,13 +16,19 @@ pub struct Waiting {
     replies: Option<Replies>,
     number: Option<RequestNo>,
     lock: Option<Arc<OwnedFd>>,
+    warn: fn(&str),
 }
 
 impl Waiting {
     pub(crate) fn ask(connection: Arc<Connection>, ask: Ask) -> Result<Self, Error> {
         let (call, replies) = connection.call(Body::Ask(ask))?;
         let lock = connection.held_lock();
-        Ok(Self { connection, call, replies: Some(replies), number: None, lock })
+        Ok(Self { connection, call, replies: Some(replies), number: None, lock, warn: |_| {} })
+    }
+
+    /// From now on, what the agent has to say about the request is told.
+    pub fn on_warning(&mut self, warn: fn(&str)) {
+        self.warn = warn;
     }
 
     /// The number of the request, if it is known that it has to wait.
@@ -39,6 +45,7 @@ impl Waiting {
             let Some(replies) = &mut self.replies else { return Err(Error::Lost) };
             match replies.recv().await {
                 Some(Reply::Queued(number)) => self.number = Some(number),
+                Some(Reply::Warning(text)) => (self.warn)(&text),
                 Some(Reply::Granted { request, taken, place }) => {
                     let lock = self.lock.take();
                     let connection = self.connection.clone();
@@ -101,7 +108,7 @@ impl Grant {
         self.request
     }
 
-    /// What is held for each need, in the order they were named.
+    /// What is held of each pool and lock, in the order they were named.
     pub fn taken(&self) -> &[Taken] {
         &self.taken
     }
@@ -111,7 +118,7 @@ impl Grant {
         self.taken.iter().flat_map(|taken| &taken.units).map(|(name, fence)| (name, *fence))
     }
 
-    /// The fences of the units of one need, in the order of the units.
+    /// The fences of the units of one pool or lock, in the order of the units.
     pub fn fences(&self, name: &str) -> Vec<u64> {
         let taken = self.taken.iter().find(|taken| taken.name.as_str() == name);
         taken.into_iter().flat_map(|taken| &taken.units).map(|(_, fence)| *fence).collect()

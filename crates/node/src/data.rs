@@ -6,7 +6,7 @@
 //! | `epoch` | how often an agent started here, synced before anything is numbered with it |
 //! | `holders.jsonl` | what commands and programs hold, and how these are known, written before they start or are told |
 //! | `client-N-N.lock` | a program that uses the client library keeps a shared lock on its own |
-//! | `state.json` | pools made at run time and reservations, synced before they are told |
+//! | `state.json` | pools made at run time, drained units and reservations, synced before they are told |
 //! | `audit.jsonl` | the audit log |
 //! | `agent.log` | the log of an agent in the background |
 //! | `broken.json` | what was known when an invariant broke; while it is there no agent starts |
@@ -25,7 +25,7 @@ use crate::directory::Directory;
 use crate::engine::Reservation;
 
 /// The form of `state.json`.
-pub(crate) const SCHEMA: u32 = 2;
+pub(crate) const SCHEMA: u32 = 3;
 
 /// What outlives an agent besides its epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -37,6 +37,8 @@ pub(crate) struct Kept {
     pub(crate) clock: Anchor,
     /// Pools declared at run time.
     pub(crate) pools: Vec<Change>,
+    /// Units that are drained.
+    pub(crate) drained: Vec<Change>,
     /// Reservations.
     pub(crate) reservations: Vec<Reservation>,
 }

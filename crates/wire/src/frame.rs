@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of everything after the greeting.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The largest frame a client may send.
 pub const FROM_CLIENT_MAX: usize = 1 << 20;
 /// The largest frame a node may send.

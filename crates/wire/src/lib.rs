@@ -17,6 +17,6 @@ pub use message::{
 pub use name::{Amount, BadNeed, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX};
 pub use span::span;
 pub use view::{
-    AgentView, Explanation, GrantView, Hindrance, PoolView, State, Status, UnitView, WaitView, Who,
-    needs_size,
+    AgentView, Drained, Explanation, GrantView, Hindrance, PoolView, State, Status, UnitView,
+    WaitView, Who, needs_size,
 };

@@ -1,8 +1,8 @@
 //! Calls of clients and replies of nodes.
 //!
 //! A call has a number that the client picks; every reply names the call it belongs to, so many
-//! calls share one connection. An `Ask` gets [`Reply::Granted`] or [`Reply::Refused`] in the end,
-//! and [`Reply::Queued`] before that if it has to wait; every other call gets one reply.
+//! calls share one connection. An `Ask` gets [`Reply::Granted`] or [`Reply::Refused`] in the end, and before
+//! that [`Reply::Queued`] if it has to wait, and perhaps a [`Reply::Warning`]; every other call gets one reply.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{Name, Need};
-use crate::view::{AgentView, Explanation, Status};
+use crate::view::{AgentView, Drained, Explanation, Status};
 
 /// The number of a request, and of the grant it becomes: unique on its node for ever. The upper
 /// half counts the starts of the agent; people see `3-17`.
@@ -105,6 +105,15 @@ pub enum Body {
     },
     /// A change of the pools.
     Change(Change),
+    /// A unit, or all units of a pool, shall be given to nobody any more.
+    Drain {
+        /// The unit or pool.
+        name: Name,
+        /// Why; at most [`TEXT_MAX`] bytes.
+        reason: String,
+        /// For so many milliseconds, or until it is undone.
+        millis: Option<u64>,
+    },
     /// A reservation shall last for so many milliseconds from now.
     Renew {
         /// The reservation.
@@ -231,6 +240,18 @@ pub enum Change {
         /// How many.
         units: u32,
     },
+    /// A unit, or all units of a pool, are given to nobody any more.
+    Drain {
+        /// The unit or pool.
+        name: Name,
+        /// Why, and until when.
+        drained: Drained,
+    },
+    /// The opposite.
+    Undrain {
+        /// The unit or pool.
+        name: Name,
+    },
 }
 
 /// A reply of a node.
@@ -248,7 +269,7 @@ pub enum Reply {
     Granted {
         /// The grant.
         request: RequestNo,
-        /// For each need in the order named, what is held.
+        /// For each pool and lock in the order named, what is held.
         taken: Arc<[Taken]>,
         /// For a command: the cgroup in which it starts, if the caller may start it there.
         place: Option<Place>,
@@ -257,6 +278,8 @@ pub enum Reply {
     Leftovers(Vec<u32>),
     /// The number of the lock that the caller has.
     Locked(u64),
+    /// Something about a request that its client should know; it goes on all the same.
+    Warning(String),
     /// A grant was taken away. Its use must stop at once.
     Lost(RequestNo),
     /// It has to wait.
@@ -272,7 +295,7 @@ pub enum Reply {
     },
 }
 
-/// What is held for one need.
+/// What is held of one pool or lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
     /// The pool or lock.

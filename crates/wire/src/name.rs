@@ -3,6 +3,7 @@
 //! Everything here is checked when it is made, also when it is read from a frame: whoever has a
 //! [`Name`] has a valid one.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -31,6 +32,13 @@ impl Name {
     pub fn variable(&self) -> String {
         let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         self.0.chars().map(letter).collect()
+    }
+}
+
+/// A name compares and hashes as its text does.
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 
@@ -104,10 +112,13 @@ pub enum Amount {
     Shared,
 }
 
-/// One need of a request: `gpu`, `gpu:2`, `gpu:all`, `db:shared`. That is also how it is sent.
+/// One need of a request: `gpu`, `gpu:2`, `gpu:all`, `gpu/3`, `db:shared`. That is also how it is sent.
+///
+/// The whole notation is `POOL[/UNIT][@CELL][:AMOUNT]`. Which slash is the one before a unit only the agent
+/// can tell, who knows the pools; and there are no cells yet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Need {
-    /// Of what.
+    /// Of what: a pool, a lock, or one unit of a pool.
     pub name: Name,
     /// How much.
     pub amount: Amount,
@@ -138,20 +149,26 @@ impl FromStr for Need {
             Some((name, "shared")) => (name, Amount::Shared),
             Some((name, units)) => (name, Amount::Units(number(text, units)?)),
         };
+        if let Some((name, cell)) = name.split_once('@') {
+            return Err(BadNeed::Cell(short(name), short(cell)));
+        }
         Ok(Self { name: name.parse()?, amount })
     }
 }
 
 fn number(need: &str, units: &str) -> Result<u32, BadNeed> {
-    let short = || need.chars().take(60).collect();
     if units.is_empty() || !units.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(BadNeed::BadAmount(short()));
+        return Err(BadNeed::BadAmount(short(need)));
     }
     match units.parse() {
-        Ok(0) => Err(BadNeed::Zero(short())),
+        Ok(0) => Err(BadNeed::Zero(short(need))),
         Ok(n) if n <= UNITS_MAX => Ok(n),
-        _ => Err(BadNeed::TooMany(short())),
+        _ => Err(BadNeed::TooMany(short(need))),
     }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(60).collect()
 }
 
 impl fmt::Display for Need {
@@ -174,6 +191,9 @@ pub enum BadNeed {
     /// A character that names may not have.
     #[error("{1:?} cannot be part of the name '{0}'; use letters, digits, _ - . /")]
     BadName(String, char),
+    /// A cell, of which there are none.
+    #[error("'{0}@{1}': '@' is for cells of several machines, which there are not yet; ask for '{0}'")]
+    Cell(String, String),
     /// A name beyond [`NAME_MAX`].
     #[error("the name '{0}...' has {1} characters; at most {NAME_MAX} are allowed")]
     LongName(String, usize),
@@ -194,7 +214,8 @@ mod tests {
 
     #[test]
     fn needs_are_read_and_written_alike() {
-        for text in ["gpu", "gpu:2", "gpu:all", "db:shared", "license/maya", "a.b_c-d/0"] {
+        let all = ["gpu", "gpu:2", "gpu:all", "gpu/3", "db:shared", "license/maya", "a.b_c-d/0"];
+        for text in all {
             assert_eq!(text.parse::<Need>().expect("a need").to_string(), text);
         }
     }
@@ -219,6 +240,14 @@ mod tests {
         ];
         for text in bad {
             assert!(text.parse::<Need>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn cells_are_refused_by_name() {
+        for text in ["gpu@lab", "gpu/2@lab", "gpu@lab:2", "gpu@"] {
+            let bad = text.parse::<Need>().expect_err("there are no cells");
+            assert!(matches!(bad, BadNeed::Cell(..)) && bad.to_string().contains("cells"), "{bad}");
         }
     }
 

@@ -50,7 +50,7 @@ pub struct PoolView {
     pub removed: bool,
     /// The units of a pool; none for a lock.
     pub units: Vec<UnitView>,
-    /// How many units are free; for a lock 1 if nobody has it.
+    /// How many units are free and not drained; for a lock 1 if nobody has it.
     pub free: u32,
     /// The grants that hold some of it.
     pub holders: Vec<RequestNo>,
@@ -67,6 +67,19 @@ pub struct UnitView {
     pub holder: Option<RequestNo>,
     /// Whether it goes away when it comes back.
     pub retiring: bool,
+    /// Why it is given to nobody for now, if it is not.
+    pub drained: Option<Drained>,
+}
+
+/// Why a unit is given to nobody. Whoever has it keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// The reason, for people to read.
+    pub reason: String,
+    /// Who has said so.
+    pub by: Arc<str>,
+    /// Until when; for good if nothing is said.
+    pub until: Option<u64>,
 }
 
 /// How it stands with a grant.
@@ -138,6 +151,8 @@ pub struct Hindrance {
     pub ahead: Vec<RequestNo>,
     /// How many these are in all, counted up to some thousands.
     pub ahead_total: u32,
+    /// The units that are drained, without which it lacks something; of many, the first.
+    pub drained: Vec<(Name, Drained)>,
 }
 
 /// The chain of waiting from a request to whoever it ends at.
@@ -175,10 +190,21 @@ impl From {
     }
 }
 
+impl Drained {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        3 * SMALL + self.reason.len() + self.by.len()
+    }
+}
+
 impl PoolView {
     /// About how many bytes it takes.
     pub fn size(&self) -> usize {
-        let units: usize = self.units.iter().map(|unit| unit.name.as_str().len() + SMALL).sum();
+        let unit = |unit: &UnitView| {
+            let drained = unit.drained.as_ref().map_or(0, Drained::size);
+            unit.name.as_str().len() + SMALL + drained
+        };
+        let units: usize = self.units.iter().map(unit).sum();
         5 * SMALL + self.name.as_str().len() + units + self.holders.len() * SMALL
     }
 }
@@ -200,7 +226,8 @@ impl WaitView {
     pub fn size(&self) -> usize {
         let hindrance = |hindrance: &Hindrance| {
             let named = hindrance.holders.len() + hindrance.ahead.len();
-            need_size(&hindrance.need) + (named + 4) * SMALL
+            let drained = hindrance.drained.iter().map(|(_, drained)| drained.size());
+            need_size(&hindrance.need) + (named + 4) * SMALL + drained.sum::<usize>()
         };
         let hindrances: usize = self.hindrances.iter().map(hindrance).sum();
         5 * SMALL + needs_size(&self.needs) + self.who.size() + hindrances

@@ -1,6 +1,6 @@
 //! What must never happen in an engine.
 
-use holdall_core::{Addr, Broken, PoolId, RequestId};
+use holdall_core::{Addr, Broken, PoolId, RequestId, Unit};
 use holdall_wire::Name;
 
 /// An engine, or a role in it, is not what it must be. Nothing may be granted any more.
@@ -22,6 +22,14 @@ pub enum Defect {
     /// A request is lost, which happens only to the suspected.
     #[error("{0:?} is lost, though nobody was suspected")]
     Lost(RequestId),
+    /// A unit is granted that is not free, or not there.
+    #[error("L1: unit {unit} of {pool} is granted, and is not free")]
+    NotFree {
+        /// The pool.
+        pool: Name,
+        /// The unit.
+        unit: Unit,
+    },
     /// An invariant of a role is broken.
     #[error("{who:?}: {broken}")]
     Role {

@@ -7,9 +7,10 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use holdall_core::{PoolId, Protocol};
-use holdall_wire::{Explanation, Refusal, RequestNo};
+use holdall_core::{Need as Count, PoolId, Protocol, Unit};
+use holdall_wire::{Explanation, Need, Refusal, RequestNo};
 
+use super::ledger::Pool;
 use super::look::Page;
 use super::view::NAMED;
 use super::{Engine, Serving};
@@ -80,19 +81,17 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let Some(entry) = self.requests.get(&waiter) else { continue };
             for count in entry.counts.iter() {
                 let Some(pool) = self.ledger.pool(count.pool) else { continue };
-                if count.units > pool.free() && held.insert(count.pool) {
-                    for holder in pool.holders.keys() {
-                        chain.circular |= outer.contains(holder);
-                        let inside = self.waiting_inside(*holder);
-                        if inside.is_empty() {
-                            chain.grants.insert(*holder);
-                        }
-                        next.extend(inside.into_iter().filter(|r| seen.insert(*r)));
+                for holder in holders_in_the_way(pool, count, &mut held) {
+                    chain.circular |= outer.contains(&holder);
+                    let inside = self.waiting_inside(holder);
+                    if inside.is_empty() {
+                        chain.grants.insert(holder);
                     }
+                    next.extend(inside.into_iter().filter(|r| seen.insert(*r)));
                 }
                 let ahead = match most {
-                    Some(_) => self.ahead(waiter, count.pool, NAMED).0,
-                    None => self.all_ahead(waiter, count.pool, followed.entry(count.pool)),
+                    Some(_) => self.ahead(waiter, count, NAMED).0,
+                    None => self.all_ahead(waiter, count, &mut followed),
                 };
                 next.extend(ahead.into_iter().filter(|r| seen.insert(*r)));
             }
@@ -100,13 +99,29 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         chain
     }
 
-    /// Those who want some of a pool and are served before a request, but for those who were followed:
-    /// each is looked at once, however many wait behind it.
+    /// Those who compete with a request for some of a pool and are served before it, but for those who were
+    /// followed: for a pool, or a unit by name, each is looked at once, however many wait behind it.
     fn all_ahead(
         &self,
         request: RequestNo,
-        pool: PoolId,
-        followed: Entry<'_, PoolId, Followed>,
+        count: &Count,
+        followed: &mut BTreeMap<(PoolId, Option<Unit>), Followed>,
+    ) -> Vec<RequestNo> {
+        if count.more() > 0 {
+            return self.ahead_for(request, count, followed.entry((count.pool, None)));
+        }
+        let each = count.named.iter().flat_map(|unit| {
+            let one = Count { pool: count.pool, units: 1, named: BTreeSet::from([*unit]) };
+            self.ahead_for(request, &one, followed.entry((count.pool, Some(*unit))))
+        });
+        each.collect()
+    }
+
+    fn ahead_for(
+        &self,
+        request: RequestNo,
+        count: &Count,
+        followed: Entry<'_, (PoolId, Option<Unit>), Followed>,
     ) -> Vec<RequestNo> {
         let followed = followed.or_default();
         let (mine, mut ahead) = (self.place_out_of_turn(request), Vec::new());
@@ -115,14 +130,15 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let first = self.manager.out_of_turn();
             let first = first.take_while(|(place, _)| mine.is_none_or(|mine| *place < mine));
             let first = first.filter_map(|(_, id)| self.users.get(&id.user)?.request);
-            ahead.extend(first.filter(|r| self.wants(*r, pool) > 0));
+            ahead.extend(first.filter(|r| self.competes(*r, count)));
         }
         if mine.is_none()
             && followed.before < request
-            && let Some(pool) = self.ledger.pool(pool)
+            && let Some(pool) = self.ledger.pool(count.pool)
         {
             let new = pool.waiting.between(followed.before, request).copied();
-            ahead.extend(new.filter(|r| self.place_out_of_turn(*r).is_none()));
+            let new = new.filter(|r| self.place_out_of_turn(*r).is_none());
+            ahead.extend(new.filter(|r| self.competes(*r, count)));
             followed.before = request;
         }
         ahead
@@ -151,16 +167,19 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Whether a request wants what the grants around it hold.
     pub(super) fn waits_for_itself(&self, request: RequestNo) -> Option<Refusal> {
         let entry = self.requests.get(&request)?;
-        for (need, count) in entry.needs.iter().zip(entry.counts.iter()) {
+        for count in entry.counts.iter() {
             let pool = self.ledger.pool(count.pool)?;
             let held = |grant| pool.holders.get(&grant).map(|units| (grant, *units));
             let own: Vec<_> = self.outer(request).filter_map(held).collect();
             let units = own.iter().fold(0u32, |sum, (_, units)| sum.saturating_add(*units));
+            let named = count.named.iter().filter_map(|unit| pool.units()?.get(*unit)?.holder);
+            let by_name = named.into_iter().any(|holder| own.iter().any(|(own, _)| *own == holder));
             if let Some((grant, _)) = own.first()
-                && count.units > pool.capacity().saturating_sub(units)
+                && (by_name || count.units > pool.size().saturating_sub(units))
             {
                 return Some(Refusal::Never(format!(
-                    "'{need}' would wait for itself: it is asked inside grant {grant}, which holds it"
+                    "'{}' would wait for itself: it is asked inside grant {grant}, which holds it",
+                    told(entry, pool)
                 )));
             }
         }
@@ -185,6 +204,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let hindrances = self.hindrances(request, 3);
         let told = hindrances.into_iter().map(|hindrance| {
             let name = hindrance.need.name;
+            if let [(unit, drained), ..] = &hindrance.drained[..]
+                && hindrance.holders.is_empty()
+            {
+                return format!("{unit} is drained: {}", drained.reason);
+            }
             let by = |r: &RequestNo| match self.who(*r) {
                 Some(who) => format!("{r} ({}, pid {})", who.user, who.pid),
                 None => r.to_string(),
@@ -201,4 +225,32 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let told: Vec<_> = told.take(3).collect();
         if told.is_empty() { "others are served before".into() } else { told.join("; ") }
     }
+}
+
+/// Who holds what a request lacks of a pool. Those who hold some of a pool are told once for it.
+fn holders_in_the_way(
+    pool: &Pool,
+    count: &Count,
+    told: &mut BTreeSet<PoolId>,
+) -> BTreeSet<RequestNo> {
+    let by_count = match pool.units() {
+        None => pool.lacks(count),
+        Some(units) => count.more() > 0 && count.more() > units.free_beside(&count.named),
+    };
+    if by_count && told.insert(count.pool) {
+        return pool.holders.keys().copied().collect();
+    }
+    let units = pool.units().into_iter().flat_map(|units| units.missing(&count.named));
+    units.filter_map(|(_, unit)| unit.holder).collect()
+}
+
+/// What a request has asked for of a pool, as it was written.
+fn told(entry: &super::Entry, pool: &Pool) -> String {
+    let name = pool.name.as_str();
+    let of_pool = |need: &&Need| {
+        let rest = need.name.as_str().strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let needs = entry.needs.iter().filter(of_pool).map(ToString::to_string);
+    needs.collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,11 @@
 //! The ledger: which name is which pool, which unit is whose, and the fences.
 //!
-//! Protocols count; the ledger knows names. It picks the units of a grant, and its picture of who
-//! waits for and holds what is what people are shown.
+//! Protocols know numbers; the ledger knows names. It notes which units the manager has picked for a grant,
+//! and its picture of who waits for and holds what is what people are shown.
+//!
+//! # Names
+//! A name of a declared pool or lock means that. `POOL/UNIT` else means a unit: the longest pool before a slash
+//! decides. Any other name is a lock ([`Ledger::meaning`]).
 //!
 //! # Invariants
 //! - **L1.** A unit has at most one holder, and a lock has one exclusive or any number of sharing
@@ -10,25 +14,23 @@
 //!   that share a lock carry the same one.
 //! - **L3.** An undeclared lock is known only while somebody waits for it or holds it. The protocol
 //!   keeps its pool, without a name, for the next one.
-//! - **L4.** A name means one thing: a pool, a lock, or a unit of one pool. (A pool may have a unit of
-//!   its own name; whoever asks for that name means the pool.)
+//! - **L4.** A name means one thing: a pool, a lock, or a unit of one pool, with the pool in front or not. (A pool
+//!   may have a unit of its own name; whoever asks for that name means the pool.)
 
-use std::collections::BTreeMap;
-#[cfg(test)]
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use hashbrown::HashMap;
-use holdall_core::{Broken, PoolId, Resize};
+use holdall_core::{
+    Broken, Capacity, Need as Count, Needs, Picked, PoolId, Resize, Unit as Number,
+};
 use holdall_wire::{Kind, Name, RequestNo, Taken};
 use serde::{Deserialize, Serialize};
 
 use super::Defect;
 use super::few::Few;
 use super::state::sorted;
-
-/// A lock is a pool of so many units: exclusive takes all, shared takes one.
-pub(crate) const LOCK_UNITS: u32 = u32::MAX;
+pub(crate) use super::stock::{LOCK_UNITS, Stock, Unit, Units};
 
 /// A pool or a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,23 +47,6 @@ pub(crate) struct Pool {
     held: u64,
 }
 
-/// What a pool consists of.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Stock {
-    /// The fence of its present holders.
-    Lock { fence: u64 },
-    /// Units in the order they are handed out, and how the pool came by their names.
-    Units { units: Vec<Unit>, numbered: bool },
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Unit {
-    pub(crate) name: Name,
-    pub(crate) holder: Option<RequestNo>,
-    /// It goes when it comes back.
-    pub(crate) retiring: bool,
-}
-
 impl Pool {
     fn new(name: Name, stock: Stock, declared: bool) -> Self {
         let (waiting, holders) = (Few::default(), Few::default());
@@ -72,18 +57,54 @@ impl Pool {
         matches!(self.stock, Stock::Lock { .. })
     }
 
-    /// How many units may be held at a time.
-    pub(crate) fn capacity(&self) -> u32 {
+    /// Its units, unless it is a lock.
+    pub(crate) fn units(&self) -> Option<&Units> {
+        match &self.stock {
+            Stock::Lock { .. } => None,
+            Stock::Units(units) => Some(units),
+        }
+    }
+
+    pub(super) fn units_mut(&mut self) -> Option<&mut Units> {
+        match &mut self.stock {
+            Stock::Lock { .. } => None,
+            Stock::Units(units) => Some(units),
+        }
+    }
+
+    /// How many units may be held at a time, also if some are drained.
+    pub(crate) fn size(&self) -> u32 {
         match &self.stock {
             _ if self.removed => 0,
             Stock::Lock { .. } => LOCK_UNITS,
-            Stock::Units { units, .. } => units.iter().filter(|unit| !unit.retiring).count() as u32,
+            Stock::Units(units) => units.len(),
+        }
+    }
+
+    /// What the protocol is to know of it.
+    pub(super) fn capacity(&self) -> Capacity {
+        match &self.stock {
+            _ if self.removed => Capacity::Counted(0),
+            Stock::Lock { .. } => Capacity::Counted(LOCK_UNITS),
+            Stock::Units(units) => units.capacity(),
+        }
+    }
+
+    /// Whether a newcomer could not have what it needs, whoever waits.
+    pub(crate) fn lacks(&self, count: &Count) -> bool {
+        match &self.stock {
+            Stock::Lock { .. } => count.units > self.free(),
+            Stock::Units(units) => units.lacks(count),
         }
     }
 
     /// How many units a newcomer could have now if nobody waited.
     pub(crate) fn free(&self) -> u32 {
-        u64::from(self.capacity()).saturating_sub(self.held) as u32
+        match &self.stock {
+            _ if self.removed => 0,
+            Stock::Lock { .. } => u64::from(LOCK_UNITS).saturating_sub(self.held) as u32,
+            Stock::Units(units) => units.free_beside(&BTreeSet::new()),
+        }
     }
 
     fn hold(&mut self, request: RequestNo, units: u32) {
@@ -98,12 +119,24 @@ impl Pool {
     pub(crate) fn kind(&self) -> Kind {
         match &self.stock {
             Stock::Lock { .. } => Kind::Lock,
-            Stock::Units { numbered: true, .. } => Kind::Numbered(self.capacity()),
-            Stock::Units { units, .. } => {
-                Kind::Named(units.iter().filter(|u| !u.retiring).map(|u| u.name.clone()).collect())
-            }
+            Stock::Units(units) => units.kind(),
         }
     }
+}
+
+/// What a name means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meaning<'a> {
+    /// A pool or a lock that is there.
+    Pool(PoolId, &'a Pool),
+    /// A unit of a pool, with the pool in front.
+    Unit(PoolId, &'a Pool, Number),
+    /// It looks like a unit of this pool, which has no such unit.
+    NoUnit(&'a Pool),
+    /// A unit of this pool, without the pool in front.
+    UnitAlone(&'a Pool, Number),
+    /// Nothing so far.
+    Nothing,
 }
 
 /// All pools of a node.
@@ -115,9 +148,9 @@ pub(crate) struct Ledger {
     names: HashMap<Name, PoolId>,
     /// Those that are declared, or being removed.
     listed: BTreeMap<Name, PoolId>,
-    /// The pool that last had a unit of a name; whether it still has is to be looked at.
+    /// The unit that last had a name; whether it still has is to be looked at.
     #[serde(with = "sorted")]
-    unit_names: HashMap<Name, PoolId>,
+    unit_names: HashMap<Name, (PoolId, Number)>,
     /// Locks that nobody wants, which the protocol still knows as pools.
     spare: Vec<(PoolId, Option<Box<Pool>>)>,
 }
@@ -178,17 +211,70 @@ impl Ledger {
         }
     }
 
-    /// The pool that has a unit of this name, like `gpu` for `gpu/0`.
-    pub(crate) fn pool_of_unit(&self, unit: &Name) -> Option<&Name> {
-        let pool = self.pool(*self.unit_names.get(unit)?)?;
-        let Stock::Units { units, .. } = &pool.stock else { return None };
-        units.iter().any(|one| one.name == *unit).then_some(&pool.name)
+    /// What a name means.
+    pub(crate) fn meaning(&self, name: &Name) -> Meaning<'_> {
+        let found = self.find(name);
+        if let Some((id, pool)) = found.filter(|(_, pool)| pool.declared || pool.removed) {
+            return Meaning::Pool(id, pool);
+        }
+        if let Some((id, pool)) = self.pool_before(name.as_str()) {
+            let unit = self.unit_of(id, pool, name);
+            return unit.map_or(Meaning::NoUnit(pool), |unit| Meaning::Unit(id, pool, unit));
+        }
+        match (found, self.unit_called(name.as_str())) {
+            (Some((id, pool)), _) => Meaning::Pool(id, pool),
+            (None, Some((_, pool, unit))) => Meaning::UnitAlone(pool, unit),
+            (None, None) => Meaning::Nothing,
+        }
+    }
+
+    /// The pool of a name, if it has units.
+    fn units_called(&self, name: &str) -> Option<(PoolId, &Pool)> {
+        let id = *self.names.get(name)?;
+        Some((id, self.pool(id).filter(|pool| !pool.is_lock())?))
+    }
+
+    /// A pool whose name stands before a slash in another, the longest one.
+    pub(super) fn pool_before(&self, mut name: &str) -> Option<(PoolId, &Pool)> {
+        loop {
+            name = name.rsplit_once('/')?.0;
+            let found = self.units_called(name);
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// A unit whose name, with the pool in front, begins with that of a pool to be, and a slash.
+    pub(super) fn unit_below(&self, pool: &Name) -> Option<Name> {
+        let (_, around) = self.pool_before(pool.as_str())?;
+        let mut full = around.units()?.iter().map(|(_, unit)| unit.full_name(&around.name));
+        full.find(|unit| {
+            let rest = unit.as_str().strip_prefix(pool.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+
+    /// The unit of a pool that a name means with the pool in front.
+    fn unit_of(&self, id: PoolId, pool: &Pool, name: &Name) -> Option<Number> {
+        let rest = name.as_str().strip_prefix(pool.name.as_str())?.strip_prefix('/')?;
+        let units = [name.as_str(), rest].into_iter().filter_map(|name| self.unit_called(name));
+        units.into_iter().find(|(of, ..)| *of == id).map(|(.., unit)| unit)
+    }
+
+    /// The unit that has this name for its own, like `gpu/0` of `gpu`, or `red`.
+    pub(crate) fn unit_called(&self, name: &str) -> Option<(PoolId, &Pool, Number)> {
+        let (id, number) = *self.unit_names.get(name)?;
+        let pool = self.pool(id)?;
+        let unit = pool.units()?.get(number)?;
+        (unit.name.as_str() == name).then_some((id, pool, number))
     }
 
     /// Adds units to a pool. Nothing else may have their names.
-    pub(super) fn add_units(&mut self, id: PoolId, fresh: Vec<Unit>) {
-        self.unit_names.extend(fresh.iter().map(|unit| (unit.name.clone(), id)));
-        if let Some(Pool { stock: Stock::Units { units, .. }, .. }) = self.pool_mut(id) {
+    pub(super) fn add_units(&mut self, id: PoolId, fresh: BTreeMap<Number, Unit>) {
+        let named = fresh.iter().map(|(number, unit)| (unit.name.clone(), (id, *number)));
+        self.unit_names.extend(named);
+        if let Some(units) = self.pool_mut(id).and_then(Pool::units_mut) {
             units.extend(fresh);
         }
     }
@@ -219,15 +305,16 @@ impl Ledger {
         let id = PoolId(self.pools.len() as u64);
         let pool = Pool::new(name.clone(), stock, declared);
         let capacity = pool.capacity();
-        if let Stock::Units { units, .. } = &pool.stock {
-            self.unit_names.extend(units.iter().map(|unit| (unit.name.clone(), id)));
+        if let Some(units) = pool.units() {
+            let named = units.iter().map(|(number, unit)| (unit.name.clone(), (id, number)));
+            self.unit_names.extend(named);
         }
         if declared {
             self.listed.insert(name.clone(), id);
         }
         self.pools.push(Some(Box::new(pool)));
         self.names.insert(name.clone(), id);
-        (id, Resize { pool: id, capacity: capacity.into() })
+        (id, Resize { pool: id, capacity })
     }
 
     /// A request takes its place at a pool.
@@ -237,96 +324,124 @@ impl Ledger {
         }
     }
 
-    /// Hands `units` of a pool to a request: the first free ones.
+    /// Hands units of a pool to a request: those that are named.
     pub(super) fn assign(
         &mut self,
-        id: PoolId,
+        count: &Count,
         request: RequestNo,
-        units: u32,
         fence: u64,
     ) -> Result<Taken, Defect> {
-        let pool = self.pool_mut(id).ok_or(Defect::UnknownPool(id))?;
-        let free = pool.free();
-        if units > free {
-            return Err(Defect::TooMany { pool: pool.name.clone(), units, free });
-        }
-        pool.waiting.remove(&request);
+        let pool = self.pool_mut(count.pool).ok_or(Defect::UnknownPool(count.pool))?;
         let shared_with_others = !pool.holders.is_empty();
-        pool.hold(request, units);
         let taken = match &mut pool.stock {
             Stock::Lock { fence: present } => {
+                let free = u64::from(LOCK_UNITS).saturating_sub(pool.held) as u32;
+                if count.units > free || pool.removed {
+                    let (pool, units) = (pool.name.clone(), count.units);
+                    return Err(Defect::TooMany { pool, units, free });
+                }
                 if !shared_with_others {
                     *present = fence;
                 }
                 vec![(pool.name.clone(), *present)]
             }
-            Stock::Units { units: all, .. } => {
-                let free = all.iter_mut().filter(|unit| unit.holder.is_none() && !unit.retiring);
-                let picked = free.take(units as usize).map(|unit| {
+            Stock::Units(units) => {
+                let all = count.named.len() == count.units as usize;
+                Broken::unless(all, "L1: a grant has as many units as it asked for")?;
+                let mut taken = Vec::with_capacity(count.named.len());
+                for number in &count.named {
+                    let unit = units.get_mut(*number).filter(|unit| unit.is_free());
+                    let Some(unit) = unit else {
+                        return Err(Defect::NotFree { pool: pool.name.clone(), unit: *number });
+                    };
                     unit.holder = Some(request);
-                    (unit.name.clone(), fence)
-                });
-                picked.collect()
+                    taken.push((unit.name.clone(), fence));
+                }
+                taken
             }
         };
-        let all = pool.is_lock() || taken.len() == units as usize;
-        Broken::unless(all, "L1: a grant has as many units as it asked for")?;
+        pool.waiting.remove(&request);
+        pool.hold(request, count.units);
         Ok(Taken { name: pool.name.clone(), units: taken })
     }
 
-    /// Whether exactly these units are there and free.
-    pub(super) fn can_retake(&self, id: PoolId, count: u32, taken: &Taken) -> bool {
-        let Some(pool) = self.pool(id).filter(|pool| count <= pool.free()) else { return false };
-        match &pool.stock {
-            Stock::Lock { .. } => taken.units.iter().all(|(unit, _)| *unit == pool.name),
-            Stock::Units { units, .. } => {
-                let free = units.iter().filter(|unit| unit.holder.is_none() && !unit.retiring);
-                let meant =
-                    free.filter(|unit| taken.units.iter().any(|(name, _)| *name == unit.name));
-                meant.count() == taken.units.len() && taken.units.len() == count as usize
-            }
+    /// Picks units for what was only counted: the first that are free.
+    pub(super) fn picked(&self, counts: &Needs) -> Needs {
+        let mut picked = Picked::new();
+        for count in counts.iter() {
+            let Some(units) = self.pool(count.pool).and_then(Pool::units) else { continue };
+            let free = units.iter().filter(|(_, unit)| unit.is_free()).map(|(number, _)| number);
+            picked.insert(count.pool, free.take(count.units as usize).collect());
         }
+        counts.with(&picked)
     }
 
-    /// Takes exactly these units, with their old fences, for a grant of a former life of the node;
-    /// false if that cannot be.
-    pub(super) fn retake(
-        &mut self,
-        id: PoolId,
-        request: RequestNo,
-        count: u32,
-        taken: &Taken,
-    ) -> bool {
-        if !self.can_retake(id, count, taken) {
-            return false;
-        }
-        let Some(pool) = self.pool_mut(id) else { return false };
-        match &mut pool.stock {
-            Stock::Lock { fence } => *fence = taken.units.iter().fold(*fence, |f, u| f.max(u.1)),
-            Stock::Units { units, .. } => {
-                let meant = |unit: &Unit| taken.units.iter().any(|(name, _)| *name == unit.name);
-                for unit in units.iter_mut().filter(|unit| meant(unit)) {
-                    unit.holder = Some(request);
-                }
+    /// What to ask for so that a grant of a former life has exactly what it had; none if that is not there
+    /// and free. `shared` is of locks.
+    pub(super) fn as_it_was(&self, taken: &Taken, shared: bool) -> Option<Count> {
+        let (id, pool) = self.find(&taken.name)?;
+        let count = match &pool.stock {
+            Stock::Lock { .. } => {
+                let itself = taken.units.iter().all(|(unit, _)| *unit == pool.name);
+                itself.then(|| Count::any(id, if shared { 1 } else { LOCK_UNITS }))?
             }
+            Stock::Units(_) => {
+                let number = |unit: &Name| {
+                    let (of, _, number) = self.unit_called(unit.as_str())?;
+                    (of == id).then_some(number)
+                };
+                let named = taken.units.iter().map(|(unit, _)| number(unit));
+                let named: BTreeSet<_> = named.collect::<Option<_>>()?;
+                Count { pool: id, units: named.len() as u32, named }
+            }
+        };
+        (count.units > 0 && !pool.lacks(&count)).then_some(count)
+    }
+
+    /// Hands out the same as a grant of a former life had, with its old fences.
+    pub(super) fn assign_again(
+        &mut self,
+        count: &Count,
+        request: RequestNo,
+        former: &Taken,
+    ) -> Result<(), Defect> {
+        let present = self.pool(count.pool).map(|pool| &pool.stock);
+        let least = if let Some(Stock::Lock { fence }) = present { *fence } else { 0 };
+        let fence = former.units.iter().fold(least, |fence, unit| fence.max(unit.1));
+        let again = self.assign(count, request, fence)?;
+        let units = |taken: &Taken| -> BTreeSet<Name> {
+            taken.units.iter().map(|(unit, _)| unit.clone()).collect()
+        };
+        let same = units(&again) == units(former);
+        Broken::unless(same, "L1: a grant that comes back has the units it had")?;
+        if let Some(Stock::Lock { fence: present }) =
+            self.pool_mut(count.pool).map(|pool| &mut pool.stock)
+        {
+            *present = fence;
         }
-        pool.waiting.remove(&request);
-        pool.hold(request, count);
-        true
+        Ok(())
     }
 
     /// A request leaves a pool, wherever it stood; retiring units and unwanted locks go.
-    pub(super) fn leave(&mut self, id: PoolId, request: RequestNo) -> Option<Resize> {
-        let pool = self.pool_mut(id)?;
+    pub(super) fn leave(&mut self, count: &Count, request: RequestNo) -> Option<Resize> {
+        let pool = self.pool_mut(count.pool)?;
         pool.waiting.remove(&request);
-        pool.held -= pool.holders.remove(&request).map_or(0, u64::from);
-        if let Stock::Units { units, .. } = &mut pool.stock {
-            for unit in units.iter_mut().filter(|unit| unit.holder == Some(request)) {
-                unit.holder = None;
+        let held = pool.holders.remove(&request);
+        pool.held -= held.map_or(0, u64::from);
+        if let Some(units) = pool.units_mut().filter(|_| held.is_some()) {
+            let mut going = false;
+            for number in &count.named {
+                let Some(unit) = units.get_mut(*number) else { continue };
+                if unit.holder == Some(request) {
+                    unit.holder = None;
+                }
+                going |= unit.retiring;
             }
-            units.retain(|unit| !unit.retiring || unit.holder.is_some());
+            if going {
+                units.tidy();
+            }
         }
-        self.tidy(id)
+        self.tidy(count.pool)
     }
 
     /// Forgets a pool that is neither declared nor wanted.
@@ -337,7 +452,7 @@ impl Ledger {
         }
         let (lock, removed) = (pool.is_lock(), pool.removed);
         if !lock {
-            self.unit_names.retain(|_, pool| *pool != id);
+            self.unit_names.retain(|_, (pool, _)| *pool != id);
         }
         let forgotten = self.pools.get_mut(id.index())?.take()?;
         self.names.remove(&forgotten.name);
@@ -357,26 +472,28 @@ impl Ledger {
     pub(crate) fn check(&self) -> Result<(), Broken> {
         let mut seen = BTreeSet::new();
         for (_, pool) in self.pools(PoolId(0)) {
-            if let Stock::Units { units, .. } = &pool.stock {
-                for unit in units.iter().map(|unit| &unit.name).filter(|unit| **unit != pool.name) {
-                    let alone = seen.insert(unit) && !self.names.contains_key(unit);
-                    Broken::unless(alone, "L4: a name means one thing")?;
-                }
-            }
             Broken::unless(pool.declared || !pool.unwanted(), "L3: an unwanted lock is forgotten")?;
             let held: u64 = pool.holders.values().map(|units| u64::from(*units)).sum();
             Broken::unless(held == pool.held, "L1: what the holders hold is what is held")?;
-            if let Stock::Units { units, .. } = &pool.stock {
-                for (holder, count) in pool.holders.iter() {
-                    let named = units.iter().filter(|unit| unit.holder == Some(*holder)).count();
-                    Broken::unless(named == *count as usize, "L1: counts and names agree")?;
-                }
-                let held = units.iter().filter_map(|unit| unit.holder);
-                let known = held.into_iter().all(|holder| pool.holders.get(&holder).is_some());
-                Broken::unless(known, "L1: a unit's holder is known")?;
-            } else {
+            let Some(units) = pool.units() else {
                 let exclusive = pool.holders.values().any(|units| *units == LOCK_UNITS);
                 Broken::unless(!exclusive || pool.holders.len() == 1, "L1: exclusive is alone")?;
+                continue;
+            };
+            for (number, unit) in units.iter() {
+                let alone = unit.name == pool.name
+                    || (seen.insert(unit.name.clone()) && !self.names.contains_key(&unit.name));
+                Broken::unless(alone, "L4: a name means one thing")?;
+                let full = unit.full_name(&pool.name);
+                let meant = matches!(self.meaning(&full), Meaning::Unit(_, of, unit)
+                    if of.name == pool.name && unit == number);
+                Broken::unless(meant, "L4: a unit is found by its name")?;
+                let known = unit.holder.is_none_or(|holder| pool.holders.get(&holder).is_some());
+                Broken::unless(known, "L1: a unit's holder is known")?;
+            }
+            for (holder, count) in pool.holders.iter() {
+                let named = units.iter().filter(|(_, unit)| unit.holder == Some(*holder)).count();
+                Broken::unless(named == *count as usize, "L1: counts and names agree")?;
             }
         }
         Ok(())

@@ -1,9 +1,12 @@
 //! Everything there is to see, a page at a time: the work for a page is bounded, however many hold and
 //! wait.
 
-use holdall_core::{PoolId, Protocol};
+use std::collections::BTreeSet;
+
+use holdall_core::{Need as Count, PoolId, Protocol, Unit as Number};
 use holdall_wire::{GrantView, Name, PoolView, RequestNo, Status, WaitView};
 
+use super::ledger::{Ledger, Meaning};
 use super::view::{grant_view, pool_view};
 use super::{Engine, Entry, Serving};
 
@@ -19,6 +22,8 @@ pub(super) const PAGE: usize = 1 << 20;
 pub struct Walk<L> {
     /// What is to be seen; everything if it is empty.
     names: Vec<Name>,
+    /// Those of them that mean a unit.
+    units: BTreeSet<(PoolId, Number)>,
     /// What comes next.
     next: Next<L>,
     shown: usize,
@@ -46,7 +51,7 @@ impl<L> Walk<L> {
         names.sort();
         names.dedup();
         let next = if names.is_empty() { Next::Listed(None) } else { Next::Named(0) };
-        Self { names, next, shown: 0 }
+        Self { names, units: BTreeSet::new(), next, shown: 0 }
     }
 
     /// Whether everything has been seen.
@@ -54,9 +59,17 @@ impl<L> Walk<L> {
         matches!(self.next, Next::Nothing)
     }
 
-    fn concerns(&self, entry: &Entry) -> bool {
-        let meant = |name: &Name| self.names.binary_search(name).is_ok();
-        self.names.is_empty() || entry.needs.iter().any(|need| meant(&need.name))
+    fn concerns(&self, entry: &Entry, ledger: &Ledger) -> bool {
+        let pool = |id: PoolId| ledger.pool(id).is_some_and(|pool| self.means(&pool.name));
+        let unit = |count: &Count| {
+            let mut units = self.units.iter().filter(|(pool, _)| *pool == count.pool);
+            units.any(|(_, unit)| count.named.contains(unit) || count.more() > 0)
+        };
+        self.names.is_empty() || entry.counts.iter().any(|count| pool(count.pool) || unit(count))
+    }
+
+    fn means(&self, name: &Name) -> bool {
+        self.names.binary_search(name).is_ok()
     }
 }
 
@@ -136,12 +149,21 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     ) -> Option<Next<<P::Manager as Serving>::Place>> {
         match walk.next.clone() {
             Next::Named(from) => {
-                for (at, name) in walk.names.iter().enumerate().skip(from) {
+                for at in from..walk.names.len() {
                     if !page.has_room() {
                         return None;
                     }
-                    if let Some((_, pool)) = self.ledger.find(name) {
-                        page.pool(pool_view(pool));
+                    let name = &walk.names[at];
+                    match self.ledger.meaning(name) {
+                        Meaning::Pool(_, pool) => page.pool(pool_view(pool)),
+                        Meaning::Unit(id, pool, unit) => {
+                            let first = !walk.units.iter().any(|(pool, _)| *pool == id);
+                            walk.units.insert((id, unit));
+                            if first && !walk.means(&pool.name) {
+                                page.pool(pool_view(pool));
+                            }
+                        }
+                        _ => {}
                     }
                     walk.next = Next::Named(at + 1);
                 }
@@ -175,7 +197,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                     if !page.has_room() {
                         return None;
                     }
-                    let entry = self.requests.get(request).filter(|entry| walk.concerns(entry));
+                    let entry = self.requests.get(request).filter(|entry| walk.concerns(entry, &self.ledger));
                     if let Some(view) = entry.and_then(|entry| grant_view(*request, entry)) {
                         page.grant(view);
                     }
@@ -190,7 +212,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                     }
                     let request = self.users.get(&id.user).and_then(|slot| slot.request);
                     let concerns = |r: &RequestNo| {
-                        self.requests.get(r).is_some_and(|entry| walk.concerns(entry))
+                        let entry = self.requests.get(r);
+                        entry.is_some_and(|entry| walk.concerns(entry, &self.ledger))
                     };
                     if let Some(view) = request.filter(concerns).and_then(|r| self.wait_view(r)) {
                         page.wait(view);

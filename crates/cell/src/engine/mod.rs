@@ -19,9 +19,12 @@ mod explain;
 mod few;
 mod ledger;
 mod look;
+mod needs;
 mod pools;
+mod resemblance;
 mod roles;
 mod state;
+mod stock;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -30,8 +33,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_core::{
-    Broken, ManagerId, Needs, Options, Outbox, PoolId, Protocol, Request, RequestId, Resize, Role,
-    Rung, Topology, Unsupported, UserId,
+    Broken, ManagerId, Need as Count, Needs, Options, Outbox, Protocol, Request, RequestId, Resize,
+    Role, Rung, Topology, Unsupported, UserId,
 };
 use holdall_protocols::house;
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
@@ -47,6 +50,9 @@ use self::roles::{Mail, ManagerTimer, Slot, Timers, UserTimer};
 pub trait Serving: Role<Call = Resize> {
     /// A place in the order of service.
     type Place: Copy + Ord;
+
+    /// Whether it picks units and tells them with a grant; otherwise it only counts them.
+    const PICKS: bool = true;
 
     /// The requests that wait behind a place, in the order in which they would be served: first
     /// those out of turn, then the others as they came.
@@ -182,6 +188,7 @@ const OVERTAKEN_MAX: usize = 64;
 struct Entry {
     user: UserId,
     needs: Vec<Need>,
+    /// The same for the protocol; once it is granted, with every unit by number.
     counts: Needs,
     who: Arc<Who>,
     since: u64,
@@ -393,12 +400,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    /// The protocol has granted a request: pick units and fences.
+    /// The protocol has granted a request: note units, and draw a fence.
     fn on_granted(&mut self, granted: &Request) -> Result<(), Defect> {
         let Some(request) = self.users.get(&granted.id.user).and_then(|slot| slot.request) else {
             return Ok(()); // It ended while its grant was under way.
         };
-        let counts = &granted.needs;
+        let counted = (!P::Manager::PICKS).then(|| self.ledger.picked(&granted.needs));
+        let counts = counted.as_ref().unwrap_or(&granted.needs);
         let former = self.requests.get(&request).and_then(|entry| entry.taken.clone());
         let overtook = self.overtaken_by(request, counts);
         let fence = self.draw();
@@ -407,11 +415,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let same = former.as_ref().and_then(|former| former.get(i));
             taken.push(match same {
                 Some(same) => {
-                    let retaken = self.ledger.retake(count.pool, request, count.units, same);
-                    Broken::unless(retaken, "L1: a grant that comes back has the units it had")?;
+                    self.ledger.assign_again(count, request, same)?;
                     same.clone()
                 }
-                None => self.ledger.assign(count.pool, request, count.units, fence)?,
+                None => self.ledger.assign(count, request, fence)?,
             });
         }
         let taken: Arc<[Taken]> = taken.into();
@@ -422,6 +429,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 entry.until = entry.lasts.map(|millis| self.now.saturating_add(millis));
             }
             entry.taken = Some(taken.clone());
+            entry.counts = counts.clone();
         }
         self.effects.push(Effect::Granted { request, taken, overtook });
         Ok(())
@@ -442,7 +450,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
         let mut unused = Vec::new();
         for count in entry.counts.iter() {
-            unused.extend(self.ledger.leave(count.pool, request));
+            unused.extend(self.ledger.leave(count, request));
         }
         if held {
             self.effects.push(Effect::Ended(request));
@@ -454,8 +462,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// How many older requests want some of the same, counted up to [`OVERTAKEN_MAX`] for each pool.
     fn overtaken_by(&self, request: RequestNo, counts: &Needs) -> u32 {
-        let pools = counts.iter().filter_map(|count| self.ledger.pool(count.pool));
-        let older = pools.flat_map(|pool| pool.waiting.before(request).take(OVERTAKEN_MAX));
+        let older = counts.iter().flat_map(|count| {
+            let pool = self.ledger.pool(count.pool).into_iter();
+            let older = pool.flat_map(|pool| pool.waiting.before(request).take(OVERTAKEN_MAX));
+            older.filter(|older| self.competes(**older, count))
+        });
         older.collect::<BTreeSet<_>>().len() as u32
     }
 
@@ -469,11 +480,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.requests.get(&request)?.taken.as_ref()
     }
 
-    /// How many units of a pool a request asks for.
-    fn wants(&self, request: RequestNo, pool: PoolId) -> u32 {
-        let entry = self.requests.get(&request);
-        let count = entry.and_then(|entry| entry.counts.iter().find(|count| count.pool == pool));
-        count.map_or(0, |count| count.units)
+    /// Whether a request asks for what another needs of a pool, as far as that can be told: those who name
+    /// all their units, and not the same, do not compete.
+    fn competes(&self, request: RequestNo, count: &Count) -> bool {
+        let other = self.requests.get(&request).and_then(|entry| entry.counts.of(count.pool));
+        other.is_some_and(|other| {
+            other.more() > 0 || count.more() > 0 || !other.named.is_disjoint(&count.named)
+        })
     }
 
     fn draw_request(&mut self) -> RequestNo {

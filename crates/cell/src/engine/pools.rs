@@ -1,24 +1,23 @@
-//! Pools come, go and change while they are in use; needs are matched with them.
+//! Pools come, go and change while they are in use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdall_core::{Need as Count, Needs, PoolId, Protocol, Resize, UserId};
-use holdall_wire::{
-    Amount, Change, Fault, Kind, NEEDS_MAX, Name, Need, Refusal, RequestNo, Taken, UNITS_MAX,
-};
+use holdall_core::{PoolId, Protocol, Resize, Unit as Number};
+use holdall_wire::{Change, Drained, Fault, Kind, Name, Refusal, RequestNo, UNITS_MAX};
 
-use super::ledger::{LOCK_UNITS, Pool, Stock, Unit};
+use super::ledger::{Meaning, Pool, Stock, Unit, Units};
 use super::{Defect, Effect, Engine, Serving};
 
-/// Among so few needs each is compared with each.
-const FEW: usize = 8;
+type Fresh = BTreeMap<Number, Unit>;
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub(super) fn on_change(&mut self, change: &Change) -> Result<(), Defect> {
         let done = match change {
             Change::Add { name, kind } => self.add(name, kind),
+            Change::Drain { name, drained } => self.drain(name, Some(drained)),
             Change::Remove { name, force } => self.remove(name, *force),
             Change::Resize { name, units } => self.resize(name, *units),
+            Change::Undrain { name } => self.drain(name, None),
         };
         match done {
             Ok(resize) => {
@@ -40,16 +39,23 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Kind::Lock => Stock::Lock { fence: 0 },
             Kind::Numbered(n) => {
                 count(*n)?;
-                let units = (0..*n).map(|i| numbered(name, i)).collect::<Result<_, _>>()?;
-                Stock::Units { units, numbered: true }
+                let all = (0..*n).map(|i| numbered(name, i)).collect::<Result<_, _>>()?;
+                Stock::Units(Units::new(all, true))
             }
-            Kind::Named(names) => named(name, names)?,
+            Kind::Named(names) => Stock::Units(Units::new(named(name, names)?, false)),
         };
-        if let Some(pool) = self.ledger.pool_of_unit(name).filter(|pool| *pool != name) {
+        let is_unit = match self.ledger.meaning(name) {
+            Meaning::Unit(_, pool, _) | Meaning::UnitAlone(pool, _) => Some(&pool.name),
+            _ => self.ledger.unit_called(name.as_str()).map(|(_, pool, _)| &pool.name),
+        };
+        if let Some(pool) = is_unit.filter(|pool| *pool != name) {
             return Err(format!("'{name}' is a unit of the pool '{pool}'; choose another name"));
         }
-        if let Stock::Units { units, .. } = &stock {
-            self.unambiguous(name, units)?;
+        if let Stock::Units(units) = &stock {
+            if let Some(unit) = self.ledger.unit_below(name) {
+                return Err(format!("'{unit}' would be taken for a unit of '{name}'; rename one"));
+            }
+            self.unambiguous(name, units.iter().map(|(_, unit)| unit))?;
         }
         match self.ledger.find(name) {
             None => Ok(Some(self.ledger.insert(name, stock, true).1)),
@@ -69,15 +75,25 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// Whether units of a pool may have their names: each shall mean one thing alone.
-    fn unambiguous(&self, pool: &Name, units: &[Unit]) -> Result<(), String> {
-        for unit in units.iter().map(|unit| &unit.name).filter(|unit| *unit != pool) {
-            let other = self.ledger.pool_of_unit(unit).filter(|other| *other != pool);
-            let is = match other {
+    fn unambiguous<'a>(
+        &self,
+        pool: &Name,
+        units: impl Iterator<Item = &'a Unit>,
+    ) -> Result<(), String> {
+        for unit in units {
+            let (name, full) = (&unit.name, unit.full_name(pool));
+            let other = self.ledger.unit_called(name.as_str()).map(|(_, other, _)| &other.name);
+            let in_use = |name: &Name| name != pool && self.ledger.find(name).is_some();
+            let before = self.ledger.pool_before(full.as_str()).map(|(_, other)| &other.name);
+            if let Some(longer) = before.filter(|other| other.as_str().len() > pool.as_str().len()) {
+                return Err(format!("'{full}' would be taken for a unit of '{longer}'; rename one"));
+            }
+            let is = match other.filter(|other| *other != pool) {
                 Some(other) => format!("a unit of the pool '{other}'"),
-                None if self.ledger.find(unit).is_some() => "in use as a lock or pool".into(),
+                None if in_use(name) || in_use(&full) => "in use as a lock or pool".into(),
                 None => continue,
             };
-            return Err(format!("'{pool}' would have a unit '{unit}', which is {is}; rename one"));
+            return Err(format!("'{pool}' would have a unit '{name}', which is {is}; rename one"));
         }
         Ok(())
     }
@@ -94,12 +110,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let waiting: Vec<_> = pool.waiting.keys().copied().collect();
         self.refuse_all(&waiting, &format!("'{name}' was removed"));
         self.ledger.undeclare(id);
-        let Some(pool) = self.ledger.pool_mut(id) else { return Ok(None) };
-        if let Stock::Units { units, .. } = &mut pool.stock {
-            units.retain_mut(|unit| {
-                unit.retiring = true;
-                unit.holder.is_some()
-            });
+        if let Some(units) = self.ledger.pool_mut(id).and_then(Pool::units_mut) {
+            units.shrink(u32::MAX);
         }
         Ok(self.ledger.tidy(id).or_else(|| Some(Resize { pool: id, capacity: 0.into() })))
     }
@@ -107,25 +119,64 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn resize(&mut self, name: &Name, units: u32) -> Result<Option<Resize>, String> {
         count(units)?;
         let (id, pool) = self.known(name)?;
-        let Stock::Units { numbered: is_numbered, .. } = pool.stock else {
+        let Some(all) = pool.units() else {
             return Err(format!("'{name}' is a lock and has no size"));
         };
-        let now = pool.capacity();
-        if units > now && !is_numbered {
+        let now = pool.size();
+        if units > now && !all.numbered {
             return Err(format!(
                 "the units of '{name}' have names of their own; remove it and add it with all"
             ));
         }
-        let fresh = fresh_units(pool, units.saturating_sub(now) as usize)?;
-        self.unambiguous(name, &fresh)?;
-        let hopeless: Vec<_> =
-            pool.waiting.keys().copied().filter(|r| self.wants(*r, id) > units).collect();
-        self.refuse_all(&hopeless, &format!("'{name}' has only {units} units from now on"));
-        if let Some(pool) = self.ledger.pool_mut(id) {
-            if units < now { shrink(pool, now - units) } else { keep_going(pool, units - now) }
+        let fresh = fresh_units(name, all, units.saturating_sub(now) as usize)?;
+        self.unambiguous(name, fresh.values())?;
+        let waiting: Vec<_> = pool.waiting.keys().copied().collect();
+        let mut going = BTreeSet::new();
+        if let Some(all) = self.ledger.pool_mut(id).and_then(Pool::units_mut) {
+            all.keep(units.saturating_sub(now));
+            going = all.shrink(now.saturating_sub(units));
         }
         self.ledger.add_units(id, fresh);
-        Ok(Some(Resize { pool: id, capacity: units.into() }))
+        for request in waiting {
+            let entry = self.requests.get(&request);
+            let Some(count) = entry.and_then(|entry| entry.counts.of(id)) else { continue };
+            if count.units > units {
+                let why = format!("'{name}' has only {units} units from now on");
+                self.refuse_all(&[request], &why);
+            } else if !count.named.is_disjoint(&going) {
+                self.refuse_all(&[request], &format!("a unit of '{name}' that it wants is gone"));
+            }
+        }
+        let capacity = self.ledger.pool(id).map(Pool::capacity);
+        Ok(capacity.map(|capacity| Resize { pool: id, capacity }))
+    }
+
+    /// Units are given to nobody any more, or are again. Whoever has them keeps them.
+    fn drain(&mut self, name: &Name, drained: Option<&Drained>) -> Result<Option<Resize>, String> {
+        let (id, unit) = match self.ledger.meaning(name) {
+            Meaning::Unit(id, _, unit) => (id, Some(unit)),
+            Meaning::UnitAlone(pool, unit) => {
+                let full = pool.units().and_then(|units| units.get(unit));
+                let full = full.map_or_else(|| name.clone(), |unit| unit.full_name(&pool.name));
+                return Err(format!("'{name}' is a unit of the pool '{}': say '{full}'", pool.name));
+            }
+            Meaning::NoUnit(pool) => return Err(no_unit(name, pool)),
+            Meaning::Pool(..) | Meaning::Nothing => (self.known(name)?.0, None),
+        };
+        let Some(pool) = self.ledger.pool_mut(id) else { return Ok(None) };
+        let Some(units) = pool.units_mut() else {
+            return Err(format!("'{name}' is a lock; only units of pools can be drained"));
+        };
+        let meant: Vec<_> = match unit {
+            Some(unit) => vec![unit],
+            None => units.iter().map(|(number, _)| number).collect(),
+        };
+        for number in meant {
+            if let Some(unit) = units.get_mut(number) {
+                unit.drained = drained.cloned();
+            }
+        }
+        Ok(Some(Resize { pool: id, capacity: pool.capacity() }))
     }
 
     fn known(&self, name: &Name) -> Result<(PoolId, &Pool), String> {
@@ -146,116 +197,14 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
         Ok(())
     }
+}
 
-    /// Matches needs with pools, making locks on first use; nothing is made if any need fails.
-    pub(super) fn resolve(&mut self, needs: &[Need]) -> Result<Needs, Refusal> {
-        if self.is_full() {
-            let most = UserId::LANES;
-            return Err(Refusal::Closed(format!(
-                "there are {most} requests already; ask again when some have ended"
-            )));
-        }
-        if needs.is_empty() {
-            return Err(Refusal::Senseless("nothing is asked for".into()));
-        }
-        if needs.len() > NEEDS_MAX {
-            let most = format!("{} needs; at most {NEEDS_MAX} are allowed", needs.len());
-            return Err(Refusal::Senseless(most));
-        }
-        let mut seen = BTreeSet::new();
-        for (at, need) in needs.iter().enumerate() {
-            let again = match needs.len() {
-                ..=FEW => needs[..at].iter().any(|other| other.name == need.name),
-                _ => !seen.insert(&need.name),
-            };
-            if again {
-                return Err(Refusal::Senseless(format!("'{}' is named twice", need.name)));
-            }
-            self.feasible(need).map_err(Refusal::Never)?;
-        }
-        let mut counts = Vec::with_capacity(needs.len());
-        for need in needs {
-            let (pool, resize) = self.ledger.lock(&need.name);
-            self.resizes.extend(resize);
-            let found = self.ledger.pool(pool);
-            let units = match need.amount {
-                Amount::One if found.is_some_and(Pool::is_lock) => LOCK_UNITS,
-                Amount::One | Amount::Shared => 1,
-                Amount::Units(n) => n,
-                Amount::All => found.map_or(0, Pool::capacity),
-            };
-            counts.push(Count::any(pool, units));
-        }
-        Needs::new(counts).map_err(|bad| Refusal::Senseless(bad.to_string()))
-    }
-
-    /// What a grant of a former life had, if all of it is there and free; never anything else.
-    pub(super) fn as_it_was(&mut self, needs: &[Need], taken: &[Taken]) -> Option<Needs> {
-        if needs.len() != taken.len() {
-            return None;
-        }
-        let units = |lock: bool, need: &Need, taken: &Taken| match need.amount {
-            Amount::Shared => 1,
-            _ if lock => LOCK_UNITS,
-            _ => taken.units.len() as u32,
-        };
-        let fits = |(need, taken): (&Need, &Taken)| match self.ledger.find(&need.name) {
-            Some((id, pool)) => {
-                self.ledger.can_retake(id, units(pool.is_lock(), need, taken), taken)
-            }
-            None => {
-                taken.units.iter().all(|(unit, _)| *unit == need.name)
-                    && self.ledger.pool_of_unit(&need.name).is_none()
-            }
-        };
-        if !needs.iter().zip(taken).all(fits) {
-            return None;
-        }
-        let mut counts = Vec::with_capacity(needs.len());
-        for (need, taken) in needs.iter().zip(taken) {
-            let (pool, resize) = self.ledger.lock(&need.name);
-            self.resizes.extend(resize);
-            let lock = self.ledger.pool(pool).is_some_and(Pool::is_lock);
-            counts.push(Count::any(pool, units(lock, need, taken)));
-        }
-        Needs::new(counts).ok()
-    }
-
-    fn feasible(&self, need: &Need) -> Result<(), String> {
-        let name = &need.name;
-        let Some((_, pool)) = self.ledger.find(name) else {
-            if let Some(pool) = self.ledger.pool_of_unit(name) {
-                return Err(format!("'{name}' is a unit of the pool '{pool}'; ask for '{pool}'"));
-            }
-            return match need.amount {
-                _ if !self.ephemeral => Err(format!(
-                    "there is no pool '{name}', and this agent makes no locks on first use; \
-                     `holdall pool list` shows what there is"
-                )),
-                Amount::One | Amount::Shared => Ok(()),
-                Amount::Units(_) | Amount::All => Err(format!(
-                    "'{need}': there is no pool '{name}'; declare it with `holdall pool add {name} \
-                     --units N`, or ask for the lock '{name}'"
-                )),
-            };
-        };
-        if pool.removed {
-            return Err(format!("'{name}' is being removed"));
-        }
-        match need.amount {
-            Amount::Units(_) | Amount::All if pool.is_lock() => {
-                Err(format!("'{need}': '{name}' is a lock; ask for '{name}' or '{name}:shared'"))
-            }
-            Amount::Shared if !pool.is_lock() => Err(format!(
-                "'{need}': '{name}' is a pool, and its units are never shared; ask for '{name}:N'"
-            )),
-            Amount::Units(n) if n > pool.capacity() => {
-                Err(format!("'{need}': '{name}' has only {} units", pool.capacity()))
-            }
-            _ if pool.capacity() == 0 => Err(format!("'{name}' has no units")),
-            _ => Ok(()),
-        }
-    }
+/// Why a unit is not there.
+pub(super) fn no_unit(name: &Name, pool: &Pool) -> String {
+    let units = pool.units().into_iter().flat_map(Units::staying);
+    let some: Vec<_> = units.take(4).map(|(_, unit)| unit.name.to_string()).collect();
+    let more = if pool.size() as usize > some.len() { ", ..." } else { "" };
+    format!("'{name}': the pool '{}' has no such unit; it has {}{more}", pool.name, some.join(", "))
 }
 
 fn count(units: u32) -> Result<(), String> {
@@ -266,45 +215,28 @@ fn count(units: u32) -> Result<(), String> {
     }
 }
 
-fn numbered(name: &Name, i: u32) -> Result<Unit, String> {
-    let name = format!("{name}/{i}").parse().map_err(|bad| format!("{bad}"))?;
-    Ok(Unit { name, holder: None, retiring: false })
+fn numbered(pool: &Name, i: Number) -> Result<(Number, Unit), String> {
+    let name = format!("{pool}/{i}").parse().map_err(|bad| format!("{bad}"))?;
+    Ok((i, Unit::new(name)))
 }
 
-fn named(name: &Name, names: &[Name]) -> Result<Stock, String> {
+fn named(pool: &Name, names: &[Name]) -> Result<Fresh, String> {
     count(names.len() as u32)?;
     let mut seen = BTreeSet::new();
-    if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
-        return Err(format!("the unit '{twice}' of '{name}' is named twice"));
+    let mut all = Fresh::new();
+    for (number, name) in (0..).zip(names) {
+        if !seen.insert(name) {
+            return Err(format!("the unit '{name}' of '{pool}' is named twice"));
+        }
+        format!("{pool}/{name}").parse::<Name>().map_err(|bad| format!("{bad}"))?;
+        all.insert(number, Unit::new(name.clone()));
     }
-    let unit = |name: &Name| Unit { name: name.clone(), holder: None, retiring: false };
-    Ok(Stock::Units { units: names.iter().map(unit).collect(), numbered: false })
-}
-
-/// The last units go: at once if they are free, else when they come back.
-fn shrink(pool: &mut Pool, by: u32) {
-    let Stock::Units { units, .. } = &mut pool.stock else { return };
-    let staying = units.iter_mut().rev().filter(|unit| !unit.retiring);
-    for unit in staying.take(by as usize) {
-        unit.retiring = true;
-    }
-    units.retain(|unit| !unit.retiring || unit.holder.is_some());
-}
-
-/// Units on their way out stay after all, as many as are wanted.
-fn keep_going(pool: &mut Pool, wanted: u32) {
-    let Stock::Units { units, .. } = &mut pool.stock else { return };
-    for unit in units.iter_mut().filter(|unit| unit.retiring).take(wanted as usize) {
-        unit.retiring = false;
-    }
+    Ok(all)
 }
 
 /// The new units if so many more are wanted than those on their way out: under the lowest free numbers.
-fn fresh_units(pool: &Pool, wanted: usize) -> Result<Vec<Unit>, String> {
-    let Stock::Units { units, .. } = &pool.stock else { return Ok(Vec::new()) };
-    let going = units.iter().filter(|unit| unit.retiring).count();
-    let taken: BTreeSet<&Name> = units.iter().map(|unit| &unit.name).collect();
-    let all = (0..).map(|i| numbered(&pool.name, i));
-    let free = all.filter(|unit| unit.as_ref().map_or(true, |unit| !taken.contains(&unit.name)));
+fn fresh_units(pool: &Name, units: &Units, wanted: usize) -> Result<Fresh, String> {
+    let going = units.iter().filter(|(_, unit)| unit.retiring).count();
+    let free = (0..).filter(|i| units.get(*i).is_none()).map(|i| numbered(pool, i));
     free.take(wanted.saturating_sub(going)).collect()
 }

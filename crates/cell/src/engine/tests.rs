@@ -1,12 +1,16 @@
 //! The engine against stories, and against random inputs with a model that knows only effects.
 
 mod corners;
+mod named;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_core::{Broken, Protocol, RequestId, UserId, contract};
 use holdall_protocols::house::House;
-use holdall_wire::{Ask, Change, From, Kind, Lasting, Name, Need, Refusal, RequestNo, Taken, Who};
+use holdall_wire::{
+    Amount, Ask, Change, Drained, From, Kind, Lasting, Name, Need, Refusal, RequestNo, Taken,
+    WaitView, Who,
+};
 use proptest::prelude::*;
 
 use super::{Effect, Engine, Input, Reservation, Serving};
@@ -245,8 +249,9 @@ fn reservations_come_back_with_their_units_and_fences() {
 fn a_unit_of_a_pool_is_no_lock_of_its_own() {
     let mut story = Story(engine());
     story.pool("gpu", 2);
-    assert!(never(&story.asks("gpu/0").1));
-    assert!(!never(&story.asks("gpu/2").1), "there is no such unit");
+    assert_eq!(units(&story.asks("gpu/0").1), ["gpu/0"]);
+    assert_eq!(units(&story.asks("gpu").1), ["gpu/1"], "the other one");
+    assert!(never(&story.asks("gpu/2").1), "there is no such unit");
     story.asks("disk/0");
     let kind = Kind::Numbered(1);
     let change = Change::Add { name: "disk".parse().expect("a name"), kind };
@@ -272,12 +277,18 @@ fn a_name_means_one_thing() {
     assert_eq!(units(&story.asks("a").1), ["a"]);
     // A lock that is in use keeps its name to itself, and gives it up when it ends.
     assert_eq!(story.changes(add("e", Kind::Numbered(2))), done);
+    assert_eq!(story.changes(Change::Remove { name: name("e"), force: false }), done);
     let (lock, _) = story.asks("e/2");
+    assert_eq!(story.changes(add("e", Kind::Numbered(2))), done);
     let grow = || Change::Resize { name: name("e"), units: 3 };
     assert!(wrong(&story.changes(grow())), "e/2 is a lock");
+    assert!(never(&story.asks("e/2").1), "which nobody else can ask for");
     story.ends(lock);
     assert_eq!(story.changes(grow()), done);
-    assert!(never(&story.asks("e/2").1));
+    assert_eq!(story.changes(add("g", named(&["x"]))), done);
+    assert!(wrong(&story.changes(add("g/x", Kind::Lock))), "it is a unit of g");
+    assert_eq!(story.changes(add("g/y", Kind::Lock)), done);
+    assert_eq!(units(&story.asks("g/y").1), ["g/y"], "what is declared comes first");
     // So do units that are on their way out, until they are back.
     let (all, _) = story.asks("e:3");
     assert_eq!(story.changes(Change::Resize { name: name("e"), units: 1 }), done);
@@ -334,15 +345,16 @@ enum Move {
     Change(u8, u8),
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let needs = prop::collection::btree_map(0..6usize, 0..4u8, 1..4);
+/// Needs of so many kinds, and changes of so many.
+fn moves(kinds: usize, changes: u8) -> impl Strategy<Value = Vec<Move>> {
+    let needs = prop::collection::btree_map(0..kinds, 0..4u8, 1..4);
     let one = prop_oneof![
         5 => (needs, prop::bool::weighted(0.2)).prop_map(|(needs, now)| Move::Ask {
             needs: needs.into_iter().collect(),
             now
         }),
         5 => any::<prop::sample::Index>().prop_map(Move::End),
-        1 => (0..6u8, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
+        1 => (0..changes, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
     ];
     prop::collection::vec(one, 1..120)
 }
@@ -376,10 +388,8 @@ impl Model {
     }
 
     fn see_grant(&mut self, request: RequestNo, taken: &[Taken]) {
-        let needs = &self.needs[&request];
-        assert_eq!(needs.len(), taken.len(), "all or nothing");
-        for (need, taken) in needs.iter().zip(taken) {
-            let shared = need.to_string().ends_with(":shared");
+        for taken in taken {
+            let shared = self.look_at_units(request, taken);
             for (unit, fence) in &taken.units {
                 let others = self.held.values().flatten().filter(|(held, _)| held == unit);
                 let others: Vec<_> = others.map(|(_, fence)| fence).collect();
@@ -393,13 +403,43 @@ impl Model {
                 self.fences.insert(unit.clone(), (*fence, shared));
             }
         }
+        let pools: BTreeSet<_> = self.needs[&request].iter().map(pool_of).collect();
+        assert_eq!(pools.len(), taken.len(), "all or nothing");
         let units = taken.iter().flat_map(|t| t.units.clone()).collect();
         assert!(self.held.insert(request, units).is_none(), "granted once");
     }
 }
 
+impl Model {
+    /// Whether what is taken of a pool is what was asked for of it; returns whether that is a shared lock.
+    fn look_at_units(&self, request: RequestNo, taken: &Taken) -> bool {
+        let of_pool = |need: &&Need| pool_of(need) == taken.name.as_str();
+        let needs: Vec<_> = self.needs[&request].iter().filter(of_pool).collect();
+        assert!(!needs.is_empty(), "nobody has asked for {}", taken.name);
+        let mut count = 0;
+        for need in &needs {
+            count += match need.amount {
+                Amount::Units(n) => n as usize,
+                _ => 1,
+            };
+            let held = taken.units.iter().any(|(unit, _)| *unit == need.name);
+            assert!(held || !need.name.as_str().contains('/'), "{need} is not among {taken:?}");
+        }
+        let all = needs.iter().any(|need| need.amount == Amount::All);
+        assert!(all || taken.units.len() == count, "{needs:?} is not {taken:?}");
+        needs[0].amount == Amount::Shared
+    }
+}
+
+/// The pool or lock that a need is for.
+fn pool_of(need: &Need) -> &str {
+    need.name.as_str().split('/').next().unwrap_or_default()
+}
+
 fn need(which: usize, amount: u8) -> Need {
     let text = match (which, amount) {
+        // Units by name, beside what else is wanted of the same pool.
+        (6.., _) => format!("pool{}/{}", 4 + which % 2, which / 2 - 3),
         (0..4, 0) => format!("lock{which}:shared"),
         (0..4, _) => format!("lock{which}"),
         (_, 0) => format!("pool{which}:all"),
@@ -408,11 +448,21 @@ fn need(which: usize, amount: u8) -> Need {
     text.parse().expect("a need")
 }
 
+/// A unit, or the pool.
+fn unit(pool: &Name, n: u8) -> Name {
+    if n == 4 { pool.clone() } else { name(&format!("{pool}/{n}")) }
+}
+
 fn change(what: u8, units: u8) -> Change {
     let name = name(&format!("pool{}", 4 + what % 2));
     match what / 2 {
         0 => Change::Add { name, kind: Kind::Numbered(units.into()) },
         1 => Change::Resize { name, units: units.into() },
+        3 => {
+            let drained = Drained { reason: "broken".into(), by: "me".into(), until: None };
+            Change::Drain { name: unit(&name, units), drained }
+        }
+        4 => Change::Undrain { name: unit(&name, units) },
         _ => Change::Remove { name, force: units.is_multiple_of(2) },
     }
 }
@@ -440,6 +490,8 @@ impl Model {
 impl Serving for contract::Manager {
     type Place = usize;
 
+    const PICKS: bool = false;
+
     fn waiting_after(&self, after: Option<usize>) -> impl Iterator<Item = (usize, RequestId)> + '_ {
         let from = after.map_or(0, |after| after + 1);
         Self::waiting(self).into_iter().enumerate().skip(from)
@@ -463,7 +515,7 @@ proptest! {
 
     /// A probe complains, as a broken invariant, of a world that breaks the contract.
     #[test]
-    fn the_engine_keeps_the_contract(moves in moves()) {
+    fn the_engine_keeps_the_contract(moves in moves(6, 6)) {
         let mut engine: Engine<contract::Probe> = Engine::new(None, 7, true).expect("a variant");
         let mut model = Model::default();
         for one in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat() {
@@ -474,17 +526,28 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_held_twice_and_nothing_is_lost(moves in moves()) {
+    fn nothing_is_held_twice_and_nothing_is_lost(moves in moves(12, 10)) {
         let mut engine = engine();
         let mut model = Model::default();
         for one in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat() {
             let Some(input) = model.input(one, engine.next_number()) else { continue };
-            model.see(&step(&mut engine, input));
+            let effects = step(&mut engine, input);
+            model.see(&effects);
+            let status = engine.status(&[]);
+            let given: BTreeSet<_> = units(&effects).into_iter().collect();
+            let out = status.pools.iter().flat_map(|pool| &pool.units);
+            let out = out.filter(|unit| unit.drained.is_some());
+            for unit in out {
+                prop_assert!(!given.contains(unit.name.as_str()), "{} is drained", unit.name);
+            }
             let (held, waiting) = engine.load();
             prop_assert_eq!(held, model.held.len());
             prop_assert_eq!(held + waiting, model.live.len());
             prop_assert_eq!(engine.waiting().len(), waiting);
-            prop_assert!(held > 0 || waiting == 0, "somebody is served");
+            let lacks_drained =
+                |wait: &WaitView| wait.hindrances.iter().any(|one| !one.drained.is_empty());
+            let hopeful = status.waiting.iter().filter(|wait| !lacks_drained(wait)).count();
+            prop_assert!(held > 0 || hopeful == 0, "somebody is served: {:?}", status.waiting);
         }
         while let Some(request) = model.live.first().copied() {
             let next = model.held.keys().next().copied().unwrap_or(request);
@@ -532,7 +595,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_inputs_lead_to_the_same_effects(asks in prop::collection::vec((0..6usize, 0..4u8), 1..40)) {
+    fn the_same_inputs_lead_to_the_same_effects(asks in prop::collection::vec((0..12usize, 0..4u8), 1..40)) {
         let run = || {
             let mut engine = engine();
             let inputs = asks.iter().map(|(which, amount)| {

@@ -1,20 +1,23 @@
 //! What people are shown.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdall_core::{PoolId, Protocol, RequestId};
+use holdall_core::{Need as Count, Protocol, RequestId};
 use holdall_wire::{
     Change, GrantView, Hindrance, Name, Need, PoolView, RequestNo, State, Taken, UnitView,
     WaitView, Who,
 };
 
-use super::ledger::{Pool, Stock};
+use super::ledger::{Meaning, Pool, Unit};
 use super::{Engine, Entry, Reservation, Serving};
 
 /// How many rivals of one kind are named in a view.
 pub(super) const NAMED: usize = 32;
 /// How many of those ahead are counted, for each need and kind.
 const COUNTED: usize = 4096;
+/// How many drained units are named for each need.
+const DRAINED: usize = 4;
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// The requests that wait, in the order of service.
@@ -44,6 +47,18 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.ledger.declared().map(add).collect()
     }
 
+    /// The changes that drain the units that are drained.
+    pub fn drained(&self) -> Vec<Change> {
+        let all = self.ledger.declared().flat_map(|pool| {
+            let units = pool.units().into_iter().flat_map(|units| units.iter());
+            units.filter_map(|(_, unit)| {
+                let (name, drained) = (unit.full_name(&pool.name), unit.drained.clone()?);
+                Some(Change::Drain { name, drained })
+            })
+        });
+        all.collect()
+    }
+
     /// The reservations, which must outlive the agent.
     pub fn reservations(&self) -> Vec<Reservation> {
         let lasts = |r: &&RequestNo| self.requests.get(r).is_some_and(|e| e.until.is_some());
@@ -66,18 +81,18 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// How many units all declared pools have; a lock counts as one.
     pub fn units(&self) -> usize {
-        let units = |pool: &Pool| if pool.is_lock() { 1 } else { pool.capacity() as usize };
+        let units = |pool: &Pool| if pool.is_lock() { 1 } else { pool.size() as usize };
         self.ledger.declared().map(units).sum()
     }
 
     /// For each declared pool, how many units are held.
     pub fn held_units(&self) -> impl Iterator<Item = (&Name, u32)> {
         self.ledger.declared().map(|pool| {
-            let units = match &pool.stock {
-                Stock::Lock { .. } => pool.holders.len(),
-                Stock::Units { units, .. } => units.iter().filter(|u| u.holder.is_some()).count(),
+            let held = match pool.units() {
+                None => pool.holders.len(),
+                Some(units) => units.iter().filter(|(_, unit)| unit.holder.is_some()).count(),
             };
-            (&pool.name, units as u32)
+            (&pool.name, held as u32)
         })
     }
 
@@ -102,27 +117,29 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.manager.place_out_of_turn(RequestId { user, seq: 1 })
     }
 
-    /// Those who want some of a pool and are served before a request: the first `most` of them, and
-    /// how many there are; of very many, not all are counted.
+    /// Those who compete with a request for some of a pool and are served before it: the first `most` of
+    /// them, and how many there are; of very many, not all are counted.
     pub(super) fn ahead(
         &self,
         request: RequestNo,
-        pool: PoolId,
+        count: &Count,
         most: usize,
     ) -> (Vec<RequestNo>, u32) {
-        let Some(at_pool) = self.ledger.pool(pool) else { return (Vec::new(), 0) };
+        let Some(at_pool) = self.ledger.pool(count.pool) else { return (Vec::new(), 0) };
         let mine = self.place_out_of_turn(request);
         let first = self.manager.out_of_turn().take(COUNTED);
         let first = first.take_while(|(place, _)| mine.is_none_or(|mine| *place < mine));
         let first = first.filter_map(|(_, id)| self.users.get(&id.user)?.request);
-        let mut ahead = first.filter(|r| self.wants(*r, pool) > 0);
+        let mut ahead = first.filter(|r| self.competes(*r, count));
         let mut named: Vec<RequestNo> = ahead.by_ref().take(most).collect();
         let mut total = named.len() + ahead.count();
         if mine.is_none() {
             let all_in_turn = self.manager.out_of_turn().next().is_none();
             let rest = at_pool.waiting.before(request).take(COUNTED);
             let in_turn = |r: &&RequestNo| all_in_turn || self.place_out_of_turn(**r).is_none();
-            let mut rest = rest.filter(in_turn);
+            let any = count.more() > 0; // Then everybody who waits here competes.
+            let rest = rest.filter(in_turn);
+            let mut rest = rest.filter(|r| any || self.competes(**r, count));
             let before = named.len();
             named.extend(rest.by_ref().take(most - before));
             total += named.len() - before + rest.count();
@@ -130,54 +147,85 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         (named, total as u32)
     }
 
-    /// What keeps a waiting request, need by need: units that are held, or wanted by those who
+    /// What keeps a waiting request, need by need: units that are held or drained, or wanted by those who
     /// are served earlier. Names at most `most` of each.
     pub(super) fn hindrances(&self, request: RequestNo, most: usize) -> Vec<Hindrance> {
         let Some(entry) = self.requests.get(&request) else { return Vec::new() };
-        let mut all = Vec::new();
-        for (need, count) in entry.needs.iter().zip(entry.counts.iter()) {
-            let Some(pool) = self.ledger.pool(count.pool) else { continue };
-            let lacks = count.units > pool.free();
-            let (ahead, ahead_total) = self.ahead(request, count.pool, most);
-            if !lacks && ahead_total == 0 {
-                continue;
+        let all = entry.needs.iter().filter_map(|need| self.hindrance(request, entry, need, most));
+        all.collect()
+    }
+
+    fn hindrance(
+        &self,
+        request: RequestNo,
+        entry: &Entry,
+        need: &Need,
+        most: usize,
+    ) -> Option<Hindrance> {
+        let (pool, count) = match self.ledger.meaning(&need.name) {
+            Meaning::Unit(id, pool, unit) => {
+                (pool, Count { pool: id, units: 1, named: BTreeSet::from([unit]) })
             }
-            let holders = if lacks { pool.holders.len() } else { 0 };
-            let (wanted, free) =
-                if pool.is_lock() { (1, u32::from(!lacks)) } else { (count.units, pool.free()) };
-            all.push(Hindrance {
-                need: need.clone(),
-                wanted,
-                free,
-                holders_total: holders as u32,
-                holders: pool.holders.keys().take(most.min(holders)).copied().collect(),
-                ahead_total,
-                ahead,
-            });
+            Meaning::Pool(id, pool) => (pool, Count::any(id, entry.counts.of(id)?.more())),
+            _ => return None,
+        };
+        let own = &entry.counts.of(count.pool)?.named;
+        let free = match pool.units() {
+            None => pool.free(),
+            Some(units) if count.named.is_empty() => units.free_beside(own),
+            Some(units) => u32::from(!units.lacks(&count)),
+        };
+        let lacks = count.units > free;
+        let (ahead, ahead_total) = self.ahead(request, &count, most);
+        if !lacks && ahead_total == 0 {
+            return None;
         }
-        all
+        let (mut holders, mut drained) = (Vec::new(), Vec::new());
+        for (number, unit) in pool.units().into_iter().flat_map(|units| units.iter()) {
+            let by_name = count.named.contains(&number);
+            if lacks && (by_name || count.named.is_empty() && !own.contains(&number)) {
+                holders.extend(unit.holder.filter(|_| by_name));
+                let why = unit.drained.clone().filter(|_| drained.len() < most.min(DRAINED));
+                drained.extend(why.map(|why| (unit.full_name(&pool.name), why)));
+            }
+        }
+        let mut holders_total = holders.len();
+        if lacks && count.named.is_empty() {
+            holders_total = pool.holders.len();
+            holders.extend(pool.holders.keys().take(most).copied());
+        }
+        let (wanted, free) =
+            if pool.is_lock() { (1, u32::from(!lacks)) } else { (count.units, free) };
+        Some(Hindrance {
+            need: need.clone(),
+            wanted,
+            free,
+            holders,
+            holders_total: holders_total as u32,
+            ahead,
+            ahead_total,
+            drained,
+        })
     }
 }
 
 pub(super) fn pool_view(pool: &Pool) -> PoolView {
-    let (units, free) = match &pool.stock {
-        Stock::Lock { .. } => (Vec::new(), u32::from(pool.holders.is_empty())),
-        Stock::Units { units, .. } => (units.iter().map(unit_view).collect(), pool.free()),
-    };
+    let units = pool.units().into_iter().flat_map(|units| units.iter());
     PoolView {
         name: pool.name.clone(),
         lock: pool.is_lock(),
         declared: pool.declared,
         removed: pool.removed,
-        units,
-        free,
+        units: units.map(|(_, unit)| unit_view(unit)).collect(),
+        free: if pool.is_lock() { u32::from(pool.holders.is_empty()) } else { pool.free() },
         holders: pool.holders.keys().copied().collect(),
         waiting: pool.waiting.len() as u32,
     }
 }
 
-fn unit_view(unit: &super::ledger::Unit) -> UnitView {
-    UnitView { name: unit.name.clone(), holder: unit.holder, retiring: unit.retiring }
+fn unit_view(unit: &Unit) -> UnitView {
+    let Unit { name, holder, retiring, drained } = unit.clone();
+    UnitView { name, holder, retiring, drained }
 }
 
 pub(super) fn grant_view(request: RequestNo, entry: &Entry) -> Option<GrantView> {

@@ -3,25 +3,28 @@
 use std::collections::BTreeMap;
 
 use holdall_client::Grant;
-use holdall_wire::Need;
+use holdall_wire::{Name, Need};
 
-/// Refuses names that are one in the environment, and names that are named twice.
+/// Refuses names that are named twice, and names that are one in the environment. Of a name with a slash only
+/// the agent knows whether it is a lock or a unit, which goes by its pool.
 pub(super) fn check(needs: &[Need]) -> Result<(), String> {
-    let mut seen: BTreeMap<String, &Need> = BTreeMap::new();
-    for need in needs {
-        match seen.insert(need.name.variable(), need) {
-            Some(other) if other.name == need.name => {
-                return Err(format!("'{}' is named twice; name everything once", need.name));
-            }
-            Some(other) => {
-                return Err(format!(
-                    "'{}' and '{}' would both be HOLDALL_UNITS_{} in the environment; rename one",
-                    other.name,
-                    need.name,
-                    need.name.variable()
-                ));
-            }
-            None => {}
+    let mut seen = std::collections::BTreeSet::new();
+    if let Some(twice) = needs.iter().find(|need| !seen.insert(&need.name)) {
+        return Err(format!("'{}' is named twice; name everything once", twice.name));
+    }
+    let names = needs.iter().map(|need| &need.name);
+    differ(names.filter(|name| !name.as_str().contains('/')))
+}
+
+/// Refuses names that are one in the environment.
+pub(super) fn differ<'a>(names: impl Iterator<Item = &'a Name>) -> Result<(), String> {
+    let mut seen: BTreeMap<String, &Name> = BTreeMap::new();
+    for name in names {
+        if let Some(other) = seen.insert(name.variable(), name) {
+            return Err(format!(
+                "'{other}' and '{name}' would both be HOLDALL_UNITS_{} in the environment; rename one",
+                name.variable()
+            ));
         }
     }
     Ok(())
@@ -76,8 +79,11 @@ mod tests {
             texts.iter().map(|text| text.parse().expect("a need")).collect()
         };
         assert_eq!(check(&needs(&["a", "b:2", "c/d"])), Ok(()));
-        for bad in [["a", "a"], ["a", "a:shared"], ["a-b", "a_b"], ["a", "A"]] {
+        assert_eq!(check(&needs(&["board/0", "board/1", "board-1", "board:2"])), Ok(()));
+        for bad in [["a", "a"], ["a", "a:shared"], ["a-b", "a_b"], ["a", "A"], ["a/0", "a/0"]] {
             assert!(check(&needs(&bad)).is_err(), "{bad:?}");
         }
+        let held = ["lic/maya", "lic_maya"].map(|text| text.parse().expect("a name"));
+        assert!(differ(held.iter()).is_err(), "both are locks, as the agent has told");
     }
 }

@@ -32,8 +32,8 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Hold all needs while a command runs
 ///
-/// A need is a lock (`db`, or `db:shared`) or units of a pool (`gpu`, `gpu:2`, `gpu:all`). All of
-/// them are held, or none.
+/// A need is a lock (`db`, or `db:shared`), units of a pool (`gpu`, `gpu:2`, `gpu:all`), or a certain
+/// unit (`gpu/3`); `gpu/3 gpu:2` is that one and two others. All of them are held, or none.
 ///
 /// The exit status is the command's own (128+n if signal n ended it, 126 or 127 if it cannot be
 /// run), or 64 for a usage error, 69 if the agent cannot be reached, 75 if it is not granted in
@@ -95,7 +95,7 @@ impl Args {
 /// What is asked for, and how patiently.
 #[derive(clap::Args)]
 pub(crate) struct Wanted {
-    /// What to hold: gpu, gpu:2, gpu:all, db, db:shared
+    /// What to hold: gpu, gpu:2, gpu:all, gpu/3, db, db:shared
     #[arg(required = true, value_name = "NEED")]
     needs: Vec<String>,
     /// Do not wait: give up if it is not free right now
@@ -198,6 +198,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let (_client, mut grant) = args.wanted.get(ask, &mut signals).await?;
+    if let Err(why) = environment::differ(grant.taken().iter().map(|taken| &taken.name)) {
+        grant.release().await?;
+        return Err(usage(why));
+    }
     let mut variables = environment::variables(&grant, &ask.needs);
     if let Err(why) = environment::fits(&variables) {
         grant.release().await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdall_holders::{Holder, stopped};
 use holdall_protocols::house::Place;
 use holdall_wire::{
-    AgentView, Ask, Body, Call, Change, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX, Name,
+    AgentView, Ask, Body, Call, Change, Drained, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX, Name,
     Refusal, Reply, RequestNo, State, Status, TEXT_MAX, WaitView, Who,
 };
 use tracing::{debug, info, warn};
@@ -23,6 +23,8 @@ const FILES_OF_A_COMMAND: usize = 3;
 
 /// How many of those who wait are followed to explain why another waits.
 const EXPLAINED: usize = 64;
+/// How many needs of a request are looked at for slips of the pen.
+const DOUBTED: usize = 16;
 /// How many processes of a grant are told.
 const PIDS_MAX: usize = 1000;
 /// How many of them are looked at to see whether it is stopped.
@@ -36,6 +38,7 @@ impl Service {
             Body::Ask(ask) => return self.on_ask(conn, id, ask),
             Body::Agent => Ok(Reply::Agent(self.agent_view())),
             Body::Change(change) => self.on_change(conn, &change),
+            Body::Drain { name, reason, millis } => self.on_drain(conn, name, reason, millis),
             Body::Child { request, .. } => Err(unknown(request)), // Taken where its peer is.
             Body::End { request, .. } => return self.on_end(conn, id, request),
             Body::Explain { request, most } => self.on_explain(request, most),
@@ -137,6 +140,12 @@ impl Service {
         metrics::requested();
         debug!(%request, user = &*who.user, pid = who.pid, "asked");
         self.log_ask(request, &who, &ask.needs);
+        if ask.lasting != Lasting::Connection {
+            let doubts = ask.needs.iter().take(DOUBTED).filter_map(|need| self.engine.doubt(need));
+            for doubt in doubts.collect::<Vec<_>>() {
+                self.answer(conn, call, Reply::Warning(doubt));
+            }
+        }
         self.input(Input::Ask { who, ask });
         self.touch(false);
     }
@@ -254,7 +263,7 @@ impl Service {
             Change::Add { kind: Kind::Named(units), .. } => units.len(),
             Change::Add { kind: Kind::Lock, .. } => 1,
             Change::Resize { units, .. } => *units as usize,
-            Change::Remove { .. } => 0,
+            Change::Drain { .. } | Change::Remove { .. } | Change::Undrain { .. } => 0,
         };
         let most = self.config.limits.units;
         if more > 0 && more.saturating_add(self.engine.units()) > most {
@@ -276,10 +285,26 @@ impl Service {
             self.audit.add(line.detail(serde_json::to_string(change).ok()));
         }
         self.carry_out(effects);
-        self.touch(false);
+        self.note_drained();
+        self.touch(true);
         done?;
         self.keep().map_err(|error| Fault::Failed(format!("done, but not for good: {error:#}")))?;
         Ok(Reply::Done)
+    }
+
+    fn on_drain(
+        &mut self,
+        conn: ConnNo,
+        name: Name,
+        reason: String,
+        millis: Option<u64>,
+    ) -> Result<Reply, Fault> {
+        if reason.len() > TEXT_MAX {
+            return Err(Fault::Wrong(format!("a reason has at most {TEXT_MAX} bytes")));
+        }
+        let by = self.peers.get(&conn).map_or_else(|| "".into(), |peer| peer.who.user.clone());
+        let until = millis.map(|millis| self.clock.now().saturating_add(millis));
+        self.on_change(conn, &Change::Drain { name, drained: Drained { reason, by, until } })
     }
 
     fn on_stop(&mut self, conn: ConnNo, at_once: bool) -> Result<Reply, Fault> {
@@ -326,6 +351,10 @@ impl Service {
         }
         for wait in waiting {
             wait.since = self.clock.shown(wait.since);
+            let hindrances = wait.hindrances.iter_mut();
+            for (_, drained) in hindrances.flat_map(|hindrance| &mut hindrance.drained) {
+                drained.until = drained.until.map(|until| self.clock.shown(until));
+            }
         }
     }
 
@@ -348,6 +377,10 @@ impl Service {
     fn status(&self, walk: &mut Walk<Place>) -> Status {
         let mut status = self.engine.look(walk);
         self.show_times(&mut status.grants, &mut status.waiting);
+        let units = status.pools.iter_mut().flat_map(|pool| &mut pool.units);
+        for drained in units.filter_map(|unit| unit.drained.as_mut()) {
+            drained.until = drained.until.map(|until| self.clock.shown(until));
+        }
         for grant in &mut status.grants {
             let Some(known) = self.known.get(&grant.request) else { continue };
             grant.pids = known.holder.as_ref().map(|holder| holder.pids()).unwrap_or_default();

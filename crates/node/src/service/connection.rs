@@ -131,7 +131,7 @@ fn take_some(
 fn costly(body: &Body) -> bool {
     match body {
         Body::Status { .. } | Body::Explain { .. } => true,
-        Body::Change(_) | Body::Renew { .. } => true,
+        Body::Change(_) | Body::Drain { .. } | Body::Renew { .. } => true,
         Body::Release { .. } | Body::Stop { .. } | Body::Lock { .. } => true,
         Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),
         _ => false,

@@ -7,11 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_holders::Holder;
-use holdall_wire::{Leftovers, Refusal, Reply, RequestNo};
+use holdall_wire::{Change, Leftovers, Refusal, Reply, RequestNo};
 use rustix::process::Signal;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{ConnNo, Service};
+use crate::audit::Line;
 use crate::engine::Input;
 
 /// How long a client may take to stop using what is taken away from it.
@@ -175,18 +176,50 @@ impl Service {
         });
     }
 
-    /// Ends the reservations whose time is over, and says when to look again.
+    /// Notes when the next unit is no longer drained.
+    pub(super) fn note_drained(&mut self) {
+        let until = |change: &Change| match change {
+            Change::Drain { drained, .. } => drained.until,
+            _ => None,
+        };
+        self.undrained = self.engine.drained().iter().filter_map(until).min();
+    }
+
+    /// Gives out again what was drained until now.
+    fn undrain(&mut self, now: u64) {
+        for change in self.engine.drained() {
+            let Change::Drain { name, drained } = change else { continue };
+            if drained.until.is_some_and(|until| until <= now) {
+                info!(%name, "it is no longer drained");
+                let change = Change::Undrain { name };
+                let line = Line::new(self.clock.wall(), "pool");
+                self.audit.add(line.detail(serde_json::to_string(&change).ok()));
+                self.input(Input::Change(change));
+            }
+        }
+        self.note_drained();
+        if let Err(error) = self.keep() {
+            error!("what is drained no longer is still on disk: {error:#}");
+        }
+    }
+
+    /// Ends the reservations whose time is over, gives out again what was drained until now, and says when to
+    /// look again.
     pub(crate) fn expire(&mut self) -> Option<Duration> {
         self.tell_grants();
         let now = self.clock.now();
+        if self.undrained.is_some_and(|until| until <= now) {
+            self.undrain(now);
+        }
         let all = self.engine.reservations();
         for over in all.iter().filter(|r| r.until.is_some_and(|until| until <= now)) {
             info!(request = %over.request, "a reservation has run out");
             self.end(over.request, "expired");
         }
-        let next = all.iter().filter_map(|r| r.until).filter(|until| *until > now).min();
+        let next = all.iter().filter_map(|r| r.until).filter(|until| *until > now);
+        let next = next.chain(self.undrained).min();
         self.deadline = next;
-        next.map(|until| Duration::from_millis(until - now))
+        next.map(|until| Duration::from_millis(until.saturating_sub(now)))
     }
 
     /// No more requests. Whoever waits is told; with `at_once`, nobody is waited for.

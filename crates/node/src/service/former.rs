@@ -38,6 +38,12 @@ impl Service {
         let now = self.clock.now();
         reservations.retain(|reservation| reservation.until.is_none_or(|until| until > now));
 
+        let mut drained = kept.drained;
+        for change in &mut drained {
+            if let Change::Drain { drained, .. } = change {
+                drained.until = drained.until.map(in_time);
+            }
+        }
         let grants = living.iter().map(|(held, _)| &held.grant).chain(&reservations);
         let held = grants.flat_map(|grant| &grant.taken);
         let plan = Plan::new(wanted.filter_map(|change| added(&change)).collect(), held);
@@ -67,6 +73,13 @@ impl Service {
                 warn!("{error:#}: not done before what is held comes back: {told}");
             }
         }
+        // After everything is in force: whoever holds what is drained keeps it.
+        for change in drained {
+            if let Err(error) = self.change_pool(change) {
+                warn!("{error:#}: what was drained is not there any more");
+            }
+        }
+        self.note_drained();
         if self.engine.reservations().len() < before {
             self.keep()?; // What was lost does not come back.
         }

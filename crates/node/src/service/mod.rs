@@ -127,8 +127,10 @@ pub(crate) struct Service {
     clock: Clock,
     /// What the clock was when it was last kept.
     anchor: Anchor,
-    /// When the next reservation runs out.
+    /// When the next reservation runs out, or a unit is no longer drained.
     deadline: Option<u64>,
+    /// When the next unit is no longer drained.
+    undrained: Option<u64>,
     audit: Audit,
     containment: Containment,
     /// None before it is known what a former agent has left.
@@ -185,6 +187,7 @@ impl Service {
                 clock,
                 anchor: kept.clock.clone(),
                 deadline: None,
+                undrained: None,
                 audit,
                 containment,
                 journal: None,
@@ -367,9 +370,10 @@ impl Service {
             self.known.contains_key(&r.request) && Some(r.request) != over
         };
         let reservations = reservations.into_iter().filter(known).collect();
+        let drained = self.engine.drained();
         self.anchor = self.clock.anchor();
         let clock = self.anchor.clone();
-        self.data.keep(&Kept { schema: crate::data::SCHEMA, clock, pools, reservations })
+        self.data.keep(&Kept { schema: crate::data::SCHEMA, clock, pools, drained, reservations })
     }
 
     fn forget(&mut self, request: RequestNo) {

@@ -1,0 +1,63 @@
+//! Times in the future as people write them.
+
+use std::time::Duration;
+
+use holdall_wire::span;
+use jiff::Zoned;
+use jiff::civil::{DateTime, Time};
+
+/// How long it is until then: `18:00`, today or tomorrow by the clock on the wall, `2026-11-16T18:00`, or a span like `2h`.
+///
+/// # Errors
+/// If it is none of these, or over already.
+pub(crate) fn until(text: &str) -> Result<Duration, String> {
+    from(&Zoned::now(), text)
+}
+
+fn from(now: &Zoned, text: &str) -> Result<Duration, String> {
+    if !text.contains(':') {
+        return span(text).map_err(|_| wrong(text));
+    }
+    let zone = now.time_zone();
+    let then = match text.parse::<Time>() {
+        Ok(time) if !text.contains(['-', 'T']) => {
+            let today = now.date().to_datetime(time).to_zoned(zone.clone());
+            let today = today.map_err(|error| error.to_string())?;
+            if today > *now {
+                today
+            } else {
+                let tomorrow = now.date().tomorrow().map_err(|error| error.to_string())?;
+                tomorrow.to_datetime(time).to_zoned(zone.clone()).map_err(|e| e.to_string())?
+            }
+        }
+        _ => {
+            let date: DateTime = text.parse().map_err(|_| wrong(text))?;
+            date.to_zoned(zone.clone()).map_err(|error| error.to_string())?
+        }
+    };
+    let millis = then.timestamp().as_millisecond() - now.timestamp().as_millisecond();
+    let millis = u64::try_from(millis).ok().filter(|millis| *millis > 0);
+    millis.map(Duration::from_millis).ok_or_else(|| format!("'{text}' is over already"))
+}
+
+fn wrong(text: &str) -> String {
+    format!("'{text}' is no time; write it like 18:00, 2026-11-16T18:00 or 2h")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_today_or_tomorrow_or_on_their_day() {
+        let now: Zoned = "2026-03-28T17:00+01:00[+01:00]".parse().expect("a time");
+        let hours = |text: &str| from(&now, text).map(|span| span.as_secs() / 3600);
+        assert_eq!(hours("18:00"), Ok(1));
+        assert_eq!(hours("17:00"), Ok(24));
+        assert_eq!(hours("2026-03-30T17:00"), Ok(48));
+        assert_eq!(hours("90m"), Ok(1));
+        for bad in ["", "25:00", "soon", "2026-03-01T10:00", "18:", "-1:00"] {
+            assert!(from(&now, bad).is_err(), "{bad}");
+        }
+    }
+}
