@@ -69,7 +69,7 @@ kill_agent
 cp "$work/state.json" "$HOLDALL_DATA/state.json"
 agent
 expect 0 "ending, waits for ${left[-1]}" status r
-expect 64 "there is no" release "$(head -1 "$work/reserved")"
+expect 65 "there is no" release "$(head -1 "$work/reserved")"
 kill -9 "${left[-1]}"
 expect 0 "" run -w 10s r -- true
 kill_agent
@@ -209,7 +209,7 @@ if mkdir "$work/small" && mount -t tmpfs -o size=256k none "$work/small" 2>/dev/
         [ "$tried" -lt 200 ] || fail "the disk is never full"
     done
     grep -q "cannot note who holds it" "$work/told" || fail "on a full disk: $(cat "$work/told")"
-    expect 1 "is still held" release "$(head -1 "$work/reserved")"
+    expect 74 "is still held" release "$(head -1 "$work/reserved")"
     expect 75 "r is held by" run -n r -- true
     if "$HOLDALL" agent status | grep -q "in a cgroup of its own"; then
         # What was not noted has left no cgroup behind.

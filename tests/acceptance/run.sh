@@ -45,7 +45,7 @@ eventually sh -c '"$HOLDALL" status | grep -q "held by"'
 request=$("$HOLDALL" status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["waiting"][0]["request"])')
 expect 0 "would go on with the release of" explain "$request"
 expect 0 '"release":[{"request"' explain "$request" --json
-expect 64 "there is no" explain 99-1
+expect 65 "there is no" explain 99-1
 # A signal while waiting, and a signal for the child.
 kill -INT "$waiter" && status=0 && wait "$waiter" || status=$?
 [ "$status" -eq 130 ] || fail "status $status instead of 130 after SIGINT while waiting"
@@ -73,7 +73,7 @@ eventually sh -c '"$HOLDALL" status gpu | grep -q gpu/2='
 "$HOLDALL" run gpu:4 -- true 2>"$work/hopeless" &
 waiter=$!
 eventually sh -c '"$HOLDALL" status gpu | grep -q gpu:4'
-expect 64 "is held by" pool remove gpu
+expect 65 "is held by" pool remove gpu
 expect 0 "" pool resize gpu 2
 wait "$waiter" && fail "granted what is not there" || [ $? -eq 78 ] || fail "the hopeless are not told"
 grep -q "only 2 units from now on" "$work/hopeless" || fail "$(cat "$work/hopeless")"
@@ -83,7 +83,7 @@ wait "$holder" || true
 expect 0 "gpu/0 gpu/1" pool list
 expect 78 "has only 2 units" run gpu:3 -- true
 expect 0 "" pool remove gpu
-expect 64 "there is no pool 'gpu'" pool resize gpu 3
+expect 65 "there is no pool 'gpu'" pool resize gpu 3
 
 # Nonsense.
 expect 64 "named twice" run a a -- true
@@ -100,10 +100,11 @@ expect 78 "there is no pool 'nothing'" run nothing:2 -- true
 expect 78 "is a pool, and its units are never shared" run seat:shared -- true
 expect 64 "is no span of time" run -w soon a -- true
 expect 64 "required" run a
+expect 64 "put -- before the command" run a true
 expect 64 "required" run -- true
 expect 64 "is no request" explain x
-expect 64 "no pool 'none'" pool remove none
-expect 64 "already" pool add seat
+expect 65 "no pool 'none'" pool remove none
+expect 65 "already" pool add seat
 expect 64 "at least one unit" pool add zero --units 0
 expect 64 "is not in" pool add minus --units=-1
 expect 64 "there is no command" man nothing
@@ -117,7 +118,7 @@ status=0 && "$HOLDALL" status >/dev/full 2>"$work/told" || status=$?
 "$HOLDALL" pool add big --units 20000
 expect 78 "ask for fewer units at once" run big:all -- true
 expect 0 "" run -n big:2000 -- true
-expect 64 "is a unit of the pool 'seat'" pool add red --lock
+expect 65 "is a unit of the pool 'seat'" pool add red --lock
 expect 78 "is a unit of the pool 'seat'" run red -- true
 
 # A terminal: job control and the live line.

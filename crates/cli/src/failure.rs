@@ -4,14 +4,22 @@ use holdall_client::Error;
 pub(crate) use holdall_commands::Failure;
 use holdall_wire::{Fault, Refusal};
 
+/// It does not fit what there is: no such grant, a pool that is held.
+pub(crate) const CONFLICT: u8 = 65;
 /// The agent cannot be reached.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The grant was lost, and the child was stopped.
 pub(crate) const LOST: u8 = 70;
+/// The system did not do what was needed.
+const SYSTEM: u8 = 71;
 /// Not granted in time.
 pub(crate) const NOT_NOW: u8 = 75;
+/// Whoever asks has no right to.
+const DENIED: u8 = 77;
 /// Can never be granted.
 pub(crate) const NEVER: u8 = 78;
+/// The time limit was over, and the command was stopped.
+pub(crate) const OVER_LIMIT: u8 = 124;
 
 /// The exit status of an error.
 pub(crate) fn code(error: &anyhow::Error) -> u8 {
@@ -37,6 +45,9 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
         Some(Error::Refused(Refusal::Never(_))) => NEVER,
         Some(Error::Refused(Refusal::Senseless(_)) | Error::Need(_)) => crate::USAGE,
         Some(Error::Fault(Fault::Wrong(_))) => crate::USAGE,
-        Some(Error::Fault(Fault::Failed(_))) | None => 1,
+        Some(Error::Refused(Refusal::Denied(_)) | Error::Fault(Fault::Denied(_))) => DENIED,
+        Some(Error::Fault(Fault::Conflict(_))) => CONFLICT,
+        Some(Error::Fault(Fault::Failed(_))) => holdall_commands::UNWRITTEN,
+        None => SYSTEM,
     }
 }

@@ -3,27 +3,52 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holdall_wire::{Body, Lasting, RequestNo, Taken, span};
+use holdall_client::Client;
+use holdall_wire::{Body, Lasting, Name, RequestNo, Taken, span};
 use serde::Serialize;
 
 use crate::reach::{self, Reach, block_on};
-use crate::run::{Signals, Wanted};
+use crate::run::{Signals, Wanted, environment};
+use crate::until::until;
 use crate::{print, show};
 
 /// Reserve all needs for a time; prints the grant
 ///
 /// The reservation outlives this command and restarts of the agent. `holdall release GRANT` ends
-/// it, `holdall renew GRANT` prolongs it.
+/// it, `holdall renew GRANT` prolongs it. The grant alone goes to stdout, so that `G=$(holdall hold gpu)` has it;
+/// what is held goes to stderr.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     wanted: Wanted,
-    /// For how long, like 30m or 2h
+    #[command(flatten)]
+    lasts: Lasts,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "export")]
+    json: bool,
+    /// Print lines for a shell: eval "$(holdall hold gpu --export)" sets what a command of `run` would see
+    #[arg(long)]
+    export: bool,
+    /// Stay until it ends, and say so some time before; whatever ends this command, the reservation stays
+    #[arg(long)]
+    watch: bool,
+}
+
+/// How long something lasts.
+#[derive(clap::Args)]
+struct Lasts {
+    /// For how long from now, like 30m or 2h
     #[arg(long = "for", value_name = "TIME", value_parser = span, default_value = "1h")]
     lasts: Duration,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    /// Until then, like 18:00 or 2026-11-16T18:00
+    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with = "lasts")]
+    until: Option<Duration>,
+}
+
+impl Lasts {
+    fn span(&self) -> Duration {
+        self.until.unwrap_or(self.lasts)
+    }
 }
 
 /// Let a reservation last for a time from now
@@ -31,9 +56,8 @@ pub(crate) struct Args {
 pub(crate) struct RenewArgs {
     /// The grant, as `holdall hold` printed it
     grant: RequestNo,
-    /// For how long from now, like 30m or 2h
-    #[arg(long = "for", value_name = "TIME", value_parser = span, default_value = "1h")]
-    lasts: Duration,
+    #[command(flatten)]
+    lasts: Lasts,
     #[command(flatten)]
     reach: Reach,
 }
@@ -62,27 +86,81 @@ fn millis(span: Duration) -> u64 {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let lasts = millis(args.lasts);
+    let lasts = millis(args.lasts.span());
     let ask = args.wanted.ask("hold".into(), Lasting::Reservation(lasts))?;
     block_on(async {
         let mut signals = Signals::new()?;
-        let (_client, grant) = args.wanted.get(&ask, &mut signals).await?;
-        let held = Held { grant: grant.number(), taken: grant.taken(), until: show::now() + lasts };
-        let text = if args.json {
-            show::json(&held)?
+        let (client, grant) = args.wanted.get(&ask, &mut signals).await?;
+        let (number, until) = (grant.number(), show::now() + lasts);
+        if args.json {
+            print(&show::json(&Held { grant: number, taken: grant.taken(), until })?)?;
+        } else if args.export {
+            let socket = std::path::absolute(&args.wanted.reach.place()?.socket)?;
+            print(&exports(&environment::variables(
+                &grant,
+                &ask.needs,
+                &socket.to_string_lossy(),
+            )))?;
         } else {
-            let units = grant.units().map(|(unit, fence)| format!("\n  {unit} fence {fence}"));
-            format!("{}{}", grant.number(), units.collect::<String>())
-        };
-        print(&text)?;
+            print(&number.to_string())?;
+            let held = show::shorten(&show::taken(grant.taken()), 200);
+            crate::say(format!("{number} holds {held} {}", show::until(until)));
+        }
+        let names: Vec<_> = grant.taken().iter().map(|taken| taken.name.clone()).collect();
         grant.keep();
+        if args.watch {
+            tokio::select! {
+                watched = watch(&client, number, &names) => watched?,
+                _ = signals.next() => {}
+            }
+        }
         Ok(ExitCode::SUCCESS)
     })
 }
 
+/// Lines that set variables in a shell.
+fn exports(variables: &[(String, String)]) -> String {
+    let line = |(name, value): &(String, String)| {
+        format!("export {name}='{}'", value.replace('\'', "'\\''"))
+    };
+    variables.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// How often it is looked whether a reservation was prolonged or released.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long before its end a reservation's end is told, at most.
+const NOTICE: u64 = 300_000;
+
+/// Says before a reservation ends that it will, and when it has.
+async fn watch(client: &Client, grant: RequestNo, names: &[Name]) -> anyhow::Result<()> {
+    let mut told = None;
+    loop {
+        let (status, _) = reach::look(client, names, |_| false).await?;
+        let held = status.grants.iter().find(|held| held.request == grant);
+        let Some(until) = held.and_then(|held| held.until) else {
+            crate::say(format!("{grant} has ended"));
+            return Ok(());
+        };
+        let left = until.saturating_sub(show::now());
+        let lasts = until.saturating_sub(held.map_or(until, |held| held.since));
+        let notice = NOTICE.min(lasts / 10);
+        if left <= notice && told != Some(until) {
+            crate::say(format!(
+                "{grant} ends in {}; `holdall renew {grant}` prolongs it",
+                show::span(left / 1000)
+            ));
+            told = Some(until);
+        }
+        let next = if left > notice { left - notice } else { left };
+        tokio::time::sleep(Duration::from_millis(next + 10).min(LOOK)).await;
+    }
+}
+
 pub(crate) fn renew(args: &RenewArgs) -> anyhow::Result<ExitCode> {
-    let body = Body::Renew { request: args.grant, millis: millis(args.lasts) };
-    call(&args.reach, body)
+    let millis = millis(args.lasts.span());
+    let done = call(&args.reach, Body::Renew { request: args.grant, millis })?;
+    print(&format!("{} lasts {}", args.grant, show::until(show::now() + millis)))?;
+    Ok(done)
 }
 
 pub(crate) fn release(args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
@@ -94,4 +172,15 @@ fn call(reach: &Reach, body: Body) -> anyhow::Result<ExitCode> {
         reach::call(&reach.connect_or_start().await?, body).await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_exported() {
+        let told = exports(&[("A".into(), "it's".into()), ("B".into(), "1,2".into())]);
+        assert_eq!(told, "export A='it'\\''s'\nexport B='1,2'");
+    }
 }

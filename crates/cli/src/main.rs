@@ -78,10 +78,11 @@ enum Command {
 /// What was typed. If something is wrong with it, whoever tells what knows all commands.
 fn typed() -> Result<Command, ExitCode> {
     let is_first = |word: &str| std::env::args_os().nth(1).is_some_and(|first| first == word);
-    if is_first("run")
-        && let Ok(RunAlone { command: RunCommand::Run(args) }) = RunAlone::try_parse()
-    {
-        return Ok(Command::Run(args));
+    if is_first("run") {
+        match RunAlone::try_parse() {
+            Ok(RunAlone { command: RunCommand::Run(args) }) => return Ok(Command::Run(args)),
+            Err(error) => run::explain_misuse(&error)?,
+        }
     }
     if is_first("job")
         && let Ok(JobAlone { command: JobCommand::Job(args) }) = JobAlone::try_parse()
@@ -114,7 +115,8 @@ fn main() -> ExitCode {
         Command::Figures(args) => figures::run(&args),
     };
     done.unwrap_or_else(|error| {
-        say(format!("{error:#}"));
+        // It may have words of others in it.
+        say(show::clean(&format!("{error:#}")));
         ExitCode::from(if error.is::<Usage>() { USAGE } else { failure::code(&error) })
     })
 }

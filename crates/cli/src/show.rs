@@ -40,6 +40,17 @@ pub(crate) fn span(seconds: u64) -> String {
     }
 }
 
+/// Until when, and how long that is.
+pub(crate) fn until(millis: u64) -> String {
+    let left = span(millis.saturating_sub(now()) / 1000);
+    let at = jiff::Timestamp::from_millisecond(millis as i64);
+    let at = at.map(|at| at.to_zoned(jiff::tz::TimeZone::system()));
+    match at {
+        Ok(at) => format!("until {} ({left})", at.strftime("%Y-%m-%d %H:%M:%S %Z")),
+        Err(_) => format!("for {left}"),
+    }
+}
+
 /// Needs as they were written.
 pub(crate) fn needs(needs: &[Need]) -> String {
     let all: Vec<_> = needs.iter().map(ToString::to_string).collect();
@@ -49,8 +60,14 @@ pub(crate) fn needs(needs: &[Need]) -> String {
 /// Units with their fences.
 pub(crate) fn taken(taken: &[Taken]) -> String {
     let units = taken.iter().flat_map(|taken| &taken.units);
-    let all: Vec<_> = units.map(|(unit, fence)| format!("{unit}#{fence}")).collect();
+    let all: Vec<_> =
+        units.map(|(unit, fence)| format!("{unit}#{}", self::fence(*fence))).collect();
     all.join(" ")
+}
+
+/// A fence as people read it: the start of the agent, and a number.
+pub(crate) fn fence(fence: u64) -> RequestNo {
+    RequestNo(fence)
 }
 
 /// Who somebody is, in a few words.
@@ -88,9 +105,8 @@ pub(crate) fn hindrances(all: &[Hindrance]) -> String {
 /// Why a unit is given to nobody.
 pub(crate) fn drained(drained: &Drained) -> String {
     let reason = shorten(&drained.reason, 60);
-    let until = drained.until.map(|until| {
-        format!(", {} left", span(until.saturating_sub(now()) / 1000))
-    });
+    let until =
+        drained.until.map(|until| format!(", {} left", span(until.saturating_sub(now()) / 1000)));
     format!("drained by {}{}: {reason}", clean(&drained.by), until.unwrap_or_default())
 }
 

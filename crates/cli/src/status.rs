@@ -115,7 +115,10 @@ fn grants(grants: &[GrantView]) -> Table {
 
 fn state(grant: &GrantView) -> String {
     match (grant.state, grant.until) {
-        (State::Held, _) => "held".into(),
+        (State::Held, Some(until)) => {
+            format!("held, {} left", show::span(until.saturating_sub(show::now()) / 1000))
+        }
+        (State::Held, None) => "held".into(),
         (State::Stopped, _) => "held (stopped)".into(),
         (State::Ending, _) => {
             let pids: Vec<_> = grant.pids.iter().take(8).map(ToString::to_string).collect();

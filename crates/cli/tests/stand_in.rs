@@ -97,17 +97,13 @@ fn view() -> AgentView {
         since: 0,
         data: String::new(),
         protocol: String::new(),
-        grants: 0,
-        waiting: 0,
-        pools: 0,
-        memory: 0,
-        stopping: false,
-        no_cgroups: None,
+        ..AgentView::default()
     }
 }
 
 fn granted() -> Does {
-    Does::Reply(Reply::Granted { request: RequestNo(1), taken: [].into(), place: None })
+    let (request, taken, variables) = (RequestNo(1), [].into(), Vec::new());
+    Does::Reply(Reply::Granted { request, taken, place: None, variables, limit: None })
 }
 
 /// Kills a child of the command that we have started, and waits until it has ended.

@@ -232,12 +232,15 @@ impl Connection {
 
     fn sort(&self, answer: Answer) {
         if let Some(calls) = &mut *locked(&self.calls) {
-            let last = !matches!(answer.reply, Reply::Queued(_) | Reply::Granted { .. });
+            let more = matches!(
+                answer.reply,
+                Reply::Queued(_) | Reply::Granted { .. } | Reply::Warning(_)
+            );
             if let Some(sender) = calls.get(&answer.id) {
                 // Whoever has gone away does not want it.
                 let _ = sender.send(answer.reply);
             }
-            if last {
+            if !more {
                 calls.remove(&answer.id);
             }
         }

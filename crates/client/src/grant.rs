@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdall_wire::{Ask, Body, Fault, Name, Place, Reply, RequestNo, Taken};
 
@@ -46,7 +47,7 @@ impl Waiting {
             match replies.recv().await {
                 Some(Reply::Queued(number)) => self.number = Some(number),
                 Some(Reply::Warning(text)) => (self.warn)(&text),
-                Some(Reply::Granted { request, taken, place }) => {
+                Some(Reply::Granted { request, taken, place, variables, limit }) => {
                     let lock = self.lock.take();
                     let connection = self.connection.clone();
                     let replies = self.replies.take();
@@ -57,6 +58,8 @@ impl Waiting {
                         request,
                         taken,
                         place,
+                        variables,
+                        limit: limit.map(Duration::from_millis),
                         replies,
                         ended,
                         lock,
@@ -97,6 +100,8 @@ pub struct Grant {
     request: RequestNo,
     taken: Arc<[Taken]>,
     place: Option<Place>,
+    variables: Vec<(String, String)>,
+    limit: Option<Duration>,
     replies: Option<Replies>,
     ended: bool,
     lock: Option<Arc<OwnedFd>>,
@@ -127,6 +132,16 @@ impl Grant {
     /// The cgroup in which its command starts, if it was asked for a command and may start there.
     pub fn place(&self) -> Option<&Place> {
         self.place.as_ref()
+    }
+
+    /// What the administrator wants a command to find in its environment.
+    pub fn variables(&self) -> &[(String, String)] {
+        &self.variables
+    }
+
+    /// How long after it was granted it is taken away.
+    pub fn limit(&self) -> Option<Duration> {
+        self.limit
     }
 
     /// Tells the agent the child that is about to use the grant. It must not have been waited for.

@@ -234,6 +234,40 @@ pub(crate) fn peer_handle(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(handle) })
 }
 
+/// The groups of the process that connected a socket, beside its own. Since Linux 4.13.
+///
+/// # Errors
+/// If the kernel does not say.
+pub(crate) fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<libc::gid_t>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut length = size_of_val(&groups[..]) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of what `groups` holds; if that
+        // is too little it writes nothing but the length that is needed.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        let error = io::Error::last_os_error();
+        let told = length as usize / size_of::<libc::gid_t>();
+        match done {
+            0 => {
+                groups.truncate(told);
+                return Ok(groups);
+            }
+            _ if error.raw_os_error() == Some(libc::ERANGE) && told > groups.len() => {
+                groups.resize(told, 0);
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
 /// Has a listener refuse descriptors. Since Linux 6.16.
 ///
 /// # Errors

@@ -60,6 +60,17 @@ impl Stream {
         Ok((peer.pid().unsigned_abs(), peer.uid()))
     }
 
+    /// The groups of the process that connected, as they were then.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn groups(&self) -> io::Result<Vec<u32>> {
+        let own = getsockopt(&self.socket, sockopt::PeerCredentials)?.gid();
+        let mut groups = raw::peer_groups(self.as_fd())?;
+        groups.push(own);
+        Ok(groups)
+    }
+
     /// Waits until there is something to read, or the connection has ended.
     ///
     /// # Errors

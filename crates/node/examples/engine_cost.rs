@@ -32,6 +32,7 @@ impl Bench {
             lasting: Lasting::Connection,
             from: self.who.from.clone(),
             within: None,
+            limit: None,
         };
         let request = self.engine.next_number();
         let input = Input::Ask { who: self.who.clone().into(), ask };

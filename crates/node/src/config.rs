@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use holdall_wire::{Change, Kind, Name};
+use holdall_wire::{Change, Kind, Name, Taken};
 use serde::Deserialize;
 
 use crate::engine::{Effect, Engine, Input};
+use crate::rights::{Listed, Table};
 use crate::service::Served;
 use crate::socket::Access;
 
@@ -24,6 +25,8 @@ pub struct Config {
     pub socket_group: Option<String>,
     /// Whether commands run in cgroups where that can be done.
     pub cgroups: bool,
+    /// Who may do what.
+    pub rights: Listed,
     /// What one user may have at a time.
     pub limits: Limits,
     /// The pools, by name.
@@ -41,6 +44,7 @@ impl Default for Config {
             socket_mode: None,
             socket_group: None,
             cgroups: true,
+            rights: Listed::default(),
             limits: Limits::default(),
             pools: BTreeMap::new(),
             audit_bytes: 16 << 20,
@@ -57,8 +61,12 @@ pub struct Limits {
     pub connections: usize,
     /// Requests on one connection, waiting and granted.
     pub requests: usize,
+    /// Requests of one user that wait.
+    pub waiting: usize,
     /// Reservations of one user.
     pub reservations: usize,
+    /// How many hours ahead somebody may reserve.
+    pub reservation_hours: u64,
     /// Bytes of replies that one client has not read.
     pub unread_bytes: usize,
     /// Bytes of requests and unread replies of all users.
@@ -72,7 +80,9 @@ impl Default for Limits {
         Self {
             connections: 4096,
             requests: 4096,
+            waiting: 1 << 17,
             reservations: 1024,
+            reservation_hours: 366 * 24,
             unread_bytes: 64 << 20,
             memory_bytes: 1 << 30,
             units: 1 << 20,
@@ -103,6 +113,12 @@ pub struct Pool {
     units: Option<Units>,
     #[serde(default)]
     lock: bool,
+    /// The variable that tells a command its units, without their pool.
+    export: Option<String>,
+    /// What stands between them.
+    separator: Option<String>,
+    /// How long anybody may have some of it.
+    limit: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -110,6 +126,58 @@ pub struct Pool {
 enum Units {
     Numbered(u32),
     Named(Vec<Name>),
+    /// With the variables that a command finds which has got a unit.
+    Described(BTreeMap<Name, BTreeMap<String, String>>),
+}
+
+impl Pool {
+    /// How many milliseconds anybody may have some of it.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        let limit = holdall_wire::span(self.limit.as_deref()?).ok()?;
+        Some(limit.as_millis() as u64)
+    }
+
+    /// What a command shall find in its environment that has got these units of the pool: for each variable
+    /// the values of the units in their order.
+    pub(crate) fn variables(&self, taken: &Taken) -> Vec<(String, String)> {
+        let separator = self.separator.as_deref().unwrap_or(",");
+        let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (unit, _) in &taken.units {
+            let own = unit.as_str().strip_prefix(taken.name.as_str());
+            let own = own.and_then(|rest| rest.strip_prefix('/')).unwrap_or(unit.as_str());
+            if let Some(export) = &self.export {
+                values.entry(export).or_default().push(own);
+            }
+            if let Some(Units::Described(units)) = &self.units {
+                for (variable, value) in units.get(unit).into_iter().flatten() {
+                    values.entry(variable).or_default().push(value);
+                }
+            }
+        }
+        values.into_iter().map(|(name, all)| (name.to_owned(), all.join(separator))).collect()
+    }
+
+    /// Whether variables and times are such.
+    fn check(&self) -> anyhow::Result<()> {
+        let described = match &self.units {
+            Some(Units::Described(units)) => units.values().flat_map(BTreeMap::keys).collect(),
+            _ => Vec::new(),
+        };
+        for variable in described.into_iter().chain(&self.export) {
+            let mut letters = variable.bytes();
+            let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_');
+            let fine = first && letters.all(|c| c.is_ascii_alphanumeric() || c == b'_');
+            anyhow::ensure!(fine, "'{variable}' is no name of a variable");
+            anyhow::ensure!(
+                !variable.starts_with("HOLDALL_"),
+                "'{variable}': variables that begin with HOLDALL_ are holdall's own"
+            );
+        }
+        if let Some(limit) = &self.limit {
+            holdall_wire::span(limit).map_err(anyhow::Error::msg)?;
+        }
+        Ok(())
+    }
 }
 
 impl Config {
@@ -131,6 +199,10 @@ impl Config {
     fn check(&self) -> anyhow::Result<()> {
         self.access()?;
         self.limits.check()?;
+        Table::new(&self.rights)?;
+        for (name, pool) in &self.pools {
+            pool.check().with_context(|| format!("pool '{name}'"))?;
+        }
         // An engine without pools takes those of a sensible configuration, and knows why if not.
         let mut engine = Engine::<Served>::new(None, 0, false)?;
         for change in self.pools()? {
@@ -152,6 +224,9 @@ impl Config {
             let kind = match (&pool.units, pool.lock) {
                 (Some(Units::Numbered(n)), false) => Kind::Numbered(*n),
                 (Some(Units::Named(names)), false) => Kind::Named(names.clone()),
+                (Some(Units::Described(units)), false) => {
+                    Kind::Named(units.keys().cloned().collect())
+                }
                 (None, true) => Kind::Lock,
                 _ => bail!("pool '{name}' has either units = N, units = [names] or lock = true"),
             };
@@ -199,8 +274,26 @@ mod tests {
         .expect("sensible");
         assert_eq!(config.pools().expect("pools").len(), 3);
         assert_eq!(config.limits.requests, 3);
+        let described = "[pools.board.units.red]\nSERIAL = '/dev/ttyUSB0'\n[pools.board.units.blue]\n\
+                         [pools.gpu]\nunits = 4\nexport = 'CUDA'\nlimit = '2h'\nseparator = ';'";
+        let config = read(described).expect("sensible");
+        let taken = |pool: &str, units: &[&str]| Taken {
+            name: pool.parse().expect("a name"),
+            units: units.iter().map(|unit| (unit.parse().expect("a name"), 1)).collect(),
+        };
+        let variable = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+        let gpu = config.pools["gpu"].variables(&taken("gpu", &["gpu/1", "gpu/3"]));
+        assert_eq!(gpu, variable("CUDA", "1;3"));
+        assert_eq!(config.pools["gpu"].limit(), Some(7_200_000));
+        let board = config.pools["board"].variables(&taken("board", &["blue", "red"]));
+        assert_eq!(board, variable("SERIAL", "/dev/ttyUSB0"));
         for bad in [
             "[pools.gpu]",
+            "[pools.gpu]\nunits = 1\nexport = '1X'",
+            "[pools.gpu]\nunits = 1\nexport = 'HOLDALL_GRANT'",
+            "[pools.gpu]\nunits = 1\nlimit = 'soon'",
+            "[rights]\neverybody = ['fly']",
+            "[rights.users]\n'no such user' = ['view']",
             "colour = 1",
             "[pools.'a b']\nunits = 1",
             "[pools.a]\nunits = ['b/0']\n[pools.b]\nunits = 1",

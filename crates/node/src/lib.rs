@@ -11,6 +11,7 @@ mod data;
 mod directory;
 mod journal;
 mod metrics;
+mod rights;
 mod service;
 mod socket;
 

@@ -7,6 +7,7 @@ pub mod frame;
 pub mod holder;
 mod message;
 mod name;
+mod right;
 mod span;
 mod view;
 
@@ -15,6 +16,7 @@ pub use message::{
     RequestNo, TEXT_MAX, Taken,
 };
 pub use name::{Amount, BadNeed, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX};
+pub use right::Right;
 pub use span::span;
 pub use view::{
     AgentView, Drained, Explanation, GrantView, Hindrance, PoolView, State, Status, UnitView,

@@ -157,6 +157,8 @@ pub struct Ask {
     pub from: From,
     /// The grant inside which this is asked: its holder waits for us.
     pub within: Option<RequestNo>,
+    /// It is used for so many milliseconds at most; pools may allow less.
+    pub limit: Option<u64>,
 }
 
 /// The longest text a client may say of itself, in bytes.
@@ -273,6 +275,10 @@ pub enum Reply {
         taken: Arc<[Taken]>,
         /// For a command: the cgroup in which it starts, if the caller may start it there.
         place: Option<Place>,
+        /// What the administrator wants a command to find in its environment.
+        variables: Vec<(String, String)>,
+        /// After how many milliseconds it is taken away.
+        limit: Option<u64>,
     },
     /// The command of the grant that was given back has left these processes behind.
     Leftovers(Vec<u32>),
@@ -322,14 +328,23 @@ pub enum Refusal {
     /// The agent takes no requests now.
     #[error("{0}")]
     Closed(String),
+    /// Whoever asks has no right to.
+    #[error("{0}")]
+    Denied(String),
 }
 
 /// Why a call was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Fault {
-    /// The caller asked for what cannot be.
+    /// The call makes no sense.
     #[error("{0}")]
     Wrong(String),
+    /// It does not fit what there is: there is no such grant or pool, or it is held.
+    #[error("{0}")]
+    Conflict(String),
+    /// The caller has no right to it.
+    #[error("{0}")]
+    Denied(String),
     /// The agent could not do it.
     #[error("{0}")]
     Failed(String),

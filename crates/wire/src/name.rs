@@ -192,7 +192,9 @@ pub enum BadNeed {
     #[error("{1:?} cannot be part of the name '{0}'; use letters, digits, _ - . /")]
     BadName(String, char),
     /// A cell, of which there are none.
-    #[error("'{0}@{1}': '@' is for cells of several machines, which there are not yet; ask for '{0}'")]
+    #[error(
+        "'{0}@{1}': '@' is for cells of several machines, which there are not yet; ask for '{0}'"
+    )]
     Cell(String, String),
     /// A name beyond [`NAME_MAX`].
     #[error("the name '{0}...' has {1} characters; at most {NAME_MAX} are allowed")]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::{From, RequestNo, Taken};
 use crate::name::{Name, Need};
+use crate::right::Right;
 
 /// Who asked for something.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,4 +271,12 @@ pub struct AgentView {
     pub stopping: bool,
     /// Why commands do not run in cgroups, if they do not.
     pub no_cgroups: Option<String>,
+    /// Who you are, as the agent sees it.
+    pub you: Arc<str>,
+    /// What you may do.
+    pub your_rights: Vec<Right>,
+    /// What users and groups may do: `everybody`, `user anna`, `group lab`.
+    pub rights: Vec<(String, Vec<Right>)>,
+    /// Whether a name that is not declared is a lock, made on first use.
+    pub ephemeral: bool,
 }

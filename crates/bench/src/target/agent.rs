@@ -43,7 +43,8 @@ impl Session for Connection {
         };
         let needs = wants.iter().map(need).collect::<anyhow::Result<_>>()?;
         let (lasting, from) = (Lasting::Connection, (*self.from).clone());
-        Ok(self.client.ask(Ask { needs, now: false, lasting, from, within: None }).await?)
+        let ask = Ask { needs, now: false, lasting, from, within: None, limit: None };
+        Ok(self.client.ask(ask).await?)
     }
 
     async fn release(&self, held: Grant) -> anyhow::Result<()> {

@@ -82,7 +82,9 @@ impl Queues {
         let take = |lock: &Name| Taken { name: lock.clone(), units: vec![(lock.clone(), number)] };
         let taken = request.locks.iter().map(take).collect();
         let (peer, call) = (request.peer.clone(), request.call);
-        self.tell(&peer, call, Reply::Granted { request: RequestNo(number), taken, place: None });
+        let (request, variables) = (RequestNo(number), Vec::new());
+        let granted = Reply::Granted { request, taken, place: None, variables, limit: None };
+        self.tell(&peer, call, granted);
     }
 
     fn tell(&mut self, peer: &Rc<Peer>, id: u64, reply: Reply) {

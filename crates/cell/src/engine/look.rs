@@ -197,7 +197,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                     if !page.has_room() {
                         return None;
                     }
-                    let entry = self.requests.get(request).filter(|entry| walk.concerns(entry, &self.ledger));
+                    let entry = self
+                        .requests
+                        .get(request)
+                        .filter(|entry| walk.concerns(entry, &self.ledger));
                     if let Some(view) = entry.and_then(|entry| grant_view(*request, entry)) {
                         page.grant(view);
                     }

@@ -96,7 +96,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                     )),
                 }
             }
-            Meaning::NoUnit(pool) => Err(is_there(pool).err().unwrap_or_else(|| no_unit(name, pool))),
+            Meaning::NoUnit(pool) => {
+                Err(is_there(pool).err().unwrap_or_else(|| no_unit(name, pool)))
+            }
             Meaning::UnitAlone(pool, unit) => {
                 let full = pool.units().and_then(|units| units.get(unit));
                 let full = full.map(|unit| unit.full_name(&pool.name).to_string());
@@ -128,7 +130,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 _ if !self.ephemeral => Err(format!(
                     "there is no pool '{name}', and this agent makes no locks on first use \
                      (ephemeral = false); `holdall pool list` shows what there is{}",
-                    self.resembling(name).map(|like| format!(", like '{like}'")).unwrap_or_default()
+                    self.resembling(name)
+                        .map(|like| format!(", like '{like}'"))
+                        .unwrap_or_default()
                 )),
                 Amount::One | Amount::Shared => Ok(None),
                 Amount::Units(_) | Amount::All => Err(format!(
@@ -189,9 +193,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 && self.ledger.find(&taken.name).is_none()
                 && self.ledger.unit_called(taken.name.as_str()).is_none()
         };
-        let fits = |taken: &Taken| {
-            is_new(taken) || self.ledger.as_it_was(taken, shared(taken)).is_some()
-        };
+        let fits =
+            |taken: &Taken| is_new(taken) || self.ledger.as_it_was(taken, shared(taken)).is_some();
         if !taken.iter().all(fits) {
             return None;
         }

@@ -28,7 +28,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 self.refuse_doomed()
             }
             Err(wrong) => {
-                self.effects.push(Effect::Changed(Err(Fault::Wrong(wrong))));
+                self.effects.push(Effect::Changed(Err(Fault::Conflict(wrong))));
                 Ok(())
             }
         }
@@ -85,8 +85,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let other = self.ledger.unit_called(name.as_str()).map(|(_, other, _)| &other.name);
             let in_use = |name: &Name| name != pool && self.ledger.find(name).is_some();
             let before = self.ledger.pool_before(full.as_str()).map(|(_, other)| &other.name);
-            if let Some(longer) = before.filter(|other| other.as_str().len() > pool.as_str().len()) {
-                return Err(format!("'{full}' would be taken for a unit of '{longer}'; rename one"));
+            if let Some(longer) = before.filter(|other| other.as_str().len() > pool.as_str().len())
+            {
+                return Err(format!(
+                    "'{full}' would be taken for a unit of '{longer}'; rename one"
+                ));
             }
             let is = match other.filter(|other| *other != pool) {
                 Some(other) => format!("a unit of the pool '{other}'"),
@@ -158,7 +161,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Meaning::UnitAlone(pool, unit) => {
                 let full = pool.units().and_then(|units| units.get(unit));
                 let full = full.map_or_else(|| name.clone(), |unit| unit.full_name(&pool.name));
-                return Err(format!("'{name}' is a unit of the pool '{}': say '{full}'", pool.name));
+                return Err(format!(
+                    "'{name}' is a unit of the pool '{}': say '{full}'",
+                    pool.name
+                ));
             }
             Meaning::NoUnit(pool) => return Err(no_unit(name, pool)),
             Meaning::Pool(..) | Meaning::Nothing => (self.known(name)?.0, None),

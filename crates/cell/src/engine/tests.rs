@@ -26,7 +26,14 @@ fn who() -> Who {
 
 fn ask(needs: &str) -> Ask {
     let needs = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
-    Ask { needs, now: false, lasting: Lasting::Connection, from: From::default(), within: None }
+    Ask {
+        needs,
+        now: false,
+        lasting: Lasting::Connection,
+        from: From::default(),
+        within: None,
+        limit: None,
+    }
 }
 
 fn name(text: &str) -> Name {
@@ -403,8 +410,8 @@ impl Model {
                 self.fences.insert(unit.clone(), (*fence, shared));
             }
         }
-        let pools: BTreeSet<_> = self.needs[&request].iter().map(pool_of).collect();
-        assert_eq!(pools.len(), taken.len(), "all or nothing");
+        let met = |need: &Need| taken.iter().any(|taken| is_for(need, taken));
+        assert!(self.needs[&request].iter().all(met), "all or nothing");
         let units = taken.iter().flat_map(|t| t.units.clone()).collect();
         assert!(self.held.insert(request, units).is_none(), "granted once");
     }
@@ -413,7 +420,7 @@ impl Model {
 impl Model {
     /// Whether what is taken of a pool is what was asked for of it; returns whether that is a shared lock.
     fn look_at_units(&self, request: RequestNo, taken: &Taken) -> bool {
-        let of_pool = |need: &&Need| pool_of(need) == taken.name.as_str();
+        let of_pool = |need: &&Need| is_for(need, taken);
         let needs: Vec<_> = self.needs[&request].iter().filter(of_pool).collect();
         assert!(!needs.is_empty(), "nobody has asked for {}", taken.name);
         let mut count = 0;
@@ -431,9 +438,12 @@ impl Model {
     }
 }
 
-/// The pool or lock that a need is for.
-fn pool_of(need: &Need) -> &str {
-    need.name.as_str().split('/').next().unwrap_or_default()
+/// Whether this is what a need is for: a lock of its name, or its pool.
+fn is_for(need: &Need, taken: &Taken) -> bool {
+    let is_lock = taken.units.iter().any(|(unit, _)| *unit == taken.name);
+    let name = need.name.as_str();
+    let pool = if is_lock { name } else { name.split('/').next().unwrap_or_default() };
+    pool == taken.name.as_str()
 }
 
 fn need(which: usize, amount: u8) -> Need {

@@ -36,6 +36,14 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         grant_view(request, self.requests.get(&request)?)
     }
 
+    /// The pool that a need is for, if there is one.
+    pub fn pool_of(&self, need: &Need) -> Option<&Name> {
+        match self.ledger.meaning(&need.name) {
+            Meaning::Unit(_, pool, _) | Meaning::Pool(_, pool) => Some(&pool.name),
+            _ => None,
+        }
+    }
+
     /// Who asked for a request.
     pub fn who(&self, request: RequestNo) -> Option<&Who> {
         self.requests.get(&request).map(|entry| &*entry.who)

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use holdall_node::{Config, InUse, Settings};
-use holdall_wire::{AgentView, Body, Reply, span};
+use holdall_wire::{AgentView, Body, Reply, Right, span};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Failure, NOT_NOW};
@@ -148,6 +148,20 @@ fn told(view: &AgentView) -> String {
         view.waiting,
         view.pools
     ));
+    let list = |rights: &[Right]| {
+        let all: Vec<_> = rights.iter().map(ToString::to_string).collect();
+        if all.is_empty() { "nothing".into() } else { all.join(", ") }
+    };
+    state.push_str(&format!("\nyou        {} may {}", view.you, list(&view.your_rights)));
+    state.push_str("\nrights     the agent's own user and root may do everything");
+    for (whom, rights) in &view.rights {
+        state.push_str(&format!("\n           {whom}: {}", list(rights)));
+    }
+    state.push_str(if view.ephemeral {
+        "\nnames      what is not declared is a lock, made on first use (ephemeral = true)"
+    } else {
+        "\nnames      what is not declared is refused (ephemeral = false)"
+    });
     state.push_str("\ncommands   ");
     match &view.no_cgroups {
         None => state.push_str("each in a cgroup of its own; what moves itself to another is not seen"),

@@ -13,9 +13,11 @@ use holdall_holders::{
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, getpid, set_child_subreaper};
+use tokio::time::Instant;
 
 use super::waiting::{self, Signals};
 use crate::failure::{Failure, LOST, UNAVAILABLE};
+use crate::show;
 
 /// How the use of a grant ended.
 pub(super) enum Use {
@@ -23,7 +25,12 @@ pub(super) enum Use {
     Over(Ended),
     /// The grant was lost, and the command was stopped.
     Lost,
+    /// Its time was over, and the command was stopped.
+    OverLimit,
 }
+
+/// How long before its end a command's time limit is told, at most.
+const NOTICE: Duration = Duration::from_secs(60);
 
 /// A command that runs.
 pub(super) struct Running {
@@ -83,14 +90,20 @@ impl Running {
         Ok(Self { child, cgroup: None, before, ended: None })
     }
 
-    /// Waits for its end; passes signals on; stops all of it if the grant is lost.
+    /// Waits for its end; passes signals on; stops all of it if the grant is lost, or at its deadline, which
+    /// is told before.
     pub(super) async fn supervise(
         &mut self,
         grant: &mut Grant,
         signals: &mut Signals,
         grace: Duration,
+        deadline: Option<Instant>,
     ) -> anyhow::Result<Use> {
-        let mut lost = false;
+        let (mut lost, mut over) = (false, false);
+        let mut notice = deadline.map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            deadline - NOTICE.min(left / 10)
+        });
         // While we waited for something else, its end may have been told already.
         if self.ended.is_none() {
             self.ended = self.child.reap()?;
@@ -101,32 +114,53 @@ impl Running {
         let kill = tokio::time::sleep(Duration::MAX);
         tokio::pin!(kill);
         loop {
-            if lost && self.ended.is_some() && self.cgroup.is_none() && !self.has_left() {
-                return Ok(Use::Lost);
+            let stopped = lost || over;
+            let outcome = || if lost { Use::Lost } else { Use::OverLimit };
+            if stopped && self.ended.is_some() && self.cgroup.is_none() && !self.has_left() {
+                return Ok(outcome());
             }
             tokio::select! {
                 caught = signals.any() => {
                     self.take_note(caught?)?;
-                    if let Some(ended) = self.ended.filter(|_| !lost) {
+                    if let Some(ended) = self.ended.filter(|_| !stopped) {
                         return Ok(Use::Over(ended));
                     }
                 }
                 () = grant.lost(), if !lost => {
                     lost = true;
                     crate::say("the grant was lost; stopping the command");
-                    self.signal_all(Signal::TERM);
-                    self.signal_all(Signal::CONT);
-                    kill.as_mut().reset(tokio::time::Instant::now() + grace);
+                    if !stopped {
+                        self.stop();
+                        kill.as_mut().reset(Instant::now() + grace);
+                    }
                 }
-                () = &mut kill, if lost => {
+                () = at(notice), if !stopped => {
+                    notice = None;
+                    let left = deadline.map(|deadline| deadline - Instant::now());
+                    let left = show::span(left.unwrap_or_default().as_secs());
+                    crate::say(format!("the command is stopped in {left}, at its time limit"));
+                }
+                () = at(deadline), if !stopped => {
+                    over = true;
+                    crate::say("the time limit is over; stopping the command");
+                    self.stop();
+                    kill.as_mut().reset(Instant::now() + grace);
+                }
+                () = &mut kill, if stopped => {
                     self.signal_all(Signal::KILL);
-                    kill.as_mut().reset(tokio::time::Instant::now() + grace);
+                    kill.as_mut().reset(Instant::now() + grace);
                 }
-                () = emptied(self.cgroup.as_ref()), if lost && self.ended.is_some() => {
-                    return Ok(Use::Lost);
+                () = emptied(self.cgroup.as_ref()), if stopped && self.ended.is_some() => {
+                    return Ok(outcome());
                 }
             }
         }
+    }
+
+    /// Asks all of it to end, also what is stopped.
+    fn stop(&self) {
+        self.signal_all(Signal::TERM);
+        self.signal_all(Signal::CONT);
     }
 
     /// Waits until something of what the command has left behind has ended; passes signals on.
@@ -196,6 +230,13 @@ async fn emptied(cgroup: Option<&Cgroup>) {
     let Some(cgroup) = cgroup else { return std::future::pending().await };
     while cgroup.until_empty().await.is_err() {
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

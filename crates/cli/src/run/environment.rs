@@ -1,6 +1,7 @@
 //! What the child sees of its grant.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use holdall_client::Grant;
 use holdall_wire::{Name, Need};
@@ -30,11 +31,15 @@ pub(super) fn differ<'a>(names: impl Iterator<Item = &'a Name>) -> Result<(), St
     Ok(())
 }
 
-/// The variables that tell the child what it holds.
-pub(super) fn variables(grant: &Grant, needs: &[Need]) -> Vec<(String, String)> {
+/// The variable that says whose grant it is.
+pub(super) const GRANT_AGENT: &str = "HOLDALL_GRANT_AGENT";
+
+/// The variables that tell the child what it holds, and of which agent.
+pub(crate) fn variables(grant: &Grant, needs: &[Need], agent: &str) -> Vec<(String, String)> {
     let words: Vec<_> = needs.iter().map(ToString::to_string).collect();
     let mut all = vec![
         ("HOLDALL_GRANT".into(), grant.number().to_string()),
+        (GRANT_AGENT.into(), agent.into()),
         ("HOLDALL_NEEDS".into(), words.join(" ")),
     ];
     for taken in grant.taken() {
@@ -44,6 +49,11 @@ pub(super) fn variables(grant: &Grant, needs: &[Need]) -> Vec<(String, String)> 
         all.push((format!("HOLDALL_UNITS_{name}"), units.join(",")));
         all.push((format!("HOLDALL_FENCE_{name}"), fences.join(",")));
     }
+    if let Some(limit) = grant.limit() {
+        let until = crate::show::now() / 1000 + limit.as_secs();
+        all.push(("HOLDALL_UNTIL".into(), until.to_string()));
+    }
+    all.extend_from_slice(grant.variables());
     all
 }
 
@@ -51,15 +61,29 @@ pub(super) fn variables(grant: &Grant, needs: &[Need]) -> Vec<(String, String)> 
 const LONGEST: usize = (128 << 10) - 1;
 
 /// Refuses what no program could be started with.
-pub(super) fn fits(variables: &[(String, String)]) -> Result<(), String> {
+pub(super) fn fits(variables: &[(String, String)], command: &[OsString]) -> Result<(), String> {
     let long = variables.iter().find(|(name, value)| name.len() + 1 + value.len() > LONGEST);
-    long.map_or(Ok(()), |(name, value)| {
-        Err(format!(
+    let remedy = "ask for fewer units at once, or for units with shorter names";
+    if let Some((name, value)) = long {
+        return Err(format!(
             "{name} would have {} bytes, and no variable of the environment may have more than 128 \
-             KiB; ask for fewer units at once, or for units with shorter names",
+             KiB; {remedy}",
             value.len()
-        ))
-    })
+        ));
+    }
+    // The kernel keeps a quarter of the stack for arguments and environment, each with a pointer.
+    let stack = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    let most = stack.map_or(6 << 20, |stack| (stack / 4).clamp(128 << 10, 6 << 20)) as usize;
+    let own = std::env::vars_os().map(|(name, value)| name.len() + value.len() + 10);
+    let more = variables.iter().map(|(name, value)| name.len() + value.len() + 10);
+    let words = command.iter().map(|word| word.len() + 9);
+    let all = own.chain(more).chain(words).sum::<usize>();
+    if all + (4 << 10) > most {
+        return Err(format!(
+            "the command and its environment would have {all} bytes, and may have {most}; {remedy}"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -69,8 +93,10 @@ mod tests {
     #[test]
     fn what_no_program_can_be_started_with_is_refused() {
         let variable = |bytes: usize| [("NAME".to_owned(), "x".repeat(bytes))];
-        assert!(fits(&variable(131_066)).is_ok());
-        assert!(fits(&variable(131_067)).is_err());
+        assert!(fits(&variable(131_066), &[]).is_ok());
+        assert!(fits(&variable(131_067), &[]).is_err());
+        let many = vec![variable(100_000)[0].clone(); 100];
+        assert!(fits(&many, &[]).is_err(), "ten megabytes");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! this agent, or one that comes after it, does not know of.
 
 mod child;
-mod environment;
+pub(crate) mod environment;
 mod waiting;
 
 use std::process::ExitCode;
@@ -21,9 +21,9 @@ use tokio::time::Instant;
 
 use self::child::{Running, Use};
 pub(crate) use self::waiting::Signals;
-use crate::failure::{Failure, LOST, NEVER};
+use crate::failure::{Failure, LOST, NEVER, OVER_LIMIT};
 use crate::reach::{ANSWER, Reach, block_on};
-use crate::usage;
+use crate::{USAGE, show, usage};
 
 /// How long an agent may take to answer however short the wait is: it may have to start first.
 const LEAST: Duration = Duration::from_secs(1);
@@ -37,7 +37,8 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// The exit status is the command's own (128+n if signal n ended it, 126 or 127 if it cannot be
 /// run), or 64 for a usage error, 69 if the agent cannot be reached, 75 if it is not granted in
-/// time, 78 if it can never be granted, 70 if the grant was lost and the command was stopped.
+/// time, 77 if you may not ask, 78 if it can never be granted, 70 if the grant was lost and the command
+/// was stopped, 124 if it was stopped at its time limit.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// What becomes of processes that the command leaves behind
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     leftovers: After,
+    /// Stop the command after this time: SIGTERM, and SIGKILL after 5 seconds. Pools may allow less
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    limit: Option<Duration>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<std::ffi::OsString>,
@@ -92,6 +96,22 @@ impl Args {
     }
 }
 
+/// A common mistake is put into words of our own; all others are left to whoever knows all commands.
+///
+/// # Errors
+/// The exit status, if it was told.
+pub(crate) fn explain_misuse(error: &clap::Error) -> Result<(), ExitCode> {
+    let words: Vec<_> = std::env::args().skip(2).collect();
+    let missing = error.kind() == clap::error::ErrorKind::MissingRequiredArgument;
+    if !missing || words.is_empty() || words.iter().any(|word| word == "--") {
+        return Ok(());
+    }
+    crate::say(
+        "a command is required: put -- before the command, as in `holdall run gpu:2 -- make`",
+    );
+    Err(ExitCode::from(USAGE))
+}
+
 /// What is asked for, and how patiently.
 #[derive(clap::Args)]
 pub(crate) struct Wanted {
@@ -128,7 +148,8 @@ impl Wanted {
             self.needs.iter().map(|need| need.parse()).collect::<Result<_, _>>().map_err(usage)?;
         environment::check(&needs).map_err(usage)?;
         let from = About { command, name: self.name.clone(), reason: self.reason.clone() };
-        Ok(Ask { needs, now: self.no_wait, lasting, from, within: within()? })
+        let within = within(&self.reach)?;
+        Ok(Ask { needs, now: self.no_wait, lasting, from, within, limit: None })
     }
 
     /// Asks, starting an agent if need be, and waits as long as it is told to.
@@ -172,8 +193,13 @@ impl Wanted {
     }
 }
 
-/// The grant inside which this command runs.
-fn within() -> anyhow::Result<Option<RequestNo>> {
+/// The grant inside which this command runs, if it is of the agent that is asked.
+fn within(reach: &Reach) -> anyhow::Result<Option<RequestNo>> {
+    if let Some(agent) = std::env::var_os(environment::GRANT_AGENT)
+        && std::path::Path::new(&agent) != std::path::absolute(&reach.place()?.socket)?
+    {
+        return Ok(None);
+    }
     match std::env::var("HOLDALL_GRANT") {
         Ok(text) if !text.is_empty() => {
             text.parse().map(Some).map_err(|bad| usage(format!("HOLDALL_GRANT: {bad}")))
@@ -185,7 +211,8 @@ fn within() -> anyhow::Result<Option<RequestNo>> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let words = args.command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ").chars().take(1000).collect();
-    let ask = args.wanted.ask(command, Lasting::Command(args.leftovers.into()))?;
+    let mut ask = args.wanted.ask(command, Lasting::Command(args.leftovers.into()))?;
+    ask.limit = args.limit.map(|limit| limit.as_millis() as u64);
     if let Some(outer) = ask.within {
         crate::say(format!(
             "asking inside grant {outer}, which is held while this waits; \
@@ -202,19 +229,29 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         grant.release().await?;
         return Err(usage(why));
     }
-    let mut variables = environment::variables(&grant, &ask.needs);
-    if let Err(why) = environment::fits(&variables) {
+    let granted = Instant::now();
+    let socket = std::path::absolute(&args.wanted.reach.place()?.socket)?.display().to_string();
+    let mut variables = environment::variables(&grant, &ask.needs, &socket);
+    if let Err(why) = environment::fits(&variables, &args.command) {
         grant.release().await?;
         return Err(Failure(NEVER, why).into());
     }
-    if let Some(socket) = &args.wanted.reach.socket {
+    if args.wanted.reach.socket.is_some() {
         // What runs inside shall talk to the same agent, which knows our grant.
-        let socket = std::path::absolute(socket)?.display().to_string();
         variables.push(("HOLDALL_AGENT".into(), socket));
+    }
+    let deadline = grant.limit().and_then(|limit| granted.checked_add(limit));
+    if let Some(limit) = grant.limit().filter(|limit| Some(*limit) != args.limit) {
+        crate::say(format!("the command is stopped after {}", show::span(limit.as_secs())));
     }
     let start = Running::start(&args.command, variables, &grant, &mut signals);
     let mut running = start.await?;
-    match running.supervise(&mut grant, &mut signals, GRACE).await? {
+    match running.supervise(&mut grant, &mut signals, GRACE, deadline).await? {
+        Use::OverLimit => {
+            give_back(args, &mut running, grant, &mut signals).await?;
+            let text = "the time limit was over, and the command was stopped";
+            Err(Failure(OVER_LIMIT, text.into()).into())
+        }
         Use::Over(ended) => {
             let lost = give_back(args, &mut running, grant, &mut signals).await? == Back::Lost;
             if lost && ended == Ended::Signal(Signal::KILL.as_raw()) {
@@ -273,7 +310,8 @@ async fn give_back(
         }
         if !matches!(error.downcast_ref(), Some(Error::Fault(Fault::Failed(_)))) {
             // Nothing is held any more for what is left.
-            return running.supervise(&mut grant, signals, GRACE).await.map(|_| Back::Lost);
+            let left = running.supervise(&mut grant, signals, GRACE, None).await;
+            return left.map(|_| Back::Lost);
         }
         if !told {
             let needs = args.wanted.needs.join(" ");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use holdall_holders::{Holder, stopped};
 use holdall_protocols::house::Place;
 use holdall_wire::{
-    AgentView, Ask, Body, Call, Change, Drained, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX, Name,
-    Refusal, Reply, RequestNo, State, Status, TEXT_MAX, WaitView, Who,
+    AgentView, Ask, Body, Call, Change, Drained, Fault, From, GrantView, Kind, Lasting, NEEDS_MAX,
+    Name, Refusal, Reply, RequestNo, Right, State, Status, TEXT_MAX, WaitView, Who,
 };
 use tracing::{debug, info, warn};
 
@@ -14,9 +14,6 @@ use super::{Asker, ConnNo, Known, PROTOCOL, Peer, Service};
 use crate::audit::Line;
 use crate::engine::{Effect, Input, Walk};
 use crate::metrics;
-
-/// The longest a reservation may last: ten years.
-const RESERVATION_MAX_MILLIS: u64 = 10 * 366 * 86_400_000;
 
 /// How many files a command takes, mostly.
 const FILES_OF_A_COMMAND: usize = 3;
@@ -34,14 +31,19 @@ impl Service {
     /// Takes a call, and replies to it at once or, if it asks for something, in the end.
     pub(super) fn call(&mut self, conn: ConnNo, call: Call) {
         let id = call.id;
+        if let Some(right) = needed(&call.body)
+            && let Err(fault) = self.may(conn, right)
+        {
+            return self.answer(conn, id, Reply::Failed(fault));
+        }
         let reply = match call.body {
             Body::Ask(ask) => return self.on_ask(conn, id, ask),
-            Body::Agent => Ok(Reply::Agent(self.agent_view())),
+            Body::Agent => Ok(Reply::Agent(self.agent_view(conn))),
             Body::Change(change) => self.on_change(conn, &change),
             Body::Drain { name, reason, millis } => self.on_drain(conn, name, reason, millis),
-            Body::Child { request, .. } => Err(unknown(request)), // Taken where its peer is.
+            Body::Child { request, .. } => Err(self.unknown(request)), // Taken where its peer is.
             Body::End { request, .. } => return self.on_end(conn, id, request),
-            Body::Explain { request, most } => self.on_explain(request, most),
+            Body::Explain { request, most } => self.on_explain(conn, request, most),
             Body::Lock { beside } => return self.on_lock(conn, id, beside),
             Body::Release { request, force } => self.on_release(conn, request, force),
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
@@ -53,6 +55,26 @@ impl Service {
             }
         };
         self.answer(conn, id, reply.unwrap_or_else(Reply::Failed));
+    }
+
+    /// A request is not there: how it has ended, if that is remembered.
+    fn unknown(&self, request: RequestNo) -> Fault {
+        let ended = self.ended.iter().rev().find(|(one, ..)| *one == request);
+        Fault::Conflict(match ended {
+            Some((_, how, at)) => {
+                let ago = self.clock.wall().saturating_sub(*at) / 1000;
+                format!("{request} has ended, {ago} seconds ago: {how}")
+            }
+            None => format!("there is no {request}; `holdall status` shows what there is"),
+        })
+    }
+
+    /// Whether whoever is connected has a right.
+    fn may(&self, conn: ConnNo, right: Right) -> Result<(), Fault> {
+        let Some(peer) = self.peers.get(&conn).filter(|peer| !peer.rights.has(right)) else {
+            return Ok(());
+        };
+        Err(Fault::Denied(lacks(&peer.who.user, right)))
     }
 
     fn on_ask(&mut self, conn: ConnNo, call: u64, ask: Ask) {
@@ -73,7 +95,11 @@ impl Service {
         let Some(peer) = self.peers.get(&conn) else { return Err(Refusal::Withdrawn) };
         let From { command, name, reason } = &ask.from;
         let texts = [Some(command), name.as_ref(), reason.as_ref()];
-        if self.stopping {
+        let reserves = matches!(ask.lasting, Lasting::Reservation(_));
+        let right = if reserves { Right::Reserve } else { Right::Ask };
+        if !peer.rights.has(right) {
+            return Err(Refusal::Denied(lacks(&peer.who.user, right)));
+        } else if self.stopping {
             return closed("the agent is stopping and takes no more requests".into());
         } else if peer.visitor {
             let what = "this user has as many connections as it may (limits.connections)";
@@ -82,11 +108,7 @@ impl Service {
             return closed(format!("more than {} requests on one connection", limits.requests));
         } else if peer.requests.contains_key(&call) {
             return Err(Refusal::Senseless("the number of this call is in use".into()));
-        } else if matches!(ask.lasting, Lasting::Reservation(m) if m > RESERVATION_MAX_MILLIS) {
-            return Err(Refusal::Senseless("a reservation lasts ten years at most".into()));
-        } else if matches!(ask.lasting, Lasting::Reservation(_))
-            && self.reservations_of(peer.who.uid) >= limits.reservations
-        {
+        } else if reserves && self.reservations_of(peer.who.uid) >= limits.reservations {
             let most = limits.reservations;
             return closed(format!("a user has {most} reservations at most (limits.reservations)"));
         } else if texts.into_iter().flatten().any(|text| text.len() > TEXT_MAX) {
@@ -99,6 +121,7 @@ impl Service {
                     .into(),
             );
         }
+        self.admit_span(ask.lasting, &ask.needs)?;
         let (uid, size) = (peer.who.uid, super::size(&peer.who, &ask.from, &ask.needs));
         if !self.requests.take(uid, size) {
             let what = "the requests of this user take as much memory as they may";
@@ -135,6 +158,9 @@ impl Service {
             },
             holder: None,
             ending: false,
+            waits: false,
+            limit: ask.limit,
+            over: None,
         };
         self.known.insert(request, known);
         metrics::requested();
@@ -173,7 +199,7 @@ impl Service {
         if held && asked.is_some_and(|(asker, _)| asker == conn) {
             Ok(())
         } else {
-            Err(unknown(request))
+            Err(self.unknown(request))
         }
     }
 
@@ -184,30 +210,27 @@ impl Service {
         force: bool,
     ) -> Result<Reply, Fault> {
         self.tell_grants();
-        let grant = self.engine.grant(request).ok_or_else(|| unknown(request))?;
+        let grant = self.engine.grant(request).ok_or_else(|| self.unknown(request))?;
         let Some(peer) = self.peers.get(&conn) else { return Ok(Reply::Done) };
         let (caller, mine) = (peer.who.clone(), peer.who.uid == grant.who.uid);
         let reserved = self.known.get(&request).is_some_and(|known| known.reserved);
-        let may_force = caller.uid == 0 || caller.uid == rustix::process::geteuid().as_raw();
-        if !mine && !may_force {
-            return Err(Fault::Wrong(format!(
-                "{request} belongs to {}, who may release it, and so may root",
-                grant.who.user
-            )));
+        if !mine && !peer.rights.has(Right::Force) {
+            let why = lacks(&caller.user, Right::Force);
+            return Err(Fault::Denied(format!("{request} belongs to {}; {why}", grant.who.user)));
         }
         if !force && !mine {
-            return Err(Fault::Wrong(format!(
+            return Err(Fault::Conflict(format!(
                 "{request} belongs to {}; --force releases it all the same",
                 grant.who.user
             )));
         }
         if !force && !reserved {
-            return Err(Fault::Wrong(format!(
+            return Err(Fault::Conflict(format!(
                 "{request} is in use by process {} and ends with it; --force takes it away",
                 grant.who.pid
             )));
         }
-        if !mine || !reserved {
+        if force {
             let by = format!("forced by {} (uid {}, pid {})", caller.user, caller.uid, caller.pid);
             warn!(%request, "{by}");
             let taken = self.engine.taken(request).cloned();
@@ -232,23 +255,22 @@ impl Service {
         let holder = self.known.get(&request).and_then(|known| known.holder.clone());
         self.take_away(request);
         let left = holder.and_then(|holder| not_ended(request, &holder));
-        left.map_or(Ok(Reply::Done), |left| Err(Fault::Failed(left)))
+        left.map_or(Ok(Reply::Done), |left| Err(Fault::Conflict(left)))
     }
 
     fn on_renew(&mut self, conn: ConnNo, request: RequestNo, millis: u64) -> Result<Reply, Fault> {
-        let grant = self.engine.grant(request).ok_or_else(|| unknown(request))?;
-        let caller = self.peers.get(&conn).map_or(u32::MAX, |peer| peer.who.uid);
+        let grant = self.engine.grant(request).ok_or_else(|| self.unknown(request))?;
+        let Some(peer) = self.peers.get(&conn) else { return Ok(Reply::Done) };
         if grant.until.is_none() {
-            return Err(Fault::Wrong(format!(
+            return Err(Fault::Conflict(format!(
                 "{request} is no reservation; it ends with its process"
             )));
         }
-        if caller != grant.who.uid && caller != 0 {
-            return Err(Fault::Wrong(format!("{request} belongs to {}", grant.who.user)));
+        if peer.who.uid != grant.who.uid && !peer.rights.has(Right::Force) {
+            let why = lacks(&peer.who.user, Right::Force);
+            return Err(Fault::Denied(format!("{request} belongs to {}; {why}", grant.who.user)));
         }
-        if millis > RESERVATION_MAX_MILLIS {
-            return Err(Fault::Wrong("a reservation lasts ten years at most".into()));
-        }
+        self.admit_renewal(millis, &grant.taken)?;
         self.input(Input::Renew { request, until: self.clock.now() + millis });
         self.keep().map_err(|error| Fault::Failed(format!("{error:#}")))?;
         let taken = self.engine.taken(request).cloned();
@@ -302,23 +324,22 @@ impl Service {
         if reason.len() > TEXT_MAX {
             return Err(Fault::Wrong(format!("a reason has at most {TEXT_MAX} bytes")));
         }
+        let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let by = self.peers.get(&conn).map_or_else(|| "".into(), |peer| peer.who.user.clone());
         let until = millis.map(|millis| self.clock.now().saturating_add(millis));
         self.on_change(conn, &Change::Drain { name, drained: Drained { reason, by, until } })
     }
 
     fn on_stop(&mut self, conn: ConnNo, at_once: bool) -> Result<Reply, Fault> {
-        let uid = self.peers.get(&conn).map_or(u32::MAX, |peer| peer.who.uid);
-        let own = rustix::process::getuid().as_raw();
-        if uid != own && uid != 0 {
-            return Err(Fault::Wrong(format!("only the user with uid {own} or root may stop it")));
-        }
+        let by = self.peers.get(&conn).map(|peer| peer.who.user.clone()).unwrap_or_default();
+        info!(%by, at_once, "asked to stop");
         self.stop(at_once);
         Ok(Reply::Done)
     }
 
-    pub(crate) fn agent_view(&self) -> AgentView {
+    fn agent_view(&self, conn: ConnNo) -> AgentView {
         let (grants, waiting) = self.engine.load();
+        let peer = self.peers.get(&conn);
         AgentView {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -332,13 +353,18 @@ impl Service {
             memory: (self.requests.used() + self.traffic.used()) as u64,
             stopping: self.stopping,
             no_cgroups: self.containment.why_not().cloned(),
+            you: peer.map_or_else(|| "".into(), |peer| peer.who.user.clone()),
+            your_rights: peer.map(|peer| peer.rights.list()).unwrap_or_default(),
+            rights: self.config.rights.told(),
+            ephemeral: self.config.ephemeral,
         }
     }
 
-    fn on_explain(&self, request: RequestNo, most: u32) -> Result<Reply, Fault> {
+    fn on_explain(&self, conn: ConnNo, request: RequestNo, most: u32) -> Result<Reply, Fault> {
+        self.may(conn, Right::View)?;
         let most = EXPLAINED.min(most as usize);
         let explanation = self.engine.explain(request, most);
-        let mut explanation = explanation.ok_or_else(|| unknown(request))?;
+        let mut explanation = explanation.ok_or_else(|| self.unknown(request))?;
         self.show_times(&mut explanation.release, &mut explanation.chain);
         Ok(Reply::Explanation(explanation))
     }
@@ -383,6 +409,8 @@ impl Service {
         }
         for grant in &mut status.grants {
             let Some(known) = self.known.get(&grant.request) else { continue };
+            let over = known.over.as_ref().map(|(over, _)| self.clock.shown(*over));
+            grant.until = grant.until.or(over);
             grant.pids = known.holder.as_ref().map(|holder| holder.pids()).unwrap_or_default();
             grant.pids.truncate(PIDS_MAX);
             let mut looked_at = grant.pids.iter().take(LOOKED_AT).copied();
@@ -467,6 +495,20 @@ fn not_ended(request: RequestNo, holder: &Holder) -> Option<String> {
     }
 }
 
-fn unknown(request: RequestNo) -> Fault {
-    Fault::Wrong(format!("there is no {request}; `holdall status` shows what there is"))
+/// The right that a call needs, whatever it is about.
+fn needed(body: &Body) -> Option<Right> {
+    match body {
+        Body::Change(_) | Body::Drain { .. } => Some(Right::Pools),
+        Body::Renew { .. } => Some(Right::Reserve),
+        Body::Status { .. } => Some(Right::View),
+        Body::Stop { .. } => Some(Right::Admin),
+        _ => None,
+    }
+}
+
+fn lacks(user: &str, right: Right) -> String {
+    format!(
+        "{user} lacks the right '{right}' ([rights] in the agent's configuration; `holdall agent status` \
+         shows who has which)"
+    )
 }

@@ -31,7 +31,7 @@ pub(crate) async fn serve(service: Shared, stream: Stream) {
     let unread = service.borrow().config.limits.unread_bytes;
     let outbox = Rc::new(Outbox::new(stream.clone(), uid, unread));
     outbox.greet();
-    let Some(conn) = service.borrow_mut().open(&outbox, pid) else {
+    let Some(conn) = service.borrow_mut().open(&outbox, pid, &stream) else {
         debug!(uid, "too many connections of this user");
         // Greeted and sent away: it knows that somebody is there.
         let _ = outbox.flush();
@@ -151,12 +151,14 @@ async fn greeted(stream: &Stream, incoming: &mut Incoming) -> io::Result<u32> {
 
 impl Service {
     /// Takes a connection in, unless its user has too many.
-    fn open(&mut self, outbox: &Rc<Outbox>, pid: u32) -> Option<ConnNo> {
+    fn open(&mut self, outbox: &Rc<Outbox>, pid: u32, stream: &Stream) -> Option<ConnNo> {
         let uid = outbox.uid();
         let visitor = !self.let_in(uid);
         if visitor && !self.visitors.take(uid, 1) {
             return None;
         }
+        // Groups that cannot be told give no rights.
+        let rights = self.rights.of(uid, || stream.groups().unwrap_or_default());
         let user = uid.to_string().into(); // Its name is asked for when it is let in.
         let who = Who { uid, user, host: self.host.clone(), pid, from: From::default() };
         self.traffic.take_anyway(uid, outbox.len());
@@ -169,6 +171,7 @@ impl Service {
         self.last_peer += 1;
         let peer = Peer {
             who,
+            rights,
             asker: None,
             outbox: outbox.clone(),
             requests: HashMap::new(),

@@ -114,6 +114,9 @@ impl Service {
             leftovers: None,
             holder: holder.clone(),
             ending: holder.is_some(),
+            waits: false,
+            limit: None,
+            over: None,
         };
         self.known.insert(request, known);
         self.input(Input::Restore(grant));

@@ -10,6 +10,7 @@ mod commands;
 mod connection;
 mod ending;
 mod former;
+mod limits;
 mod names;
 mod outbox;
 mod quota;
@@ -26,7 +27,7 @@ use hashbrown::HashMap;
 use holdall_core::Rung;
 use holdall_holders::Holder;
 use holdall_protocols::house::{House, Place};
-use holdall_wire::{Leftovers, Reply, RequestNo, Taken, Who};
+use holdall_wire::{Leftovers, Refusal, Reply, RequestNo, Right, Taken, Who};
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
@@ -48,6 +49,7 @@ use crate::data::{Data, Kept};
 use crate::engine::{Effect, Engine, Input, TimerNo, Walk};
 use crate::journal::Journal;
 use crate::metrics;
+use crate::rights::{Rights, Table};
 
 /// The protocol that the service runs.
 pub(crate) type Served = House;
@@ -56,12 +58,19 @@ pub(crate) const PROTOCOL: &str = "house";
 /// A connection that has no requests keeps room for so many.
 const ROOM_KEPT: usize = 64;
 
+/// Of so many requests it is remembered how they have ended.
+const REMEMBERED: usize = 4096;
+/// How they do.
+const ENDS: [&str; 7] = ["released", "expired", "left", "killed", "lost", "withdrawn", "refused"];
+
 /// A connection; numbers are not used twice.
 type ConnNo = u64;
 
 /// What is known of a connection.
 struct Peer {
     who: Who,
+    /// What it may do.
+    rights: Rights,
     /// The same with what it said of itself when it last asked.
     asker: Option<Asker>,
     outbox: Rc<Outbox>,
@@ -104,6 +113,12 @@ struct Known {
     holder: Option<Rc<Holder>>,
     /// Its client has ended, its processes have not.
     ending: bool,
+    /// Whether it counts among those that wait.
+    waits: bool,
+    /// For how many milliseconds its client wants it at most.
+    limit: Option<u64>,
+    /// When it is over, in steady time, and who sees to it.
+    over: Option<(u64, tokio::task::AbortHandle)>,
 }
 
 impl Known {
@@ -139,16 +154,22 @@ pub(crate) struct Service {
     /// Which connection is being served, by user.
     turns: BTreeMap<u32, Weak<Semaphore>>,
     user_names: Rc<Names>,
+    /// Who may do what.
+    rights: Table,
     last_peer: ConnNo,
     connections: Quota,
     visitors: Quota,
     /// Open files, of connections and commands.
     files: Quota,
+    /// Requests that wait.
+    waiting: Quota,
     /// Bytes of requests.
     requests: Quota,
     /// Bytes of unread replies, and of long calls under way.
     traffic: Quota,
     known: FxHashMap<RequestNo, Known>,
+    /// The last requests that have ended: how, and when by the wall.
+    ended: VecDeque<(RequestNo, &'static str, u64)>,
     round: Round,
     /// What the engine is to be told, and whether somebody is at it.
     inputs: VecDeque<Input>,
@@ -174,6 +195,7 @@ impl Service {
     pub(crate) fn new(data: Data, config: Config) -> anyhow::Result<Shared> {
         let engine = Engine::new(None, data.epoch(), config.ephemeral)?;
         let (limits, kept) = (config.limits, data.kept()?);
+        let rights = Table::new(&config.rights)?;
         let (clock, shift) = Clock::new(&kept.clock);
         let since = clock.now();
         let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
@@ -194,14 +216,17 @@ impl Service {
                 peers: FxHashMap::default(),
                 turns: BTreeMap::new(),
                 user_names: Rc::new(Names::new(names::look_up)),
+                rights,
                 last_peer: 0,
                 connections: Quota::new(usize::MAX, limits.connections),
                 visitors: Quota::new((files_for_clients() / 32).max(2), VISITORS),
                 files: Quota::of_two_thirds(files_for_clients()),
+                waiting: Quota::new(usize::MAX, limits.waiting),
                 // Apart, so that whoever has asked too much can still see what it has asked.
                 requests: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 known: FxHashMap::default(),
+                ended: VecDeque::with_capacity(REMEMBERED),
                 round: Round::default(),
                 inputs: VecDeque::new(),
                 stepping: false,
@@ -296,8 +321,9 @@ impl Service {
                 Effect::Granted { request, taken, overtook } => {
                     self.on_granted(request, taken, overtook);
                 }
-                Effect::Queued(request) => self.reply(request, Reply::Queued(request)),
+                Effect::Queued(request) => self.on_queued(request),
                 Effect::Refused { request, why } => {
+                    let why = self.as_may_be_told(request, why);
                     self.log("refused", request, None, Some(why.to_string()));
                     metrics::refused();
                     self.reply(request, Reply::Refused(why));
@@ -312,14 +338,47 @@ impl Service {
         }
     }
 
+    /// It waits, if its user may have one more that does.
+    fn on_queued(&mut self, request: RequestNo) {
+        let Some(known) = self.known.get_mut(&request) else { return };
+        known.waits = self.waiting.take(known.who.uid, 1);
+        if known.waits {
+            return self.reply(request, Reply::Queued(request));
+        }
+        let most = self.config.limits.waiting;
+        let why =
+            format!("{most} requests of this user wait, which is as many as may (limits.waiting)");
+        self.log("refused", request, None, Some(why.clone()));
+        self.reply(request, Reply::Refused(Refusal::Closed(why)));
+        if let Some(known) = self.known.get_mut(&request) {
+            known.asked = None; // It has been told.
+        }
+        self.input(Input::End(request));
+    }
+
+    /// Whoever may not look is not told who is in its way.
+    fn as_may_be_told(&self, request: RequestNo, why: Refusal) -> Refusal {
+        let asked = self.known.get(&request).and_then(|known| known.asked);
+        let peer = asked.and_then(|(conn, _)| self.peers.get(&conn));
+        match why {
+            Refusal::Busy(_) if peer.is_some_and(|peer| !peer.rights.has(Right::View)) => {
+                Refusal::Busy("others have it".into())
+            }
+            why => why,
+        }
+    }
+
     fn on_granted(&mut self, request: RequestNo, taken: Arc<[Taken]>, overtook: u32) {
-        let Some(known) = self.known.get(&request) else { return };
+        let Some(known) = self.known.get_mut(&request) else { return };
+        if std::mem::take(&mut known.waits) {
+            self.waiting.give(known.who.uid, 1);
+        }
         if known.is_restored() {
             return self.log("restored", request, Some(&taken), None);
         }
-        metrics::granted(self.now().saturating_duration_since(known.at), overtook);
+        let (at, fresh_reservation) = (known.at, known.reserved);
+        metrics::granted(self.now().saturating_duration_since(at), overtook);
         debug!(%request, "granted");
-        let fresh_reservation = known.reserved;
         self.log("granted", request, Some(&taken), None);
         if fresh_reservation {
             // A reservation is on disk before anybody is told of it.
@@ -338,7 +397,9 @@ impl Service {
                 return self.input(Input::End(request));
             }
         };
-        self.round.add_grant(request, Reply::Granted { request, taken, place });
+        let (variables, limit) = (self.variables(request, &taken), self.limit(request, &taken));
+        let granted = Reply::Granted { request, taken, place, variables, limit };
+        self.round.add_grant(request, granted);
     }
 
     fn on_ended(&mut self, request: RequestNo) {
@@ -380,6 +441,12 @@ impl Service {
         let Some(known) = self.known.remove(&request) else { return };
         self.requests.give(known.who.uid, known.size);
         self.files.give(known.who.uid, known.files);
+        if known.waits {
+            self.waiting.give(known.who.uid, 1);
+        }
+        if let Some((_, task)) = known.over {
+            task.abort();
+        }
         if let Some((conn, call)) = known.asked
             && let Some(peer) = self.peers.get_mut(&conn)
         {
@@ -457,7 +524,14 @@ impl Service {
         detail: Option<String>,
     ) {
         let who = self.known.get(&request).map(|known| known.who.clone());
-        let line = Line::new(self.clock.wall(), what).about(request).of(who).detail(detail);
+        let at = self.clock.wall();
+        if ENDS.contains(&what) {
+            if self.ended.len() == REMEMBERED {
+                self.ended.pop_front();
+            }
+            self.ended.push_back((request, what, at));
+        }
+        let line = Line::new(at, what).about(request).of(who).detail(detail);
         self.audit.add(match taken {
             Some(taken) => line.taken(taken),
             None => line,

@@ -152,7 +152,7 @@ mod tests {
         async fn ask(&mut self) -> Reply {
             let needs = vec!["x".parse().expect("a need")];
             let (now, lasting, from) = (false, Lasting::Connection, From::default());
-            self.call(Body::Ask(Ask { needs, now, lasting, from, within: None })).await
+            self.call(Body::Ask(Ask { needs, now, lasting, from, within: None, limit: None })).await
         }
 
         async fn reply(&mut self) -> Reply {

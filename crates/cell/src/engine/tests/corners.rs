@@ -103,7 +103,7 @@ fn pools_are_added_resized_and_removed_only_as_makes_sense() {
     let lock = Change::Add { name: name("l"), kind: Kind::Lock };
     let mut tells = |change: Change| match &story.changes(change)[..] {
         [Effect::Changed(Ok(()))] => String::new(),
-        [Effect::Changed(Err(Fault::Wrong(why)))] => why.clone(),
+        [Effect::Changed(Err(Fault::Conflict(why)))] => why.clone(),
         other => panic!("{other:?}"),
     };
     assert!(tells(numbered(0)).contains("at least one"));
@@ -148,7 +148,7 @@ fn a_pool_that_is_being_removed_is_not_there_for_anybody() {
     assert_eq!((view.pools[0].units.len(), view.pools[0].free), (1, 0), "the free unit is gone");
     assert!(view.pools[0].units[0].retiring);
     let again = story.changes(Change::Add { name: name("p"), kind: Kind::Numbered(1) });
-    let [Effect::Changed(Err(Fault::Wrong(why)))] = &again[..] else { panic!("{again:?}") };
+    let [Effect::Changed(Err(Fault::Conflict(why)))] = &again[..] else { panic!("{again:?}") };
     assert!(why.contains("being removed"), "{why}");
     story.ends(held);
     assert!(story.0.status(&[]).pools.is_empty());

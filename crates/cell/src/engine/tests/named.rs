@@ -159,9 +159,11 @@ fn a_named_unit_that_goes_is_told_to_whom_waits_for_it() {
     let (held, _) = story.asks("p/2");
     let (hopeless, _) = story.asks("p/2");
     let (patient, _) = story.asks("p/0 p/1");
-    assert!(!granted(&story.changes(Change::Resize { name: name("p"), units: 2 })).is_empty() || {
-        story.0.is_held(patient)
-    });
+    assert!(
+        !granted(&story.changes(Change::Resize { name: name("p"), units: 2 })).is_empty() || {
+            story.0.is_held(patient)
+        }
+    );
     assert!(!story.0.waiting().contains(&hopeless), "it would wait for ever");
     assert!(never(&story.asks("p/2").1));
     assert_eq!(story.ends(held), []);
