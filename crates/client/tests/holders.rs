@@ -36,7 +36,7 @@ async fn agent() -> (tempfile::TempDir, Client) {
 fn asked() -> Ask {
     let needs = vec!["a".parse().expect("a need")];
     let lasting = Lasting::Command(Leftovers::Wait);
-    Ask { needs, now: false, lasting, from: About::default(), within: None }
+    Ask { needs, now: false, lasting, from: About::default(), within: None, limit: None }
 }
 
 async fn for_a_command(client: &Client) -> Grant {
