@@ -240,8 +240,10 @@ fn holders_in_the_way(
     if by_count && told.insert(count.pool) {
         return pool.holders.keys().copied().collect();
     }
-    let units = pool.units().into_iter().flat_map(|units| units.missing(&count.named));
-    units.filter_map(|(_, unit)| unit.holder).collect()
+    let missing = pool.units().into_iter().flat_map(|units| {
+        units.missing(&count.named).flat_map(|(_, unit)| units.in_the_way_of(unit))
+    });
+    missing.collect()
 }
 
 /// What a request has asked for of a pool, as it was written.

@@ -439,6 +439,8 @@ impl Ledger {
             }
             if going {
                 units.tidy();
+                let resize = Resize { pool: count.pool, capacity: pool.capacity() };
+                return self.tidy(count.pool).or(Some(resize));
             }
         }
         self.tidy(count.pool)

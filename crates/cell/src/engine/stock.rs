@@ -1,5 +1,6 @@
 //! What a pool consists of: a lock, or units, each with a number and a name.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_core::{Capacity, Need as Count, Unit as Number};
@@ -37,16 +38,22 @@ pub(crate) struct Unit {
     pub(crate) retiring: bool,
     /// It is given to nobody for now.
     pub(crate) drained: Option<Drained>,
+    /// Neither is it, since one that goes is still held.
+    withheld: bool,
 }
 
 impl Unit {
     pub(crate) fn new(name: Name) -> Self {
-        Self { name, holder: None, retiring: false, drained: None }
+        Self { name, holder: None, retiring: false, drained: None, withheld: false }
     }
 
     /// Whether a newcomer could have it if nobody waited.
     pub(crate) fn is_free(&self) -> bool {
-        self.holder.is_none() && !self.retiring && self.drained.is_none()
+        self.holder.is_none() && !self.retiring && !self.is_away()
+    }
+
+    fn is_away(&self) -> bool {
+        self.withheld || self.drained.is_some()
     }
 
     /// Its name with that of its pool in front, as people ask for it.
@@ -114,7 +121,7 @@ impl Units {
 
     /// What the protocol is to know of them.
     pub(crate) fn capacity(&self) -> Capacity {
-        let away = self.staying().filter(|(_, unit)| unit.drained.is_some());
+        let away = self.staying().filter(|(_, unit)| unit.is_away());
         Capacity::Listed {
             units: self.staying().map(|(number, _)| number).collect(),
             away: away.map(|(number, _)| number).collect(),
@@ -142,12 +149,35 @@ impl Units {
             unit.retiring = false;
             self.retiring -= 1;
         }
+        self.withhold();
     }
 
     /// What is on its way out and back goes.
     pub(crate) fn tidy(&mut self) {
         self.all.retain(|_, unit| !unit.retiring || unit.holder.is_some());
         self.retiring = self.all.values().filter(|unit| unit.retiring).count();
+        self.withhold();
+    }
+
+    /// As long as units are held that go, as many others are given to nobody: no more are in use than the pool
+    /// is to have, or fewer and fewer. The last of those that nobody could have now are chosen first.
+    fn withhold(&mut self) {
+        let mut staying: Vec<_> = self.all.iter_mut().filter(|(_, unit)| !unit.retiring).collect();
+        staying.sort_by_key(|(number, unit)| {
+            (unit.drained.is_none(), unit.holder.is_some(), Reverse(**number))
+        });
+        for (at, (_, unit)) in staying.into_iter().enumerate() {
+            unit.withheld = at < self.retiring;
+        }
+    }
+
+    /// Who holds a unit, or keeps it from being given to anybody.
+    pub(crate) fn in_the_way_of(&self, unit: &Unit) -> BTreeSet<RequestNo> {
+        let retiring = self.all.values().filter(|one| one.retiring && unit.withheld);
+        match unit.holder {
+            Some(holder) => BTreeSet::from([holder]),
+            None => retiring.filter_map(|one| one.holder).collect(),
+        }
     }
 
     pub(crate) fn kind(&self) -> Kind {

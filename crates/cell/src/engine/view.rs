@@ -9,7 +9,7 @@ use holdall_wire::{
     WaitView, Who,
 };
 
-use super::ledger::{Meaning, Pool, Unit};
+use super::ledger::{Meaning, Pool, Unit, Units};
 use super::{Engine, Entry, Reservation, Serving};
 
 /// How many rivals of one kind are named in a view.
@@ -58,7 +58,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// The changes that drain the units that are drained.
     pub fn drained(&self) -> Vec<Change> {
         let all = self.ledger.declared().flat_map(|pool| {
-            let units = pool.units().into_iter().flat_map(|units| units.iter());
+            let units = pool.units().into_iter().flat_map(Units::iter);
             units.filter_map(|(_, unit)| {
                 let (name, drained) = (unit.full_name(&pool.name), unit.drained.clone()?);
                 Some(Change::Drain { name, drained })
@@ -189,10 +189,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return None;
         }
         let (mut holders, mut drained) = (Vec::new(), Vec::new());
-        for (number, unit) in pool.units().into_iter().flat_map(|units| units.iter()) {
+        for (number, unit) in pool.units().into_iter().flat_map(Units::iter) {
             let by_name = count.named.contains(&number);
             if lacks && (by_name || count.named.is_empty() && !own.contains(&number)) {
-                holders.extend(unit.holder.filter(|_| by_name));
+                if let Some(units) = pool.units().filter(|_| by_name) {
+                    holders.extend(units.in_the_way_of(unit));
+                }
                 let why = unit.drained.clone().filter(|_| drained.len() < most.min(DRAINED));
                 drained.extend(why.map(|why| (unit.full_name(&pool.name), why)));
             }
@@ -218,7 +220,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 }
 
 pub(super) fn pool_view(pool: &Pool) -> PoolView {
-    let units = pool.units().into_iter().flat_map(|units| units.iter());
+    let units = pool.units().into_iter().flat_map(Units::iter);
     PoolView {
         name: pool.name.clone(),
         lock: pool.is_lock(),
@@ -232,7 +234,7 @@ pub(super) fn pool_view(pool: &Pool) -> PoolView {
 }
 
 fn unit_view(unit: &Unit) -> UnitView {
-    let Unit { name, holder, retiring, drained } = unit.clone();
+    let Unit { name, holder, retiring, drained, .. } = unit.clone();
     UnitView { name, holder, retiring, drained }
 }
 

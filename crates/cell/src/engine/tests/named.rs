@@ -173,6 +173,30 @@ fn a_named_unit_that_goes_is_told_to_whom_waits_for_it() {
 }
 
 #[test]
+fn a_smaller_pool_hands_out_no_more_than_it_has() {
+    let mut story = Story(engine());
+    story.pool("p", 4);
+    let (last, _) = story.asks("p/2 p/3");
+    story.changes(Change::Resize { name: name("p"), units: 2 });
+    assert_eq!(story.0.status(&[]).pools[0].free, 0, "two are in use, though not those that stay");
+    let (one, effects) = story.asks("p/1");
+    assert_eq!(effects, [Effect::Queued(one)]);
+    let hindrance = &story.0.status(&[]).waiting[0].hindrances[0];
+    assert_eq!(hindrance.holders, [last]);
+    let (any, effects) = story.asks("p");
+    assert_eq!(effects, [Effect::Queued(any)]);
+    assert_eq!(story.ends(last), [one, any]);
+    let mut story = Story(engine());
+    story.pool("p", 3);
+    let (stays, _) = story.asks("p/0");
+    let (goes, _) = story.asks("p/2");
+    story.changes(Change::Resize { name: name("p"), units: 1 });
+    let (next, _) = story.asks("p");
+    assert_eq!(story.ends(stays), [], "one is still in use");
+    assert_eq!(story.ends(goes), [next]);
+}
+
+#[test]
 fn a_drained_unit_is_given_to_nobody_until_it_is_undrained() {
     let mut story = Story(engine());
     story.pool("p", 3);
