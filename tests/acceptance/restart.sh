@@ -48,7 +48,7 @@ agent
 left+=("$(cat "$work/pid")")
 kill_agent
 config $'[pools.disk]\nunits = 1'
-out=$(timeout 20 "$HOLDALL" agent --config "$work/config.toml" 2>&1) && fail "an agent has started and ended" || [ $? -eq 1 ] || fail "an agent has started: $out"
+out=$(timeout 20 "$HOLDALL" agent --config "$work/config.toml" 2>&1) && fail "an agent has started and ended" || [ $? -eq 71 ] || fail "an agent has started: $out"
 grep -q "does not fit the pools" <<<"$out" || fail "does not say why it does not start: $out"
 kill -9 "${left[-1]}"
 agent

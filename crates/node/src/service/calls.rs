@@ -40,7 +40,7 @@ impl Service {
             Body::Ask(ask) => return self.on_ask(conn, id, ask),
             Body::Agent => Ok(Reply::Agent(self.agent_view(conn))),
             Body::Change(change) => self.on_change(conn, &change),
-            Body::Drain { name, reason, millis } => self.on_drain(conn, name, reason, millis),
+            Body::Drain { name, reason, millis } => self.on_drain(conn, name, &reason, millis),
             Body::Child { request, .. } => Err(self.unknown(request)), // Taken where its peer is.
             Body::End { request, .. } => return self.on_end(conn, id, request),
             Body::Explain { request, most } => self.on_explain(conn, request, most),
@@ -318,7 +318,7 @@ impl Service {
         &mut self,
         conn: ConnNo,
         name: Name,
-        reason: String,
+        reason: &str,
         millis: Option<u64>,
     ) -> Result<Reply, Fault> {
         if reason.len() > TEXT_MAX {

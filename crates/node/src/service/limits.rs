@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use holdall_wire::{Fault, Lasting, Need, Refusal, RequestNo, Taken};
+use holdall_wire::{Fault, Lasting, Name, Need, Refusal, RequestNo, Taken};
 use tracing::info;
 
 use super::Service;
@@ -66,7 +66,7 @@ impl Service {
         let Lasting::Reservation(millis) = lasting else { return Ok(()) };
         self.may_reserve_for(millis).map_err(Refusal::Never)?;
         let pools = needs.iter().filter_map(|need| self.engine.pool_of(need));
-        self.within_limits(millis, pools.map(|name| name.as_str())).map_err(Refusal::Never)
+        self.within_limits(millis, pools.map(Name::as_str)).map_err(Refusal::Never)
     }
 
     /// Whether a reservation may be prolonged to last so long from now.
