@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdall_wire::holder::Record;
-use holdall_wire::{Amount, Ask, Kind, Lasting, Leftovers, Name, Place, RequestNo, Taken, Who};
+use holdall_wire::{
+    Amount, Ask, Kind, Lasting, Leftovers, Name, Need, Place, RequestNo, Taken, Who,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Fact, How};
@@ -358,16 +360,12 @@ impl Books {
         if entry.held.is_some() {
             return Err(Contradiction::Again(request));
         }
-        let fits = |(need, taken): (&holdall_wire::Need, &Taken)| {
-            let enough = match need.amount {
-                Amount::One | Amount::Shared => taken.units.len() == 1,
-                Amount::Units(units) => taken.units.len() == units as usize,
-                Amount::All => !taken.units.is_empty(),
-            };
-            need.name == taken.name && enough
-        };
         let needs = &entry.ask.needs;
-        if needs.len() != taken.len() || !needs.iter().zip(taken).all(fits) {
+        let met = |need: &Need| taken.iter().any(|taken| is_for(need, taken));
+        let first = |taken| needs.iter().position(|need| is_for(need, taken));
+        let in_order = taken.is_sorted_by(|one, other| first(one) < first(other));
+        let asked_for = taken.iter().all(|taken| is_asked_for(needs, taken));
+        if !(in_order && asked_for && needs.iter().all(met)) {
             return Err(Contradiction::Other(request));
         }
         let mut seen = BTreeSet::new();
@@ -417,13 +415,41 @@ impl Books {
     }
 }
 
+/// Whether this is what a need is for: its pool or lock, or the pool of its unit.
+fn is_for(need: &Need, taken: &Taken) -> bool {
+    let rest = need.name.as_str().strip_prefix(taken.name.as_str());
+    let unit = rest.and_then(|rest| rest.strip_prefix('/'));
+    let named = |unit: &str| {
+        let mut units = taken.units.iter().map(|(unit, _)| unit);
+        units.any(|one| one.as_str() == unit || *one == need.name)
+    };
+    need.name == taken.name || unit.is_some_and(named)
+}
+
+/// Whether this is as much of a pool or lock as was asked for.
+fn is_asked_for(needs: &[Need], taken: &Taken) -> bool {
+    let of_it = needs.iter().filter(|need| is_for(need, taken));
+    let (mut units, mut all) = (0, false);
+    for need in of_it {
+        units += match need.amount {
+            Amount::One | Amount::Shared | Amount::All => 1,
+            Amount::Units(units) => units as usize,
+        };
+        all |= need.amount == Amount::All;
+    }
+    units > 0 && (taken.units.len() == units || (all && taken.units.len() > units))
+}
+
 /// Each unit of a grant: its pool, its name, its fence, and whether it is shared.
 fn units<'a>(
     ask: &'a Ask,
     taken: &'a [Taken],
 ) -> impl Iterator<Item = (&'a Name, &'a Name, u64, bool)> {
-    ask.needs.iter().zip(taken).flat_map(|(need, taken)| {
-        let shared = need.amount == Amount::Shared;
+    taken.iter().enumerate().flat_map(|(at, taken)| {
+        // Mostly they come in the order of the needs.
+        let same = |need: &&Need| need.name == taken.name;
+        let need = ask.needs.get(at).filter(same).or_else(|| ask.needs.iter().find(same));
+        let shared = need.is_some_and(|need| need.amount == Amount::Shared);
         taken.units.iter().map(move |(unit, fence)| (&taken.name, unit, *fence, shared))
     })
 }

@@ -15,13 +15,18 @@
 mod calls;
 mod ending;
 mod start;
+/// What a client is told of a grant.
+fn granted(request: RequestNo, taken: Arc<[Taken]>, place: Option<Place>) -> Reply {
+    Reply::Granted { request, taken, place, variables: Vec::new(), limit: None }
+}
+
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use holdall_protocols::house::House;
-use holdall_wire::{Fault, Lasting, Reply, RequestNo, Taken};
+use holdall_wire::{Fault, Lasting, Place, Reply, RequestNo, Taken};
 
 use crate::books::{Books, Contradiction, Entry};
 use crate::engine::{self, Engine};
@@ -186,7 +191,7 @@ impl Cell {
             Some(_) if entry.kill_at.is_some() => Some(Reply::Lost(request)),
             Some(held) if entry.ready => {
                 let (taken, place) = (held.taken.clone(), entry.place.clone());
-                Some(Reply::Granted { request, taken, place })
+                Some(granted(request, taken, place))
             }
             Some(_) => None,
         }
@@ -289,7 +294,7 @@ impl Cell {
         if is_command {
             self.effect(Effect::Prepare(request));
         } else {
-            self.tell(session, call, Reply::Granted { request, taken, place: None });
+            self.tell(session, call, granted(request, taken, None));
         }
         Ok(())
     }

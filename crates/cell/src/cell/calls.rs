@@ -241,10 +241,11 @@ impl Cell {
         configured: bool,
     ) -> Result<Result<(), Fault>, Defect> {
         let name = name_of(&change).clone();
+        let drains = matches!(change, Change::Drain { .. } | Change::Undrain { .. });
         self.changed = Ok(());
         let effects = self.engine.step(self.now, engine::Input::Change(change))?;
         let refused = |effect: &engine::Effect| matches!(effect, engine::Effect::Changed(Err(_)));
-        if !effects.iter().any(refused) {
+        if !effects.iter().any(refused) && !drains {
             let kind = self.engine.kind(&name);
             self.note(Fact::Pool { name, kind, configured })?;
             self.out.sync = true;
@@ -259,6 +260,7 @@ pub(super) fn name_of(change: &Change) -> &Name {
         Change::Add { name, .. } | Change::Remove { name, .. } | Change::Resize { name, .. } => {
             name
         }
+        Change::Drain { name, .. } | Change::Undrain { name } => name,
     }
 }
 

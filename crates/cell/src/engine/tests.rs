@@ -571,7 +571,7 @@ proptest! {
 
     /// At every step an engine that is written and read goes on as the one it was.
     #[test]
-    fn a_state_that_was_kept_goes_on_the_same(moves in moves(), rings in prop::collection::vec(any::<prop::sample::Index>(), 1..120)) {
+    fn a_state_that_was_kept_goes_on_the_same(moves in moves(12, 10), rings in prop::collection::vec(any::<prop::sample::Index>(), 1..120)) {
         let mut engine = engine();
         let (mut model, mut armed, mut at) = (Model::default(), BTreeSet::new(), 0);
         for (one, ring) in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat().into_iter().zip(rings.iter().cycle()) {
