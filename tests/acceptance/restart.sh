@@ -69,7 +69,7 @@ kill_agent
 cp "$work/state.json" "$HOLDALL_DATA/state.json"
 agent
 expect 0 "ending, waits for ${left[-1]}" status r
-expect 65 "there is no" release "$(head -1 "$work/reserved")"
+expect 65 "has ended" release "$(head -1 "$work/reserved")"
 kill -9 "${left[-1]}"
 expect 0 "" run -w 10s r -- true
 kill_agent

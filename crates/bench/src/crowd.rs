@@ -106,5 +106,5 @@ fn ask(id: u64) -> anyhow::Result<Body> {
         needs.push(need(format!("crowd/{id}"))?);
     }
     let (lasting, from) = (Lasting::Connection, From::default());
-    Ok(Body::Ask(Ask { needs, now: false, lasting, from, within: None, limit: None }))
+    Ok(Body::Ask(Ask { needs, now: false, lasting, from, within: None, limit: None, part: None }))
 }

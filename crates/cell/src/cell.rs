@@ -15,11 +15,6 @@
 mod calls;
 mod ending;
 mod start;
-/// What a client is told of a grant.
-fn granted(request: RequestNo, taken: Arc<[Taken]>, place: Option<Place>) -> Reply {
-    Reply::Granted { request, taken, place, variables: Vec::new(), limit: None }
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -309,4 +304,9 @@ impl Cell {
         }
         Ok(())
     }
+}
+
+/// What a client is told of a grant.
+fn granted(request: RequestNo, taken: Arc<[Taken]>, place: Option<Place>) -> Reply {
+    Reply::Granted { request, taken, place, variables: Vec::new(), limit: None }
 }

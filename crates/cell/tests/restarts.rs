@@ -240,7 +240,7 @@ fn no_number_is_told_before_its_epoch_is_kept() {
     let hello = Hello { session, secret, uid: 1, means, returns: false, heard: CallNo(0) };
     let needs = vec!["a".parse().expect("a need")];
     let (now, lasting, from, within) = (false, Lasting::Connection, From::default(), None);
-    let ask = Ask { needs, now, lasting, from, within, limit: None };
+    let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
     // An earlier version has used up all numbers of the second epoch but one.
     let request = RequestNo((2 << 32) | 0xffff_fffe);
     let asked =

@@ -102,7 +102,10 @@ fn grants(grants: &[GrantView]) -> Table {
     table.set_header(["grant", "holds (unit#fence)", "state", "since", "who", "reason"]);
     for grant in grants {
         table.add_row([
-            grant.request.to_string(),
+            match grant.part_of {
+                Some(whole) => format!("{} in {whole}", grant.request),
+                None => grant.request.to_string(),
+            },
             show::shorten(&show::taken(&grant.taken), 120),
             state(grant),
             show::ago(grant.since),
@@ -120,6 +123,10 @@ fn state(grant: &GrantView) -> String {
         }
         (State::Held, None) => "held".into(),
         (State::Stopped, _) => "held (stopped)".into(),
+        (State::Ending, _) if !grant.parts.is_empty() => {
+            let parts: Vec<_> = grant.parts.iter().take(8).map(ToString::to_string).collect();
+            format!("ending, waits for {}", parts.join(", "))
+        }
         (State::Ending, _) => {
             let pids: Vec<_> = grant.pids.iter().take(8).map(ToString::to_string).collect();
             let more = if grant.pids.len() > pids.len() { ", ..." } else { "" };
@@ -139,7 +146,10 @@ fn waiting(waiting: &[WaitView]) -> Table {
     table.set_header(["waiting", "for", "since", "who", "because"]);
     for wait in waiting {
         table.add_row([
-            wait.request.to_string(),
+            match wait.part_of {
+                Some(whole) => format!("{} in {whole}", wait.request),
+                None => wait.request.to_string(),
+            },
             show::needs(&wait.needs),
             show::ago(wait.since),
             show::who(&wait.who),

@@ -43,7 +43,7 @@ fn main() -> Outcome<()> {
 fn waiters(client: &Client, names: &[String]) -> Outcome<Vec<holdall_client::Waiting>> {
     let needs: Vec<_> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     let (now, lasting, within) = (false, Lasting::Connection, None);
-    let ask = Ask { needs, now, lasting, from: From::default(), within, limit: None };
+    let ask = Ask { needs, now, lasting, from: From::default(), within, limit: None, part: None };
     (0..WAITERS).map(|_| Ok(client.enqueue(ask.clone())?)).collect()
 }
 

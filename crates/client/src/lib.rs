@@ -104,7 +104,8 @@ impl Client {
         let command = std::env::args().next().unwrap_or_default();
         let from = About { command, ..About::default() };
         let lasting = Lasting::Connection;
-        self.ask(Ask { needs, now: false, lasting, from, within: None, limit: None }).await
+        self.ask(Ask { needs, now: false, lasting, from, within: None, limit: None, part: None })
+            .await
     }
 
     /// Asks, with all there is to say about it, waits, and holds.

@@ -233,7 +233,7 @@ async fn reservations_of_one_user_are_bounded_and_a_place_comes_back() {
     let hold = |name: &str| {
         let needs = vec![name.parse().expect("a need")];
         let (from, lasting) = (From::default(), Lasting::Reservation(3_600_000));
-        client.ask(Ask { needs, now: true, lasting, from, within: None, limit: None })
+        client.ask(Ask { needs, now: true, lasting, from, within: None, limit: None, part: None })
     };
     let first = hold("a").await.expect("free");
     let request = first.number();
@@ -255,7 +255,15 @@ async fn what_is_kept_of_a_request_is_bounded() {
     let ask = |reason: usize| {
         let from = From { reason: Some("x".repeat(reason)), ..From::default() };
         let needs = vec!["a".parse().expect("a need")];
-        Ask { needs, now: false, lasting: Lasting::Connection, from, within: None, limit: None }
+        Ask {
+            needs,
+            now: false,
+            lasting: Lasting::Connection,
+            from,
+            within: None,
+            limit: None,
+            part: None,
+        }
     };
     let long = client.ask(ask(TEXT_MAX + 1)).await;
     assert!(matches!(long, Err(Error::Refused(Refusal::Senseless(_)))), "{long:?}");
@@ -434,7 +442,7 @@ async fn unread_replies() {
     for _ in 0..200 {
         let needs = names.iter().map(|name| name.parse().expect("a need")).collect();
         let (now, lasting, from) = (false, Lasting::Connection, From::default());
-        let ask = Ask { needs, now, lasting, from, within: None, limit: None };
+        let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
         waiting.push(client.enqueue(ask).expect("sent"));
     }
     until_waiting(&client, 200).await;

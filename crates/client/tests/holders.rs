@@ -36,7 +36,15 @@ async fn agent() -> (tempfile::TempDir, Client) {
 fn asked() -> Ask {
     let needs = vec!["a".parse().expect("a need")];
     let lasting = Lasting::Command(Leftovers::Wait);
-    Ask { needs, now: false, lasting, from: About::default(), within: None, limit: None }
+    Ask {
+        needs,
+        now: false,
+        lasting,
+        from: About::default(),
+        within: None,
+        limit: None,
+        part: None,
+    }
 }
 
 async fn for_a_command(client: &Client) -> Grant {

@@ -33,6 +33,7 @@ impl Bench {
             from: self.who.from.clone(),
             within: None,
             limit: None,
+            part: None,
         };
         let request = self.engine.next_number();
         let input = Input::Ask { who: self.who.clone().into(), ask };

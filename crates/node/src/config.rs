@@ -67,6 +67,8 @@ pub struct Limits {
     pub reservations: usize,
     /// How many hours ahead somebody may reserve.
     pub reservation_hours: u64,
+    /// How many minutes a command may outlast the reservation that it uses a part of.
+    pub overtime_minutes: u64,
     /// Bytes of replies that one client has not read.
     pub unread_bytes: usize,
     /// Bytes of requests and unread replies of all users.
@@ -83,6 +85,7 @@ impl Default for Limits {
             waiting: 1 << 17,
             reservations: 1024,
             reservation_hours: 366 * 24,
+            overtime_minutes: 60,
             unread_bytes: 64 << 20,
             memory_bytes: 1 << 30,
             units: 1 << 20,

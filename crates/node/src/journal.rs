@@ -210,7 +210,8 @@ mod tests {
     fn held(n: u64) -> Held {
         let who = Who { user: "u".repeat(100).into(), ..Who::default() };
         let (needs, taken) = (Vec::new(), Vec::new());
-        let grant = Reservation { request: RequestNo(n), who, needs, taken, since: 0, until: None };
+        let (request, since, until, part_of) = (RequestNo(n), 0, None, None);
+        let grant = Reservation { request, who, needs, taken, since, until, part_of };
         Held { grant, holder: Record::default() }
     }
 

@@ -159,6 +159,17 @@ pub struct Ask {
     pub within: Option<RequestNo>,
     /// It is used for so many milliseconds at most; pools may allow less.
     pub limit: Option<u64>,
+    /// It is for a part of what a grant holds.
+    pub part: Option<Part>,
+}
+
+/// A part of what a grant holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The grant.
+    pub of: RequestNo,
+    /// Whether it may outlast its grant, as long as the agent allows.
+    pub outlasts: bool,
 }
 
 /// The longest text a client may say of itself, in bytes.
@@ -331,6 +342,9 @@ pub enum Refusal {
     /// Whoever asks has no right to.
     #[error("{0}")]
     Denied(String),
+    /// It does not fit what there is: there is no such grant.
+    #[error("{0}")]
+    Conflict(String),
 }
 
 /// Why a call was not carried out.

@@ -116,6 +116,10 @@ pub struct GrantView {
     pub state: State,
     /// The processes that use it, as far as they are known.
     pub pids: Vec<u32>,
+    /// The grant that it uses a part of.
+    pub part_of: Option<RequestNo>,
+    /// The grants that use parts of it.
+    pub parts: Vec<RequestNo>,
 }
 
 /// A waiting request.
@@ -131,6 +135,8 @@ pub struct WaitView {
     pub since: u64,
     /// The grant inside which it was asked.
     pub within: Option<RequestNo>,
+    /// The grant that it wants a part of.
+    pub part_of: Option<RequestNo>,
     /// What keeps it, one for each need that is lacking.
     pub hindrances: Vec<Hindrance>,
 }
@@ -218,7 +224,7 @@ impl GrantView {
             taken.name.as_str().len() + units.sum::<usize>()
         };
         let taken: usize = self.taken.iter().map(taken).sum();
-        5 * SMALL + needs_size(&self.needs) + taken + self.who.size()
+        (5 + self.parts.len()) * SMALL + needs_size(&self.needs) + taken + self.who.size()
     }
 }
 

@@ -43,7 +43,7 @@ impl Session for Connection {
         };
         let needs = wants.iter().map(need).collect::<anyhow::Result<_>>()?;
         let (lasting, from) = (Lasting::Connection, (*self.from).clone());
-        let ask = Ask { needs, now: false, lasting, from, within: None, limit: None };
+        let ask = Ask { needs, now: false, lasting, from, within: None, limit: None, part: None };
         Ok(self.client.ask(ask).await?)
     }
 

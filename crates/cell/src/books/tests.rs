@@ -14,7 +14,7 @@ fn asked(request: u64, needs: &[&str]) -> Fact {
         session: SessionId(1),
         call: CallNo(request),
         who: Arc::default(),
-        ask: Ask { needs, now, lasting, from, within, limit: None },
+        ask: Ask { needs, now, lasting, from, within, limit: None, part: None },
     }
 }
 

@@ -133,6 +133,7 @@ impl Cell {
             taken: held.taken.to_vec(),
             since: held.since,
             until: held.until,
+            part_of: entry.ask.part.map(|part| part.of),
         };
         self.run(engine::Input::Restore(reservation))?;
         self.engine.put_within(request, within);

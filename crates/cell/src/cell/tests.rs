@@ -99,8 +99,15 @@ impl Story {
 
     fn asks(&mut self, session: u64, call: u64, needs: &str, lasting: Lasting) -> Vec<Effect> {
         let needs = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
-        let ask =
-            Ask { needs, now: false, lasting, from: From::default(), within: None, limit: None };
+        let ask = Ask {
+            needs,
+            now: false,
+            lasting,
+            from: From::default(),
+            within: None,
+            limit: None,
+            part: None,
+        };
         let who = Who { uid: 1000 + session as u32, user: "me".into(), ..Who::default() };
         self.calls(session, call, Wish::Ask { who: Arc::new(who), ask })
     }

@@ -68,6 +68,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if self.is_held(request) {
             return chain;
         }
+        if self.requests.get(&request).is_some_and(|entry| entry.part_of.is_some()) {
+            // It waits for other parts alone.
+            let hindrances = self.hindrances(request, usize::MAX);
+            chain.waiting.push(request);
+            chain.grants.extend(hindrances.iter().flat_map(|hindrance| &hindrance.holders));
+            return chain;
+        }
         let outer: BTreeSet<_> = self.outer(request).collect();
         let mut next = VecDeque::from([request]);
         let mut seen = BTreeSet::from([request]);
@@ -145,7 +152,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// The grants inside which a request was asked, from the inside out.
-    fn outer(&self, request: RequestNo) -> impl Iterator<Item = RequestNo> + '_ {
+    pub(super) fn outer(&self, request: RequestNo) -> impl Iterator<Item = RequestNo> + '_ {
         let within = |request: RequestNo| self.requests.get(&request)?.within;
         std::iter::successors(within(request), move |outer| within(*outer))
     }
@@ -214,12 +221,16 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 None => r.to_string(),
             };
             let holders: Vec<_> = hindrance.holders.iter().map(by).collect();
+            let missing = match hindrance.wanted {
+                1 => String::new(),
+                wanted => format!(" ({} of {wanted} free)", hindrance.free),
+            };
             match hindrance.holders_total {
-                0 => format!("{name} is wanted by {} before", hindrance.ahead_total),
+                0 => format!("{name} is wanted by {} before{missing}", hindrance.ahead_total),
                 n if n > 3 => {
-                    format!("{name} is held by {} and {} more", holders.join(", "), n - 3)
+                    format!("{name} is held by {} and {} more{missing}", holders.join(", "), n - 3)
                 }
-                _ => format!("{name} is held by {}", holders.join(", ")),
+                _ => format!("{name} is held by {}{missing}", holders.join(", ")),
             }
         });
         let told: Vec<_> = told.take(3).collect();

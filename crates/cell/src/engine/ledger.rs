@@ -379,6 +379,12 @@ impl Ledger {
     /// What to ask for so that a grant of a former life has exactly what it had; none if that is not there
     /// and free. `shared` is of locks.
     pub(super) fn as_it_was(&self, taken: &Taken, shared: bool) -> Option<Count> {
+        let count = self.as_named(taken, shared)?;
+        self.pool(count.pool).filter(|pool| !pool.lacks(&count)).map(|_| count)
+    }
+
+    /// The same, free or not.
+    pub(super) fn as_named(&self, taken: &Taken, shared: bool) -> Option<Count> {
         let (id, pool) = self.find(&taken.name)?;
         let count = match &pool.stock {
             Stock::Lock { .. } => {
@@ -395,7 +401,7 @@ impl Ledger {
                 Count { pool: id, units: named.len() as u32, named }
             }
         };
-        (count.units > 0 && !pool.lacks(&count)).then_some(count)
+        (count.units > 0).then_some(count)
     }
 
     /// Hands out the same as a grant of a former life had, with its old fences.

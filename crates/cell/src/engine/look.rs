@@ -7,7 +7,7 @@ use holdall_core::{Need as Count, PoolId, Protocol, Unit as Number};
 use holdall_wire::{GrantView, Name, PoolView, RequestNo, Status, WaitView};
 
 use super::ledger::{Ledger, Meaning};
-use super::view::{grant_view, pool_view};
+use super::view::pool_view;
 use super::{Engine, Entry, Serving};
 
 /// How many rows a page has.
@@ -39,6 +39,8 @@ enum Next<L> {
     Held(Option<RequestNo>),
     /// Those who wait, after this place.
     Waiting(Option<L>),
+    /// Those who wait for parts of grants, after this one.
+    Parts(Option<(RequestNo, RequestNo)>),
     /// Other locks, from this one on.
     Locks(PoolId),
     /// There is nothing more.
@@ -201,7 +203,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                         .requests
                         .get(request)
                         .filter(|entry| walk.concerns(entry, &self.ledger));
-                    if let Some(view) = entry.and_then(|entry| grant_view(*request, entry)) {
+                    if let Some(view) = entry.and_then(|entry| self.grant_view(*request, entry)) {
                         page.grant(view);
                     }
                     walk.next = Next::Held(Some(*request));
@@ -222,6 +224,21 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                         page.wait(view);
                     }
                     walk.next = Next::Waiting(Some(place));
+                }
+                Some(Next::Parts(None))
+            }
+            Next::Parts(after) => {
+                for next in self.waiting_for_parts().filter(|next| Some(*next) > after) {
+                    if !page.has_room() {
+                        return None;
+                    }
+                    let entry = self.requests.get(&next.1);
+                    if entry.is_some_and(|entry| walk.concerns(entry, &self.ledger))
+                        && let Some(view) = self.wait_view(next.1)
+                    {
+                        page.wait(view);
+                    }
+                    walk.next = Next::Parts(Some(next));
                 }
                 let named = !walk.names.is_empty();
                 Some(if named { Next::Nothing } else { Next::Locks(PoolId(0)) })

@@ -20,6 +20,7 @@ mod few;
 mod ledger;
 mod look;
 mod needs;
+mod parts;
 mod pools;
 mod resemblance;
 mod roles;
@@ -144,6 +145,9 @@ pub struct Reservation<W = Who, N = Vec<Need>, T = Vec<Taken>> {
     pub since: u64,
     /// Until when; none if it ends with the processes that use it.
     pub until: Option<u64>,
+    /// The grant that it uses a part of.
+    #[serde(default)]
+    pub part_of: Option<RequestNo>,
 }
 
 /// What follows from an input.
@@ -198,6 +202,10 @@ struct Entry {
     until: Option<u64>,
     within: Option<RequestNo>,
     taken: Option<Arc<[Taken]>>,
+    /// The grant that it uses a part of, or wants to.
+    part_of: Option<RequestNo>,
+    /// It ends with its last part.
+    closing: bool,
 }
 
 /// The state of a node.
@@ -210,6 +218,8 @@ pub struct Engine<P: Protocol> {
     held: BTreeSet<RequestNo>,
     /// For each grant, the requests that were asked inside it.
     inside: BTreeMap<RequestNo, BTreeSet<RequestNo>>,
+    /// For each grant, the requests that use a part of it, or want to.
+    parts: BTreeMap<RequestNo, BTreeSet<RequestNo>>,
     ledger: Ledger,
     timers: Timers<P>,
     mail: VecDeque<Mail<P>>,
@@ -245,6 +255,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             requests: FxHashMap::default(),
             held: BTreeSet::new(),
             inside: BTreeMap::new(),
+            parts: BTreeMap::new(),
             ledger: Ledger::default(),
             timers: Timers::default(),
             mail: VecDeque::new(),
@@ -302,6 +313,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: Ask) -> Result<(), Defect> {
+        if let Some(part) = ask.part {
+            return self.on_ask_part(request, who, ask, part.of);
+        }
         let counts = match self.resolve(&ask.needs) {
             Ok(counts) => counts,
             Err(why) => {
@@ -354,7 +368,20 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
         let within = self.nest(request, who.uid, within);
         let (since, until, taken) = (self.now, None, None);
-        let entry = Entry { user, needs, counts, who, since, lasts, until, within, taken };
+        let (part_of, closing) = (None, false);
+        let entry = Entry {
+            user,
+            needs,
+            counts,
+            who,
+            since,
+            lasts,
+            until,
+            within,
+            taken,
+            part_of,
+            closing,
+        };
         self.requests.insert(request, entry);
         self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
     }
@@ -376,8 +403,17 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     fn on_restore(&mut self, reservation: Reservation) -> Result<(), Defect> {
-        let Reservation { request, who, needs, taken, since, until } = reservation;
+        let Reservation { request, who, needs, taken, since, until, part_of } = reservation;
         self.counter = self.counter.max(request.0);
+        if let Some(of) = part_of.filter(|of| self.is_held(*of)) {
+            let (who, taken) = (Arc::new(who), taken.into());
+            if !self.restore_part(request, who, needs, taken, of) {
+                self.effects.push(Effect::Unrestored(request));
+            } else if let Some(entry) = self.requests.get_mut(&request) {
+                entry.since = since;
+            }
+            return Ok(());
+        }
         let Some(counts) = self.as_it_was(&needs, &taken) else {
             self.effects.push(Effect::Unrestored(request));
             return Ok(());
@@ -438,6 +474,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// A request is over, whether it held or waited. Its units are free in the ledger before the
     /// protocol hears of it, since the protocol may pass them on at once.
     fn end(&mut self, request: RequestNo) -> Result<(), Defect> {
+        if self.parts.contains_key(&request) && self.closes(request)? {
+            return Ok(()); // It ends with its last part.
+        }
         let Some(entry) = self.requests.remove(&request) else { return Ok(()) };
         let held = self.held.remove(&request);
         if let Some(outer) = entry.within
@@ -447,6 +486,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             if inside.is_empty() {
                 self.inside.remove(&outer);
             }
+        }
+        if let Some(of) = entry.part_of {
+            return self.end_part(request, &entry, of);
         }
         let mut unused = Vec::new();
         for count in entry.counts.iter() {

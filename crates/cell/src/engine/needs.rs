@@ -13,7 +13,7 @@ use super::{Engine, Serving};
 /// Among so few needs each is compared with each.
 const FEW: usize = 8;
 /// All units of a pool, as long as it is not looked at how many that are.
-const ALL: u32 = u32::MAX;
+pub(super) const ALL: u32 = u32::MAX;
 /// With how many declared names another is compared.
 const DECLARED_MAX: usize = 4096;
 
@@ -76,7 +76,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// What a need wants of a pool with units; none if it is for a lock. Says why if it can never be met.
-    fn feasible(&self, need: &Need) -> Result<Option<Count>, String> {
+    pub(super) fn feasible(&self, need: &Need) -> Result<Option<Count>, String> {
         let name = &need.name;
         match self.ledger.meaning(name) {
             Meaning::Unit(id, pool, unit) => {
@@ -210,7 +210,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 }
 
 /// Adds what a need wants to what others of the same request want of the same pool.
-fn add(units: &mut Vec<Count>, wanted: Count, need: &Need) -> Result<(), Refusal> {
+pub(super) fn add(units: &mut Vec<Count>, wanted: Count, need: &Need) -> Result<(), Refusal> {
     let Some(count) = units.iter_mut().find(|count| count.pool == wanted.pool) else {
         units.push(wanted);
         return Ok(());

@@ -83,6 +83,7 @@ impl<P: Protocol<Manager: Serving>> Serialize for Engine<P> {
             requests,
             held: _,
             inside: _,
+            parts: _,
             ledger,
             timers,
             mail: _,
@@ -126,9 +127,13 @@ impl<'de, P: Protocol<Manager: Serving>> Deserialize<'de> for Engine<P> {
             |(request, entry): &(RequestNo, Entry)| entry.taken.is_some().then_some(*request);
         let held = state.requests.iter().filter_map(holds).collect();
         let mut inside: BTreeMap<RequestNo, BTreeSet<RequestNo>> = BTreeMap::new();
+        let mut parts: BTreeMap<RequestNo, BTreeSet<RequestNo>> = BTreeMap::new();
         for (request, entry) in &state.requests {
             if let Some(outer) = entry.within {
                 inside.entry(outer).or_default().insert(*request);
+            }
+            if let Some(whole) = entry.part_of {
+                parts.entry(whole).or_default().insert(*request);
             }
         }
         Ok(Self {
@@ -137,6 +142,7 @@ impl<'de, P: Protocol<Manager: Serving>> Deserialize<'de> for Engine<P> {
             requests: state.requests.into_iter().collect(),
             held,
             inside,
+            parts,
             ledger: state.ledger,
             timers: state.timers,
             counter: state.counter,

@@ -2,6 +2,7 @@
 
 mod corners;
 mod named;
+mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,6 +34,7 @@ fn ask(needs: &str) -> Ask {
         from: From::default(),
         within: None,
         limit: None,
+        part: None,
     }
 }
 

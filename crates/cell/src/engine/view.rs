@@ -20,10 +20,11 @@ const COUNTED: usize = 4096;
 const DRAINED: usize = 4;
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
-    /// The requests that wait, in the order of service.
+    /// The requests that wait, in the order of service; then those for parts of grants.
     pub fn waiting(&self) -> Vec<RequestNo> {
         let waiting = self.manager.waiting_after(None);
-        waiting.filter_map(|(_, id)| self.users.get(&id.user)?.request).collect()
+        let waiting = waiting.filter_map(|(_, id)| self.users.get(&id.user)?.request);
+        waiting.chain(self.waiting_for_parts().map(|(_, part)| part)).collect()
     }
 
     /// How many requests hold, and how many wait.
@@ -33,7 +34,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// One grant, if there is such a one.
     pub fn grant(&self, request: RequestNo) -> Option<GrantView> {
-        grant_view(request, self.requests.get(&request)?)
+        self.grant_view(request, self.requests.get(&request)?)
     }
 
     /// The pool that a need is for, if there is one.
@@ -75,16 +76,18 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// A grant as it is kept on disk.
     pub fn kept(&self, request: RequestNo) -> Option<Reservation> {
-        let Reservation { request, who, needs, taken, since, until } = self.to_keep(request)?;
+        let Reservation { request, who, needs, taken, since, until, part_of } =
+            self.to_keep(request)?;
         let (who, needs, taken) = (Who::clone(who), needs.to_vec(), taken.to_vec());
-        Some(Reservation { request, who, needs, taken, since, until })
+        Some(Reservation { request, who, needs, taken, since, until, part_of })
     }
 
     /// The same, to be written down.
     pub fn to_keep(&self, request: RequestNo) -> Option<Reservation<&Arc<Who>, &[Need], &[Taken]>> {
         let entry = self.requests.get(&request)?;
         let (who, needs, taken) = (&entry.who, &entry.needs[..], &**entry.taken.as_ref()?);
-        Some(Reservation { request, who, needs, taken, since: entry.since, until: entry.until })
+        let (since, until, part_of) = (entry.since, entry.until, entry.part_of);
+        Some(Reservation { request, who, needs, taken, since, until, part_of })
     }
 
     /// How many units all declared pools have; a lock counts as one.
@@ -112,6 +115,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             who: Who::clone(&entry.who),
             since: entry.since,
             within: entry.within,
+            part_of: entry.part_of,
             hindrances: self.hindrances(request, NAMED),
         })
     }
@@ -155,10 +159,28 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         (named, total as u32)
     }
 
+    pub(super) fn grant_view(&self, request: RequestNo, entry: &Entry) -> Option<GrantView> {
+        Some(GrantView {
+            request,
+            needs: entry.needs.clone(),
+            taken: entry.taken.as_ref()?.to_vec(),
+            who: Who::clone(&entry.who),
+            since: entry.since,
+            until: entry.until,
+            state: if entry.until.is_some() { State::Reserved } else { State::Held },
+            pids: Vec::new(),
+            part_of: entry.part_of,
+            parts: self.parts(request).filter(|part| self.is_held(*part)).collect(),
+        })
+    }
+
     /// What keeps a waiting request, need by need: units that are held or drained, or wanted by those who
     /// are served earlier. Names at most `most` of each.
     pub(super) fn hindrances(&self, request: RequestNo, most: usize) -> Vec<Hindrance> {
         let Some(entry) = self.requests.get(&request) else { return Vec::new() };
+        if let Some(of) = entry.part_of {
+            return self.hindrances_of_part(request, of, most);
+        }
         let all = entry.needs.iter().filter_map(|need| self.hindrance(request, entry, need, most));
         all.collect()
     }
@@ -236,17 +258,4 @@ pub(super) fn pool_view(pool: &Pool) -> PoolView {
 fn unit_view(unit: &Unit) -> UnitView {
     let Unit { name, holder, retiring, drained, .. } = unit.clone();
     UnitView { name, holder, retiring, drained }
-}
-
-pub(super) fn grant_view(request: RequestNo, entry: &Entry) -> Option<GrantView> {
-    Some(GrantView {
-        request,
-        needs: entry.needs.clone(),
-        taken: entry.taken.as_ref()?.to_vec(),
-        who: Who::clone(&entry.who),
-        since: entry.since,
-        until: entry.until,
-        state: if entry.until.is_some() { State::Reserved } else { State::Held },
-        pids: Vec::new(),
-    })
 }

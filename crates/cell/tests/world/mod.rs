@@ -554,7 +554,7 @@ impl<'a> World<'a> {
         };
         let who = who(self.clients[client].hello.uid);
         let from = who.from.clone();
-        let ask = Ask { needs: asked, now, lasting, from, within: None, limit: None };
+        let ask = Ask { needs: asked, now, lasting, from, within: None, limit: None, part: None };
         self.call(client, Wish::Ask { who, ask });
     }
 

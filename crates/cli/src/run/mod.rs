@@ -14,7 +14,7 @@ use std::time::Duration;
 use holdall_client::{Client, Error, Grant};
 use holdall_holders::Ended;
 use holdall_wire::{
-    Ask, Fault, From as About, Lasting, Leftovers, NEEDS_MAX, Need, RequestNo, span,
+    Ask, Fault, From as About, Lasting, Leftovers, NEEDS_MAX, Need, Part, RequestNo, span,
 };
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -49,6 +49,12 @@ pub(crate) struct Args {
     /// Stop the command after this time: SIGTERM, and SIGKILL after 5 seconds. Pools may allow less
     #[arg(long, value_name = "TIME", value_parser = span)]
     limit: Option<Duration>,
+    /// Use a part of what this grant holds, mostly a reservation of `holdall hold`, instead of what is free
+    #[arg(long = "in", value_name = "GRANT")]
+    part_of: Option<RequestNo>,
+    /// What becomes of the command if that grant ends before it does
+    #[arg(long, value_enum, default_value_t, value_name = "HOW", requires = "part_of")]
+    at_end: AtEnd,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<std::ffi::OsString>,
@@ -64,6 +70,16 @@ enum After {
     Warn,
     /// They are ended: SIGTERM, and SIGKILL after 5 seconds
     Kill,
+}
+
+/// What becomes of a command whose reservation ends.
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum AtEnd {
+    /// It is stopped: SIGTERM, and SIGKILL after 5 seconds
+    #[default]
+    Stop,
+    /// It goes on, as long as the agent allows, and the reservation with it
+    KeepUntilDone,
 }
 
 impl From<After> for Leftovers {
@@ -149,7 +165,7 @@ impl Wanted {
         environment::check(&needs).map_err(usage)?;
         let from = About { command, name: self.name.clone(), reason: self.reason.clone() };
         let within = within(&self.reach)?;
-        Ok(Ask { needs, now: self.no_wait, lasting, from, within, limit: None })
+        Ok(Ask { needs, now: self.no_wait, lasting, from, within, limit: None, part: None })
     }
 
     /// Asks, starting an agent if need be, and waits as long as it is told to.
@@ -213,7 +229,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let command = words.collect::<Vec<_>>().join(" ").chars().take(1000).collect();
     let mut ask = args.wanted.ask(command, Lasting::Command(args.leftovers.into()))?;
     ask.limit = args.limit.map(|limit| limit.as_millis() as u64);
-    if let Some(outer) = ask.within {
+    let outlasts = args.at_end == AtEnd::KeepUntilDone;
+    ask.part = args.part_of.map(|of| Part { of, outlasts });
+    if let Some(outer) = ask.within.filter(|_| ask.part.is_none()) {
         crate::say(format!(
             "asking inside grant {outer}, which is held while this waits; \
              better ask for everything at once"

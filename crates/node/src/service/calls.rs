@@ -159,6 +159,7 @@ impl Service {
             holder: None,
             ending: false,
             waits: false,
+            part: ask.part,
             limit: ask.limit,
             over: None,
         };
@@ -249,6 +250,7 @@ impl Service {
             let taken = self.engine.taken(request).cloned();
             self.log("released", request, taken.as_ref(), None);
             self.input(Input::End(request));
+            self.end_parts(request);
             self.touch(true);
             return Ok(Reply::Done);
         }
@@ -269,6 +271,9 @@ impl Service {
         if peer.who.uid != grant.who.uid && !peer.rights.has(Right::Force) {
             let why = lacks(&peer.who.user, Right::Force);
             return Err(Fault::Denied(format!("{request} belongs to {}; {why}", grant.who.user)));
+        }
+        if self.known.get(&request).is_some_and(|known| known.ending) {
+            return Err(Fault::Conflict(format!("{request} is ending")));
         }
         self.admit_renewal(millis, &grant.taken)?;
         self.input(Input::Renew { request, until: self.clock.now() + millis });

@@ -84,16 +84,16 @@ impl Service {
             return Ok(());
         };
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        let Reservation { request, who, needs, taken, since, until } = kept;
+        let Reservation { request, who, needs, taken, since, until, part_of } = kept;
         let asker = peer.asker.as_ref().filter(|asker| Arc::ptr_eq(&asker.who, who));
         let holder = &*lock.words;
         match asker.map(|asker| &*asker.words) {
             Some(who) => {
-                let grant = Reservation { request, who, needs, taken, since, until };
+                let grant = Reservation { request, who, needs, taken, since, until, part_of };
                 journal.note(request, &Held { grant, holder })
             }
             None => {
-                let grant = Reservation { request, who, needs, taken, since, until };
+                let grant = Reservation { request, who, needs, taken, since, until, part_of };
                 journal.note(request, &Held { grant, holder })
             }
         }

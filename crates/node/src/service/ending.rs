@@ -135,6 +135,35 @@ impl Service {
             None => self.log("withdrawn", request, None, None),
         }
         self.input(Input::End(request));
+        self.end_parts(request);
+    }
+
+    /// A grant has been ended, and parts of it are still in use: they are stopped, now or, if they may outlast
+    /// it, after some time; and the grant lasts until they have ended.
+    pub(super) fn end_parts(&mut self, grant: RequestNo) {
+        if !self.engine.is_held(grant) {
+            return;
+        }
+        if let Some(known) = self.known.get_mut(&grant) {
+            known.ending = true;
+        }
+        let minutes = self.config.limits.overtime_minutes;
+        for part in self.engine.parts(grant).collect::<Vec<_>>() {
+            let known = self.known.get(&part);
+            let outlasts = known.and_then(|known| known.part).is_some_and(|part| part.outlasts);
+            info!(%grant, %part, outlasts, "a part of a grant that has ended is in use");
+            if !outlasts {
+                self.take_away(part);
+                continue;
+            }
+            let me = self.me.clone();
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(Duration::from_secs(minutes.saturating_mul(60))).await;
+                if let Some(service) = me.upgrade() {
+                    service.borrow_mut().take_away(part);
+                }
+            });
+        }
     }
 
     /// Takes a grant away from a living client: it is told, and its processes are killed if it
@@ -213,6 +242,9 @@ impl Service {
         }
         let all = self.engine.reservations();
         for over in all.iter().filter(|r| r.until.is_some_and(|until| until <= now)) {
+            if self.known.get(&over.request).is_some_and(|known| known.ending) {
+                continue; // Parts of it are still in use.
+            }
             info!(request = %over.request, "a reservation has run out");
             self.end(over.request, "expired");
         }

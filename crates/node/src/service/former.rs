@@ -14,7 +14,7 @@ use super::{Known, Service};
 use crate::clock::moved;
 use crate::data::Kept;
 use crate::engine::{Effect, Input, Reservation};
-use crate::journal::Journal;
+use crate::journal::{Held, Journal};
 
 impl Service {
     /// Builds the pools, and puts in force again what is on disk.
@@ -46,27 +46,22 @@ impl Service {
         }
         let grants = living.iter().map(|(held, _)| &held.grant).chain(&reservations);
         let held = grants.flat_map(|grant| &grant.taken);
+        let before = reservations.len();
         let plan = Plan::new(wanted.filter_map(|change| added(&change)).collect(), held);
         for change in plan.begins {
             self.change_pool(change)?;
         }
-        for (held, holder) in &living {
-            let (request, pids) = (held.grant.request, holder.pids());
-            warn!(%request, ?pids, "processes of a grant of the agent before still run");
-            self.restore(held.grant.clone(), Some(holder.clone()));
-            anyhow::ensure!(
-                self.known.contains_key(&request),
-                "{request} of the agent before is still in use by {pids:?}, and does not fit the \
-                 pools; end that, or change the configuration back"
-            );
-        }
-        let on_disk: Vec<_> = living.into_iter().map(|(held, _)| held).collect();
-        self.journal = Some(Journal::begin(self.data.dir(), &on_disk)?);
-        self.remove_old_locks(&on_disk)?;
-        let before = reservations.len();
+        // Parts come after what they are parts of.
+        living.sort_by_key(|(held, _)| held.grant.part_of.is_some());
+        let whole = living.iter().filter(|(held, _)| held.grant.part_of.is_none()).count();
+        self.restore_living(&living[..whole])?;
         for reservation in reservations {
             self.restore(reservation, None);
         }
+        self.restore_living(&living[whole..])?;
+        let on_disk: Vec<_> = living.into_iter().map(|(held, _)| held).collect();
+        self.journal = Some(Journal::begin(self.data.dir(), &on_disk)?);
+        self.remove_old_locks(&on_disk)?;
         for change in plan.then {
             let told = format!("{change:?}");
             if let Err(error) = self.change_pool(change) {
@@ -82,6 +77,21 @@ impl Service {
         self.note_drained();
         if self.engine.reservations().len() < before {
             self.keep()?; // What was lost does not come back.
+        }
+        Ok(())
+    }
+
+    /// Puts in force again what processes hold that still run.
+    fn restore_living(&mut self, living: &[(Held, Rc<Holder>)]) -> anyhow::Result<()> {
+        for (held, holder) in living {
+            let (request, pids) = (held.grant.request, holder.pids());
+            warn!(%request, ?pids, "processes of a grant of the agent before still run");
+            self.restore(held.grant.clone(), Some(holder.clone()));
+            anyhow::ensure!(
+                self.known.contains_key(&request),
+                "{request} of the agent before is still in use by {pids:?}, and does not fit the \
+                 pools; end that, or change the configuration back"
+            );
         }
         Ok(())
     }
@@ -115,6 +125,7 @@ impl Service {
             holder: holder.clone(),
             ending: holder.is_some(),
             waits: false,
+            part: None,
             limit: None,
             over: None,
         };

@@ -27,7 +27,7 @@ use hashbrown::HashMap;
 use holdall_core::Rung;
 use holdall_holders::Holder;
 use holdall_protocols::house::{House, Place};
-use holdall_wire::{Leftovers, Refusal, Reply, RequestNo, Right, Taken, Who};
+use holdall_wire::{Leftovers, Part, Refusal, Reply, RequestNo, Right, Taken, Who};
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
@@ -115,6 +115,8 @@ struct Known {
     ending: bool,
     /// Whether it counts among those that wait.
     waits: bool,
+    /// The grant that it uses a part of.
+    part: Option<Part>,
     /// For how many milliseconds its client wants it at most.
     limit: Option<u64>,
     /// When it is over, in steady time, and who sees to it.
@@ -427,9 +429,9 @@ impl Service {
         };
         let pools = self.engine.declared().into_iter().filter(own).collect();
         let reservations = self.engine.reservations();
-        let known = |r: &crate::engine::Reservation| {
-            self.known.contains_key(&r.request) && Some(r.request) != over
-        };
+        // What has ended and is only in use by its parts is not to come back.
+        let lasts = |r: &RequestNo| self.known.get(r).is_some_and(|known| !known.ending);
+        let known = |r: &crate::engine::Reservation| lasts(&r.request) && Some(r.request) != over;
         let reservations = reservations.into_iter().filter(known).collect();
         let drained = self.engine.drained();
         self.anchor = self.clock.anchor();

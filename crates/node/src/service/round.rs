@@ -152,7 +152,16 @@ mod tests {
         async fn ask(&mut self) -> Reply {
             let needs = vec!["x".parse().expect("a need")];
             let (now, lasting, from) = (false, Lasting::Connection, From::default());
-            self.call(Body::Ask(Ask { needs, now, lasting, from, within: None, limit: None })).await
+            self.call(Body::Ask(Ask {
+                needs,
+                now,
+                lasting,
+                from,
+                within: None,
+                limit: None,
+                part: None,
+            }))
+            .await
         }
 
         async fn reply(&mut self) -> Reply {

@@ -251,7 +251,7 @@ fn whoever_is_in_the_way_is_named_and_the_rest_counted() {
 fn reservation(needs: &str, taken: Vec<holdall_wire::Taken>) -> Reservation {
     let request = holdall_wire::RequestNo((9 << 32) + 40);
     let needs = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
-    Reservation { request, who: who(), needs, taken, since: 1, until: Some(5) }
+    Reservation { request, who: who(), needs, taken, since: 1, until: Some(5), part_of: None }
 }
 
 fn taken(pool: &str, units: &[(&str, u64)]) -> holdall_wire::Taken {
