@@ -25,7 +25,7 @@ impl Span {
     /// As many as a request may take.
     pub const MAX: u8 = 16;
 
-    /// How many a request takes: one for the first of what it needs, and one for each two more.
+    /// How many a request takes: one, and one more for each two pools it needs.
     pub(super) fn of(cfg: &House, needs: &Needs) -> Self {
         let rounds = u32::try_from(1 + needs.len() / 2).unwrap_or(u32::MAX);
         let most = cfg.span.clamp(1, Self::MAX.into());
