@@ -24,9 +24,13 @@ def demand(holds, what):
 
 def prove(protocol, options):
     """Every obligation, with its time."""
+    for proof in protocol.proofs:
+        prove_one(proof.model(), options)
+
+
+def prove_one(model, options):
     from kit.solver import obligations
 
-    model = protocol.model.model()
     sorts = "; ".join(", ".join(map(str, layer)) for layer in layers(model))
     print(f"{model.name}: decidable, in layers: {sorts}")
     failed, count, seconds = [], 0, 0.0
@@ -43,20 +47,27 @@ def prove(protocol, options):
 def try_mutants(protocol, options):
     """Without a rule, exactly the obligations fail that are named for it; and what the solver finds is
     a state of the tables in which the step does break the conjunct."""
+    for proof in protocol.proofs:
+        try_mutants_of(proof)
+    named = set().union(*(proof.rules.keys() | proof.duties.keys() for proof in protocol.proofs))
+    rules = set().union(*(proof.model().rules() for proof in protocol.proofs))
+    demand(named == rules, f"{protocol.name}: rules without a mutant: {named ^ rules}")
+
+
+def try_mutants_of(proof):
     from kit.solver import obligations
 
-    whole = protocol.model.model()
-    expected = protocol.mutants.RULES | protocol.mutants.DUTIES
-    demand(expected.keys() == whole.rules(), f"rules without a mutant: {expected.keys() ^ whole.rules()}")
-    for rule, named in expected.items():
-        model = protocol.model.model([rule])
+    whole = proof.model()
+    for rule, named in (proof.rules | proof.duties).items():
+        model = proof.model([rule])
         touched = [name for name, step in whole.steps.items() if rule in step.rules]
         # The obligations of the other steps are what they were.
         model.steps = {name: step for name, step in model.steps.items() if name in touched}
         model.theorems = {n: (at, t) for n, (at, t) in model.theorems.items() if at in touched}
         failed = [result for result in obligations(model) if not result.holds]
-        kind = "rule" if rule in protocol.mutants.RULES else "duty of the world"
-        print(f"{model.name} without {rule} ({kind}): {', '.join(result.name for result in failed)}")
+        kind = "rule" if rule in proof.rules else "duty of the world"
+        lost = ", ".join(result.name for result in failed) or "nothing is lost"
+        print(f"{model.name} without {rule} ({kind}): {lost}")
         demand({result.name for result in failed} == named,
                f"{model.name} without {rule}: {sorted(named)} should fail")
         for result in failed:
@@ -73,9 +84,13 @@ def confirm(model, result):
 
 def show_possible(protocol, options):
     """Every step is possible where the invariant holds, in formulas and in tables."""
+    for proof in protocol.proofs:
+        show_possible_of(proof.model(), options)
+
+
+def show_possible_of(model, options):
     from kit.solver import possible
 
-    model = protocol.model.model()
     for name, step in model.steps.items():
         found, seconds = possible(model, step)
         demand(found is not None, f"{model.name}: {name} is never possible")
@@ -96,15 +111,29 @@ def make_runs(protocol, options):
 
 
 def conform(protocol, options):
-    pass
+    """The code takes only steps of the model, all of them, and drifts if it is changed."""
+    from kit import conformance
+
+    conformance.conform(protocol.name, protocol.conformance, protocol.model.model(), options, demand)
+
+
+class Proof:
+    """A model, the rules and the duties of the world that it rests on, with what fails without each."""
+
+    def __init__(self, model, mutants):
+        self.model, self.rules, self.duties = model.model, mutants.RULES, mutants.DUTIES
 
 
 class Protocol:
     def __init__(self, name):
         self.name = name
         self.model = import_module(f"{name}.model")
-        self.mutants = import_module(f"{name}.mutants")
+        self.proofs = [Proof(self.model, import_module(f"{name}.mutants"))]
+        if name == "house":
+            residue = import_module("house.residue")
+            self.proofs.append(Proof(residue, residue))
         self.runs = import_module(f"{name}.runs")
+        self.conformance = import_module(f"{name}.conformance")
 
 
 def main():

@@ -72,7 +72,8 @@ def model(without=()):
         mine = lambda c: w.of(c) == r
         conditions = {
             "room": lambda new: forall(lambda c=Claim, d=Claim: implies(both(mine(c), in_hand(d)), new(c) != unit(d))),
-            "apart": lambda new: forall(lambda c=Claim, d=Claim: implies(both(mine(c), mine(d), c != d), new(c) != new(d))),
+            "apart": lambda new: forall(lambda c=Claim, d=Claim: implies(
+                both(mine(c), mine(d), c != d), new(c) != new(d))),
             "there": lambda new: forall(lambda c=Claim: implies(mine(c), w.pool(new(c)) == w.wants(c))),
             "named": lambda new: forall(lambda c=Claim, x=Unit: implies(both(mine(c), w.names(c, x)), new(c) == x)),
         }

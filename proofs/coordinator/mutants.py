@@ -17,7 +17,7 @@ RULES = {
 
 DUTIES = {
     "Leaving": {"ask/the retired ask nothing"},
-    "Lapse": {"retire/the retired ask nothing"},
+    "Leaving: uses nothing": {"retire/the retired ask nothing"},
     "Departure": c3("departed"),
     "Departure: of a home": c3("home_departed"),
 }

@@ -10,7 +10,11 @@ from kit.world import World
 
 
 def model(without=()):
-    w = World("house", without, lanes=True)
+    return build("house", without).model
+
+
+def build(name, without):
+    w = World(name, without, lanes=True)
     m = w.model
     User, Request, Claim, Unit, Manager = w.User, w.Request, w.Claim, w.Unit, w.Manager
     quest, asked = w.quest, w.asked
@@ -33,6 +37,7 @@ def model(without=()):
     held = m.relation("held", Manager, Request)  # Entry::held
     unit = m.function("unit", Claim, to=Unit,  # Entry::units
                       matters=lambda c: held(w.at_manager(c), w.of(c)))
+    choosing = m.relation("choosing", Manager, Request)  # Manager::choosing
     over = m.relation("over", Manager, Request)  # State::Over or State::Gone
 
     # --- What is under way: `ToManager`, and of `ToUser` what matters.
@@ -43,7 +48,7 @@ def model(without=()):
     yes_unit = m.relation("yes_unit", Claim, Stance, Unit)  # ... and its units
     asked_back = m.relation("asked_back", Manager, Request, Stance)  # Yield
 
-    has_part = lambda r, k: exists(lambda c=Claim: w.part(c, r, k))
+    has_part = w.has_part
     in_hand = lambda c: held(w.at_manager(c), w.of(c))
     up_to = lambda n, k: either(less(n, k), n == k)
 
@@ -86,7 +91,7 @@ def model(without=()):
 
     @m.step("Quest::on_yield")
     def on_yield(do, r: Request, k: Manager, n: Stance, back: Stance):
-        do.when(quest(r), asked_back(k, r, back), back == stance(r, k))
+        do.when(quest(r), has_part(r, k), asked_back(k, r, back), back == stance(r, k))
         do.when(~granted(r), rule="firm")
         queue(do, r, k, n)
 
@@ -114,12 +119,16 @@ def model(without=()):
 
     # --------------------------------------------------------------- managers
 
-    def forget(do, which):
+    def forget(do, which, rule=None):
         """`Manager::remove`, of all these."""
-        do.remove_where(entry, which)
-        do.remove_where(held, which)
+        for relation in (entry, held, choosing):
+            do.remove_where(relation, which, rule=rule)
 
-    heard = lambda k, r: both(~over(k, r), forall(lambda s=Request: implies(w.follows(r, s), over(k, s))))
+    def hears(do, k, r):
+        """`Manager::hears`: nothing is heard of what is over; what is earlier in the lane is over."""
+        do.when(~over(k, r), rule="ended")
+        do.when(forall(lambda s=Request: implies(w.follows(r, s), over(k, s))))
+
     spoke = lambda k, r: either(
         tried(k, r), released(k, r), exists(lambda n=Stance: queued(k, r, n)))
 
@@ -128,21 +137,31 @@ def model(without=()):
         do.when(spoke(k, r), ~over(k, r))
         earlier = lambda j, s: both(j == k, w.follows(r, s))
         do.insert_where(over, earlier)
-        forget(do, earlier)
+        forget(do, earlier, rule="implied")
 
     @m.step("Manager::on_try")
     def on_try(do, k: Manager, r: Request, zero: Stance):
-        do.when(tried(k, r), heard(k, r), ~entry(k, r), first(zero))
+        do.when(tried(k, r), ~entry(k, r), first(zero))
+        hears(do, k, r)
         do.insert(entry, k, r)
         do.set(at, (k, r), zero)
+        do.remove(choosing, k, r)
+
+    @m.step("Manager::on_try: No")
+    def say_no(do, k: Manager, r: Request):
+        do.when(tried(k, r), ~entry(k, r))
+        hears(do, k, r)
+        do.insert(choosing, k, r)
 
     @m.step("Manager::on_queue")
     def on_queue(do, k: Manager, r: Request, n: Stance):
-        do.when(queued(k, r, n), heard(k, r))
+        do.when(queued(k, r, n))
+        hears(do, k, r)
         do.when(implies(entry(k, r), less(at(k, r), n)), rule="stance")
         do.insert(entry, k, r)
         do.set(at, (k, r), n)
         do.remove(held, k, r)
+        do.remove(choosing, k, r)
 
     @m.step("Manager::hold, Manager::take, Stock::pick")
     def hold(do, k: Manager, r: Request):
@@ -170,13 +189,15 @@ def model(without=()):
 
     @m.step("Manager::on_message: Release")
     def on_release(do, k: Manager, r: Request):
-        do.when(released(k, r), heard(k, r))
+        do.when(released(k, r))
+        hears(do, k, r)
         do.insert(over, k, r)
         forget(do, lambda j, s: both(j == k, s == r))
 
     @m.step("Manager::is_impossible")
     def refuse(do, k: Manager, r: Request, n: Stance):
-        do.when(heard(k, r), either(both(tried(k, r), ~entry(k, r)), queued(k, r, n)))
+        hears(do, k, r)
+        do.when(either(both(tried(k, r), ~entry(k, r)), queued(k, r, n)))
         do.when(implies(entry(k, r), less(at(k, r), n)), rule="heard-before")
         do.insert(over, k, r)
         forget(do, lambda j, s: both(j == k, s == r))
@@ -191,8 +212,8 @@ def model(without=()):
     def purge(do, k, u):
         """`Manager::on_gone`, `Lanes::end_user`."""
         ended = lambda j, r: both(j == k, ends_with(u)(r))
-        do.insert_where(over, ended)
-        forget(do, ended)
+        do.insert_where(over, ended, rule="purge")
+        forget(do, ended, rule="purge")
 
     @m.step("Manager::on_gone: Gone::Suspected")
     def suspected(do, k: Manager, u: User):
@@ -203,7 +224,7 @@ def model(without=()):
     @m.step("Manager::on_gone: Gone::Reclaimed")
     def reclaimed(do, k: Manager, u: User):
         do.when(w.begun(u))
-        do.when(w.retired(u), rule="Lapse: reclaimed")
+        do.when(w.retired(u), rule="Lapse")
         purge(do, k, u)
 
     @m.step("Manager::on_gone: Gone::Departed, of a user")
@@ -217,8 +238,8 @@ def model(without=()):
         theirs = lambda j, r: both(j == k, w.home_of(w.user(r)) == h)
         do.when(forall(lambda u=User: implies(both(w.home_of(u) == h, w.begun(u)), both(w.retired(u), w.stopped(u)))),
                 rule="Departure: of a home")
-        do.remove_where(over, theirs)
-        forget(do, theirs)
+        do.remove_where(over, theirs, rule="purge")
+        forget(do, theirs, rule="purge")
 
     w.lose_steps(tried, queued, released, yes, yes_unit, asked_back)
 
@@ -268,4 +289,4 @@ def model(without=()):
 
     w.exclusion(granted, told)
     m.theorem("nothing is granted twice", lambda r: ~ever(r), step="grant")
-    return m
+    return w

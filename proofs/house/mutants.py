@@ -23,6 +23,9 @@ RULES = {
     "named": {"hold/units that were named"},
     "heard-before": h2("refuse"),  # What was heard before may be in use
     "spare-holders": h2("suspected"),  # Whoever is only suspected keeps what it may be using
+    "ended": set(),  # These are for what is left behind: residue.py
+    "implied": set(),
+    "purge": set(),
 }
 
 DUTIES = {
@@ -30,8 +33,8 @@ DUTIES = {
     "Asking: numbers grow": {"ask/the last of a lane is under way"},
     "Leaving": {"ask/the retired ask nothing", "ask/the last of a lane is under way"},
     "Succession": {"begin/successors follow"},
-    "Lapse": {"retire/the retired ask nothing"},
-    "Lapse: reclaimed": h2("reclaimed"),
+    "Leaving: uses nothing": {"retire/the retired ask nothing"},
+    "Lapse": h2("reclaimed"),
     "Departure": h2("departed"),
     "Departure: of a home": h2("home_departed"),
     "Suspicion": h2("suspected"),

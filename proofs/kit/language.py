@@ -1,9 +1,9 @@
 """The language that models are written in: one text, two readings.
 
 A model has *sorts* (of any size), *symbols* over them, *steps* and an *invariant*. Symbols are relations
-and functions; some never change (who asked, what a request wants), the others are the state. A step has parameters, guards
-and updates. `solver.py` reads all of it as formulas, `tables.py` as tables of a finite system; neither
-knows anything of a protocol.
+and functions; some never change (who asked, what a request wants), the others are the state. A step has
+parameters, guards and changes. `solver.py` reads all of it as formulas, `tables.py` as tables of a finite
+system; neither knows anything of a protocol.
 
 Formulas are ordinary Python: `quest(r) & ~granted(r)`, `implies(a, b)`, `a == b`, and quantifiers that
 take their variables from a lambda: `forall(lambda r=Request, m=Manager: ...)`.
@@ -151,10 +151,12 @@ class Symbol:
 @dataclass
 class Change:
     """What a step does to a symbol, wherever `where` holds: a relation becomes true or false there, a
-    function takes the value `value`, or any value for which `such_that` holds."""
+    function takes the value `value`, or any value for which `such_that` holds. `exactly`: the arguments, if `where`
+    holds for these only."""
 
     symbol: Symbol
     where: object
+    exactly: tuple = None
     becomes: bool = None
     value: object = None
     such_that: object = None
@@ -184,10 +186,12 @@ class Step:
             self.guards.extend(guards)
 
     def insert(self, symbol, *arguments, rule=None):
-        self.insert_where(symbol, _equals(arguments), rule=rule)
+        if self.keeps(rule):
+            self.changes.append(Change(symbol, _equals(arguments), arguments, becomes=True))
 
     def remove(self, symbol, *arguments, rule=None):
-        self.remove_where(symbol, _equals(arguments), rule=rule)
+        if self.keeps(rule):
+            self.changes.append(Change(symbol, _equals(arguments), arguments, becomes=False))
 
     def insert_where(self, symbol, where, rule=None):
         if self.keeps(rule):
@@ -199,7 +203,7 @@ class Step:
 
     def set(self, symbol, arguments, value, rule=None):
         if self.keeps(rule):
-            self.changes.append(Change(symbol, _equals(arguments), value=lambda *_: value))
+            self.changes.append(Change(symbol, _equals(arguments), arguments, value=lambda *_: value))
 
     def choose(self, symbol, where, such_that):
         """The function takes new values where `where` holds: any for which all of `such_that` hold."""

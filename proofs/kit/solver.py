@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import z3
 
-from kit.language import Apply, And, Equal, Implies, Not, Or, Quantified, Variable
+from kit.language import And, Apply, Equal, Implies, Not, Or, Quantified, Symbol, Variable
 from kit.tables import State
 
 
@@ -86,8 +86,6 @@ class Reading:
 
     def _chosen(self, change, new, bound):
         """The conditions on new values. They may speak of the old ones, and of the new ones as `new`."""
-        from kit.language import Symbol
-
         stand_in = Symbol(f"{change.symbol.name}'", change.symbol.sorts, change.symbol.result)
         symbols = self.before | {stand_in: new}
         return [self.formula(condition, bound, symbols) for condition in change.such_that(stand_in)]

@@ -4,9 +4,9 @@ from kit.tables import State
 
 
 class System:
-    """Makes states of a model. `pools` tells the manager of each pool and its units; `needs`, of each
-    request (a pair of its user and its number), how many units of which pools it wants, and which of them by name. A user is a
-    triple: its home, its lane there, its generation."""
+    """Makes states of a model. `pools` tells the manager of each pool and its units; `needs`, of each request
+    (a pair of its user and its number), how many units of which pools it wants, and which of them by name. A
+    user is a triple: its home, its lane there, its generation."""
 
     def __init__(self, model, pools, needs, users=(), stances=4):
         self.model, self.pools, self.needs = model, pools, needs
@@ -58,6 +58,9 @@ class System:
             elif symbol.name == "names":
                 named = {(c, (c[1], c[3])) for c in domains[0] if c[3] is not None}
                 self.start.relations[symbol] = named
+            elif symbol.name == "has_part":
+                parts = {(c[0], self.pools[c[1]][0]) for claims in self.claims.values() for c in claims}
+                self.start.relations[symbol] = parts
             elif symbol.name == "first":
                 self.start.relations[symbol] = {(0,)}
             else:

@@ -3,6 +3,8 @@
 Formulas become Python functions over the tables of a state, so that many states can be looked at.
 """
 
+from dataclasses import dataclass
+
 from kit.language import (
     And, Apply, Equal, Implies, Not, Or, Quantified, Symbol, Variable,
 )
@@ -31,7 +33,7 @@ class State:
         return self.functions[symbol].get(arguments, self.default(symbol))
 
     def default(self, symbol):
-        return self.domains[symbol.result][0]
+        return (self.domains[symbol.result] or [None])[0]
 
     def broken(self):
         """The conjuncts of the invariant that do not hold."""
@@ -42,20 +44,30 @@ class State:
         return all(holds(self) for holds in Tables.of(self.model).axioms)
 
     def differences(self, other, symbols):
-        """Where two states say different things, for people; functions only where that matters."""
+        """Where two states say different things; functions only where that matters."""
         found = []
         for symbol in symbols:
             if symbol.result is None:
                 mine, theirs = self.relations[symbol], other.relations[symbol]
-                found += [f"{symbol}{key} only before" for key in sorted(mine - theirs)]
-                found += [f"{symbol}{key} only after" for key in sorted(theirs - mine)]
+                found += [Difference(symbol, key, "is true only of the first") for key in sorted(mine - theirs)]
+                found += [Difference(symbol, key, "is true only of the second") for key in sorted(theirs - mine)]
                 continue
             matters = Tables.of(self.model).matters[symbol]
             for key in self.functions[symbol].keys() | other.functions[symbol].keys():
                 if matters(self, *key) and self.says(symbol, *key) != other.says(symbol, *key):
-                    said = f"{self.says(symbol, *key)} and {other.says(symbol, *key)}"
-                    found.append(f"{symbol}{key} is {said}")
+                    said = f"is {self.says(symbol, *key)} and {other.says(symbol, *key)}"
+                    found.append(Difference(symbol, key, said))
         return found
+
+
+@dataclass(frozen=True)
+class Difference:
+    symbol: Symbol
+    key: tuple
+    what: str
+
+    def __str__(self):
+        return f"{self.symbol}{self.key} {self.what}"
 
 
 class Impossible(Exception):
@@ -101,7 +113,8 @@ class CompiledStep:
                 new = Symbol(f"{change.symbol.name}'", change.symbol.sorts, change.symbol.result)
                 conditions = [compiled(c, step.parameters) for c in change.such_that(new)]
                 conditions = (new, conditions)
-            self.changes.append((change, where, value, conditions))
+            exactly = [compiled(term, step.parameters) for term in change.exactly or ()]
+            self.changes.append((change, exactly, where, value, conditions))
 
 
 def take(state, name, choices=None, **parameters):
@@ -112,22 +125,23 @@ def take(state, name, choices=None, **parameters):
         if not guard(state, *given):
             raise Impossible(f"{name}({parameters}): guard {number}")
     after = state.copy()
-    for change, where, value, conditions in compiled_step.changes:
+    for change, exactly, where, value, conditions in compiled_step.changes:
         symbol = change.symbol
-        if change.becomes is False:
-            table = after.relations[symbol]
-            table -= {key for key in table if where(state, *given, *key)}
-        elif change.becomes is True:
-            keys = _keys(state, symbol)
-            after.relations[symbol] |= {key for key in keys if where(state, *given, *key)}
+        if conditions:
+            _check_choice(state, name, conditions, (choices or {}).get(symbol, {}), given)
+        if exactly:
+            keys = [tuple(term(state, *given) for term in exactly)]
         else:
-            new = (choices or {}).get(symbol, {})
-            if conditions:
-                _check_choice(state, name, conditions, new, given)
-            for key in _keys(state, symbol):
-                if where(state, *given, *key):
-                    table = after.functions[symbol]
-                    table[key] = value(state, *given, *key) if value else new[key]
+            everywhere = state.relations[symbol] if change.becomes is False else _keys(state, symbol)
+            keys = [key for key in everywhere if where(state, *given, *key)]
+        if change.becomes is False:
+            after.relations[symbol].difference_update(keys)
+        elif change.becomes is True:
+            after.relations[symbol].update(keys)
+        else:
+            for key in keys:
+                said = value(state, *given, *key) if value else choices[symbol][key]
+                after.functions[symbol][key] = said
     return after
 
 
@@ -185,7 +199,7 @@ class _Writer:
             else:
                 self.prelude.append(f"{name} = state.functions[s_{name}]")
                 self.constants[f"r_{name}"] = symbol.result
-                self.prelude.append(f"d_{name} = state.domains[r_{name}][0]")
+                self.prelude.append(f"d_{name} = (state.domains[r_{name}] or [None])[0]")
             self.tables[symbol] = name
         return self.tables[symbol]
 

@@ -50,6 +50,8 @@ class World:
         self.pool = m.fixed_function("pool", self.Unit, to=self.Pool)
         self.guard = m.fixed_function("guard", self.Pool, to=self.Manager)
         self.at_manager = lambda c: self.guard(self.wants(c))
+        self.has_part = m.fixed_relation("has_part", self.Request, self.Manager)
+        m.axiom(lambda c=self.Claim: self.has_part(self.of(c), self.at_manager(c)))
         self.part = lambda c, r, manager: both(self.of(c) == r, self.at_manager(c) == manager)
 
     def _life(self):
@@ -71,7 +73,7 @@ class World:
 
         @m.step("the world: a user will not be called to ask any more")
         def retire(do, u: User):
-            do.when(forall(lambda r=Request: implies(self.user(r) == u, ~quest(r))), rule="Lapse")
+            do.when(forall(lambda r=Request: implies(self.user(r) == u, ~quest(r))), rule="Leaving: uses nothing")
             do.insert(retired, u)
 
         @m.step("the world: a user that has retired sends nothing any more")

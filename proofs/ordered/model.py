@@ -4,7 +4,7 @@ A manager may serve anybody in its queue who fits. The protocol assumes that eve
 exclusion does not need that. Each pool has a manager of its own, so a manager is named by its pool.
 """
 
-from kit.language import both, either, exists, forall, implies
+from kit.language import both, exists, forall, implies
 from kit.world import World
 
 
@@ -93,7 +93,8 @@ def model(without=()):
         mine = lambda c: rung(c, r, p)
         conditions = {
             "whole": lambda new: forall(lambda c=Claim, d=Claim: implies(both(mine(c), in_hand(d)), new(c) != unit(d))),
-            "apart": lambda new: forall(lambda c=Claim, d=Claim: implies(both(mine(c), mine(d), c != d), new(c) != new(d))),
+            "apart": lambda new: forall(lambda c=Claim, d=Claim: implies(
+                both(mine(c), mine(d), c != d), new(c) != new(d))),
             "there": lambda new: forall(lambda c=Claim: implies(mine(c), w.pool(new(c)) == w.wants(c))),
             "named": lambda new: forall(lambda c=Claim, x=Unit: implies(both(mine(c), w.names(c, x)), new(c) == x)),
         }

@@ -222,6 +222,11 @@ pub trait System<P: Protocol> {
 
     /// What is under way to managers.
     fn to_managers(&self) -> impl Iterator<Item = &P::ToManager>;
+
+    /// What is under way to users, each with its sender, as far as that is known.
+    fn to_users(&self) -> impl Iterator<Item = (Addr, &P::ToUser)> {
+        core::iter::empty()
+    }
 }
 
 /// An invariant does not hold: its statement. Every role has invariants of its own, and all anybody can do

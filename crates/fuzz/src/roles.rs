@@ -32,8 +32,13 @@ pub(crate) trait Roles {
     /// If one is broken, or the role panics.
     fn step(&mut self, who: Addr, input: Input, out: &mut Vec<Output>) -> Result<(), Problem>;
 
-    /// [`Protocol::check_system`], with these messages under way to managers.
-    fn check_system(&self, to_managers: &[&Message]) -> Result<(), Broken>;
+    /// [`Protocol::check_system`], with these messages under way to managers, and these to users, with
+    /// their senders.
+    fn check_system(
+        &self,
+        to_managers: &[&Message],
+        to_users: &[(Addr, &Message)],
+    ) -> Result<(), Broken>;
 
     /// The message to a user, or to a manager, that was written down like this.
     fn read(&self, to: Addr, value: Value) -> Option<Message>;
@@ -191,8 +196,12 @@ impl<P: Protocol> Roles for RolesOf<P> {
         }
     }
 
-    fn check_system(&self, to_managers: &[&Message]) -> Result<(), Broken> {
-        self.cfg.check_system(&SystemView { roles: self, to_managers })
+    fn check_system(
+        &self,
+        to_managers: &[&Message],
+        to_users: &[(Addr, &Message)],
+    ) -> Result<(), Broken> {
+        self.cfg.check_system(&SystemView { roles: self, to_managers, to_users })
     }
 
     fn read(&self, to: Addr, value: Value) -> Option<Message> {
@@ -277,6 +286,7 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 struct SystemView<'s, P: Protocol> {
     roles: &'s RolesOf<P>,
     to_managers: &'s [&'s Message],
+    to_users: &'s [(Addr, &'s Message)],
 }
 
 impl<P: Protocol> System<P> for SystemView<'_, P> {
@@ -290,5 +300,9 @@ impl<P: Protocol> System<P> for SystemView<'_, P> {
 
     fn to_managers(&self) -> impl Iterator<Item = &P::ToManager> {
         self.to_managers.iter().map(|msg| msg.read())
+    }
+
+    fn to_users(&self) -> impl Iterator<Item = (Addr, &P::ToUser)> {
+        self.to_users.iter().map(|(from, msg)| (*from, msg.read()))
     }
 }

@@ -19,7 +19,7 @@ fn found(protocol: &str, rule: &str) -> Problem {
 
 #[test]
 fn lost_exclusion_is_found() {
-    for (protocol, rule) in [("coordinator:skip", "room"), ("house", "latest")] {
+    for (protocol, rule) in [("coordinator:skip", "room"), ("coordinator:skip", "session")] {
         let problem = found(protocol, rule);
         assert!(matches!(problem, Problem::Exclusion { .. }), "{protocol}, {rule}: {problem}");
     }
@@ -51,6 +51,8 @@ fn leaks_and_deadlocks_are_found() {
 fn broken_invariants_are_found() {
     let problem = found("house", "firm");
     assert!(matches!(problem, Problem::Invariant { .. }), "{problem}");
-    let problem = found("datta-token", "acks");
-    assert!(matches!(problem, Problem::System(_)), "{problem}");
+    for (protocol, rule) in [("datta-token", "acks"), ("house", "latest"), ("house", "stance")] {
+        let problem = found(protocol, rule);
+        assert!(matches!(problem, Problem::System(_)), "{protocol}, {rule}: {problem}");
+    }
 }

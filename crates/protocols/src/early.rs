@@ -32,6 +32,10 @@ impl EarlyReleases {
         self.0.retain(|request| !who.includes(request.user));
     }
 
+    pub(crate) const fn all(&self) -> &BTreeSet<RequestId> {
+        &self.0
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

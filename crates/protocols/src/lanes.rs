@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Lanes(BTreeMap<Lane, Latest>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum Latest {
+pub(crate) enum Latest {
     /// This request is under way.
     Current(RequestId),
     /// This user was taken for gone: all its requests are over, those that are still to come included.
@@ -71,6 +71,11 @@ impl Lanes {
     /// How a request stands.
     pub(crate) fn state(&self, request: RequestId) -> State {
         self.0.get(&request.user.lane()).map_or(State::New, |latest| latest.state(request))
+    }
+
+    /// What is known of each lane.
+    pub(crate) fn latest(&self) -> impl Iterator<Item = Latest> + '_ {
+        self.0.values().copied()
     }
 
     /// Whether a later request of its lane, or the end of a later user, has been heard of.

@@ -6,6 +6,7 @@
 pub mod questions;
 pub mod roles;
 pub mod specimens;
+mod view;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use holdall_sim::{Contender, ORACLE};
 
 use self::questions::Question;
 use self::roles::{Roles, roles_of};
+pub use self::view::View;
 
 /// What the name of a paper's own text begins with. Its rules are the repairs, each named after
 /// the defect in `docs/errata.md` that it repairs.
@@ -190,6 +192,27 @@ impl Chosen {
         without: &[String],
         questions: &'static [Question<P>],
     ) -> Result<Self, BadName> {
+        Self::compiled(name, without, questions, None)
+    }
+
+    /// The same, with a view of its roles.
+    ///
+    /// # Errors
+    /// If there is no such variant, or no such rule to do without.
+    pub fn viewed<P: Protocol>(
+        name: &str,
+        without: &[String],
+        view: View<P>,
+    ) -> Result<Self, BadName> {
+        Self::compiled(name, without, &[], Some(view))
+    }
+
+    fn compiled<P: Protocol>(
+        name: &str,
+        without: &[String],
+        questions: &'static [Question<P>],
+        view: Option<View<P>>,
+    ) -> Result<Self, BadName> {
         let variant = variant_of::<P>(name);
         let about = P::about(variant)?;
         let is_rule = |name: &&String| about.rules.iter().any(|rule| rule.name == **name);
@@ -209,7 +232,7 @@ impl Chosen {
                 cast: Cast::beside::<P>,
                 contender: Contender::of::<P>,
                 roles: Arc::new(move |topology, options| {
-                    roles_of::<P>(topology, options, questions)
+                    roles_of::<P>(topology, options, questions, view)
                 }),
                 target: Target::of::<P>,
             },

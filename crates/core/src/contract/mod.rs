@@ -16,7 +16,7 @@
 //! # Lives
 //! - **[`Clause::Succession`].** The next user of a lane begins when its predecessor uses nothing and
 //!   will ask for nothing: it has left, or has stopped, or is idle and will not be called again. What the predecessor sent, and reports on it,
-//!   may still be under way, and may arrive after messages of its successors. Generations grow.
+//!   may still be under way, and may arrive after messages of its successors. So generations grow.
 //! - **[`Clause::Lapse`].** When a lease runs out, the client stops using what it holds; then its user
 //!   is called to leave; then managers may be told to reclaim. So whoever was reclaimed and lives on
 //!   goes on as the next user of its lane, also if it was idle when its lease ran out: a report on a
@@ -33,11 +33,18 @@
 //! - **[`Clause::Departure`].** Only those who have stopped, or have left and are idle, are reported
 //!   departed, and they use nothing any more. Reported of a home, it is true of every user of that
 //!   life of the cell, of which there will be no others: what is remembered of them can be forgotten.
-//! - **Suspicion.** Anybody may be suspected at any time, rightly or not, and may go on asking until its
+//! - **Suspicion.** Anybody that has begun may be suspected at any time, rightly or not, and may go on asking until its
 //!   lease runs out. All a manager may conclude is that units the suspect does not hold are not in use.
+//! - A report on a user is one on its predecessors as well. So nobody is reported on, in whatever way, before it
+//!   has begun: then they have ended.
 //!
 //! # Timers
 //! - **[`Clause::Timers`].** A timer rings only if it is armed, once for each arming.
+//!
+//! # What rests on what
+//! Exclusion of `house` is proven from *Asking*, *Leaving*, *Succession*, *Lapse*, *Sender* and what is said of reports, and
+//! is lost without each (`docs/proof.md`); that it leaves nothing behind, from *Delivery*, *Silence* and *Departure* besides.
+//! *Timers* and *Using* are for progress.
 //!
 //! # Restarts
 //! A role that comes back after a crash of its cell has the value it had, and its timers are armed again;

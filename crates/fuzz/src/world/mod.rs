@@ -286,7 +286,8 @@ impl World {
         }
         self.check_idleness()?;
         let to_managers: Vec<&Message> = self.network.to_managers().collect();
-        self.roles.check_system(&to_managers).map_err(|broken| Problem::System(broken.0))
+        let to_users: Vec<(Addr, &Message)> = self.network.to_users().collect();
+        self.roles.check_system(&to_managers, &to_users).map_err(|broken| Problem::System(broken.0))
     }
 
     /// Whoever acts for a client is not idle, and while something is used, some manager is not either.

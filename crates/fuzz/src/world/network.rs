@@ -59,4 +59,10 @@ impl Network {
         let envelopes = self.under_way.iter();
         envelopes.filter(|e| matches!(e.to, Addr::Manager(_))).map(|envelope| &envelope.msg)
     }
+
+    /// With their senders.
+    pub(super) fn to_users(&self) -> impl Iterator<Item = (Addr, &Message)> {
+        let envelopes = self.under_way.iter();
+        envelopes.filter(|e| matches!(e.to, Addr::User(_))).map(|e| (e.from, &e.msg))
+    }
 }

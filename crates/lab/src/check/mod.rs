@@ -8,6 +8,7 @@
 //! - `verdict`: what the graph shows, from deadlocks to fair cycles; a violation comes with a trace;
 //! - `checkpoint`: a search on disk, to be resumed;
 //! - `explore`: the same world, step by step by hand;
+//! - `record`: the same world, written down;
 //! - `chart`: a trace as a message sequence chart, in text and in SVG;
 //! - `diagram`: the state graph of a small scope, for Graphviz and in SVG.
 
@@ -15,6 +16,7 @@ mod chart;
 mod checkpoint;
 mod diagram;
 mod explore;
+mod record;
 mod scope;
 mod search;
 mod settings;
@@ -28,6 +30,7 @@ use self::checkpoint::Checkpoint;
 pub use self::checkpoint::{BadCheckpoint, Saving, saved_search};
 pub use self::diagram::{StateGraph, state_graph};
 pub use self::explore::{Explorer, explore};
+pub use self::record::{Steps, record};
 pub use self::scope::suite::{Suite, every_assignment};
 pub use self::scope::{BadScope, Scope, Script, Then, Unreadable};
 pub use self::search::limits::Interrupt;

@@ -20,10 +20,10 @@ type Out = Outbox<Coordinator, Never>;
 pub struct Manager {
     pools: Vec<Stock>,
     /// What they hold, with every unit of listed pools by name.
-    holders: BTreeMap<RequestId, Needs>,
+    pub(super) holders: BTreeMap<RequestId, Needs>,
     /// In the order they came.
-    waiting: Vec<Request>,
-    early: EarlyReleases,
+    pub(super) waiting: Vec<Request>,
+    pub(super) early: EarlyReleases,
 }
 
 impl Manager {

@@ -20,6 +20,7 @@
 //! that is what the other protocols are for.
 
 mod manager;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod user;

@@ -14,8 +14,8 @@ type Out = Outbox<Coordinator, Never>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct User {
     id: UserId,
-    request: Option<Request>,
-    granted: bool,
+    pub(super) request: Option<Request>,
+    pub(super) granted: bool,
 }
 
 impl User {

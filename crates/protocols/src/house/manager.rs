@@ -31,7 +31,7 @@ pub struct Manager {
     pub(super) entries: Entries,
     /// Those that were turned away and will choose a round.
     pub(super) choosing: BTreeMap<RequestId, Choosing>,
-    lanes: Lanes,
+    pub(super) lanes: Lanes,
     /// The timers that are armed.
     pub(super) armed: BTreeSet<Patience>,
 }

@@ -17,8 +17,9 @@
 //! - **H2, stance.** An entry follows the user's latest stance (`n`): a hold ends only by a later
 //!   stance, by a release, by a later request of its lane, or by a report that the user is gone. A
 //!   user enters only with an answer
-//!   to its current stance from every node, and from then on sends nothing but the release. So
-//!   whoever is granted is held for everywhere.
+//!   to its current stance from every node, and from then on sends nothing but the release. So whatever
+//!   a manager has said of the latest stance is still true when it arrives, and whoever is granted is held for
+//!   everywhere (`Protocol::check_system`; proven for all sizes, `docs/proof.md`).
 //! - **H3.** Whoever has the least (round, user) of all that compete gets everything: larger ones
 //!   give back what they hold and have not confirmed.
 //!
@@ -42,6 +43,7 @@ mod marks;
 mod places;
 mod queue;
 mod scan;
+mod seen;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -52,8 +54,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, ManagerId, Needs, NodeId, Options, Picked, PoolId, Property, Protocol,
-    RequestId, Stamp, Topology, Unsupported, UserId, rules,
+    About, Assumes, Broken, ManagerId, Needs, NodeId, Options, Picked, PoolId, Property, Protocol,
+    RequestId, Stamp, System, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -312,5 +314,9 @@ impl Protocol for House {
         let pools = (0..).map(PoolId).zip(self.topology.pools.iter());
         let own = pools.filter(|(pool, _)| self.manager_of(*pool) == id);
         Manager::new(self, own, Round::first(self.topology.origin))
+    }
+
+    fn check_system(&self, system: &impl System<Self>) -> Result<(), Broken> {
+        seen::check(system)
     }
 }

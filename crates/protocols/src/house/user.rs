@@ -29,7 +29,7 @@ const RUNG_MAX: u8 = 5;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct User {
     id: UserId,
-    quest: Option<Quest>,
+    pub(super) quest: Option<Quest>,
     /// The last release sent to a manager that has not acknowledged it.
     owed: BTreeMap<ManagerId, RequestId>,
     rung: u8,
@@ -37,11 +37,11 @@ pub struct User {
 
 /// A request under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Quest {
-    request: Request,
-    phase: Phase,
+pub(super) struct Quest {
+    pub(super) request: Request,
+    pub(super) phase: Phase,
     /// One for each node.
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     round: Option<Round>,
     span: Span,
     /// The greatest floor it was told.
@@ -51,7 +51,7 @@ struct Quest {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum Phase {
+pub(super) enum Phase {
     /// Nodes are asked to hold what is free.
     Trying,
     /// Queued everywhere under a round.
@@ -62,15 +62,15 @@ enum Phase {
 
 /// What is wanted of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Part {
-    manager: ManagerId,
+pub(super) struct Part {
+    pub(super) manager: ManagerId,
     needs: Needs,
     /// The latest stance there.
-    n: u32,
+    pub(super) n: u32,
     answered: bool,
-    held: bool,
+    pub(super) held: bool,
     /// The units that are held there of listed pools.
-    units: Picked,
+    pub(super) units: Picked,
     /// Whether the latest stance was to keep only the place.
     parked: bool,
     /// Whether the request waits there behind an overdue holder, as of the manager's `turn`.

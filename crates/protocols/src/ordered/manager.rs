@@ -18,14 +18,14 @@ type Out = Outbox<Ordered, Never>;
 pub struct Manager {
     pool: Stock,
     /// What they hold, with every unit of a listed pool by name.
-    holders: Vec<Share>,
-    queue: VecDeque<Share>,
-    early: EarlyReleases,
+    pub(super) holders: Vec<Share>,
+    pub(super) queue: VecDeque<Share>,
+    pub(super) early: EarlyReleases,
 }
 
 /// Some units, held by or wanted for a request.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Share {
+pub(super) struct Share {
     request: RequestId,
     need: Need,
 }

@@ -20,6 +20,7 @@
 //! Assumes that every message arrives once, in any order.
 
 mod manager;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod user;

@@ -17,17 +17,17 @@ type Out = Outbox<Ordered, Never>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct User {
     id: UserId,
-    climb: Option<Climb>,
+    pub(super) climb: Option<Climb>,
 }
 
 /// A request under way: `ladder[..held]` is held; `ladder[held]`, if any, is waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Climb {
-    request: Request,
-    ladder: Needs,
-    held: usize,
+pub(super) struct Climb {
+    pub(super) request: Request,
+    pub(super) ladder: Needs,
+    pub(super) held: usize,
     /// The units that are held of listed pools.
-    units: Picked,
+    pub(super) units: Picked,
 }
 
 impl Climb {

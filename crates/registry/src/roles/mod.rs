@@ -14,6 +14,7 @@ pub use self::fingerprint::{Fingerprint, StateFingerprint, gap, mix};
 pub use self::parts::{Content, Interner, Item, Parts, RoleFacts};
 pub use self::tables::{Rows, Table};
 use crate::questions::{Kind, Question, Snapshot};
+use crate::view::View;
 
 /// In the place of a role that takes part no more.
 pub const NOBODY: u32 = u32::MAX;
@@ -48,6 +49,12 @@ pub trait Roles: Send + Sync {
     /// Those that are answered by the way a system is: what should always hold does not, or what may
     /// hold sometime does. By their numbers.
     fn answered(&self, system: &Numbers<'_>, questions: &mut Vec<usize>);
+
+    /// What a [`View`] shows of a manager; nothing if there is none.
+    fn view_manager(&self, role: u32) -> Value;
+
+    /// The same of a user.
+    fn view_user(&self, role: u32) -> Value;
 
     /// A manager for people.
     fn show_manager(&self, role: u32) -> String;
@@ -106,11 +113,13 @@ pub(crate) fn roles_of<P: Protocol>(
     topology: &Topology,
     options: &Options,
     questions: &'static [Question<P>],
+    view: Option<View<P>>,
 ) -> Result<Box<dyn Roles>, Unsupported> {
     let cfg = P::new(topology, options)?;
     Ok(Box::new(RolesOf::<P> {
         cfg,
         questions,
+        view,
         managers: Interner::default(),
         users: Interner::default(),
         to_managers: Interner::default(),
@@ -123,6 +132,7 @@ pub(crate) fn roles_of<P: Protocol>(
 struct RolesOf<P: Protocol> {
     cfg: P,
     questions: &'static [Question<P>],
+    view: Option<View<P>>,
     managers: Interner<P::Manager>,
     users: Interner<P::User>,
     to_managers: Interner<P::ToManager>,
@@ -201,13 +211,21 @@ impl<P: Protocol> Roles for RolesOf<P> {
         let snapshot = Snapshot {
             users: system.users().collect(),
             managers: system.managers().collect(),
-            to_users: system.to_users().collect(),
+            to_users: system.to_users().map(|(_, msg)| msg).collect(),
             to_managers: system.to_managers().collect(),
         };
         let is_answered = |(_, question): &(usize, &Question<P>)| {
             (question.holds)(&self.cfg, &snapshot) == (question.kind == Kind::Sometime)
         };
         questions.extend(self.questions.iter().enumerate().filter(is_answered).map(|(at, _)| at));
+    }
+
+    fn view_manager(&self, role: u32) -> Value {
+        self.view.map_or(Value::Null, |view| (view.manager)(self.managers.value(role)))
+    }
+
+    fn view_user(&self, role: u32) -> Value {
+        self.view.map_or(Value::Null, |view| (view.user)(self.users.value(role)))
     }
 
     fn show_manager(&self, role: u32) -> String {
@@ -376,16 +394,6 @@ struct SystemView<'s, P: Protocol> {
     numbers: &'s Numbers<'s>,
 }
 
-impl<P: Protocol> SystemView<'_, P> {
-    fn to_users(&self) -> impl Iterator<Item = &P::ToUser> {
-        let items = self.numbers.items.iter().map(|id| self.numbers.parts.items.value(*id));
-        items.filter_map(|item| match item {
-            Item::ToUser { msg, .. } => Some(self.roles.to_users.value(msg.0)),
-            _ => None,
-        })
-    }
-}
-
 impl<P: Protocol> System<P> for SystemView<'_, P> {
     fn users(&self) -> impl Iterator<Item = &P::User> {
         let present = self.numbers.users.iter().filter(|id| **id != NOBODY);
@@ -401,6 +409,14 @@ impl<P: Protocol> System<P> for SystemView<'_, P> {
         let items = self.numbers.items.iter().map(|id| self.numbers.parts.items.value(*id));
         items.filter_map(|item| match item {
             Item::ToManager { msg, .. } => Some(self.roles.to_managers.value(msg.0)),
+            _ => None,
+        })
+    }
+
+    fn to_users(&self) -> impl Iterator<Item = (Addr, &P::ToUser)> {
+        let items = self.numbers.items.iter().map(|id| self.numbers.parts.items.value(*id));
+        items.filter_map(|item| match item {
+            Item::ToUser { from, msg, .. } => Some((*from, self.roles.to_users.value(msg.0))),
             _ => None,
         })
     }

@@ -151,6 +151,13 @@ impl Scope {
         needs.iter().fold(0, |mask, need| mask | of_need(need))
     }
 
+    /// The units that a mask stands for, with their pools.
+    pub(crate) fn units_of(&self, mask: UnitMask) -> Vec<(usize, u32)> {
+        let listed = self.pools.iter().enumerate().filter(|(_, pool)| pool.listed);
+        let units = listed.flat_map(|(at, pool)| (0..pool.capacity).map(move |unit| (at, unit)));
+        (0..).zip(units).filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, unit)| unit).collect()
+    }
+
     /// Whether units of a pool have numbers.
     pub(crate) fn is_listed(&self, pool: PoolId) -> bool {
         self.pools.get(pool.index()).is_some_and(|pool| pool.listed)

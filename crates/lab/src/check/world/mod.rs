@@ -4,7 +4,7 @@
 //! managers, and then whatever is under way (messages, armed timers, reports of departures). Every
 //! action is one step of one role; `moves` lists the actions, `executor` carries them out.
 
-mod client;
+pub(crate) mod client;
 mod describe;
 mod executor;
 mod lives;
