@@ -91,18 +91,15 @@ impl Host {
         self.log.raise_epoch(self.cell.epoch()).expect("it can be");
     }
 
-    /// What may leave by now.
-    pub(crate) fn effects(&mut self) -> Vec<Effect> {
+    /// The next that may leave by now.
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
         let progress = self.watch.progress();
-        let mut free = Vec::new();
-        while let Some(next) = self.held.front() {
-            let upto = if next.synced { progress.synced } else { progress.may_leave };
-            if next.index > upto || next.epoch > progress.epoch {
-                break;
-            }
-            free.extend(self.held.pop_front().map(|held| held.effect));
+        let next = self.held.front()?;
+        let upto = if next.synced { progress.synced } else { progress.may_leave };
+        if next.index > upto || next.epoch > progress.epoch {
+            return None;
         }
-        free
+        self.held.pop_front().map(|held| held.effect)
     }
 
     /// Makes a snapshot, as somebody beside the cell would: from the log alone.

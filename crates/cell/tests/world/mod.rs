@@ -1,151 +1,29 @@
 //! Clients over connections that break, processes that end, and a host that is killed; and what the
 //! clients have been told, which is all that counts.
 
+mod client;
 pub(crate) mod disk;
 pub(crate) mod host;
+mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::client::Client;
+use self::host::Host;
+pub(crate) use self::moves::{Move, moves};
 use holdall_cell::engine::TimerNo;
-use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
+use holdall_cell::session::{CallNo, ConnNo, Hello, Means, SessionId};
 use holdall_cell::{Effect, Input, Rest, Wish};
 use holdall_log::Store;
 use holdall_wire::holder::{ProcessId, Record};
 use holdall_wire::{
     Amount, Ask, Change, From, Kind, Lasting, Leftovers, Name, Need, Reply, RequestNo, Taken, Who,
 };
-use host::Host;
-use proptest::prelude::*;
 use proptest::sample::Index;
 
 pub(crate) const BOOT: &str = "boot";
 const CLIENTS: usize = 4;
-const LEASE: u64 = 5000;
-
-/// What may happen.
-#[derive(Clone, Debug)]
-pub(crate) enum Move {
-    Connect(usize),
-    Ask {
-        client: usize,
-        needs: Vec<(u8, u8)>,
-        lasting: u8,
-        now: bool,
-    },
-    /// A child becomes the command of a grant.
-    Child(usize, Index),
-    /// A grant is given back, perhaps with something left behind.
-    End(usize, Index, bool),
-    Withdraw(usize, Index),
-    /// A call is made again that may have been answered.
-    Repeat(usize, Index),
-    Hear(usize),
-    Release(usize, Index, bool),
-    Renew(usize, Index),
-    Change(u8, u8),
-    Disconnect(usize),
-    /// The process of a client ends; another takes its place.
-    Die(usize),
-    /// What was to be made for a grant is made.
-    Prepare(Index),
-    /// What is watched or was killed ends.
-    HolderEnds(Index),
-    Ring(Index),
-    Pass(u16),
-    Flush,
-    /// The host is killed.
-    Kill,
-    Snapshot,
-    Dismiss,
-}
-
-pub(crate) fn moves(most: usize) -> impl Strategy<Value = Vec<Move>> {
-    let client = || 0..CLIENTS;
-    let index = any::<Index>;
-    let needs = prop::collection::vec((0..5u8, 0..3u8), 1..3);
-    let ask = (client(), needs, 0..6u8, prop::bool::weighted(0.1));
-    let one = prop_oneof![
-        6 => client().prop_map(Move::Connect),
-        10 => ask.prop_map(|(client, needs, lasting, now)| Move::Ask { client, needs, lasting, now }),
-        4 => (client(), index()).prop_map(|(c, i)| Move::Child(c, i)),
-        7 => (client(), index(), any::<bool>()).prop_map(|(c, i, left)| Move::End(c, i, left)),
-        2 => (client(), index()).prop_map(|(c, i)| Move::Withdraw(c, i)),
-        3 => (client(), index()).prop_map(|(c, i)| Move::Repeat(c, i)),
-        1 => client().prop_map(Move::Hear),
-        2 => (client(), index(), any::<bool>()).prop_map(|(c, i, f)| Move::Release(c, i, f)),
-        1 => (client(), index()).prop_map(|(c, i)| Move::Renew(c, i)),
-        1 => (0..4u8, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
-        2 => client().prop_map(Move::Disconnect),
-        1 => client().prop_map(Move::Die),
-        8 => index().prop_map(Move::Prepare),
-        4 => index().prop_map(Move::HolderEnds),
-        1 => index().prop_map(Move::Ring),
-        1 => (0..20_000u16).prop_map(Move::Pass),
-        20 => Just(Move::Flush),
-        2 => Just(Move::Kill),
-        1 => Just(Move::Snapshot),
-        1 => Just(Move::Dismiss),
-    ];
-    prop::collection::vec(one, 1..most)
-}
-
-/// A program with a session.
-struct Client {
-    hello: Hello,
-    conn: Option<ConnNo>,
-    /// What it has called, by number from 1 on; and what it heard of it.
-    calls: Vec<Wish>,
-    answered: BTreeSet<CallNo>,
-    /// What it was told that it holds.
-    grants: BTreeSet<RequestNo>,
-    /// Under which of these its child runs.
-    children: BTreeSet<RequestNo>,
-    /// The requests that it knows of, by the call that asked.
-    asked: BTreeMap<RequestNo, CallNo>,
-    /// Since when it has no connection.
-    alone_since: u64,
-}
-
-impl Client {
-    fn new(number: u64, means: u8) -> Self {
-        let hello = Hello {
-            session: SessionId(number.into()),
-            secret: Secret(u128::from(number) * 7),
-            uid: 1000 + (number % 2) as u32,
-            means: match means % 3 {
-                0 => Means::Lease(LEASE),
-                1 => Means::Connection,
-                _ => Means::Process { pid: 2, start: number },
-            },
-            returns: false,
-            heard: CallNo(0),
-        };
-        let (calls, answered, grants, children, asked) = Default::default();
-        Self { hello, conn: None, calls, answered, grants, children, asked, alone_since: 0 }
-    }
-
-    /// What a request asked for.
-    fn ask(&self, request: RequestNo) -> &Ask {
-        let call = self.asked[&request].0 as usize - 1;
-        let Wish::Ask { ask, .. } = &self.calls[call] else {
-            panic!("{request} asked for nothing")
-        };
-        ask
-    }
-
-    fn is_connection(&self) -> bool {
-        self.hello.means == Means::Connection
-    }
-
-    fn heard(&self) -> CallNo {
-        let mut upto = CallNo(0);
-        while self.answered.contains(&upto.next()) {
-            upto = upto.next();
-        }
-        upto
-    }
-}
 
 pub(crate) struct World<'a> {
     store: &'a dyn Fn() -> Box<dyn Store>,
@@ -254,16 +132,20 @@ impl<'a> World<'a> {
                 self.host = None;
             }
         }
+        self.let_out();
     }
 
-    /// Lets out what may leave.
+    /// Hands over what was logged, and lets out what may leave.
     pub(crate) fn flush(&mut self) {
         let Some(host) = &mut self.host else { return };
         if host.flush().is_err() {
             self.host = None;
-            return;
         }
-        for effect in host.effects() {
+        self.let_out();
+    }
+
+    fn let_out(&mut self) {
+        while let Some(effect) = self.host.as_mut().and_then(Host::next_effect) {
             self.take(effect);
         }
     }
@@ -627,7 +509,7 @@ impl<'a> World<'a> {
         self.at += millis;
         for client in 0..self.clients.len() {
             let Client { hello, conn, alone_since, .. } = &self.clients[client];
-            let is_alone = conn.is_none() && self.at - alone_since >= LEASE;
+            let is_alone = conn.is_none() && self.at - alone_since >= client::LEASE;
             if matches!(hello.means, Means::Lease(_)) && is_alone && hello.returns {
                 self.lose_all(client); // It knows when its lease is over.
             }
