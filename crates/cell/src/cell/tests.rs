@@ -350,6 +350,52 @@ fn whoever_waits_is_told_to_go_and_nobody_is_granted_anything_meanwhile() {
 }
 
 #[test]
+fn a_grant_is_its_sessions_own() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    story.comes(2);
+    assert!(wrong(&story.calls(2, 1, Wish::End { request, rest: None })));
+    let effects = story.calls(2, 2, Wish::Child { request, holder: child(8) });
+    assert_eq!(effects[0], Effect::Unused(child(8)), "it becomes nothing");
+    assert!(wrong(&effects[1..]) && story.cell.engine.is_held(request));
+    assert!(wrong(&story.calls(2, 3, Wish::Renew { request, millis: 1 })), "no reservation");
+    let asked = CallNo(1);
+    assert_eq!(
+        story.calls(2, 4, Wish::Withdraw { asked, rest: None }),
+        [reply(2, 4, Reply::Done)],
+        "its own call of that number has asked for nothing"
+    );
+    assert!(story.cell.engine.is_held(request));
+}
+
+/// What must survive the machine is told when it does.
+#[test]
+fn reservations_and_pools_are_synced_and_nothing_else() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let mut synced = |call: u64, wish: Wish| {
+        let (conn, call, heard) = (conn(1), CallNo(call), CallNo(0));
+        let input = Input::Call { conn, call, heard, wish };
+        story.cell.step(100, input).expect("unbroken").sync
+    };
+    let ask = |needs: &str, lasting| {
+        let needs = vec![needs.parse().expect("a need")];
+        let ask = Ask { needs, now: false, lasting, from: From::default(), within: None };
+        Wish::Ask { who: Arc::new(Who { uid: 1001, ..Who::default() }), ask }
+    };
+    assert!(!synced(1, ask("a", Lasting::Connection)));
+    assert!(synced(2, ask("b", Lasting::Reservation(1000))));
+    assert!(!synced(3, ask("b", Lasting::Reservation(1000))), "it waits");
+    let request = RequestNo((1 << 32) + 3);
+    assert!(synced(4, Wish::Renew { request, millis: 5000 }));
+    assert!(synced(5, Wish::Release { request, force: false, may: false }));
+    assert!(synced(6, Wish::Change(Change::Add { name: name("c"), kind: Kind::Lock })));
+    let gone = Wish::Change(Change::Remove { name: name("d"), force: false });
+    assert!(!synced(7, gone), "there is no such pool");
+    assert!(!synced(8, Wish::End { request: RequestNo((1 << 32) + 1), rest: None }));
+}
+
+#[test]
 fn a_defect_leaves_no_record_and_the_next_start_does_without() {
     let mut story = Story::new(&[]);
     story.comes(1);

@@ -236,6 +236,32 @@ fn a_request_inside_a_grant_does_not_wait_for_itself() {
 }
 
 #[test]
+fn a_state_that_was_kept_knows_what_was_asked_inside_what() {
+    let mut story = Story(engine());
+    let (a, _) = story.asks("a");
+    let (b, _) = story.asks("b");
+    story.asks_with(Ask { within: Some(a), ..ask("b") });
+    let kept = postcard::to_allocvec(&story.0).expect("written");
+    let mut again = Story(postcard::from_bytes(&kept).expect("readable"));
+    let inside = Ask { within: Some(b), ..ask("a") };
+    assert!(never(&again.asks_with(inside.clone()).1), "a circle of two");
+    // The same for one that is built from the grants.
+    let mut built = Story(Engine::new(None, 8, true).expect("a variant"));
+    for request in [a, b] {
+        step(&mut built.0, Input::Restore(story.0.kept(request).expect("it is held")));
+    }
+    let nested = Ask { within: Some(a), ..ask("b") };
+    built.0.ask_again(0, RequestNo(b.0 + 2), who().into(), nested).expect("unbroken");
+    assert!(never(&built.asks_with(inside).1));
+    let mut held = Story(Engine::new(None, 8, true).expect("a variant"));
+    for request in [a, b] {
+        step(&mut held.0, Input::Restore(story.0.kept(request).expect("it is held")));
+    }
+    held.0.put_within(b, Some(a));
+    assert!(never(&held.asks_with(Ask { within: Some(b), ..ask("a") }).1), "a is around b");
+}
+
+#[test]
 fn reservations_come_back_with_their_units_and_fences() {
     let mut story = Story(engine());
     story.pool("gpu", 3);
