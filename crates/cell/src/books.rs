@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use holdall_wire::holder::Record;
 use holdall_wire::{
-    Amount, Ask, Kind, Lasting, Leftovers, Name, Need, Place, RequestNo, Taken, Who,
+    Amount, Ask, Drained, Kind, Lasting, Leftovers, Name, Need, Place, RequestNo, Taken, Who,
 };
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +112,8 @@ pub struct Pool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
     pools: BTreeMap<Name, Pool>,
+    /// The units that are given to nobody.
+    drained: Vec<(Name, Drained)>,
     requests: BTreeMap<RequestNo, Entry>,
     uses: BTreeMap<UnitName, Use>,
     /// When which grants are to be looked at again.
@@ -187,6 +189,7 @@ impl Books {
                 self.pools.insert(name.clone(), pool);
             }
             Fact::Pool { name, kind: None, .. } => drop(self.pools.remove(name)),
+            Fact::Drained(drained) => self.drained = drained.clone(),
             Fact::Asked { request, session, call, who, ask } => {
                 self.ask(*request, *session, *call, who, ask)?;
             }
@@ -277,6 +280,11 @@ impl Books {
     /// The pools there are.
     pub fn pools(&self) -> impl Iterator<Item = (&Name, &Pool)> {
         self.pools.iter()
+    }
+
+    /// The units that are given to nobody, by name.
+    pub fn drained(&self) -> &[(Name, Drained)] {
+        &self.drained
     }
 
     /// What is held, oldest request first.

@@ -117,7 +117,8 @@ impl Cell {
     pub fn next_due(&self) -> Option<u64> {
         let grant = self.books.next_due().map(|(at, _)| at);
         let lease = self.books.sessions.next_lapse();
-        grant.into_iter().chain(lease).min()
+        let drained = self.books.drained().iter().filter_map(|(_, drained)| drained.until);
+        grant.into_iter().chain(lease).chain(drained).min()
     }
 
     /// Something is so from now on.
@@ -306,7 +307,8 @@ impl Cell {
     }
 }
 
-/// What a client is told of a grant.
+/// What a client is told of a grant. What else comes along is the host's, which knows its
+/// configuration.
 fn granted(request: RequestNo, taken: Arc<[Taken]>, place: Option<Place>) -> Reply {
     Reply::Granted { request, taken, place, variables: Vec::new(), limit: None }
 }

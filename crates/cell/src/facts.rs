@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use holdall_wire::holder::Record;
-use holdall_wire::{Ask, Kind, Name, Place, Refusal, Reply, RequestNo, Taken, Who};
+use holdall_wire::{Ask, Drained, Kind, Name, Place, Refusal, Reply, RequestNo, Taken, Who};
 use serde::{Deserialize, Serialize};
 
 use crate::session::{CallNo, Means, Secret, SessionId};
@@ -129,6 +129,8 @@ pub enum Fact {
         /// Whether that is so because the configuration says it.
         configured: bool,
     },
+    /// These units are given to nobody, and no others.
+    Drained(Vec<(Name, Drained)>),
 }
 
 /// How a request ended.

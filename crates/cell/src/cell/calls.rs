@@ -43,7 +43,11 @@ impl Cell {
                 }
             }
             Wish::Child { request, holder } => self.child(session, request, holder)?,
-            Wish::Change(change) => self.change(change, false)?,
+            Wish::Change(change) => {
+                let done = self.change(change, false)?;
+                self.note_drained()?;
+                done
+            }
             Wish::Renew { request, millis } => self.renew(session, request, millis)?,
             Wish::Release { request, force, may } => self.release(session, request, force, may)?,
             Wish::Leave => {
@@ -252,6 +256,20 @@ impl Cell {
         }
         self.take_effects(effects)?;
         Ok(std::mem::replace(&mut self.changed, Ok(())))
+    }
+
+    /// Notes which units are drained, if these are others than before.
+    pub(super) fn note_drained(&mut self) -> Result<(), Defect> {
+        let all = self.engine.drained().into_iter().filter_map(|change| match change {
+            Change::Drain { name, drained } => Some((name, drained)),
+            _ => None,
+        });
+        let all: Vec<_> = all.collect();
+        if all == self.books.drained() {
+            return Ok(());
+        }
+        self.out.sync = true;
+        self.note(Fact::Drained(all))
     }
 }
 

@@ -1,6 +1,6 @@
 //! How requests end without a call: with their session, their processes, or their time.
 
-use holdall_wire::{Refusal, RequestNo};
+use holdall_wire::{Change, Drained, Refusal, RequestNo};
 
 use super::{Cell, Defect};
 use crate::engine;
@@ -69,7 +69,8 @@ impl Cell {
         }
     }
 
-    /// Ends what has run out: reservations, leases, and the patience with what was taken away.
+    /// Ends what has run out: reservations, leases, what was drained for a time, and the patience with
+    /// what was taken away.
     pub(super) fn look_at_deadlines(&mut self) -> Result<(), Defect> {
         while let Some((_, request)) = self.books.next_due().filter(|(at, _)| *at <= self.now) {
             let is_taken_away =
@@ -80,6 +81,14 @@ impl Cell {
                 self.end(request, How::Expired)?;
             }
         }
+        let is_over = |drained: &Drained| drained.until.is_some_and(|until| until <= self.now);
+        let all = self.books.drained().iter();
+        let over: Vec<_> = all.filter(|(_, drained)| is_over(drained)).cloned().collect();
+        for (name, _) in over {
+            // If it is not there any more, it is drained no more either.
+            drop(self.change(Change::Undrain { name }, false)?);
+        }
+        self.note_drained()?;
         let lapsed: Vec<_> = self.books.sessions.lapsed(self.now).collect();
         lapsed.into_iter().try_for_each(|session| self.close(session))
     }

@@ -26,6 +26,7 @@ impl Cell {
             self.engine.start(start.epoch, start.ephemeral);
             self.configure(&start.pools)?
         };
+        self.note_drained()?;
         let mut over = self.books.sessions.detach_all(self.now);
         if is_other_boot {
             let processes = self.books.sessions.means();
@@ -106,6 +107,10 @@ impl Cell {
             self.restore(request)?;
         }
         unfit.extend(self.change_all(plan.then, configured)?);
+        // Whoever holds what is drained keeps it.
+        let drained = self.books.drained().iter().cloned();
+        let drain = drained.map(|(name, drained)| Change::Drain { name, drained });
+        unfit.extend(self.change_all(drain.collect(), configured)?);
         let waiting: Vec<_> = self.books.waiting().map(|(request, _)| request).collect();
         for request in waiting {
             let Some(entry) = self.books.get(request) else { continue };

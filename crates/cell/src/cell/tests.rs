@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use holdall_wire::holder::{CgroupId, ProcessId, Record};
 use holdall_wire::{
-    Ask, Change, Fault, From, Kind, Lasting, Leftovers, Name, Place, Refusal, Reply, RequestNo, Who,
+    Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Place, Refusal, Reply,
+    RequestNo, Who,
 };
 
 use super::*;
@@ -295,6 +296,34 @@ fn pools_are_what_the_configuration_says_now_and_others_stay() {
 }
 
 #[test]
+fn what_is_drained_stays_so_until_its_time_is_over() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 3)]);
+        let request = story.runs(1, "gpu", Leftovers::Wait);
+        story.comes(2);
+        let drained = |until| Drained { reason: "hot".into(), by: "me".into(), until };
+        let drain = |unit: &str, until| {
+            Wish::Change(Change::Drain { name: name(unit), drained: drained(until) })
+        };
+        assert_eq!(story.calls(2, 1, drain("gpu/0", None)), [reply(2, 1, Reply::Done)]);
+        assert_eq!(story.calls(2, 2, drain("gpu/1", Some(500))), [reply(2, 2, Reply::Done)]);
+        story.restart("boot", upgrade);
+        let both = [(name("gpu/0"), drained(None)), (name("gpu/1"), drained(Some(500)))];
+        assert_eq!(story.cell.books.drained(), both);
+        assert_eq!(story.units(request), ["gpu/0"], "whoever has it keeps it");
+        story.comes_back(2);
+        let told = story.asks(2, 3, "gpu", Lasting::Connection);
+        assert!(is_grant(&told) && format!("{told:?}").contains("gpu/2"), "{told:?}");
+        story.asks(2, 4, "gpu", Lasting::Connection);
+        assert_eq!(story.cell.next_due(), Some(500));
+        story.at = 500;
+        let told = story.input(Input::Due);
+        assert!(is_grant(&told) && format!("{told:?}").contains("gpu/1"), "{told:?}");
+        assert_eq!(story.cell.books.drained(), &both[..1]);
+    }
+}
+
+#[test]
 fn what_is_taken_away_is_killed_in_time_and_its_client_told_whenever_it_comes() {
     let mut story = Story::new(&[("gpu", 1)]);
     let request = story.runs(1, "gpu", Leftovers::Wait);
@@ -380,7 +409,8 @@ fn reservations_and_pools_are_synced_and_nothing_else() {
     };
     let ask = |needs: &str, lasting| {
         let needs = vec![needs.parse().expect("a need")];
-        let ask = Ask { needs, now: false, lasting, from: From::default(), within: None };
+        let (from, within, limit) = (From::default(), None, None);
+        let ask = Ask { needs, now: false, lasting, from, within, limit };
         Wish::Ask { who: Arc::new(Who { uid: 1001, ..Who::default() }), ask }
     };
     assert!(!synced(1, ask("a", Lasting::Connection)));
