@@ -18,7 +18,8 @@ use holdall_cell::{Effect, Input, Rest, Wish};
 use holdall_log::Store;
 use holdall_wire::holder::{ProcessId, Record};
 use holdall_wire::{
-    Amount, Ask, Change, From, Kind, Lasting, Leftovers, Name, Need, Reply, RequestNo, Taken, Who,
+    Amount, Ask, Change, Drained, From, Kind, Lasting, Leftovers, Name, Need, Reply, RequestNo,
+    Taken, Who,
 };
 use proptest::sample::Index;
 
@@ -56,6 +57,7 @@ fn need(which: u8, amount: u8) -> Need {
         (0..3, _) => format!("lock{which}"),
         (3, 0) => "cpu:all".into(),
         (3, _) => format!("cpu:{amount}"),
+        (4, _) => format!("cpu/{amount}"),
         (_, 0) => "gpu:all".into(),
         (_, _) => format!("gpu:{amount}"),
     };
@@ -271,8 +273,9 @@ impl<'a> World<'a> {
     fn use_all(&mut self, client: usize, request: RequestNo, taken: &[Taken]) {
         let ask = self.clients[client].ask(request).clone();
         let is_reserved = matches!(ask.lasting, Lasting::Reservation(_));
-        for (need, taken) in ask.needs.iter().zip(taken) {
-            let shared = need.amount == Amount::Shared;
+        for taken in taken {
+            let need = ask.needs.iter().find(|need| need.name == taken.name);
+            let shared = need.is_some_and(|need| need.amount == Amount::Shared);
             for (unit, fence) in &taken.units {
                 let unit = (taken.name.clone(), unit.clone());
                 let users = self.used.entry(unit.clone()).or_default();
@@ -300,6 +303,12 @@ impl<'a> World<'a> {
         let sender = &self.clients[client];
         let Some(conn) = sender.conn else { return };
         let (heard, wish) = (sender.heard(), sender.calls[call.0 as usize - 1].clone());
+        if let Wish::Release { request, force: true, .. } = wish {
+            let entry = self.host.as_ref().and_then(|host| host.cell.books().get(request));
+            if entry.is_some_and(|entry| entry.holder.is_none()) {
+                self.stop_using(request); // Only its fence keeps its user from it.
+            }
+        }
         self.input(Input::Call { conn, call, heard, wish });
     }
 
@@ -360,7 +369,8 @@ impl<'a> World<'a> {
             }
             Move::Release(client, index, force) => {
                 if let Some(request) = self.any_grant(index) {
-                    self.release(*client, request, *force);
+                    let (force, may) = (*force, true);
+                    self.call(*client, Wish::Release { request, force, may });
                 }
             }
             Move::Renew(client, index) => {
@@ -457,17 +467,6 @@ impl<'a> World<'a> {
         self.call(client, Wish::End { request, rest });
     }
 
-    fn release(&mut self, client: usize, request: RequestNo, force: bool) {
-        if self.clients[client].conn.is_none() {
-            return;
-        }
-        let entry = self.host.as_ref().and_then(|host| host.cell.books().get(request));
-        if force && entry.is_some_and(|entry| entry.holder.is_none()) {
-            self.stop_using(request); // Only its fence keeps its user from it.
-        }
-        self.call(client, Wish::Release { request, force, may: true });
-    }
-
     fn any_grant(&self, index: &Index) -> Option<RequestNo> {
         let host = self.host.as_ref()?;
         Self::pick(host.cell.books().grants().map(|(request, ..)| request), index)
@@ -475,7 +474,12 @@ impl<'a> World<'a> {
 
     fn change(&mut self, what: u8, units: u8) {
         let name: Name = "gpu".parse().expect("a name");
+        let drained = |until| Drained { reason: "hot".into(), by: "me".into(), until };
+        let unit = || format!("cpu/{}", units % 3).parse::<Name>().expect("a name");
         let change = match what {
+            4 => Change::Drain { name: unit(), drained: drained(Some(self.at + 4000)) },
+            5 => Change::Drain { name: unit(), drained: drained(None) },
+            6 => Change::Undrain { name: "cpu".parse().expect("a name") },
             0 | 1 => Change::Add { name, kind: Kind::Numbered(units.into()) },
             2 => Change::Resize { name, units: units.into() },
             _ => Change::Remove { name, force: units > 2 },

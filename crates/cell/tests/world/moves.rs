@@ -45,7 +45,7 @@ pub(crate) enum Move {
 pub(crate) fn moves(most: usize) -> impl Strategy<Value = Vec<Move>> {
     let client = || 0..CLIENTS;
     let index = any::<Index>;
-    let needs = prop::collection::vec((0..5u8, 0..3u8), 1..3);
+    let needs = prop::collection::vec((0..6u8, 0..3u8), 1..3);
     let ask = (client(), needs, 0..6u8, prop::bool::weighted(0.1));
     let one = prop_oneof![
         6 => client().prop_map(Move::Connect),
@@ -57,7 +57,7 @@ pub(crate) fn moves(most: usize) -> impl Strategy<Value = Vec<Move>> {
         1 => client().prop_map(Move::Hear),
         2 => (client(), index(), any::<bool>()).prop_map(|(c, i, f)| Move::Release(c, i, f)),
         1 => (client(), index()).prop_map(|(c, i)| Move::Renew(c, i)),
-        1 => (0..4u8, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
+        1 => (0..7u8, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
         2 => client().prop_map(Move::Disconnect),
         1 => client().prop_map(Move::Die),
         8 => index().prop_map(Move::Prepare),
