@@ -1,7 +1,7 @@
 //! What clients want that changes something.
 
 use holdall_wire::holder::Record;
-use holdall_wire::{Change, Fault, Leftovers, Name, Place, Reply, RequestNo};
+use holdall_wire::{Change, Fault, Leftovers, Name, Place, Refusal, Reply, RequestNo};
 
 use super::{Cell, Defect};
 use crate::books::Entry;
@@ -23,6 +23,11 @@ impl Cell {
         wish: Wish,
     ) -> Result<(), Defect> {
         let done = match wish {
+            Wish::Ask { ask, .. } if ask.part.is_some() => {
+                // A unit would have two holders in the books, the grant and its part.
+                let why = Refusal::Closed("a cell does not know parts of grants".into());
+                return self.answer(session, call, Reply::Refused(why));
+            }
             Wish::Ask { who, ask } => {
                 let request = self.engine.next_number();
                 let (asker, asked) = (who.clone(), ask.clone());

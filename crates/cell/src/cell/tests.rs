@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdall_wire::holder::{CgroupId, ProcessId, Record};
 use holdall_wire::{
-    Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Place, Refusal, Reply,
+    Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Part, Place, Refusal, Reply,
     RequestNo, Who,
 };
 
@@ -379,6 +379,18 @@ fn whoever_waits_is_told_to_go_and_nobody_is_granted_anything_meanwhile() {
 }
 
 #[test]
+fn parts_of_grants_are_refused() {
+    let mut story = Story::new(&[("gpu", 2)]);
+    let request = story.runs(1, "gpu:2", Leftovers::Wait);
+    let needs = vec!["gpu".parse().expect("a need")];
+    let (now, lasting, from) = (false, Lasting::Connection, From::default());
+    let part = Some(Part { of: request, outlasts: false });
+    let ask = Ask { needs, now, lasting, from, within: None, limit: None, part };
+    let told = story.calls(1, 3, Wish::Ask { who: Arc::default(), ask });
+    assert!(matches!(&told[..], [Effect::Reply { reply: Reply::Refused(_), .. }]), "{told:?}");
+}
+
+#[test]
 fn a_grant_is_its_sessions_own() {
     let mut story = Story::new(&[("gpu", 1)]);
     let request = story.runs(1, "gpu", Leftovers::Wait);
@@ -409,8 +421,8 @@ fn reservations_and_pools_are_synced_and_nothing_else() {
     };
     let ask = |needs: &str, lasting| {
         let needs = vec![needs.parse().expect("a need")];
-        let (from, within, limit) = (From::default(), None, None);
-        let ask = Ask { needs, now: false, lasting, from, within, limit };
+        let (from, within, limit, part) = (From::default(), None, None, None);
+        let ask = Ask { needs, now: false, lasting, from, within, limit, part };
         Wish::Ask { who: Arc::new(Who { uid: 1001, ..Who::default() }), ask }
     };
     assert!(!synced(1, ask("a", Lasting::Connection)));
