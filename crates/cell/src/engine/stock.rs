@@ -160,11 +160,14 @@ impl Units {
     }
 
     /// As long as units are held that go, as many others are given to nobody: no more are in use than the pool
-    /// is to have, or fewer and fewer. The last of those that nobody could have now are chosen first.
+    /// is to have, or fewer and fewer. Those that are withheld already stay so: the protocol hears of a change
+    /// after it was made, and until then gives nothing out that it does not know to be free. Then the last of
+    /// those that nobody could have now are chosen.
     fn withhold(&mut self) {
         let mut staying: Vec<_> = self.all.iter_mut().filter(|(_, unit)| !unit.retiring).collect();
         staying.sort_by_key(|(number, unit)| {
-            (unit.drained.is_none(), unit.holder.is_some(), Reverse(**number))
+            let rest = (unit.drained.is_none(), unit.holder.is_some(), Reverse(**number));
+            (!unit.withheld, rest)
         });
         for (at, (_, unit)) in staying.into_iter().enumerate() {
             unit.withheld = at < self.retiring;

@@ -196,6 +196,23 @@ fn a_smaller_pool_hands_out_no_more_than_it_has() {
     assert_eq!(story.ends(goes), [next]);
 }
 
+/// The manager hears of it last, and may pass on meanwhile whatever it knows to be free.
+#[test]
+fn what_a_smaller_pool_gives_out_again_was_not_withheld_before() {
+    let mut story = Story(engine());
+    story.pool("p", 5);
+    let [(two, _), (third, _), (fourth, _), (fifth, _)] =
+        ["p:2", "p", "p x", "p"].map(|needs| story.asks(needs));
+    story.ends(two);
+    story.changes(Change::Resize { name: name("p"), units: 3 });
+    story.ends(third);
+    let (next, effects) = story.asks("p x");
+    assert!(granted(&effects).is_empty(), "x is held");
+    assert_eq!(story.ends(fourth), [next]);
+    story.ends(fifth);
+    assert_eq!(units(&story.asks("p:2").1), ["p/0", "p/1"]);
+}
+
 #[test]
 fn a_drained_unit_is_given_to_nobody_until_it_is_undrained() {
     let mut story = Story(engine());
