@@ -15,7 +15,7 @@ const SYSTEM: u8 = 71;
 /// Not granted in time.
 pub(crate) const NOT_NOW: u8 = 75;
 /// Whoever asks has no right to.
-const DENIED: u8 = 77;
+pub(crate) const DENIED: u8 = 77;
 /// Can never be granted.
 pub(crate) const NEVER: u8 = 78;
 /// The time limit was over, and the command was stopped.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use holdall_jobs::{Plan, RequestIndex, Requester};
-use holdall_wire::{Amount, Name, Need, PoolView};
+use holdall_wire::{Amount, Name, Need, PoolView, UnitView};
 
 use crate::failure::{Failure, NEVER};
 use crate::reach::{Reach, look};
@@ -42,7 +42,7 @@ impl Pools {
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         for (at, request) in plan.requests.iter().enumerate() {
             for need in &request.needs {
-                if let Some(why) = never(need, self.0.get(&need.name)) {
+                if let Some(why) = self.never(need) {
                     let name = plan.name_of(RequestIndex(at));
                     let text = format!("'{name}' needs {need}, which can never be granted: {why}");
                     return Err(Failure(NEVER, text).into());
@@ -50,6 +50,44 @@ impl Pools {
             }
         }
         Ok(())
+    }
+
+    /// Why a need is never granted, if so.
+    fn never(&self, need: &Need) -> Option<String> {
+        let name = &need.name;
+        match (self.0.get(name), need.amount) {
+            (Some(pool), Amount::Units(_) | Amount::All) if pool.lock => {
+                Some(format!("{name} is a lock, not a pool"))
+            }
+            (Some(pool), Amount::Units(n)) if (n as usize) > pool.units.len() => {
+                Some(format!("{name} has only {} units", pool.units.len()))
+            }
+            (Some(pool), Amount::Shared) if !pool.lock => {
+                Some(format!("{name} is a pool, not a lock"))
+            }
+            (Some(_), _) => None,
+            (None, amount) => self.never_a_unit(name, amount),
+        }
+    }
+
+    /// The same for what is no pool and no declared lock: it is a unit, or a lock.
+    fn never_a_unit(&self, name: &Name, amount: Amount) -> Option<String> {
+        let slashes = name.as_str().rmatch_indices('/').map(|(at, _)| at);
+        let mut in_front = slashes.filter_map(|at| self.0.get(&name.as_str()[..at]));
+        match (in_front.find(|pool| !pool.lock), amount) {
+            (Some(pool), Amount::One) => {
+                let is_it = |unit: &UnitView| {
+                    unit.name == *name || format!("{}/{}", pool.name, unit.name) == name.as_str()
+                };
+                let known = pool.units.iter().any(is_it);
+                (!known).then(|| format!("the pool {} has no unit {name}", pool.name))
+            }
+            (Some(pool), _) => Some(format!("{name} is one unit of the pool {}", pool.name)),
+            (None, Amount::Units(_) | Amount::All) => {
+                Some(format!("{name} is no pool; `holdall pool add {name} --units N` makes one"))
+            }
+            (None, Amount::One | Amount::Shared) => None,
+        }
     }
 
     /// At most as much as there is: of a lock one, of a pool all.
@@ -62,24 +100,6 @@ impl Pools {
             (_, amount) => amount,
         };
         Need { amount, ..need }
-    }
-}
-
-/// Why a need is never granted, if so.
-fn never(need: &Need, pool: Option<&PoolView>) -> Option<String> {
-    let name = &need.name;
-    match (pool, need.amount) {
-        (Some(pool), Amount::Units(_) | Amount::All) if pool.lock => {
-            Some(format!("{name} is a lock, not a pool"))
-        }
-        (Some(pool), Amount::Units(n)) if (n as usize) > pool.units.len() => {
-            Some(format!("{name} has only {} units", pool.units.len()))
-        }
-        (Some(pool), Amount::Shared) if !pool.lock => Some(format!("{name} is a pool, not a lock")),
-        (None, Amount::Units(_) | Amount::All) => {
-            Some(format!("{name} is no pool; `holdall pool add {name} --units N` makes one"))
-        }
-        _ => None,
     }
 }
 

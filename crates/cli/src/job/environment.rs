@@ -6,11 +6,14 @@ use std::path::Path;
 
 /// Variables that speak of a grant inside which somebody was when a job was submitted, or resumed.
 fn is_of_a_grant(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    let parts: [&[u8]; 2] = [b"HOLDALL_UNITS_", b"HOLDALL_FENCE_"];
-    name == b"HOLDALL_GRANT"
-        || name == b"HOLDALL_NEEDS"
-        || parts.iter().any(|p| name.starts_with(p))
+    let of_a_grant: [&[u8]; 5] = [
+        b"HOLDALL_GRANT",
+        b"HOLDALL_NEEDS",
+        b"HOLDALL_UNTIL",
+        b"HOLDALL_UNITS_",
+        b"HOLDALL_FENCE_",
+    ];
+    of_a_grant.iter().any(|begin| name.as_bytes().starts_with(begin))
 }
 
 /// The variables of this process, as they are kept: each ends with a zero byte.

@@ -89,7 +89,8 @@ fn check_needs(needs: &[Need]) -> Result<(), Problem> {
         return Err(Problem::Needs(needs.len()));
     }
     let mut seen: BTreeMap<String, &Need> = BTreeMap::new();
-    for need in needs {
+    // What has a slash may be a unit, which goes by its pool.
+    for need in needs.iter().filter(|need| !need.name.as_str().contains('/')) {
         let variable = need.name.variable();
         if let Some(other) = seen.insert(variable.clone(), need) {
             let (one, other) = (other.name.to_string(), need.name.to_string());

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use holdall_jobs::{Cause, Input, RequestIndex};
+use holdall_wire::Need;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::units::Units;
 use super::{Answers, Runner};
-use crate::failure::NEVER;
+use crate::failure::{DENIED, NEVER};
 
 /// How often a process is started that waits for a request, if it ends without a verdict: it was
 /// killed, or the agent could not be reached.
@@ -44,10 +45,15 @@ pub(super) struct Held {
 impl Asking {
     /// Everything is granted; tells whether that is believed. A process that was started for another
     /// one before it may say so, too.
-    pub(super) fn hold(&mut self, orders: Answers, variables: &BTreeMap<String, String>) -> bool {
+    pub(super) fn hold(
+        &mut self,
+        orders: Answers,
+        variables: &BTreeMap<String, String>,
+        needs: &[Need],
+    ) -> bool {
         let expected = self.pid.is_some() && self.held.is_none();
         if expected {
-            self.held = Some(Held { orders, units: Units::granted(variables) });
+            self.held = Some(Held { orders, units: Units::granted(variables, needs) });
         }
         expected
     }
@@ -128,7 +134,7 @@ impl Runner<'_> {
             return self.lost(asked);
         }
         match status.code().and_then(|code| u8::try_from(code).ok()) {
-            Some(NEVER | crate::USAGE) => {
+            Some(NEVER | DENIED | crate::USAGE) => {
                 self.asking.remove(&asked);
                 self.tell(Input::Refused(asked.0, asked.1, Cause::Never(last)));
             }

@@ -227,10 +227,11 @@ impl<'a> Runner<'a> {
             Event::Told(ToRunner::Holding { life, request, ask, variables }, answers) => {
                 // One that was withdrawn, or belongs to a runner before this one, is not answered,
                 // and goes.
+                let Some(asked) = self.machine.plan().requests.get(request.0) else { return };
                 if life == self.life
                     && let Some(asking) = self.asking.get_mut(&(request, ask))
                     && let Some(orders) = answers
-                    && asking.hold(orders, &variables)
+                    && asking.hold(orders, &variables, &asked.needs)
                 {
                     self.tell(Input::Granted(request, ask));
                 }

@@ -16,7 +16,16 @@ pub(super) struct Units {
 struct Unit {
     name: String,
     fence: String,
+    /// Whether a task needs this very unit.
+    named: bool,
     user: Option<TaskIndex>,
+}
+
+impl Unit {
+    /// Whether this very unit is needed, or one of a pool that goes by this name.
+    fn is_it(&self, pool: &str, need: &Need) -> bool {
+        need.name.as_str() == self.name || need.name.variable() == pool
+    }
 }
 
 /// What a task gets of it.
@@ -29,7 +38,8 @@ pub(super) struct Taken {
 }
 
 impl Units {
-    pub(super) fn granted(variables: &BTreeMap<String, String>) -> Self {
+    /// What was granted of these needs.
+    pub(super) fn granted(variables: &BTreeMap<String, String>, needs: &[Need]) -> Self {
         let mut held = BTreeMap::new();
         for (key, units) in variables {
             let Some(name) = key.strip_prefix("HOLDALL_UNITS_") else { continue };
@@ -39,6 +49,7 @@ impl Units {
             let unit = |(unit, fence): (&str, &str)| Unit {
                 name: unit.into(),
                 fence: fence.into(),
+                named: needs.iter().any(|need| need.name.as_str() == unit),
                 user: None,
             };
             held.insert(name.to_owned(), pairs.map(unit).collect());
@@ -59,35 +70,26 @@ impl Units {
         };
         self.give_back_of(task);
         for (name, held) in &mut self.held {
-            let is_it = |need: &&Need| need.name.variable() == *name;
-            if of_all.iter().any(|need| is_it(&need)) {
-                taken.units.extend(held.iter().map(|unit| unit.name.clone()));
+            let all = || held.iter().map(|unit| unit.name.clone());
+            let wanted = |need: &&Need| held.iter().any(|unit| unit.is_it(name, need));
+            if of_all.iter().any(|need| wanted(&need)) {
+                taken.units.extend(all());
                 continue;
             }
-            let (units, fences) =
-                (format!("HOLDALL_UNITS_{name}"), format!("HOLDALL_FENCE_{name}"));
-            let count = match own.iter().find(is_it).map(|need| need.amount) {
-                None => {
-                    taken.hidden.extend([units, fences]);
-                    continue;
-                }
-                Some(Amount::Units(n)) => n as usize,
-                Some(Amount::One) => 1,
-                // It has all there is.
-                Some(Amount::All | Amount::Shared) => {
-                    taken.units.extend(held.iter().map(|unit| unit.name.clone()));
-                    continue;
-                }
-            };
-            let (mut names, mut numbers) = (Vec::new(), Vec::new());
-            for unit in held.iter_mut().filter(|unit| unit.user.is_none()).take(count) {
-                unit.user = Some(task);
-                names.push(unit.name.clone());
-                numbers.push(unit.fence.clone());
+            let wanted: Vec<&Need> = own.iter().filter(wanted).collect();
+            let variables = [format!("HOLDALL_UNITS_{name}"), format!("HOLDALL_FENCE_{name}")];
+            let has_all = |need: &&Need| matches!(need.amount, Amount::All | Amount::Shared);
+            if wanted.is_empty() {
+                taken.hidden.extend(variables);
+            } else if wanted.iter().any(has_all) {
+                taken.units.extend(all());
+            } else {
+                let (units, fences) = pick(held, &wanted, task);
+                taken
+                    .variables
+                    .extend(variables.into_iter().zip([units.join(","), fences.join(",")]));
+                taken.units.extend(units);
             }
-            taken.variables.insert(units, names.join(","));
-            taken.variables.insert(fences, numbers.join(","));
-            taken.units.extend(names);
         }
         taken
     }
@@ -98,6 +100,28 @@ impl Units {
             unit.user = None;
         }
     }
+}
+
+/// Picks units of one pool for a task: those it names, and any that nobody names.
+fn pick(held: &mut [Unit], wanted: &[&Need], task: TaskIndex) -> (Vec<String>, Vec<String>) {
+    let (mut units, mut fences) = (Vec::new(), Vec::new());
+    for need in wanted {
+        let this = held.iter().any(|unit| unit.name == need.name.as_str());
+        let fits = |unit: &&mut Unit| match this {
+            true => unit.name == need.name.as_str(),
+            false => unit.user.is_none() && !unit.named,
+        };
+        let count = match need.amount {
+            Amount::Units(n) => n as usize,
+            _ => 1,
+        };
+        for unit in held.iter_mut().filter(fits).take(count) {
+            unit.user = Some(task);
+            units.push(unit.name.clone());
+            fences.push(unit.fence.clone());
+        }
+    }
+    (units, fences)
 }
 
 #[cfg(test)]
@@ -117,7 +141,7 @@ mod tests {
             ("HOLDALL_FENCE_BOARD", "3"),
         ];
         let variables = variables.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let mut units = Units::granted(&BTreeMap::from(variables));
+        let mut units = Units::granted(&BTreeMap::from(variables), &[]);
         let group = needs(&["board"]);
         let first = units.take(TaskIndex(0), Some((&group, &needs(&["cpu:2"]))));
         assert_eq!(first.units, ["board/4", "cpu/0", "cpu/1"]);
@@ -129,5 +153,24 @@ mod tests {
         units.give_back_of(TaskIndex(0));
         let again = units.take(TaskIndex(3), Some((&group, &needs(&["cpu:2"]))));
         assert_eq!(again.units, ["board/4", "cpu/0", "cpu/1"]);
+    }
+
+    #[test]
+    fn a_unit_that_one_of_them_names_is_left_to_it() {
+        let variables = [
+            ("HOLDALL_UNITS_BOARD", "board/0,board/1"),
+            ("HOLDALL_FENCE_BOARD", "3,4"),
+            ("HOLDALL_UNITS_LIC_MAYA", "lic/maya"),
+            ("HOLDALL_FENCE_LIC_MAYA", "5"),
+        ];
+        let variables = variables.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let asked = needs(&["board/0", "board:1", "lic/maya"]);
+        let mut units = Units::granted(&BTreeMap::from(variables), &asked);
+        let group = needs(&["lic/maya"]);
+        let any = units.take(TaskIndex(0), Some((&group, &needs(&["board:1"]))));
+        assert_eq!(any.units, ["board/1", "lic/maya"]);
+        let this = units.take(TaskIndex(1), Some((&group, &needs(&["board/0"]))));
+        assert_eq!(this.units, ["board/0", "lic/maya"]);
+        assert_eq!(this.variables["HOLDALL_FENCE_BOARD"], "3");
     }
 }
