@@ -183,6 +183,19 @@ expect 0 "it is not known how it ended" job show "$killed"
     fail "what ran: $(tr '\n' ' ' < order)"
 eventually "$HOLDALL" run -n board:2 -- true
 
+# A task that ends while its runner cannot hear of it is not lost with the runner.
+printf '[task.a]\nrun = "echo ran >> ran; until [ -e go ]; do sleep 0.05; done"\n' > deaf.toml
+deaf=$("$HOLDALL" job submit deaf.toml)
+eventually test -s ran
+runner=$(runner_of "$deaf")
+kill -STOP "$runner"
+touch go
+eventually test -s "$HOLDALL_JOBS/$deaf/running/0.1"
+kill -9 "$runner"
+expect 0 "" job resume "$deaf"
+expect 0 "" job wait "$deaf"
+[ "$(wc -l < ran)" -eq 1 ] || fail "it was run twice"
+
 # A holder that is killed by itself: its task is stopped, and counts as lost.
 cat > lost.toml <<'EOF'
 [task.held]
@@ -245,6 +258,23 @@ expect 70 "it is damaged" job wait "$bad"
 expect 0 "$bad: " job list
 expect 0 "night-1  succeeded" job list
 rm -rf "${HOLDALL_JOBS:?}/$bad"
+
+# Units by name, in a group too.
+cat > units.toml <<'EOF'
+[task.one]
+run = "echo $HOLDALL_UNITS_BOARD > named"
+needs = ["board/1"]
+[task.other]
+run = "echo $HOLDALL_UNITS_BOARD > any"
+needs = ["board:1"]
+[group.both]
+tasks = ["one", "other"]
+needs = ["usb"]
+EOF
+expect 0 "one: succeeded" job run units.toml
+[ "$(cat named any | tr '\n' ' ')" = "board/1 board/0 " ] || fail "units: $(cat named any)"
+sed -i 's,board/1,board/7,' units.toml
+expect 78 "the pool board has no unit board/7" job run units.toml
 
 # What can never be granted is said before anything runs, and bad files with the place.
 printf '[task.a]\nrun = "touch started"\n[task.b]\nneeds = ["board:3"]\nrun = "true"\n' > never.toml
