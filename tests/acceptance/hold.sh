@@ -14,6 +14,7 @@ expect 0 "reserved," status
 
 # Another agent, after kill -9, knows it, with the same units and fences, and the pool.
 kill -9 "$(agent_pid)"
+expect 69 "gpu/0#$fence" status
 expect 75 "lab is held by $grant" run -n lab -- true
 expect 0 "gpu/0#$fence" status
 expect 0 "gpu/1" run gpu -- sh -c 'echo $HOLDALL_UNITS_GPU'

@@ -61,6 +61,8 @@ expect 0 "" run -w 10s left -- true
 # Nesting.
 expect 78 "would wait for itself" run a -- "$HOLDALL" run a b -- true
 expect 0 "better ask for everything at once" run a -- "$HOLDALL" run b -- true
+[ -z "$("$HOLDALL" run a -- "$HOLDALL" run -q b -- true 2>&1)" ] || fail "is not quiet"
+expect 0 "Research:" --help
 expect 0 "" run s:shared -- "$HOLDALL" run -n s:shared -- true
 
 [ "$(env -u HOLDALL_AGENT "$HOLDALL" run --agent "$HOLDALL_AGENT" a -- printenv HOLDALL_AGENT)" = "$HOLDALL_AGENT" ] ||

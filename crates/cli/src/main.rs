@@ -89,6 +89,10 @@ fn typed() -> Result<Command, ExitCode> {
     {
         return Ok(Command::Job(args));
     }
+    if is_first("--help") || is_first("-h") || std::env::args_os().len() == 1 {
+        let told = manual::help(std::env::args_os().len() == 1);
+        return Err(told);
+    }
     parse().map(|Cli { command }| command)
 }
 

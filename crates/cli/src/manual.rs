@@ -1,5 +1,6 @@
 //! Completions for shells, and the manual page.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -41,4 +42,29 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
     clap_mangen::Man::new(command).render(&mut text)?;
     print(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The commands that study protocols, which most people never need.
+const RESEARCH: [&str; 9] =
+    ["bench", "check", "explore", "fuzz", "locality", "play", "protocols", "sim", "figures"];
+
+/// Prints what there is, with a group of its own for research; on standard error if nothing was asked for.
+pub(crate) fn help(unasked: bool) -> ExitCode {
+    let mut command = Cli::command();
+    let about = |name: &str| {
+        let about = command.find_subcommand(name).and_then(|one| one.get_about());
+        format!("  {name:<12} {}", about.map(ToString::to_string).unwrap_or_default())
+    };
+    let research: Vec<_> = RESEARCH.into_iter().map(about).collect();
+    for name in RESEARCH {
+        command = command.mut_subcommand(name, |one| one.hide(true));
+    }
+    let text = command.after_help(format!("Research:\n{}", research.join("\n"))).render_help();
+    // Nobody is left to tell if it cannot be printed.
+    if unasked {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    } else {
+        let _ = print(&text.to_string());
+    }
+    ExitCode::from(if unasked { crate::USAGE } else { 0 })
 }

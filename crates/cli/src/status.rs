@@ -34,7 +34,18 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     block_on(async {
-        let client = args.reach.connect().await?;
+        let client = match args.reach.connect().await {
+            Ok(client) => client,
+            Err(error) => {
+                // What is reserved is in force again when an agent runs.
+                let reserved = holdall_node::reserved(&args.reach.place()?.data);
+                if !reserved.is_empty() {
+                    let text = "reserved, and in force when an agent runs:";
+                    print_to_reader(&format!("{text}\n\n{}", grants(&reserved).trim_fmt()))?;
+                }
+                return Err(error);
+            }
+        };
         loop {
             let all = args.all || args.json;
             let (status, more) = ask(&client, &args.names, all).await?;

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use holdall_wire::Change;
+use holdall_wire::{Change, GrantView, State};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Anchor;
+use crate::clock::{Anchor, Clock, moved};
 use crate::directory::Directory;
 use crate::engine::Reservation;
 
@@ -41,6 +41,30 @@ pub(crate) struct Kept {
     pub(crate) drained: Vec<Change>,
     /// Reservations.
     pub(crate) reservations: Vec<Reservation>,
+}
+
+/// What is reserved in a data directory, as far as it can be read: for people, while no agent runs.
+pub fn reserved(path: &Path) -> Vec<GrantView> {
+    let content = std::fs::read(path.join("state.json")).unwrap_or_default();
+    let Ok(kept) = serde_json::from_slice::<Kept>(&content) else { return Vec::new() };
+    let (clock, shift) = Clock::new(&kept.clock);
+    let shown = |time: u64| clock.shown(moved(time, shift));
+    let view = |one: Reservation| GrantView {
+        request: one.request,
+        needs: one.needs,
+        taken: one.taken,
+        who: one.who,
+        since: shown(one.since),
+        until: one.until.map(shown),
+        state: State::Reserved,
+        pids: Vec::new(),
+        part_of: None,
+        parts: Vec::new(),
+    };
+    let now = clock.wall();
+    let mut all: Vec<_> = kept.reservations.into_iter().map(view).collect();
+    all.retain(|one| one.until.is_none_or(|until| until > now));
+    all
 }
 
 /// Another agent has the directory.

@@ -19,6 +19,6 @@ use holdall_cell::engine;
 
 pub use agent::{Settings, run};
 pub use config::{Config, Limits, Pool};
-pub use data::InUse;
+pub use data::{InUse, reserved};
 pub use directory::{Directory, Unsafe, replaceable_socket};
 pub use socket::LastAgent;

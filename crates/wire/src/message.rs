@@ -109,7 +109,7 @@ pub enum Body {
     Drain {
         /// The unit or pool.
         name: Name,
-        /// Why; at most [`TEXT_MAX`] bytes.
+        /// Why, in a few words.
         reason: String,
         /// For so many milliseconds, or until it is undone.
         millis: Option<u64>,

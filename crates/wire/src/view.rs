@@ -76,7 +76,7 @@ pub struct UnitView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
     /// The reason, for people to read.
-    pub reason: String,
+    pub reason: Arc<str>,
     /// Who has said so.
     pub by: Arc<str>,
     /// Until when; for good if nothing is said.

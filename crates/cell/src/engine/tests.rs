@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdall_core::{Broken, Protocol, RequestId, UserId, contract};
 use holdall_protocols::house::House;
 use holdall_wire::{
-    Amount, Ask, Change, Drained, From, Kind, Lasting, Name, Need, Refusal, RequestNo, Taken,
+    Amount, Ask, Change, Drained, From, Kind, Lasting, Name, Need, Part, Refusal, RequestNo, Taken,
     WaitView, Who,
 };
 use proptest::prelude::*;
@@ -375,19 +375,30 @@ fn a_reservation_counts_from_its_grant() {
 /// What a random run may do.
 #[derive(Clone, Debug)]
 enum Move {
-    Ask { needs: Vec<(usize, u8)>, now: bool },
+    Ask {
+        needs: Vec<(usize, u8)>,
+        now: bool,
+    },
+    /// For a part of a grant.
+    Part {
+        of: prop::sample::Index,
+        needs: Vec<(usize, u8)>,
+    },
     End(prop::sample::Index),
     Change(u8, u8),
 }
 
-/// Needs of so many kinds, and changes of so many.
-fn moves(kinds: usize, changes: u8) -> impl Strategy<Value = Vec<Move>> {
+/// Needs of so many kinds, and changes of so many; with as much weight, for parts of grants.
+fn moves(kinds: usize, changes: u8, parts: u32) -> impl Strategy<Value = Vec<Move>> {
     let needs = prop::collection::btree_map(0..kinds, 0..4u8, 1..4);
+    let part = (any::<prop::sample::Index>(), needs.clone());
+    let part = part.prop_map(|(of, needs)| Move::Part { of, needs: needs.into_iter().collect() });
     let one = prop_oneof![
         5 => (needs, prop::bool::weighted(0.2)).prop_map(|(needs, now)| Move::Ask {
             needs: needs.into_iter().collect(),
             now
         }),
+        parts => part,
         5 => any::<prop::sample::Index>().prop_map(Move::End),
         1 => (0..changes, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
     ];
@@ -400,6 +411,8 @@ struct Model {
     live: BTreeSet<RequestNo>,
     held: BTreeMap<RequestNo, Vec<(Name, u64)>>,
     needs: BTreeMap<RequestNo, Vec<Need>>,
+    /// The grant that a request is for a part of.
+    part_of: BTreeMap<RequestNo, RequestNo>,
     /// The last fence of each unit, and whether it was shared.
     fences: BTreeMap<Name, (u64, bool)>,
 }
@@ -423,13 +436,19 @@ impl Model {
     }
 
     fn see_grant(&mut self, request: RequestNo, taken: &[Taken]) {
+        let whole = self.part_of.get(&request).copied();
         for taken in taken {
             let shared = self.look_at_units(request, taken);
             for (unit, fence) in &taken.units {
-                let others = self.held.values().flatten().filter(|(held, _)| held == unit);
+                let has = |whole| self.held[&whole].iter().find(|(held, _)| held == unit);
+                let whole_fence = whole.map(|whole| has(whole).expect("it has all its parts").1);
+                // Parts are used beside the whole, which holds them for its parts.
+                let beside = self.held.iter().filter(|(other, _)| Some(**other) != whole);
+                let others = beside.flat_map(|(_, held)| held).filter(|(held, _)| held == unit);
                 let others: Vec<_> = others.map(|(_, fence)| fence).collect();
                 let (last, was_shared) = self.fences.get(unit).copied().unwrap_or_default();
-                if others.is_empty() {
+                // Whoever has a part of a shared lock shares it with those with whom the whole does.
+                if others.is_empty() && whole_fence != Some(*fence) {
                     assert!(*fence > last, "fences grow");
                 } else {
                     assert!(shared && was_shared, "{unit} has one holder");
@@ -515,6 +534,15 @@ impl Model {
                 self.needs.insert(next, needs.clone());
                 Input::Ask { who: who().into(), ask: Ask { needs, now, ..ask("x") } }
             }
+            Move::Part { of, needs } => {
+                let held: Vec<_> = self.held.keys().copied().collect();
+                let of = *of.get(if held.is_empty() { return None } else { &held });
+                let part = Some(Part { of, outlasts: false });
+                let input = self.input(Move::Ask { needs, now: false }, next)?;
+                self.part_of.insert(next, of);
+                let Input::Ask { who, ask } = input else { return None };
+                Input::Ask { who, ask: Ask { part, ..ask } }
+            }
             Move::End(_) if self.live.is_empty() => return None,
             Move::End(index) => {
                 let live: Vec<_> = self.live.iter().copied().collect();
@@ -553,7 +581,7 @@ proptest! {
 
     /// A probe complains, as a broken invariant, of a world that breaks the contract.
     #[test]
-    fn the_engine_keeps_the_contract(moves in moves(6, 6)) {
+    fn the_engine_keeps_the_contract(moves in moves(6, 6, 0)) {
         let mut engine: Engine<contract::Probe> = Engine::new(None, 7, true).expect("a variant");
         let mut model = Model::default();
         for one in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat() {
@@ -564,7 +592,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_held_twice_and_nothing_is_lost(moves in moves(12, 10)) {
+    fn nothing_is_held_twice_and_nothing_is_lost(moves in moves(12, 10, 3)) {
         let mut engine = engine();
         let mut model = Model::default();
         for one in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat() {
@@ -572,7 +600,10 @@ proptest! {
             let effects = step(&mut engine, input);
             model.see(&effects);
             let status = engine.status(&[]);
-            let given: BTreeSet<_> = units(&effects).into_iter().collect();
+            // Whoever has what is drained keeps it, and its parts may use it.
+            let whole = granted(&effects).into_iter().filter(|(r, _)| !model.part_of.contains_key(r));
+            let given = whole.flat_map(|(_, taken)| taken).flat_map(|taken| taken.units);
+            let given: BTreeSet<_> = given.map(|(unit, _)| unit.to_string()).collect();
             let out = status.pools.iter().flat_map(|pool| &pool.units);
             let out = out.filter(|unit| unit.drained.is_some());
             for unit in out {
@@ -588,7 +619,8 @@ proptest! {
             prop_assert!(held > 0 || hopeful == 0, "somebody is served: {:?}", status.waiting);
         }
         while let Some(request) = model.live.first().copied() {
-            let next = model.held.keys().next().copied().unwrap_or(request);
+            // A grant ends with its parts, which came after it.
+            let next = model.held.keys().next_back().copied().unwrap_or(request);
             model.see(&step(&mut engine, Input::End(next)));
         }
         prop_assert_eq!(engine.load(), (0, 0));
@@ -599,7 +631,7 @@ proptest! {
 
     /// At every step an engine that is written and read goes on as the one it was.
     #[test]
-    fn a_state_that_was_kept_goes_on_the_same(moves in moves(12, 10), rings in prop::collection::vec(any::<prop::sample::Index>(), 1..120)) {
+    fn a_state_that_was_kept_goes_on_the_same(moves in moves(12, 10, 3), rings in prop::collection::vec(any::<prop::sample::Index>(), 1..120)) {
         let mut engine = engine();
         let (mut model, mut armed, mut at) = (Model::default(), BTreeSet::new(), 0);
         for (one, ring) in [vec![Move::Change(0, 3), Move::Change(1, 2)], moves].concat().into_iter().zip(rings.iter().cycle()) {

@@ -63,8 +63,15 @@ pub(super) fn for_user(program: &Path, units: &Path, socket: &Path, data: &Path)
 const CONFIG: &str = "\
 # The agent of this machine. Who may connect is said in holdall.socket.
 #
+# ephemeral = false                       # refuses names that are not declared
+#
 # [pools.gpu]
 # units = 4
+#
+# [rights]                                # its own user and root may do everything
+# everybody = [\"view\", \"ask\", \"reserve\"]
+# [rights.groups]
+# lab = [\"pools\", \"force\"]
 ";
 
 fn machine_socket(group: &str) -> String {

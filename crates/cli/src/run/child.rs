@@ -138,7 +138,7 @@ impl Running {
                     notice = None;
                     let left = deadline.map(|deadline| deadline - Instant::now());
                     let left = show::span(left.unwrap_or_default().as_secs());
-                    crate::say(format!("the command is stopped in {left}, at its time limit"));
+                    super::mention(format!("the command is stopped in {left}, at its time limit"));
                 }
                 () = at(deadline), if !stopped => {
                     over = true;

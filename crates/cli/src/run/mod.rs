@@ -9,6 +9,7 @@ pub(crate) mod environment;
 mod waiting;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdall_client::{Client, Error, Grant};
@@ -49,6 +50,9 @@ pub(crate) struct Args {
     /// Stop the command after this time: SIGTERM, and SIGKILL after 5 seconds. Pools may allow less
     #[arg(long, value_name = "TIME", value_parser = span)]
     limit: Option<Duration>,
+    /// Say nothing but what goes wrong
+    #[arg(short, long)]
+    quiet: bool,
     /// Use a part of what this grant holds, mostly a reservation of `holdall hold`, instead of what is free
     #[arg(long = "in", value_name = "GRANT")]
     part_of: Option<RequestNo>,
@@ -100,11 +104,11 @@ impl Args {
         let needs = self.wanted.needs.join(" ");
         match self.leftovers {
             _ if pids.is_empty() => {}
-            After::Warn => crate::say(format!(
+            After::Warn => mention(format!(
                 "the command has left processes behind that still run, and {needs} is \
                  not held for them: {which}"
             )),
-            _ => crate::say(format!(
+            _ => mention(format!(
                 "{needs} is held until what the command has left behind has ended, too: \
                  {which} (--leftovers tells what else can be done)"
             )),
@@ -195,7 +199,7 @@ impl Wanted {
                 waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
             match waiting::granted(&client, ask.clone(), deadline, signals).await {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
-                    crate::say("the agent was lost while waiting; asking again");
+                    mention("the agent was lost while waiting; asking again");
                     let pause = async {
                         tokio::time::sleep(pause).await;
                         Ok(())
@@ -206,6 +210,16 @@ impl Wanted {
                 Ok(grant) => return Ok((client, grant)),
             }
         }
+    }
+}
+
+/// Whether only what goes wrong is said.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Says what is worth knowing and no error.
+pub(crate) fn mention(text: impl std::fmt::Display) {
+    if !QUIET.load(Ordering::Relaxed) {
+        crate::say(text);
     }
 }
 
@@ -228,11 +242,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let words = args.command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ").chars().take(1000).collect();
     let mut ask = args.wanted.ask(command, Lasting::Command(args.leftovers.into()))?;
+    QUIET.store(args.quiet, Ordering::Relaxed);
     ask.limit = args.limit.map(|limit| limit.as_millis() as u64);
     let outlasts = args.at_end == AtEnd::KeepUntilDone;
     ask.part = args.part_of.map(|of| Part { of, outlasts });
     if let Some(outer) = ask.within.filter(|_| ask.part.is_none()) {
-        crate::say(format!(
+        mention(format!(
             "asking inside grant {outer}, which is held while this waits; \
              better ask for everything at once"
         ));
@@ -260,7 +275,7 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     }
     let deadline = grant.limit().and_then(|limit| granted.checked_add(limit));
     if let Some(limit) = grant.limit().filter(|limit| Some(*limit) != args.limit) {
-        crate::say(format!("the command is stopped after {}", show::span(limit.as_secs())));
+        mention(format!("the command is stopped after {}", show::span(limit.as_secs())));
     }
     let start = Running::start(&args.command, variables, &grant, &mut signals);
     let mut running = start.await?;
@@ -333,7 +348,7 @@ async fn give_back(
         }
         if !told {
             let needs = args.wanted.needs.join(" ");
-            crate::say(format!(
+            mention(format!(
                 "holding {needs} until what the command has left behind has ended: {error}"
             ));
             told = true;

@@ -109,7 +109,7 @@ pub(super) async fn granted(
 ) -> anyhow::Result<Grant> {
     let line = Line::new(show::needs(&ask.needs));
     let mut waiting = client.enqueue(ask)?;
-    waiting.on_warning(|text| crate::say(show::clean(text)));
+    waiting.on_warning(|text| super::mention(show::clean(text)));
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<Explanation>>>>> = None;
     loop {
         let idle = asked.is_none();

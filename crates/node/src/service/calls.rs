@@ -20,6 +20,8 @@ const FILES_OF_A_COMMAND: usize = 3;
 
 /// How many of those who wait are followed to explain why another waits.
 const EXPLAINED: usize = 64;
+/// The longest reason for which units are drained.
+const REASON_MAX: usize = 200;
 /// How many needs of a request are looked at for slips of the pen.
 const DOUBTED: usize = 16;
 /// How many processes of a grant are told.
@@ -39,6 +41,9 @@ impl Service {
         let reply = match call.body {
             Body::Ask(ask) => return self.on_ask(conn, id, ask),
             Body::Agent => Ok(Reply::Agent(self.agent_view(conn))),
+            Body::Change(Change::Drain { .. }) => {
+                Err(Fault::Wrong("there is a call of its own to drain units".into()))
+            }
             Body::Change(change) => self.on_change(conn, &change),
             Body::Drain { name, reason, millis } => self.on_drain(conn, name, &reason, millis),
             Body::Child { request, .. } => Err(self.unknown(request)), // Taken where its peer is.
@@ -326,10 +331,12 @@ impl Service {
         reason: &str,
         millis: Option<u64>,
     ) -> Result<Reply, Fault> {
-        if reason.len() > TEXT_MAX {
-            return Err(Fault::Wrong(format!("a reason has at most {TEXT_MAX} bytes")));
+        if reason.len() > REASON_MAX {
+            let most = "bytes, since it is shown with every unit";
+            return Err(Fault::Wrong(format!("this reason has at most {REASON_MAX} {most}")));
         }
-        let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        let reason = reason.chars().map(plain).collect::<String>().into();
         let by = self.peers.get(&conn).map_or_else(|| "".into(), |peer| peer.who.user.clone());
         let until = millis.map(|millis| self.clock.now().saturating_add(millis));
         self.on_change(conn, &Change::Drain { name, drained: Drained { reason, by, until } })

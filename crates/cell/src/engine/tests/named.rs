@@ -114,6 +114,8 @@ fn a_request_inside_a_grant_knows_its_units_by_name() {
     let inside = |needs| Ask { within: Some(outer), ..ask(needs) };
     let (_, effects) = story.asks_with(inside("p/1"));
     assert!(never(&effects), "it would wait for itself");
+    let (_, effects) = story.asks_with(Ask { now: true, ..inside("p/1") });
+    assert!(never(&effects), "which is not what comes of not waiting");
     let (inner, effects) = story.asks_with(inside("p/2"));
     assert_eq!(units(&effects), ["p/2"]);
     story.ends(inner);
@@ -229,7 +231,7 @@ fn a_drained_unit_is_given_to_nobody_until_it_is_undrained() {
     assert_eq!(view.pools[0].free, 0);
     let [hindrance] = &view.waiting[0].hindrances[..] else { panic!("{view:?}") };
     assert_eq!(hindrance.drained[0].0, name("p/1"));
-    assert!(hindrance.holders.is_empty() && hindrance.drained[0].1.reason == "fan broken");
+    assert!(hindrance.holders.is_empty() && &*hindrance.drained[0].1.reason == "fan broken");
     assert_eq!(units(&story.asks("x").1), ["x"], "it keeps nothing idle");
     let (_, effects) = story.asks_with(Ask { now: true, ..ask("p/1") });
     let [Effect::Refused { why: Refusal::Busy(why), .. }] = &effects[..] else {

@@ -27,6 +27,8 @@ fn parts_are_used_side_by_side_all_or_nothing_in_the_order_asked() {
     assert!(granted(&effects)[0].1[0].units[0].1 > outer, "fences grow");
     let (second, effects) = story.asks_with(part(whole, "gpu db:shared"));
     assert_eq!(units(&effects), ["gpu/0", "db"]);
+    let (_, effects) = story.asks_with(Ask { now: true, ..part(whole, "gpu/1") });
+    assert!(granted(&effects).is_empty(), "another part has it");
     let (third, effects) = story.asks_with(part(whole, "gpu:all"));
     assert_eq!(effects, [Effect::Queued(third)]);
     let (fourth, effects) = story.asks_with(part(whole, "gpu"));
