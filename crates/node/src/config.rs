@@ -176,8 +176,14 @@ impl Pool {
                 "'{variable}': variables that begin with HOLDALL_ are holdall's own"
             );
         }
+        if let Some(Units::Described(units)) = &self.units {
+            let mut values = units.values().flatten();
+            let unfit = values.find(|(_, value)| value.contains('\0'));
+            anyhow::ensure!(unfit.is_none(), "a variable cannot have a NUL in it: {unfit:?}");
+        }
         if let Some(limit) = &self.limit {
-            holdall_wire::span(limit).map_err(anyhow::Error::msg)?;
+            let limit = holdall_wire::span(limit).map_err(anyhow::Error::msg)?;
+            anyhow::ensure!(!limit.is_zero(), "a limit of no time lets nobody have anything");
         }
         Ok(())
     }

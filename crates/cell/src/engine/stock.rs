@@ -176,10 +176,11 @@ impl Units {
 
     /// Who holds a unit, or keeps it from being given to anybody.
     pub(crate) fn in_the_way_of(&self, unit: &Unit) -> BTreeSet<RequestNo> {
-        let retiring = self.all.values().filter(|one| one.retiring && unit.withheld);
+        let retiring = self.all.values().filter(|one| one.retiring);
         match unit.holder {
             Some(holder) => BTreeSet::from([holder]),
-            None => retiring.filter_map(|one| one.holder).collect(),
+            None if unit.withheld => retiring.filter_map(|one| one.holder).collect(),
+            None => BTreeSet::new(),
         }
     }
 

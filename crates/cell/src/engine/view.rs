@@ -56,16 +56,24 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.ledger.declared().map(add).collect()
     }
 
-    /// The changes that drain the units that are drained.
+    /// The changes that drain what is drained: unit by unit, or a pool as a whole if all of its units are, and
+    /// for the same reason.
     pub fn drained(&self) -> Vec<Change> {
-        let all = self.ledger.declared().flat_map(|pool| {
-            let units = pool.units().into_iter().flat_map(Units::iter);
-            units.filter_map(|(_, unit)| {
+        let mut all = Vec::new();
+        for pool in self.ledger.declared() {
+            let units = || pool.units().into_iter().flat_map(Units::iter).map(|(_, unit)| unit);
+            let first = units().next().and_then(|unit| unit.drained.clone());
+            if first.is_some() && units().all(|unit| unit.drained == first) {
+                let whole = first.map(|drained| Change::Drain { name: pool.name.clone(), drained });
+                all.extend(whole);
+                continue;
+            }
+            all.extend(units().filter_map(|unit| {
                 let (name, drained) = (unit.full_name(&pool.name), unit.drained.clone()?);
                 Some(Change::Drain { name, drained })
-            })
-        });
-        all.collect()
+            }));
+        }
+        all
     }
 
     /// The reservations, which must outlive the agent.
@@ -211,15 +219,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return None;
         }
         let (mut holders, mut drained) = (Vec::new(), Vec::new());
-        for (number, unit) in pool.units().into_iter().flat_map(Units::iter) {
-            let by_name = count.named.contains(&number);
-            if lacks && (by_name || count.named.is_empty() && !own.contains(&number)) {
-                if let Some(units) = pool.units().filter(|_| by_name) {
-                    holders.extend(units.in_the_way_of(unit));
-                }
-                let why = unit.drained.clone().filter(|_| drained.len() < most.min(DRAINED));
-                drained.extend(why.map(|why| (unit.full_name(&pool.name), why)));
-            }
+        if let Some(units) = pool.units().filter(|_| lacks) {
+            let named = count.named.iter().filter_map(|number| units.get(*number));
+            holders.extend(named.clone().flat_map(|unit| units.in_the_way_of(unit)));
+            let others = units.iter().take_while(|_| count.named.is_empty());
+            let others = others.filter(|(number, _)| !own.contains(number)).map(|(_, unit)| unit);
+            let why = |unit: &Unit| Some((unit.full_name(&pool.name), unit.drained.clone()?));
+            drained.extend(named.chain(others).filter_map(why).take(most.min(DRAINED)));
         }
         let mut holders_total = holders.len();
         if lacks && count.named.is_empty() {

@@ -53,8 +53,16 @@ pub(crate) fn variables(grant: &Grant, needs: &[Need], agent: &str) -> Vec<(Stri
         let until = crate::show::now() / 1000 + limit.as_secs();
         all.push(("HOLDALL_UNTIL".into(), until.to_string()));
     }
-    all.extend_from_slice(grant.variables());
+    all.extend(grant.variables().iter().filter(|(name, value)| may_be_set(name, value)).cloned());
     all
+}
+
+/// Whether a variable is one that an administrator may have put down. Its name goes into lines for a shell.
+fn may_be_set(name: &str, value: &str) -> bool {
+    let mut letters = name.bytes();
+    let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_');
+    let is_name = first && letters.all(|c| c.is_ascii_alphanumeric() || c == b'_');
+    is_name && !name.starts_with("HOLDALL_") && !value.contains('\0')
 }
 
 /// How long one variable with its name may be; the kernel counts a byte at its end, too.

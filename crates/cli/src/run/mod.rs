@@ -121,7 +121,7 @@ impl Args {
 /// # Errors
 /// The exit status, if it was told.
 pub(crate) fn explain_misuse(error: &clap::Error) -> Result<(), ExitCode> {
-    let words: Vec<_> = std::env::args().skip(2).collect();
+    let words: Vec<_> = std::env::args_os().skip(2).collect();
     let missing = error.kind() == clap::error::ErrorKind::MissingRequiredArgument;
     if !missing || words.is_empty() || words.iter().any(|word| word == "--") {
         return Ok(());

@@ -76,10 +76,11 @@ impl Service {
 
     /// Whether whoever is connected has a right.
     fn may(&self, conn: ConnNo, right: Right) -> Result<(), Fault> {
-        let Some(peer) = self.peers.get(&conn).filter(|peer| !peer.rights.has(right)) else {
-            return Ok(());
-        };
-        Err(Fault::Denied(lacks(&peer.who.user, right)))
+        match self.peers.get(&conn) {
+            Some(peer) if peer.rights.has(right) => Ok(()),
+            Some(peer) => Err(Fault::Denied(lacks(&peer.who.user, right))),
+            None => Err(Fault::Denied("nobody is connected".into())),
+        }
     }
 
     fn on_ask(&mut self, conn: ConnNo, call: u64, ask: Ask) {
@@ -221,8 +222,7 @@ impl Service {
         let (caller, mine) = (peer.who.clone(), peer.who.uid == grant.who.uid);
         let reserved = self.known.get(&request).is_some_and(|known| known.reserved);
         if !mine && !peer.rights.has(Right::Force) {
-            let why = lacks(&caller.user, Right::Force);
-            return Err(Fault::Denied(format!("{request} belongs to {}; {why}", grant.who.user)));
+            return Err(of_another(peer, request, &grant.who.user));
         }
         if !force && !mine {
             return Err(Fault::Conflict(format!(
@@ -274,14 +274,14 @@ impl Service {
             )));
         }
         if peer.who.uid != grant.who.uid && !peer.rights.has(Right::Force) {
-            let why = lacks(&peer.who.user, Right::Force);
-            return Err(Fault::Denied(format!("{request} belongs to {}; {why}", grant.who.user)));
+            return Err(of_another(peer, request, &grant.who.user));
         }
         if self.known.get(&request).is_some_and(|known| known.ending) {
             return Err(Fault::Conflict(format!("{request} is ending")));
         }
-        self.admit_renewal(millis, &grant.taken)?;
-        self.input(Input::Renew { request, until: self.clock.now() + millis });
+        self.admit_renewal(millis, grant.since, &grant.taken)?;
+        let until = self.clock.now().saturating_add(millis);
+        self.input(Input::Renew { request, until });
         self.keep().map_err(|error| Fault::Failed(format!("{error:#}")))?;
         let taken = self.engine.taken(request).cloned();
         self.log("renewed", request, taken.as_ref(), None);
@@ -516,6 +516,15 @@ fn needed(body: &Body) -> Option<Right> {
         Body::Stop { .. } => Some(Right::Admin),
         _ => None,
     }
+}
+
+/// Why somebody can do nothing to what another has. Whose it is, only those are told who may look.
+fn of_another(peer: &Peer, request: RequestNo, owner: &str) -> Fault {
+    let why = lacks(&peer.who.user, Right::Force);
+    Fault::Denied(match peer.rights.has(Right::View) {
+        true => format!("{request} belongs to {owner}; {why}"),
+        false => format!("{request} is not yours; {why}"),
+    })
 }
 
 fn lacks(user: &str, right: Right) -> String {

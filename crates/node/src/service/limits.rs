@@ -1,6 +1,7 @@
 //! What the administrator says about the use of a pool: how long it lasts at most, and what a command finds in
 //! its environment.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holdall_wire::{Fault, Lasting, Name, Need, Refusal, RequestNo, Taken};
@@ -24,7 +25,13 @@ impl Service {
         let pools = taken
             .iter()
             .filter_map(|taken| Some(self.config.pools.get(taken.name.as_str())?.variables(taken)));
-        pools.flatten().collect()
+        let mut all: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in pools.flatten() {
+            // Several pools may have a variable in common.
+            let joined = |before: &mut String| before.extend([",", &value]);
+            all.entry(name).and_modify(joined).or_insert_with(|| value.clone());
+        }
+        all.into_iter().collect()
     }
 
     /// After how many milliseconds a grant is over, if its client or a pool says so; and sees to it.
@@ -70,10 +77,16 @@ impl Service {
     }
 
     /// Whether a reservation may be prolonged to last so long from now.
-    pub(super) fn admit_renewal(&self, millis: u64, taken: &[Taken]) -> Result<(), Fault> {
+    pub(super) fn admit_renewal(
+        &self,
+        millis: u64,
+        since: u64,
+        taken: &[Taken],
+    ) -> Result<(), Fault> {
         self.may_reserve_for(millis).map_err(Fault::Conflict)?;
         let pools = taken.iter().map(|taken| taken.name.as_str());
-        self.within_limits(millis, pools).map_err(Fault::Conflict)
+        let in_all = self.clock.now().saturating_sub(since).saturating_add(millis);
+        self.within_limits(in_all, pools).map_err(Fault::Conflict)
     }
 
     fn may_reserve_for(&self, millis: u64) -> Result<(), String> {
@@ -95,7 +108,7 @@ impl Service {
         match pools.find_map(|name| Some((name, limit(name).filter(|limit| millis > *limit)?))) {
             None => Ok(()),
             Some((name, limit)) => Err(format!(
-                "'{name}' is for {} seconds at a time at most (pools.{name}.limit)",
+                "nobody has '{name}' for longer than {} seconds (pools.{name}.limit)",
                 limit / 1000
             )),
         }

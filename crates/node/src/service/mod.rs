@@ -61,7 +61,8 @@ const ROOM_KEPT: usize = 64;
 /// Of so many requests it is remembered how they have ended.
 const REMEMBERED: usize = 4096;
 /// How they do.
-const ENDS: [&str; 7] = ["released", "expired", "left", "killed", "lost", "withdrawn", "refused"];
+const ENDS: [&str; 9] =
+    ["released", "expired", "left", "killed", "lost", "withdrawn", "refused", "forced", "overrun"];
 
 /// A connection; numbers are not used twice.
 type ConnNo = u64;
@@ -325,10 +326,12 @@ impl Service {
                 }
                 Effect::Queued(request) => self.on_queued(request),
                 Effect::Refused { request, why } => {
-                    let why = self.as_may_be_told(request, why);
-                    self.log("refused", request, None, Some(why.to_string()));
                     metrics::refused();
-                    self.reply(request, Reply::Refused(why));
+                    if self.known.get(&request).is_some_and(|known| known.asked.is_some()) {
+                        let why = self.as_may_be_told(request, why);
+                        self.log("refused", request, None, Some(why.to_string()));
+                        self.reply(request, Reply::Refused(why));
+                    }
                     self.forget(request);
                 }
                 Effect::Unrestored(request) => {
@@ -352,8 +355,12 @@ impl Service {
             format!("{most} requests of this user wait, which is as many as may (limits.waiting)");
         self.log("refused", request, None, Some(why.clone()));
         self.reply(request, Reply::Refused(Refusal::Closed(why)));
-        if let Some(known) = self.known.get_mut(&request) {
-            known.asked = None; // It has been told.
+        // It has been told, and waits for nothing more.
+        let asked = self.known.get_mut(&request).and_then(|known| known.asked.take());
+        if let Some((conn, call)) = asked
+            && let Some(peer) = self.peers.get_mut(&conn)
+        {
+            peer.requests.remove(&call);
         }
         self.input(Input::End(request));
     }
@@ -376,6 +383,8 @@ impl Service {
             self.waiting.give(known.who.uid, 1);
         }
         if known.is_restored() {
+            // Of how long it was held before the agent nothing is known: the limit of its pools begins anew.
+            self.limit(request, &taken);
             return self.log("restored", request, Some(&taken), None);
         }
         let (at, fresh_reservation) = (known.at, known.reserved);
@@ -527,7 +536,9 @@ impl Service {
     ) {
         let who = self.known.get(&request).map(|known| known.who.clone());
         let at = self.clock.wall();
-        if ENDS.contains(&what) {
+        // What is told first is why; the rest follows from it.
+        if ENDS.contains(&what) && self.ended.iter().rev().take(8).all(|(one, ..)| *one != request)
+        {
             if self.ended.len() == REMEMBERED {
                 self.ended.pop_front();
             }
