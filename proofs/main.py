@@ -137,7 +137,8 @@ class Protocol:
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="proofs/run", description=__doc__)
+    description = "Proves what docs/proof.md says, for all sizes, and holds the code to it."
+    parser = argparse.ArgumentParser(prog="proofs/run", description=description)
     parser.add_argument("protocol", nargs="*", help=f"of {', '.join(PROTOCOLS)}; all if none is named")
     parser.add_argument("--part", choices=PARTS, action="append", help="only this; may be repeated")
     parser.add_argument("--quick", action="store_true", help="small scopes, and less to read")

@@ -14,7 +14,11 @@ from kit.tables import Impossible, take
 
 
 class Drift(Exception):
-    """The code did something that the model does not do, or broke the invariant."""
+    """The code did something that the model does not do, or broke the invariant. `why` without where."""
+
+    def __init__(self, text, why=None):
+        super().__init__(text)
+        self.why = why or text
 
 
 class Seen:
@@ -95,7 +99,8 @@ class Checker:
             try:
                 self.step(before, action, after, cut)
             except (Drift, Impossible) as why:
-                raise Drift(f"{self.recording.line}: step {self.steps}, {action}: {why}") from None
+                text = f"{self.recording.line}: step {self.steps}, {action}: {why}"
+                raise Drift(text, str(why)) from None
 
     def step(self, before, action, after, cut):
         system = self.system(before, after)
@@ -288,6 +293,6 @@ def conform(name, rules, model, options, demand):
         try:
             Checker(model, rules, Recording(line, walks), Counter()).check()
         except Drift as drift:
-            print(f"  drifts  {line}: {str(drift).split(': ', 1)[1][:100]}")
+            print(f"  drifts  {line}: {drift.why}")
         else:
             demand(False, f"{line}: the change was not noticed")
