@@ -26,7 +26,29 @@ pub struct Recorded {
     pub facts: Vec<Fact>,
 }
 
+/// A record that is being written: its input is there, before that is used up.
+pub struct Writing(Vec<u8>);
+
+impl Writing {
+    /// The record with what came of its input.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn end(self, facts: &[Fact]) -> Result<Vec<u8>, Unreadable> {
+        postcard::to_extend(facts, self.0).map_err(Unreadable::Form)
+    }
+}
+
 impl Recorded {
+    /// Begins to write a record.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin(at: u64, input: &Input) -> Result<Writing, Unreadable> {
+        // The parts of a record follow one another.
+        postcard::to_extend(&(at, input), Vec::new()).map(Writing).map_err(Unreadable::Form)
+    }
+
     /// As it is logged.
     ///
     /// # Errors

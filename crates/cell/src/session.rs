@@ -426,9 +426,13 @@ impl Session {
         if upto <= self.heard {
             return;
         }
+        // Those before were looked at when they were heard of, or when they were over.
+        let news = self.outcomes.range(self.heard.next()..=upto);
+        let over = news.filter(|(_, outcome)| matches!(outcome, Outcome::Replied(_)));
+        for call in over.map(|(call, _)| *call).collect::<Vec<_>>() {
+            self.outcomes.remove(&call);
+        }
         self.heard = upto;
-        self.outcomes
-            .retain(|call, outcome| *call > upto || !matches!(outcome, Outcome::Replied(_)));
     }
 
     fn welcome(&self, displaced: Option<ConnNo>) -> Welcome {

@@ -64,12 +64,11 @@ impl Host {
 
     /// Takes an input, and logs what came of it.
     pub(crate) fn input(&mut self, at: u64, input: Input) {
-        let recorded = input.clone();
+        let recorded = Recorded::begin(at, &input).expect("written");
         let out = self.cell.step(at, input).expect("unbroken");
         self.cell.books().check().expect("the books are sound");
         if out.is_new {
-            let recorded = Recorded { at, input: recorded, facts: out.facts };
-            let payload = recorded.to_bytes().expect("written");
+            let payload = recorded.end(&out.facts).expect("written");
             let (class, logic, sync) = (Class::Must, self.logic, out.sync);
             let entry = Entry { class, logic, payload: &payload, sync };
             match self.log.append(entry) {
