@@ -173,7 +173,7 @@ for task in again free once; do
     eventually grep -q $task order
 done
 runner=$(runner_of "$killed")
-holder=$(pgrep -P "$runner" -f "job holder" -o)
+holder=$(pgrep -P "$runner" -f "^[^ ]* job holder")
 kill -9 "$runner" "$holder"
 expect 0 "" job resume "$killed"
 expect 0 "" job wait "$killed"
