@@ -141,6 +141,21 @@ expect 130 "" job wait "$long"
 expect 0 "" run -n board:2 -- true
 [ ! -e never ] || fail "it went on"
 
+# So does Ctrl-C.
+rm running
+env --default-signal=INT "$HOLDALL" job run long.toml > /dev/null 2>&1 &
+eventually test -e running
+kill -INT $!
+got=0
+wait $! || got=$?
+[ "$got" -eq 130 ] || fail "status $got of a job that was interrupted"
+expect 0 "" run -n board:2 -- true
+
+# On a terminal there is a live tree.
+python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' "$HOLDALL" job run night.toml > seen < /dev/null ||
+    fail "on a terminal: $(cat seen)"
+grep -q "of 6 tasks done" seen || fail "there is no tree: $(cat seen)"
+
 # Logs are followed to the end of the task, or of the job.
 printf '[task.talk]\nrun = "echo one; sleep 0.5; echo two"\n' > talk.toml
 talk=$("$HOLDALL" job submit talk.toml)
@@ -233,6 +248,19 @@ for signal in TERM KILL; do
     expect 0 "what it held was lost" job show "$lost"
     [ ! -e overlap ] || fail "what comes after it ran beside it"
 done
+
+# A process that waits and is killed is no verdict: it is asked for again.
+"$HOLDALL" run board:2 -- sh -c 'until [ -e let-go ]; do sleep 0.05; done' &
+printf '[task.a]\nneeds = ["board"]\nrun = "true"\n' > patient.toml
+patient=$("$HOLDALL" job submit patient.toml)
+waiting() {
+    "$HOLDALL" status board --json |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["waiting"][0]["who"]["pid"])'
+}
+eventually waiting
+kill -9 "$(waiting)"
+touch let-go
+expect 0 "" job wait "$patient"
 
 # A job's surroundings are those of its submission; and one that nobody runs can be cancelled.
 printf '[task.a]\nrun = "echo $WORD > word; sleep 605"\nagain = true\n' > word.toml
