@@ -155,8 +155,9 @@ fn ended(summary: &Summary) -> String {
 }
 
 fn table(lines: &[Line]) -> Table {
-    let figures: [(&str, Figure); 9] = [
+    let figures: [(&str, Figure); 10] = [
         ("all jobs ended at, ticks", |l| ended(&l.summary)),
+        ("jobs that did not end", |l| l.summary.unfinished.to_string()),
         ("a job took: mean, ticks", |l| format!("{:.1}", l.summary.job_mean)),
         ("  longest, ticks", |l| l.summary.job_longest.to_string()),
         ("a request waited: mean, ticks", |l| format!("{:.1}", l.summary.wait_mean)),

@@ -56,6 +56,8 @@ pub(super) struct Players<'a> {
 pub(super) struct Summary {
     /// When the last job ended; nothing if one never did.
     pub(super) ended: Option<u64>,
+    /// Jobs that did not end, or never arrived. The figures of jobs are without them.
+    pub(super) unfinished: usize,
     pub(super) job_mean: f64,
     pub(super) job_longest: u64,
     pub(super) wait_mean: f64,
@@ -182,8 +184,8 @@ impl<'a> Players<'a> {
     }
 
     pub(super) fn summary(&self) -> Summary {
-        let took = |copy: &Copy| copy.ended.unwrap_or(self.now) - copy.arrival;
-        let jobs: Vec<u64> = self.copies.iter().map(took).collect();
+        let took = |copy: &Copy| copy.ended.map(|at| at.saturating_sub(copy.arrival));
+        let jobs: Vec<u64> = self.copies.iter().filter_map(took).collect();
         let ended = self.copies.iter().map(|copy| copy.ended).collect::<Option<Vec<u64>>>();
         let mut waits = self.waits.clone();
         waits.sort_unstable();
@@ -198,6 +200,7 @@ impl<'a> Players<'a> {
         };
         let pools = self.pools.names.iter().enumerate();
         Summary {
+            unfinished: self.left,
             ended: ended.and_then(|all| all.into_iter().max()),
             job_mean: mean(&jobs),
             job_longest: jobs.iter().copied().max().unwrap_or(0),

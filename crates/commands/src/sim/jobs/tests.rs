@@ -37,13 +37,24 @@ fn played(jobs: &Jobs, protocol: &str, settings: &Settings) -> (Summary, u64) {
 #[test]
 fn jobs_end_and_exclude_each_other_under_any_protocol() {
     let jobs = jobs(JOB, 12, &["board:3"]);
-    for protocol in ["oracle", "house", "ordered", "coordinator:fifo", "coordinator:skip"] {
+    for protocol in
+        ["oracle", "winkowski", "house", "ordered", "coordinator:fifo", "coordinator:skip"]
+    {
         let (summary, violations) = played(&jobs, protocol, &Settings::default());
         assert!(summary.ended.is_some(), "{protocol}: a job has not ended");
         assert_eq!(violations, 0, "{protocol}");
         assert!(summary.wait_longest > 0 && summary.job_mean > 0.0, "{protocol}");
         assert!(summary.pools["board"] > 0.0 && summary.pools["board"] <= 1.0, "{protocol}");
     }
+}
+
+#[test]
+fn jobs_that_did_not_end_in_time_or_never_arrived_are_counted_and_not_measured() {
+    let jobs = Jobs { every: 10_000, ..jobs(JOB, 5, &["board:3"]) };
+    let settings = Settings { ticks: 10, ..Settings::default() };
+    let (summary, _) = played(&jobs, "house", &settings);
+    assert_eq!((summary.unfinished, summary.ended), (5, None));
+    assert_eq!((summary.job_mean, summary.job_longest), (0.0, 0));
 }
 
 /// With one lock and messages that take no time, the lock is never free until all is over.
