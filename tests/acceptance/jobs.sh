@@ -73,6 +73,13 @@ import json, sys
 job = json.loads(sys.stdin.readline())
 assert job["schema"] == 1 and job["state"] == "succeeded" and job["tasks"][0]["exit_status"] == 0, job'
 expect 65 "has ended already" job cancel night-1
+expect 0 "" job retry night-1 report
+expect 0 "" job wait night-1
+expect 0 "report: succeeded" job show night-1
+# A retry that was killed before it had noted anything.
+rm "$HOLDALL_JOBS/night-1/over.json"
+expect 0 "" job wait night-1
+HOLDALL_JOBS=/proc/none expect 73 "HOLDALL_JOBS names another" job list
 expect 65 "there is no job" job show nothing-1
 expect 65 "there is no job" job show ../jobs/night-1
 
@@ -141,6 +148,30 @@ expect 130 "" job wait "$long"
 expect 0 "" run -n board:2 -- true
 [ ! -e never ] || fail "it went on"
 
+# One at a time.
+printf '[task.alone]\nmatrix = { n = [1, 2] }\nrun = "mkdir alone && sleep 0.2 && rmdir alone"\n' > alone.toml
+expect 0 "alone[2]: succeeded" job run --jobs 1 alone.toml
+
+# Tasks find no signal blocked, with needs and without; and those that are to end are asked to first.
+cat > signals.toml <<'EOF'
+[task.free]
+run = ["grep", "SigBlk", "/proc/self/status"]
+[task.held]
+needs = ["board"]
+run = ["grep", "SigBlk", "/proc/self/status"]
+[task.asked]
+after = ["free", "held"]
+run = ["bash", "-c", "trap 'echo asked to end; exit' TERM; touch trapping; sleep 606 & wait"]
+EOF
+signals=$("$HOLDALL" job submit signals.toml)
+eventually test -e trapping
+for task in free held; do
+    "$HOLDALL" job logs "$signals" $task | grep -q "^SigBlk:.0*$" || fail "$("$HOLDALL" job logs "$signals")"
+done
+expect 0 "" job cancel "$signals"
+expect 130 "" job wait "$signals"
+expect 0 "asked to end" job logs "$signals" asked
+
 # So does Ctrl-C.
 rm running
 env --default-signal=INT "$HOLDALL" job run long.toml > /dev/null 2>&1 &
@@ -152,15 +183,54 @@ wait $! || got=$?
 expect 0 "" run -n board:2 -- true
 
 # On a terminal there is a live tree.
-python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' "$HOLDALL" job run night.toml > seen < /dev/null ||
+TERM=xterm python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' "$HOLDALL" job run night.toml > seen < /dev/null ||
     fail "on a terminal: $(cat seen)"
 grep -q "of 6 tasks done" seen || fail "there is no tree: $(cat seen)"
+
+# A runner that is told to end, as when the machine goes down, leaves the job to the next.
+printf '[task.a]\nrun = "echo ran >> term; test $(wc -l < term) -ge 2 || sleep 607"\nagain = true\n' > term.toml
+term=$("$HOLDALL" job submit term.toml)
+eventually test -s term
+kill -TERM "$(runner_of "$term")"
+expect 0 "" job resume "$term"
+expect 0 "" job wait "$term"
+rm term
+"$HOLDALL" job run term.toml > told 2>&1 &
+eventually test -s term
+kill -TERM $!
+got=0
+wait $! || got=$?
+[ "$got" -eq 143 ] || fail "a runner that was told to end ends with $got"
+term=$(sed -n 's/.*`holdall job resume \(.*\)` goes on.*/\1/p' told)
+expect 0 "" job wait "$term"
+[ "$(wc -l < term)" -eq 2 ] || fail "it ran so often: $(wc -l < term)"
+
+# A task that was cancelled stays so, even if the runner is killed before it has ended.
+cat > stubborn.toml <<'EOF'
+[task.a]
+again = true
+run = ["bash", "-c", "trap '' TERM; echo ran >> stubborn; sleep 608"]
+EOF
+stubborn=$("$HOLDALL" job submit stubborn.toml)
+eventually test -s stubborn
+runner=$(runner_of "$stubborn")
+expect 0 "" job cancel "$stubborn" a
+kill -9 "$runner"
+expect 1 "" job wait "$stubborn"
+expect 0 "a: failed" job show "$stubborn"
+expect 0 "cancelled" job show "$stubborn"
+[ "$(wc -l < stubborn)" -eq 1 ] || fail "it was run again"
 
 # Logs are followed to the end of the task, or of the job.
 printf '[task.talk]\nrun = "echo one; sleep 0.5; echo two"\n' > talk.toml
 talk=$("$HOLDALL" job submit talk.toml)
 [ "$("$HOLDALL" job logs "$talk" talk -f | tr '\n' ' ')" = "one two " ] || fail "logs -f"
 expect 0 "== talk" job logs "$talk" -f
+
+# What is started under a grant ends with it, so no runner is.
+expect 65 "would be part of the grant" run other -- "$HOLDALL" job submit talk.toml
+expect 0 "$talk  succeeded" run other -- "$HOLDALL" job list
+expect 65 "talk of $talk has ended already" job cancel "$talk" talk
 
 # A runner is killed, and the holder of the task that needs nothing with it, so that nobody is left to
 # end that task. The next runner goes on: it runs nothing again that has ended or may not be run again,
@@ -205,7 +275,7 @@ eventually test -s ran
 runner=$(runner_of "$deaf")
 kill -STOP "$runner"
 touch go
-eventually test -s "$HOLDALL_JOBS/$deaf/running/0.1"
+eventually test -s "$HOLDALL_JOBS/$deaf"/running/*/0.1
 kill -9 "$runner"
 expect 0 "" job resume "$deaf"
 expect 0 "" job wait "$deaf"
@@ -281,11 +351,43 @@ rm word
 bad=$("$HOLDALL" job submit word.toml)
 eventually test -s word
 kill -9 "$(runner_of "$bad")"
+mkdir aside
+mv "$HOLDALL_JOBS/$bad/environ" "$HOLDALL_JOBS/$bad/running" aside
+expect 0 "$bad: $bad is damaged" job list
+expect 0 "night-1  succeeded" job list
+mv aside/environ "$HOLDALL_JOBS/$bad"
+expect 70 "ends again and again" job logs "$bad" -f
+mv aside/running "$HOLDALL_JOBS/$bad"
 echo '{"ended":{"task":9,"outcome":"skipped","at":1}}' >> "$HOLDALL_JOBS/$bad/records.jsonl"
 expect 70 "it is damaged" job wait "$bad"
 expect 0 "$bad: " job list
 expect 0 "night-1  succeeded" job list
 rm -rf "${HOLDALL_JOBS:?}/$bad"
+
+# Nor is a group, if what it holds is lost just then.
+cat > unheard.toml <<'EOF'
+[task.one]
+run = "echo one >> unheard; until [ -e unheard-go ]; do sleep 0.05; done"
+[task.two]
+after = ["one"]
+again = true
+run = "echo two >> unheard"
+[group.both]
+needs = ["board"]
+tasks = ["one", "two"]
+EOF
+unheard=$("$HOLDALL" job submit unheard.toml)
+eventually test -s unheard
+runner=$(runner_of "$unheard")
+kill -STOP "$runner"
+touch unheard-go
+eventually test -s "$HOLDALL_JOBS/$unheard"/running/*/0.1
+kill -9 "$(client_of board)"
+kill -CONT "$runner"
+got=0
+timeout 60 "$HOLDALL" job wait "$unheard" || got=$?
+[ "$got" -eq 0 ] || fail "it ended with $got: $("$HOLDALL" job show "$unheard")"
+[ "$(tr '\n' ' ' < unheard)" = "one two " ] || fail "what ran: $(cat unheard)"
 
 # Units by name, in a group too.
 cat > units.toml <<'EOF'
@@ -311,6 +413,7 @@ expect 78 "'b' needs board:3, which can never be granted: board has only 2 units
 printf '[task.a]\nrun = "true"\nafter = ["b"]\n[task.b]\nrun = "true"\nafter = ["a"]\n' > cycle.toml
 expect 64 "cycle.toml: line 1, column 7: these tasks wait for each other: a after b after a" job check cycle.toml
 expect 64 "cannot read no.toml" job run no.toml
+expect 64 "is larger than" job check /dev/zero
 printf '[task.a]\nrunn = "true"\n' > key.toml
 expect 64 "key.toml: line 2, column 1: there is no 'runn' here; 'run' is meant?" job check key.toml
 
@@ -321,9 +424,10 @@ HOLDALL_JOBS_KEEP=0s "$HOLDALL" job submit talk.toml > last
 expect 0 "" job wait "$(cat last)"
 HOLDALL_JOBS_KEEP=0s "$HOLDALL" job run talk.toml > /dev/null 2>&1
 
-# Twenty runners over six boards, while runners, holders, tasks and the agent are killed.
+# Twenty runners over six boards, while runners, holders, those who ask, tasks and the agent are killed.
 "$HOLDALL" pool remove board
 "$HOLDALL" pool add board --units 6
+"$HOLDALL" pool add rig --units 4
 export HOLDALL HOLDALL_JOBS="$work/storm-jobs"
 mkdir storm storm/locks
 cd storm
@@ -349,6 +453,17 @@ after = ["b", "c"]
 when = "always"
 run = ["python3", "$storm", "task"]
 again = true
+[task.e]
+run = ["python3", "$storm", "task"]
+again = true
+[task.f]
+after = ["e"]
+run = ["python3", "$storm", "task"]
+needs = ["board:1"]
+again = true
+[group.bench]
+needs = ["rig:1"]
+tasks = ["e", "f"]
 EOF
 for _ in $(seq 20); do
     "$HOLDALL" job submit storm.toml > /dev/null

@@ -2,8 +2,9 @@
 
 task    is what their tasks run. It notes its begin and its end in a file, and in between takes file
         locks for itself and for each of its units: the kernel knows whether two ever overlap.
-storm   kills runners, tasks and the agent at random for some seconds.
-verify  looks at what was noted, and at what `holdall job show --json` says.
+storm   kills runners, tasks, the processes between them and the agent at random for some seconds.
+verify  looks at what was noted, at what `holdall job list --json` says, and at which attempts have ended
+        well according to the records.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ import time
 
 HOLDALL = os.environ["HOLDALL"]
 # What each task of storm.toml comes after.
-AFTER = {"a": [], "b": ["a"], "c[1]": ["a"], "c[2]": ["a"], "d": ["b", "c[1]", "c[2]"]}
+AFTER = {"a": [], "b": ["a"], "c[1]": ["a"], "c[2]": ["a"], "d": ["b", "c[1]", "c[2]"], "e": [], "f": ["e"]}
 
 
 def note(*words):
@@ -28,20 +29,56 @@ def note(*words):
 
 def task():
     job, name, attempt = (os.environ["HOLDALL_" + key] for key in ("JOB", "TASK", "ATTEMPT"))
-    units = os.environ.get("HOLDALL_UNITS_BOARD", "").split(",")
-    locks = []
-    for thing in [f"{job}.{name}"] + [unit for unit in units if unit]:
+    units = [os.environ.get("HOLDALL_UNITS_" + pool, "").split(",") for pool in ("BOARD", "RIG")]
+
+    def locked(thing, how):
         lock = open("locks/" + thing.replace("/", "_"), "w")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
         except BlockingIOError:
             note("overlap", job, name, thing)
-        locks.append(lock.fileno())
+        return lock
+
+    # Nothing is left of what it comes after, however that has ended.
+    for before in AFTER[name]:
+        locked(f"{job}.{before}", fcntl.LOCK_SH).close()
+    locks = []
+    for thing in [f"{job}.{name}"] + [unit for pool in units for unit in pool if unit]:
+        lock = locked(thing, fcntl.LOCK_EX)
+        locks.append(lock)
         os.set_inheritable(lock.fileno(), True)
     note("begin", job, name, attempt, os.getpid())
     # A child has the locks, too, and outlives its parent if that is killed.
     subprocess.run(["sleep", str(random.uniform(0.05, 0.3))], close_fds=False, check=True)
     note("end", job, name, attempt, os.getpid())
+
+
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+
+
+def is_a(pid, word):
+    """Whether a number is still that of such a process."""
+    return word in open(f"/proc/{pid}/cmdline").read().split("\0")
+
+
+def one_to_kill(what):
+    """The number of a task, its holder, or the process that asked for what it needs, if there is one."""
+    begun = [line.split() for line in open("noted") if line.startswith("begin")][-10:]
+    for line in random.sample(begun, len(begun)):
+        pid = int(line[4])
+        try:
+            if not is_a(pid, __file__):
+                continue
+            if what != "task":
+                pid = parent(pid)
+            if what == "asker":
+                pid = parent(pid)
+            if what == "task" or is_a(pid, {"holder": "holder", "asker": "ask"}[what]):
+                return pid
+        except OSError:
+            pass
+    return None
 
 
 def killed(pid):
@@ -58,10 +95,12 @@ def jobs():
 
 
 def storm(seconds):
-    kills = {"runner": 0, "task": 0, "agent": 0, "holder": 0}
+    kills = {"runner": 0, "task": 0, "agent": 0, "holder": 0, "asker": 0}
     until = time.monotonic() + seconds
+    turns = []
     while time.monotonic() < until:
-        what = random.choice(["runner", "runner", "task", "task", "holder", "agent"])
+        turns = turns or random.sample(["runner", "runner", "task", "task", "holder", "asker", "agent"], 7)
+        what = turns.pop()
         pid = None
         if what == "runner":
             running = [job["runner"] for job in jobs() if job["runner"]]
@@ -70,19 +109,13 @@ def storm(seconds):
             status = subprocess.run([HOLDALL, "agent", "status", "--json"], capture_output=True)
             pid = json.loads(status.stdout)["pid"] if status.returncode == 0 else None
         else:
-            begun = [line.split() for line in open("noted") if line.startswith("begin")]
-            pid = int(begun[-1][4]) if begun else None
-            if what == "holder" and pid:
-                try:
-                    pid = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
-                    command = open(f"/proc/{pid}/cmdline").read()
-                    pid = pid if "holder" in command else None
-                except OSError:
-                    pid = None
+            pid = one_to_kill(what)
         if pid and killed(pid):
             kills[what] += 1
         time.sleep(random.uniform(0.1, 0.5))
     print("job_storm.py: killed", ", ".join(f"{n} {what}s" for what, n in kills.items()))
+    if not all(kills.values()):
+        sys.exit("job_storm.py: there was nobody to kill")
 
 
 def succeeded(job):

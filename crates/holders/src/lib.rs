@@ -27,6 +27,7 @@ pub use holder::{Holder, boot};
 pub use nix::sys::signal::SigSet;
 pub use passing::{Peer, receive, send, take_no_descriptors};
 pub use process::{Process, stopped};
+pub use raw::set_mask;
 pub use signals::{Caught, Signals, end_by, survive_file_limits};
 pub use spawn::{Child, Command, Ended, Start};
 pub use stream::{Readable, Stream};

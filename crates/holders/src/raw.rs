@@ -1,5 +1,5 @@
 //! The calls to the kernel for which there is no safe wrapper: starting a process inside a cgroup
-//! with code of ours before it becomes the command, signals to the group behind a pidfd, the pidfd
+//! with code of ours before it becomes the command, the signals that a command finds blocked, signals to the group behind a pidfd, the pidfd
 //! of a peer, how a signal is disposed of, and descriptors for the runtime to watch. Nothing else in this crate is `unsafe`.
 
 #![allow(unsafe_code)]
@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::ptr;
 
 use nix::sys::signal::SigSet;
@@ -186,6 +187,15 @@ fn in_child(
             }
         }
         libc::_exit(if error == libc::ENOENT { 127 } else { 126 })
+    }
+}
+
+/// Has a command find these signals blocked, and no others: it inherits ours otherwise.
+pub fn set_mask(command: &mut std::process::Command, mask: SigSet) {
+    // SAFETY: between fork and exec nothing is done but to call `pthread_sigmask`, which may be
+    // called there, on a mask that is part of the closure.
+    unsafe {
+        command.pre_exec(move || mask.thread_set_mask().map_err(io::Error::from));
     }
 }
 

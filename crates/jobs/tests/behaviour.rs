@@ -53,6 +53,7 @@ fn asked(effects: &[Effect]) -> Vec<usize> {
 }
 
 const EXIT: Option<Cause> = Some(Cause::Exit(1));
+const UNKNOWN: Option<Cause> = Some(Cause::Unknown);
 
 #[test]
 fn a_start_is_noted_before_it_is_done_with_how_long_it_waited() {
@@ -205,7 +206,9 @@ fn a_task_that_is_cancelled_ends_and_what_comes_after_it_is_skipped() {
     let mut machine = job(DIAMOND);
     grant(&mut machine, 0, "first", 1);
     let task = at(&machine, "first");
-    assert_eq!(machine.step(0, Input::Cancel(Some(task))), [Effect::Stop(task, Force::Ask)]);
+    let noted = Effect::Record(Record::Cancelled { task: Some(task), at: 0 });
+    let effects = machine.step(0, Input::Cancel(Some(task)));
+    assert_eq!(effects, [noted, Effect::Stop(task, Force::Ask)]);
     end(&mut machine, 0, "first", 1, None);
     assert_eq!(stage(&machine, "first"), &Stage::Ended(Outcome::Failed(Cause::Cancelled)));
     assert_eq!(stage(&machine, "next"), &Stage::Ended(Outcome::Skipped));
@@ -218,7 +221,7 @@ fn a_job_that_is_cancelled_begins_nothing_more() {
     let mut machine = job(DIAMOND);
     grant(&mut machine, 0, "first", 1);
     let effects = machine.step(0, Input::Cancel(None));
-    assert!(effects.contains(&Effect::Record(Record::Cancelled { at: 0 })));
+    assert!(effects.contains(&Effect::Record(Record::Cancelled { task: None, at: 0 })));
     assert!(effects.contains(&Effect::Withdraw(request(&machine, "other"), 1)));
     assert!(machine.step(0, Input::Cancel(None)).is_empty());
     assert!(asked(&end(&mut machine, 0, "first", 1, EXIT)).is_empty());
@@ -247,8 +250,8 @@ fn what_has_ended_can_be_run_again_with_what_comes_after_it() {
 
 #[test]
 fn those_with_most_behind_them_are_asked_for_first_and_not_too_many() {
-    let text =
-        "[task.a]\nrun='x'\n[task.b]\nrun='x'\n[task.c]\nrun='x'\nafter=['b']\n[task.d]\nrun='x'";
+    let text = "[task.a]\nrun='x'\nneeds=['n']\n[task.b]\nrun='x'\nneeds=['n']\n\
+                [task.c]\nrun='x'\nneeds=['n']\nafter=['b']\n[task.d]\nrun='x'\nneeds=['n']";
     let (mut machine, effects) = begun(text, Limits { ahead: 2, jobs: 3 });
     let of = |machine: &Machine, names: &[&str]| -> Vec<usize> {
         names.iter().map(|name| request(machine, name).0).collect()
@@ -343,17 +346,20 @@ fn a_lost_grant_ends_what_runs_and_the_rest_is_asked_for_anew() {
     let mut machine = job(GROUP);
     grant(&mut machine, 0, "alone", 1);
     let request = request(&machine, "alone");
-    assert!(machine.step(0, Input::Lost(request, 9)).is_empty(), "that is another");
-    let effects = machine.step(0, Input::Lost(request, 1));
+    assert!(
+        machine.step(0, Input::Lost(request, 9, Cause::GrantLost)).is_empty(),
+        "that is another"
+    );
+    let effects = machine.step(0, Input::Lost(request, 1, Cause::GrantLost));
     assert_eq!(effects.len(), 2, "two run, and are killed: {effects:?}");
-    end(&mut machine, 0, "one", 1, None);
+    end(&mut machine, 0, "one", 1, UNKNOWN);
     assert_eq!(stage(&machine, "one"), &Stage::Ended(Outcome::Failed(Cause::GrantLost)));
     // That was a failure, and what has not begun is skipped; without it, it goes on.
     let mut machine = job(&GROUP.replace("run = 'x'", "run = 'x'\nagain = true\npause = '1s'"));
     grant(&mut machine, 0, "alone", 1);
-    machine.step(0, Input::Lost(request, 1));
-    end(&mut machine, 0, "one", 1, None);
-    let effects = end(&mut machine, 0, "two", 1, None);
+    machine.step(0, Input::Lost(request, 1, Cause::GrantLost));
+    end(&mut machine, 0, "one", 1, UNKNOWN);
+    let effects = end(&mut machine, 0, "two", 1, UNKNOWN);
     assert_eq!(asked(&effects), [request.0], "for what has not begun");
     let effects = machine.step(0, Input::Granted(request, 2));
     assert_eq!(started(&machine, &effects), ["alone"]);
@@ -367,7 +373,7 @@ fn what_a_user_has_cancelled_is_not_run_again_because_its_grant_is_lost() {
     let mut machine = job("[task.a]\nrun='x'\nagain=true");
     grant(&mut machine, 0, "a", 1);
     machine.step(0, Input::Cancel(Some(at(&machine, "a"))));
-    machine.step(0, Input::Lost(request(&machine, "a"), 1));
+    machine.step(0, Input::Lost(request(&machine, "a"), 1, Cause::GrantLost));
     end(&mut machine, 0, "a", 1, None);
     assert_eq!(stage(&machine, "a"), &Stage::Ended(Outcome::Failed(Cause::Cancelled)));
 }
@@ -425,4 +431,77 @@ fn retries_failures_and_what_was_cancelled_are_remembered_over_a_restart() {
     let (machine, _) = resume(&records);
     assert_eq!((stage(&machine, "a"), machine.attempts(at(&machine, "a"))), (&Stage::Ready, 0));
     assert!(!machine.is_cancelled());
+}
+
+/// The runner hears of both at once: that a task of a group has ended, and that what it held is lost.
+#[test]
+fn an_end_that_is_known_stands_although_the_grant_is_lost_and_the_group_goes_on() {
+    let text = "[task.a]\nrun='x'\n[task.b]\nafter=['a']\nrun='x'\n\
+                [group.g]\nneeds=['n']\ntasks=['a','b']";
+    let mut machine = job(text);
+    grant(&mut machine, 0, "a", 1);
+    let request = request(&machine, "a");
+    machine.step(1, Input::Lost(request, 1, Cause::GrantLost));
+    let effects = end(&mut machine, 1, "a", 1, None);
+    assert_eq!(stage(&machine, "a"), &Stage::Ended(Outcome::Succeeded));
+    assert_eq!(asked(&effects), [request.0], "what is left of it is asked for anew");
+    grant(&mut machine, 2, "b", 2);
+    end(&mut machine, 3, "b", 1, None);
+    assert!(machine.is_over());
+}
+
+#[test]
+fn a_time_limit_of_what_is_held_counts_as_a_timeout() {
+    let mut machine = job("[task.a]\nrun='x'\nneeds=['n']\nagain=true");
+    grant(&mut machine, 0, "a", 1);
+    machine.step(1, Input::Lost(request(&machine, "a"), 1, Cause::Timeout));
+    end(&mut machine, 1, "a", 1, Some(Cause::Unknown));
+    assert_eq!(stage(&machine, "a"), &Stage::Ended(Outcome::Failed(Cause::Timeout)));
+}
+
+/// Its end is not noted yet when the machine is lost.
+#[test]
+fn a_task_that_was_cancelled_while_it_ran_is_not_run_again_by_the_next_machine() {
+    for cause in [Cause::Unknown, Cause::Signal(15)] {
+        let text = "[task.a]\nrun='x'\nagain=true\nretries=3\n[task.b]\nrun='x'";
+        let mut machine = job(text);
+        let (task, mut records) = (at(&machine, "a"), Vec::new());
+        let mut effects = grant(&mut machine, 0, "a", 1);
+        effects.extend(machine.step(1, Input::Cancel(Some(task))));
+        for effect in effects {
+            if let Effect::Record(record) = effect {
+                records.push(record);
+            }
+        }
+        if cause != Cause::Unknown {
+            records.push(Record::Attempted { task, cause: Some(cause), at: 2 });
+        }
+        let plan = machine.plan().clone();
+        let (mut machine, _) = Machine::resume(plan, Limits::default(), &records, 3);
+        assert_eq!(stage(&machine, "a"), &Stage::Ended(Outcome::Failed(Cause::Cancelled)));
+        grant(&mut machine, 4, "b", 1);
+        end(&mut machine, 4, "b", 1, None);
+        machine.step(5, Input::Retry(Some(task)));
+        assert_eq!(stage(&machine, "a"), &Stage::Ready, "that was then");
+    }
+}
+
+#[test]
+fn what_needs_nothing_does_not_wait_behind_what_does() {
+    let text = "[task.a]\nrun='x'\nneeds=['n']\n[task.b]\nrun='x'\nneeds=['n']\n[task.c]\nrun='x'";
+    let (machine, effects) = begun(text, Limits { ahead: 1, jobs: 3 });
+    let first = [request(&machine, "a").0, request(&machine, "c").0];
+    assert_eq!(asked(&effects), first, "b waits until a is granted");
+}
+
+#[test]
+fn tasks_of_a_group_have_waited_as_long_as_their_group() {
+    let text = "[task.a]\nrun='x'\n[task.b]\nafter=['a']\nrun='x'\n\
+                [group.g]\nneeds=['n']\ntasks=['a','b']";
+    let mut machine = job(text);
+    grant(&mut machine, 50, "a", 1);
+    let effects = end(&mut machine, 900, "a", 1, None);
+    let (task, attempt) = (at(&machine, "b"), 1);
+    let started = Effect::Record(Record::Started { task, attempt, at: 900, waited: 50 });
+    assert!(effects.contains(&started), "{effects:?}");
 }

@@ -4,14 +4,15 @@ use std::fmt::Write;
 
 use holdall_jobs::{Effect, Input, Limits, Machine, read};
 
-/// Runs a job in which everything is granted and goes well, and tells how many steps it took and the
-/// most that was asked for at a time.
+/// Runs a job in which everything is granted and goes well, and tells how much the machine said in all and
+/// the most that was asked for at a time.
 fn run(text: &str) -> (usize, usize) {
     let mut machine = Machine::new(read(text, "large").expect("a job"), Limits::default());
     let mut effects = machine.start(0);
-    let (mut steps, mut asked, mut most) = (0, 0_usize, 0);
+    let (mut steps, mut said, mut asked, mut most) = (0, 0, 0_usize, 0);
     let mut inputs = std::collections::VecDeque::new();
     loop {
+        said += effects.len();
         for effect in effects.drain(..) {
             match effect {
                 Effect::Ask(request, ask) => {
@@ -31,34 +32,41 @@ fn run(text: &str) -> (usize, usize) {
     assert!(machine.is_over());
     let summary = machine.summary();
     assert_eq!(summary.succeeded, summary.tasks);
-    (steps, most)
+    (said, most)
 }
 
-#[test]
-fn ten_thousand_tasks_beside_each_other_and_one_after_another() {
-    let values: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
-    let wide = format!(
+/// So many tasks beside each other, one before and one after them.
+fn wide(tasks: usize) -> String {
+    let values: Vec<String> = (0..tasks).map(|n| n.to_string()).collect();
+    format!(
         "[task.a]\nrun='x'\n[task.b]\nafter=['a']\nrun='x'\nneeds=['n{{v}}']\nmatrix={{v=[{}]}}\n\
          [task.c]\nafter=['b']\nrun='x'",
         values.join(",")
-    );
-    let (steps, most) = run(&wide);
-    assert_eq!(steps, 2 * 10_002);
-    assert!(most <= Limits::default().ahead, "{most}");
+    )
+}
+
+/// So many tasks one after another.
+fn chain(tasks: usize) -> String {
     let mut chain = String::from("[task.t0]\nrun='x'\n");
-    for n in 1..10_000 {
+    for n in 1..tasks {
         writeln!(chain, "[task.t{n}]\nrun='x'\nafter=['t{}']", n - 1).expect("text");
     }
-    assert_eq!(run(&chain), (2 * 10_000, 1));
+    chain
+}
+
+#[test]
+fn what_is_done_for_each_of_ten_thousand_tasks_is_what_is_done_for_each_of_a_hundred() {
+    let (of_many, most) = run(&wide(9_998));
+    assert!(most <= Limits::default().ahead, "{most}");
+    assert_eq!(of_many, 100 * run(&wide(98)).0);
+    let (of_many, most) = run(&chain(10_000));
+    assert_eq!((of_many, most), (100 * run(&chain(100)).0, 1));
 }
 
 #[test]
 fn a_failure_ends_a_long_chain_at_once() {
-    let mut chain = String::from("[task.t0]\nrun='x'\n");
-    for n in 1..10_000 {
-        writeln!(chain, "[task.t{n}]\nrun='x'\nafter=['t{}']", n - 1).expect("text");
-    }
-    let mut machine = Machine::new(read(&chain, "large").expect("a job"), Limits::default());
+    let mut machine =
+        Machine::new(read(&chain(10_000), "large").expect("a job"), Limits::default());
     let Some(Effect::Ask(request, ask)) = machine.start(0).pop() else {
         panic!("nothing is asked for")
     };

@@ -1,6 +1,8 @@
 //! `holdall job check`: what a file says, and whether it can be done.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use holdall_jobs::{Plan, RequestIndex, Requester};
@@ -10,10 +12,17 @@ use crate::failure::{Failure, NEVER};
 use crate::reach::{Reach, look};
 use crate::usage;
 
+/// The largest file that is read.
+const BYTES_MAX: u64 = 16 << 20;
+
 /// The plan in a file, and its text. What a job is called is told by its file's name, if not in it.
 pub(super) fn read(path: &Path) -> anyhow::Result<(Plan, String)> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
+    read.map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(usage(format!("{} is larger than {BYTES_MAX} bytes", path.display())));
+    }
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let fine = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
     let name: String = stem.trim_start_matches(['.', '-']).chars().map(fine).take(60).collect();

@@ -5,23 +5,18 @@ use std::time::{Duration, Instant};
 
 use holdall_jobs::{Input, TaskIndex};
 
-use super::background::{revive_one, start_runner};
+use super::background::{Reviver, outside_of_grants, revive_one, start_runner};
 use super::store::{Over, Store};
 use super::talk::{self, FromRunner, ToRunner};
-use super::{WRONG_STATE, journal, named, runner};
+use super::view::{State, View};
+use super::{WRONG_STATE, named, runner};
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::reach::block_on;
 
 /// How often it is looked whether a job has ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often it is looked whether somebody still runs it.
-const REVIVE: Duration = Duration::from_secs(2);
-/// How many runners may end without having done anything before a job is given up.
-const RUNNERS: u32 = 3;
 /// How long a runner may take to hear us.
 const HEARD: Duration = Duration::from_secs(10);
-/// A job cannot be run, although it may.
-const CANNOT_RUN: u8 = 70;
 
 #[derive(clap::Args)]
 pub(super) struct OfJob {
@@ -40,6 +35,14 @@ impl OfTask {
         let task = self.task.as_deref().map(|name| named(&store.plan()?, name)).transpose()?;
         Ok((store, task))
     }
+
+    fn has_ended(&self) -> anyhow::Error {
+        let what = self
+            .task
+            .as_ref()
+            .map_or_else(|| self.job.clone(), |task| format!("{task} of {}", self.job));
+        wrong_state(format!("{what} has ended already"))
+    }
 }
 
 fn wrong_state(text: String) -> anyhow::Error {
@@ -50,20 +53,28 @@ pub(super) fn cancel(args: &OfTask) -> anyhow::Result<ExitCode> {
     let (store, task) = args.found()?;
     let begun = Instant::now();
     while begun.elapsed() < HEARD {
-        if store.over().is_some() {
-            return Err(wrong_state(format!("{} has ended already", args.job)));
+        if store.over().is_some() || has_ended(&store, task)? {
+            return Err(args.has_ended());
         }
         if block_on(tell_runner(&store, task))? {
             return Ok(ExitCode::SUCCESS);
         }
         // Without a runner nothing runs, and what follows is noted here.
-        if store.runner()?.is_none() && runner::change(&store, Input::Cancel(task))?.is_some() {
+        if store.runner()?.is_none()
+            && let Some(changes) = runner::change(&store, Input::Cancel(task))?
+        {
             revive_one(&store)?;
-            return Ok(ExitCode::SUCCESS);
+            return if changes { Ok(ExitCode::SUCCESS) } else { Err(args.has_ended()) };
         }
         std::thread::sleep(LOOK);
     }
     Err(Failure(UNAVAILABLE, format!("the runner of {} does not answer", args.job)).into())
+}
+
+fn has_ended(store: &Store, task: Option<TaskIndex>) -> anyhow::Result<bool> {
+    let Some(task) = task else { return Ok(false) };
+    let state = View::of(store)?.tasks[task.0].state;
+    Ok(!matches!(state, State::Waiting | State::Running))
 }
 
 /// Tells the runner of a job, if there is one, that something is not wanted any more, and whether it
@@ -79,6 +90,7 @@ async fn tell_runner(store: &Store, task: Option<TaskIndex>) -> anyhow::Result<b
 }
 
 pub(super) fn retry(args: &OfTask) -> anyhow::Result<ExitCode> {
+    outside_of_grants()?;
     let (store, task) = args.found()?;
     if store.over().is_none() {
         let text = format!("{} has not ended; wait for it, or cancel it first", args.job);
@@ -91,7 +103,6 @@ pub(super) fn retry(args: &OfTask) -> anyhow::Result<ExitCode> {
         }
         None => return Err(wrong_state(format!("{} is being run", args.job))),
     }
-    store.reopen()?;
     start_runner(&store)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -108,32 +119,15 @@ pub(super) fn resume(args: &OfJob) -> anyhow::Result<ExitCode> {
 }
 
 /// Waits until a job has ended. Whoever waits goes on with it if its runner is lost.
-pub(super) fn wait(store: &Store) -> anyhow::Result<ExitCode> {
-    let (mut looked, mut lost, mut length) = (None::<Instant>, 0, 0);
+pub(super) fn wait(args: &OfJob) -> anyhow::Result<ExitCode> {
+    let (store, mut reviver) = (Store::of(&args.job)?, Reviver::default());
     loop {
         if let Some(over) = store.over() {
             return Ok(status(&over));
         }
-        if looked.is_none_or(|at| at.elapsed() > REVIVE) {
-            looked = Some(Instant::now());
-            let noted = journal::length(store);
-            lost = if noted == length { lost } else { 0 };
-            length = noted;
-            lost += u32::from(revive_one(store)?);
-        }
-        if lost > RUNNERS {
-            let log = std::fs::read_to_string(store.runner_log()).unwrap_or_default();
-            let last = log.lines().last().unwrap_or("it says nothing").to_owned();
-            let last = last.strip_prefix("holdall: ").unwrap_or(&last);
-            let text = format!("the runner of {} ends again and again: {last}", store.id());
-            return Err(Failure(CANNOT_RUN, text).into());
-        }
+        reviver.look(&store)?;
         std::thread::sleep(LOOK);
     }
-}
-
-pub(super) fn wait_for(args: &OfJob) -> anyhow::Result<ExitCode> {
-    wait(&Store::of(&args.job)?)
 }
 
 /// The exit status of a job.

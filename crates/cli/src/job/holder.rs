@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use holdall_holders::Signals;
+use holdall_holders::{SigSet, Signals, set_mask};
 use holdall_jobs::{Cause, RequestIndex, TaskIndex};
 use rustix::process::{
     Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper,
@@ -60,7 +60,7 @@ async fn hold(args: &Args) -> anyhow::Result<ExitCode> {
         variables: granted(),
     };
     outgoing.send(&holding).await?;
-    let mut tasks = Tasks::default();
+    let mut tasks = Tasks { running: BTreeMap::new(), mask: signals.mask_before() };
     loop {
         tokio::select! {
             biased;
@@ -74,7 +74,7 @@ async fn hold(args: &Args) -> anyhow::Result<ExitCode> {
                 Some(FromRunner::Noted) => {}
                 None => break,
             },
-            () = tokio::time::sleep(LOOK), if tasks.any_in_doubt() => {}
+            () = tokio::time::sleep(LOOK), if tasks.any_ended() => {}
         }
         if tasks.tell_ends(&mut outgoing).await.is_err() {
             break;
@@ -107,13 +107,17 @@ struct Running {
 }
 
 /// The tasks that run.
-#[derive(Debug, Default)]
-struct Tasks(BTreeMap<TaskIndex, Running>);
+#[derive(Debug)]
+struct Tasks {
+    running: BTreeMap<TaskIndex, Running>,
+    /// The signals that tasks find blocked: not those that are blocked here.
+    mask: SigSet,
+}
 
 impl Tasks {
     fn start(&mut self, order: &Order) {
         let (attempt, now) = (order.attempt, Instant::now());
-        let running = match spawn(order) {
+        let running = match spawn(order, self.mask) {
             Ok((group, mark)) => {
                 let (group, mark) = (Some(group), Some(mark));
                 Running { attempt, group, mark, ended: None, stopped: false }
@@ -124,11 +128,11 @@ impl Tasks {
                 Running { attempt, ended, group: None, mark: None, stopped: false }
             }
         };
-        self.0.insert(order.task, running);
+        self.running.insert(order.task, running);
     }
 
     fn stop(&mut self, task: TaskIndex, kill: bool) {
-        let Some(running) = self.0.get_mut(&task) else { return };
+        let Some(running) = self.running.get_mut(&task) else { return };
         running.stopped = true;
         running.signal(if kill { Signal::KILL } else { Signal::TERM });
         // Those that are stopped hear it, too.
@@ -139,7 +143,7 @@ impl Tasks {
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let own = |running: &&mut Running| running.group == Some(pid);
-            let Some(running) = self.0.values_mut().find(own) else { continue };
+            let Some(running) = self.running.values_mut().find(own) else { continue };
             let status = ExitStatus::from_raw(status.as_raw());
             let doubt = status.signal().is_some() && !running.stopped;
             let told_at = Instant::now() + if doubt { DOUBT } else { Duration::ZERO };
@@ -149,14 +153,14 @@ impl Tasks {
 
     /// Looks of which groups nothing is left: their numbers may be others' from now on.
     fn look(&mut self) {
-        for running in self.0.values_mut().filter(|running| running.ended.is_some()) {
+        for running in self.running.values_mut().filter(|running| running.ended.is_some()) {
             running.group = running.group.filter(|group| test_kill_process_group(*group).is_ok());
         }
     }
 
-    /// Whether a task has ended of which something may be left.
-    fn any_in_doubt(&self) -> bool {
-        self.0.values().any(|running| running.ended.is_some())
+    /// Whether a task has ended that was not told of.
+    fn any_ended(&self) -> bool {
+        self.running.values().any(|running| running.ended.is_some())
     }
 
     /// Tells of those of which nothing is left: first in their marks, so that it is known even if
@@ -167,7 +171,7 @@ impl Tasks {
         let is_over = |running: &mut Running| {
             running.group.is_none() && running.ended.as_ref().is_some_and(|(_, at)| *at <= now)
         };
-        for (task, running) in self.0.extract_if(.., |_, running| is_over(running)) {
+        for (task, running) in self.running.extract_if(.., |_, running| is_over(running)) {
             let cause = running.ended.and_then(|(cause, _)| cause);
             let end = End { cause };
             if let Some(mark) = running.mark {
@@ -182,11 +186,11 @@ impl Tasks {
 
     /// Ends everything. What is ended here is not noted: it did not end by itself.
     async fn end_all(&mut self) {
-        while !self.0.is_empty() {
-            self.0.values().for_each(|running| running.signal(Signal::KILL));
+        while !self.running.is_empty() {
+            self.running.values().for_each(|running| running.signal(Signal::KILL));
             self.reap();
             self.look();
-            self.0.retain(|_, running| running.group.is_some());
+            self.running.retain(|_, running| running.group.is_some());
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -203,9 +207,13 @@ impl Running {
     }
 }
 
-fn spawn(order: &Order) -> anyhow::Result<(Pid, Mark)> {
+fn spawn(order: &Order, mask: SigSet) -> anyhow::Result<(Pid, Mark)> {
+    let mark = Mark::set(&order.mark);
+    let mark = mark.with_context(|| format!("cannot make {}", order.mark.display()))?;
     let log = OpenOptions::new().create(true).append(true).open(&order.log);
     let log = log.with_context(|| format!("cannot write {}", order.log.display()))?;
+    // A job that is retried begins to count anew.
+    log.set_len(0)?;
     let (program, arguments) = order.words.split_first().context("there is no command")?;
     let mut command = Command::new(program);
     for name in &order.hidden {
@@ -213,8 +221,7 @@ fn spawn(order: &Order) -> anyhow::Result<(Pid, Mark)> {
     }
     command.args(arguments).current_dir(&order.dir).envs(&order.env).process_group(0);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    let mark = Mark::set(&order.mark);
-    let mark = mark.with_context(|| format!("cannot make {}", order.mark.display()))?;
+    set_mask(&mut command, mask);
     let child = mark.inherited(|| command.spawn())?;
     let child =
         child.with_context(|| format!("cannot run {program} in {}", order.dir.display()))?;

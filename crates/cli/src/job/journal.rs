@@ -105,7 +105,7 @@ fn record(line: &[u8], tasks: usize) -> anyhow::Result<Record> {
         Record::Started { task, attempt, .. } => known(task) && *attempt > 0,
         Record::Attempted { task, .. } | Record::Ended { task, .. } => known(task),
         Record::Retried { tasks, .. } => tasks.iter().all(known),
-        Record::Cancelled { .. } => true,
+        Record::Cancelled { task, .. } => task.as_ref().is_none_or(known),
     };
     ensure!(fits, "it speaks of a task that the job does not have");
     Ok(record)

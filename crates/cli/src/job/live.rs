@@ -72,9 +72,10 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// If standard error is a terminal.
+    /// If standard error is a terminal that can draw.
     pub(super) fn on_terminal() -> Option<Self> {
-        let terminal = rustix::termios::isatty(rustix::stdio::stderr());
+        let can_draw = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");
+        let terminal = can_draw && rustix::termios::isatty(rustix::stdio::stderr());
         let style = ProgressStyle::with_template("{msg}").ok()?;
         terminal.then(|| Self {
             bar: ProgressBar::new_spinner().with_style(style),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::background::revive_one;
+use super::background::Reviver;
 use super::named;
 use super::store::Store;
 use super::view::{State, View};
@@ -28,6 +28,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let store = Store::of(&args.job)?;
     let plan = store.plan()?;
     let task = args.task.as_deref().map(|name| named(&plan, name)).transpose()?;
+    let mut reviver = Reviver::default();
     let mut printed = Printed { with_names: task.is_none(), ..Printed::default() };
     loop {
         // First whether it goes on: what is written before its end is told, too.
@@ -46,7 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if !args.follow || !goes_on {
             return Ok(ExitCode::SUCCESS);
         }
-        revive_one(&store)?;
+        reviver.look(&store)?;
         std::thread::sleep(LOOK);
     }
 }

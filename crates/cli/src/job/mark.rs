@@ -4,6 +4,11 @@
 //! has ended before it tells anybody. Whatever the task starts inherits the open file, and the lock
 //! with it. So whoever gets the lock knows that nothing of the attempt is left, and finds in the file
 //! how it ended, if that is known. Numbers of processes would not do: others get them later.
+//!
+//! A holder may come late: it was told to start a task, but nobody waits for that any more. So whoever
+//! gets the lock of an empty mark closes it, and makes it for that if it is not there: an attempt whose
+//! mark is not empty does not begin. Marks lie in a directory for each life of a runner, which the next
+//! one moves away when it has closed them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -18,10 +23,13 @@ use rustix::io::FdFlags;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-/// How long those may take who are about to end what is left, before we do.
+/// How long what is left may take to end, before it is killed: its holder or the agent may be about to
+/// end it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked again.
 const LOOK: Duration = Duration::from_millis(20);
+/// What is in the mark of an attempt that does not begin any more.
+const CLOSED: &[u8] = b"closed";
 
 /// How an attempt has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,9 +45,12 @@ pub(super) struct Mark(File);
 impl Mark {
     pub(super) fn set(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.create(true).write(true).truncate(true).mode(0o600);
+        options.create(true).write(true).truncate(false).mode(0o600);
         let file = options.open(path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        if file.metadata()?.len() > 0 {
+            return Err(io::Error::other("the attempt was given up before it began"));
+        }
         Ok(Self(file))
     }
 
@@ -62,8 +73,8 @@ pub(super) fn end(path: &Path) -> Option<End> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Waits until nothing is left of attempts, and ends what does not end. Tells how each has ended, if
-/// that is known.
+/// Waits until nothing is left of attempts, and ends what does not end; none of them begins later. Tells
+/// how each has ended, if that is known.
 pub(super) fn clear(paths: &[impl AsRef<Path>]) -> io::Result<Vec<Option<End>>> {
     let begun = Instant::now();
     let mut ends = Vec::new();
@@ -83,7 +94,10 @@ pub(super) fn clear(paths: &[impl AsRef<Path>]) -> io::Result<Vec<Option<End>>> 
 
 /// How an attempt has ended, if that is known; nothing while something of it is left.
 fn try_clear(path: &Path) -> io::Result<Option<Option<End>>> {
-    let mut file = match OpenOptions::new().read(true).write(true).open(path) {
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).write(true).truncate(false).mode(0o600);
+    let mut file = match options.open(path) {
+        // Without its directory it cannot be made.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
         file => file?,
     };
@@ -93,6 +107,9 @@ fn try_clear(path: &Path) -> io::Result<Option<Option<End>>> {
     }
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
+    if text.is_empty() {
+        file.write_all(CLOSED)?;
+    }
     Ok(Some(serde_json::from_slice(&text).ok()))
 }
 
@@ -122,6 +139,16 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn an_attempt_that_was_given_up_does_not_begin() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (early, late) = (dir.path().join("1.1"), dir.path().join("gone/1.1"));
+        assert_eq!(clear(&[&early, &late]).expect("cleared"), [None, None]);
+        for path in [early, late] {
+            assert!(Mark::set(&path).is_err(), "{}", path.display());
+        }
+    }
 
     #[test]
     fn what_was_started_under_a_mark_is_gone_when_it_is_clear() {

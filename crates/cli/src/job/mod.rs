@@ -30,10 +30,10 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use self::background::{clean, revive, start_runner};
 use self::check::Pools;
-use self::control::{OfJob, OfTask, status, wait};
+use self::control::{OfJob, OfTask, status};
 use self::live::{Lines, Tree};
 use self::runner::{Watcher, now};
-use self::store::{About, Store};
+use self::store::{About, Lock, Store};
 use self::view::{State, View};
 use crate::failure::Failure;
 use crate::reach::{Reach, block_on};
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Do::Logs(args) => revive().and_then(|_| logs::run(args)),
         Do::Cancel(args) => control::cancel(args).and_then(and_revive),
         Do::Retry(args) => control::retry(args).and_then(and_revive),
-        Do::Wait(args) => revive().and_then(|_| control::wait_for(args)),
+        Do::Wait(args) => revive().and_then(|_| control::wait(args)),
         Do::Resume(args) => control::resume(args).and_then(and_revive),
         Do::Runner { dir } => background::run_alone(dir),
         Do::Ask { runner, words } => ask(*runner, words),
@@ -186,7 +186,7 @@ fn ask(runner: i32, words: &[OsString]) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads a file, looks whether it can be granted, and makes a job of it.
-fn create(new: &NewArgs) -> anyhow::Result<Store> {
+fn create(new: &NewArgs) -> anyhow::Result<(Store, Lock)> {
     if new.ahead == 0 || new.jobs == 0 {
         return Err(crate::usage("--ahead and --jobs are at least 1"));
     }
@@ -210,24 +210,25 @@ fn create(new: &NewArgs) -> anyhow::Result<Store> {
 fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let (plan, _) = check::read(&args.file)?;
     let pools = block_on(Pools::of(&plan, &args.reach))?;
-    print(&check::told(&plan, &pools))?;
+    for line in check::told(&plan, &pools).lines() {
+        print(&show::clean(line))?;
+    }
     pools.check(&plan)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn run_here(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    let store = create(&args.new)?;
+    let (store, lock) = create(&args.new)?;
     crate::say(format!("this is {}", store.id()));
     let mut watcher: Box<dyn Watcher> = match Tree::on_terminal() {
         Some(tree) => Box::new(tree),
         None => Box::new(Lines::default()),
     };
-    let over = block_on(runner::run(store.clone(), watcher.as_mut()))?;
-    let code = over.map_or_else(|| wait(&store), |over| Ok(status(&over)))?;
+    let over = block_on(runner::run(store.clone(), lock, watcher.as_mut()))?;
     let view = View::of(&store)?;
     print(&tree::tree(&view))?;
     args.junit.as_deref().map_or(Ok(()), |path| write_junit(&view, path))?;
-    Ok(code)
+    Ok(status(&over))
 }
 
 fn write_junit(view: &View, path: &Path) -> anyhow::Result<()> {
@@ -236,7 +237,9 @@ fn write_junit(view: &View, path: &Path) -> anyhow::Result<()> {
 }
 
 fn submit(new: &NewArgs) -> anyhow::Result<ExitCode> {
-    let store = create(new)?;
+    background::outside_of_grants()?;
+    // The runner goes on when we let go of the lock.
+    let (store, _lock) = create(new)?;
     start_runner(&store)?;
     print(&store.id())?;
     Ok(ExitCode::SUCCESS)

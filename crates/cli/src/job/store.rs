@@ -10,7 +10,7 @@
 //! | `over.json` | how it has ended, if it has |
 //! | `lock` | locked by whoever runs it |
 //! | `socket` | where that one listens |
-//! | `running/` | the [marks](super::mark) of what runs |
+//! | `running/LIFE/` | the [marks](super::mark) of what a runner of that life runs |
 //! | `logs/` | what the tasks have written |
 //! | `runner.log` | what runners in the background have written |
 
@@ -32,6 +32,8 @@ use crate::reach::own_state;
 const NO_SUCH: u8 = 65;
 /// A directory cannot be used.
 const CANNOT_CREATE: u8 = 73;
+/// How the directory of a runner's life is called when it is over.
+const PAST: char = '.';
 /// How long somebody tries who wants to run a job. Others take the lock for moments only: to look
 /// whether anybody has it, or to note that it is cancelled.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);
@@ -40,6 +42,11 @@ const LOCK_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     pub(super) dir: PathBuf,
+}
+
+/// Whoever has it runs the job, or changes what was noted of it.
+pub(super) struct Lock {
+    _file: File,
 }
 
 /// What is known of a job beside its file.
@@ -136,8 +143,8 @@ impl Store {
         Ok(store)
     }
 
-    /// A new one: named after the job, with a number.
-    pub(super) fn create(name: &str, about: &About, text: &str) -> anyhow::Result<Self> {
+    /// A new one: named after the job, with a number. Nobody else runs it as long as the lock is kept.
+    pub(super) fn create(name: &str, about: &About, text: &str) -> anyhow::Result<(Self, Lock)> {
         let root = root()?;
         let mut maker = fs::DirBuilder::new();
         maker.mode(0o700);
@@ -157,10 +164,11 @@ impl Store {
         maker.create(store.dir.join("running"))?;
         store.put("job.toml", text.as_bytes())?;
         store.put("environ", &super::environment::own())?;
+        let lock = store.lock()?.context("somebody has taken the new job")?;
         // What has it is a job.
         store.put("about.json", &serde_json::to_vec(about)?)?;
         sync_names(&root)?;
-        Ok(store)
+        Ok((store, lock))
     }
 
     pub(super) fn id(&self) -> String {
@@ -208,7 +216,7 @@ impl Store {
     pub(super) fn reopen(&self) -> anyhow::Result<()> {
         match fs::remove_file(self.dir.join("over.json")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+            _ => Ok(sync_names(&self.dir)?),
         }
     }
 
@@ -216,14 +224,39 @@ impl Store {
         self.dir.join("logs").join(format!("{}.{attempt}.log", file_name(plan, task)))
     }
 
+    /// What there is only while a runner of this life runs the job.
+    pub(super) fn life(&self, life: &str) -> PathBuf {
+        self.dir.join("running").join(life)
+    }
+
+    /// The lives of runners of which something is left.
+    pub(super) fn lives(&self) -> anyhow::Result<Vec<String>> {
+        let entries = fs::read_dir(self.dir.join("running"))?.flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.filter(|name| !name.starts_with(PAST)).collect())
+    }
+
+    /// Removes what there is of the lives of runners, all of which are over. Each goes at once, so that
+    /// nobody who comes late finds a part of it.
+    pub(super) fn forget_lives(&self) -> anyhow::Result<()> {
+        for life in self.lives()? {
+            fs::rename(self.life(&life), self.life(&format!("{PAST}{life}")))?;
+        }
+        for old in fs::read_dir(self.dir.join("running"))?.flatten() {
+            // What is left now is found next time.
+            let _ = fs::remove_dir_all(old.path());
+        }
+        Ok(())
+    }
+
     /// Where messages of those who wait for a request go.
-    pub(super) fn waiting_log(&self, request: usize, ask: u32) -> PathBuf {
-        self.dir.join("running").join(format!("{request}.{ask}.log"))
+    pub(super) fn waiting_log(&self, life: &str, request: usize, ask: u32) -> PathBuf {
+        self.life(life).join(format!("{request}.{ask}.log"))
     }
 
     /// The mark of an attempt.
-    pub(super) fn mark(&self, task: TaskIndex, attempt: u32) -> PathBuf {
-        self.dir.join("running").join(format!("{}.{attempt}", task.0))
+    pub(super) fn mark(&self, life: &str, task: TaskIndex, attempt: u32) -> PathBuf {
+        self.life(life).join(format!("{}.{attempt}", task.0))
     }
 
     pub(super) fn runner_log(&self) -> PathBuf {
@@ -250,7 +283,7 @@ impl Store {
     }
 
     /// The lock of whoever runs the job, unless another runs it.
-    pub(super) fn lock(&self) -> anyhow::Result<Option<File>> {
+    pub(super) fn lock(&self) -> anyhow::Result<Option<Lock>> {
         let (mut file, begun) = (self.lock_file()?, Instant::now());
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -266,7 +299,7 @@ impl Store {
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Some(file))
+        Ok(Some(Lock { _file: file }))
     }
 }
 

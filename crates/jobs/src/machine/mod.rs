@@ -12,6 +12,7 @@
 //! - who holds something waits for none but the tasks that run under the same grant.
 
 mod inside;
+mod orders;
 mod record;
 mod steps;
 #[cfg(test)]
@@ -38,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// How much is done at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests that wait.
+    /// Requests that wait for what they need.
     pub ahead: usize,
     /// Requests that wait or are held; in a group, tasks that run.
     pub jobs: usize,
@@ -58,8 +59,8 @@ pub enum Input {
     Granted(RequestIndex, u32),
     /// A request will not be granted.
     Refused(RequestIndex, u32, Cause),
-    /// What was granted is lost.
-    Lost(RequestIndex, u32),
+    /// What was granted is lost, and with it what runs under it, for this reason.
+    Lost(RequestIndex, u32, Cause),
     /// A task has ended that was run for the so many-th time: it, and everything that it has
     /// started. Without a cause, well.
     Ended(TaskIndex, u32, Option<Cause>),
@@ -174,10 +175,12 @@ pub struct Machine {
     requests: Vec<Asking>,
     /// What comes after each task.
     behind: Vec<Vec<TaskIndex>>,
-    /// Requests that can be asked for, those with most behind them first.
-    ready: BTreeSet<(Reverse<usize>, RequestIndex)>,
+    /// Requests that can be asked for: first those that need nothing, of either kind those with most
+    /// behind them first.
+    ready: BTreeSet<Place>,
     alarms: BTreeSet<(Millis, Alarm)>,
-    waiting: usize,
+    /// Requests that wait, for nothing or for something.
+    waiting: Counts,
     held: usize,
     /// A task has failed, and nothing is begun any more that wants success.
     failed: bool,
@@ -187,11 +190,34 @@ pub struct Machine {
     left: usize,
 }
 
+/// Where a request stands among those that can be asked for: whether it needs something, how many tasks
+/// come one after another from it on, and which it is.
+type Place = (bool, Reverse<usize>, RequestIndex);
+
+/// How many there are of two kinds: requests that need nothing, and others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    free: usize,
+    needy: usize,
+}
+
+impl Counts {
+    fn all(self) -> usize {
+        self.free + self.needy
+    }
+
+    fn of(&mut self, needs_something: bool) -> &mut usize {
+        if needs_something { &mut self.needy } else { &mut self.free }
+    }
+}
+
 /// How far a task is, and how often it was run.
 #[derive(Clone, Debug)]
 struct Progress {
     stage: Stage,
     attempts: u32,
+    /// It was cancelled by itself.
+    unwanted: bool,
     /// What it comes after and has not ended.
     missing: usize,
 }
@@ -203,6 +229,8 @@ struct Asking {
     /// How often it was asked for.
     asks: u32,
     since: Millis,
+    /// How long it waited, the last time.
+    waited: Millis,
     /// What its tasks come after, outside of it, and has not ended.
     missing: usize,
     /// Its tasks that have not ended.
@@ -245,11 +273,12 @@ impl Machine {
                 behind[before.0].push(TaskIndex(at));
             }
         }
-        let progress = |_| Progress { stage: Stage::Waiting, attempts: 0, missing: 0 };
+        let progress =
+            |_| Progress { stage: Stage::Waiting, attempts: 0, unwanted: false, missing: 0 };
         let tasks = plan.tasks.iter().map(progress).collect();
         let requests = vec![Asking::default(); plan.requests.len()];
         let left = plan.tasks.len();
-        let (waiting, held) = (0, 0);
+        let (waiting, held) = (Counts::default(), 0);
         let (ready, alarms) = (BTreeSet::new(), BTreeSet::new());
         let (failed, cancelled) = (false, false);
         Self {
@@ -295,7 +324,7 @@ impl Machine {
 
     /// Whether all tasks have ended, and nothing is held or asked for.
     pub fn is_over(&self) -> bool {
-        self.left == 0 && self.waiting == 0 && self.held == 0
+        self.left == 0 && self.waiting.all() == 0 && self.held == 0
     }
 
     /// Whether the whole job is not wanted any more.

@@ -1,7 +1,5 @@
 //! What is noted of a job, and a machine made of it anew.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, Effect, Limits, Machine, Millis, Outcome, Stage};
@@ -40,8 +38,10 @@ pub enum Record {
         /// When.
         at: Millis,
     },
-    /// The whole job is not wanted any more.
+    /// A task that runs is not wanted any more, or the whole job is not.
     Cancelled {
+        /// Which; none for the whole job.
+        task: Option<TaskIndex>,
         /// When.
         at: Millis,
     },
@@ -77,19 +77,19 @@ impl Machine {
 
     /// Notes the ends that follow from what was noted, but were not noted themselves any more.
     fn note_ends(&self, records: &[Record], now: Millis, effects: &mut Vec<Effect>) {
-        let mut noted = BTreeSet::new();
+        let mut noted = vec![false; self.tasks.len()];
         for record in records {
             match record {
-                Record::Ended { task, .. } => {
-                    noted.insert(*task);
+                Record::Ended { task, .. } => noted[task.0] = true,
+                Record::Retried { tasks, .. } => {
+                    tasks.iter().for_each(|task| noted[task.0] = false);
                 }
-                Record::Retried { tasks, .. } => noted.retain(|task| !tasks.contains(task)),
                 _ => {}
             }
         }
         for (at, progress) in self.tasks.iter().enumerate() {
             let task = TaskIndex(at);
-            if let (Stage::Ended(outcome), false) = (&progress.stage, noted.contains(&task)) {
+            if let (Stage::Ended(outcome), false) = (&progress.stage, noted[at]) {
                 let outcome = outcome.clone();
                 effects.push(Effect::Record(Record::Ended { task, outcome, at: now }));
             }
@@ -104,6 +104,9 @@ impl Machine {
             }
             // What follows from it may not have been noted any more.
             Record::Attempted { task, cause: None, .. } => self.settle(*task, Outcome::Succeeded),
+            Record::Attempted { task, cause: Some(_), .. } if self.tasks[task.0].unwanted => {
+                self.settle(*task, Outcome::Failed(Cause::Cancelled));
+            }
             Record::Attempted { task, cause: Some(cause), .. } => {
                 if self.may_run_again(*task, cause) {
                     self.tasks[task.0].stage = Stage::Waiting;
@@ -112,15 +115,21 @@ impl Machine {
                 }
             }
             Record::Ended { task, outcome, .. } => self.settle(*task, outcome.clone()),
-            Record::Cancelled { .. } => self.cancelled = true,
+            Record::Cancelled { task: Some(task), .. } => self.tasks[task.0].unwanted = true,
+            Record::Cancelled { task: None, .. } => self.cancelled = true,
             Record::Retried { tasks, .. } => {
                 (self.failed, self.cancelled) = (false, false);
                 for task in tasks {
-                    let progress = &mut self.tasks[task.0];
-                    (progress.stage, progress.attempts) = (Stage::Waiting, 0);
+                    self.reset(*task);
                 }
             }
         }
+    }
+
+    /// A task is as if it had never run.
+    pub(super) fn reset(&mut self, task: TaskIndex) {
+        let progress = &mut self.tasks[task.0];
+        (progress.stage, progress.attempts, progress.unwanted) = (Stage::Waiting, 0, false);
     }
 
     /// What was running when the machine before this one ended.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::inside::InUse;
 use super::{
-    Alarm, Asked, Cause, Effect, Force, GRACE, Input, LONGEST_PAUSE, Machine, Millis, Outcome,
-    Record, Stage,
+    Alarm, Asked, Cause, Counts, Effect, Force, Input, LONGEST_PAUSE, Machine, Millis, Outcome,
+    Place, Record, Stage,
 };
 use crate::plan::{RequestIndex, TaskIndex, When};
 
@@ -25,7 +25,7 @@ impl Machine {
         match input {
             Input::Granted(request, ask) => self.granted(request, ask, now, out),
             Input::Refused(request, ask, cause) => self.refused(request, ask, &cause, now, out),
-            Input::Lost(request, ask) => self.lost(request, ask, out),
+            Input::Lost(request, ask, cause) => self.lost(request, ask, &cause, out),
             Input::Ended(task, attempt, cause) => self.ended(task, attempt, cause, now, out),
             Input::Cancel(Some(task)) => self.cancel(task, now, out),
             Input::Cancel(None) => self.cancel_all(now, out),
@@ -63,7 +63,7 @@ impl Machine {
     fn count(&mut self) {
         let has_ended =
             |machine: &Self, task: TaskIndex| matches!(machine.stage(task), Stage::Ended(_));
-        (self.left, self.waiting, self.held) = (0, 0, 0);
+        (self.left, self.waiting, self.held) = (0, Counts::default(), 0);
         self.ready.clear();
         self.alarms.clear();
         for request in &mut self.requests {
@@ -90,18 +90,36 @@ impl Machine {
 
     /// Asks for as much as may be asked for at a time.
     fn ask(&mut self, now: Millis, out: &mut Vec<Effect>) {
-        while self.waiting < self.limits.ahead && self.waiting + self.held < self.limits.jobs {
-            let Some((_, request)) = self.ready.pop_first() else { return };
+        while self.waiting.all() + self.held < self.limits.jobs {
+            let Some(place) = self.next_to_ask() else { return };
+            self.ready.remove(&place);
+            let (needs_something, _, request) = place;
+            *self.waiting.of(needs_something) += 1;
             let asking = &mut self.requests[request.0];
             asking.asks += 1;
             (asking.state, asking.since) = (Asked::Waiting, now);
-            self.waiting += 1;
             let ask = asking.asks;
             if let Some(wait) = self.plan.wait_of(request) {
                 self.alarms.insert((later(now, wait), Alarm::Wait(request, ask)));
             }
             out.push(Effect::Ask(request, ask));
         }
+    }
+
+    /// The request that is asked for next: the one with most behind it. What needs nothing keeps nobody
+    /// waiting, and waits for nobody.
+    fn next_to_ask(&self) -> Option<Place> {
+        let first_needy = (true, Reverse(usize::MAX), RequestIndex(0));
+        let free = self.ready.range(..first_needy).next();
+        let needy = self.ready.range(first_needy..).next();
+        let needy = needy.filter(|_| self.waiting.needy < self.limits.ahead);
+        free.into_iter().chain(needy).min_by_key(|(_, depth, request)| (*depth, *request)).copied()
+    }
+
+    /// A request does not wait any more.
+    fn stop_waiting(&mut self, request: RequestIndex, state: Asked) {
+        self.requests[request.0].state = state;
+        *self.waiting.of(!self.plan.requests[request.0].needs.is_empty()) -= 1;
     }
 
     fn granted(&mut self, request: RequestIndex, ask: u32, now: Millis, out: &mut Vec<Effect>) {
@@ -111,15 +129,15 @@ impl Machine {
             out.push(Effect::Release(request, ask));
             return;
         }
-        asking.state = Asked::Held;
         asking.in_use = InUse::new(&self.plan.requests[request.0].needs);
-        self.waiting -= 1;
+        asking.waited = now.saturating_sub(asking.since);
+        self.stop_waiting(request, Asked::Held);
         self.held += 1;
         self.run_inside(request, now, out);
     }
 
     /// Runs what can be run of what is granted.
-    fn run_inside(&mut self, request: RequestIndex, now: Millis, out: &mut Vec<Effect>) {
+    pub(super) fn run_inside(&mut self, request: RequestIndex, now: Millis, out: &mut Vec<Effect>) {
         let mut passed = BTreeSet::new();
         loop {
             let asking = &mut self.requests[request.0];
@@ -135,7 +153,7 @@ impl Machine {
             }
             asking.in_use.take(needs);
             asking.running += 1;
-            let waited = now.saturating_sub(asking.since);
+            let waited = asking.waited;
             self.run(task, waited, now, out);
         }
         self.requests[request.0].ready.extend(passed);
@@ -153,7 +171,7 @@ impl Machine {
         out.push(Effect::Start(task, attempt));
     }
 
-    fn refused(
+    pub(super) fn refused(
         &mut self,
         request: RequestIndex,
         ask: u32,
@@ -161,17 +179,16 @@ impl Machine {
         now: Millis,
         out: &mut Vec<Effect>,
     ) {
-        let asking = &mut self.requests[request.0];
+        let asking = &self.requests[request.0];
         if asking.state != Asked::Waiting || asking.asks != ask {
             return;
         }
-        asking.state = Asked::No;
-        self.waiting -= 1;
+        self.stop_waiting(request, Asked::No);
         self.end_all(request, cause, now, out);
     }
 
     /// What runs is killed; what has not begun is asked for anew.
-    fn lost(&mut self, request: RequestIndex, ask: u32, out: &mut Vec<Effect>) {
+    fn lost(&mut self, request: RequestIndex, ask: u32, cause: &Cause, out: &mut Vec<Effect>) {
         let asking = &mut self.requests[request.0];
         if asking.state != Asked::Held || asking.asks != ask {
             return;
@@ -179,7 +196,7 @@ impl Machine {
         asking.state = Asked::Lost;
         for task in self.plan.tasks_of(request).to_vec() {
             match self.stage(task) {
-                Stage::Running => self.tasks[task.0].stage = Stage::Stopping(Cause::GrantLost),
+                Stage::Running => self.tasks[task.0].stage = Stage::Stopping(cause.clone()),
                 // It was to end for another reason, which stays.
                 Stage::Stopping(_) => {}
                 _ => continue,
@@ -215,6 +232,10 @@ impl Machine {
         }
         let cause = match self.stage(task) {
             Stage::Running => cause,
+            // It had ended by itself before what it held was lost.
+            Stage::Stopping(Cause::GrantLost | Cause::Unknown) if cause != Some(Cause::Unknown) => {
+                cause
+            }
             Stage::Stopping(why) => Some(why.clone()),
             _ => return,
         };
@@ -334,13 +355,12 @@ impl Machine {
         }
         match asking.state {
             Asked::Waiting => {
-                asking.state = Asked::No;
-                self.waiting -= 1;
                 out.push(Effect::Withdraw(request, asking.asks));
+                self.stop_waiting(request, Asked::No);
             }
             Asked::No => {
-                let depth = self.depth(request);
-                self.ready.remove(&(Reverse(depth), request));
+                let place = self.place(request);
+                self.ready.remove(&place);
             }
             Asked::Held | Asked::Lost => self.give_back(request, out),
         }
@@ -382,17 +402,18 @@ impl Machine {
     }
 
     /// A request can be asked for when none of its tasks waits for another outside, and one can run.
-    fn offer(&mut self, request: RequestIndex) {
+    pub(super) fn offer(&mut self, request: RequestIndex) {
         let asking = &self.requests[request.0];
         if asking.state == Asked::No && asking.missing == 0 && !asking.ready.is_empty() {
-            let depth = self.depth(request);
-            self.ready.insert((Reverse(depth), request));
+            let place = self.place(request);
+            self.ready.insert(place);
         }
     }
 
-    fn depth(&self, request: RequestIndex) -> usize {
+    fn place(&self, request: RequestIndex) -> Place {
         let depths = self.plan.tasks_of(request).iter().map(|task| self.plan.task(*task).depth);
-        depths.max().unwrap_or(0)
+        let needs_something = !self.plan.requests[request.0].needs.is_empty();
+        (needs_something, Reverse(depths.max().unwrap_or(0)), request)
     }
 
     /// All that wants success and has not begun.
@@ -410,111 +431,8 @@ impl Machine {
             self.conclude(task, outcome, now, out);
         }
     }
-
-    fn cancel(&mut self, task: TaskIndex, now: Millis, out: &mut Vec<Effect>) {
-        match self.stage(task) {
-            Stage::Running => self.stop(task, Cause::Cancelled, now, out),
-            Stage::Waiting | Stage::Ready | Stage::Pausing => {
-                self.conclude(task, Outcome::Failed(Cause::Cancelled), now, out);
-            }
-            Stage::Stopping(_) | Stage::Ended(_) => {}
-        }
-    }
-
-    fn cancel_all(&mut self, now: Millis, out: &mut Vec<Effect>) {
-        if self.cancelled || self.left == 0 {
-            return;
-        }
-        self.cancelled = true;
-        out.push(Effect::Record(Record::Cancelled { at: now }));
-        for task in (0..self.tasks.len()).rev().map(TaskIndex) {
-            self.cancel(task, now, out);
-        }
-    }
-
-    fn stop(&mut self, task: TaskIndex, cause: Cause, now: Millis, out: &mut Vec<Effect>) {
-        let progress = &mut self.tasks[task.0];
-        progress.stage = Stage::Stopping(cause);
-        self.alarms.insert((now + GRACE, Alarm::Kill(task, progress.attempts)));
-        out.push(Effect::Stop(task, Force::Ask));
-    }
-
-    /// Takes back how tasks have ended, and how all ended that comes after them.
-    fn retry(&mut self, task: Option<TaskIndex>, now: Millis, out: &mut Vec<Effect>) {
-        let is_over = self.is_over();
-        let again = |task: &TaskIndex| {
-            matches!(self.stage(*task), Stage::Ended(Outcome::Failed(_) | Outcome::Skipped))
-        };
-        let mut open: Vec<TaskIndex> = match task {
-            Some(task) if matches!(self.stage(task), Stage::Ended(_)) => vec![task],
-            Some(_) => Vec::new(),
-            None => (0..self.tasks.len()).map(TaskIndex).filter(again).collect(),
-        };
-        // While something runs or waits, what hangs together with it stays as it is.
-        if !is_over || open.is_empty() {
-            return;
-        }
-        let mut tasks = BTreeSet::new();
-        while let Some(task) = open.pop() {
-            if tasks.insert(task) {
-                open.extend(&self.behind[task.0]);
-            }
-        }
-        for task in &tasks {
-            let progress = &mut self.tasks[task.0];
-            (progress.stage, progress.attempts) = (Stage::Waiting, 0);
-        }
-        out.push(Effect::Record(Record::Retried { tasks: tasks.into_iter().collect(), at: now }));
-        (self.failed, self.cancelled) = (false, false);
-        self.begin(now, out);
-    }
-
-    /// Does what is due.
-    fn ring(&mut self, now: Millis, out: &mut Vec<Effect>) {
-        while let Some((at, alarm)) = self.alarms.first().copied().filter(|(at, _)| *at <= now) {
-            self.alarms.remove(&(at, alarm));
-            match alarm {
-                Alarm::Timeout(task, attempt) => {
-                    if self.runs(task, attempt) && *self.stage(task) == Stage::Running {
-                        self.stop(task, Cause::Timeout, now, out);
-                    }
-                }
-                Alarm::Kill(task, attempt) => {
-                    if self.runs(task, attempt) {
-                        out.push(Effect::Stop(task, Force::Kill));
-                    }
-                }
-                Alarm::Pause(task, attempt) => self.end_pause(task, attempt, now, out),
-                Alarm::Wait(request, ask) => {
-                    let asking = &self.requests[request.0];
-                    if asking.state == Asked::Waiting && asking.asks == ask {
-                        out.push(Effect::Withdraw(request, ask));
-                        self.refused(request, ask, &Cause::NotInTime, now, out);
-                    }
-                }
-            }
-        }
-    }
-
-    fn runs(&self, task: TaskIndex, attempt: u32) -> bool {
-        let progress = &self.tasks[task.0];
-        let runs = matches!(progress.stage, Stage::Running | Stage::Stopping(_));
-        runs && progress.attempts == attempt
-    }
-
-    fn end_pause(&mut self, task: TaskIndex, attempt: u32, now: Millis, out: &mut Vec<Effect>) {
-        let progress = &mut self.tasks[task.0];
-        if progress.stage != Stage::Pausing || progress.attempts != attempt {
-            return;
-        }
-        progress.stage = Stage::Ready;
-        let (request, depth) = (self.plan.tasks[task.0].request, self.plan.tasks[task.0].depth);
-        self.requests[request.0].ready.insert((Reverse(depth), task));
-        self.offer(request);
-        self.run_inside(request, now, out);
-    }
 }
 
-fn later(now: Millis, span: std::time::Duration) -> Millis {
+pub(super) fn later(now: Millis, span: std::time::Duration) -> Millis {
     now.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }

@@ -113,7 +113,10 @@ impl World {
                 Effect::Ask(request, ask) => {
                     assert!(!self.granted.contains_key(&request), "asked for what is held");
                     assert!(self.asked.insert(request, ask).is_none(), "asked for twice");
-                    assert!(self.asked.len() <= self.limits.ahead);
+                    let needs = |request: &&RequestIndex| {
+                        !self.machine.plan().requests[request.0].needs.is_empty()
+                    };
+                    assert!(self.asked.keys().filter(needs).count() <= self.limits.ahead);
                 }
                 Effect::Withdraw(request, ask) => {
                     if self.asked.get(&request) == Some(&ask) {
@@ -208,7 +211,12 @@ impl World {
                 self.told_to_end.remove(&task);
                 // What is told of another time counts for nothing.
                 self.tell(Input::Ended(task, attempt + 1, None));
-                self.tell(Input::Ended(task, attempt, (kind < 7).then_some(Cause::Exit(1))));
+                let cause = match kind {
+                    5 => Some(Cause::Exit(1)),
+                    6 => Some(Cause::Unknown),
+                    _ => None,
+                };
+                self.tell(Input::Ended(task, attempt, cause));
             }
             10 if !self.granted.is_empty() => {
                 let (request, ask) = self
@@ -218,7 +226,7 @@ impl World {
                     .map(|(r, a)| (*r, *a))
                     .expect("there is one");
                 self.granted.remove(&request);
-                self.tell(Input::Lost(request, ask));
+                self.tell(Input::Lost(request, ask, Cause::GrantLost));
                 let lost = self.machine.plan().tasks_of(request).iter();
                 let lost: Vec<_> =
                     lost.filter(|task| self.running.contains_key(task)).copied().collect();

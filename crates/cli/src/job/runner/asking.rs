@@ -7,19 +7,23 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use holdall_holders::set_mask;
 use holdall_jobs::{Cause, Input, RequestIndex};
 use holdall_wire::Need;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::units::Units;
 use super::{Answers, Runner};
-use crate::failure::{DENIED, NEVER};
+use crate::failure::{DENIED, LOST, NEVER, NOT_NOW, OVER_LIMIT, UNAVAILABLE};
 
-/// How often a process is started that waits for a request, if it ends without a verdict: it was
-/// killed, or the agent could not be reached.
+/// How often it is tried to start a process that waits for a request.
 const TRIES: u32 = 8;
-/// The pause before the second time; each is twice as long as the one before.
+/// The pause before a request is asked for a second time; each is twice as long as the one before.
 const PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
+/// When it is said that a request is asked for again and again.
+const SAID_AT: u32 = 4;
 
 /// A request, asked for the so many-th time.
 pub(super) type Asked = (RequestIndex, u32);
@@ -29,8 +33,10 @@ pub(super) type Asked = (RequestIndex, u32);
 pub(super) struct Asking {
     /// The process that does so, but for a pause between two of them.
     pid: Option<Pid>,
-    /// How often one was started.
+    /// How often it was tried to start one.
     tries: u32,
+    /// How often that did not work.
+    failures: u32,
     held: Option<Held>,
 }
 
@@ -85,9 +91,10 @@ impl Runner<'_> {
 
     fn start_asking(&self, (request, ask): Asked) -> anyhow::Result<Pid> {
         let mut command = self.waiting(request, ask)?;
-        let log = File::create(self.store.waiting_log(request.0, ask));
+        let log = File::create(self.store.waiting_log(&self.life, request.0, ask));
         let log = log.with_context(|| format!("cannot write in {}", self.store.dir.display()))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+        set_mask(&mut command, self.mask);
         let child = command.spawn().context("cannot start a process that asks")?;
         Ok(Pid::from_child(&child))
     }
@@ -120,7 +127,7 @@ impl Runner<'_> {
 
     /// A process that waited or held has ended.
     pub(super) fn gone(&mut self, asked: Asked, status: ExitStatus) {
-        let log = self.store.waiting_log(asked.0.0, asked.1);
+        let log = self.store.waiting_log(&self.life, asked.0.0, asked.1);
         let words = fs::read_to_string(&log).unwrap_or_default();
         let _ = fs::remove_file(&log);
         let Some(asking) = self.asking.get_mut(&asked) else { return };
@@ -131,24 +138,38 @@ impl Runner<'_> {
             self.asking.remove(&asked);
             let name = self.machine.plan().name_of(asked.0);
             self.watcher.say(&format!("{name}: what it held is lost: {last}"));
-            return self.lost(asked);
+            let over_limit = status.code() == Some(OVER_LIMIT.into());
+            return self.lost(asked, if over_limit { Cause::Timeout } else { Cause::GrantLost });
         }
-        match status.code().and_then(|code| u8::try_from(code).ok()) {
+        let code = status.code().map(|code| u8::try_from(code).unwrap_or(u8::MAX));
+        match code {
             Some(NEVER | DENIED | crate::USAGE) => {
                 self.asking.remove(&asked);
                 self.tell(Input::Refused(asked.0, asked.1, Cause::Never(last)));
             }
-            _ => self.failed(asked, last),
+            // The agent cannot be reached or does not take more, or somebody has killed the process:
+            // no verdict on the request.
+            None | Some(UNAVAILABLE | NOT_NOW | LOST) => self.ask_later(asked, &last),
+            Some(_) => self.failed(asked, last),
         }
     }
 
-    /// A request was not asked for as it should be, which is no verdict on it.
+    fn ask_later(&mut self, asked: Asked, why: &str) {
+        let tries = self.asking.get(&asked).map_or(1, |asking| asking.tries);
+        if tries == SAID_AT {
+            let name = self.machine.plan().name_of(asked.0);
+            self.watcher.say(&format!("{name}: {why}; it is asked for again and again"));
+        }
+        let pause = PAUSE.saturating_mul(1 << (tries - 1).min(20)).min(LONGEST_PAUSE);
+        self.again.insert((Instant::now() + pause, asked));
+    }
+
+    /// A request cannot be asked for.
     fn failed(&mut self, asked: Asked, why: String) {
-        let tries = self.asking.get(&asked).map_or(TRIES, |asking| asking.tries);
-        if tries < TRIES {
-            let pause = PAUSE * (1 << (tries - 1));
-            self.again.insert((Instant::now() + pause, asked));
-            return;
+        let Some(asking) = self.asking.get_mut(&asked) else { return };
+        asking.failures += 1;
+        if asking.failures < TRIES {
+            return self.ask_later(asked, &why);
         }
         self.asking.remove(&asked);
         self.tell(Input::Refused(asked.0, asked.1, Cause::NotStarted(why)));

@@ -20,18 +20,18 @@ pub(super) fn resumed(store: &Store, now: u64) -> anyhow::Result<(Journal, Machi
     let plan = store.plan()?;
     let (mut journal, mut records) = Journal::open(store, &plan)?;
     let running = journal::running(&records);
-    let marks: Vec<_> = running.iter().map(|(task, attempt)| store.mark(*task, *attempt)).collect();
-    let ends = mark::clear(&marks)?;
-    let known = |(task, end): (_, Option<mark::End>)| {
-        end.map(|end| Record::Attempted { task, cause: end.cause, at: now })
-    };
-    let ended: Vec<Record> =
-        running.iter().map(|(task, _)| *task).zip(ends).filter_map(known).collect();
+    let mut ended = Vec::new();
+    for life in store.lives()? {
+        let mark = |(task, attempt): &(_, _)| store.mark(&life, *task, *attempt);
+        let ends = mark::clear(&running.iter().map(mark).collect::<Vec<_>>())?;
+        let known = |((task, _), end): (&(_, _), Option<mark::End>)| {
+            end.map(|end| Record::Attempted { task: *task, cause: end.cause, at: now })
+        };
+        ended.extend(running.iter().zip(ends).filter_map(known));
+    }
     journal.note(&ended)?;
     records.extend(ended);
-    for old in std::fs::read_dir(store.dir.join("running"))?.flatten() {
-        let _ = std::fs::remove_file(old.path());
-    }
+    store.forget_lives()?;
     let limits = store.about()?.limits();
     let (machine, effects) = Machine::resume(plan, limits, &records, now);
     Ok((journal, machine, effects))
@@ -48,6 +48,10 @@ pub(crate) fn change(store: &Store, input: Input) -> anyhow::Result<Option<bool>
         _ => None,
     };
     let changes = after.iter().any(|effect| matches!(effect, Effect::Record(_)));
+    if changes {
+        // First: if we are killed then, the next runner says again how the job has ended.
+        store.reopen()?;
+    }
     let records = before.into_iter().chain(after).filter_map(record);
     journal.note(&records.collect::<Vec<_>>())?;
     if machine.is_over() && store.over().is_none() {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use holdall_holders::Signals;
+use holdall_holders::{SigSet, Signals, end_by};
 use holdall_jobs::{Cause, Effect, Force, Input, Machine, Record, Stage, TaskIndex};
 use rustix::process::{Signal, WaitOptions, wait};
 use tokio::net::{UnixListener, UnixStream};
@@ -30,7 +30,7 @@ use self::begin::resumed;
 pub(super) use self::begin::{change, now};
 use super::journal::Journal;
 use super::mark::End;
-use super::store::{About, Over, Store};
+use super::store::{About, Lock, Over, Store};
 use super::talk::{self, FromRunner, ToRunner};
 
 /// How long what was released may take to end before the job counts as over.
@@ -91,7 +91,7 @@ pub(super) struct Runner<'a> {
     /// Holders of a runner before this one are not listened to.
     life: String,
     asking: BTreeMap<Asked, Asking>,
-    /// Processes that wait or hold, be it that nobody speaks to them any more.
+    /// Processes that wait or hold, even if nobody speaks to them any more.
     children: BTreeMap<i32, Asked>,
     /// Those that are asked for again, and when.
     again: BTreeSet<(Instant, Asked)>,
@@ -105,26 +105,31 @@ pub(super) struct Runner<'a> {
     watcher: &'a mut dyn Watcher,
     /// How often somebody wanted an end.
     interrupts: u32,
-    _lock: File,
+    /// How a command finds signals that it starts with: not as we have them.
+    mask: SigSet,
+    _lock: Lock,
 }
 
-/// Runs a job to its end. Nothing if somebody else runs it.
-pub(super) async fn run(store: Store, watcher: &mut dyn Watcher) -> anyhow::Result<Option<Over>> {
+/// Runs a job to its end, as whoever has its lock may.
+pub(super) async fn run(
+    store: Store,
+    lock: Lock,
+    watcher: &mut dyn Watcher,
+) -> anyhow::Result<Over> {
     let signals = Signals::new(&[Signal::HUP, Signal::INT, Signal::TERM])?;
-    let Some(lock) = store.lock()? else { return Ok(None) };
     if let Some(over) = store.over() {
-        return Ok(Some(over));
+        return Ok(over);
     }
     let listener = talk::listen(&store.dir)?;
     let (events, incoming) = mpsc::unbounded_channel();
-    let mut runner = Runner::new(store, events, watcher, lock)?;
+    let mut runner = Runner::new(store, events, watcher, lock, signals.mask_before())?;
     runner.perform()?;
     runner.go_on(listener, incoming, signals).await?;
     let over =
         Over::new(runner.clock.now(), &runner.machine.summary(), runner.machine.is_cancelled());
     runner.store.end(&over)?;
     let _ = std::fs::remove_file(runner.store.dir.join("socket"));
-    Ok(Some(over))
+    Ok(over)
 }
 
 impl<'a> Runner<'a> {
@@ -132,7 +137,8 @@ impl<'a> Runner<'a> {
         store: Store,
         events: mpsc::UnboundedSender<Event>,
         watcher: &'a mut dyn Watcher,
-        lock: File,
+        lock: Lock,
+        mask: SigSet,
     ) -> anyhow::Result<Self> {
         let clock = Clock { start: now(), since: Instant::now() };
         let about = store.about()?;
@@ -141,6 +147,7 @@ impl<'a> Runner<'a> {
         let units =
             File::options().create(true).append(true).open(store.dir.join("units.jsonl"))?;
         let life = format!("{}-{}", std::process::id(), clock.start);
+        std::fs::create_dir(store.life(&life))?;
         Ok(Self {
             store,
             about,
@@ -158,6 +165,7 @@ impl<'a> Runner<'a> {
             events,
             watcher,
             interrupts: 0,
+            mask,
             _lock: lock,
         })
     }
@@ -185,6 +193,7 @@ impl<'a> Runner<'a> {
                     // The terminal is gone, which is no reason to end.
                     Signal::HUP => {}
                     _ if is_over => return Ok(()),
+                    Signal::TERM => self.leave(),
                     _ => self.interrupt(),
                 },
                 () = tokio::time::sleep(self.pause(last)) => self.tell(Input::Tick),
@@ -206,6 +215,13 @@ impl<'a> Runner<'a> {
         let due = due.map(|at| at.saturating_duration_since(Instant::now()));
         let all = due.chain(alarm.map(Duration::from_millis)).chain(self.watcher.every());
         all.min().unwrap_or(Duration::from_secs(3600))
+    }
+
+    /// Ends as if we were killed: the machine may be going down, and the job goes on when it is up again.
+    fn leave(&mut self) {
+        let id = self.store.id();
+        self.watcher.say(&format!("told to end; `holdall job resume {id}` goes on with the job"));
+        end_by(Signal::TERM);
     }
 
     /// Ends everything: politely, then at once.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use holdall_jobs::{Command as Run, Input, Record, Requester, Stage, TaskIndex};
+use holdall_jobs::{Cause, Command as Run, Input, Record, Requester, Stage, TaskIndex};
 
 use super::super::mark;
 use super::super::talk::{FromRunner, Order};
@@ -35,7 +35,8 @@ impl Runner<'_> {
         // It is for pictures only.
         let _ = writeln!(self.units, "{line}");
         let (hidden, dir) = (taken.hidden, self.about.dir.clone());
-        let (log, mark) = (self.store.log(plan, task, attempt), self.store.mark(task, attempt));
+        let (log, mark) =
+            (self.store.log(plan, task, attempt), self.store.mark(&self.life, task, attempt));
         let order = Order { task, attempt, words, dir, env, hidden, log, mark };
         self.order(task, FromRunner::Start(order));
     }
@@ -56,12 +57,16 @@ impl Runner<'_> {
             held.units.give_back_of(*task);
         }
         if let Some(attempt) = self.running.remove(task) {
-            let _ = std::fs::remove_file(self.store.mark(*task, attempt));
+            let path = self.store.mark(&self.life, *task, attempt);
+            // One that is closed stays so until this runner ends.
+            if mark::end(&path).is_some() {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 
-    /// What was granted is lost. What ran under it may still be about to end.
-    pub(super) fn lost(&mut self, (request, ask): Asked) {
+    /// What was granted is lost. What ran under it may still be about to end, or have ended unheard.
+    pub(super) fn lost(&mut self, (request, ask): Asked, cause: Cause) {
         let plan = self.machine.plan();
         let runs = |task: &TaskIndex| {
             matches!(self.machine.stage(*task), Stage::Running | Stage::Stopping(_))
@@ -69,10 +74,13 @@ impl Runner<'_> {
         let running = plan.tasks_of(request).iter().copied().filter(runs);
         let running: Vec<(TaskIndex, u32)> =
             running.map(|task| (task, self.machine.attempts(task))).collect();
-        let holds_something = !plan.requests[request.0].needs.is_empty();
+        let held_nothing = plan.requests[request.0].needs.is_empty();
+        let cause = if held_nothing { Cause::Unknown } else { cause };
+        // First: so nothing else of a group is started under what is lost.
+        self.tell(Input::Lost(request, ask, cause));
         let (mut marks, mut left) = (Vec::new(), Vec::new());
         for (task, attempt) in running {
-            let path = self.store.mark(task, attempt);
+            let path = self.store.mark(&self.life, task, attempt);
             match mark::end(&path) {
                 Some(end) => self.tell(Input::Ended(task, attempt, end.cause)),
                 None => {
@@ -80,9 +88,6 @@ impl Runner<'_> {
                     left.push((task, attempt));
                 }
             }
-        }
-        if holds_something {
-            self.tell(Input::Lost(request, ask));
         }
         let events = self.events.clone();
         let clear = move || {
