@@ -3,9 +3,7 @@
 //! Protocols know numbers; the ledger knows names. It notes which units the manager has picked for a grant,
 //! and its picture of who waits for and holds what is what people are shown.
 //!
-//! # Names
-//! A name of a declared pool or lock means that. `POOL/UNIT` else means a unit: the longest pool before a slash
-//! decides. Any other name is a lock ([`Ledger::meaning`]).
+//! What a name means is in `names`.
 //!
 //! # Invariants
 //! - **L1.** A unit has at most one holder, and a lock has one exclusive or any number of sharing
@@ -29,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Defect;
 use super::few::Few;
+pub(crate) use super::names::Meaning;
 use super::state::sorted;
 pub(crate) use super::stock::{LOCK_UNITS, Stock, Unit, Units};
 
@@ -124,33 +123,18 @@ impl Pool {
     }
 }
 
-/// What a name means.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Meaning<'a> {
-    /// A pool or a lock that is there.
-    Pool(PoolId, &'a Pool),
-    /// A unit of a pool, with the pool in front.
-    Unit(PoolId, &'a Pool, Number),
-    /// It looks like a unit of this pool, which has no such unit.
-    NoUnit(&'a Pool),
-    /// A unit of this pool, without the pool in front.
-    UnitAlone(&'a Pool, Number),
-    /// Nothing so far.
-    Nothing,
-}
-
 /// All pools of a node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ledger {
     /// By id. An id is given out once; that of a lock stands for another lock when it is forgotten.
     pools: Vec<Option<Box<Pool>>>,
     #[serde(with = "sorted")]
-    names: HashMap<Name, PoolId>,
+    pub(super) names: HashMap<Name, PoolId>,
     /// Those that are declared, or being removed.
     listed: BTreeMap<Name, PoolId>,
     /// The unit that last had a name; whether it still has is to be looked at.
     #[serde(with = "sorted")]
-    unit_names: HashMap<Name, (PoolId, Number)>,
+    pub(super) unit_names: HashMap<Name, (PoolId, Number)>,
     /// Locks that nobody wants, which the protocol still knows as pools.
     spare: Vec<(PoolId, Option<Box<Pool>>)>,
 }
@@ -209,65 +193,6 @@ impl Ledger {
         if let Some(pool) = self.pool_mut(id) {
             (pool.removed, pool.declared) = (true, false);
         }
-    }
-
-    /// What a name means.
-    pub(crate) fn meaning(&self, name: &Name) -> Meaning<'_> {
-        let found = self.find(name);
-        if let Some((id, pool)) = found.filter(|(_, pool)| pool.declared || pool.removed) {
-            return Meaning::Pool(id, pool);
-        }
-        if let Some((id, pool)) = self.pool_before(name.as_str()) {
-            let unit = self.unit_of(id, pool, name);
-            return unit.map_or(Meaning::NoUnit(pool), |unit| Meaning::Unit(id, pool, unit));
-        }
-        match (found, self.unit_called(name.as_str())) {
-            (Some((id, pool)), _) => Meaning::Pool(id, pool),
-            (None, Some((_, pool, unit))) => Meaning::UnitAlone(pool, unit),
-            (None, None) => Meaning::Nothing,
-        }
-    }
-
-    /// The pool of a name, if it has units.
-    fn units_called(&self, name: &str) -> Option<(PoolId, &Pool)> {
-        let id = *self.names.get(name)?;
-        Some((id, self.pool(id).filter(|pool| !pool.is_lock())?))
-    }
-
-    /// A pool whose name stands before a slash in another, the longest one.
-    pub(super) fn pool_before(&self, mut name: &str) -> Option<(PoolId, &Pool)> {
-        loop {
-            name = name.rsplit_once('/')?.0;
-            let found = self.units_called(name);
-            if found.is_some() {
-                return found;
-            }
-        }
-    }
-
-    /// A unit whose name, with the pool in front, begins with that of a pool to be, and a slash.
-    pub(super) fn unit_below(&self, pool: &Name) -> Option<Name> {
-        let (_, around) = self.pool_before(pool.as_str())?;
-        let mut full = around.units()?.iter().map(|(_, unit)| unit.full_name(&around.name));
-        full.find(|unit| {
-            let rest = unit.as_str().strip_prefix(pool.as_str());
-            rest.is_some_and(|rest| rest.starts_with('/'))
-        })
-    }
-
-    /// The unit of a pool that a name means with the pool in front.
-    fn unit_of(&self, id: PoolId, pool: &Pool, name: &Name) -> Option<Number> {
-        let rest = name.as_str().strip_prefix(pool.name.as_str())?.strip_prefix('/')?;
-        let units = [name.as_str(), rest].into_iter().filter_map(|name| self.unit_called(name));
-        units.into_iter().find(|(of, ..)| *of == id).map(|(.., unit)| unit)
-    }
-
-    /// The unit that has this name for its own, like `gpu/0` of `gpu`, or `red`.
-    pub(crate) fn unit_called(&self, name: &str) -> Option<(PoolId, &Pool, Number)> {
-        let (id, number) = *self.unit_names.get(name)?;
-        let pool = self.pool(id)?;
-        let unit = pool.units()?.get(number)?;
-        (unit.name.as_str() == name).then_some((id, pool, number))
     }
 
     /// Adds units to a pool. Nothing else may have their names.

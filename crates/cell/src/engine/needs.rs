@@ -20,19 +20,7 @@ const DECLARED_MAX: usize = 4096;
 impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Matches needs with pools, making locks on first use; nothing is made if any need fails.
     pub(super) fn resolve(&mut self, needs: &[Need]) -> Result<Needs, Refusal> {
-        if self.is_full() {
-            let most = UserId::LANES;
-            return Err(Refusal::Closed(format!(
-                "there are {most} requests already; ask again when some have ended"
-            )));
-        }
-        if needs.is_empty() {
-            return Err(Refusal::Senseless("nothing is asked for".into()));
-        }
-        if needs.len() > NEEDS_MAX {
-            let most = format!("{} needs; at most {NEEDS_MAX} are allowed", needs.len());
-            return Err(Refusal::Senseless(most));
-        }
+        self.sensible(needs)?;
         let mut seen = BTreeSet::new();
         let mut units = Vec::new();
         for (at, need) in needs.iter().enumerate() {
@@ -64,6 +52,24 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             counts.push(Count::any(pool, units));
         }
         Needs::new(counts).map_err(|bad| Refusal::Senseless(bad.to_string()))
+    }
+
+    /// Whether there are needs, not too many, and room for one more request.
+    pub(super) fn sensible(&self, needs: &[Need]) -> Result<(), Refusal> {
+        if self.is_full() {
+            let most = UserId::LANES;
+            return Err(Refusal::Closed(format!(
+                "there are {most} requests already; ask again when some have ended"
+            )));
+        }
+        if needs.is_empty() {
+            return Err(Refusal::Senseless("nothing is asked for".into()));
+        }
+        if needs.len() > NEEDS_MAX {
+            let most = format!("{} needs; at most {NEEDS_MAX} are allowed", needs.len());
+            return Err(Refusal::Senseless(most));
+        }
+        Ok(())
     }
 
     /// The pool that a need is for, if it has units.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use holdall_core::{Need as Count, Needs, PoolId, Protocol, Unit as Number};
 use holdall_wire::{Amount, Ask, Hindrance, Need, Refusal, RequestNo, Taken, Who};
 
-use super::ledger::{LOCK_UNITS, Meaning, Pool};
+use super::ledger::{LOCK_UNITS, Meaning};
 use super::needs::{ALL, add};
 use super::{Defect, Effect, Engine, Entry, Serving};
 
@@ -131,8 +131,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.parts.entry(of).or_default().insert(request);
     }
 
-    /// What a request wants of a grant, if the grant has that at all.
-    fn resolve_part(&self, who: &Who, needs: &[Need], of: RequestNo) -> Result<Needs, Refusal> {
+    /// The grant that a user may have parts of.
+    fn whole(&self, who: &Who, of: RequestNo) -> Result<&Entry, Refusal> {
         let conflict = |why: &str| Err(Refusal::Conflict(format!("{of} {why}")));
         let Some(whole) = self.requests.get(&of).filter(|whole| whole.taken.is_some()) else {
             return conflict("is no grant; `holdall status` shows what there is");
@@ -141,59 +141,58 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let text = format!("{of} belongs to {}, and only its owner uses it", whole.who.user);
             return Err(Refusal::Denied(text));
         }
-        if whole.part_of.is_some() {
-            return conflict("is itself a part of a grant, and has no parts");
+        match whole {
+            Entry { part_of: Some(_), .. } => conflict("is itself a part of a grant, and has none"),
+            Entry { closing: true, .. } => conflict("is ending"),
+            whole => Ok(whole),
         }
-        if whole.closing {
-            return conflict("is ending");
-        }
-        if self.is_full() || needs.is_empty() {
-            return Err(Refusal::Closed(
-                "there are too many requests, or it is for nothing".into(),
-            ));
-        }
-        let mut counts: Vec<Count> = Vec::with_capacity(needs.len());
-        let mut seen = BTreeSet::new();
+    }
+
+    /// What a request wants of a grant, if the grant has that at all.
+    fn resolve_part(&self, who: &Who, needs: &[Need], of: RequestNo) -> Result<Needs, Refusal> {
+        let whole = self.whole(who, of)?;
+        self.sensible(needs)?;
+        let (mut counts, mut seen) = (Vec::with_capacity(needs.len()), BTreeSet::new());
         for need in needs {
             if !seen.insert(&need.name) {
                 return Err(Refusal::Senseless(format!("'{}' is named twice", need.name)));
             }
-            let count = match (
-                self.feasible(need).map_err(Refusal::Never)?,
-                self.ledger.meaning(&need.name),
-            ) {
-                (Some(count), _) => count,
-                (None, Meaning::Pool(id, _)) if need.amount == Amount::Shared => Count::any(id, 1),
-                (None, Meaning::Pool(id, _)) => Count::any(id, LOCK_UNITS),
-                (None, _) => return Err(not_part(need, of)),
-            };
-            if whole.counts.of(count.pool).is_none() {
-                return Err(not_part(need, of));
-            }
-            if self.ledger.pool(count.pool).is_some_and(Pool::is_lock) {
-                counts.push(count);
-            } else {
-                add(&mut counts, count, need)?;
+            let units = self.feasible(need).map_err(Refusal::Never)?;
+            let is_lock = units.is_none();
+            let count = units.or_else(|| match self.ledger.meaning(&need.name) {
+                Meaning::Pool(id, _) if need.amount == Amount::Shared => Some(Count::any(id, 1)),
+                Meaning::Pool(id, _) => Some(Count::any(id, LOCK_UNITS)),
+                _ => None,
+            });
+            match count.filter(|count| whole.counts.of(count.pool).is_some()) {
+                None => return Err(not_part(need, of)),
+                Some(lock) if is_lock => counts.push(lock),
+                Some(count) => add(&mut counts, count, need)?,
             }
         }
         for count in &mut counts {
-            let Some(has) = whole.counts.of(count.pool) else { continue };
-            if count.units == ALL && !has.named.is_empty() {
-                count.units = has.units;
-            }
-            if count.units > has.units || !count.named.is_subset(&has.named) {
-                let pool = self.ledger.pool(count.pool).map_or("", |pool| pool.name.as_str());
-                let what = if has.named.is_empty() {
-                    "only shares".into()
-                } else {
-                    format!("has {} units of", has.units)
-                };
-                return Err(Refusal::Never(format!(
-                    "{of} {what} '{pool}', not all that is wanted"
-                )));
-            }
+            self.fits_the_whole(count, whole)
+                .map_err(|why| Refusal::Never(format!("{of} {why}")))?;
         }
         Needs::new(counts).map_err(|bad| Refusal::Senseless(bad.to_string()))
+    }
+
+    /// Whether a grant has as much of a pool as is wanted; if that is all of it, how much that is.
+    fn fits_the_whole(&self, count: &mut Count, whole: &Entry) -> Result<(), String> {
+        let Some(has) = whole.counts.of(count.pool) else { return Ok(()) };
+        let is_lock = has.named.is_empty();
+        if count.units == ALL && !is_lock {
+            count.units = has.units;
+        }
+        if count.units <= has.units && count.named.is_subset(&has.named) {
+            return Ok(());
+        }
+        let pool = self.ledger.pool(count.pool).map_or("", |pool| pool.name.as_str());
+        Err(if is_lock {
+            format!("only shares '{pool}'; ask for '{pool}:shared'")
+        } else {
+            format!("has {} units of '{pool}', not all that is wanted", has.units)
+        })
     }
 
     /// Whether a part wants what a part around it holds.

@@ -10,6 +10,7 @@ use holdall_wire::{
 };
 use tracing::{debug, info, warn};
 
+use super::rights::{lacks, needed, of_another};
 use super::{Asker, ConnNo, Known, PROTOCOL, Peer, Service};
 use crate::audit::Line;
 use crate::engine::{Effect, Input, Walk};
@@ -60,27 +61,6 @@ impl Service {
             }
         };
         self.answer(conn, id, reply.unwrap_or_else(Reply::Failed));
-    }
-
-    /// A request is not there: how it has ended, if that is remembered.
-    fn unknown(&self, request: RequestNo) -> Fault {
-        let ended = self.ended.iter().rev().find(|(one, ..)| *one == request);
-        Fault::Conflict(match ended {
-            Some((_, how, at)) => {
-                let ago = self.clock.wall().saturating_sub(*at) / 1000;
-                format!("{request} has ended, {ago} seconds ago: {how}")
-            }
-            None => format!("there is no {request}; `holdall status` shows what there is"),
-        })
-    }
-
-    /// Whether whoever is connected has a right.
-    fn may(&self, conn: ConnNo, right: Right) -> Result<(), Fault> {
-        match self.peers.get(&conn) {
-            Some(peer) if peer.rights.has(right) => Ok(()),
-            Some(peer) => Err(Fault::Denied(lacks(&peer.who.user, right))),
-            None => Err(Fault::Denied("nobody is connected".into())),
-        }
     }
 
     fn on_ask(&mut self, conn: ConnNo, call: u64, ask: Ask) {
@@ -505,31 +485,4 @@ fn not_ended(request: RequestNo, holder: &Holder) -> Option<String> {
     } else {
         None
     }
-}
-
-/// The right that a call needs, whatever it is about.
-fn needed(body: &Body) -> Option<Right> {
-    match body {
-        Body::Change(_) | Body::Drain { .. } => Some(Right::Pools),
-        Body::Renew { .. } => Some(Right::Reserve),
-        Body::Status { .. } => Some(Right::View),
-        Body::Stop { .. } => Some(Right::Admin),
-        _ => None,
-    }
-}
-
-/// Why somebody can do nothing to what another has. Whose it is, only those are told who may look.
-fn of_another(peer: &Peer, request: RequestNo, owner: &str) -> Fault {
-    let why = lacks(&peer.who.user, Right::Force);
-    Fault::Denied(match peer.rights.has(Right::View) {
-        true => format!("{request} belongs to {owner}; {why}"),
-        false => format!("{request} is not yours; {why}"),
-    })
-}
-
-fn lacks(user: &str, right: Right) -> String {
-    format!(
-        "{user} lacks the right '{right}' ([rights] in the agent's configuration; `holdall agent status` \
-         shows who has which)"
-    )
 }

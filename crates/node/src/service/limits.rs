@@ -1,19 +1,42 @@
-//! What the administrator says about the use of a pool: how long it lasts at most, and what a command finds in
-//! its environment.
+//! What the administrator says: how many may wait, how long a use lasts at most, and what a command finds in its
+//! environment.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use holdall_wire::{Fault, Lasting, Name, Need, Refusal, RequestNo, Taken};
+use holdall_wire::{Fault, Lasting, Name, Need, Refusal, Reply, RequestNo, Taken};
 use tracing::info;
 
 use super::Service;
+use crate::engine::Input;
 
 /// How much longer than its limit a command may take to end. Its `holdall run` tells it to.
 const GRACE: Duration = Duration::from_secs(15);
 const HOUR: u64 = 3_600_000;
 
 impl Service {
+    /// It waits, if its user may have one more that does.
+    pub(super) fn on_queued(&mut self, request: RequestNo) {
+        let Some(known) = self.known.get_mut(&request) else { return };
+        known.waits = self.waiting.take(known.who.uid, 1);
+        if known.waits {
+            return self.reply(request, Reply::Queued(request));
+        }
+        let most = self.config.limits.waiting;
+        let why =
+            format!("{most} requests of this user wait, which is as many as may (limits.waiting)");
+        self.log("refused", request, None, Some(why.clone()));
+        self.reply(request, Reply::Refused(Refusal::Closed(why)));
+        // It has been told, and waits for nothing more.
+        let asked = self.known.get_mut(&request).and_then(|known| known.asked.take());
+        if let Some((conn, call)) = asked
+            && let Some(peer) = self.peers.get_mut(&conn)
+        {
+            peer.requests.remove(&call);
+        }
+        self.input(Input::End(request));
+    }
+
     /// What a command, or whoever has reserved something, shall find in its environment.
     pub(super) fn variables(&self, request: RequestNo, taken: &[Taken]) -> Vec<(String, String)> {
         let known = self.known.get(&request);

@@ -10,10 +10,12 @@ mod commands;
 mod connection;
 mod ending;
 mod former;
+mod history;
 mod limits;
 mod names;
 mod outbox;
 mod quota;
+mod rights;
 mod round;
 
 use std::cell::RefCell;
@@ -27,7 +29,7 @@ use hashbrown::HashMap;
 use holdall_core::Rung;
 use holdall_holders::Holder;
 use holdall_protocols::house::{House, Place};
-use holdall_wire::{Leftovers, Part, Refusal, Reply, RequestNo, Right, Taken, Who};
+use holdall_wire::{Leftovers, Part, Reply, RequestNo, Taken, Who};
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
@@ -36,12 +38,13 @@ use tracing::{debug, error, warn};
 use self::clients::Lock;
 use self::connection::VISITORS;
 pub(crate) use self::connection::serve;
+use self::history::REMEMBERED;
 use self::names::Names;
 use self::outbox::Outbox;
 use self::quota::Quota;
 use self::round::Round;
 pub(crate) use self::round::end_rounds;
-use crate::audit::{Audit, Line};
+use crate::audit::Audit;
 use crate::clock::{Anchor, Clock};
 use crate::config::Config;
 use crate::containment::Containment;
@@ -57,12 +60,6 @@ pub(crate) const PROTOCOL: &str = "house";
 
 /// A connection that has no requests keeps room for so many.
 const ROOM_KEPT: usize = 64;
-
-/// Of so many requests it is remembered how they have ended.
-const REMEMBERED: usize = 4096;
-/// How they do.
-const ENDS: [&str; 9] =
-    ["released", "expired", "left", "killed", "lost", "withdrawn", "refused", "forced", "overrun"];
 
 /// A connection; numbers are not used twice.
 type ConnNo = u64;
@@ -343,40 +340,6 @@ impl Service {
         }
     }
 
-    /// It waits, if its user may have one more that does.
-    fn on_queued(&mut self, request: RequestNo) {
-        let Some(known) = self.known.get_mut(&request) else { return };
-        known.waits = self.waiting.take(known.who.uid, 1);
-        if known.waits {
-            return self.reply(request, Reply::Queued(request));
-        }
-        let most = self.config.limits.waiting;
-        let why =
-            format!("{most} requests of this user wait, which is as many as may (limits.waiting)");
-        self.log("refused", request, None, Some(why.clone()));
-        self.reply(request, Reply::Refused(Refusal::Closed(why)));
-        // It has been told, and waits for nothing more.
-        let asked = self.known.get_mut(&request).and_then(|known| known.asked.take());
-        if let Some((conn, call)) = asked
-            && let Some(peer) = self.peers.get_mut(&conn)
-        {
-            peer.requests.remove(&call);
-        }
-        self.input(Input::End(request));
-    }
-
-    /// Whoever may not look is not told who is in its way.
-    fn as_may_be_told(&self, request: RequestNo, why: Refusal) -> Refusal {
-        let asked = self.known.get(&request).and_then(|known| known.asked);
-        let peer = asked.and_then(|(conn, _)| self.peers.get(&conn));
-        match why {
-            Refusal::Busy(_) if peer.is_some_and(|peer| !peer.rights.has(Right::View)) => {
-                Refusal::Busy("others have it".into())
-            }
-            why => why,
-        }
-    }
-
     fn on_granted(&mut self, request: RequestNo, taken: Arc<[Taken]>, overtook: u32) {
         let Some(known) = self.known.get_mut(&request) else { return };
         if std::mem::take(&mut known.waits) {
@@ -525,35 +488,6 @@ impl Service {
             }
         });
         self.timers.insert(timer, task.abort_handle());
-    }
-
-    fn log(
-        &mut self,
-        what: &'static str,
-        request: RequestNo,
-        taken: Option<&Arc<[Taken]>>,
-        detail: Option<String>,
-    ) {
-        let who = self.known.get(&request).map(|known| known.who.clone());
-        let at = self.clock.wall();
-        // What is told first is why; the rest follows from it.
-        if ENDS.contains(&what) && self.ended.iter().rev().take(8).all(|(one, ..)| *one != request)
-        {
-            if self.ended.len() == REMEMBERED {
-                self.ended.pop_front();
-            }
-            self.ended.push_back((request, what, at));
-        }
-        let line = Line::new(at, what).about(request).of(who).detail(detail);
-        self.audit.add(match taken {
-            Some(taken) => line.taken(taken),
-            None => line,
-        });
-        self.round.begin();
-    }
-
-    pub(crate) fn flush_audit(&mut self) {
-        self.audit.flush();
     }
 }
 

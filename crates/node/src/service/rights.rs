@@ -1,0 +1,55 @@
+//! What whoever is connected may do.
+
+use holdall_wire::{Body, Fault, Refusal, RequestNo, Right};
+
+use super::{ConnNo, Peer, Service};
+
+impl Service {
+    /// Whether whoever is connected has a right.
+    pub(super) fn may(&self, conn: ConnNo, right: Right) -> Result<(), Fault> {
+        match self.peers.get(&conn) {
+            Some(peer) if peer.rights.has(right) => Ok(()),
+            Some(peer) => Err(Fault::Denied(lacks(&peer.who.user, right))),
+            None => Err(Fault::Denied("nobody is connected".into())),
+        }
+    }
+
+    /// Whoever may not look is not told who is in its way.
+    pub(super) fn as_may_be_told(&self, request: RequestNo, why: Refusal) -> Refusal {
+        let asked = self.known.get(&request).and_then(|known| known.asked);
+        let peer = asked.and_then(|(conn, _)| self.peers.get(&conn));
+        match why {
+            Refusal::Busy(_) if peer.is_some_and(|peer| !peer.rights.has(Right::View)) => {
+                Refusal::Busy("others have it".into())
+            }
+            why => why,
+        }
+    }
+}
+
+/// The right that a call needs, whatever it is about.
+pub(super) fn needed(body: &Body) -> Option<Right> {
+    match body {
+        Body::Change(_) | Body::Drain { .. } => Some(Right::Pools),
+        Body::Renew { .. } => Some(Right::Reserve),
+        Body::Status { .. } => Some(Right::View),
+        Body::Stop { .. } => Some(Right::Admin),
+        _ => None,
+    }
+}
+
+/// Why somebody can do nothing to what another has. Whose it is, only those are told who may look.
+pub(super) fn of_another(peer: &Peer, request: RequestNo, owner: &str) -> Fault {
+    let why = lacks(&peer.who.user, Right::Force);
+    Fault::Denied(match peer.rights.has(Right::View) {
+        true => format!("{request} belongs to {owner}; {why}"),
+        false => format!("{request} is not yours; {why}"),
+    })
+}
+
+pub(super) fn lacks(user: &str, right: Right) -> String {
+    format!(
+        "{user} lacks the right '{right}' ([rights] in the agent's configuration; `holdall agent status` \
+         shows who has which)"
+    )
+}
