@@ -106,7 +106,7 @@ for text in "told" "is stopped in" "the time limit is over"; do
     grep -q "$text" <<<"$out" || fail "does not say '$text': $out"
 done
 expect 124 "the command is stopped after 1s" run --limit 1h bench -- sleep 100
-expect 78 "at a time at most" hold bench --for 1h
+expect 78 "for longer than 1 seconds" hold bench --for 1h
 expect 0 "" run --limit 1h x -- true
 "$HOLDALL" run --limit 1h x -- sleep 100 &
 eventually sh -c '"$HOLDALL" status x | grep -q "held, 59m"'
