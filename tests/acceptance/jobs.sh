@@ -148,6 +148,16 @@ expect 130 "" job wait "$long"
 expect 0 "" run -n board:2 -- true
 [ ! -e never ] || fail "it went on"
 
+# So does Ctrl-C.
+rm running
+env --default-signal=INT "$HOLDALL" job run long.toml > /dev/null 2>&1 &
+eventually test -e running
+kill -INT $!
+got=0
+wait $! || got=$?
+[ "$got" -eq 130 ] || fail "status $got of a job that was interrupted"
+expect 0 "" run -n board:2 -- true
+
 # One at a time.
 printf '[task.alone]\nmatrix = { n = [1, 2] }\nrun = "mkdir alone && sleep 0.2 && rmdir alone"\n' > alone.toml
 expect 0 "alone[2]: succeeded" job run --jobs 1 alone.toml
@@ -171,16 +181,6 @@ done
 expect 0 "" job cancel "$signals"
 expect 130 "" job wait "$signals"
 expect 0 "asked to end" job logs "$signals" asked
-
-# So does Ctrl-C.
-rm running
-env --default-signal=INT "$HOLDALL" job run long.toml > /dev/null 2>&1 &
-eventually test -e running
-kill -INT $!
-got=0
-wait $! || got=$?
-[ "$got" -eq 130 ] || fail "status $got of a job that was interrupted"
-expect 0 "" run -n board:2 -- true
 
 # On a terminal there is a live tree.
 TERM=xterm python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' "$HOLDALL" job run night.toml > seen < /dev/null ||
@@ -357,7 +357,6 @@ expect 0 "$bad: $bad is damaged" job list
 expect 0 "night-1  succeeded" job list
 mv aside/environ "$HOLDALL_JOBS/$bad"
 expect 70 "ends again and again" job logs "$bad" -f
-mv aside/running "$HOLDALL_JOBS/$bad"
 echo '{"ended":{"task":9,"outcome":"skipped","at":1}}' >> "$HOLDALL_JOBS/$bad/records.jsonl"
 expect 70 "it is damaged" job wait "$bad"
 expect 0 "$bad: " job list
