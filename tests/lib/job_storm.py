@@ -109,7 +109,9 @@ def storm(seconds):
             status = subprocess.run([HOLDALL, "agent", "status", "--json"], capture_output=True)
             pid = json.loads(status.stdout)["pid"] if status.returncode == 0 else None
         else:
-            pid = one_to_kill(what)
+            tries = iter(range(20))
+            while not (pid := one_to_kill(what)) and next(tries, None) is not None:
+                time.sleep(0.05)
         if pid and killed(pid):
             kills[what] += 1
         time.sleep(random.uniform(0.1, 0.5))
