@@ -89,7 +89,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             for count in entry.counts.iter() {
                 let Some(pool) = self.ledger.pool(count.pool) else { continue };
                 for holder in holders_in_the_way(pool, count, &mut held) {
-                    chain.circular |= outer.contains(&holder);
+                    // Beside what is around the request itself there may be enough of a pool; if there is not,
+                    // it was refused at once.
+                    chain.circular |= waiter != request && outer.contains(&holder);
                     let inside = self.waiting_inside(holder);
                     if inside.is_empty() {
                         chain.grants.insert(holder);
@@ -151,10 +153,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         ahead
     }
 
-    /// The grants inside which a request was asked, from the inside out.
+    /// The grants inside which a request was asked, from the inside out, and those that they are parts of.
     pub(super) fn outer(&self, request: RequestNo) -> impl Iterator<Item = RequestNo> + '_ {
         let within = |request: RequestNo| self.requests.get(&request)?.within;
-        std::iter::successors(within(request), move |outer| within(*outer))
+        let whole = |part: RequestNo| self.requests.get(&part)?.part_of;
+        let around = std::iter::successors(within(request), move |outer| within(*outer));
+        around.flat_map(move |grant| [Some(grant), whole(grant)]).flatten()
     }
 
     /// The requests that wait inside a grant, or inside one that is inside it.
@@ -201,7 +205,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let over: Vec<_> = chain.waiting.iter().skip(1).map(ToString::to_string).collect();
             Refusal::Never(format!(
                 "it would wait for itself: it is asked inside a grant that {} waits for",
-                if over.is_empty() { "its rival".into() } else { over.join(", ") }
+                over.join(", ")
             ))
         })
     }

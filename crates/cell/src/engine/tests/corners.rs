@@ -230,6 +230,10 @@ fn requests_inside_a_grant_may_ask_for_what_it_leaves() {
         panic!("{effects:?}")
     };
     assert!(why.contains("'p:2' would wait for itself"), "{why}");
+    let (other, _) = story.asks("p");
+    let (inner, effects) = story.asks_with(inside("p"));
+    assert_eq!(effects, [Effect::Queued(inner)], "another has it, and will give it back");
+    assert_eq!(story.ends(other), [inner]);
 }
 
 #[test]

@@ -65,6 +65,9 @@ fn only_what_a_grant_has_is_a_part_of_it() {
     assert!(matches!(effects[..], [Effect::Refused { why: Refusal::Denied(_), .. }]));
     let own = Ask { within: Some(inner), ..part(whole, "gpu:3") };
     assert!(never(&story.asks_with(own).1), "it would wait for itself");
+    let inside = |needs| Ask { within: Some(inner), ..ask(needs) };
+    assert!(never(&story.asks_with(inside("gpu/1")).1), "the grant that it is a part of has it");
+    assert_eq!(units(&story.asks_with(inside("gpu")).1), ["gpu/3"], "nobody has this one");
 }
 
 #[test]
