@@ -49,6 +49,16 @@ rm "$work/on"
 wait "$kept" || fail "it did not end in order"
 expect 0 "" run -w 10s gpu:4 db -- true
 
+# Whoever takes a grant away by force takes all of it, whatever its parts were told.
+grant=$("$HOLDALL" hold gpu:2 --for 10m 2>/dev/null)
+"$HOLDALL" run --in "$grant" --at-end keep-until-done gpu -- sleep 100 2> "$work/forced" &
+forced=$!
+eventually sh -c '"$HOLDALL" status gpu | grep -q "sleep 100"'
+expect 0 "" release "$grant" --force
+status=0 && wait "$forced" || status=$?
+[ "$status" -eq 70 ] || fail "status $status instead of 70: $(cat "$work/forced")"
+expect 0 "" run -w 10s gpu:4 -- true
+
 # Of a killed agent, what runs inside goes on holding, and the reservation is there again.
 grant=$("$HOLDALL" hold gpu:3 2>/dev/null)
 "$HOLDALL" run --in "$grant" gpu/1 -- sh -c 'setsid sleep 1000 >/dev/null 2>&1 & echo $! >"$0"' "$work/pid" 2>/dev/null

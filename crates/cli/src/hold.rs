@@ -1,12 +1,13 @@
 //! `holdall hold`, `renew`, `release`: reservations, which outlive the command and the agent.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdall_client::Client;
 use holdall_wire::{Body, Lasting, Name, RequestNo, Taken, span};
 use serde::Serialize;
 
+use crate::failure::{Failure, NOT_NOW};
 use crate::reach::{self, Reach, block_on};
 use crate::run::{Signals, Wanted, environment};
 use crate::until::until;
@@ -49,6 +50,15 @@ impl Lasts {
     fn span(&self) -> Duration {
         self.until.unwrap_or(self.lasts)
     }
+
+    /// The same for what was granted so much later.
+    fn after(&self, waited: Duration) -> anyhow::Result<Duration> {
+        let Some(until) = self.until.filter(|_| waited >= Duration::from_secs(1)) else {
+            return Ok(self.span());
+        };
+        let left = until.checked_sub(waited).filter(|left| !left.is_zero());
+        left.ok_or_else(|| Failure(NOT_NOW, "not granted before that time".into()).into())
+    }
 }
 
 /// Let a reservation last for a time from now
@@ -86,12 +96,18 @@ fn millis(span: Duration) -> u64 {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let lasts = millis(args.lasts.span());
-    let ask = args.wanted.ask("hold".into(), Lasting::Reservation(lasts))?;
+    let (begun, span) = (Instant::now(), args.lasts.span());
+    let ask = args.wanted.ask("hold".into(), Lasting::Reservation(millis(span)))?;
     block_on(async {
         let mut signals = Signals::new()?;
         let (client, grant) = args.wanted.get(&ask, &mut signals).await?;
-        let (number, until) = (grant.number(), show::now() + lasts);
+        let number = grant.number();
+        let span = args.lasts.after(begun.elapsed())?;
+        if span != args.lasts.span() {
+            let millis = millis(span);
+            reach::call(&client, Body::Renew { request: number, millis }).await?;
+        }
+        let until = show::now() + millis(span);
         if args.json {
             print(&show::json(&Held { grant: number, taken: grant.taken(), until })?)?;
         } else if args.export {
@@ -177,6 +193,17 @@ fn call(reach: &Reach, body: Body) -> anyhow::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_stays_where_it_is_while_one_waits_for_it_and_a_span_does_not() {
+        let seconds = Duration::from_secs;
+        let lasts = Lasts { lasts: seconds(60), until: None };
+        assert_eq!(lasts.after(seconds(50)).ok(), Some(seconds(60)));
+        let until = Lasts { lasts: seconds(60), until: Some(seconds(30)) };
+        assert_eq!(until.after(seconds(10)).ok(), Some(seconds(20)));
+        assert_eq!(until.after(seconds(0)).ok(), Some(seconds(30)));
+        assert!(until.after(seconds(30)).is_err());
+    }
 
     #[test]
     fn a_shell_reads_back_what_was_exported() {

@@ -235,7 +235,7 @@ impl Service {
             let taken = self.engine.taken(request).cloned();
             self.log("released", request, taken.as_ref(), None);
             self.input(Input::End(request));
-            self.end_parts(request);
+            self.end_parts(request, force);
             self.touch(true);
             return Ok(Reply::Done);
         }

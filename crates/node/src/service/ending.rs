@@ -135,12 +135,12 @@ impl Service {
             None => self.log("withdrawn", request, None, None),
         }
         self.input(Input::End(request));
-        self.end_parts(request);
+        self.end_parts(request, false);
     }
 
     /// A grant has been ended, and parts of it are still in use: they are stopped, now or, if they may outlast
-    /// it, after some time; and the grant lasts until they have ended.
-    pub(super) fn end_parts(&mut self, grant: RequestNo) {
+    /// it and it was not taken away, after some time; and the grant lasts until they have ended.
+    pub(super) fn end_parts(&mut self, grant: RequestNo, forced: bool) {
         if !self.engine.is_held(grant) {
             return;
         }
@@ -150,7 +150,8 @@ impl Service {
         let minutes = self.config.limits.overtime_minutes;
         for part in self.engine.parts(grant).collect::<Vec<_>>() {
             let known = self.known.get(&part);
-            let outlasts = known.and_then(|known| known.part).is_some_and(|part| part.outlasts);
+            let part_of = known.and_then(|known| known.part);
+            let outlasts = !forced && part_of.is_some_and(|part| part.outlasts);
             info!(%grant, %part, outlasts, "a part of a grant that has ended is in use");
             if !outlasts {
                 self.take_away(part);
