@@ -16,6 +16,7 @@ RULES = {
 }
 
 DUTIES = {
+    "Asking: once": {f"ask/{what}" for what in ("granted once", "a release ends a quest", "C3", "C3 of units")},
     "Leaving": {"ask/the retired ask nothing"},
     "Leaving: uses nothing": {"retire/the retired ask nothing"},
     "Departure": c3("departed"),

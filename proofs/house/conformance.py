@@ -1,6 +1,6 @@
 """What the model sees of the roles of `house`, and which of its steps their steps are."""
 
-from kit.conformance import Ghosts, units_for
+from kit.conformance import Drift, Ghosts, units_for
 from kit.recording import needs, picked, read_common, request, user
 
 SMALL = "house:reserve=1,passes=2,bumps=1,parks=1"
@@ -96,6 +96,7 @@ def see(state, seen):
     for manager in state.managers:
         for entry_request, entry in manager["entries"].items():
             seen.request(entry_request)
+            seen.kept.setdefault(entry_request, {}).update(entry["needs"])
             seen.stance = max(seen.stance, entry["n"])
         for r in manager["choosing"]:
             seen.request(r)
@@ -113,11 +114,17 @@ def see(state, seen):
 def abstract(system, code, tables, checker):
     listed = checker.is_listed
     requests = list(system.needs)
+    guards = managers(checker.recording.scope["pools"])
+    wanted = {role["request"]: role["needs"] for role in code.users if role and role["request"]}
     for manager, role in enumerate(code.managers):
         free = Ghosts(system)
         for held_request, entry in sorted(role["entries"].items()):
             tables["entry"].add((manager, held_request))
             tables["at"][(manager, held_request)] = entry["n"]
+            whole = wanted.get(held_request, entry["needs"])
+            here = {pool: need for pool, need in whole.items() if guards[pool] == manager}
+            if entry["needs"] != here:
+                raise Drift(f"manager {manager} has {entry['needs']} of {held_request}, which needs {here}")
             if entry["held"]:
                 tables["held"].add((manager, held_request))
                 units = units_for(system.claims_at(held_request, manager), entry["units"], listed, free)

@@ -223,13 +223,13 @@ def build(name, without):
 
     @m.step("Manager::on_gone: Gone::Reclaimed")
     def reclaimed(do, k: Manager, u: User):
-        do.when(w.begun(u))
+        do.when(w.begun(u), rule="Suspicion")
         do.when(w.retired(u), rule="Lapse")
         purge(do, k, u)
 
     @m.step("Manager::on_gone: Gone::Departed, of a user")
     def departed(do, k: Manager, u: User):
-        do.when(w.begun(u))
+        do.when(w.begun(u), rule="Suspicion")
         do.when(w.retired(u), w.stopped(u), rule="Departure")
         purge(do, k, u)
 

@@ -30,6 +30,9 @@ RULES = {
 
 DUTIES = {
     "Asking": {"ask/the last of a lane is under way"},
+    "Asking: once": {f"ask/{what}" for what in (
+        "granted once", "a release ends a quest", "stances follow the user", "entries follow the user",
+        "answers follow the user", "units follow the user", "H2", "H2 of units")},
     "Asking: numbers grow": {"ask/the last of a lane is under way"},
     "Leaving": {"ask/the retired ask nothing", "ask/the last of a lane is under way"},
     "Succession": {"begin/successors follow"},
@@ -37,5 +40,5 @@ DUTIES = {
     "Lapse": h2("reclaimed"),
     "Departure": h2("departed"),
     "Departure: of a home": h2("home_departed"),
-    "Suspicion": h2("suspected"),
+    "Suspicion": h2("suspected") | h2("reclaimed") | h2("departed"),
 }

@@ -22,10 +22,11 @@ class Drift(Exception):
 
 
 class Seen:
-    """What a state of the code mentions: requests with their needs, users, and the latest stance."""
+    """What a state of the code mentions: requests with their needs, and what managers know of these; users, and the
+    latest stance."""
 
     def __init__(self):
-        self.needs, self.users, self.stance = {}, set(), 0
+        self.needs, self.kept, self.users, self.stance = {}, {}, set(), 0
 
     def request(self, request, needs=None):
         self.users.add(request[0])
@@ -115,9 +116,19 @@ class Checker:
                       for row in walk.missing(name)]
         if different:
             raise Drift("; ".join(map(str, different)))
+        self.lose(walk, cut)
+
+    def lose(self, walk, cut):
+        """Messages that are no longer under way. Without losses, a release goes only when its request is over."""
         for name in self.rules.LOST:
-            if walk.now(name) - walk.then(name):
+            gone = walk.now(name) - walk.then(name)
+            if gone:
                 self.taken[f"lose_{name}"] += 1
+            if name == "released" and not cut and not self.recording.loses:
+                heard = walk.then("over") if "over" in self.symbols else None
+                unheard = gone - heard if heard is not None else set()
+                if unheard:
+                    raise Drift(f"released{sorted(unheard)[0]} is gone, and was not heard")
 
     def is_about_counted(self, difference):
         symbol, key = difference.symbol, difference.key
@@ -131,7 +142,8 @@ class Checker:
         # A release, for instance, does not tell what was needed; but it was told before.
         known = self.known_needs.setdefault(self.recording.scopes, {})
         known.update({r: n for r, n in seen.needs.items() if n is not None})
-        needs = {r: n if n is not None else known.get(r, {}) for r, n in seen.needs.items()}
+        needs = {r: n if n is not None else recalled(known.get(r, {}), seen.kept.get(r, {}))
+                 for r, n in seen.needs.items()}
         key = (tuple(sorted((r, tuple(sorted(n.items()))) for r, n in needs.items())),
                tuple(sorted(seen.users)), seen.stance)
         if key not in self.systems:
@@ -161,6 +173,7 @@ class Checker:
                       for name, s in self.symbols.items()}
             self.lives(system, code, tables)
             self.rules.abstract(system, code, tables, self)
+            self.uses(code, tables)
             self.abstract[key] = state
             if code.number not in self.looked_at:
                 self.looked_at.add(code.number)
@@ -190,6 +203,17 @@ class Checker:
             client = current[asked[0][1]]
             if (asked[0],) in tables["begun"] and (asked[0] != client["request"][0] or asked <= client["request"]):
                 tables["asked"].add((asked,))
+
+    def uses(self, code, tables):
+        """Whoever uses something was granted it, and uses the units that its role was told."""
+        for client in (client for client in code.clients if client["stage"] == "Using"):
+            request = client["request"]
+            if (request,) not in tables["granted"]:
+                raise Drift(f"{request} uses what was not granted")
+            told = {unit for (claim,), unit in tables["told"].items() if claim[0] == request}
+            listed = lambda units: {tuple(unit) for unit in units if self.is_listed(unit[0])}
+            if listed(client["units"]) != listed(told):
+                raise Drift(f"{request} uses {client['units']}, and was told {sorted(told)}")
 
     def explain(self, walk, before, action, after, cut):
         """Takes the steps of the model that the action should be."""
@@ -241,8 +265,16 @@ class Checker:
                 walk(step, u=user)
 
 
+def recalled(known, kept):
+    """What a request needed whose user has gone on: as it was told before, if that is how managers know it. (On another
+    way through the scope the same request may have needed something else.)"""
+    return known if all(known.get(pool) == need for pool, need in kept.items()) else kept
+
+
 def assigned(claims, units):
     """Which unit is for which claim, of a listed pool: those named, and the others in their order."""
+    if len(set(units)) != len(claims):
+        raise Drift(f"units {sorted(units)} for {len(claims)} claims: {claims}")
     others = iter(sorted(set(units) - {claim[3] for claim in claims}))
     unit = lambda claim: claim[3] if claim[3] in units else next(others, None)
     return {claim: (claim[1], unit(claim)) for claim in claims}

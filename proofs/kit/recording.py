@@ -77,6 +77,7 @@ class Recording:
 
     def __init__(self, line, walks=None, seed=1):
         self.line = line
+        self.loses = "--loss" in line or line == "resized"
         command = ["cargo", "run", "--quiet", "--locked", "-p", "holdall-lab", "--example", "steps", "--"]
         if walks:
             command += ["--walks", str(walks), "--seed", str(seed)]

@@ -93,7 +93,8 @@ class World:
 
     def may_ask(self, do, r):
         """The guards of asking."""
-        do.when(self.begun(self.user(r)), ~self.asked(r))
+        do.when(self.begun(self.user(r)))
+        do.when(~self.asked(r), rule="Asking: once")
         do.when(~self.retired(self.user(r)), rule="Leaving")
         own = lambda s: self.user(s) == self.user(r)
         if self.lanes:

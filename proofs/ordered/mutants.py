@@ -16,6 +16,8 @@ RULES = {
 }
 
 DUTIES = {
+    "Asking: once": {f"ask/{what}" for what in (
+        "granted once", "a release ends a quest", "O3", "O3 of units", "granted hold everywhere")},
     "Leaving": {"ask/the retired ask nothing"},
     "Leaving: uses nothing": {"retire/the retired ask nothing"},
     "Departure": o3("departed"),
