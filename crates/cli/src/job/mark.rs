@@ -174,7 +174,7 @@ mod tests {
     fn an_end_that_is_noted_is_told() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("1.1");
-        assert_eq!(clear(&[&path]).expect("cleared"), [None], "there is none");
+        assert_eq!(end(&path), None, "there is none");
         let noted = End { cause: Some(Cause::Exit(3)) };
         Mark::set(&path).expect("marked").note(&noted).expect("noted");
         assert_eq!(end(&path), Some(noted.clone()));
