@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use clap::ValueEnum;
 use holdall_fuzz::{Mode, Summary, Target};
 
-use crate::{Protocols, names, print, usage};
+use crate::{Failure, Protocols, names, print, usage};
 
 /// Besides those that `holdall protocols` lists: messages may be lost.
 const LOSSY: &str = "house:resend=1";
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     }
     let failed = lines.iter().filter(|line| line.failed).count();
     if failed > 0 {
-        bail!("{failed} of {} failed", lines.len());
+        return Err(Failure(1, format!("{failed} of {} failed", lines.len())).into());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -25,7 +25,7 @@ fn bad_input_changes_nothing() {
     refuse(with(&[(5, "0")], &[]), 64, "--worker 0");
     refuse(with(&[(5, "65")], &[]), 64, "1 to 64");
     refuse(with(&[], &["--batch", "0"]), 64, "batch");
-    refused(&["status", "--store", &store], 1, "cannot be read");
+    refused(&["status", "--store", &store], 71, "cannot be read");
     let good = with(&[], &[]);
     let good: Vec<_> = good.iter().map(String::as_str).collect();
     assert_eq!(deal(&good).status.code(), Some(0));
@@ -44,7 +44,7 @@ fn bad_input_changes_nothing() {
     fs::write(format!("{store}/worker-0"), &other).expect("written");
     refuse(with(&[(3, "1")], &[]), 64, "another version");
     fs::write(format!("{store}/worker-0"), b"rubbish").expect("written");
-    refuse(with(&[(3, "1")], &[]), 1, "damaged");
+    refuse(with(&[(3, "1")], &[]), 71, "damaged");
 }
 
 /// A second process under the same number, which no claim told of: found out at its next line.

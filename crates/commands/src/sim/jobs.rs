@@ -19,7 +19,7 @@ use serde::Serialize;
 use self::players::{Players, Summary};
 use self::pools::Pools;
 pub(super) use self::pools::Size;
-use crate::{cannot_write, usage};
+use crate::{Failure, cannot_write, usage};
 
 /// Jobs in place of a workload.
 #[derive(clap::Args)]
@@ -128,7 +128,8 @@ pub(super) fn run(
     }
     match lines.iter().find(|line| line.violations > 0) {
         Some(line) => {
-            anyhow::bail!("{} broke exclusion {} times", line.protocol, line.violations)
+            let told = format!("{} broke exclusion {} times", line.protocol, line.violations);
+            Err(Failure(1, told).into())
         }
         None => Ok(()),
     }
