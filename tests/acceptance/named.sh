@@ -9,6 +9,12 @@ units = 4
 [pools.gpu]
 units = 4
 export = "CUDA_VISIBLE_DEVICES"
+[pools.tpu]
+units = 2
+export = "CUDA_VISIBLE_DEVICES"
+[pools.lab]
+units = 1
+limit = "1h"
 [pools.scope.units.red]
 SERIAL = "/dev/ttyUSB0"
 [pools.scope.units.blue]
@@ -96,6 +102,7 @@ expect 0 "board/0" run -w 10s board/0 -- sh -c "$units"
 
 # What the administrator wants a command to see.
 expect 0 "1,3" run gpu/3 gpu/1 -- printenv CUDA_VISIBLE_DEVICES
+expect 0 "3,1" run gpu/3 tpu/1 -- printenv CUDA_VISIBLE_DEVICES
 expect 0 "/dev/ttyUSB0" run scope/red -- printenv SERIAL
 expect 0 "/dev/ttyUSB1,/dev/ttyUSB0" run scope:all -- printenv SERIAL
 
@@ -107,6 +114,10 @@ for text in "told" "is stopped in" "the time limit is over"; do
 done
 expect 124 "the command is stopped after 1s" run --limit 1h bench -- sleep 100
 expect 78 "for longer than 1 seconds" hold bench --for 1h
+grant=$("$HOLDALL" hold lab --for 30m 2>/dev/null)
+expect 0 "lasts" renew "$grant" --for 50m
+expect 65 "for longer than 3600 seconds" renew "$grant" --for 1h # It has had some of it already.
+expect 0 "" release "$grant"
 expect 0 "" run --limit 1h x -- true
 "$HOLDALL" run --limit 1h x -- sleep 100 &
 eventually sh -c '"$HOLDALL" status x | grep -q "held, 59m"'
