@@ -6,31 +6,35 @@
 //! to it.
 //!
 //! # Invariants
-//! - **B1.** A unit has one holder, and a lock one or any number that share it.
+//! - **B1.** A unit has one holder, and a lock one or any number that share it. What a part holds, its
+//!   grant holds, and no other part of it that does not share it; and a grant outlasts its parts.
 //! - **B2.** A fence is above every number and fence before it; those who share a lock have the same.
 //! - **B3.** A request is asked once, granted at most once, and nothing is said of it after its end.
 //! - **B4.** What is granted is what was asked for, need by need.
 //! - **B5.** The times to look at a grant again are those of the grants there are.
+//! - **B6.** A request that has a session is what a call of it has open; one that outlives its session
+//!   has none.
+
+mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdall_wire::holder::Record;
 use holdall_wire::{
-    Amount, Ask, Drained, Kind, Lasting, Leftovers, Name, Need, Place, RequestNo, Taken, Who,
+    Amount, Ask, Drained, Kind, Lasting, Leftovers, Name, Place, RequestNo, Taken, Who,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Fact, How};
+use self::units::{UnitName, Use};
+use crate::facts::{Clock, Fact, How, Imported};
 use crate::session::{CallNo, SessionId, Sessions};
 
 /// A request that waits or holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Whose.
-    pub session: SessionId,
-    /// The call that asked.
-    pub call: CallNo,
+    /// Whose it is, and the call that asked; nobody's if it has outlived its session.
+    pub session: Option<(SessionId, CallNo)>,
     /// Who asks.
     pub who: Arc<Who>,
     /// For what.
@@ -43,10 +47,25 @@ pub struct Entry {
     pub place: Option<Place>,
     /// The processes that use it, if they are known.
     pub holder: Option<Record>,
-    /// It was taken away: when its processes are killed.
-    pub kill_at: Option<u64>,
+    /// It was taken away from its client.
+    pub taken_away: Option<TakenAway>,
     /// Its client has ended or given it back, its processes have not ended.
     pub left: Option<Left>,
+    /// It has ended, and how; it lasts until the parts of it have that are still in use.
+    pub closing: Option<How>,
+    /// How many parts of it are in use.
+    parts: u32,
+    /// About how many bytes of facts and inputs will follow from it.
+    owed: u32,
+}
+
+/// A grant that was taken away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenAway {
+    /// Why.
+    pub how: How,
+    /// When its processes are killed.
+    pub kill_at: u64,
 }
 
 /// A grant that ends with its processes.
@@ -72,11 +91,34 @@ impl Entry {
         }
     }
 
+    /// How many parts of it are in use.
+    pub fn parts(&self) -> u32 {
+        self.parts
+    }
+
+    /// Whether its client has it: neither given back, nor lost with its session, nor ended.
+    pub fn is_in_hand(&self) -> bool {
+        self.held.is_some() && self.left.is_none() && self.closing.is_none()
+    }
+
     /// When it is to be looked at again.
     fn due(&self) -> Option<u64> {
-        self.kill_at.or(self.held.as_ref()?.until)
+        let held = self.held.as_ref()?;
+        let is_killed = self.left.as_ref().is_some_and(|left| left.how != How::Released);
+        if is_killed || self.closing.is_some() {
+            return None; // That is its end.
+        }
+        if let Some(taken_away) = &self.taken_away {
+            return Some(taken_away.kill_at);
+        }
+        let grace = if self.leftovers().is_some() { GRACE } else { 0 };
+        let limit = held.limit_at.map(|at| at.saturating_add(grace));
+        [held.until, limit, held.overtime].into_iter().flatten().min()
     }
 }
+
+/// How much longer than its limit a command may take to end, in milliseconds: its client tells it to.
+pub const GRACE: u64 = 15_000;
 
 /// What a request holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,16 +129,10 @@ pub struct Held {
     pub since: u64,
     /// Until when, if it is a reservation.
     pub until: Option<u64>,
-}
-
-/// A unit that is held: a pool and one of its units, or a lock, which is its own.
-type UnitName = (Name, Name);
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Use {
-    fence: u64,
-    shared: bool,
-    holders: BTreeSet<RequestNo>,
+    /// When its time is over, if it is for a time. A command has some seconds more to end.
+    pub limit_at: Option<u64>,
+    /// Until when it may outlast its grant, if it is a part that does.
+    pub overtime: Option<u64>,
 }
 
 /// A pool, and whether it is there because the configuration says so.
@@ -118,11 +154,23 @@ pub struct Books {
     uses: BTreeMap<UnitName, Use>,
     /// When which grants are to be looked at again.
     due: BTreeSet<(u64, RequestNo)>,
+    /// How many requests of each user wait, and how many are reservations.
+    of_users: BTreeMap<u32, OfUser>,
+    /// About how many bytes will follow from all requests.
+    owed: u64,
     /// The highest number or fence there was.
     highest: u64,
-    /// The boot of the machine.
-    boot: Arc<str>,
+    /// New whenever memory may have been lost.
+    life: u128,
+    clock: Clock,
     pub(crate) sessions: Sessions,
+}
+
+/// How many requests a user has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct OfUser {
+    waiting: u32,
+    reserved: u32,
 }
 
 /// A fact that cannot be.
@@ -162,6 +210,23 @@ pub enum Contradiction {
     /// It is not what was asked for.
     #[error("B4: {0} is granted something else than it asked for")]
     Other(RequestNo),
+    /// A part has what its grant has not.
+    #[error(
+        "B1: {unit} of {pool} is granted to {request} as a part of {of}, which does not hold it"
+    )]
+    NotPart {
+        /// The pool or lock.
+        pool: Name,
+        /// The unit.
+        unit: Name,
+        /// The part.
+        request: RequestNo,
+        /// The grant.
+        of: RequestNo,
+    },
+    /// A grant ends before its parts.
+    #[error("B1: {0} has ended, and parts of it are in use")]
+    InParts(RequestNo),
 }
 
 impl Books {
@@ -171,17 +236,21 @@ impl Books {
     /// If it cannot be; then nothing has changed.
     pub fn enter(&mut self, fact: &Fact) -> Result<(), Contradiction> {
         match fact {
-            Fact::Started { epoch, boot } => {
+            Fact::Started { epoch, life, clock, .. } => {
                 self.highest = self.highest.max(u64::from(*epoch) << 32);
-                self.boot = boot.clone();
+                (self.life, self.clock) = (*life, clock.clone());
             }
             Fact::Session { session, secret, uid, means } => {
                 self.sessions.begin(*session, *secret, *uid, *means);
             }
-            Fact::SessionOver(session) => drop(self.sessions.end(*session)),
-            Fact::Answered { session, call, reply } => {
+            Fact::SessionOver(session) => {
+                for request in self.sessions.end(*session) {
+                    self.entry(request)?.session = None;
+                }
+            }
+            Fact::Answered { session, call, answer } => {
                 self.sessions.take(*session, *call);
-                self.sessions.replied(*session, *call, reply.clone());
+                self.sessions.replied(*session, *call, answer.clone());
             }
             Fact::Heard { session, upto } => self.sessions.heard_by(*session, *upto),
             Fact::Pool { name, kind: Some(kind), configured } => {
@@ -191,22 +260,22 @@ impl Books {
             Fact::Pool { name, kind: None, .. } => drop(self.pools.remove(name)),
             Fact::Drained(drained) => self.drained = drained.clone(),
             Fact::Asked { request, session, call, who, ask } => {
-                self.ask(*request, *session, *call, who, ask)?;
+                self.ask(*request, (*session, *call), who, ask)?;
             }
-            Fact::Granted { request, taken, since, until } => {
+            Fact::Granted { request, taken, since, until, limit_at, overtook: _ } => {
                 self.check_grant(*request, taken)?;
-                self.take(*request, taken);
-                let held = Held { taken: taken.clone(), since: *since, until: *until };
-                let entry = self.entry(*request)?;
-                entry.ready = entry.leftovers().is_none();
-                entry.held = Some(held);
-                self.due.extend(until.map(|until| (until, *request)));
+                let (taken, since) = (taken.clone(), *since);
+                let held =
+                    Held { taken, since, until: *until, limit_at: *limit_at, overtime: None };
+                self.grant(*request, held)?;
             }
             Fact::Ended { request, how } => self.end(*request, how)?,
             Fact::Ready { request, holder, place } => {
                 let entry = self.held(*request)?;
-                entry.ready = true;
-                (entry.holder, entry.place) = (holder.clone(), place.clone());
+                (entry.ready, entry.place) = (true, place.clone());
+                if holder.is_some() {
+                    entry.holder = holder.clone();
+                }
             }
             Fact::Renewed { request, until } => self.at_another_time(*request, |entry| {
                 entry.held.iter_mut().for_each(|held| held.until = Some(*until));
@@ -214,19 +283,30 @@ impl Books {
             Fact::Used { request, holder } => {
                 self.held(*request)?.holder = Some(holder.clone());
             }
-            Fact::TakenAway { request, kill_at } => self.at_another_time(*request, |entry| {
-                entry.kill_at = Some(*kill_at);
-            })?,
+            Fact::TakenAway { request, how, kill_at } => {
+                self.at_another_time(*request, |entry| {
+                    entry.taken_away = Some(TakenAway { how: how.clone(), kill_at: *kill_at });
+                })?;
+            }
             Fact::Left { request, how, call } => {
                 self.at_another_time(*request, |entry| {
-                    entry.kill_at = None;
                     entry.left = Some(Left { how: how.clone(), call: *call });
                 })?;
-                if let Some(call) = call {
-                    let session = self.entry(*request)?.session;
+                let session = self.entry(*request)?.session;
+                if let (Some(call), Some((session, _))) = (call, session) {
                     self.sessions.take(session, *call);
                 }
             }
+            Fact::Closing { request, how } => self.at_another_time(*request, |entry| {
+                entry.closing = Some(how.clone());
+            })?,
+            Fact::Overtime { request, until } => self.at_another_time(*request, |entry| {
+                entry.held.iter_mut().for_each(|held| held.overtime = Some(*until));
+            })?,
+            Fact::Changed { .. } => {} // What came of it are other facts.
+            Fact::Forced { request, .. } => drop(self.entry(*request)?),
+            Fact::Clock { ahead } => self.clock.ahead = *ahead,
+            Fact::Imported(grant) => self.import(grant)?,
         }
         Ok(())
     }
@@ -234,8 +314,7 @@ impl Books {
     fn ask(
         &mut self,
         request: RequestNo,
-        session: SessionId,
-        call: CallNo,
+        (session, call): (SessionId, CallNo),
         who: &Arc<Who>,
         ask: &Ask,
     ) -> Result<(), Contradiction> {
@@ -243,21 +322,116 @@ impl Books {
         self.highest = request.0;
         self.sessions.take(session, call);
         self.sessions.opened(session, call, request);
-        let (who, ask) = (who.clone(), ask.clone());
-        let (held, ready, place, holder, kill_at, left) = Default::default();
-        let entry = Entry { session, call, who, ask, held, ready, place, holder, kill_at, left };
-        self.requests.insert(request, entry);
+        self.insert(request, Some((session, call)), who, ask);
         Ok(())
     }
 
+    fn insert(
+        &mut self,
+        request: RequestNo,
+        session: Option<(SessionId, CallNo)>,
+        who: &Arc<Who>,
+        ask: &Ask,
+    ) {
+        let (who, ask, owed) = (who.clone(), ask.clone(), self.owed_for(ask));
+        let (held, ready, place, holder, taken_away, left, closing, parts) = Default::default();
+        let entry = Entry {
+            session,
+            who,
+            ask,
+            held,
+            ready,
+            place,
+            holder,
+            taken_away,
+            left,
+            closing,
+            parts,
+            owed,
+        };
+        self.count(entry.who.uid, |of_user| {
+            of_user.waiting += 1;
+            of_user.reserved += u32::from(entry.is_reserved());
+        });
+        self.owed += u64::from(owed);
+        self.requests.insert(request, entry);
+    }
+
+    fn grant(&mut self, request: RequestNo, held: Held) -> Result<(), Contradiction> {
+        self.take(request, &held.taken);
+        let entry = self.entry(request)?;
+        entry.ready = entry.leftovers().is_none();
+        entry.held = Some(held);
+        let (uid, due) = (entry.who.uid, entry.due());
+        self.count(uid, |of_user| of_user.waiting -= 1);
+        self.due.extend(due.map(|due| (due, request)));
+        Ok(())
+    }
+
+    /// A grant of an agent that had no log. Its numbers are what they are.
+    fn import(&mut self, grant: &Imported) -> Result<(), Contradiction> {
+        let Imported { request, who, ask, taken, since, until, holder } = grant;
+        let (request, since, until) = (*request, *since, *until);
+        if self.requests.contains_key(&request) {
+            return Err(Contradiction::Again(request));
+        }
+        self.check_units(request, ask, taken, false)?;
+        self.highest = self.highest.max(request.0);
+        self.insert(request, None, who, ask);
+        let taken = taken.clone();
+        self.grant(request, Held { taken, since, until, limit_at: None, overtime: None })?;
+        self.at_another_time(request, |entry| {
+            entry.ready = true;
+            if let Some((holder, how)) = holder {
+                entry.holder = Some(holder.clone());
+                entry.left = Some(Left { how: how.clone(), call: None });
+            }
+        })
+    }
+
     fn end(&mut self, request: RequestNo, how: &How) -> Result<(), Contradiction> {
+        self.check_end(request)?;
         let ended = self.requests.remove(&request).ok_or(Contradiction::Unknown(request))?;
         self.give_back(request, &ended);
         if let Some(due) = ended.due() {
             self.due.remove(&(due, request));
         }
-        self.sessions.replied(ended.session, ended.call, how.reply(request));
+        self.owed -= u64::from(ended.owed);
+        self.count(ended.who.uid, |of_user| {
+            of_user.waiting -= u32::from(ended.held.is_none());
+            of_user.reserved -= u32::from(ended.is_reserved());
+        });
+        if let Some((session, call)) = ended.session {
+            self.sessions.replied(session, call, how.answer(request));
+        }
         Ok(())
+    }
+
+    /// Counts requests of a user; those who have none are not kept.
+    fn count(&mut self, uid: u32, change: impl FnOnce(&mut OfUser)) {
+        let of_user = self.of_users.entry(uid).or_default();
+        change(of_user);
+        if *of_user == OfUser::default() {
+            self.of_users.remove(&uid);
+        }
+    }
+
+    /// About how many bytes will follow from a request until it is over, in inputs and facts.
+    pub(crate) fn owed_for(&self, ask: &Ask) -> u32 {
+        let units = ask.needs.iter().map(|need| {
+            let units = match (need.amount, self.pools.get(&need.name).map(|pool| &pool.kind)) {
+                (Amount::All, Some(Kind::Numbered(units))) => *units,
+                (Amount::All, Some(Kind::Named(units))) => units.len() as u32,
+                (Amount::Units(units), _) => units,
+                _ => 1,
+            };
+            units.saturating_mul(2 * need.name.as_str().len() as u32 + 24)
+        });
+        let rest = match ask.lasting {
+            Lasting::Connection | Lasting::Reservation(_) => 256,
+            Lasting::Command(_) => 2048, // Its processes, some times over.
+        };
+        units.fold(rest, u32::saturating_add)
     }
 
     /// Changes a grant so that it may have to be looked at again at another time.
@@ -275,6 +449,37 @@ impl Books {
         }
         self.due.extend(after.map(|after| (after, request)));
         Ok(())
+    }
+
+    /// About how many bytes of inputs and facts will follow from what was let in.
+    pub fn owed(&self) -> u64 {
+        const SESSION: u64 = 128;
+        self.owed + SESSION * self.sessions.count() as u64
+    }
+
+    /// A pool.
+    pub fn pool(&self, name: &Name) -> Option<&Pool> {
+        self.pools.get(name)
+    }
+
+    /// How many requests of a user wait.
+    pub fn waiting_of(&self, uid: u32) -> u32 {
+        self.of_users.get(&uid).map_or(0, |of_user| of_user.waiting)
+    }
+
+    /// How many reservations a user has, granted or not.
+    pub fn reservations_of(&self, uid: u32) -> u32 {
+        self.of_users.get(&uid).map_or(0, |of_user| of_user.reserved)
+    }
+
+    /// What the times here mean.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// New whenever memory may have been lost.
+    pub fn life(&self) -> u128 {
+        self.life
     }
 
     /// The pools there are.
@@ -304,11 +509,6 @@ impl Books {
         self.highest
     }
 
-    /// The boot of the machine in which the host was last started.
-    pub fn boot(&self) -> &Arc<str> {
-        &self.boot
-    }
-
     /// The sessions.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
@@ -334,15 +534,22 @@ impl Books {
         if due.collect::<BTreeSet<_>>() != self.due {
             return Err("B5: the times to look at grants are others than those of the grants");
         }
-        let held = self.grants().flat_map(|(request, entry, held)| {
-            let units = units(&entry.ask, &held.taken);
-            units.map(move |(pool, unit, ..)| (pool, unit, request)).collect::<Vec<_>>()
-        });
-        let used = self.uses.iter().flat_map(|((pool, unit), used)| {
-            used.holders.iter().map(move |request| (pool, unit, *request))
-        });
-        if held.collect::<BTreeSet<_>>() != used.collect() {
-            return Err("B1: what is held is other than what the holders have");
+        self.check_uses()?;
+        for (request, entry) in &self.requests {
+            let open = entry.session.map(|(session, call)| self.sessions.request(session, call));
+            if open.is_some_and(|open| open != Some(*request)) {
+                return Err("B6: a request is not what the call that asked has open");
+            }
+        }
+        let mut of_users: BTreeMap<u32, OfUser> = BTreeMap::new();
+        for entry in self.requests.values().filter(|e| e.held.is_none() || e.is_reserved()) {
+            let of_user = of_users.entry(entry.who.uid).or_default();
+            of_user.waiting += u32::from(entry.held.is_none());
+            of_user.reserved += u32::from(entry.is_reserved());
+        }
+        let owed: u64 = self.requests.values().map(|entry| u64::from(entry.owed)).sum();
+        if (&of_users, owed) != (&self.of_users, self.owed) {
+            return Err("what users have, or is owed, is other than what the requests say");
         }
         self.sessions.check()
     }
@@ -361,105 +568,6 @@ impl Books {
         let behind = Contradiction::Behind { request, number, highest };
         if number > highest { Ok(()) } else { Err(behind) }
     }
-
-    /// Whether a request can be granted this.
-    fn check_grant(&self, request: RequestNo, taken: &[Taken]) -> Result<(), Contradiction> {
-        let entry = self.requests.get(&request).ok_or(Contradiction::Unknown(request))?;
-        if entry.held.is_some() {
-            return Err(Contradiction::Again(request));
-        }
-        let needs = &entry.ask.needs;
-        let met = |need: &Need| taken.iter().any(|taken| is_for(need, taken));
-        let first = |taken| needs.iter().position(|need| is_for(need, taken));
-        let in_order = taken.is_sorted_by(|one, other| first(one) < first(other));
-        let asked_for = taken.iter().all(|taken| is_asked_for(needs, taken));
-        if !(in_order && asked_for && needs.iter().all(met)) {
-            return Err(Contradiction::Other(request));
-        }
-        let mut seen = BTreeSet::new();
-        for (pool, unit, fence, shared) in units(&entry.ask, taken) {
-            if !seen.insert((pool, unit)) {
-                return Err(Contradiction::Other(request));
-            }
-            match self.uses.get(&(pool.clone(), unit.clone())) {
-                Some(used) if shared && used.shared => {
-                    if fence != used.fence {
-                        let (number, highest) = (fence, used.fence);
-                        return Err(Contradiction::Behind { request, number, highest });
-                    }
-                }
-                Some(used) => {
-                    let (pool, unit) = (pool.clone(), unit.clone());
-                    let holder = used.holders.first().copied().unwrap_or(request);
-                    return Err(Contradiction::Double { pool, unit, request, holder });
-                }
-                None => self.above(request, fence)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, request: RequestNo, taken: &[Taken]) {
-        let Some(entry) = self.requests.get(&request) else { return };
-        for (pool, unit, fence, shared) in units(&entry.ask, taken) {
-            let fresh = || Use { fence, shared, holders: BTreeSet::new() };
-            let used = self.uses.entry((pool.clone(), unit.clone())).or_insert_with(fresh);
-            used.holders.insert(request);
-            self.highest = self.highest.max(fence);
-        }
-    }
-
-    fn give_back(&mut self, request: RequestNo, ended: &Entry) {
-        let taken = ended.held.as_ref().map_or(&[][..], |held| &*held.taken);
-        for (pool, unit, ..) in units(&ended.ask, taken) {
-            let unit = (pool.clone(), unit.clone());
-            if let Some(used) = self.uses.get_mut(&unit) {
-                used.holders.remove(&request);
-                if used.holders.is_empty() {
-                    self.uses.remove(&unit);
-                }
-            }
-        }
-    }
-}
-
-/// Whether this is what a need is for: its pool or lock, or the pool of its unit.
-fn is_for(need: &Need, taken: &Taken) -> bool {
-    let rest = need.name.as_str().strip_prefix(taken.name.as_str());
-    let unit = rest.and_then(|rest| rest.strip_prefix('/'));
-    let named = |unit: &str| {
-        let mut units = taken.units.iter().map(|(unit, _)| unit);
-        units.any(|one| one.as_str() == unit || *one == need.name)
-    };
-    need.name == taken.name || unit.is_some_and(named)
-}
-
-/// Whether this is as much of a pool or lock as was asked for.
-fn is_asked_for(needs: &[Need], taken: &Taken) -> bool {
-    let of_it = needs.iter().filter(|need| is_for(need, taken));
-    let (mut units, mut all) = (0, false);
-    for need in of_it {
-        units += match need.amount {
-            Amount::One | Amount::Shared | Amount::All => 1,
-            Amount::Units(units) => units as usize,
-        };
-        all |= need.amount == Amount::All;
-    }
-    units > 0 && (taken.units.len() == units || (all && taken.units.len() > units))
-}
-
-/// Each unit of a grant: its pool, its name, its fence, and whether it is shared.
-fn units<'a>(
-    ask: &'a Ask,
-    taken: &'a [Taken],
-) -> impl Iterator<Item = (&'a Name, &'a Name, u64, bool)> {
-    taken.iter().enumerate().flat_map(|(at, taken)| {
-        // Mostly they come in the order of the needs.
-        let same = |need: &&Need| need.name == taken.name;
-        let need = ask.needs.get(at).filter(same).or_else(|| ask.needs.iter().find(same));
-        let shared = need.is_some_and(|need| need.amount == Amount::Shared);
-        taken.units.iter().map(move |(unit, fence)| (&taken.name, unit, *fence, shared))
-    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A cell: the engine, and the books of what came of it.
 //!
-//! Inputs in, facts and effects out. What an input decides is noted as facts, and only these change
-//! the books; so whoever has the facts has everything but the engine, which can be built again from
-//! them ([`Start::rebuilt`](crate::Start)). The host logs input and facts, and carries out the
-//! effects when the log says that they may leave.
+//! Inputs in, facts and effects out. What an input decides is noted as facts, and these change the
+//! books; so whoever has the facts has everything but who is connected, which is over when a host
+//! starts, and the engine, which can be built again from them ([`Start::rebuilt`](crate::Start)). The
+//! host logs input and facts, and carries out the effects when the log says that they may leave.
 //!
 //! # Invariants
 //! - The books take every fact: what cannot be (a unit held twice, a fence that goes back) is a
@@ -14,19 +14,23 @@
 
 mod calls;
 mod ending;
+mod import;
+mod room;
 mod start;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdall_protocols::house::House;
-use holdall_wire::{Fault, Lasting, Place, Reply, RequestNo, Taken};
+use holdall_wire::{Fault, Lasting, Name, Refusal, Reply, RequestNo, Taken};
+use serde::{Deserialize, Serialize};
 
 use crate::books::{Books, Contradiction, Entry};
 use crate::engine::{self, Engine};
-use crate::facts::{Fact, How};
-use crate::input::{Effect, Input, Out};
+use crate::facts::{Answer, Clock, Fact, How};
+use crate::input::{Effect, Input, Limits, Out, Wish};
 use crate::session::{CallNo, ConnNo, Hello, SessionId, Turn};
 
 /// What must never happen in a cell.
@@ -40,13 +44,22 @@ pub enum Defect {
     Engine(#[from] engine::Defect),
     /// The protocol is not what the engine needs.
     #[error("there is no engine: {0}")]
-    None(String),
+    NoEngine(String),
+}
+
+/// What the host has said of its configuration when it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    limits: Limits,
+    /// For how many milliseconds anybody has some of a pool at most.
+    longest: BTreeMap<Name, u64>,
 }
 
 /// A cell.
 pub struct Cell {
     pub(crate) engine: Engine<House>,
     pub(crate) books: Books,
+    pub(crate) settings: Settings,
     pub(crate) now: u64,
     out: Out,
     /// What came of the change of a pool that is being made.
@@ -54,19 +67,18 @@ pub struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn of(engine: Engine<House>, books: Books, now: u64) -> Self {
-        Self { engine, books, now, out: Out::default(), changed: Ok(()) }
-    }
-
     /// A cell to which nothing has happened.
     ///
     /// # Errors
     /// If there is no such protocol.
     pub fn new() -> Result<Self, Defect> {
-        Ok(Self::of(start::engine(0, false)?, Books::default(), 0))
+        let (engine, books) = (start::engine(0, false)?, Books::default());
+        let (settings, out) = Default::default();
+        Ok(Self { engine, books, settings, now: 0, out, changed: Ok(()) })
     }
 
-    /// Takes an input, at a time in milliseconds that does not go back.
+    /// Takes an input, at a time in milliseconds that does not go back: [`Clock::steady`] of the clock
+    /// that the last start has led to ([`Cell::clock`]).
     ///
     /// # Errors
     /// If an invariant is broken. Nothing may leave any more, and the input does not belong into the
@@ -75,7 +87,7 @@ impl Cell {
         let before = self.now;
         self.now = before.max(at);
         match input {
-            Input::Started(start) => self.start(start)?,
+            Input::Started(start) => self.start(&start)?,
             Input::Attach { conn, hello } => self.attach(conn, &hello)?,
             Input::Call { conn, call, heard, wish } => self.call(conn, call, heard, wish)?,
             Input::Heard { conn, upto } => self.hear(conn, upto)?,
@@ -89,6 +101,13 @@ impl Cell {
             }
             Input::Due => self.look_at_deadlines()?,
             Input::Dismiss => self.dismiss()?,
+            Input::Clock { ahead } => {
+                if ahead != self.books.clock().ahead {
+                    self.note(Fact::Clock { ahead })?;
+                }
+            }
+            Input::Spare { session, call } => self.spare(session, call)?,
+            Input::Import(import) => self.import(import)?,
         }
         let mut out = std::mem::take(&mut self.out);
         out.is_new |= !out.facts.is_empty();
@@ -111,6 +130,16 @@ impl Cell {
     /// The books.
     pub fn books(&self) -> &Books {
         &self.books
+    }
+
+    /// The time that the last input has led to.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// What times mean.
+    pub fn clock(&self) -> &Clock {
+        self.books.clock()
     }
 
     /// When to look at deadlines ([`Input::Due`]).
@@ -141,16 +170,16 @@ impl Cell {
     }
 
     /// Tells the last reply of a call.
-    fn answer(&mut self, session: SessionId, call: CallNo, reply: Reply) -> Result<(), Defect> {
-        self.note(Fact::Answered { session, call, reply: reply.clone() })?;
-        self.tell(session, call, reply);
+    fn answer(&mut self, session: SessionId, call: CallNo, answer: Answer) -> Result<(), Defect> {
+        self.note(Fact::Answered { session, call, answer: answer.clone() })?;
+        self.tell(session, call, answer.into());
         Ok(())
     }
 
     fn attach(&mut self, conn: ConnNo, hello: &Hello) -> Result<(), Defect> {
         let session = hello.session;
         let before = self.books.sessions.heard(session);
-        let welcome = match self.books.sessions.attach(conn, hello) {
+        let welcome = match self.books.sessions.attach(conn, hello, &self.settings.limits) {
             Ok(welcome) => welcome,
             Err(why) => {
                 self.effect(Effect::TurnedAway(conn, why));
@@ -169,26 +198,33 @@ impl Cell {
         }
         let open = welcome.open.iter();
         let open = open.filter_map(|(call, request)| Some((*call, self.stands(*request)?)));
-        let mut answers: Vec<_> = open.chain(welcome.replied.clone()).collect();
+        let replied = welcome.replied.into_iter().map(|(call, answer)| (call, answer.into()));
+        let mut answers: Vec<(CallNo, Reply)> = open.chain(replied).collect();
         answers.sort_by_key(|(call, _)| *call);
-        self.effect(Effect::Welcome { conn, last: welcome.last, answers });
+        let (life, last) = (self.books.life(), welcome.last);
+        self.effect(Effect::Welcome { conn, life, last, answers });
         Ok(())
     }
 
     /// How a request stands, for the client that asked; none if it will be told.
     fn stands(&self, request: RequestNo) -> Option<Reply> {
         let entry = self.books.get(request)?;
-        if let Some(left) = &entry.left {
+        let ended = entry.left.as_ref().map(|left| &left.how).or(entry.closing.as_ref());
+        if let Some(how) = ended {
             // Whoever has given it back knows.
-            return (left.how != How::Released).then(|| left.how.reply(request));
+            return (*how != How::Released).then(|| how.answer(request).into());
         }
         match &entry.held {
             None => Some(Reply::Queued(request)),
-            Some(_) if entry.kill_at.is_some() => Some(Reply::Lost(request)),
-            Some(held) if entry.ready => {
-                let (taken, place) = (held.taken.clone(), entry.place.clone());
-                Some(granted(request, taken, place))
-            }
+            Some(_) if entry.taken_away.is_some() => Some(Reply::Lost(request)),
+            Some(held) if entry.ready => Some(Reply::Granted {
+                request,
+                taken: held.taken.clone(),
+                place: entry.place.clone(),
+                // The host knows its configuration.
+                variables: Vec::new(),
+                limit: held.limit_at.map(|at| at.saturating_sub(self.now)),
+            }),
             Some(_) => None,
         }
     }
@@ -223,24 +259,32 @@ impl Cell {
         conn: ConnNo,
         call: CallNo,
         heard: CallNo,
-        wish: crate::input::Wish,
+        wish: Wish,
     ) -> Result<(), Defect> {
+        self.hear(conn, heard)?;
         let session = self.books.sessions.of(conn);
         match (self.books.sessions.call(conn, call), session) {
-            (Ok(Turn::New), Some(session)) => {
-                self.hear(conn, heard)?;
-                self.wish(session, call, wish)?;
-            }
+            (Ok(Turn::New), Some(session)) => self.wish(session, call, wish)?,
             (Ok(Turn::Open(request)), Some(session)) => {
                 if let Some(reply) = self.stands(request) {
                     self.tell(session, call, reply);
                 }
             }
-            (Ok(Turn::Replied(reply)), Some(session)) => self.tell(session, call, reply),
+            (Ok(Turn::Replied(answer)), Some(session)) => self.tell(session, call, answer.into()),
             (Ok(_), _) => {}
             (Err(why), _) => self.effect(Effect::NotTaken(conn, call, why)),
         }
         Ok(())
+    }
+
+    /// A call that was not done, and must not be, fails.
+    fn spare(&mut self, session: SessionId, call: CallNo) -> Result<(), Defect> {
+        if !self.books.sessions.is_new(session, call) {
+            return Ok(());
+        }
+        let why = "this call has broken an invariant of the agent, and is not done; `broken.json` \
+                   in its data directory says which";
+        self.answer(session, call, Answer::Failed(Fault::Failed(why.into())))
     }
 
     /// Steps the engine, and notes what follows.
@@ -257,58 +301,73 @@ impl Cell {
                 }
                 engine::Effect::Disarm(timer) => self.effect(Effect::Disarm(timer)),
                 engine::Effect::Changed(changed) => self.changed = changed,
-                engine::Effect::Ended(_) => {} // Whoever ended it has noted it.
-                engine::Effect::Granted { request, taken, .. } => self.granted(request, taken)?,
-                engine::Effect::Queued(request) => {
-                    if let Some(entry) = self.books.get(request) {
-                        let (session, call) = (entry.session, entry.call);
-                        self.tell(session, call, Reply::Queued(request));
-                    }
+                engine::Effect::Ended(request) => self.all_parts_have_ended(request)?,
+                engine::Effect::Granted { request, taken, overtook } => {
+                    self.granted(request, taken, overtook)?;
                 }
+                engine::Effect::Queued(request) => self.queued(request)?,
                 engine::Effect::Refused { request, why } => {
                     self.over(request, How::Refused(why))?;
                 }
-                engine::Effect::Unrestored(request) => self.over(request, How::Unrestored)?,
+                engine::Effect::Unrestored(request) => self.unrestored(request)?,
             }
         }
         Ok(())
     }
 
-    fn granted(&mut self, request: RequestNo, taken: Arc<[Taken]>) -> Result<(), Defect> {
+    fn granted(
+        &mut self,
+        request: RequestNo,
+        taken: Arc<[Taken]>,
+        overtook: u32,
+    ) -> Result<(), Defect> {
         let Some(entry) = self.books.get(request) else { return Ok(()) };
         if entry.held.is_some() {
             return Ok(()); // It is in force again.
         }
-        let (session, call, since) = (entry.session, entry.call, self.now);
+        let since = self.now;
         let until = match entry.ask.lasting {
             Lasting::Reservation(millis) => Some(since.saturating_add(millis)),
             _ => None,
         };
+        let longest = taken.iter().filter_map(|taken| self.settings.longest.get(&taken.name));
+        let limit = longest.copied().chain(entry.ask.limit).min().filter(|_| until.is_none());
+        let limit_at = limit.map(|millis| since.saturating_add(millis));
+        let (session, is_command) = (entry.session, entry.leftovers().is_some());
         self.out.sync |= until.is_some();
-        let is_command = entry.leftovers().is_some();
-        self.note(Fact::Granted { request, taken: taken.clone(), since, until })?;
+        self.note(Fact::Granted { request, taken, since, until, limit_at, overtook })?;
         if is_command {
             self.effect(Effect::Prepare(request));
-        } else {
-            self.tell(session, call, granted(request, taken, None));
+        } else if let (Some((session, call)), Some(reply)) = (session, self.stands(request)) {
+            self.tell(session, call, reply);
+        }
+        Ok(())
+    }
+
+    /// It waits, if its user may have one more that does.
+    fn queued(&mut self, request: RequestNo) -> Result<(), Defect> {
+        let Some(entry) = self.books.get(request) else { return Ok(()) };
+        let most = self.settings.limits.waiting;
+        if self.books.waiting_of(entry.who.uid) > most {
+            let why = format!(
+                "{most} requests of this user wait, which is as many as may (limits.waiting)"
+            );
+            return self.end(request, How::Refused(Refusal::Closed(why)));
+        }
+        if let Some((session, call)) = entry.session {
+            self.tell(session, call, Reply::Queued(request));
         }
         Ok(())
     }
 
     /// A request that the engine does not know any more is over.
     fn over(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
-        let Some(Entry { session, call, .. }) = self.books.get(request) else { return Ok(()) };
-        let (session, call, reply) = (*session, *call, how.reply(request));
+        let Some(Entry { session, .. }) = self.books.get(request) else { return Ok(()) };
+        let (session, answer) = (*session, how.answer(request));
         self.note(Fact::Ended { request, how })?;
-        if reply != Reply::Done {
-            self.tell(session, call, reply);
+        if let Some((session, call)) = session.filter(|_| answer != Answer::Done) {
+            self.tell(session, call, answer.into());
         }
         Ok(())
     }
-}
-
-/// What a client is told of a grant. What else comes along is the host's, which knows its
-/// configuration.
-fn granted(request: RequestNo, taken: Arc<[Taken]>, place: Option<Place>) -> Reply {
-    Reply::Granted { request, taken, place, variables: Vec::new(), limit: None }
 }

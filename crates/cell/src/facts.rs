@@ -6,20 +6,29 @@
 use std::sync::Arc;
 
 use holdall_wire::holder::Record;
-use holdall_wire::{Ask, Drained, Kind, Name, Place, Refusal, Reply, RequestNo, Taken, Who};
+use holdall_wire::{
+    Ask, Change, Drained, Fault, Kind, Name, Place, Refusal, Reply, RequestNo, Taken, Who,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::session::{CallNo, Means, Secret, SessionId};
 
-/// Something that is so from now on. New kinds are added at the end: their order is in the log.
+/// Something that is so from now on.
+///
+/// This is the form of the log, by position and not by name, and so are the types of the wire that
+/// are in it. New kinds are added at the end; what needs another field becomes a new kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// The host has started, and nobody is connected.
     Started {
         /// Numbers and fences are above it.
         epoch: u32,
-        /// The boot of the machine.
-        boot: Arc<str>,
+        /// New whenever memory may have been lost.
+        life: u128,
+        /// When.
+        at: u64,
+        /// What times mean from now on.
+        clock: Clock,
     },
     /// A client is here for the first time.
     Session {
@@ -41,7 +50,7 @@ pub enum Fact {
         /// The call.
         call: CallNo,
         /// The reply.
-        reply: Reply,
+        answer: Answer,
     },
     /// A client has heard the end of all its calls up to one.
     Heard {
@@ -73,12 +82,17 @@ pub enum Fact {
         since: u64,
         /// Until when, if it is a reservation.
         until: Option<u64>,
+        /// When its time is over, if it is for a time.
+        limit_at: Option<u64>,
+        /// How many older requests it has passed that want some of the same; of many, not all are
+        /// counted.
+        overtook: u32,
     },
     /// A grant for a command may be told: what was to be made for it is made.
     Ready {
         /// The grant.
         request: RequestNo,
-        /// The cgroup that was made, as a holder.
+        /// The cgroup that was made, as a holder; without one, whoever is known to use it stays.
         holder: Option<Record>,
         /// Where the command starts, if its client may start it there.
         place: Option<Place>,
@@ -101,6 +115,8 @@ pub enum Fact {
     TakenAway {
         /// The grant.
         request: RequestNo,
+        /// Why.
+        how: How,
         /// The time at which its processes are killed.
         kill_at: u64,
     },
@@ -131,6 +147,111 @@ pub enum Fact {
     },
     /// These units are given to nobody, and no others.
     Drained(Vec<(Name, Drained)>),
+    /// Somebody has changed the pools; what came of it follows.
+    Changed {
+        /// Who; nobody if it was time.
+        by: Option<Arc<Who>>,
+        /// What was wanted.
+        change: Change,
+    },
+    /// Somebody does something to a grant by force, or to that of another; what follows.
+    Forced {
+        /// The grant.
+        request: RequestNo,
+        /// Who.
+        by: Arc<Who>,
+    },
+    /// A grant has ended, and lasts until the parts of it have that are still in use.
+    Closing {
+        /// The grant.
+        request: RequestNo,
+        /// How it has ended.
+        how: How,
+    },
+    /// A part may outlast its grant until then.
+    Overtime {
+        /// The part.
+        request: RequestNo,
+        /// The time.
+        until: u64,
+    },
+    /// The wall is ahead of the time of the cell by so many milliseconds from now on.
+    Clock {
+        /// By how many.
+        ahead: i64,
+    },
+    /// A grant of an agent that had no log.
+    Imported(Box<Imported>),
+}
+
+/// A grant of an agent that had no log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// Its number.
+    pub request: RequestNo,
+    /// Whose.
+    pub who: Arc<Who>,
+    /// What it asked for.
+    pub ask: Ask,
+    /// What it holds.
+    pub taken: Arc<[Taken]>,
+    /// Since when.
+    pub since: u64,
+    /// Until when, if it is a reservation.
+    pub until: Option<u64>,
+    /// The processes that use it, if it is none, and how it ends with them.
+    pub holder: Option<(Record, How)>,
+}
+
+/// What the times of a cell mean. They are steady: nobody can set them. They go on with the time since
+/// the boot of the machine, and from one boot to the next with the wall, if that has gone on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// The boot of the machine.
+    pub boot: Arc<str>,
+    /// The time of the cell when the machine booted.
+    pub base: i64,
+    /// By how many milliseconds the wall, which counts from 1970, is ahead of the time of the cell.
+    pub ahead: i64,
+}
+
+impl Clock {
+    /// The time of the cell so many milliseconds after the boot of the machine.
+    pub fn steady(&self, boottime: u64) -> u64 {
+        boottime.saturating_add_signed(self.base)
+    }
+
+    /// The time on the wall at a time of the cell.
+    pub fn wall(&self, at: u64) -> u64 {
+        at.saturating_add_signed(self.ahead)
+    }
+}
+
+/// The last reply of a call, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// It could not be done.
+    Failed(Fault),
+    /// The command has left these processes behind.
+    Leftovers(Vec<u32>),
+    /// A grant was taken away.
+    Lost(RequestNo),
+    /// It will not be granted.
+    Refused(Refusal),
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Done => Self::Done,
+            Answer::Failed(fault) => Self::Failed(fault),
+            Answer::Leftovers(pids) => Self::Leftovers(pids),
+            Answer::Lost(request) => Self::Lost(request),
+            Answer::Refused(why) => Self::Refused(why),
+        }
+    }
 }
 
 /// How a request ended.
@@ -150,16 +271,20 @@ pub enum How {
     Unrestored,
     /// It was not wanted any more before it was granted.
     Withdrawn,
+    /// It was used for longer than it may be.
+    Overrun,
 }
 
 impl How {
     /// What the call that asked is told in the end.
-    pub fn reply(&self, request: RequestNo) -> Reply {
+    pub fn answer(&self, request: RequestNo) -> Answer {
         match self {
-            Self::Expired | Self::Gone | Self::Lost | Self::Unrestored => Reply::Lost(request),
-            Self::Refused(why) => Reply::Refused(why.clone()),
-            Self::Released => Reply::Done,
-            Self::Withdrawn => Reply::Refused(Refusal::Withdrawn),
+            Self::Expired | Self::Gone | Self::Lost | Self::Overrun | Self::Unrestored => {
+                Answer::Lost(request)
+            }
+            Self::Refused(why) => Answer::Refused(why.clone()),
+            Self::Released => Answer::Done,
+            Self::Withdrawn => Answer::Refused(Refusal::Withdrawn),
         }
     }
 }

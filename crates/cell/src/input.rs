@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use holdall_core::Rung;
 use holdall_wire::holder::Record;
-use holdall_wire::{Ask, Change, Kind, Name, Place, Reply, RequestNo, Who};
+use holdall_wire::{Ask, Change, Drained, Kind, Name, Place, Reply, RequestNo, Who};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::TimerNo;
+use crate::engine::{Reservation, TimerNo};
 use crate::facts::Fact;
 use crate::session::{CallNo, ConnNo, Hello, Means, SessionId, Turned, Wrong};
 
-/// What happens to a cell. New kinds are added at the end: their order is in the log.
+/// What happens to a cell. The log has it by position: with any change of this, or of the types of the
+/// wire in it, comes another [`LOGIC`](crate::replay::LOGIC).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Input {
     /// The host has started, and replayed the log.
@@ -43,7 +44,7 @@ pub enum Input {
     },
     /// A connection is gone.
     Detach(ConnNo),
-    /// The process of a session has ended.
+    /// What keeps a session alive has ended.
     Over(SessionId),
     /// What [`Effect::Prepare`] asked for is done.
     Prepared {
@@ -62,6 +63,45 @@ pub enum Input {
     Due,
     /// All who wait are told to go.
     Dismiss,
+    /// The clock on the wall was set.
+    Clock {
+        /// By how many milliseconds it is ahead of the time of the cell.
+        ahead: i64,
+    },
+    /// A call that has broken an invariant fails when it comes again, and is not done.
+    Spare {
+        /// Whose.
+        session: SessionId,
+        /// The call.
+        call: CallNo,
+    },
+    /// What an agent without a log has left: once, before the first [`Input::Started`], which builds
+    /// the engine from it ([`Start::rebuilt`]).
+    Import(Import),
+}
+
+/// What an agent without a log has left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// Pools that were made at run time.
+    pub pools: Vec<(Name, Kind)>,
+    /// Units that are given to nobody.
+    pub drained: Vec<(Name, Drained)>,
+    /// Reservations.
+    pub reservations: Vec<Reservation>,
+    /// What processes hold that still run.
+    pub held: Vec<Former>,
+}
+
+/// A grant of a former agent that processes still use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Former {
+    /// The grant.
+    pub grant: Reservation,
+    /// The processes.
+    pub holder: Record,
+    /// Whether their client was killed: then they are, too.
+    pub abandoned: bool,
 }
 
 /// How a host starts.
@@ -69,14 +109,54 @@ pub enum Input {
 pub struct Start {
     /// The epoch; numbers are above it.
     pub epoch: u32,
+    /// New whenever memory may have been lost.
+    pub life: u128,
+    /// Whether memory may have been lost: all sessions are over then.
+    pub lost: bool,
     /// The boot of the machine.
     pub boot: Arc<str>,
+    /// How long ago that was, in milliseconds.
+    pub boottime: u64,
+    /// The time on the wall, in milliseconds since 1970.
+    pub wall: u64,
     /// Whether the engine is built again from the facts.
     pub rebuilt: bool,
     /// Whether locks are made on first use.
     pub ephemeral: bool,
     /// The pools of the configuration.
-    pub pools: Vec<(Name, Kind)>,
+    pub pools: Vec<Declared>,
+    /// The limits of the configuration.
+    pub limits: Limits,
+}
+
+/// A pool of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declared {
+    /// Its name.
+    pub name: Name,
+    /// What it consists of.
+    pub kind: Kind,
+    /// For how many milliseconds anybody has some of it at most, unless by reservation.
+    pub limit: Option<u64>,
+}
+
+/// What the configuration limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// For how many milliseconds parts may outlast their grant.
+    pub overtime: u64,
+    /// How many sessions a user has at most.
+    pub sessions: u32,
+    /// The longest lease, in milliseconds.
+    pub lease: u64,
+    /// How many requests of a user wait at most.
+    pub waiting: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { overtime: 0, sessions: u32::MAX, lease: u64::MAX, waiting: u32::MAX }
+    }
 }
 
 /// What a client wants that changes something. What its host has found out about processes comes along.
@@ -111,13 +191,22 @@ pub enum Wish {
         rest: Option<Rest>,
     },
     /// A change of the pools.
-    Change(Change),
+    Change {
+        /// Who wants it.
+        by: Arc<Who>,
+        /// What.
+        change: Change,
+    },
     /// A reservation shall last for so many milliseconds from now.
     Renew {
         /// The reservation.
         request: RequestNo,
         /// How long.
         millis: u64,
+        /// Who wants it.
+        by: Arc<Who>,
+        /// Whether the caller may do that with the grants of others.
+        may: bool,
     },
     /// A grant of whatever session shall end.
     Release {
@@ -125,8 +214,12 @@ pub enum Wish {
         request: RequestNo,
         /// Even if it is somebody else's, or still in use.
         force: bool,
+        /// Who wants it.
+        by: Arc<Who>,
         /// Whether the caller may do that with the grants of others.
         may: bool,
+        /// What will not end with it, in words, for the caller.
+        beyond: Option<String>,
     },
     /// The session is over.
     Leave,
@@ -157,7 +250,10 @@ pub enum Effect {
     Welcome {
         /// Over which connection.
         conn: ConnNo,
-        /// The last call that was taken; later ones must be made again.
+        /// Another than it knows: memory was lost since.
+        life: u128,
+        /// The last call that was taken. It makes those again, in their order, that it has no last
+        /// reply of and that are not among the answers.
         last: CallNo,
         /// How its calls stand.
         answers: Vec<(CallNo, Reply)>,
@@ -168,15 +264,18 @@ pub enum Effect {
     NotTaken(ConnNo, CallNo, Wrong),
     /// Another connection has taken over the session of this one.
     Close(ConnNo),
-    /// It shall be told when what a session lasts as long as has ended ([`Input::Over`]).
+    /// The host shall tell when what keeps a session alive has ended ([`Input::Over`]).
     WatchSession(SessionId, Means),
+    /// A session is over: nothing of it is watched any more, and its connection is closed after what
+    /// it was told.
+    Forget(SessionId, Option<ConnNo>),
     /// A grant is for a command: what it needs shall be made before it is told ([`Input::Prepared`]).
     Prepare(RequestNo),
-    /// It shall be told when nothing is left of what uses a grant ([`Input::HolderEnded`]).
+    /// The host shall tell when nothing is left of what uses a grant ([`Input::HolderEnded`]).
     Watch(RequestNo, Record),
-    /// The same after it was asked to end, and killed if it did not.
+    /// The same, and first ask it to end, and kill it if it does not.
     End(RequestNo, Record),
-    /// The same after it was killed.
+    /// The same, and first kill it.
     Kill(RequestNo, Record),
     /// Nothing is held for this any more: what was made for it can go when it is empty.
     Unused(Record),

@@ -9,7 +9,7 @@
 //! | [`session`] | clients that lose their connection, or their agent, and not their place |
 //! | [`facts`], [`books`] | what came of everything, and what that adds up to |
 //! | `cell` | all of these together: inputs in, facts and effects out |
-//! | [`replay`] | how a cell comes back from its log |
+//! | [`replay`], `record` | how a cell comes back from its log, and what is in that |
 
 pub mod books;
 mod cell;
@@ -17,8 +17,9 @@ pub mod engine;
 pub mod facts;
 mod input;
 pub mod plan;
+mod record;
 pub mod replay;
 pub mod session;
 
 pub use cell::{Cell, Defect};
-pub use input::{Effect, Input, Out, Rest, Start, Wish};
+pub use input::{Declared, Effect, Former, Import, Input, Limits, Out, Rest, Start, Wish};

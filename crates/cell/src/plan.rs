@@ -8,8 +8,10 @@ use holdall_wire::{Change, Kind, Name, Taken};
 /// What is to become of the pools.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// How they begin.
+    /// How those begin of which something is held.
     pub begins: Vec<Change>,
+    /// The others.
+    pub unused: Vec<Change>,
     /// What is changed when everything is in force.
     pub then: Vec<Change>,
 }
@@ -30,7 +32,7 @@ impl Plan {
         for (name, units) in &used {
             plan.make_room(name, units, pools.remove(*name).as_ref());
         }
-        plan.begins.extend(pools.into_iter().map(|(name, kind)| Change::Add { name, kind }));
+        plan.unused.extend(pools.into_iter().map(|(name, kind)| Change::Add { name, kind }));
         plan
     }
 
@@ -95,7 +97,7 @@ mod tests {
 
     fn plan(wanted: Option<Kind>, held: &Taken) -> (Vec<Change>, Vec<Change>) {
         let wanted = wanted.map(|kind| (name("p"), kind)).into_iter().collect();
-        let Plan { begins, then } = Plan::new(wanted, [held].into_iter());
+        let Plan { begins, then, .. } = Plan::new(wanted, [held].into_iter());
         (begins, then)
     }
 

@@ -8,63 +8,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::books::{Books, Contradiction};
-use crate::cell::{Cell, Defect};
+use crate::cell::{Cell, Defect, Settings};
 use crate::facts::Fact;
-use crate::input::{Input, Out};
+use crate::input::{Input, Out, Start};
+pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
-/// The number of this code: one more with every change after which old inputs lead to other facts.
+/// The number of this code: one more with every change after which old inputs lead to other facts, or are
+/// not understood.
 pub const LOGIC: u32 = 1;
-
-/// What is logged of an input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recorded {
-    /// When it came.
-    pub at: u64,
-    /// The input.
-    pub input: Input,
-    /// What came of it.
-    pub facts: Vec<Fact>,
-}
-
-/// A record that is being written: its input is there, before that is used up.
-pub struct Writing(Vec<u8>);
-
-impl Writing {
-    /// The record with what came of its input.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn end(self, facts: &[Fact]) -> Result<Vec<u8>, Unreadable> {
-        postcard::to_extend(facts, self.0).map_err(Unreadable::Form)
-    }
-}
-
-impl Recorded {
-    /// Begins to write a record.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn begin(at: u64, input: &Input) -> Result<Writing, Unreadable> {
-        // The parts of a record follow one another.
-        postcard::to_extend(&(at, input), Vec::new()).map(Writing).map_err(Unreadable::Form)
-    }
-
-    /// As it is logged.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, Unreadable> {
-        postcard::to_allocvec(self).map_err(Unreadable::Form)
-    }
-
-    /// As it was logged.
-    ///
-    /// # Errors
-    /// If it is none.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
-        postcard::from_bytes(bytes).map_err(Unreadable::Form)
-    }
-}
 
 /// Why a cell cannot come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +23,12 @@ pub enum Unreadable {
     /// What was logged is not what this code understands.
     #[error("a record or snapshot is not understood: {0}; use the version that wrote it")]
     Form(postcard::Error),
+    /// A part of a record has no beginning.
+    #[error("a part of a record is not understood; use the version that wrote it")]
+    Parts,
+    /// It is longer than any record can be.
+    #[error("an input is too long to be logged")]
+    TooLong,
     /// What was logged cannot be.
     #[error("what was logged cannot be: {0}")]
     Facts(#[from] Contradiction),
@@ -86,6 +43,9 @@ pub enum Diverged {
     /// It broke an invariant.
     #[error("an input that was taken before breaks an invariant now: {0}")]
     Defect(Defect),
+    /// It, or the engine in a snapshot, is not understood, though the same logic wrote it.
+    #[error("an input or engine that the same logic wrote is not understood: {0}")]
+    Form(postcard::Error),
     /// It led to other facts.
     #[error("an input leads to {got:?} now, and led to {expected:?} before")]
     Facts {
@@ -101,6 +61,7 @@ pub enum Diverged {
 struct Snapshot<'a> {
     now: u64,
     books: Books,
+    /// The engine and the settings.
     engine: &'a [u8],
 }
 
@@ -110,7 +71,8 @@ impl Cell {
     /// # Errors
     /// If it cannot be written.
     pub fn snapshot(&self) -> Result<Vec<u8>, Unreadable> {
-        let engine = postcard::to_allocvec(&self.engine).map_err(Unreadable::Form)?;
+        let engine = (&self.engine, &self.settings);
+        let engine = postcard::to_allocvec(&engine).map_err(Unreadable::Form)?;
         let (now, books) = (self.now, self.books.clone());
         let snapshot = Snapshot { now, books, engine: &engine };
         postcard::to_allocvec(&snapshot).map_err(Unreadable::Form)
@@ -126,6 +88,7 @@ pub struct Replay {
     /// Whether only the facts count, until the engine is built again.
     from_facts: bool,
     diverged: Option<Diverged>,
+    parts: Parts,
 }
 
 /// What a log has led to.
@@ -138,24 +101,47 @@ pub struct Replayed {
     pub diverged: Option<Diverged>,
 }
 
+impl Replayed {
+    /// The input with which it goes on.
+    pub fn started(&self, mut start: Start) -> Input {
+        start.rebuilt |= self.from_facts;
+        Input::Started(start)
+    }
+}
+
 impl Replay {
     /// Begins with a snapshot and the logic that wrote it, or with nothing; for a certain logic.
     ///
     /// # Errors
     /// If the snapshot cannot be read.
     pub fn new(logic: u32, snapshot: Option<(u32, &[u8])>) -> Result<Self, Unreadable> {
-        let (mut cell, mut books, mut from_facts) = (Cell::new()?, Books::default(), false);
+        let (cell, books, parts) = (Cell::new()?, Books::default(), Parts::default());
+        let mut replay = Self { logic, cell, books, from_facts: false, diverged: None, parts };
         if let Some((written_by, bytes)) = snapshot {
             let kept: Snapshot<'_> = postcard::from_bytes(bytes).map_err(Unreadable::Form)?;
-            books = kept.books;
-            from_facts = written_by != logic;
-            if !from_facts {
-                cell.engine = postcard::from_bytes(kept.engine).map_err(Unreadable::Form)?;
-                cell.books = books.clone();
+            replay.books = kept.books;
+            replay.cell.now = kept.now;
+            if written_by == logic {
+                replay.take_engine(kept.engine);
+            } else {
+                replay.from_facts = true;
             }
-            cell.now = kept.now;
         }
-        Ok(Self { logic, cell, books, from_facts, diverged: None })
+        Ok(replay)
+    }
+
+    /// The engine of a snapshot, if it is understood: the books are enough otherwise.
+    fn take_engine(&mut self, engine: &[u8]) {
+        match postcard::from_bytes::<(_, Settings)>(engine) {
+            Ok((engine, settings)) => {
+                (self.cell.engine, self.cell.settings) = (engine, settings);
+                self.cell.books = self.books.clone();
+            }
+            Err(why) => {
+                self.from_facts = true;
+                self.diverged = Some(Diverged::Form(why));
+            }
+        }
     }
 
     /// Takes the next record, with the logic that wrote it. Tells what came of it, if its input counts
@@ -164,15 +150,43 @@ impl Replay {
     /// # Errors
     /// If it cannot be read, or cannot be.
     pub fn take(&mut self, written_by: u32, payload: &[u8]) -> Result<Option<Out>, Unreadable> {
-        let Recorded { at, input, facts } = Recorded::from_bytes(payload)?;
+        let Some(recorded) = self.parts.take(payload)? else { return Ok(None) };
+        self.take_whole(written_by, &recorded)
+    }
+
+    /// The same with a record that was put together.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    pub fn take_whole(
+        &mut self,
+        written_by: u32,
+        recorded: &Recorded,
+    ) -> Result<Option<Out>, Unreadable> {
+        let mut out = None;
         if written_by != self.logic {
             self.from_facts = true;
-        } else if self.from_facts && matches!(&input, Input::Started(start) if start.rebuilt) {
-            self.go_on_from_facts()?;
+        } else {
+            match postcard::from_bytes::<Input>(&recorded.input) {
+                Err(why) => self.diverges(Diverged::Form(why)),
+                Ok(input) => {
+                    let rebuilds = matches!(&input, Input::Started(start) if start.rebuilt);
+                    if self.from_facts && rebuilds {
+                        self.go_on_from_facts()?;
+                    }
+                    if !self.from_facts {
+                        out = self.step(recorded.at, input, &recorded.facts);
+                    }
+                }
+            }
         }
-        let out = if self.from_facts { None } else { self.step(at, input, &facts) };
-        facts.iter().try_for_each(|fact| self.books.enter(fact))?;
-        self.cell.now = self.cell.now.max(at);
+        for fact in &recorded.facts {
+            self.books.enter(fact)?;
+            if let Fact::Started { at, .. } = fact {
+                self.cell.now = self.cell.now.max(*at);
+            }
+        }
+        self.cell.now = self.cell.now.max(recorded.at);
         Ok(out)
     }
 
@@ -194,14 +208,19 @@ impl Replay {
     }
 
     fn step(&mut self, at: u64, input: Input, facts: &[Fact]) -> Option<Out> {
-        let diverged = match self.cell.step(at, input) {
+        match self.cell.step(at, input) {
             Ok(out) if out.facts == facts => return Some(out),
-            Ok(out) => Diverged::Facts { expected: facts.to_vec(), got: out.facts },
-            Err(defect) => Diverged::Defect(defect),
-        };
+            Ok(out) => {
+                self.diverges(Diverged::Facts { expected: facts.to_vec(), got: out.facts });
+            }
+            Err(defect) => self.diverges(Diverged::Defect(defect)),
+        }
+        None
+    }
+
+    fn diverges(&mut self, diverged: Diverged) {
         self.from_facts = true;
         self.diverged.get_or_insert(diverged);
-        None
     }
 
     /// The cell has the books of the facts, and no engine that counts.

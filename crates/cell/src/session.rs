@@ -1,24 +1,31 @@
 //! Sessions: clients that lose their connection, or their agent, and not their place.
 //!
-//! A client picks an id and a secret. Every call of its session has a number, one after the other,
-//! and may be repeated: what has been done is not done again, and what came of it is told again.
-//! Whoever comes back with id and secret is told everything it may have missed.
+//! A client picks an id and a secret. Every call of its session has a number of its own, higher than
+//! those before, and may be repeated: what has been done is not done again, and what came of it is told
+//! again. Whoever comes back with id and secret is told everything it may have missed. Calls that the
+//! host answers by itself, and that change nothing, do not come here: their numbers are left out.
 //!
-//! A session lasts as long as what it stands for ([`Means`]): a process, a lease, or, for clients
-//! that know no sessions, a connection.
+//! A session is kept alive by what it stands for ([`Means`]): a process, a lease, or, for clients that
+//! know no sessions, a connection.
 //!
 //! # Invariants
-//! - **S1.** A call is new once: [`Sessions::call`] says [`Turn::New`] at most once for a number.
+//! - **S1.** A call is new once: [`Sessions::call`] says [`Turn::New`] at most once for a number. What
+//!   came of it is there, or its client has heard of that.
 //! - **S2.** What came of a call is kept until the client has acknowledged it; a request that is
 //!   open is kept until it is over.
 //! - **S3.** Nobody gets at a session without its secret, nor as another user.
-//! - **S4.** A session is attached to one connection at most: the last one that came.
+//! - **S4.** A session is attached to one connection at most, the last one that came; and a connection
+//!   to one session, the first.
+//! - **S5.** The times at which leases lapse are those of the sessions that have one and no connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use holdall_wire::{Reply, RequestNo};
+use holdall_wire::RequestNo;
 use serde::{Deserialize, Serialize};
+
+use crate::facts::Answer;
+use crate::input::Limits;
 
 /// How many calls a client may leave unacknowledged.
 pub const UNACKNOWLEDGED_MAX: usize = 4096;
@@ -37,7 +44,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The number of a call within its session: the first is 1, and none is left out.
+/// The number of a call within its session, from 1 on: each is higher than those before.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -51,11 +58,11 @@ impl CallNo {
     }
 }
 
-/// A connection to the host of the cell; numbers are not used twice.
+/// A connection to the host of the cell; numbers are not used twice while the host runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnNo(pub u64);
 
-/// What a session lasts as long as.
+/// What keeps a session alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Means {
     /// Its connection.
@@ -80,7 +87,8 @@ pub struct Hello {
     pub secret: Secret,
     /// The user, vouched for by the host.
     pub uid: u32,
-    /// What the session lasts as long as; that of one that is known stays.
+    /// What keeps the session alive, a process vouched for by the host; that of one that is known
+    /// stays.
     pub means: Means,
     /// Whether it was here before.
     pub returns: bool,
@@ -91,13 +99,13 @@ pub struct Hello {
 /// What a client is told when it comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The last call that was taken; later ones must be made again.
+    /// The last call that was taken.
     pub last: CallNo,
     /// Its requests that wait or hold, by the call that asked: whoever knows how these stand tells.
     /// A grant that its client has heard of and that is missing here is over.
     pub open: Vec<(CallNo, RequestNo)>,
     /// What came of calls since the last that it has heard of.
-    pub replied: Vec<(CallNo, Reply)>,
+    pub replied: Vec<(CallNo, Answer)>,
     /// The connection that it has taken the session over from.
     pub displaced: Option<ConnNo>,
 }
@@ -114,6 +122,15 @@ pub enum Turned {
     /// It is not the one it says it is.
     #[error("the session is another's: the secret or the user is not the one it began with")]
     Stranger,
+    /// Its connection is that of another session.
+    #[error("this connection has a session already; connect again for another")]
+    Attached,
+    /// Its user has too many.
+    #[error("this user has {0} sessions, which is as many as it may; end some of them")]
+    TooMany(u32),
+    /// It wants a lease that is too long.
+    #[error("a lease lasts {0} milliseconds at most; ask for a shorter one")]
+    TooLong(u64),
 }
 
 /// What to do with a call.
@@ -124,7 +141,9 @@ pub enum Turn {
     /// It was done: tell again how its request stands.
     Open(RequestNo),
     /// It was done: tell this again.
-    Replied(Reply),
+    Replied(Answer),
+    /// It is being done, and is answered then.
+    Pending,
     /// It was done, and its client has heard so.
     Heard,
 }
@@ -132,14 +151,9 @@ pub enum Turn {
 /// Why a call is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// A call is missing.
-    #[error("call {got} came where {expected} was expected; connect again")]
-    Gap {
-        /// Which should come.
-        expected: u64,
-        /// Which came.
-        got: u64,
-    },
+    /// Calls are numbered from 1 on.
+    #[error("a call has the number 0; the first is 1")]
+    Zero,
     /// It comes over a connection that has no session, or not this one any more.
     #[error("this connection has no session; connect again")]
     NotAttached,
@@ -154,7 +168,7 @@ enum Outcome {
     /// It is being done.
     Pending,
     Open(RequestNo),
-    Replied(Reply),
+    Replied(Answer),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +190,10 @@ struct Session {
 pub struct Sessions {
     sessions: BTreeMap<SessionId, Session>,
     attached: BTreeMap<ConnNo, SessionId>,
+    /// When leases lapse.
+    lapses: BTreeSet<(u64, SessionId)>,
+    /// How many each user has.
+    of_users: BTreeMap<u32, u32>,
 }
 
 impl Sessions {
@@ -183,29 +201,43 @@ impl Sessions {
     ///
     /// # Errors
     /// If it is not let in; then nothing has changed.
-    pub fn attach(&mut self, conn: ConnNo, hello: &Hello) -> Result<Welcome, Turned> {
-        let session = match self.sessions.get_mut(&hello.session) {
-            Some(known) if known.secret == hello.secret && known.uid == hello.uid => known,
+    pub fn attach(
+        &mut self,
+        conn: ConnNo,
+        hello: &Hello,
+        limits: &Limits,
+    ) -> Result<Welcome, Turned> {
+        if self.attached.get(&conn).is_some_and(|other| *other != hello.session) {
+            return Err(Turned::Attached);
+        }
+        match self.sessions.get(&hello.session) {
+            Some(known) if known.secret == hello.secret && known.uid == hello.uid => {}
             Some(_) => return Err(Turned::Stranger),
             None if hello.returns => return Err(Turned::Forgotten),
             None => {
-                let fresh = || Session::new(hello.secret, hello.uid, hello.means);
-                self.sessions.entry(hello.session).or_insert_with(fresh)
+                let sessions = self.of_users.get(&hello.uid).copied().unwrap_or_default();
+                if sessions >= limits.sessions {
+                    return Err(Turned::TooMany(limits.sessions));
+                }
+                if matches!(hello.means, Means::Lease(millis) if millis > limits.lease) {
+                    return Err(Turned::TooLong(limits.lease));
+                }
+                self.begin(hello.session, hello.secret, hello.uid, hello.means);
             }
+        }
+        let Some(session) = self.sessions.get_mut(&hello.session) else {
+            return Err(Turned::Forgotten);
         };
+        if let Some(at) = session.lapses() {
+            self.lapses.remove(&(at, hello.session));
+        }
         let displaced = session.attached.replace(conn).filter(|before| *before != conn);
         session.hear(hello.heard);
         let welcome = session.welcome(displaced);
         if let Some(before) = displaced {
             self.attached.remove(&before);
         }
-        // A connection that changes its session leaves the one before.
-        if let Some(other) = self.attached.insert(conn, hello.session)
-            && other != hello.session
-            && let Some(other) = self.sessions.get_mut(&other)
-        {
-            other.attached = None;
-        }
+        self.attached.insert(conn, hello.session);
         Ok(welcome)
     }
 
@@ -215,6 +247,7 @@ impl Sessions {
         let session = self.sessions.get_mut(&id)?;
         session.attached = None;
         session.alone_since = now;
+        self.lapses.extend(session.lapses().map(|at| (at, id)));
         (session.means == Means::Connection).then_some(id)
     }
 
@@ -222,9 +255,11 @@ impl Sessions {
     /// Names the sessions that are over with their connections.
     pub fn detach_all(&mut self, now: u64) -> Vec<SessionId> {
         self.attached.clear();
-        for session in self.sessions.values_mut() {
+        self.lapses.clear();
+        for (id, session) in &mut self.sessions {
             session.attached = None;
             session.alone_since = now;
+            self.lapses.extend(session.lapses().map(|at| (at, *id)));
         }
         let all = self.sessions.iter();
         all.filter(|(_, s)| s.means == Means::Connection).map(|(id, _)| *id).collect()
@@ -237,23 +272,20 @@ impl Sessions {
     pub fn call(&mut self, conn: ConnNo, call: CallNo) -> Result<Turn, Wrong> {
         let id = self.attached.get(&conn).ok_or(Wrong::NotAttached)?;
         let session = self.sessions.get_mut(id).ok_or(Wrong::NotAttached)?;
-        let expected = session.last.next();
-        if call > expected || call.0 == 0 {
-            return Err(Wrong::Gap { expected: expected.0, got: call.0 });
+        if call.0 == 0 {
+            return Err(Wrong::Zero);
         }
-        if call < expected {
-            return Ok(match session.outcomes.get(&call) {
-                Some(Outcome::Open(request)) => Turn::Open(*request),
-                Some(Outcome::Replied(reply)) => Turn::Replied(reply.clone()),
-                // It is told when it is done.
-                Some(Outcome::Pending) | None => Turn::Heard,
-            });
+        match session.outcomes.get(&call) {
+            Some(Outcome::Open(request)) => return Ok(Turn::Open(*request)),
+            Some(Outcome::Replied(answer)) => return Ok(Turn::Replied(answer.clone())),
+            Some(Outcome::Pending) => return Ok(Turn::Pending),
+            None if call <= session.heard => return Ok(Turn::Heard),
+            None => {}
         }
         if session.outcomes.len() >= UNACKNOWLEDGED_MAX {
             return Err(Wrong::TooMany);
         }
-        session.last = call;
-        session.outcomes.insert(call, Outcome::Pending);
+        session.take(call);
         Ok(Turn::New)
     }
 
@@ -262,24 +294,33 @@ impl Sessions {
         self.set(session, call, Outcome::Open(request));
     }
 
-    /// A call has its last reply. Tells over which connection, if there is one.
-    pub fn replied(&mut self, session: SessionId, call: CallNo, reply: Reply) -> Option<ConnNo> {
-        self.set(session, call, Outcome::Replied(reply));
-        self.connection(session)
+    /// A call has its last reply.
+    pub fn replied(&mut self, session: SessionId, call: CallNo, answer: Answer) {
+        self.set(session, call, Outcome::Replied(answer));
     }
 
     /// A session is there, though nobody is attached to it.
     pub(crate) fn begin(&mut self, id: SessionId, secret: Secret, uid: u32, means: Means) {
-        self.sessions.entry(id).or_insert_with(|| Session::new(secret, uid, means));
+        if self.sessions.contains_key(&id) {
+            return;
+        }
+        let session = Session::new(secret, uid, means);
+        self.lapses.extend(session.lapses().map(|at| (at, id)));
+        self.sessions.insert(id, session);
+        *self.of_users.entry(uid).or_default() += 1;
     }
 
     /// A call was made, if it is not known already.
     pub(crate) fn take(&mut self, session: SessionId, call: CallNo) {
-        let Some(session) = self.sessions.get_mut(&session) else { return };
-        if call > session.last {
-            session.last = call;
-            session.outcomes.insert(call, Outcome::Pending);
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.take(call);
         }
+    }
+
+    /// Whether a call could still be made.
+    pub(crate) fn is_new(&self, session: SessionId, call: CallNo) -> bool {
+        let known = self.sessions.get(&session);
+        known.is_some_and(|known| call > known.heard && !known.outcomes.contains_key(&call))
     }
 
     /// The client of a session has heard the end of all calls up to one.
@@ -339,18 +380,31 @@ impl Sessions {
         if let Some(conn) = ended.attached {
             self.attached.remove(&conn);
         }
+        if let Some(at) = ended.lapses() {
+            self.lapses.remove(&(at, session));
+        }
+        if let Some(sessions) = self.of_users.get_mut(&ended.uid) {
+            *sessions -= 1;
+            if *sessions == 0 {
+                self.of_users.remove(&ended.uid);
+            }
+        }
         ended.open().map(|(_, request)| request).collect()
     }
 
     /// The sessions whose lease has lapsed.
     pub fn lapsed(&self, now: u64) -> impl Iterator<Item = SessionId> {
-        let over = move |session: &Session| session.lapses().is_some_and(|at| at <= now);
-        self.sessions.iter().filter(move |(_, session)| over(session)).map(|(id, _)| *id)
+        self.lapses.iter().take_while(move |(at, _)| *at <= now).map(|(_, id)| *id)
     }
 
     /// When the next lease lapses, if nobody comes back.
     pub fn next_lapse(&self) -> Option<u64> {
-        self.sessions.values().filter_map(Session::lapses).min()
+        Some(self.lapses.first()?.0)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.sessions.len()
     }
 
     /// The session of a connection.
@@ -363,7 +417,7 @@ impl Sessions {
         self.sessions.get(&session)?.attached
     }
 
-    /// All sessions, and what they last as long as: for whoever watches that.
+    /// All sessions, and what keeps them alive: for whoever watches that.
     pub fn means(&self) -> impl Iterator<Item = (SessionId, Means)> {
         self.sessions.iter().map(|(id, session)| (*id, session.means))
     }
@@ -390,10 +444,17 @@ impl Sessions {
             if !session.outcomes.keys().all(kept) {
                 return Err("S1: there is an outcome of a call that was not made");
             }
-            let unheard = (session.heard.0 + 1..=session.last.0).map(CallNo);
-            if unheard.into_iter().any(|call| !session.outcomes.contains_key(&call)) {
-                return Err("S2: an outcome is missing that its client has not heard");
-            }
+        }
+        let lapses = self.sessions.iter().filter_map(|(id, one)| Some((one.lapses()?, *id)));
+        if lapses.collect::<BTreeSet<_>>() != self.lapses {
+            return Err(
+                "S5: the times at which leases lapse are others than those of the sessions",
+            );
+        }
+        let mut of_users: BTreeMap<u32, u32> = BTreeMap::new();
+        self.sessions.values().for_each(|one| *of_users.entry(one.uid).or_default() += 1);
+        if of_users != self.of_users {
+            return Err("users have other numbers of sessions than are counted");
         }
         Ok(())
     }
@@ -410,6 +471,13 @@ impl Session {
             last: CallNo(0),
             heard: CallNo(0),
             outcomes: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self, call: CallNo) {
+        if call > self.heard && !self.outcomes.contains_key(&call) {
+            self.last = self.last.max(call);
+            self.outcomes.insert(call, Outcome::Pending);
         }
     }
 

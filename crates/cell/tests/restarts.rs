@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use holdall_cell::books::Books;
 use holdall_cell::facts::{Fact, How};
-use holdall_cell::replay::{LOGIC, Recorded, Replay};
-use holdall_cell::{Cell, Input};
+use holdall_cell::replay::{LOGIC, Parts, Recorded, Replay};
+use holdall_cell::{Cell, Input, Start};
 use holdall_log::disk::simulated::{Fault, FaultKind, SimulatedDisk};
 use holdall_log::file::{Durability, FileStore, Options, Syncing};
 use holdall_log::memory::MemoryStore;
@@ -24,8 +24,9 @@ fn memory() -> MemoryStore {
 }
 
 fn recorded(opened: &Opened) -> Vec<Recorded> {
+    let mut parts = Parts::default();
     let records = opened.records.iter();
-    records.map(|record| Recorded::from_bytes(&record.payload).expect("readable")).collect()
+    records.filter_map(|record| parts.take(&record.payload).expect("readable")).collect()
 }
 
 /// A call asks once.
@@ -40,7 +41,8 @@ fn check_asked_once(opened: &Opened) {
 
 /// What is so after a start, whoever was connected before.
 fn started(mut cell: Cell, epoch: u32, rebuilt: bool) -> Cell {
-    cell.step(0, host::start(epoch, BOOT, rebuilt)).expect("unbroken");
+    let start = Start { rebuilt, ..host::start(cell.now(), epoch, BOOT) };
+    cell.step(0, Input::Started(start)).expect("unbroken");
     cell.books().check().expect("sound");
     let (held, waiting) = cell.engine().load();
     assert_eq!(held, cell.books().grants().count(), "the engine has what the books have");
@@ -113,7 +115,8 @@ proptest! {
         let mut books = Books::default();
         for record in &opened.records {
             so_far.take(record.logic, &record.payload).expect("readable");
-            let facts = Recorded::from_bytes(&record.payload).expect("readable").facts;
+            let recorded = Parts::default().take(&record.payload).expect("readable");
+            let facts = recorded.expect("in one part").facts;
             facts.iter().for_each(|fact| books.enter(fact).expect("it can be"));
             let state = so_far.cell().snapshot().expect("written");
             let same = Replay::new(LOGIC, Some((LOGIC, &state))).expect("readable");
@@ -150,11 +153,12 @@ proptest! {
             (Replay::new(LOGIC, None).expect("new"), Replay::new(LOGIC, None).expect("new"));
         for (number, record) in opened.records.iter().enumerate() {
             whole.take(record.logic, &record.payload).expect("readable");
-            let mut recorded = Recorded::from_bytes(&record.payload).expect("readable");
+            let recorded = Parts::default().take(&record.payload).expect("readable");
+            let mut recorded = recorded.expect("in one part");
             if number == at {
-                recorded.input = Input::Dismiss;
+                recorded.input = postcard::to_allocvec(&Input::Dismiss).expect("written");
             }
-            odd.take(LOGIC, &recorded.to_bytes().expect("written")).expect("its facts count");
+            odd.take_whole(LOGIC, &recorded).expect("its facts count");
         }
         let (whole, odd) = (whole.finish().expect("new"), odd.finish().expect("new"));
         let before = whole.cell.books().clone();
@@ -246,11 +250,13 @@ fn no_number_is_told_before_its_epoch_is_kept() {
     let asked =
         Fact::Asked { request, session, call: CallNo(1), who: Arc::default(), ask: ask.clone() };
     let facts = vec![asked, Fact::Ended { request, how: How::Withdrawn }];
-    let payload = Recorded { at: 1, input: Input::Due, facts }.to_bytes().expect("written");
+    let recorded = Recorded::begin(1, &Input::Due).and_then(|begun| begun.end(&facts));
     let store = memory();
     let (mut log, _) = store.open().expect("empty");
-    let entry = Entry { class: Class::Must, logic: LOGIC - 1, payload: &payload, sync: false };
-    log.append(entry).and_then(|_| log.flush()).expect("kept");
+    let (class, logic, sync) = (Class::Must, LOGIC - 1, false);
+    let append = |payload: &[u8]| log.append(Entry { class, logic, payload, sync });
+    recorded.expect("written").append(append).expect("kept");
+    log.flush().expect("kept");
     let mut host = host::Host::start(&store, LOGIC, 1, BOOT).expect("it starts");
     let who = Arc::new(Who::default());
     let wish = Wish::Ask { who, ask };

@@ -28,7 +28,14 @@ fn granted(request: u64, fence: u64, units: &[(&str, &str)]) -> Fact {
             None => taken.push(Taken { name: name(pool), units: vec![unit] }),
         }
     }
-    Fact::Granted { request: RequestNo(request), taken: taken.into(), since: 0, until: None }
+    Fact::Granted {
+        request: RequestNo(request),
+        taken: taken.into(),
+        since: 0,
+        until: None,
+        limit_at: None,
+        overtook: 0,
+    }
 }
 
 fn ended(request: u64) -> Fact {
@@ -128,7 +135,9 @@ fn all_that_is_needed_to_go_on_is_in_it() {
     let request = RequestNo(1);
     let name: Name = "gpu".parse().expect("a name");
     let holder = Record::of_client("boot", "lock");
+    let (session, secret) = (SessionId(1), crate::session::Secret(1));
     let books = entered(&[
+        Fact::Session { session, secret, uid: 0, means: crate::session::Means::Lease(1) },
         Fact::Pool { name: name.clone(), kind: Some(Kind::Numbered(2)), configured: true },
         asked(1, &["gpu"]),
         asked(2, &["gpu:2"]),

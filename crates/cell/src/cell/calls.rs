@@ -1,17 +1,17 @@
 //! What clients want that changes something.
 
+use std::sync::Arc;
+
 use holdall_wire::holder::Record;
-use holdall_wire::{Change, Fault, Leftovers, Name, Place, Refusal, Reply, RequestNo};
+use holdall_wire::{Change, Fault, Leftovers, Name, Place, RequestNo, Who};
 
 use super::{Cell, Defect};
 use crate::books::Entry;
 use crate::engine;
-use crate::facts::{Fact, How};
+use crate::facts::{Answer, Fact, How};
 use crate::input::{Effect, Rest, Wish};
 use crate::session::{CallNo, SessionId};
 
-/// How long a client has to stop using what was taken away from it, in milliseconds.
-const TAKEN_AWAY: u64 = 10_000;
 /// The longest time that a reservation is renewed for: ten years.
 const RENEWED_MAX: u64 = 10 * 366 * 24 * 3600 * 1000;
 
@@ -23,11 +23,6 @@ impl Cell {
         wish: Wish,
     ) -> Result<(), Defect> {
         let done = match wish {
-            Wish::Ask { ask, .. } if ask.part.is_some() => {
-                // A unit would have two holders in the books, the grant and its part.
-                let why = Refusal::Closed("a cell does not know parts of grants".into());
-                return self.answer(session, call, Reply::Refused(why));
-            }
             Wish::Ask { who, ask } => {
                 let request = self.engine.next_number();
                 let (asker, asked) = (who.clone(), ask.clone());
@@ -40,34 +35,41 @@ impl Cell {
             },
             Wish::Withdraw { asked, rest } => {
                 match self.books.sessions.request(session, asked) {
-                    Some(request) if self.engine.is_held(request) => {
+                    Some(request) if self.own(session, request).is_ok() => {
                         return self.give_back(request, rest, session, call);
                     }
-                    Some(request) => self.end(request, How::Withdrawn).map(Ok)?,
-                    None => Ok(()), // It is over already.
+                    Some(request) if !self.engine.is_held(request) => {
+                        self.end(request, How::Withdrawn).map(Ok)?
+                    }
+                    _ => Ok(()), // It is over, or ends already.
                 }
             }
             Wish::Child { request, holder } => self.child(session, request, holder)?,
-            Wish::Change(change) => {
-                let done = self.change(change, false)?;
+            Wish::Change { by, change } => {
+                let done = self.change(change, Some(by))?;
                 self.note_drained()?;
                 done
             }
-            Wish::Renew { request, millis } => self.renew(session, request, millis)?,
-            Wish::Release { request, force, may } => self.release(session, request, force, may)?,
+            Wish::Renew { request, millis, by, may } => {
+                self.renew(session, request, millis, &by, may)?
+            }
+            Wish::Release { request, force, by, may, beyond } => {
+                let done = self.release(session, request, force, &by, may)?;
+                done.and_then(|()| beyond.map_or(Ok(()), |left| Err(Fault::Conflict(left))))
+            }
             Wish::Leave => {
-                self.answer(session, call, Reply::Done)?;
+                self.answer(session, call, Answer::Done)?;
                 return self.close(session);
             }
         };
-        self.answer(session, call, done.map_or_else(Reply::Failed, |()| Reply::Done))
+        self.answer(session, call, done.map_or_else(Answer::Failed, |()| Answer::Done))
     }
 
     /// Whether a session holds a grant.
     fn own(&self, session: SessionId, request: RequestNo) -> Result<(), Fault> {
-        let entry = self.books.get(request).filter(|entry| entry.session == session);
-        let owns = entry.is_some_and(|entry| entry.held.is_some() && entry.left.is_none());
-        if owns { Ok(()) } else { Err(unknown(request)) }
+        let is_its = |entry: &&Entry| entry.session.is_some_and(|(owner, _)| owner == session);
+        let entry = self.books.get(request).filter(is_its);
+        if entry.is_some_and(Entry::is_in_hand) { Ok(()) } else { Err(unknown(request)) }
     }
 
     /// What was to be made for a command is made, and its client is told of the grant.
@@ -80,9 +82,9 @@ impl Cell {
         let entry = self.books.get(request);
         match entry.filter(|entry| entry.held.is_some() && !entry.ready) {
             Some(entry) => {
-                let (session, call) = (entry.session, entry.call);
+                let session = entry.session;
                 self.note(Fact::Ready { request, holder, place })?;
-                if let Some(reply) = self.stands(request) {
+                if let (Some((session, call)), Some(reply)) = (session, self.stands(request)) {
                     self.tell(session, call, reply);
                 }
             }
@@ -101,13 +103,13 @@ impl Cell {
         request: RequestNo,
         holder: Record,
     ) -> Result<Result<(), Fault>, Defect> {
-        if let Err(fault) = self.own(session, request) {
-            // The client has lost the grant. So its child becomes nothing.
+        let entry = self.books.get(request).filter(|entry| entry.ready);
+        let Some(entry) = entry.filter(|_| self.own(session, request).is_ok()) else {
+            // The client has lost the grant, or was not told of it. So its child becomes nothing.
             self.unused(Some(holder));
-            return Ok(Err(fault));
-        }
-        let known = self.books.get(request).and_then(|entry| entry.holder.as_ref());
-        if known.is_some_and(|known| known.leader.is_some()) {
+            return Ok(Err(unknown(request)));
+        };
+        if entry.holder.as_ref().is_some_and(|known| known.leader.is_some()) {
             return Ok(Err(Fault::Wrong(format!("{request} has a child already"))));
         }
         self.note(Fact::Used { request, holder })?;
@@ -125,7 +127,7 @@ impl Cell {
     ) -> Result<(), Defect> {
         let Some(Rest { holder, pids }) = rest else {
             self.end(request, How::Released)?;
-            return self.answer(session, call, Reply::Done);
+            return self.answer(session, call, Answer::Done);
         };
         let entry = self.books.get(request);
         let leftovers = entry.and_then(Entry::leftovers).unwrap_or_default();
@@ -137,12 +139,12 @@ impl Cell {
             Leftovers::Wait => {
                 self.note(Fact::Left { request, how, call: None })?;
                 self.effect(Effect::Watch(request, holder));
-                self.answer(session, call, Reply::Leftovers(pids))
+                self.answer(session, call, Answer::Leftovers(pids))
             }
             Leftovers::Warn => {
                 self.end(request, how)?;
                 self.unused(Some(holder));
-                self.answer(session, call, Reply::Leftovers(pids))
+                self.answer(session, call, Answer::Leftovers(pids))
             }
             Leftovers::Kill => {
                 self.note(Fact::Left { request, how, call: Some(call) })?;
@@ -157,20 +159,25 @@ impl Cell {
         session: SessionId,
         request: RequestNo,
         millis: u64,
+        by: &Arc<Who>,
+        may: bool,
     ) -> Result<Result<(), Fault>, Defect> {
         let Some(entry) = self.books.get(request).filter(|entry| entry.held.is_some()) else {
             return Ok(Err(unknown(request)));
         };
-        let caller = self.books.sessions.uid(session);
-        let wrong = if !entry.is_reserved() {
-            Some(format!("{request} is no reservation; it ends with its process"))
-        } else if caller != Some(entry.who.uid) && caller != Some(0) {
-            Some(format!("{request} belongs to {}", entry.who.user))
-        } else {
-            (millis > RENEWED_MAX).then(|| "a reservation lasts ten years at most".into())
-        };
-        if let Some(wrong) = wrong {
-            return Ok(Err(Fault::Wrong(wrong)));
+        let mine = self.books.sessions.uid(session) == Some(entry.who.uid);
+        let conflict = |why: String| Ok(Err(Fault::Conflict(why)));
+        if !entry.is_reserved() {
+            return conflict(format!("{request} is no reservation; it ends with its process"));
+        } else if !mine && !may {
+            return Ok(Err(of_another(request, entry)));
+        } else if !entry.is_in_hand() {
+            return conflict(format!("{request} is ending"));
+        } else if millis > RENEWED_MAX {
+            return conflict("a reservation lasts ten years at most".into());
+        }
+        if !mine {
+            self.note(Fact::Forced { request, by: by.clone() })?;
         }
         let until = self.now.saturating_add(millis);
         self.note(Fact::Renewed { request, until })?;
@@ -184,6 +191,7 @@ impl Cell {
         session: SessionId,
         request: RequestNo,
         force: bool,
+        by: &Arc<Who>,
         may: bool,
     ) -> Result<Result<(), Fault>, Defect> {
         let Some(entry) = self.books.get(request).filter(|entry| entry.held.is_some()) else {
@@ -191,72 +199,70 @@ impl Cell {
         };
         let (reserved, user) = (entry.is_reserved(), &entry.who.user);
         let mine = self.books.sessions.uid(session) == Some(entry.who.uid);
-        let wrong = if !mine && !may {
-            Some(format!("{request} belongs to {user}, who may release it, and so may root"))
+        let conflict = |why: String| Ok(Err(Fault::Conflict(why)));
+        if !mine && !may {
+            return Ok(Err(of_another(request, entry)));
         } else if !force && !mine {
-            Some(format!("{request} belongs to {user}; --force releases it all the same"))
+            return conflict(format!(
+                "{request} belongs to {user}; --force releases it all the same"
+            ));
         } else if !force && !reserved {
             let pid = entry.who.pid;
-            Some(format!(
+            return conflict(format!(
                 "{request} is in use by process {pid} and ends with it; --force takes it away"
-            ))
-        } else {
-            None
-        };
-        if let Some(wrong) = wrong {
-            return Ok(Err(Fault::Wrong(wrong)));
+            ));
         }
-        if reserved {
-            let (asker, asked) = (entry.session, entry.call);
-            self.end(request, How::Released)?;
-            if asker != session {
-                self.tell(asker, asked, How::Released.reply(request));
-            }
+        let (asker, closing) = (entry.session, entry.closing.is_some());
+        if force {
+            self.note(Fact::Forced { request, by: by.clone() })?;
+        }
+        if closing {
+            return self.end_parts(request, force).map(Ok);
+        }
+        if !reserved {
+            return self.take_away(request, How::Lost).map(Ok);
+        }
+        if force {
+            self.end_by_force(request, How::Released)?;
         } else {
-            self.take_away(request)?;
+            self.end(request, How::Released)?;
+        }
+        // Whoever asked is told, unless it has released it itself.
+        if let Some((asker, asked)) = asker.filter(|(asker, _)| *asker != session) {
+            self.tell(asker, asked, How::Released.answer(request).into());
         }
         Ok(Ok(()))
     }
 
-    /// Takes a grant away from a living client: it is told, and its processes are killed if it does
-    /// not stop them.
-    fn take_away(&mut self, request: RequestNo) -> Result<(), Defect> {
-        let Some(entry) = self.books.get(request) else { return Ok(()) };
-        match entry.holder.clone() {
-            // Fences tell the protected things.
-            None => self.end(request, How::Lost),
-            Some(holder) if entry.left.is_some() => {
-                // Nobody is left who could stop it in order.
-                let call = entry.left.as_ref().and_then(|left| left.call);
-                self.note(Fact::Left { request, how: How::Lost, call })?;
-                self.effect(Effect::Kill(request, holder));
-                Ok(())
-            }
-            Some(_) if entry.kill_at.is_some() => Ok(()),
-            Some(_) => {
-                let (session, call) = (entry.session, entry.call);
-                let kill_at = self.now.saturating_add(TAKEN_AWAY);
-                self.note(Fact::TakenAway { request, kill_at })?;
-                self.tell(session, call, Reply::Lost(request));
-                Ok(())
-            }
-        }
-    }
-
-    /// Changes the pools.
+    /// Changes the pools, because somebody wants it or because it is time.
     pub(super) fn change(
         &mut self,
         change: Change,
+        by: Option<Arc<Who>>,
+    ) -> Result<Result<(), Fault>, Defect> {
+        let configured = self.books.pool(name_of(&change)).is_some_and(|pool| pool.configured);
+        let why = Fact::Changed { by, change: change.clone() };
+        self.change_pool(change, configured, Some(why))
+    }
+
+    /// Changes a pool, and notes why, if it can be done.
+    pub(super) fn change_pool(
+        &mut self,
+        change: Change,
         configured: bool,
+        why: Option<Fact>,
     ) -> Result<Result<(), Fault>, Defect> {
         let name = name_of(&change).clone();
         let drains = matches!(change, Change::Drain { .. } | Change::Undrain { .. });
         self.changed = Ok(());
         let effects = self.engine.step(self.now, engine::Input::Change(change))?;
         let refused = |effect: &engine::Effect| matches!(effect, engine::Effect::Changed(Err(_)));
-        if !effects.iter().any(refused) && !drains {
-            let kind = self.engine.kind(&name);
-            self.note(Fact::Pool { name, kind, configured })?;
+        if !effects.iter().any(refused) {
+            why.into_iter().try_for_each(|why| self.note(why))?;
+            if !drains {
+                let kind = self.engine.kind(&name);
+                self.note(Fact::Pool { name, kind, configured })?;
+            }
             self.out.sync = true;
         }
         self.take_effects(effects)?;
@@ -288,5 +294,9 @@ pub(super) fn name_of(change: &Change) -> &Name {
 }
 
 fn unknown(request: RequestNo) -> Fault {
-    Fault::Wrong(format!("there is no {request}; `holdall status` shows what there is"))
+    Fault::Conflict(format!("there is no {request}; `holdall status` shows what there is"))
+}
+
+fn of_another(request: RequestNo, entry: &Entry) -> Fault {
+    Fault::Denied(format!("{request} belongs to {}, and only they may do this", entry.who.user))
 }

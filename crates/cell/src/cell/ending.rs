@@ -1,36 +1,119 @@
 //! How requests end without a call: with their session, their processes, or their time.
 
-use holdall_wire::{Change, Drained, Refusal, RequestNo};
+use holdall_wire::{Change, Drained, Refusal, Reply, RequestNo};
 
 use super::{Cell, Defect};
 use crate::engine;
-use crate::facts::{Fact, How};
+use crate::facts::{Answer, Fact, How};
 use crate::input::Effect;
 use crate::session::SessionId;
 
+/// How long a client has to stop using what was taken away from it, in milliseconds.
+const TAKEN_AWAY: u64 = 10_000;
+
 impl Cell {
-    /// Ends a request, whether it waits or holds.
+    /// Ends a request, whether it waits or holds. What of it is in use by parts lasts until these are
+    /// over.
     pub(super) fn end(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
-        let Some(entry) = self.books.get(request) else { return Ok(()) };
-        self.out.sync |= entry.is_reserved() && entry.held.is_some();
-        self.over(request, how)?;
-        self.run(engine::Input::End(request))
+        self.end_all(request, how, false)
     }
 
-    /// A session is over. What waits loses its place first, so that nothing is granted to it on the
-    /// way out; then what it held goes, but for reservations.
+    /// The same, and its parts do not outlast it.
+    pub(super) fn end_by_force(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
+        self.end_all(request, how, true)
+    }
+
+    fn end_all(&mut self, request: RequestNo, how: How, force: bool) -> Result<(), Defect> {
+        let entry = self.books.get(request).filter(|entry| entry.closing.is_none());
+        let Some(entry) = entry else { return Ok(()) };
+        self.out.sync |= entry.is_reserved() && entry.held.is_some();
+        if entry.parts() == 0 {
+            self.over(request, how)?;
+            return self.run(engine::Input::End(request));
+        }
+        self.note(Fact::Closing { request, how })?;
+        self.run(engine::Input::End(request))?;
+        self.end_parts(request, force)
+    }
+
+    /// A grant has ended, and parts of it are still in use: they are stopped, now or, if they may
+    /// outlast it, after some time.
+    pub(super) fn end_parts(&mut self, grant: RequestNo, force: bool) -> Result<(), Defect> {
+        for part in self.engine.parts(grant).collect::<Vec<_>>() {
+            let Some(entry) = self.books.get(part) else { continue };
+            let outlasts = entry.ask.part.is_some_and(|part| part.outlasts);
+            if force || !outlasts {
+                self.take_away(part, How::Lost)?;
+            } else if entry.held.as_ref().is_some_and(|held| held.overtime.is_none()) {
+                let until = self.now.saturating_add(self.settings.limits.overtime);
+                self.note(Fact::Overtime { request: part, until })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The engine has ended a grant: if it was in use by parts until now, it is over.
+    pub(super) fn all_parts_have_ended(&mut self, request: RequestNo) -> Result<(), Defect> {
+        let closing = self.books.get(request).and_then(|entry| entry.closing.clone());
+        match closing {
+            Some(how) => self.over(request, how),
+            None => Ok(()), // Whoever ended it has noted it.
+        }
+    }
+
+    /// Takes a grant away from a living client: it is told, and its processes are killed if it does
+    /// not stop them.
+    pub(super) fn take_away(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
+        let Some(entry) = self.books.get(request) else { return Ok(()) };
+        match entry.holder.clone() {
+            // Fences tell the protected things.
+            None => self.end(request, how),
+            Some(holder) if entry.left.is_some() => {
+                // Nobody is left who could stop it in order.
+                let call = entry.left.as_ref().and_then(|left| left.call);
+                self.note(Fact::Left { request, how, call })?;
+                self.effect(Effect::Kill(request, holder));
+                Ok(())
+            }
+            Some(_) if entry.taken_away.is_some() => Ok(()),
+            Some(_) => {
+                let session = entry.session;
+                let kill_at = self.now.saturating_add(TAKEN_AWAY);
+                self.note(Fact::TakenAway { request, how, kill_at })?;
+                if let Some((session, call)) = session {
+                    self.tell(session, call, Reply::Lost(request));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What the engine could not put in force again is over; at the latest when its processes are.
+    pub(super) fn unrestored(&mut self, request: RequestNo) -> Result<(), Defect> {
+        match self.books.get(request).and_then(|entry| entry.holder.clone()) {
+            None => self.over(request, How::Unrestored),
+            Some(holder) => {
+                self.note(Fact::Left { request, how: How::Unrestored, call: None })?;
+                self.effect(Effect::Kill(request, holder));
+                Ok(())
+            }
+        }
+    }
+
+    /// A session is over. What waits loses its place first, the last first, so that nothing is granted
+    /// to it on the way out; then what it held goes, but for reservations.
     pub(super) fn close(&mut self, session: SessionId) -> Result<(), Defect> {
         if self.books.sessions.uid(session).is_none() {
             return Ok(());
         }
-        let (held, waiting): (Vec<_>, Vec<_>) = self
-            .books
-            .sessions
-            .open(session)
-            .into_iter()
-            .partition(|request| self.engine.is_held(*request));
+        let (held, waiting): (Vec<_>, Vec<_>) =
+            self.books.sessions.open(session).into_iter().partition(|request| {
+                self.books.get(*request).is_some_and(|one| one.held.is_some())
+            });
+        let conn = self.books.sessions.connection(session);
         self.note(Fact::SessionOver(session))?;
-        for request in waiting {
+        self.effect(Effect::Forget(session, conn));
+        for request in waiting.into_iter().rev() {
             self.end(request, How::Withdrawn)?;
         }
         for request in held {
@@ -44,7 +127,7 @@ impl Cell {
     /// The client of a grant is gone, and its command goes with it.
     fn leave(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
         let Some(entry) = self.books.get(request) else { return Ok(()) };
-        if entry.left.is_some() {
+        if !entry.is_in_hand() {
             return Ok(());
         }
         match entry.holder.clone() {
@@ -63,22 +146,35 @@ impl Cell {
         let (session, left) = (entry.session, entry.left.clone());
         let Some(left) = left else { return Ok(()) }; // Its client says so in time.
         self.end(request, left.how)?;
-        match left.call {
-            Some(call) => self.answer(session, call, holdall_wire::Reply::Done),
-            None => Ok(()),
+        match (session, left.call) {
+            (Some((session, _)), Some(call)) => self.answer(session, call, Answer::Done),
+            _ => Ok(()),
         }
     }
 
-    /// Ends what has run out: reservations, leases, what was drained for a time, and the patience with
-    /// what was taken away.
+    /// Ends what has run out: reservations, leases, what was drained for a time, what was granted for
+    /// one, and the patience with what was taken away.
     pub(super) fn look_at_deadlines(&mut self) -> Result<(), Defect> {
         while let Some((_, request)) = self.books.next_due().filter(|(at, _)| *at <= self.now) {
-            let is_taken_away =
-                self.books.get(request).is_some_and(|entry| entry.kill_at.is_some());
-            if is_taken_away {
-                self.leave(request, How::Lost)?;
-            } else {
-                self.end(request, How::Expired)?;
+            let Some(entry) = self.books.get(request) else { break };
+            let has_run_out = |until: Option<u64>| until.is_some_and(|until| until <= self.now);
+            let held = entry.held.as_ref();
+            match &entry.taken_away {
+                Some(taken_away) if entry.left.is_none() => {
+                    let how = taken_away.how.clone();
+                    self.leave(request, how)?;
+                }
+                Some(taken_away) => {
+                    let how = taken_away.how.clone();
+                    self.take_away(request, how)?;
+                }
+                None if held.is_some_and(|held| has_run_out(held.until)) => {
+                    self.end(request, How::Expired)?;
+                }
+                None if held.is_some_and(|held| has_run_out(held.overtime)) => {
+                    self.take_away(request, How::Lost)?;
+                }
+                None => self.take_away(request, How::Overrun)?,
             }
         }
         let is_over = |drained: &Drained| drained.until.is_some_and(|until| until <= self.now);
@@ -86,7 +182,7 @@ impl Cell {
         let over: Vec<_> = all.filter(|(_, drained)| is_over(drained)).cloned().collect();
         for (name, _) in over {
             // If it is not there any more, it is drained no more either.
-            drop(self.change(Change::Undrain { name }, false)?);
+            drop(self.change(Change::Undrain { name }, None)?);
         }
         self.note_drained()?;
         let lapsed: Vec<_> = self.books.sessions.lapsed(self.now).collect();

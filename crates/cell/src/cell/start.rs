@@ -1,26 +1,32 @@
 //! How a cell goes on after its host has started: with the engine as it was, or with one that is
 //! built again from the books.
 
-use holdall_protocols::house::House;
-use holdall_wire::{Change, Kind, Name, Who};
+use std::collections::BTreeMap;
 
-use super::{Cell, Defect};
-use crate::engine::{self, Engine, Reservation};
-use crate::facts::Fact;
-use crate::input::{Effect, Start};
+use holdall_protocols::house::House;
+use holdall_wire::{Change, Kind, Name, RequestNo, Who};
+
+use super::{Cell, Defect, Settings};
+use crate::engine::{self, Effect as EngineEffect, Engine, Reservation};
+use crate::facts::{Clock, Fact};
+use crate::input::{Declared, Effect, Start};
 use crate::plan::Plan;
 use crate::session::Means;
 
 pub(super) fn engine(epoch: u32, ephemeral: bool) -> Result<Engine<House>, Defect> {
-    Engine::new(None, epoch, ephemeral).map_err(|why| Defect::None(why.to_string()))
+    Engine::new(None, epoch, ephemeral).map_err(|why| Defect::NoEngine(why.to_string()))
 }
 
 impl Cell {
     /// The host has started.
-    pub(super) fn start(&mut self, start: Start) -> Result<(), Defect> {
-        let is_other_boot = *self.books.boot() != start.boot;
-        self.note(Fact::Started { epoch: start.epoch, boot: start.boot })?;
-        let mut unfit = if start.rebuilt {
+    pub(super) fn start(&mut self, start: &Start) -> Result<(), Defect> {
+        let is_other_boot = !self.is_same_boot(start);
+        let clock = self.go_on_from(start);
+        let (epoch, life, at) = (start.epoch, start.life, self.now);
+        self.note(Fact::Started { epoch, life, at, clock })?;
+        let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
+        self.settings = Settings { limits: start.limits, longest: longest.collect() };
+        let mut unfit = if start.rebuilt || self.changes_kinds(&start.pools) {
             self.rebuild(start.epoch, start.ephemeral, &start.pools)?
         } else {
             self.engine.start(start.epoch, start.ephemeral);
@@ -28,10 +34,10 @@ impl Cell {
         };
         self.note_drained()?;
         let mut over = self.books.sessions.detach_all(self.now);
-        if is_other_boot {
-            let processes = self.books.sessions.means();
-            let gone = processes.filter(|(_, means)| matches!(means, Means::Process { .. }));
-            over.extend(gone.map(|(session, _)| session));
+        if is_other_boot || start.lost {
+            let all = self.books.sessions.means();
+            let is_over = |means| start.lost || matches!(means, Means::Process { .. });
+            over.extend(all.filter(|(_, means)| is_over(*means)).map(|(session, _)| session));
         }
         over.into_iter().try_for_each(|session| self.close(session))?;
         self.look_at_deadlines()?;
@@ -41,29 +47,63 @@ impl Cell {
         Ok(())
     }
 
-    /// Brings the pools to what the configuration says now. Returns what could not be done.
-    fn configure(&mut self, wanted: &[(Name, Kind)]) -> Result<Vec<Effect>, Defect> {
-        let mut changes = Vec::new();
-        let known = self.books.pools();
-        for (name, _) in known.filter(|(_, pool)| pool.configured) {
-            if !wanted.iter().any(|(other, _)| other == name) {
-                changes.push(Change::Remove { name: name.clone(), force: true });
-            }
+    fn is_same_boot(&self, start: &Start) -> bool {
+        !start.boot.is_empty() && self.books.clock().boot == start.boot
+    }
+
+    /// Time goes on: with the time since the boot if that is the same, or else with the wall.
+    fn go_on_from(&mut self, start: &Start) -> Clock {
+        let before = self.books.clock();
+        let now = if self.is_same_boot(start) {
+            before.steady(start.boottime)
+        } else {
+            start.wall.saturating_sub_signed(before.ahead)
+        };
+        self.now = self.now.max(now);
+        let difference = |one: u64, other: u64| {
+            i64::try_from(i128::from(one) - i128::from(other)).unwrap_or_default()
+        };
+        Clock {
+            boot: start.boot.clone(),
+            base: difference(self.now, start.boottime),
+            ahead: difference(start.wall, self.now),
         }
-        for (name, kind) in wanted {
-            let before = self.books.pools().find(|(other, _)| *other == name);
-            let add = Change::Add { name: name.clone(), kind: kind.clone() };
-            match (before.map(|(_, pool)| &pool.kind), kind) {
-                (None, _) => changes.push(add),
-                (Some(before), kind) if before == kind => {}
-                (Some(Kind::Numbered(_)), Kind::Numbered(units)) => {
+    }
+
+    /// Whether pools become something else than larger or smaller: then all is built again around what
+    /// is held, so that nobody who waits is refused because a pool is away for a moment.
+    fn changes_kinds(&self, wanted: &[Declared]) -> bool {
+        wanted.iter().any(|one| {
+            let before = self.books.pool(&one.name).map(|pool| &pool.kind);
+            match (before, &one.kind) {
+                (None, _) | (Some(Kind::Numbered(_)), Kind::Numbered(_)) => false,
+                (Some(before), kind) => before != kind,
+            }
+        })
+    }
+
+    /// Brings the pools to what the configuration says now. Returns what could not be done.
+    fn configure(&mut self, wanted: &[Declared]) -> Result<Vec<Effect>, Defect> {
+        let by_name: BTreeMap<&Name, &Kind> =
+            wanted.iter().map(|one| (&one.name, &one.kind)).collect();
+        let known = self.books.pools().filter(|(_, pool)| pool.configured);
+        let gone = known.filter(|(name, _)| !by_name.contains_key(name));
+        let mut changes: Vec<_> =
+            gone.map(|(name, _)| Change::Remove { name: name.clone(), force: true }).collect();
+        let mut adopted = Vec::new();
+        for (name, kind) in by_name {
+            match (self.books.pool(name), kind) {
+                (None, _) => changes.push(Change::Add { name: name.clone(), kind: kind.clone() }),
+                (Some(pool), Kind::Numbered(units)) if pool.kind != *kind => {
                     changes.push(Change::Resize { name: name.clone(), units: *units });
                 }
-                (Some(_), _) => {
-                    changes.push(Change::Remove { name: name.clone(), force: true });
-                    changes.push(add);
-                }
+                (Some(pool), _) if !pool.configured => adopted.push(name.clone()),
+                _ => {}
             }
+        }
+        for name in adopted {
+            let kind = self.books.pool(&name).map(|pool| pool.kind.clone());
+            self.note(Fact::Pool { name, kind, configured: true })?;
         }
         self.change_all(changes, wanted)
     }
@@ -71,13 +111,15 @@ impl Cell {
     fn change_all(
         &mut self,
         changes: Vec<Change>,
-        wanted: &[(Name, Kind)],
+        wanted: &[Declared],
     ) -> Result<Vec<Effect>, Defect> {
         let mut unfit = Vec::new();
+        let configured: std::collections::BTreeSet<_> =
+            wanted.iter().map(|one| &one.name).collect();
         for change in changes {
             let name = super::calls::name_of(&change).clone();
-            let configured = wanted.iter().any(|(other, _)| *other == name);
-            if let Err(why) = self.change(change, configured)? {
+            let configured = configured.contains(&name);
+            if let Err(why) = self.change_pool(change, configured, None)? {
                 unfit.push(Effect::Unfit(name, why.to_string()));
             }
         }
@@ -91,43 +133,58 @@ impl Cell {
         &mut self,
         epoch: u32,
         ephemeral: bool,
-        configured: &[(Name, Kind)],
+        configured: &[Declared],
     ) -> Result<Vec<Effect>, Defect> {
         self.engine = engine(epoch, ephemeral)?;
         self.engine.go_above(self.books.highest());
         let own = self.books.pools().filter(|(_, pool)| !pool.configured);
         let own = own.map(|(name, pool)| (name.clone(), pool.kind.clone()));
-        let wanted: Vec<_> = configured.iter().cloned().chain(own).collect();
+        let wanted = configured.iter().map(|one| (one.name.clone(), one.kind.clone()));
+        let wanted: Vec<_> = wanted.chain(own).collect();
         let before: Vec<Name> = self.books.pools().map(|(name, _)| name.clone()).collect();
         let grants: Vec<_> = self.books.grants().map(|(request, ..)| request).collect();
         let taken = self.books.grants().flat_map(|(.., held)| held.taken.iter());
         let plan = Plan::new(wanted, taken);
         let mut unfit = self.change_all(plan.begins, configured)?;
-        for request in grants {
-            self.restore(request)?;
+        for request in &grants {
+            self.restore(*request)?;
         }
+        // What is held comes before what is new, where both cannot be.
+        unfit.extend(self.change_all(plan.unused, configured)?);
         unfit.extend(self.change_all(plan.then, configured)?);
         // Whoever holds what is drained keeps it.
         let drained = self.books.drained().iter().cloned();
         let drain = drained.map(|(name, drained)| Change::Drain { name, drained });
         unfit.extend(self.change_all(drain.collect(), configured)?);
-        let waiting: Vec<_> = self.books.waiting().map(|(request, _)| request).collect();
-        for request in waiting {
-            let Some(entry) = self.books.get(request) else { continue };
-            let (who, ask) = (entry.who.clone(), entry.ask.clone());
-            let effects = self.engine.ask_again(self.now, request, who, ask)?;
-            self.take_effects(effects)?;
+        let is_closing = |request: &RequestNo| {
+            self.books.get(*request).is_some_and(|entry| entry.closing.is_some())
+        };
+        for request in grants.into_iter().filter(is_closing).collect::<Vec<_>>() {
+            self.run(engine::Input::End(request))?;
         }
+        self.ask_again()?;
         for name in before {
-            if self.engine.kind(&name).is_some() {
-                continue;
+            if self.engine.kind(&name).is_none() {
+                self.note(Fact::Pool { name, kind: None, configured: false })?;
             }
-            self.note(Fact::Pool { name, kind: None, configured: false })?;
         }
         Ok(unfit)
     }
 
-    fn restore(&mut self, request: holdall_wire::RequestNo) -> Result<(), Defect> {
+    fn ask_again(&mut self) -> Result<(), Defect> {
+        let waiting: Vec<_> = self.books.waiting().map(|(request, _)| request).collect();
+        for request in waiting {
+            let Some(entry) = self.books.get(request) else { continue };
+            let (who, ask) = (entry.who.clone(), entry.ask.clone());
+            let mut effects = self.engine.ask_again(self.now, request, who, ask)?;
+            // It waits as it did, however many its user has by now.
+            effects.retain(|effect| !matches!(effect, EngineEffect::Queued(_)));
+            self.take_effects(effects)?;
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, request: RequestNo) -> Result<(), Defect> {
         let Some(entry) = self.books.get(request) else { return Ok(()) };
         let Some(held) = entry.held.clone() else { return Ok(()) };
         let within = entry.ask.within;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use holdall_wire::holder::{CgroupId, ProcessId, Record};
 use holdall_wire::{
-    Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Part, Place, Refusal, Reply,
+    Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Place, Refusal, Reply,
     RequestNo, Who,
 };
 
 use super::*;
-use crate::input::{Rest, Start, Wish};
+use crate::input::{Declared, Limits, Rest, Start, Wish};
 use crate::replay::{LOGIC, Recorded, Replay};
 use crate::session::{Means, Secret, Turned};
 
@@ -20,6 +20,9 @@ struct Story {
     at: u64,
     epoch: u32,
     pools: Vec<(Name, Kind)>,
+    /// For how long anybody has some of these.
+    limit: Option<u64>,
+    limits: Limits,
 }
 
 fn name(text: &str) -> Name {
@@ -42,7 +45,8 @@ impl Story {
     fn new(pools: &[(&str, u32)]) -> Self {
         let pools = pools.iter().map(|(pool, units)| (name(pool), Kind::Numbered(*units)));
         let (pools, cell) = (pools.collect(), Cell::new().expect("an engine"));
-        let mut story = Self { cell, log: Vec::new(), at: 100, epoch: 0, pools };
+        let (log, limit, limits) = (Vec::new(), None, Limits::default());
+        let mut story = Self { cell, log, at: 100, epoch: 0, pools, limit, limits };
         story.start("boot", false);
         story
     }
@@ -52,8 +56,13 @@ impl Story {
         let out = self.cell.step(at, input).expect("unbroken");
         self.cell.books.check().expect("sound");
         if out.is_new {
-            let recorded = Recorded { at, input: recorded, facts: out.facts };
-            self.log.push(recorded.to_bytes().expect("written"));
+            let recorded = Recorded::begin(at, &recorded).expect("written");
+            let recorded = recorded.end(&out.facts).expect("written");
+            let append = |payload: &[u8]| {
+                self.log.push(payload.to_vec());
+                Ok::<_, ()>(())
+            };
+            recorded.append(append).expect("there is room");
         }
         // Timers are the protocol's own affair.
         let is_timer = |effect: &Effect| matches!(effect, Effect::Arm(..) | Effect::Disarm(_));
@@ -63,7 +72,19 @@ impl Story {
     fn start(&mut self, boot: &str, rebuilt: bool) -> Vec<Effect> {
         self.epoch += 1;
         let (epoch, boot, pools) = (self.epoch, boot.into(), self.pools.clone());
-        self.input(Input::Started(Start { epoch, boot, rebuilt, ephemeral: true, pools }))
+        let declared = |(name, kind)| Declared { name, kind, limit: self.limit };
+        let start = Start {
+            epoch,
+            boot,
+            boottime: self.at,
+            wall: self.at,
+            rebuilt,
+            ephemeral: true,
+            pools: pools.into_iter().map(declared).collect(),
+            limits: self.limits,
+            ..Start::default()
+        };
+        self.input(Input::Started(start))
     }
 
     /// The host is killed, and another starts with the log: with the same code or with other.
@@ -109,8 +130,7 @@ impl Story {
             limit: None,
             part: None,
         };
-        let who = Who { uid: 1000 + session as u32, user: "me".into(), ..Who::default() };
-        self.calls(session, call, Wish::Ask { who: Arc::new(who), ask })
+        self.calls(session, call, Wish::Ask { who: who(session), ask })
     }
 
     /// A command that runs under a grant, without a cgroup.
@@ -145,8 +165,21 @@ fn is_grant(effects: &[Effect]) -> bool {
     matches!(effects, [Effect::Reply { reply: Reply::Granted { .. }, .. }])
 }
 
-fn wrong(effects: &[Effect]) -> bool {
-    matches!(effects, [Effect::Reply { reply: Reply::Failed(Fault::Wrong(_)), .. }])
+fn conflict(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Reply { reply: Reply::Failed(Fault::Conflict(_)), .. }])
+}
+
+fn denied(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Reply { reply: Reply::Failed(Fault::Denied(_)), .. }])
+}
+
+/// Who makes the calls of a session.
+fn who(session: u64) -> Arc<Who> {
+    Arc::new(Who { uid: 1000 + session as u32, user: "me".into(), ..Who::default() })
+}
+
+fn changes(session: u64, change: Change) -> Wish {
+    Wish::Change { by: who(session), change }
 }
 
 /// `pkill -9 holdall`, and the child has closed all its descriptors: it is known all the same.
@@ -161,7 +194,7 @@ fn a_child_whose_wrapper_and_agent_were_killed_together_is_found_and_killed() {
         let session = SessionId(1);
         assert!(effects.contains(&Effect::WatchSession(session, PROCESS)), "{effects:?}");
         let effects = story.input(Input::Over(session));
-        assert_eq!(effects, [Effect::Kill(request, child(9))]);
+        assert_eq!(effects, [Effect::Forget(session, None), Effect::Kill(request, child(9))]);
         assert_eq!(story.units(request), ["gpu/0"], "it is held until nothing of it is left");
         let effects = story.restart("boot", false);
         assert!(effects.contains(&Effect::Kill(request, child(9))), "{effects:?}");
@@ -236,7 +269,7 @@ fn leftovers_are_waited_for_or_let_go() {
     assert_eq!(effects, [Effect::Unused(child(9)), left]);
     assert_eq!(story.cell.engine.load(), (1, 0));
     assert!(
-        wrong(&story.calls(1, 4, Wish::End { request: waits, rest: None })),
+        conflict(&story.calls(1, 4, Wish::End { request: waits, rest: None })),
         "it is given back"
     );
     story.input(Input::HolderEnded(waits));
@@ -276,7 +309,7 @@ fn pools_are_what_the_configuration_says_now_and_others_stay() {
         let mut story = Story::new(&[("a", 1), ("b", 1)]);
         story.comes(1);
         let kind = Kind::Numbered(3);
-        let done = story.calls(1, 1, Wish::Change(Change::Add { name: name("c"), kind }));
+        let done = story.calls(1, 1, changes(1, Change::Add { name: name("c"), kind }));
         assert_eq!(done, [reply(1, 1, Reply::Done)]);
         story.pools = vec![(name("b"), Kind::Numbered(5))];
         story.restart("boot", upgrade);
@@ -303,7 +336,7 @@ fn what_is_drained_stays_so_until_its_time_is_over() {
         story.comes(2);
         let drained = |until| Drained { reason: "hot".into(), by: "me".into(), until };
         let drain = |unit: &str, until| {
-            Wish::Change(Change::Drain { name: name(unit), drained: drained(until) })
+            changes(2, Change::Drain { name: name(unit), drained: drained(until) })
         };
         assert_eq!(story.calls(2, 1, drain("gpu/0", None)), [reply(2, 1, Reply::Done)]);
         assert_eq!(story.calls(2, 2, drain("gpu/1", Some(500))), [reply(2, 2, Reply::Done)]);
@@ -328,9 +361,9 @@ fn what_is_taken_away_is_killed_in_time_and_its_client_told_whenever_it_comes() 
     let mut story = Story::new(&[("gpu", 1)]);
     let request = story.runs(1, "gpu", Leftovers::Wait);
     story.comes(2);
-    let release = |force, may| Wish::Release { request, force, may };
-    assert!(wrong(&story.calls(2, 1, release(true, false))), "it is another's");
-    assert!(wrong(&story.calls(2, 2, release(false, true))), "it is in use");
+    let release = |force, may| Wish::Release { request, force, may, by: who(2), beyond: None };
+    assert!(denied(&story.calls(2, 1, release(true, false))), "it is another's");
+    assert!(conflict(&story.calls(2, 2, release(false, true))), "it is in use");
     let lost = reply(1, 1, Reply::Lost(request));
     assert_eq!(story.calls(2, 3, release(true, true)), [lost, reply(2, 3, Reply::Done)]);
     story.restart("boot", true);
@@ -379,27 +412,18 @@ fn whoever_waits_is_told_to_go_and_nobody_is_granted_anything_meanwhile() {
 }
 
 #[test]
-fn parts_of_grants_are_refused() {
-    let mut story = Story::new(&[("gpu", 2)]);
-    let request = story.runs(1, "gpu:2", Leftovers::Wait);
-    let needs = vec!["gpu".parse().expect("a need")];
-    let (now, lasting, from) = (false, Lasting::Connection, From::default());
-    let part = Some(Part { of: request, outlasts: false });
-    let ask = Ask { needs, now, lasting, from, within: None, limit: None, part };
-    let told = story.calls(1, 3, Wish::Ask { who: Arc::default(), ask });
-    assert!(matches!(&told[..], [Effect::Reply { reply: Reply::Refused(_), .. }]), "{told:?}");
-}
-
-#[test]
 fn a_grant_is_its_sessions_own() {
     let mut story = Story::new(&[("gpu", 1)]);
     let request = story.runs(1, "gpu", Leftovers::Wait);
     story.comes(2);
-    assert!(wrong(&story.calls(2, 1, Wish::End { request, rest: None })));
+    assert!(conflict(&story.calls(2, 1, Wish::End { request, rest: None })));
     let effects = story.calls(2, 2, Wish::Child { request, holder: child(8) });
     assert_eq!(effects[0], Effect::Unused(child(8)), "it becomes nothing");
-    assert!(wrong(&effects[1..]) && story.cell.engine.is_held(request));
-    assert!(wrong(&story.calls(2, 3, Wish::Renew { request, millis: 1 })), "no reservation");
+    assert!(conflict(&effects[1..]) && story.cell.engine.is_held(request));
+    assert!(
+        conflict(&story.calls(2, 3, Wish::Renew { request, millis: 1, by: who(2), may: false })),
+        "no reservation"
+    );
     let asked = CallNo(1);
     assert_eq!(
         story.calls(2, 4, Wish::Withdraw { asked, rest: None }),
@@ -429,23 +453,13 @@ fn reservations_and_pools_are_synced_and_nothing_else() {
     assert!(synced(2, ask("b", Lasting::Reservation(1000))));
     assert!(!synced(3, ask("b", Lasting::Reservation(1000))), "it waits");
     let request = RequestNo((1 << 32) + 3);
-    assert!(synced(4, Wish::Renew { request, millis: 5000 }));
-    assert!(synced(5, Wish::Release { request, force: false, may: false }));
-    assert!(synced(6, Wish::Change(Change::Add { name: name("c"), kind: Kind::Lock })));
-    let gone = Wish::Change(Change::Remove { name: name("d"), force: false });
+    assert!(synced(4, Wish::Renew { request, millis: 5000, by: who(1), may: false }));
+    assert!(synced(
+        5,
+        Wish::Release { request, force: false, may: false, by: who(1), beyond: None }
+    ));
+    assert!(synced(6, changes(1, Change::Add { name: name("c"), kind: Kind::Lock })));
+    let gone = changes(1, Change::Remove { name: name("d"), force: false });
     assert!(!synced(7, gone), "there is no such pool");
     assert!(!synced(8, Wish::End { request: RequestNo((1 << 32) + 1), rest: None }));
-}
-
-#[test]
-fn a_defect_leaves_no_record_and_the_next_start_does_without() {
-    let mut story = Story::new(&[]);
-    story.comes(1);
-    let twice = Fact::Granted { request: RequestNo(5), taken: [].into(), since: 0, until: None };
-    let recorded = Recorded { at: 1, input: Input::Due, facts: vec![twice] };
-    let mut replay = Replay::new(LOGIC, None).expect("an engine");
-    let refused = replay.take(LOGIC, &recorded.to_bytes().expect("written"));
-    assert!(refused.is_err(), "what cannot be is refused, and not gone on from");
-    story.restart("boot", false);
-    assert_eq!(story.comes_back(1), []);
 }

@@ -20,7 +20,7 @@ fn hello() -> Hello {
 /// Sessions with one, attached to connection 1.
 fn attached() -> Sessions {
     let mut sessions = Sessions::default();
-    sessions.attach(ConnNo(1), &hello()).expect("it is new");
+    sessions.attach(ConnNo(1), &hello(), &Limits::default()).expect("it is new");
     sessions
 }
 
@@ -28,15 +28,13 @@ fn attached() -> Sessions {
 fn a_call_is_new_once_and_what_came_of_it_is_told_again() {
     let mut sessions = attached();
     assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::New));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Heard), "it is being done");
+    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Pending), "it is being done");
     sessions.opened(SESSION, CallNo(1), RequestNo(9));
     assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Open(RequestNo(9))));
     assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::New));
-    assert_eq!(sessions.replied(SESSION, CallNo(2), Reply::Done), Some(ConnNo(1)));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::Replied(Reply::Done)));
-    let gap = Wrong::Gap { expected: 3, got: 4 };
-    assert_eq!(sessions.call(ConnNo(1), CallNo(4)), Err(gap));
-    assert!(sessions.call(ConnNo(1), CallNo(0)).is_err());
+    sessions.replied(SESSION, CallNo(2), Answer::Done);
+    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::Replied(Answer::Done)));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(0)), Err(Wrong::Zero));
     assert_eq!(sessions.call(ConnNo(2), CallNo(3)), Err(Wrong::NotAttached));
 }
 
@@ -48,14 +46,14 @@ fn whoever_comes_back_is_told_what_it_missed() {
     }
     sessions.opened(SESSION, CallNo(1), RequestNo(9));
     assert_eq!(sessions.detach(10, ConnNo(1)), None, "it lasts");
-    assert_eq!(sessions.replied(SESSION, CallNo(2), Reply::Done), None, "nobody listens");
+    sessions.replied(SESSION, CallNo(2), Answer::Done);
     let back = Hello { returns: true, heard: CallNo(0), ..hello() };
-    let welcome = sessions.attach(ConnNo(2), &back).expect("it is known");
+    let welcome = sessions.attach(ConnNo(2), &back, &Limits::default()).expect("it is known");
     assert_eq!(welcome.last, CallNo(3));
     assert_eq!(welcome.open, [(CallNo(1), RequestNo(9))]);
-    assert_eq!(welcome.replied, [(CallNo(2), Reply::Done)]);
+    assert_eq!(welcome.replied, [(CallNo(2), Answer::Done)]);
     sessions.hear(ConnNo(2), CallNo(2));
-    let welcome = sessions.attach(ConnNo(3), &back).expect("it is known");
+    let welcome = sessions.attach(ConnNo(3), &back, &Limits::default()).expect("it is known");
     assert_eq!(welcome.displaced, Some(ConnNo(2)));
     assert_eq!(welcome.open, [(CallNo(1), RequestNo(9))], "what is open is told whoever has heard");
     assert!(welcome.replied.is_empty());
@@ -70,9 +68,9 @@ fn a_grant_that_ends_after_it_was_heard_of_leaves_nothing_behind() {
     sessions.opened(SESSION, CallNo(1), RequestNo(9));
     sessions.hear(ConnNo(1), CallNo(1));
     sessions.detach(10, ConnNo(1));
-    sessions.replied(SESSION, CallNo(1), Reply::Lost(RequestNo(9)));
+    sessions.replied(SESSION, CallNo(1), Answer::Lost(RequestNo(9)));
     let back = Hello { returns: true, heard: CallNo(1), ..hello() };
-    let welcome = sessions.attach(ConnNo(2), &back).expect("it is known");
+    let welcome = sessions.attach(ConnNo(2), &back, &Limits::default()).expect("it is known");
     assert!(welcome.open.is_empty() && welcome.replied.is_empty());
     assert!(sessions.sessions[&SESSION].outcomes.is_empty());
 }
@@ -87,10 +85,10 @@ fn nobody_gets_at_a_session_of_another() {
         Hello { uid: 0, ..hello() },
     ];
     for other in others {
-        assert_eq!(sessions.attach(ConnNo(2), &other), Err(Turned::Stranger));
+        assert_eq!(sessions.attach(ConnNo(2), &other, &Limits::default()), Err(Turned::Stranger));
     }
     let unknown = Hello { session: SessionId(2), returns: true, ..hello() };
-    assert_eq!(sessions.attach(ConnNo(2), &unknown), Err(Turned::Forgotten));
+    assert_eq!(sessions.attach(ConnNo(2), &unknown, &Limits::default()), Err(Turned::Forgotten));
     assert_eq!(sessions, before, "nothing has changed");
     assert_eq!(format!("{:?}", Secret(8)), "Secret", "it is not shown");
 }
@@ -100,7 +98,7 @@ fn a_lease_lapses_when_nobody_comes_back_and_a_process_does_not() {
     let mut sessions = attached();
     let process = Means::Process { pid: 4, start: 5 };
     let other = Hello { session: SessionId(2), means: process, ..hello() };
-    sessions.attach(ConnNo(2), &other).expect("it is new");
+    sessions.attach(ConnNo(2), &other, &Limits::default()).expect("it is new");
     assert_eq!(sessions.next_lapse(), None, "both are here");
     sessions.detach(100, ConnNo(1));
     sessions.detach(100, ConnNo(2));
@@ -109,21 +107,67 @@ fn a_lease_lapses_when_nobody_comes_back_and_a_process_does_not() {
     assert_eq!(sessions.lapsed(150).collect::<Vec<_>>(), [SESSION]);
     sessions.detach_all(1000);
     assert_eq!(sessions.next_lapse(), Some(1050), "no agent was there: it could not come");
-    sessions.attach(ConnNo(3), &Hello { returns: true, ..hello() }).expect("it is known");
+    let back = Hello { returns: true, ..hello() };
+    sessions.attach(ConnNo(3), &back, &Limits::default()).expect("it is known");
     assert_eq!(sessions.next_lapse(), None);
+}
+
+/// Whoever came over a connection first has it, and loses nothing to another.
+#[test]
+fn a_connection_has_one_session() {
+    let mut sessions = attached();
+    let other = Hello { session: SessionId(2), ..hello() };
+    let before = sessions.clone();
+    assert_eq!(sessions.attach(ConnNo(1), &other, &Limits::default()), Err(Turned::Attached));
+    assert_eq!(sessions, before);
+    sessions.attach(ConnNo(1), &hello(), &Limits::default()).expect("its own");
+}
+
+#[test]
+fn a_user_has_so_many_sessions_and_no_lease_is_longer_than_it_may_be() {
+    let limits = Limits { sessions: 2, lease: 50, ..Limits::default() };
+    let mut sessions = Sessions::default();
+    let one = |session, uid, millis| {
+        let (session, means) = (SessionId(session), Means::Lease(millis));
+        Hello { session, uid, means, ..hello() }
+    };
+    assert_eq!(sessions.attach(ConnNo(1), &one(1, 7, 51), &limits), Err(Turned::TooLong(50)));
+    assert_eq!(sessions, Sessions::default(), "nothing has changed");
+    for session in 1..=2 {
+        sessions.attach(ConnNo(session), &one(session.into(), 7, 50), &limits).expect("it may");
+    }
+    assert_eq!(sessions.attach(ConnNo(3), &one(3, 7, 50), &limits), Err(Turned::TooMany(2)));
+    sessions.attach(ConnNo(3), &one(3, 8, 50), &limits).expect("another user");
+    sessions.attach(ConnNo(4), &one(1, 7, 50), &limits).expect("it is there already");
+    sessions.end(SessionId(1));
+    sessions.attach(ConnNo(5), &one(4, 7, 50), &limits).expect("there is room again");
+    sessions.check().expect("sound");
+}
+
+/// What the host has answered by itself is not known here: its number is free.
+#[test]
+fn numbers_may_be_left_out_and_are_new_later() {
+    let mut sessions = attached();
+    assert_eq!(sessions.call(ConnNo(1), CallNo(3)), Ok(Turn::New));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::New), "it was never made");
+    sessions.replied(SESSION, CallNo(1), Answer::Done);
+    sessions.hear(ConnNo(1), CallNo(2));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Heard));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::Heard), "it has heard of that");
+    sessions.check().expect("sound");
 }
 
 #[test]
 fn without_sessions_a_connection_is_one() {
     let mut sessions = Sessions::default();
     let plain = Hello { means: Means::Connection, ..hello() };
-    sessions.attach(ConnNo(1), &plain).expect("it is new");
+    sessions.attach(ConnNo(1), &plain, &Limits::default()).expect("it is new");
     sessions.call(ConnNo(1), CallNo(1)).expect("the first");
     sessions.opened(SESSION, CallNo(1), RequestNo(3));
     assert_eq!(sessions.detach(5, ConnNo(1)), Some(SESSION));
     assert_eq!(sessions.end(SESSION), [RequestNo(3)]);
     assert_eq!(sessions, Sessions::default(), "nothing is left");
-    sessions.attach(ConnNo(2), &plain).expect("it is new");
+    sessions.attach(ConnNo(2), &plain, &Limits::default()).expect("it is new");
     assert_eq!(sessions.detach_all(5), [SESSION]);
 }
 
@@ -132,7 +176,7 @@ fn a_client_cannot_fill_the_memory() {
     let mut sessions = attached();
     for call in 1..=UNACKNOWLEDGED_MAX as u64 {
         assert_eq!(sessions.call(ConnNo(1), CallNo(call)), Ok(Turn::New));
-        sessions.replied(SESSION, CallNo(call), Reply::Done);
+        sessions.replied(SESSION, CallNo(call), Answer::Done);
     }
     let next = CallNo(UNACKNOWLEDGED_MAX as u64 + 1);
     assert_eq!(sessions.call(ConnNo(1), next), Err(Wrong::TooMany));
@@ -149,6 +193,8 @@ enum Step {
     /// The next message arrives at the cell, or at the client.
     ToCell,
     ToClient,
+    /// The next message to the cell is answered by the host.
+    Refuse,
     /// The oldest call that is being done is done, as a request or with a reply.
     Do {
         opens: bool,
@@ -179,6 +225,8 @@ struct World {
     open: Vec<u64>,
     /// How often each call was done.
     done: BTreeMap<u64, usize>,
+    /// Those that the host has answered.
+    refused: BTreeSet<u64>,
 }
 
 impl World {
@@ -187,16 +235,11 @@ impl World {
         self.to_cell.clear();
         self.to_client.clear();
         let hello = Hello { returns: self.conn > 1, heard: CallNo(self.heard), ..hello() };
-        let welcome = self.sessions.attach(ConnNo(self.conn), &hello).expect("it is known");
+        let welcome = self.sessions.attach(ConnNo(self.conn), &hello, &Limits::default());
+        let welcome = welcome.expect("it is known");
         self.to_client.extend(welcome.replied.iter().map(|(call, _)| call.0));
         // Some more than it must: calls may be repeated.
         self.to_cell.extend(self.unanswered.iter().copied());
-        let replied = welcome.replied.iter().map(|(call, _)| call.0);
-        let open = welcome.open.iter().map(|(call, _)| call.0);
-        let known: Vec<u64> = replied.chain(open).chain(self.pending.iter().copied()).collect();
-        let taken = |call: &u64| *call <= welcome.last.0;
-        let forgotten = |call: &&u64| taken(call) && !known.contains(call);
-        assert_eq!(self.unanswered.iter().find(forgotten), None, "nobody would tell it");
     }
 
     fn step(&mut self, step: &Step) {
@@ -211,7 +254,15 @@ impl World {
                 match self.sessions.call(ConnNo(self.conn), CallNo(call)).expect("in order") {
                     Turn::New => self.pending.push(call),
                     Turn::Replied(_) => self.to_client.push(call),
-                    Turn::Open(_) | Turn::Heard => {}
+                    Turn::Open(_) | Turn::Pending | Turn::Heard => {}
+                }
+            }
+            Step::Refuse if !self.to_cell.is_empty() => {
+                let call = self.to_cell.remove(0);
+                let is_new = self.sessions.is_new(SESSION, CallNo(call));
+                if is_new && !self.pending.contains(&call) {
+                    self.refused.insert(call);
+                    self.to_client.push(call);
                 }
             }
             Step::ToClient if !self.to_client.is_empty() => {
@@ -254,7 +305,8 @@ impl World {
     }
 
     fn reply(&mut self, call: u64) {
-        if self.sessions.replied(SESSION, CallNo(call), Reply::Done).is_some() {
+        self.sessions.replied(SESSION, CallNo(call), Answer::Done);
+        if self.sessions.connection(SESSION).is_some() {
             self.to_client.push(call);
         }
     }
@@ -268,6 +320,7 @@ proptest! {
     fn every_call_is_done_once_and_answered(steps in prop::collection::vec(prop_oneof![
         5 => Just(Step::Make),
         5 => Just(Step::ToCell),
+        1 => Just(Step::Refuse),
         5 => Just(Step::ToClient),
         4 => any::<bool>().prop_map(|opens| Step::Do { opens }),
         2 => Just(Step::Over),
@@ -288,7 +341,8 @@ proptest! {
             }
         }
         prop_assert!(world.unanswered.is_empty(), "{:?}", world.unanswered);
-        prop_assert_eq!(world.done.len() as u64, world.made);
+        let all = world.done.keys().chain(&world.refused).collect::<BTreeSet<_>>();
+        prop_assert_eq!(all.len() as u64, world.made);
         prop_assert!(world.done.values().all(|times| *times == 1), "{:?}", world.done);
         world.step(&Step::Acknowledge);
         let session = &world.sessions.sessions[&SESSION];

@@ -1,12 +1,11 @@
 //! A host: a cell with its log. What it decides is logged, and leaves when the log says so.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use holdall_cell::replay::{Recorded, Replay, Replayed};
-use holdall_cell::{Cell, Effect, Input, Start};
+use holdall_cell::{Cell, Declared, Effect, Input, Start};
 use holdall_log::{Class, Entry, Index, Log, Memory, Opened, Store, Watch};
-use holdall_wire::{Kind, Name};
+use holdall_wire::Kind;
 
 /// What is to be done, and when it may be.
 struct Held {
@@ -37,13 +36,17 @@ pub(crate) fn replay(logic: u32, opened: &Opened) -> Replayed {
     replay.finish().expect("an engine")
 }
 
-pub(crate) fn pools() -> Vec<(Name, Kind)> {
-    vec![("cpu".parse().expect("a name"), Kind::Numbered(3))]
-}
-
-pub(crate) fn start(epoch: u32, boot: &str, rebuilt: bool) -> Input {
-    let boot: Arc<str> = boot.into();
-    Input::Started(Start { epoch, boot, rebuilt, ephemeral: true, pools: pools() })
+pub(crate) fn start(at: u64, epoch: u32, boot: &str) -> Start {
+    let (name, kind) = ("cpu".parse().expect("a name"), Kind::Numbered(3));
+    Start {
+        epoch,
+        boot: boot.into(),
+        boottime: at,
+        wall: at,
+        ephemeral: true,
+        pools: vec![Declared { name, kind, limit: None }],
+        ..Start::default()
+    }
 }
 
 impl Host {
@@ -53,12 +56,14 @@ impl Host {
         // Killed at its very first start, it has an epoch and nothing else.
         let has_begun = opened.snapshot.is_some() || !opened.records.is_empty();
         assert!(!has_begun || opened.memory == Memory::Kept, "nothing is lost by a kill");
-        let Replayed { cell, from_facts, diverged } = replay(logic, &opened);
-        assert!(diverged.is_none(), "{diverged:?}");
+        let replayed = replay(logic, &opened);
+        assert!(replayed.diverged.is_none(), "{:?}", replayed.diverged);
+        let started = replayed.started(start(at, opened.epoch, boot));
+        let cell = replayed.cell;
         let (watch, held) = (log.watch(), VecDeque::new());
         let last = watch.may_leave();
         let mut host = Self { cell, log, watch, last, held, logic, failed: false };
-        host.input(at, start(opened.epoch, boot, from_facts));
+        host.input(at, started);
         Some(host)
     }
 
@@ -68,10 +73,10 @@ impl Host {
         let out = self.cell.step(at, input).expect("unbroken");
         self.cell.books().check().expect("the books are sound");
         if out.is_new {
-            let payload = recorded.end(&out.facts).expect("written");
             let (class, logic, sync) = (Class::Must, self.logic, out.sync);
-            let entry = Entry { class, logic, payload: &payload, sync };
-            match self.log.append(entry) {
+            let log = &mut self.log;
+            let append = |payload: &[u8]| log.append(Entry { class, logic, payload, sync });
+            match recorded.end(&out.facts).expect("written").append(append) {
                 Ok(index) => self.last = index,
                 Err(_) => return self.failed = true, // What follows from it must not leave.
             }

@@ -159,7 +159,7 @@ impl<'a> World<'a> {
                     self.hears(client, call, reply);
                 }
             }
-            Effect::Welcome { conn, last, answers } => self.welcomed(conn, last, answers),
+            Effect::Welcome { conn, answers, .. } => self.welcomed(conn, answers),
             Effect::TurnedAway(conn, _) => {
                 // Its session is over: what it held is not held any more.
                 if let Some(client) = self.client_of(conn) {
@@ -183,6 +183,14 @@ impl<'a> World<'a> {
             Effect::Watch(request, _) | Effect::Kill(request, _) | Effect::End(request, _) => {
                 self.holders.insert(request);
             }
+            Effect::Forget(session, conn) => {
+                let client = conn.and_then(|conn| self.client_of(conn));
+                if let Some(client) =
+                    client.filter(|client| self.clients[*client].hello.session == session)
+                {
+                    self.lose_all(client);
+                }
+            }
             Effect::Arm(timer, ..) => drop(self.timers.insert(timer)),
             Effect::Disarm(timer) => drop(self.timers.remove(&timer)),
             Effect::Unused(_) | Effect::Unfit(..) => {}
@@ -193,7 +201,7 @@ impl<'a> World<'a> {
         self.clients.iter().position(|client| client.conn == Some(conn))
     }
 
-    fn welcomed(&mut self, conn: ConnNo, last: CallNo, answers: Vec<(CallNo, Reply)>) {
+    fn welcomed(&mut self, conn: ConnNo, answers: Vec<(CallNo, Reply)>) {
         let Some(client) = self.client_of(conn) else { return };
         // What it believed to hold and is not told of was ended.
         let told: BTreeSet<RequestNo> = answers
@@ -208,12 +216,16 @@ impl<'a> World<'a> {
             let is_over = answers.iter().any(|(call, _)| *call == asked);
             assert!(is_over || told.contains(request), "{request} was told, and is forgotten");
         }
+        let told: BTreeSet<CallNo> = answers.iter().map(|(call, _)| *call).collect();
         for (call, reply) in answers {
             self.hears(client, call, reply);
         }
+        // What it has no answer of it calls again.
         let made = self.clients[client].calls.len() as u64;
-        for call in last.0 + 1..=made {
-            self.send(client, CallNo(call));
+        for call in (1..=made).map(CallNo).filter(|call| !told.contains(call)) {
+            if !self.clients[client].answered.contains(&call) {
+                self.send(client, call);
+            }
         }
     }
 
@@ -369,13 +381,14 @@ impl<'a> World<'a> {
             }
             Move::Release(client, index, force) => {
                 if let Some(request) = self.any_grant(index) {
-                    let (force, may) = (*force, true);
-                    self.call(*client, Wish::Release { request, force, may });
+                    let (force, may, by, beyond) = (*force, true, who(0), None);
+                    self.call(*client, Wish::Release { request, force, may, by, beyond });
                 }
             }
             Move::Renew(client, index) => {
                 if let Some(request) = self.any_grant(index) {
-                    self.call(*client, Wish::Renew { request, millis: 9000 });
+                    let (millis, by, may) = (9000, who(0), false);
+                    self.call(*client, Wish::Renew { request, millis, by, may });
                 }
             }
             Move::Change(what, units) => self.change(*what, *units),
@@ -484,7 +497,7 @@ impl<'a> World<'a> {
             2 => Change::Resize { name, units: units.into() },
             _ => Change::Remove { name, force: units > 2 },
         };
-        self.call(0, Wish::Change(change));
+        self.call(0, Wish::Change { by: who(0), change });
     }
 
     fn disconnect(&mut self, client: usize) {

@@ -48,7 +48,7 @@ impl Service {
         let held = grants.flat_map(|grant| &grant.taken);
         let before = reservations.len();
         let plan = Plan::new(wanted.filter_map(|change| added(&change)).collect(), held);
-        for change in plan.begins {
+        for change in plan.begins.into_iter().chain(plan.unused) {
             self.change_pool(change)?;
         }
         // Parts come after what they are parts of.

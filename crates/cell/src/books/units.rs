@@ -1,0 +1,267 @@
+//! Who uses which units, and whether that can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdall_wire::{Amount, Ask, Name, Need, Part, RequestNo, Taken};
+use serde::{Deserialize, Serialize};
+
+use super::{Books, Contradiction, Entry};
+
+/// A unit that is held: a pool and one of its units, or a lock, which is its own.
+pub(super) type UnitName = (Name, Name);
+
+/// How a unit is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Use {
+    fence: u64,
+    shared: bool,
+    holders: BTreeSet<RequestNo>,
+    /// Of grants that hold it.
+    parts: BTreeMap<RequestNo, PartOf>,
+}
+
+/// How a part of a grant uses a unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PartOf {
+    of: RequestNo,
+    fence: u64,
+    shared: bool,
+}
+
+/// A unit of a grant.
+#[derive(Clone, Copy)]
+struct Unit<'a> {
+    pool: &'a Name,
+    name: &'a Name,
+    fence: u64,
+    shared: bool,
+}
+
+impl Unit<'_> {
+    fn key(&self) -> UnitName {
+        (self.pool.clone(), self.name.clone())
+    }
+}
+
+impl Books {
+    /// Whether a request can be granted this.
+    pub(super) fn check_grant(
+        &self,
+        request: RequestNo,
+        taken: &[Taken],
+    ) -> Result<(), Contradiction> {
+        let entry = self.requests.get(&request).ok_or(Contradiction::Unknown(request))?;
+        if entry.held.is_some() {
+            return Err(Contradiction::Again(request));
+        }
+        if !is_what_was_asked_for(&entry.ask.needs, taken) {
+            return Err(Contradiction::Other(request));
+        }
+        self.check_units(request, &entry.ask, taken, true)
+    }
+
+    /// Whether a request can have these units; and, if it is a new grant, whether its fences are.
+    pub(super) fn check_units(
+        &self,
+        request: RequestNo,
+        ask: &Ask,
+        taken: &[Taken],
+        is_new: bool,
+    ) -> Result<(), Contradiction> {
+        let mut seen = BTreeSet::new();
+        for unit in units(ask, taken) {
+            if !seen.insert((unit.pool, unit.name)) {
+                return Err(Contradiction::Other(request));
+            }
+            let same = match ask.part {
+                Some(part) => self.check_part(request, part, &unit)?,
+                None => self.check_whole(request, &unit)?,
+            };
+            match same {
+                Some(highest) if unit.fence != highest => {
+                    return Err(Contradiction::Behind { request, number: unit.fence, highest });
+                }
+                None if is_new => self.above(request, unit.fence)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a request can have a unit. The fence of those it shares it with, if it does.
+    fn check_whole(
+        &self,
+        request: RequestNo,
+        unit: &Unit<'_>,
+    ) -> Result<Option<u64>, Contradiction> {
+        match self.uses.get(&unit.key()) {
+            None => Ok(None),
+            Some(used) if unit.shared && used.shared => Ok(Some(used.fence)),
+            Some(used) => {
+                let holder = used.holders.first().copied().unwrap_or(request);
+                Err(double(request, holder, unit))
+            }
+        }
+    }
+
+    /// The same for a part of a grant.
+    fn check_part(
+        &self,
+        request: RequestNo,
+        part: Part,
+        unit: &Unit<'_>,
+    ) -> Result<Option<u64>, Contradiction> {
+        let of = part.of;
+        let is_closing = self.requests.get(&of).is_none_or(|whole| whole.closing.is_some());
+        let used = self.uses.get(&unit.key());
+        let Some(used) = used.filter(|used| !is_closing && used.holders.contains(&of)) else {
+            let (pool, unit) = unit.key();
+            return Err(Contradiction::NotPart { pool, unit, request, of });
+        };
+        let mut beside = used.parts.iter().filter(|(_, other)| other.of == of);
+        if let Some((other, _)) = beside.clone().find(|(_, other)| !(unit.shared && other.shared)) {
+            return Err(double(request, *other, unit));
+        }
+        let same = used.shared.then_some(used.fence);
+        Ok(same.or_else(|| beside.next().map(|(_, other)| other.fence)))
+    }
+
+    /// Whether a request can end.
+    pub(super) fn check_end(&self, request: RequestNo) -> Result<(), Contradiction> {
+        let entry = self.requests.get(&request).ok_or(Contradiction::Unknown(request))?;
+        if entry.parts > 0 { Err(Contradiction::InParts(request)) } else { Ok(()) }
+    }
+
+    pub(super) fn take(&mut self, request: RequestNo, taken: &[Taken]) {
+        let Some(entry) = self.requests.get(&request) else { return };
+        for unit in units(&entry.ask, taken) {
+            let Unit { fence, shared, .. } = unit;
+            let (holders, parts) = Default::default();
+            let fresh = || Use { fence, shared, holders, parts };
+            let used = self.uses.entry(unit.key()).or_insert_with(fresh);
+            match entry.ask.part {
+                Some(Part { of, .. }) => {
+                    used.parts.insert(request, PartOf { of, fence, shared });
+                }
+                None => drop(used.holders.insert(request)),
+            }
+            self.highest = self.highest.max(fence);
+        }
+        let part = entry.ask.part;
+        if let Some(whole) = part.and_then(|part| self.requests.get_mut(&part.of)) {
+            whole.parts += 1;
+        }
+    }
+
+    pub(super) fn give_back(&mut self, request: RequestNo, ended: &Entry) {
+        let Some(held) = &ended.held else { return };
+        let part = ended.ask.part;
+        if let Some(whole) = part.and_then(|part| self.requests.get_mut(&part.of)) {
+            whole.parts -= 1;
+        }
+        for unit in units(&ended.ask, &held.taken) {
+            let key = unit.key();
+            if let Some(used) = self.uses.get_mut(&key) {
+                used.holders.remove(&request);
+                used.parts.remove(&request);
+                if used.holders.is_empty() {
+                    self.uses.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Whether the units that are used are those that are held.
+    pub(super) fn check_uses(&self) -> Result<(), &'static str> {
+        let (mut held, mut parts) = (BTreeSet::new(), BTreeSet::new());
+        for (request, entry, grant) in self.grants() {
+            let all = if entry.ask.part.is_some() { &mut parts } else { &mut held };
+            all.extend(units(&entry.ask, &grant.taken).map(|unit| (unit.pool, unit.name, request)));
+        }
+        let used = self.uses.iter();
+        let holders = used.clone().flat_map(|((pool, unit), used)| {
+            used.holders.iter().map(move |request| (pool, unit, *request))
+        });
+        let in_parts = used.flat_map(|((pool, unit), used)| {
+            used.parts.keys().map(move |request| (pool, unit, *request))
+        });
+        if held != holders.collect() || parts != in_parts.collect() {
+            return Err("B1: what is held is other than what the holders have");
+        }
+        let of_holder =
+            |used: &Use| used.parts.values().all(|part| used.holders.contains(&part.of));
+        let parts_of = |whole: RequestNo| {
+            let part_of = |entry: &Entry| entry.ask.part.is_some_and(|part| part.of == whole);
+            self.grants().filter(|(_, entry, _)| part_of(entry)).count()
+        };
+        let counted =
+            |(whole, entry): (&RequestNo, &Entry)| entry.parts as usize == parts_of(*whole);
+        if !self.uses.values().all(of_holder) || !self.requests.iter().all(counted) {
+            return Err("B1: a part has what its grant has not");
+        }
+        Ok(())
+    }
+}
+
+fn double(request: RequestNo, holder: RequestNo, unit: &Unit<'_>) -> Contradiction {
+    let (pool, unit) = unit.key();
+    Contradiction::Double { pool, unit, request, holder }
+}
+
+/// Whether this is what needs are for, in their order.
+fn is_what_was_asked_for(needs: &[Need], taken: &[Taken]) -> bool {
+    // Mostly each need names a pool or lock of its own.
+    let same = |(need, taken): (&Need, &Taken)| need.name == taken.name && is_enough(need, taken);
+    if needs.len() == taken.len() && needs.iter().zip(taken).all(same) {
+        return true;
+    }
+    let met = |need: &Need| taken.iter().any(|taken| is_for(need, taken));
+    let first = |taken| needs.iter().position(|need| is_for(need, taken));
+    let in_order = taken.is_sorted_by(|one, other| first(one) < first(other));
+    in_order && taken.iter().all(|taken| is_asked_for(needs, taken)) && needs.iter().all(met)
+}
+
+fn is_enough(need: &Need, taken: &Taken) -> bool {
+    match need.amount {
+        Amount::One | Amount::Shared => taken.units.len() == 1,
+        Amount::Units(units) => taken.units.len() == units as usize,
+        Amount::All => !taken.units.is_empty(),
+    }
+}
+
+/// Whether this is what a need is for: its pool or lock, or the pool of its unit.
+fn is_for(need: &Need, taken: &Taken) -> bool {
+    let rest = need.name.as_str().strip_prefix(taken.name.as_str());
+    let unit = rest.and_then(|rest| rest.strip_prefix('/'));
+    let named = |unit: &str| {
+        let mut units = taken.units.iter().map(|(unit, _)| unit);
+        units.any(|one| one.as_str() == unit || *one == need.name)
+    };
+    need.name == taken.name || unit.is_some_and(named)
+}
+
+/// Whether this is as much of a pool or lock as was asked for.
+fn is_asked_for(needs: &[Need], taken: &Taken) -> bool {
+    let of_it = needs.iter().filter(|need| is_for(need, taken));
+    let (mut units, mut all) = (0, false);
+    for need in of_it {
+        units += match need.amount {
+            Amount::One | Amount::Shared | Amount::All => 1,
+            Amount::Units(units) => units as usize,
+        };
+        all |= need.amount == Amount::All;
+    }
+    units > 0 && (taken.units.len() == units || (all && taken.units.len() > units))
+}
+
+/// Each unit of a grant.
+fn units<'a>(ask: &'a Ask, taken: &'a [Taken]) -> impl Iterator<Item = Unit<'a>> {
+    taken.iter().enumerate().flat_map(|(at, taken)| {
+        // Mostly they come in the order of the needs.
+        let same = |need: &&Need| need.name == taken.name;
+        let need = ask.needs.get(at).filter(same).or_else(|| ask.needs.iter().find(same));
+        let shared = need.is_some_and(|need| need.amount == Amount::Shared);
+        let pool = &taken.name;
+        taken.units.iter().map(move |(name, fence)| Unit { pool, name, fence: *fence, shared })
+    })
+}

@@ -1,0 +1,57 @@
+//! How much room a log needs for a cell: new things are let in only if there is room for all that will
+//! follow from them, so that on a full disk what is held can still be given back.
+
+use holdall_wire::{Change, Kind, Name};
+
+use super::Cell;
+use crate::input::{Input, Wish};
+
+/// More than a record has beside what is said in it, in bytes.
+const RECORD: usize = 512;
+/// What is kept free though nothing is owed.
+const AT_LEAST: u64 = 64 << 10;
+
+impl Cell {
+    /// For how many bytes a log must have room if an input is to be let in, and with it what follows;
+    /// none if it follows itself from what was let in, and must be taken.
+    pub fn admits(&self, input: &Input) -> Option<usize> {
+        let more = match input {
+            Input::Attach { hello, .. } if self.books.sessions.uid(hello.session).is_none() => 0,
+            Input::Call { wish, .. } => match wish {
+                Wish::Ask { who, ask } => {
+                    let said = who.size() + ask.from.size() + holdall_wire::needs_size(&ask.needs);
+                    2 * said + self.books.owed_for(ask) as usize
+                }
+                Wish::Renew { by, .. } => 2 * by.size(),
+                Wish::Change { by, change } => 2 * by.size() + 3 * self.size(change),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(RECORD + more)
+    }
+
+    /// How many bytes a log should keep room for: for what follows from what was let in.
+    pub fn owed(&self) -> u64 {
+        AT_LEAST + self.books.owed()
+    }
+
+    /// About how many bytes it takes to say what a change of the pools leads to.
+    fn size(&self, change: &Change) -> usize {
+        let named = |units: &[Name]| units.iter().map(|unit| unit.as_str().len() + 4).sum();
+        let each = |name: &Name, units: usize| units * (name.as_str().len() + 16);
+        match change {
+            Change::Add { kind: Kind::Named(units), .. } => named(units),
+            Change::Drain { name, drained } => {
+                let units = match self.books.pool(name).map(|pool| &pool.kind) {
+                    Some(Kind::Numbered(units)) => each(name, *units as usize),
+                    Some(Kind::Named(units)) => named(units),
+                    _ => each(name, 1),
+                };
+                let why = drained.reason.len() + drained.by.len() + 16;
+                units + why * (units / (name.as_str().len() + 4) + 1)
+            }
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What is logged of an input: when it came, the input, and the facts that came of it.
+//!
+//! Another version understands the facts, and perhaps not the input; so that stands by itself, with its
+//! length. What is too long for a record of a log is logged in parts, one after the other; a beginning
+//! that has no end was never told to anybody, and is passed over.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | which part it is |
+//! | 8 | when, least byte first (in the first part, as all that follows) |
+//! | 4 | how long the input is |
+//! | | the input, then the facts, as postcard writes them |
+
+use crate::facts::Fact;
+use crate::input::Input;
+use crate::replay::Unreadable;
+
+/// How long a part is at most, with its first byte.
+pub const PART_MAX: usize = 1 << 20;
+
+/// Before the input: the kind of part, the time, and the length.
+const HEAD: usize = 1 + 8 + 4;
+
+const WHOLE: u8 = 0;
+const FIRST: u8 = 1;
+const MORE: u8 = 2;
+const LAST: u8 = 3;
+
+/// What was logged of an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// When it came.
+    pub at: u64,
+    /// What came of it.
+    pub facts: Vec<Fact>,
+    /// The input, as its version wrote it.
+    pub input: Vec<u8>,
+}
+
+/// A record that is being written: its input is there, before that is used up.
+pub struct Writing(Vec<u8>);
+
+/// A record that is written.
+pub struct Written {
+    bytes: Vec<u8>,
+}
+
+impl Recorded {
+    /// Begins to write a record.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin(at: u64, input: &Input) -> Result<Writing, Unreadable> {
+        let mut bytes = Vec::with_capacity(512);
+        bytes.push(WHOLE);
+        bytes.extend(at.to_le_bytes());
+        bytes.extend([0; 4]);
+        let mut bytes = postcard::to_extend(input, bytes).map_err(Unreadable::Form)?;
+        let length = u32::try_from(bytes.len() - HEAD).map_err(|_| Unreadable::TooLong)?;
+        bytes[HEAD - 4..HEAD].copy_from_slice(&length.to_le_bytes());
+        Ok(Writing(bytes))
+    }
+
+    /// The input, if this version understands it.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn input(&self) -> Result<Input, Unreadable> {
+        postcard::from_bytes(&self.input).map_err(Unreadable::Form)
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let cut = || Unreadable::Form(postcard::Error::DeserializeUnexpectedEnd);
+        let (head, rest) = bytes.split_at_checked(HEAD - 1).ok_or_else(cut)?;
+        let (at, length) = head.split_at_checked(8).ok_or_else(cut)?;
+        let at = u64::from_le_bytes(at.try_into().map_err(|_| cut())?);
+        let length = u32::from_le_bytes(length.try_into().map_err(|_| cut())?) as usize;
+        let (input, facts) = rest.split_at_checked(length).ok_or_else(cut)?;
+        let facts = postcard::from_bytes(facts).map_err(Unreadable::Form)?;
+        Ok(Self { at, facts, input: input.to_vec() })
+    }
+}
+
+impl Writing {
+    /// The record with what came of its input.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn end(self, facts: &[Fact]) -> Result<Written, Unreadable> {
+        let bytes = postcard::to_extend(facts, self.0).map_err(Unreadable::Form)?;
+        Ok(Written { bytes })
+    }
+}
+
+impl Written {
+    /// Appends it to a log, mostly at once, otherwise in parts. What the last one returns counts: effects
+    /// wait for its index.
+    ///
+    /// # Errors
+    /// The first of `append`. What is appended by then is no record.
+    pub fn append<T, E>(self, mut append: impl FnMut(&[u8]) -> Result<T, E>) -> Result<T, E> {
+        if self.bytes.len() <= PART_MAX {
+            return append(&self.bytes);
+        }
+        let mut pieces = self.bytes[1..].chunks(PART_MAX - 1).peekable();
+        let (mut part, mut kind) = (Vec::with_capacity(PART_MAX), FIRST);
+        loop {
+            let piece = pieces.next().unwrap_or_default();
+            let is_last = pieces.peek().is_none();
+            part.clear();
+            part.push(if is_last { LAST } else { kind });
+            part.extend_from_slice(piece);
+            let appended = append(&part)?;
+            if is_last {
+                return Ok(appended);
+            }
+            kind = MORE;
+        }
+    }
+}
+
+/// Puts parts together.
+#[derive(Debug, Default)]
+pub struct Parts(Option<Vec<u8>>);
+
+impl Parts {
+    /// Takes what is in the next record of a log. Returns what it completes.
+    ///
+    /// # Errors
+    /// If it is no record, nor a part of one.
+    pub fn take(&mut self, payload: &[u8]) -> Result<Option<Recorded>, Unreadable> {
+        let (kind, rest) = payload.split_first().ok_or(Unreadable::Parts)?;
+        match (*kind, &mut self.0) {
+            (WHOLE, _) => {
+                self.0 = None;
+                Recorded::read(rest).map(Some)
+            }
+            (FIRST, _) => {
+                self.0 = Some(rest.to_vec());
+                Ok(None)
+            }
+            (MORE, Some(before)) => {
+                before.extend_from_slice(rest);
+                Ok(None)
+            }
+            (LAST, Some(before)) => {
+                before.extend_from_slice(rest);
+                let whole = std::mem::take(before);
+                self.0 = None;
+                Recorded::read(&whole).map(Some)
+            }
+            _ => Err(Unreadable::Parts),
+        }
+    }
+}
