@@ -1,0 +1,231 @@
+"""HTTP to an agent: over its Unix socket, or over TCP with a token. One connection a call; nothing is retried here."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from ._errors import Denied, Failed, HoldallError, Lost, NeverGranted, NotGranted, Unreachable
+
+#: How long an agent may take to answer what it answers at once.
+ANSWER_SECONDS = 10.0
+#: How a connection breaks.
+_BROKEN = (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead)
+#: The longest answer that is read.
+_ANSWER_BYTES = 256 * 1024 * 1024
+
+
+class NobodyListens(Unreachable):
+    """There is no agent: nobody has the socket open."""
+
+
+class AnswerLost(Unreachable):
+    """The agent was there, and the connection broke before it had answered: perhaps it has done what it was asked."""
+
+
+class Aborted(Exception):
+    """Whoever waits for the answer no longer wants it."""
+
+
+class Abort:
+    """Lets one thread end the call in which another one waits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._wanted = False
+
+    def __bool__(self) -> bool:
+        return self._wanted
+
+    def now(self) -> None:
+        """Ends the call that is being made, and all later ones."""
+        with self._lock:
+            self._wanted = True
+            if self._socket is not None:
+                _shut(self._socket)
+
+    def watch(self, using: socket.socket | None) -> None:
+        """Says which socket is in use."""
+        with self._lock:
+            self._socket = using
+            if self._wanted and using is not None:
+                _shut(using)
+
+
+def _shut(used: socket.socket) -> None:
+    try:
+        used.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # It has ended by itself.
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an agent has answered."""
+
+    status: int
+    body: Any
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class Transport:
+    """The way to one agent."""
+
+    #: How the agent is called in messages.
+    name: str
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        raise NotImplementedError
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        timeout: float = ANSWER_SECONDS,
+        abort: Abort | None = None,
+    ) -> Reply:
+        """Makes one call. Problems that the agent tells are raised as what they are."""
+        asked = {key: value for key, value in (query or {}).items() if value is not None}
+        if asked:
+            path = f"{path}?{urlencode(asked, doseq=True)}"
+        headers: dict[str, str] = {"Accept": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps(body).encode()
+        reply = self._exchange(method, path, data, headers, timeout, abort)
+        if reply.status >= 400:
+            raise problem(reply)
+        return reply
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: dict[str, str],
+        timeout: float,
+        abort: Abort | None,
+    ) -> Reply:
+        connection = self._connection(timeout)
+        try:
+            connection.connect()
+            if abort is not None:
+                abort.watch(connection.sock)
+            connection.request(method, path, data, headers)
+            response = connection.getresponse()
+            return Reply(response.status, _read(response))
+        except (OSError, http.client.HTTPException) as error:
+            if abort:
+                raise Aborted from error
+            raise self._unreachable(error) from error
+        finally:
+            if abort is not None:
+                abort.watch(None)
+            connection.close()
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        if isinstance(error, (socket.timeout, TimeoutError)):
+            return Unreachable(f"the agent at {self.name} does not answer; its process may be stopped or overloaded")
+        text = f"cannot reach the agent at {self.name}: {error or type(error).__name__}"
+        return AnswerLost(text) if isinstance(error, _BROKEN) else Unreachable(text)
+
+
+class UnixTransport(Transport):
+    """Over the socket of an agent on this machine, which knows its users."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(token=None)
+        self.path = path
+        self.name = str(path)
+
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        return _UnixConnection(self.path, timeout)
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+            return NobodyListens(f"no agent listens at {self.name}")
+        return super()._unreachable(error)
+
+
+class TcpTransport(Transport):
+    """Over ``http://`` or ``https://``, with a token."""
+
+    def __init__(self, url: str, token: str | None, context: ssl.SSLContext | None) -> None:
+        super().__init__(token)
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or parts.hostname is None or parts.path not in ("", "/"):
+            raise ValueError(f"{url!r} is no address of an agent; one looks like https://host:7421")
+        self.name = url
+        self._host, self._port = parts.hostname, parts.port or 7421
+        self._context: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            self._context = context or ssl.create_default_context()
+
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        if self._context is not None:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._context)
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+
+
+def _read(response: http.client.HTTPResponse) -> Any:
+    data = response.read(_ANSWER_BYTES)
+    if not data:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        if response.status >= 400:
+            return {"detail": data.decode(errors="replace")[:1000]}
+        raise http.client.HTTPException("the answer is no JSON; is that a holdall agent?") from None
+
+
+_KINDS: Mapping[str, type[HoldallError]] = {
+    "busy": NotGranted,
+    "timeout": NotGranted,
+    "never": NeverGranted,
+    "lost": Lost,
+    "denied": Denied,
+    "unauthenticated": Denied,
+    "unreachable": Unreachable,
+    "limit": Unreachable,
+}
+
+
+def problem(reply: Reply) -> HoldallError:
+    """What an answer says has gone wrong (RFC 9457), in the agent's words."""
+    told = reply.body if isinstance(reply.body, dict) else {}
+    detail = str(told.get("detail") or told.get("title") or f"the agent answered with status {reply.status}")
+    kind = _KINDS.get(str(told.get("type", "")).rpartition(":")[2])
+    if kind is not None:
+        return kind(detail)
+    if reply.status in (502, 503, 504) and "type" not in told:
+        return Unreachable(f"something before the agent answered with status {reply.status}: {detail}")
+    return Failed(detail, reply.status)

@@ -1,0 +1,131 @@
+"""Keeping a grant: a thread of its own renews the lease, so that neither a blocked event loop nor a busy main thread
+loses it, and says so when it is lost.
+
+The lease counts from the moment before the last renewal that went through was sent, so it ends here before the agent gives
+the units to anybody else, whatever either clock says. When an agent was killed, the next one begins every lease
+anew: so to find the socket without a listener is as good as a renewal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Callable
+
+from ._ask import Agent, Granted, clock, log
+from ._errors import HoldallError, Lost
+from ._http import ANSWER_SECONDS, Abort, Aborted, NobodyListens
+
+
+class Lease:
+    """What keeps one grant."""
+
+    def __init__(self, agent: Agent, granted: Granted, on_lost: Callable[[Lost], None]) -> None:
+        self.id = granted.id
+        self.number = str(granted.answer["request"])
+        #: Set when the grant is lost.
+        self.lost = threading.Event()
+        #: Why it is lost.
+        self.why: Lost | None = None
+        self._agent = agent
+        self._on_lost = on_lost
+        self._ttl = float(granted.answer["ttl_ms"]) / 1000
+        self._ends_at = granted.asked_at + self._ttl
+        limit = granted.answer.get("limit_ms")
+        self._limit_at = None if limit is None else clock() + float(limit) / 1000
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._abort = Abort()
+        self._give_back = False
+        self._thread = threading.Thread(target=self._keep, name=f"holdall {self.number}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was given back or lost."""
+        return self._ended.is_set()
+
+    def release(self) -> None:
+        """Gives it back. Raises :class:`Lost` if it was not ours to the end."""
+        if self._end():
+            self._abort.now()
+            if self._thread is not threading.current_thread():
+                self._thread.join(ANSWER_SECONDS)
+            try:
+                self._tell_released()
+            except Lost as lost:
+                self._lose(lost)
+        if self.why is not None:
+            raise self.why
+
+    def abandon(self) -> None:
+        """Lets the thread give it back, without waiting for that."""
+        self._give_back = True
+        if self._end():
+            self._abort.now()
+
+    def _end(self) -> bool:
+        with self._lock:
+            if self._ended.is_set():
+                return False
+            self._ended.set()
+            return True
+
+    def _tell_released(self) -> None:
+        try:
+            self._agent.transport.call("DELETE", f"/v1/requests/{self.id}")
+        except Lost:
+            raise
+        except HoldallError as error:
+            log.warning("grant %s could not be given back, and ends with its lease: %s", self.number, error)
+
+    def _keep(self) -> None:
+        pause = self._ttl / 3
+        while not self._ended.wait(max(0.0, min(pause, self._time_left()))):
+            pause = self._renew()
+        if self._give_back:
+            with contextlib.suppress(Lost):
+                self._tell_released()
+
+    def _time_left(self) -> float:
+        ends_at = self._ends_at if self._limit_at is None else min(self._ends_at, self._limit_at)
+        return ends_at - clock()
+
+    def _renew(self) -> float:
+        """Renews once, and says how long to wait until the next time."""
+        asked_at = clock()
+        retry = min(1.0, self._ttl / 10)
+        if self._limit_at is not None and asked_at >= self._limit_at:
+            return self._lose_ourselves(Lost(f"the time limit of grant {self.number} is over"))
+        left = self._ends_at - asked_at
+        if left <= 0:
+            return self._lose_ourselves(Lost(f"grant {self.number} could not be renewed in time"))
+        try:
+            path = f"/v1/requests/{self.id}/renew"
+            reply = self._agent.transport.call("POST", path, timeout=min(left, ANSWER_SECONDS), abort=self._abort)
+        except Lost as lost:
+            if self._end():
+                self._lose(lost)
+            return 0.0
+        except NobodyListens as error:
+            if isinstance(error.__cause__, ConnectionRefusedError):
+                self._ends_at = asked_at + self._ttl
+            self._agent.bring_back()
+            return retry
+        except (HoldallError, Aborted) as error:
+            log.debug("grant %s is not renewed yet: %s", self.number, error)
+            return retry
+        self._ends_at = asked_at + min(self._ttl, float(reply.body["ttl_ms"]) / 1000)
+        return self._ttl / 3
+
+    def _lose_ourselves(self, lost: Lost) -> float:
+        """It is over by our own clock: nobody has told us, and the agent may not know yet."""
+        if self._end():
+            self._lose(lost)
+            self._give_back = True
+        return 0.0
+
+    def _lose(self, lost: Lost) -> None:
+        self.why = lost
+        self.lost.set()
+        self._on_lost(lost)
