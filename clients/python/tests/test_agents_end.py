@@ -14,12 +14,12 @@ from .conftest import Agent, is_free, until
 
 
 def test_who_holds_goes_on_holding(agent: Agent) -> None:
-    with holdall.hold("a", ttl=1) as grant:
+    with holdall.hold("a", ttl=3) as grant:
         agent.kill()
-        time.sleep(2.5)
+        time.sleep(5)
         assert grant.is_held, "nobody could have been given it"
         agent.start()
-        time.sleep(2.5)
+        time.sleep(5)
         assert grant.is_held and not is_free("a")
     assert is_free("a")
 
@@ -31,7 +31,7 @@ def test_who_waits_goes_on_waiting(agent: Agent) -> None:
         with holdall.hold("a", wait=60):
             got.set()
 
-    with holdall.hold("a", ttl=2):
+    with holdall.hold("a", ttl=5):
         thread = threading.Thread(target=wait)
         thread.start()
         time.sleep(0.5)

@@ -41,8 +41,8 @@ def test_tasks_take_turns(agent: Agent) -> None:
 
 def test_a_blocked_loop_does_not_lose_it(agent: Agent) -> None:
     async def main() -> None:
-        async with holdall.hold("a", ttl=1) as grant:
-            time.sleep(2.5)
+        async with holdall.hold("a", ttl=3) as grant:
+            time.sleep(5)
             assert grant.is_held
 
     asyncio.run(main())

@@ -55,25 +55,25 @@ def test_a_program_that_ends_gives_everything_back(agent: Agent, script: Script)
 
 
 def test_nothing_is_printed(agent: Agent, script: Script) -> None:
-    process = script("import holdall, time\nwith holdall.hold('a', ttl=1): time.sleep(1)")
+    process = script("import holdall, time\nwith holdall.hold('a', ttl=3): time.sleep(2)")
     assert ended(process) == (0, "", "")
 
 
 def test_a_forked_child_leaves_its_parents_grant_alone(agent: Agent, script: Script) -> None:
     process = script("""
 import os, sys, time, holdall
-with holdall.hold("a", ttl=1) as grant:
+with holdall.hold("a", ttl=3) as grant:
     child = os.fork()
     if child:
         os.waitpid(child, 0)
-        time.sleep(1.5)
+        time.sleep(5)
         grant.check()
         try:
             holdall.acquire("a", wait=0)
         except holdall.NeverGranted:
             print("still held", flush=True)
 if not child:
-    with holdall.hold("b", ttl=1):
+    with holdall.hold("b"):
         pass
 """)
     code, out, err = ended(process)
@@ -85,9 +85,9 @@ def test_children_of_a_pool_hold_for_themselves(agent: Agent, script: Script) ->
     process = script("""
 import multiprocessing, holdall
 def work(n):
-    with holdall.hold("gpu", ttl=5) as grant:
+    with holdall.hold("gpu") as grant:
         return grant.units["gpu"][0]
-with holdall.hold("b", ttl=5), multiprocessing.get_context("fork").Pool(4) as pool:
+with holdall.hold("b"), multiprocessing.get_context("fork").Pool(4) as pool:
     print(len(pool.map(work, range(20))))
 """)
     code, out, err = ended(process)
@@ -96,7 +96,7 @@ with holdall.hold("b", ttl=5), multiprocessing.get_context("fork").Pool(4) as po
 
 
 def test_control_c_while_waiting_leaves_nothing_in_the_queue(agent: Agent, script: Script) -> None:
-    with holdall.hold("a", ttl=5):
+    with holdall.hold("a"):
         process = script("import holdall\nprint('asking', flush=True)\nholdall.acquire('a')")
         assert line(process) == "asking"
         time.sleep(1)

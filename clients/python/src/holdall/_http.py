@@ -19,8 +19,6 @@ from ._errors import Denied, Failed, HoldallError, Lost, NeverGranted, NotGrante
 ANSWER_SECONDS = 10.0
 #: How a connection breaks.
 _BROKEN = (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead)
-#: The longest answer that is read.
-_ANSWER_BYTES = 256 * 1024 * 1024
 
 
 class NobodyListens(Unreachable):
@@ -196,7 +194,7 @@ class TcpTransport(Transport):
 
 
 def _read(response: http.client.HTTPResponse) -> Any:
-    data = response.read(_ANSWER_BYTES)
+    data = response.read()
     if not data:
         return None
     try:
