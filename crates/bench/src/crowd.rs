@@ -66,7 +66,7 @@ async fn ask_all(
     told: &mpsc::UnboundedSender<anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     let (mut unsent, mut incoming) = (Vec::new(), Incoming::new(FROM_NODE_MAX));
-    frame::greet(&mut unsent);
+    frame::greet(&mut unsent, frame::OLDEST);
     let mut greeted = false;
     loop {
         while unsent.len() < AT_ONCE

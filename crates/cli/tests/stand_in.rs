@@ -53,7 +53,7 @@ impl StandIn {
 
 fn talk(mut stream: UnixStream, mut does: impl FnMut(&Body) -> Does) {
     let mut out = Vec::new();
-    frame::greet(&mut out);
+    frame::greet(&mut out, frame::OLDEST);
     stream.write_all(&out).expect("it reads");
     let mut incoming = Incoming::new(frame::FROM_CLIENT_MAX);
     if frame_of(&mut stream, &mut incoming).is_none() {

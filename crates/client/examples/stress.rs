@@ -51,7 +51,7 @@ fn waiters(client: &Client, names: &[String]) -> Outcome<Vec<holdall_client::Wai
 async fn status_calls(socket: &Path, client: &Client) -> Outcome<()> {
     let watch = Bystander::start(socket).await?;
     let mut bytes = Vec::new();
-    frame::greet(&mut bytes);
+    frame::greet(&mut bytes, frame::OLDEST);
     while bytes.len() < 1500 {
         let call =
             Call { id: bytes.len() as u64, body: Body::Status { names: Vec::new(), more: false } };
@@ -86,7 +86,7 @@ async fn status_calls(socket: &Path, client: &Client) -> Outcome<()> {
 async fn slow_readers(socket: &Path, client: &Client) -> Outcome<()> {
     let watch = Bystander::start(socket).await?;
     let mut bytes = Vec::new();
-    frame::greet(&mut bytes);
+    frame::greet(&mut bytes, frame::OLDEST);
     for id in 0..3 {
         frame::write(
             &Call { id, body: Body::Status { names: Vec::new(), more: false } },

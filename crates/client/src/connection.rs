@@ -77,7 +77,7 @@ impl Connection {
             passed: Arc::default(),
             open: watch::Sender::new(true),
         });
-        frame::greet(&mut locked(&connection.unsent));
+        frame::greet(&mut locked(&connection.unsent), frame::OLDEST);
         let (_, mut replies) = connection.call(Body::Agent)?;
         let mut incoming = Incoming::new(FROM_NODE_MAX);
         // An agent that is just ending closes the connection instead of greeting.
@@ -88,7 +88,7 @@ impl Connection {
                 Error::NoAgent(shown())
             }
         })?;
-        if agent != frame::VERSION {
+        if frame::common(agent) != Some(agent) {
             return Err(Error::Version { agent });
         }
         let (stream, full) = (connection.stream.clone(), connection.full.clone());

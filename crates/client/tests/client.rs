@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use holdall_client::wire::frame::{self, VERSION};
+use holdall_client::wire::frame::{self, OLDEST};
 use holdall_client::wire::{
     AgentView, Ask, Body, Call, From, Lasting, Refusal, Reply, Status, TEXT_MAX,
 };
@@ -415,7 +415,7 @@ async fn until_held(client: &Client, grants: usize) {
 /// Somebody asks for a large status many times and reads nothing.
 async fn does_not_read(agent: &Agent, calls: u64) -> tokio::net::UnixStream {
     let mut bytes = Vec::new();
-    frame::greet(&mut bytes);
+    frame::greet(&mut bytes, OLDEST);
     for id in 0..calls {
         let call = Call { id, body: Body::Status { names: Vec::new(), more: false } };
         frame::write(&call, frame::FROM_CLIENT_MAX, &mut bytes).expect("short");
@@ -483,9 +483,9 @@ async fn strangers_and_other_versions_do_no_harm() {
     let agent = Agent::start();
     let client = agent.client().await;
     let (length, huge) = (12u32.to_le_bytes(), u32::MAX.to_le_bytes());
-    let other_version = [&length[..], b"holdall\n", &9u32.to_le_bytes()].concat();
+    let other_version = [&length[..], b"holdall\n", &4u32.to_le_bytes()].concat();
     let mut nonsense_after_greeting = Vec::new();
-    frame::greet(&mut nonsense_after_greeting);
+    frame::greet(&mut nonsense_after_greeting, OLDEST);
     nonsense_after_greeting.extend([5, 0, 0, 0, 255, 255, 255, 255, 255]);
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &huge, &other_version, &nonsense_after_greeting] {
         let mut stranger =
@@ -493,7 +493,7 @@ async fn strangers_and_other_versions_do_no_harm() {
         stranger.write_all(bytes).await.expect("it reads");
         let mut answer = Vec::new();
         stranger.read_to_end(&mut answer).await.ok();
-        assert!(answer.ends_with(&VERSION.to_le_bytes()), "it says its version: {answer:?}");
+        assert!(answer.ends_with(&OLDEST.to_le_bytes()), "it says its version: {answer:?}");
     }
     client.request(&["a"]).await.expect("it lives on").release().await.expect("released");
     agent.stop().await;

@@ -81,7 +81,7 @@ impl Rude {
         let stream = UnixStream::connect(socket).expect("it listens");
         let mut rude = Self { stream, incoming: Incoming::new(frame::FROM_NODE_MAX) };
         let mut greeting = Vec::new();
-        frame::greet(&mut greeting);
+        frame::greet(&mut greeting, frame::OLDEST);
         rude.stream.write_all(&greeting).expect("it reads");
         rude.read_frame();
         rude

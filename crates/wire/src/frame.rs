@@ -10,7 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of everything after the greeting.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
+/// The oldest version that is understood, too. It knows no sessions.
+pub const OLDEST: u32 = 5;
 /// The largest frame a client may send.
 pub const FROM_CLIENT_MAX: usize = 1 << 20;
 /// The largest frame a node may send.
@@ -41,11 +43,18 @@ impl From<Bad> for io::Error {
     }
 }
 
-/// Appends the greeting: it says which version follows.
-pub fn greet(out: &mut Vec<u8>) {
+/// Appends the greeting. A client says the newest version that it speaks, and then the agent the one
+/// that follows ([`common`]).
+pub fn greet(out: &mut Vec<u8>, version: u32) {
     out.extend((MAGIC.len() as u32 + 4).to_le_bytes());
     out.extend(MAGIC);
-    out.extend(VERSION.to_le_bytes());
+    out.extend(version.to_le_bytes());
+}
+
+/// The version that is spoken with somebody whose newest is this, if there is one. If there is none, an
+/// agent greets with its own version, which tells the client why it is not served.
+pub fn common(theirs: u32) -> Option<u32> {
+    Some(theirs.min(VERSION)).filter(|version| *version >= OLDEST)
 }
 
 /// The version a greeting announces.
@@ -161,7 +170,7 @@ mod tests {
     #[test]
     fn frames_come_out_as_they_went_in_however_cut() {
         let mut sent = Vec::new();
-        greet(&mut sent);
+        greet(&mut sent, VERSION);
         write(&(7u64, "seven"), 100, &mut sent).expect("small");
         let mut incoming = Incoming::new(100);
         let mut frames = Vec::new();
@@ -210,6 +219,12 @@ mod tests {
         assert!(incoming.ready());
         incoming.next_frame().expect("short enough").expect("it is there");
         assert!(!incoming.ready() && incoming.large() == 0);
+    }
+
+    #[test]
+    fn the_newest_version_that_both_know_is_spoken() {
+        assert_eq!([OLDEST, VERSION, VERSION + 7].map(common), [OLDEST, VERSION, VERSION].map(Some));
+        assert_eq!(common(OLDEST - 1), None);
     }
 
     #[test]

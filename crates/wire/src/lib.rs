@@ -12,8 +12,8 @@ mod span;
 mod view;
 
 pub use message::{
-    Answer, Ask, Body, Call, Change, Fault, From, Kind, Lasting, Leftovers, Part, Place, Refusal,
-    Reply, RequestNo, TEXT_MAX, Taken,
+    Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,
+    Part, Place, Refusal, Reply, RequestNo, Shutdown, TEXT_MAX, Taken,
 };
 pub use name::{Amount, BadNeed, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX};
 pub use right::Right;

@@ -2,7 +2,18 @@
 //!
 //! A call has a number that the client picks; every reply names the call it belongs to, so many
 //! calls share one connection. An `Ask` gets [`Reply::Granted`] or [`Reply::Refused`] in the end, and before
-//! that [`Reply::Queued`] if it has to wait, and perhaps a [`Reply::Warning`]; every other call gets one reply.
+//! that [`Reply::Queued`] if it has to wait, and perhaps a [`Reply::Warning`]; every other call gets one reply,
+//! but for [`Body::Heard`], which gets none.
+//!
+//! # Sessions
+//! A connection may be attached to a session ([`Body::Attach`]), and after its end another one. Within a
+//! session, calls that change something ([`Body::is_numbered`]) have growing numbers, from 1 on: so each is
+//! done once, however often it is made. All other calls are queries, which
+//! belong to their connection, with numbers from [`FIRST_QUERY`] on. Without a session numbers mean
+//! nothing, and what is asked for lasts as long as the connection.
+//!
+//! New variants are added at the end of these enums: postcard numbers them, and programs of the version
+//! before go on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -58,10 +69,13 @@ impl FromStr for RequestNo {
     }
 }
 
+/// The first of the numbers that queries of a session have.
+pub const FIRST_QUERY: u64 = 1 << 63;
+
 /// One call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Picked by the client; not in use by an unfinished call of the same connection.
+    /// Picked by the client; not in use by an unfinished call of the same connection or session.
     pub id: u64,
     /// What is wanted.
     pub body: Body,
@@ -130,7 +144,8 @@ pub enum Body {
     },
     /// About the agent itself.
     Agent,
-    /// The agent shall end: when nothing is held any more, or at once.
+    /// The agent shall end, as clients without sessions say it: when nothing is held any more
+    /// ([`Shutdown::Drain`]), or at once ([`Shutdown::AtOnce`]).
     Stop {
         /// At once.
         now: bool,
@@ -142,6 +157,71 @@ pub enum Body {
         /// The number of that lock.
         beside: Option<u64>,
     },
+    /// This connection is that of a session from now on, and the one that was is closed. The reply is
+    /// [`Reply::Attached`], or [`Fault::Forgotten`] if the session should be known and is not.
+    Attach(Attach),
+    /// The session is over: what it holds is given back, what it waits for is not wanted any more.
+    Leave,
+    /// The client has heard the end of all calls of its session up to this one; their replies need not be
+    /// kept any more.
+    Heard(u64),
+    /// The agent shall end.
+    Shutdown(Shutdown),
+    /// The agent shall go on as another process image, with everything that is held and waits.
+    Restart {
+        /// The program; the one that it runs if none is named.
+        exe: Option<String>,
+    },
+}
+
+impl Body {
+    /// Whether the call changes something for its session or others, and so has a place in the order of
+    /// the session's calls.
+    pub fn is_numbered(&self) -> bool {
+        match self {
+            Self::Ask(_) | Self::Child { .. } | Self::End { .. } | Self::Withdraw(_) => true,
+            Self::Change(_) | Self::Drain { .. } | Self::Renew { .. } => true,
+            Self::Release { .. } | Self::Leave => true,
+            Self::Status { .. } | Self::Explain { .. } | Self::Agent => false,
+            Self::Stop { .. } | Self::Lock { .. } | Self::Attach(_) | Self::Heard(_) => false,
+            Self::Shutdown(_) | Self::Restart { .. } => false,
+        }
+    }
+}
+
+/// A client comes, or comes back.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attach {
+    /// The session, as the client has named it: a random number.
+    pub session: u128,
+    /// What only the client knows; another random number.
+    pub secret: u128,
+    /// Whether it was attached before.
+    pub returns: bool,
+    /// It has heard the end of all calls up to this one.
+    pub heard: u64,
+    /// The session lasts as long as it is never away for more than so many milliseconds; if nothing is
+    /// said, as long as the process that made the connection.
+    pub lease: Option<u64>,
+}
+
+impl fmt::Debug for Attach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Attach");
+        shown.field("session", &self.session).field("returns", &self.returns);
+        shown.field("heard", &self.heard).field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+/// How an agent ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Shutdown {
+    /// At once. What is held stays held, and what waits waits for the next agent.
+    AtOnce,
+    /// At once, after it has told those who wait to go.
+    Dismiss,
+    /// When nothing is held any more; until then it takes no requests.
+    Drain,
 }
 
 /// A request.
@@ -310,6 +390,17 @@ pub enum Reply {
         /// Whether there is more.
         more: bool,
     },
+    /// The connection is that of the session.
+    Attached {
+        /// Random, and another one whenever the agent's memory may have been lost.
+        life: u128,
+        /// The last call that was taken.
+        last: u64,
+        /// How each call stands that was taken and whose end the client has not heard, and each request
+        /// that waits or holds; nothing is said of what is being done, and will be told. A call that is
+        /// missing was not taken.
+        answers: Vec<(u64, Option<Reply>)>,
+    },
 }
 
 /// What is held of one pool or lock.
@@ -362,6 +453,9 @@ pub enum Fault {
     /// The agent could not do it.
     #[error("{0}")]
     Failed(String),
+    /// The session is over, or the agent has lost its memory.
+    #[error("the agent has forgotten this session: what it held is not held any more")]
+    Forgotten,
 }
 
 /// A reply and the call it belongs to.

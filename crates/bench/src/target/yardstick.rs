@@ -110,7 +110,7 @@ pub(crate) async fn serve(socket: &Path) -> anyhow::Result<()> {
 }
 
 async fn talk(queues: &RefCell<Queues>, peer: &Rc<Peer>) -> anyhow::Result<()> {
-    frame::greet(&mut peer.unsent.borrow_mut());
+    frame::greet(&mut peer.unsent.borrow_mut(), frame::OLDEST);
     flush(peer)?;
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
     let mut greeted = false;

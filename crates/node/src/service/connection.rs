@@ -57,7 +57,7 @@ async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) 
     service.borrow_mut().sent(conn, sent);
     let greeting = greeted(stream, &mut incoming);
     let version = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
-    if version != frame::VERSION {
+    if frame::common(version).is_none() {
         // It has our greeting, which tells it why.
         return Ok(());
     }

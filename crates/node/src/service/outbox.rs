@@ -98,7 +98,7 @@ impl Outbox {
     }
 
     pub(super) fn greet(&self) {
-        frame::greet(&mut self.bytes.borrow_mut());
+        frame::greet(&mut self.bytes.borrow_mut(), frame::OLDEST);
     }
 
     /// How many bytes are not sent yet.

@@ -33,7 +33,7 @@ pub(super) fn needed(body: &Body) -> Option<Right> {
         Body::Change(_) | Body::Drain { .. } => Some(Right::Pools),
         Body::Renew { .. } => Some(Right::Reserve),
         Body::Status { .. } => Some(Right::View),
-        Body::Stop { .. } => Some(Right::Admin),
+        Body::Stop { .. } | Body::Shutdown(_) | Body::Restart { .. } => Some(Right::Admin),
         _ => None,
     }
 }

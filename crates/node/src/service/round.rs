@@ -135,7 +135,7 @@ mod tests {
             tokio::task::spawn_local(serve(service.clone(), theirs));
             let mut client = Self { stream, incoming: Incoming::new(FROM_NODE_MAX) };
             let mut greeting = Vec::new();
-            frame::greet(&mut greeting);
+            frame::greet(&mut greeting, frame::OLDEST);
             client.stream.write(&greeting).expect("sent");
             client.next_frame().await;
             assert!(matches!(client.call(Body::Lock { beside: None }).await, Reply::Locked(_)));
