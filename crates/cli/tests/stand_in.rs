@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// What the stand-in does with a call: it replies, or does not, or hangs up.
 enum Does {
-    Reply(Reply),
+    Reply(Box<Reply>),
     Nothing,
     HangUp,
 }
@@ -62,11 +62,11 @@ fn talk(mut stream: UnixStream, mut does: impl FnMut(&Body) -> Does) {
     while let Some(content) = frame_of(&mut stream, &mut incoming) {
         let Call { id, body } = frame::read(&content).expect("a call");
         let does = match &body {
-            Body::Agent => Does::Reply(Reply::Agent(view())),
+            Body::Agent => reply(Reply::Agent(view())),
             body => does(body),
         };
         let reply = match does {
-            Does::Reply(reply) => reply,
+            Does::Reply(reply) => *reply,
             Does::Nothing => continue,
             Does::HangUp => return,
         };
@@ -89,6 +89,10 @@ fn frame_of(stream: &mut UnixStream, incoming: &mut Incoming) -> Option<Vec<u8>>
     }
 }
 
+fn reply(reply: Reply) -> Does {
+    Does::Reply(Box::new(reply))
+}
+
 fn view() -> AgentView {
     AgentView {
         version: String::new(),
@@ -103,7 +107,7 @@ fn view() -> AgentView {
 
 fn granted() -> Does {
     let (request, taken, variables) = (RequestNo(1), [].into(), Vec::new());
-    Does::Reply(Reply::Granted { request, taken, place: None, variables, limit: None })
+    reply(Reply::Granted { request, taken, place: None, variables, limit: None })
 }
 
 /// Kills a child of the command that we have started, and waits until it has ended.
@@ -143,9 +147,9 @@ fn a_child_that_is_killed_before_it_becomes_the_command_is_noticed() {
         Body::Ask(_) => granted(),
         Body::Child { pid, .. } => {
             kill_child(*pid);
-            Does::Reply(Reply::Done)
+            reply(Reply::Done)
         }
-        _ => Does::Reply(Reply::Done),
+        _ => reply(Reply::Done),
     });
     let (code, told) = ended(run);
     assert_eq!(code, Some(137), "{told}");
@@ -169,9 +173,9 @@ fn a_command_that_was_ended_because_its_grant_was_taken_away_is_no_command_that_
                 }
                 kill_child(killed);
             });
-            Does::Reply(Reply::Done)
+            reply(Reply::Done)
         }
-        _ => Does::Reply(Reply::Failed(Fault::Wrong("there is no 0-1".into()))),
+        _ => reply(Reply::Failed(Fault::Wrong("there is no 0-1".into()))),
     });
     let (code, told) = ended(run);
     assert_eq!(code, Some(70), "{told}");

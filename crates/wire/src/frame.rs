@@ -223,7 +223,10 @@ mod tests {
 
     #[test]
     fn the_newest_version_that_both_know_is_spoken() {
-        assert_eq!([OLDEST, VERSION, VERSION + 7].map(common), [OLDEST, VERSION, VERSION].map(Some));
+        assert_eq!(
+            [OLDEST, VERSION, VERSION + 7].map(common),
+            [OLDEST, VERSION, VERSION].map(Some)
+        );
         assert_eq!(common(OLDEST - 1), None);
     }
 

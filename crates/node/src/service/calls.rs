@@ -55,7 +55,11 @@ impl Service {
             Body::Renew { request, millis } => self.on_renew(conn, request, millis),
             Body::Status { names, more } => self.on_status(conn, names, more),
             Body::Stop { now } => self.on_stop(conn, now),
-            Body::Attach(_) | Body::Leave | Body::Heard(_) | Body::Shutdown(_) | Body::Restart { .. } => {
+            Body::Attach(_)
+            | Body::Leave
+            | Body::Heard(_)
+            | Body::Shutdown(_)
+            | Body::Restart { .. } => {
                 Err(Fault::Wrong("this is no call of version 5, which this agent speaks".into()))
             }
             Body::Withdraw(asked) => {

@@ -1,0 +1,101 @@
+//! What programs of other versions say is understood, and said in the same bytes.
+//!
+//! `golden/` has conversations of version 5 as they were recorded: the bytes of a client and those of the agent,
+//! one connection after the other.
+
+use std::fmt::Write as _;
+
+use holdall_wire::frame::{self, FROM_NODE_MAX, Incoming};
+use holdall_wire::{Answer, Attach, Body, Call, Fault, Refusal, Reply, RequestNo, Shutdown};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Reads frames, looks that each is written as it was read, and returns them without the greetings.
+fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Vec<T> {
+    let mut incoming = Incoming::new(FROM_NODE_MAX);
+    incoming.buffer().extend(bytes);
+    let mut all = Vec::new();
+    while let Some(content) = incoming.next_frame().expect("a frame") {
+        if let Ok(version) = frame::version(content) {
+            assert_eq!(version, 5);
+            continue;
+        }
+        let value: T = frame::read(content).expect("it is understood");
+        let mut written = Vec::new();
+        frame::write(&value, FROM_NODE_MAX, &mut written).expect("it is written");
+        assert_eq!(&written[4..], content, "it is written otherwise than it was read");
+        all.push(value);
+    }
+    all
+}
+
+#[test]
+fn a_command_of_version_5_is_understood() {
+    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-run.client"));
+    let bodies: Vec<_> = calls.iter().map(|call| &call.body).collect();
+    assert!(matches!(bodies[..], [Body::Agent, Body::Ask(_), Body::End { .. }]), "{bodies:?}");
+    assert_eq!(hex(&Body::Child { request: RequestNo(5), pid: 7 }), "010507");
+    let answers: Vec<Answer> = read_back(include_bytes!("golden/v5-run.agent"));
+    let replies: Vec<_> = answers.iter().map(|answer| &answer.reply).collect();
+    assert!(
+        matches!(replies[..], [Reply::Agent(_), Reply::Granted { .. }, Reply::Done]),
+        "{replies:?}"
+    );
+}
+
+#[test]
+fn what_else_version_5_says_is_understood() {
+    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-others.client"));
+    let said = |is: fn(&Body) -> bool| calls.iter().any(|call| is(&call.body));
+    assert!(said(|body| matches!(body, Body::Status { .. })));
+    assert!(said(|body| matches!(body, Body::Explain { .. })));
+    assert!(said(|body| matches!(body, Body::Change(_))));
+    assert!(said(|body| matches!(body, Body::Drain { .. })));
+    assert!(said(|body| matches!(body, Body::Renew { .. })));
+    assert!(said(|body| matches!(body, Body::Release { .. })));
+    assert!(said(|body| matches!(body, Body::Withdraw(_))));
+    assert!(said(|body| matches!(body, Body::Stop { now: true })));
+    let answers: Vec<Answer> = read_back(include_bytes!("golden/v5-others.agent"));
+    let told = |is: fn(&Reply) -> bool| answers.iter().any(|answer| is(&answer.reply));
+    assert!(told(|reply| matches!(reply, Reply::Status { .. })));
+    assert!(told(|reply| matches!(reply, Reply::Explanation(_))));
+    assert!(told(|reply| matches!(reply, Reply::Queued(_))));
+    assert!(told(|reply| matches!(reply, Reply::Refused(_))));
+    assert!(told(|reply| matches!(reply, Reply::Failed(_))));
+}
+
+/// New variants are added at the end, and keep their bytes from then on.
+#[test]
+fn version_6_keeps_its_bytes() {
+    let attach = Attach { session: 300, secret: 1, returns: true, heard: 7, lease: Some(60_000) };
+    let bodies = [
+        Body::Attach(attach),
+        Body::Leave,
+        Body::Heard(7),
+        Body::Shutdown(Shutdown::AtOnce),
+        Body::Shutdown(Shutdown::Dismiss),
+        Body::Shutdown(Shutdown::Drain),
+        Body::Restart { exe: Some("x".into()) },
+    ];
+    let expected = ["0dac0201010701e0d403", "0e", "0f07", "1000", "1001", "1002", "11010178"];
+    for (body, expected) in bodies.iter().zip(expected) {
+        assert_eq!(hex(body), expected, "{body:?}");
+    }
+    let answers = vec![
+        (1, Some(Reply::Queued(RequestNo(5)))),
+        (2, None),
+        (3, Some(Reply::Refused(Refusal::Withdrawn))),
+    ];
+    let attached = Reply::Attached { life: 9, last: 3, answers };
+    assert_eq!(hex(&attached), "0c09030301010905020003010a01");
+    assert_eq!(hex(&Reply::Failed(Fault::Forgotten)), "0204");
+}
+
+fn hex(value: &impl Serialize) -> String {
+    let mut bytes = Vec::new();
+    frame::write(value, FROM_NODE_MAX, &mut bytes).expect("short");
+    bytes[4..].iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
