@@ -142,6 +142,12 @@ impl Cell {
         self.books.clock()
     }
 
+    /// Whether a call that comes over a connection is new, and will be done.
+    pub fn is_new_call(&self, conn: ConnNo, call: CallNo) -> bool {
+        let session = self.books.sessions.of(conn);
+        session.is_some_and(|session| self.books.sessions.is_new(session, call))
+    }
+
     /// When to look at deadlines ([`Input::Due`]).
     pub fn next_due(&self) -> Option<u64> {
         let grant = self.books.next_due().map(|(at, _)| at);
@@ -197,9 +203,11 @@ impl Cell {
             self.effect(Effect::Close(other));
         }
         let open = welcome.open.iter();
-        let open = open.filter_map(|(call, request)| Some((*call, self.stands(*request)?)));
-        let replied = welcome.replied.into_iter().map(|(call, answer)| (call, answer.into()));
-        let mut answers: Vec<(CallNo, Reply)> = open.chain(replied).collect();
+        let open = open.map(|(call, request)| (*call, self.stands(*request)));
+        let replied = welcome.replied.into_iter().map(|(call, answer)| (call, Some(answer.into())));
+        let pending = welcome.pending.into_iter().map(|call| (call, None));
+        let mut answers: Vec<(CallNo, Option<Reply>)> =
+            open.chain(replied).chain(pending).collect();
         answers.sort_by_key(|(call, _)| *call);
         let (life, last) = (self.books.life(), welcome.last);
         self.effect(Effect::Welcome { conn, life, last, answers });

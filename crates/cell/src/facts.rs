@@ -273,15 +273,20 @@ pub enum How {
     Withdrawn,
     /// It was used for longer than it may be.
     Overrun,
+    /// The grant that it was a part of has ended.
+    WithItsGrant,
 }
 
 impl How {
     /// What the call that asked is told in the end.
     pub fn answer(&self, request: RequestNo) -> Answer {
         match self {
-            Self::Expired | Self::Gone | Self::Lost | Self::Overrun | Self::Unrestored => {
-                Answer::Lost(request)
-            }
+            Self::Expired
+            | Self::Gone
+            | Self::Lost
+            | Self::Overrun
+            | Self::Unrestored
+            | Self::WithItsGrant => Answer::Lost(request),
             Self::Refused(why) => Answer::Refused(why.clone()),
             Self::Released => Answer::Done,
             Self::Withdrawn => Answer::Refused(Refusal::Withdrawn),

@@ -218,6 +218,8 @@ pub enum Wish {
         by: Arc<Who>,
         /// Whether the caller may do that with the grants of others.
         may: bool,
+        /// Whether those who use it cannot be seen from here: then it ends without them.
+        unseen: bool,
         /// What will not end with it, in words, for the caller.
         beyond: Option<String>,
     },
@@ -252,11 +254,11 @@ pub enum Effect {
         conn: ConnNo,
         /// Another than it knows: memory was lost since.
         life: u128,
-        /// The last call that was taken. It makes those again, in their order, that it has no last
-        /// reply of and that are not among the answers.
+        /// The last call that was taken.
         last: CallNo,
-        /// How its calls stand.
-        answers: Vec<(CallNo, Reply)>,
+        /// How its calls stand that were taken and that it has not heard the end of; none if that will
+        /// be told. What is missing here was not taken, or is over if it was told of it before.
+        answers: Vec<(CallNo, Option<Reply>)>,
     },
     /// A client is not let in.
     TurnedAway(ConnNo, Turned),

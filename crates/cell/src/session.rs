@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Answer;
 use crate::input::Limits;
 
-/// How many calls a client may leave unacknowledged.
+/// How many calls a client may leave unacknowledged, besides those that have a request open.
 pub const UNACKNOWLEDGED_MAX: usize = 4096;
 
 /// A session, as its client has named it.
@@ -106,6 +106,8 @@ pub struct Welcome {
     pub open: Vec<(CallNo, RequestNo)>,
     /// What came of calls since the last that it has heard of.
     pub replied: Vec<(CallNo, Answer)>,
+    /// Its calls that are being done.
+    pub pending: Vec<CallNo>,
     /// The connection that it has taken the session over from.
     pub displaced: Option<ConnNo>,
 }
@@ -183,6 +185,8 @@ struct Session {
     heard: CallNo,
     /// Of the calls that it has not heard the end of, and of those with open requests.
     outcomes: BTreeMap<CallNo, Outcome>,
+    /// How many of these have an open request.
+    opened: usize,
 }
 
 /// All sessions of a cell.
@@ -282,7 +286,7 @@ impl Sessions {
             None if call <= session.heard => return Ok(Turn::Heard),
             None => {}
         }
-        if session.outcomes.len() >= UNACKNOWLEDGED_MAX {
+        if session.outcomes.len() - session.opened >= UNACKNOWLEDGED_MAX {
             return Err(Wrong::TooMany);
         }
         session.take(call);
@@ -356,10 +360,11 @@ impl Sessions {
 
     fn set(&mut self, session: SessionId, call: CallNo, outcome: Outcome) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
+        let Some(known) = session.outcomes.get_mut(&call) else { return };
+        session.opened -= usize::from(matches!(known, Outcome::Open(_)));
+        session.opened += usize::from(matches!(outcome, Outcome::Open(_)));
         let is_over = matches!(outcome, Outcome::Replied(_));
-        if let Some(known) = session.outcomes.get_mut(&call) {
-            *known = outcome;
-        }
+        *known = outcome;
         if is_over && call <= session.heard {
             session.outcomes.remove(&call);
         }
@@ -444,6 +449,9 @@ impl Sessions {
             if !session.outcomes.keys().all(kept) {
                 return Err("S1: there is an outcome of a call that was not made");
             }
+            if session.open().count() != session.opened {
+                return Err("S2: another number of requests is open than was counted");
+            }
         }
         let lapses = self.sessions.iter().filter_map(|(id, one)| Some((one.lapses()?, *id)));
         if lapses.collect::<BTreeSet<_>>() != self.lapses {
@@ -471,6 +479,7 @@ impl Session {
             last: CallNo(0),
             heard: CallNo(0),
             outcomes: BTreeMap::new(),
+            opened: 0,
         }
     }
 
@@ -508,10 +517,12 @@ impl Session {
             Outcome::Replied(reply) => Some((*call, reply.clone())),
             _ => None,
         });
+        let pending = self.outcomes.iter().filter(|(_, it)| matches!(it, Outcome::Pending));
         Welcome {
             last: self.last,
             open: self.open().collect(),
             replied: replied.collect(),
+            pending: pending.map(|(call, _)| *call).collect(),
             displaced,
         }
     }

@@ -232,11 +232,13 @@ proptest! {
                 _ => {}
             }
             if process.is_none() {
+                world.may_fail = false;
                 if let Some((after, trouble)) = troubles.next() {
                     let kind = match trouble {
                         Trouble::Crash(bytes) => FaultKind::Crash { bytes },
                         Trouble::Fails => FaultKind::Fails,
                     };
+                    world.may_fail = matches!(kind, FaultKind::Fails);
                     disk.set_fault(Some(Fault { at: disk.operations() + after, kind }));
                 }
                 process = match world.start(&disk, options) {
@@ -255,6 +257,7 @@ proptest! {
         drop(process);
         let mut disk = disk.killed();
         disk.set_capacity(None);
+        world.may_fail = false;
         play(&mut disk, &mut world, options, &[append(3), Step::Flush]).map_err(TestCaseError::fail)?;
         let mut disk = disk.killed();
         play(&mut disk, &mut world, options, &[]).map_err(TestCaseError::fail)?;

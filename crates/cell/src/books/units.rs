@@ -190,12 +190,13 @@ impl Books {
         }
         let of_holder =
             |used: &Use| used.parts.values().all(|part| used.holders.contains(&part.of));
-        let parts_of = |whole: RequestNo| {
-            let part_of = |entry: &Entry| entry.ask.part.is_some_and(|part| part.of == whole);
-            self.grants().filter(|(_, entry, _)| part_of(entry)).count()
+        let mut parts_of: BTreeMap<RequestNo, u32> = BTreeMap::new();
+        for part in self.grants().filter_map(|(_, entry, _)| entry.ask.part) {
+            *parts_of.entry(part.of).or_default() += 1;
+        }
+        let counted = |(whole, entry): (&RequestNo, &Entry)| {
+            entry.parts == parts_of.get(whole).copied().unwrap_or_default()
         };
-        let counted =
-            |(whole, entry): (&RequestNo, &Entry)| entry.parts as usize == parts_of(*whole);
         if !self.uses.values().all(of_holder) || !self.requests.iter().all(counted) {
             return Err("B1: a part has what its grant has not");
         }

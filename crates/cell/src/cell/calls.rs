@@ -53,8 +53,8 @@ impl Cell {
             Wish::Renew { request, millis, by, may } => {
                 self.renew(session, request, millis, &by, may)?
             }
-            Wish::Release { request, force, by, may, beyond } => {
-                let done = self.release(session, request, force, &by, may)?;
+            Wish::Release { request, force, by, may, unseen, beyond } => {
+                let done = self.release(session, request, force, &by, may, unseen)?;
                 done.and_then(|()| beyond.map_or(Ok(()), |left| Err(Fault::Conflict(left))))
             }
             Wish::Leave => {
@@ -193,6 +193,7 @@ impl Cell {
         force: bool,
         by: &Arc<Who>,
         may: bool,
+        unseen: bool,
     ) -> Result<Result<(), Fault>, Defect> {
         let Some(entry) = self.books.get(request).filter(|entry| entry.held.is_some()) else {
             return Ok(Err(unknown(request)));
@@ -219,8 +220,10 @@ impl Cell {
         if closing {
             return self.end_parts(request, force).map(Ok);
         }
-        if !reserved {
+        if !reserved && !unseen {
             return self.take_away(request, How::Lost).map(Ok);
+        } else if !reserved {
+            return self.end(request, How::Lost).map(Ok);
         }
         if force {
             self.end_by_force(request, How::Released)?;

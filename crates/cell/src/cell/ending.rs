@@ -43,7 +43,7 @@ impl Cell {
             let Some(entry) = self.books.get(part) else { continue };
             let outlasts = entry.ask.part.is_some_and(|part| part.outlasts);
             if force || !outlasts {
-                self.take_away(part, How::Lost)?;
+                self.take_away(part, How::WithItsGrant)?;
             } else if entry.held.as_ref().is_some_and(|held| held.overtime.is_none()) {
                 let until = self.now.saturating_add(self.settings.limits.overtime);
                 self.note(Fact::Overtime { request: part, until })?;
@@ -172,7 +172,7 @@ impl Cell {
                     self.end(request, How::Expired)?;
                 }
                 None if held.is_some_and(|held| has_run_out(held.overtime)) => {
-                    self.take_away(request, How::Lost)?;
+                    self.take_away(request, How::WithItsGrant)?;
                 }
                 None => self.take_away(request, How::Overrun)?,
             }

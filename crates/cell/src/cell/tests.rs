@@ -1,5 +1,11 @@
 //! Stories of one cell: what is told, and what its host is asked to do.
 
+mod long;
+mod parts;
+mod sessions;
+mod starts;
+mod time;
+
 use std::sync::Arc;
 
 use holdall_wire::holder::{CgroupId, ProcessId, Record};
@@ -105,7 +111,7 @@ impl Story {
         self.input(Input::Attach { conn: conn(session), hello: hello(session, PROCESS, false) })
     }
 
-    fn comes_back(&mut self, session: u64) -> Vec<(CallNo, Reply)> {
+    fn comes_back(&mut self, session: u64) -> Vec<(CallNo, Option<Reply>)> {
         let hello = hello(session, PROCESS, true);
         let effects = self.input(Input::Attach { conn: conn(session), hello });
         match &effects[..] {
@@ -199,7 +205,7 @@ fn a_child_whose_wrapper_and_agent_were_killed_together_is_found_and_killed() {
         let effects = story.restart("boot", false);
         assert!(effects.contains(&Effect::Kill(request, child(9))), "{effects:?}");
         let answers = story.comes_back(2);
-        assert!(matches!(answers[..], [(CallNo(1), Reply::Queued(_))]), "{answers:?}");
+        assert!(matches!(answers[..], [(CallNo(1), Some(Reply::Queued(_)))]), "{answers:?}");
         let told = story.input(Input::HolderEnded(request));
         assert!(is_grant(&told), "{told:?}");
     }
@@ -213,7 +219,7 @@ fn a_wrapper_that_rides_through_notices_nothing() {
         story.restart("boot", upgrade);
         let answers = story.comes_back(1);
         assert!(
-            matches!(&answers[..], [(CallNo(1), Reply::Granted { request: again, .. }), (CallNo(2), Reply::Done)] if *again == request),
+            matches!(&answers[..], [(CallNo(1), Some(Reply::Granted { request: again, .. })), (CallNo(2), Some(Reply::Done))] if *again == request),
             "{answers:?}"
         );
         // What it is not sure to have been heard it says again.
@@ -234,7 +240,7 @@ fn a_cgroup_is_in_the_log_before_its_grant_is_told() {
     let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
     let effects = story.restart("boot", false);
     assert!(effects.contains(&Effect::Prepare(request)), "it is still to be made");
-    assert_eq!(story.comes_back(1), [], "and nothing is told before");
+    assert_eq!(story.comes_back(1), [(CallNo(1), None)], "and nothing is told before");
     let id = CgroupId { path: "grant".into(), inode: 5, root: 1 };
     let holder = Record { boot: "boot".into(), cgroup: Some(id), ..Record::default() };
     let place = Some(Place { path: "/grant".into(), inode: 5 });
@@ -361,16 +367,17 @@ fn what_is_taken_away_is_killed_in_time_and_its_client_told_whenever_it_comes() 
     let mut story = Story::new(&[("gpu", 1)]);
     let request = story.runs(1, "gpu", Leftovers::Wait);
     story.comes(2);
-    let release = |force, may| Wish::Release { request, force, may, by: who(2), beyond: None };
+    let release =
+        |force, may| Wish::Release { request, force, may, by: who(2), unseen: false, beyond: None };
     assert!(denied(&story.calls(2, 1, release(true, false))), "it is another's");
     assert!(conflict(&story.calls(2, 2, release(false, true))), "it is in use");
     let lost = reply(1, 1, Reply::Lost(request));
     assert_eq!(story.calls(2, 3, release(true, true)), [lost, reply(2, 3, Reply::Done)]);
     story.restart("boot", true);
-    assert!(story.comes_back(1).contains(&(CallNo(1), Reply::Lost(request))));
+    assert!(story.comes_back(1).contains(&(CallNo(1), Some(Reply::Lost(request)))));
     story.at += 10_000;
     assert_eq!(story.input(Input::Due), [Effect::Kill(request, child(9))]);
-    assert!(story.comes_back(1).contains(&(CallNo(1), Reply::Lost(request))), "still");
+    assert!(story.comes_back(1).contains(&(CallNo(1), Some(Reply::Lost(request)))), "still");
     story.input(Input::HolderEnded(request));
     assert_eq!(story.cell.engine.load(), (0, 0));
 }
@@ -456,7 +463,14 @@ fn reservations_and_pools_are_synced_and_nothing_else() {
     assert!(synced(4, Wish::Renew { request, millis: 5000, by: who(1), may: false }));
     assert!(synced(
         5,
-        Wish::Release { request, force: false, may: false, by: who(1), beyond: None }
+        Wish::Release {
+            request,
+            force: false,
+            may: false,
+            by: who(1),
+            unseen: false,
+            beyond: None
+        }
     ));
     assert!(synced(6, changes(1, Change::Add { name: name("c"), kind: Kind::Lock })));
     let gone = changes(1, Change::Remove { name: name("d"), force: false });

@@ -201,13 +201,13 @@ impl<'a> World<'a> {
         self.clients.iter().position(|client| client.conn == Some(conn))
     }
 
-    fn welcomed(&mut self, conn: ConnNo, answers: Vec<(CallNo, Reply)>) {
+    fn welcomed(&mut self, conn: ConnNo, answers: Vec<(CallNo, Option<Reply>)>) {
         let Some(client) = self.client_of(conn) else { return };
         // What it believed to hold and is not told of was ended.
         let told: BTreeSet<RequestNo> = answers
             .iter()
             .filter_map(|(_, reply)| match reply {
-                Reply::Granted { request, .. } | Reply::Lost(request) => Some(*request),
+                Some(Reply::Granted { request, .. } | Reply::Lost(request)) => Some(*request),
                 _ => None,
             })
             .collect();
@@ -218,7 +218,9 @@ impl<'a> World<'a> {
         }
         let told: BTreeSet<CallNo> = answers.iter().map(|(call, _)| *call).collect();
         for (call, reply) in answers {
-            self.hears(client, call, reply);
+            if let Some(reply) = reply {
+                self.hears(client, call, reply);
+            }
         }
         // What it has no answer of it calls again.
         let made = self.clients[client].calls.len() as u64;
@@ -381,8 +383,8 @@ impl<'a> World<'a> {
             }
             Move::Release(client, index, force) => {
                 if let Some(request) = self.any_grant(index) {
-                    let (force, may, by, beyond) = (*force, true, who(0), None);
-                    self.call(*client, Wish::Release { request, force, may, by, beyond });
+                    let (force, may, by, unseen, beyond) = (*force, true, who(0), false, None);
+                    self.call(*client, Wish::Release { request, force, may, by, unseen, beyond });
                 }
             }
             Move::Renew(client, index) => {

@@ -26,6 +26,7 @@
 mod backlog;
 mod doubt;
 mod format;
+mod look;
 mod open;
 mod recover;
 mod snapshot;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::{Log, OpenError, Opened, Store, epoch};
 
+pub use self::look::Seen;
 pub use self::writer::FileLog;
 
 /// When effects may leave.
@@ -98,6 +100,14 @@ impl FileStore {
     /// A directory, and where the epoch is kept besides.
     pub fn new(disk: Arc<dyn Disk>, twin: Option<epoch::Place>, options: Options) -> Self {
         Self { disk, twin, options }
+    }
+
+    /// Looks at what is there without taking it, also while somebody else has it and writes.
+    ///
+    /// # Errors
+    /// If it is damaged, or cannot be read.
+    pub fn look(&self) -> Result<Seen, OpenError> {
+        look::look(&*self.disk)
     }
 
     /// Opens the log.

@@ -96,9 +96,11 @@ impl SnapshotJob for FileSnapshot {
         // The segment after it must be there before it is all there is besides.
         self.backlog.wait()?;
         // Soon the first there is; its header says whose this is, and of which run of the machine.
-        let following = self.disk.open(&segment_name(self.sequence));
-        following.and_then(|file| file.sync()).map_err(|error| self.backlog.fail(error))?;
         let place = self.disk.path().display().to_string();
+        let following = self.disk.open(&segment_name(self.sequence)).map_err(|error| {
+            Error::Failed { place: place.clone(), error: Arc::new(error) } // Nothing was lost by that.
+        })?;
+        following.sync().map_err(|error| self.backlog.fail(error))?;
         if let Err(error) = self.write(logic, payload) {
             drop(self.disk.remove(NEW_SNAPSHOT));
             let error = if is_full(&error) {

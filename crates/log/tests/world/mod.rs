@@ -48,8 +48,10 @@ pub(crate) struct World {
     /// Whether the machine lost power since the log was last opened.
     unplugged: bool,
     sealed: bool,
-    /// Whether an operation has failed since, perhaps a sync.
+    /// Whether an operation has failed since, perhaps a sync, in a process that was not killed by it.
     doubt: bool,
+    /// Whether operations may fail without the process being killed.
+    pub(crate) may_fail: bool,
     /// Whether an epoch may stay as it was, because the disk is full.
     pub(crate) full: bool,
     /// Where the epoch is kept besides.
@@ -106,7 +108,8 @@ impl World {
         options: Options,
     ) -> Result<Result<Process, String>, OpenError> {
         let sealed = std::mem::take(&mut self.sealed); // Whoever tries to open it breaks the seal.
-        let doubt = std::mem::replace(&mut self.doubt, true); // A sync may fail.
+        let doubt = self.doubt;
+        self.doubt |= self.may_fail; // A sync may fail.
         let (log, opened) = store(disk, &self.twin, options).open_file()?;
         self.doubt = doubt;
         self.sealed = sealed;
@@ -176,7 +179,7 @@ impl World {
         self.told = self.told.max(progress.may_leave.0 as usize);
         self.synced = self.synced.max(progress.synced.0 as usize);
         self.epoch = self.epoch.max(progress.epoch);
-        self.doubt |= matches!(progress.trouble, Some(Error::Unknown { .. }));
+        self.doubt |= self.may_fail && matches!(progress.trouble, Some(Error::Unknown { .. }));
         assert!(self.told <= self.appended.len(), "nobody has appended that");
     }
 

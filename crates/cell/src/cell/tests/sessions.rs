@@ -1,0 +1,196 @@
+//! Sessions that are over, come again, or do what they should not.
+
+use super::*;
+
+fn lease(session: u64, conn_no: u64, secret: u128, uid: u32) -> Input {
+    let means = Means::Lease(50);
+    let hello = Hello { secret: Secret(secret), uid, ..hello(session, means, false) };
+    Input::Attach { conn: conn(conn_no), hello }
+}
+
+/// An id is no secret: whoever takes one that is over finds nothing under it.
+#[test]
+fn what_outlives_its_session_is_nobodys() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 1)]);
+        story.input(lease(1, 1, 7, 1001));
+        let effects = story.asks(1, 1, "gpu", Lasting::Reservation(50_000));
+        let [Effect::Reply { reply: Reply::Granted { request, .. }, .. }] = effects[..] else {
+            panic!("{effects:?}")
+        };
+        story.input(Input::Over(SessionId(1)));
+        story.restart("boot", upgrade);
+        story.input(lease(1, 1, 8, 2000));
+        assert!(conflict(&story.calls(1, 1, Wish::End { request, rest: None })), "it is another's");
+        assert_eq!(story.units(request), ["gpu/0"]);
+    }
+}
+
+/// The first holder ends, and the second session of that id notices nothing.
+#[test]
+fn a_session_that_comes_again_is_another() {
+    let mut story = Story::new(&[("gpu", 2)]);
+    story.input(lease(1, 1, 7, 1001));
+    let effects = story.asks(1, 1, "gpu", Lasting::Command(Leftovers::Wait));
+    let [Effect::Prepare(first)] = effects[..] else { panic!("{effects:?}") };
+    story.input(Input::Prepared { request: first, holder: None, place: None });
+    story.calls(1, 2, Wish::Child { request: first, holder: child(9) });
+    story.input(Input::Detach(conn(1)));
+    story.at += 50;
+    let over = story.input(Input::Due);
+    assert_eq!(over, [Effect::Forget(SessionId(1), None), Effect::Kill(first, child(9))]);
+    story.input(lease(1, 2, 7, 1001));
+    let (call, heard) = (CallNo(1), CallNo(0));
+    let needs = vec!["gpu".parse().expect("a need")];
+    let (lasting, from) = (Lasting::Connection, From::default());
+    let (now, within, limit, part) = (false, None, None, None);
+    let ask = Ask { needs, now, lasting, from, within, limit, part };
+    let wish = Wish::Ask { who: who(1), ask };
+    let granted = story.input(Input::Call { conn: conn(2), call, heard, wish });
+    assert!(is_grant(&granted), "{granted:?}");
+    assert_eq!(story.input(Input::HolderEnded(first)), [], "nobody is told anything");
+    assert_eq!(story.cell.engine.load(), (1, 0));
+    story.input(Input::Over(SessionId(1)));
+    assert_eq!(story.cell.engine.load(), (0, 0), "the second has gone with its session");
+}
+
+#[test]
+fn a_session_that_is_over_is_forgotten_and_its_connection_closed() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let effects = story.calls(1, 1, Wish::Leave);
+    let forget = Effect::Forget(SessionId(1), Some(conn(1)));
+    assert_eq!(effects, [reply(1, 1, Reply::Done), forget]);
+}
+
+/// What is being ended cannot be given back in another way.
+#[test]
+fn what_is_being_killed_is_not_withdrawn() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Kill);
+    let rest = || Some(Rest { holder: child(9), pids: vec![9] });
+    let ends = story.calls(1, 3, Wish::End { request, rest: rest() });
+    assert_eq!(ends, [Effect::End(request, child(9))]);
+    for (call, rest) in [(4, rest()), (5, None)] {
+        let withdraw = Wish::Withdraw { asked: CallNo(1), rest };
+        assert_eq!(story.calls(1, call, withdraw), [reply(1, call, Reply::Done)]);
+        assert_eq!(story.units(request), ["gpu/0"], "its processes run");
+    }
+    assert_eq!(story.input(Input::HolderEnded(request)), [reply(1, 3, Reply::Done)]);
+}
+
+/// Whoever names a child before it is told of its grant would have it forgotten.
+#[test]
+fn a_child_comes_after_its_grant() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    story.comes(1);
+    let effects = story.asks(1, 1, "gpu", Lasting::Command(Leftovers::Wait));
+    let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
+    let early = story.calls(1, 2, Wish::Child { request, holder: child(8) });
+    assert_eq!(early[0], Effect::Unused(child(8)), "it becomes nothing");
+    assert!(conflict(&early[1..]), "{early:?}");
+    story.input(Input::Prepared { request, holder: None, place: None });
+    let child = Wish::Child { request, holder: child(9) };
+    assert_eq!(story.calls(1, 3, child), [reply(1, 3, Reply::Done)]);
+}
+
+#[test]
+fn a_connection_with_a_session_gets_no_other() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let other = hello(2, PROCESS, false);
+    let effects = story.input(Input::Attach { conn: conn(1), hello: other });
+    assert_eq!(effects, [Effect::TurnedAway(conn(1), Turned::Attached)]);
+    assert!(is_grant(&story.asks(1, 1, "a", Lasting::Connection)), "it has its own");
+}
+
+/// An input that breaks an invariant is in no record; the call that led to it fails when its client
+/// makes it again.
+#[test]
+fn a_call_that_breaks_an_invariant_is_not_done_again() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    story.comes(1);
+    // The engine has lost a grant that the books have.
+    story.asks(1, 1, "gpu", Lasting::Connection);
+    let request = RequestNo((1 << 32) + 1);
+    story.cell.engine.step(story.at, engine::Input::End(request)).expect("unbroken");
+    let needs = vec!["gpu".parse().expect("a need")];
+    let (now, lasting, from) = (false, Lasting::Connection, From::default());
+    let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
+    let wish = Wish::Ask { who: who(1), ask };
+    let input = Input::Call { conn: conn(1), call: CallNo(2), heard: CallNo(0), wish };
+    let broken = story.cell.step(story.at, input.clone()).expect_err("it is held twice");
+    assert!(matches!(broken, Defect::Books(Contradiction::Double { .. })), "{broken}");
+    story.restart("boot", true);
+    let spare = Input::Spare { session: SessionId(1), call: CallNo(2) };
+    assert_eq!(story.input(spare.clone()), [], "nobody is there");
+    assert_eq!(story.input(spare), [], "and once is enough");
+    let answers = story.comes_back(1);
+    assert!(matches!(answers[1], (CallNo(2), Some(Reply::Failed(Fault::Failed(_))))));
+    let again = story.input(input);
+    let failed = Effect::Reply {
+        conn: conn(1),
+        call: CallNo(2),
+        reply: answers[1].1.clone().expect("it failed"),
+    };
+    assert_eq!(again, [failed]);
+    assert_eq!(story.cell.engine.load(), (1, 0));
+    assert_eq!(story.input(Input::Spare { session: SessionId(5), call: CallNo(1) }), []);
+}
+
+/// Acknowledging comes first: there may be no room otherwise.
+#[test]
+fn what_is_acknowledged_with_a_call_makes_room_for_it() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let nothing = || Wish::Withdraw { asked: CallNo(9999), rest: None };
+    let most = crate::session::UNACKNOWLEDGED_MAX as u64;
+    for call in 1..=most {
+        story.cell.step(1, call_of(call, 0, nothing())).expect("unbroken");
+    }
+    let out = story.cell.step(1, call_of(most + 1, 0, nothing())).expect("unbroken");
+    assert!(matches!(out.effects[..], [Effect::NotTaken(..)]), "{:?}", out.effects);
+    let out = story.cell.step(1, call_of(most + 1, most + 1, nothing())).expect("unbroken");
+    assert_eq!(out.effects, [reply(1, most + 1, Reply::Done)]);
+    let again = story.cell.step(1, call_of(most + 1, 0, nothing())).expect("unbroken");
+    assert_eq!(again.effects, out.effects, "nobody has heard of it before it was made");
+    assert!(!story.cell.is_new_call(conn(1), CallNo(most + 1)));
+    assert!(story.cell.is_new_call(conn(1), CallNo(most + 2)));
+}
+
+/// However many requests a session has open, it can give them back.
+#[test]
+fn open_requests_leave_room_for_calls() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let most = crate::session::UNACKNOWLEDGED_MAX as u64;
+    for call in 1..=most + 1 {
+        let needs = vec![format!("lock{call}").parse().expect("a need")];
+        let (now, lasting, from) = (false, Lasting::Connection, From::default());
+        let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
+        let wish = Wish::Ask { who: who(1), ask };
+        let out = story.cell.step(1, call_of(call, 0, wish)).expect("unbroken");
+        assert!(is_grant(&out.effects), "{:?}", out.effects);
+    }
+    story.cell.books.check().expect("sound");
+}
+
+fn call_of(call: u64, heard: u64, wish: Wish) -> Input {
+    Input::Call { conn: conn(1), call: CallNo(call), heard: CallNo(heard), wish }
+}
+
+#[test]
+fn a_session_gives_up_the_last_first() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    story.asks(1, 1, "a", Lasting::Connection);
+    story.asks(1, 2, "a b", Lasting::Connection);
+    story.asks(1, 3, "b", Lasting::Connection);
+    let before = story.log.len();
+    story.input(Input::Over(SessionId(1)));
+    assert_eq!(story.log.len(), before + 1);
+    let recorded = crate::replay::Parts::default().take(&story.log[before]).expect("readable");
+    let facts = recorded.expect("whole").facts;
+    let granted = facts.iter().any(|fact| matches!(fact, Fact::Granted { .. }));
+    assert!(!granted, "nothing is granted on the way out: {facts:?}");
+}

@@ -1,0 +1,150 @@
+//! Starts: other configurations, lost memory, and what agents without a log have left.
+
+use super::*;
+use crate::engine::Reservation;
+use crate::input::{Former, Import};
+use holdall_wire::Taken;
+
+/// A name more, or a pool instead of a lock: nobody who waits is thrown out, nothing held is lost.
+#[test]
+fn a_pool_that_becomes_another_keeps_who_waits() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[]);
+        let named = |units: &[&str]| {
+            vec![(name("board"), Kind::Named(units.iter().map(|unit| name(unit)).collect()))]
+        };
+        story.pools = named(&["red", "blue"]);
+        story.restart("boot", false);
+        for session in 1..=3 {
+            story.comes(session);
+            story.asks(session, 1, "board", Lasting::Connection);
+        }
+        assert_eq!(story.cell.engine.load(), (2, 1));
+        story.pools = named(&["red", "green", "blue"]);
+        story.restart("boot", upgrade);
+        assert_eq!(story.cell.engine.load(), (3, 0), "the third is there: upgrade {upgrade}");
+        assert_eq!(story.cell.books.pool(&name("board")).map(|p| &p.kind), Some(&story.pools[0].1));
+    }
+}
+
+/// What is held comes before what is new, where the two cannot be.
+#[test]
+fn a_pool_that_collides_with_what_is_held_is_not_made() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[]);
+        let request = story.runs(1, "a/0", Leftovers::Wait);
+        story.pools = vec![(name("a"), Kind::Numbered(2))];
+        let effects = story.restart("boot", upgrade);
+        let unfit =
+            |effect: &Effect| matches!(effect, Effect::Unfit(pool, _) if *pool == name("a"));
+        assert!(effects.iter().any(unfit), "upgrade {upgrade}: {effects:?}");
+        assert_eq!(story.units(request), ["a/0"], "and it is still held");
+        assert_eq!(story.cell.engine.load(), (1, 0));
+    }
+}
+
+/// Should the engine not take something back, its processes are killed before it counts as free.
+#[test]
+fn what_cannot_be_restored_ends_with_its_processes() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let effects = vec![engine::Effect::Unrestored(request)];
+    story.cell.take_effects(effects).expect("unbroken");
+    let kill = Effect::Kill(request, child(9));
+    assert_eq!(std::mem::take(&mut story.cell.out).effects, [kill]);
+    assert_eq!(story.units(request), ["gpu/0"]);
+    story.cell.step(story.at, Input::HolderEnded(request)).expect("unbroken");
+    assert!(story.cell.books.get(request).is_none());
+}
+
+#[test]
+fn a_pool_is_the_configurations_once_that_says_so() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("a", 2)]);
+        story.comes(1);
+        let resize = Change::Resize { name: name("a"), units: 4 };
+        assert_eq!(story.calls(1, 1, changes(1, resize)), [reply(1, 1, Reply::Done)]);
+        let add = Change::Add { name: name("b"), kind: Kind::Numbered(1) };
+        assert_eq!(story.calls(1, 2, changes(1, add)), [reply(1, 2, Reply::Done)]);
+        story.pools = vec![(name("b"), Kind::Numbered(1))];
+        story.restart("boot", upgrade);
+        assert!(
+            story.cell.books.pool(&name("a")).is_none(),
+            "it was the configuration's all along"
+        );
+        story.pools = Vec::new();
+        story.restart("boot", upgrade);
+        assert!(story.cell.books.pool(&name("b")).is_none(), "and so is this");
+    }
+}
+
+/// Nobody knows what else was told: all sessions are over, and with them what they held.
+#[test]
+fn lost_memory_ends_all_sessions() {
+    let mut story = Story::new(&[("gpu", 2)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    story.comes(2);
+    story.asks(2, 1, "gpu", Lasting::Reservation(9000));
+    let start = Start { epoch: 9, life: 5, lost: true, boot: "boot".into(), ..Start::default() };
+    let pools = story.pools.iter().cloned();
+    let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
+    let effects = story.input(Input::Started(Start { pools, ..start }));
+    assert_eq!(effects, [Effect::Kill(request, child(9))]);
+    assert_eq!(story.cell.books.sessions.count(), 0);
+    assert_eq!(story.cell.books.life(), 5);
+    assert_eq!(story.cell.books.grants().count(), 2, "what is reserved stays");
+}
+
+fn former(request: u64, pool: &str, unit: &str, fence: u64, until: Option<u64>) -> Reservation {
+    Reservation {
+        request: RequestNo(request),
+        who: Who::clone(&who(1)),
+        needs: vec![pool.parse().expect("a need")],
+        taken: vec![Taken { name: name(pool), units: vec![(name(unit), fence)] }],
+        since: 10,
+        until,
+        part_of: None,
+    }
+}
+
+#[test]
+fn what_an_agent_without_a_log_has_left_is_in_force() {
+    let mut story = Story::new(&[("cpu", 2)]);
+    story.cell = Cell::new().expect("an engine");
+    story.log.clear();
+    let mut part = former(20, "gpu", "gpu/2", 21, None);
+    part.part_of = Some(RequestNo(8));
+    let drained = Drained { reason: "hot".into(), by: "me".into(), until: None };
+    let import = Import {
+        pools: vec![(name("gpu"), Kind::Numbered(2))],
+        drained: vec![(name("cpu/1"), drained.clone())],
+        reservations: vec![former(8, "gpu", "gpu/2", 9, Some(50_000))],
+        held: vec![
+            Former { grant: part, holder: child(7), abandoned: false },
+            // Its fence is above the numbers of later requests.
+            Former {
+                grant: former(5, "cpu", "cpu/0", 30, None),
+                holder: child(8),
+                abandoned: true,
+            },
+        ],
+    };
+    assert_eq!(story.input(Input::Import(import)), []);
+    let effects = story.start("boot", true);
+    let (five, eight, twenty) = (RequestNo(5), RequestNo(8), RequestNo(20));
+    assert_eq!(effects, [Effect::Kill(five, child(8)), Effect::Watch(twenty, child(7))]);
+    for again in [false, true] {
+        assert_eq!(story.units(eight), ["gpu/2"], "as it was");
+        assert_eq!(story.units(five), ["cpu/0"]);
+        assert_eq!(story.cell.books.drained(), [(name("cpu/1"), drained.clone())]);
+        assert_eq!(story.cell.engine.load(), (3, 0));
+        assert!(story.cell.engine.next_number().0 > 1 << 32);
+        story.restart("boot", again);
+    }
+    story.input(Input::HolderEnded(five));
+    story.input(Input::HolderEnded(twenty));
+    story.at = 50_000;
+    story.input(Input::Due);
+    assert_eq!(story.cell.engine.load(), (0, 0));
+    assert_eq!(story.cell.engine.kind(&name("gpu")), Some(Kind::Numbered(2)));
+}
