@@ -39,6 +39,8 @@ pub struct Entry {
     pub who: Arc<Who>,
     /// For what.
     pub ask: Ask,
+    /// When it was asked for.
+    pub asked: u64,
     /// What it holds, if it does.
     pub held: Option<Held>,
     /// Whether its client may be told, once it is granted.
@@ -259,9 +261,10 @@ impl Books {
             }
             Fact::Pool { name, kind: None, .. } => drop(self.pools.remove(name)),
             Fact::Drained(drained) => self.drained = drained.clone(),
-            Fact::Asked { request, session, call, who, ask } => {
-                self.ask(*request, (*session, *call), who, ask)?;
+            Fact::Asked { request, session, call, who, ask, at } => {
+                self.ask(*request, (*session, *call), who, ask, *at)?;
             }
+            Fact::Queued { request } => drop(self.entry(*request)?),
             Fact::Granted { request, taken, since, until, limit_at, overtook: _ } => {
                 self.check_grant(*request, taken)?;
                 let (taken, since) = (taken.clone(), *since);
@@ -317,12 +320,13 @@ impl Books {
         (session, call): (SessionId, CallNo),
         who: &Arc<Who>,
         ask: &Ask,
+        at: u64,
     ) -> Result<(), Contradiction> {
         self.above(request, request.0)?;
         self.highest = request.0;
         self.sessions.take(session, call);
         self.sessions.opened(session, call, request);
-        self.insert(request, Some((session, call)), who, ask);
+        self.insert(request, Some((session, call)), who, ask, at);
         Ok(())
     }
 
@@ -332,6 +336,7 @@ impl Books {
         session: Option<(SessionId, CallNo)>,
         who: &Arc<Who>,
         ask: &Ask,
+        asked: u64,
     ) {
         let (who, ask, owed) = (who.clone(), ask.clone(), self.owed_for(ask));
         let (held, ready, place, holder, taken_away, left, closing, parts) = Default::default();
@@ -339,6 +344,7 @@ impl Books {
             session,
             who,
             ask,
+            asked,
             held,
             ready,
             place,
@@ -377,7 +383,7 @@ impl Books {
         }
         self.check_units(request, ask, taken, false)?;
         self.highest = self.highest.max(request.0);
-        self.insert(request, None, who, ask);
+        self.insert(request, None, who, ask, since);
         let taken = taken.clone();
         self.grant(request, Held { taken, since, until, limit_at: None, overtime: None })?;
         self.at_another_time(request, |entry| {

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::books::{Books, Contradiction, Entry};
 use crate::engine::{self, Engine};
+use crate::events;
 use crate::facts::{Answer, Clock, Fact, How};
 use crate::input::{Effect, Input, Limits, Out, Wish};
 use crate::session::{CallNo, ConnNo, Hello, SessionId, Turn};
@@ -158,6 +159,8 @@ impl Cell {
 
     /// Something is so from now on.
     fn note(&mut self, fact: Fact) -> Result<(), Defect> {
+        let event = events::project(&self.books, self.now, &fact);
+        self.out.events.extend(event);
         self.books.enter(&fact)?;
         self.out.facts.push(fact);
         Ok(())
@@ -362,7 +365,9 @@ impl Cell {
             );
             return self.end(request, How::Refused(Refusal::Closed(why)));
         }
-        if let Some((session, call)) = entry.session {
+        let session = entry.session;
+        self.note(Fact::Queued { request })?;
+        if let Some((session, call)) = session {
             self.tell(session, call, Reply::Queued(request));
         }
         Ok(())

@@ -71,6 +71,8 @@ pub enum Fact {
         who: Arc<Who>,
         /// For what.
         ask: Ask,
+        /// When.
+        at: u64,
     },
     /// A request holds all it asked for.
     Granted {
@@ -182,6 +184,11 @@ pub enum Fact {
     },
     /// A grant of an agent that had no log.
     Imported(Box<Imported>),
+    /// A request has to wait, and its client is told.
+    Queued {
+        /// The request.
+        request: RequestNo,
+    },
 }
 
 /// A grant of an agent that had no log.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdall_core::Rung;
+use holdall_wire::event::What;
 use holdall_wire::holder::Record;
 use holdall_wire::{Ask, Change, Drained, Kind, Name, Place, Reply, RequestNo, Who};
 use serde::{Deserialize, Serialize};
@@ -294,6 +295,8 @@ pub enum Effect {
 pub struct Out {
     /// What is so from now on.
     pub facts: Vec<Fact>,
+    /// The same for people, each with the time on the wall. They leave with the effects.
+    pub events: Vec<(u64, What)>,
     /// What is to be done.
     pub effects: Vec<Effect>,
     /// Whether something has changed: the input belongs into the log.

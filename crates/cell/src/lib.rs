@@ -8,12 +8,14 @@
 //! | [`engine`] | who holds and who waits: the protocol, and the names of what it counts |
 //! | [`session`] | clients that lose their connection, or their agent, and not their place |
 //! | [`facts`], [`books`] | what came of everything, and what that adds up to |
+//! | [`events`] | what people are told of facts |
 //! | `cell` | all of these together: inputs in, facts and effects out |
 //! | [`replay`], `record` | how a cell comes back from its log, and what is in that |
 
 pub mod books;
 mod cell;
 pub mod engine;
+pub mod events;
 pub mod facts;
 mod input;
 pub mod plan;

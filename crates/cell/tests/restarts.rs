@@ -247,8 +247,14 @@ fn no_number_is_told_before_its_epoch_is_kept() {
     let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
     // An earlier version has used up all numbers of the second epoch but one.
     let request = RequestNo((2 << 32) | 0xffff_fffe);
-    let asked =
-        Fact::Asked { request, session, call: CallNo(1), who: Arc::default(), ask: ask.clone() };
+    let asked = Fact::Asked {
+        request,
+        session,
+        call: CallNo(1),
+        who: Arc::default(),
+        ask: ask.clone(),
+        at: 1,
+    };
     let facts = vec![asked, Fact::Ended { request, how: How::Withdrawn }];
     let recorded = Recorded::begin(1, &Input::Due).and_then(|begun| begun.end(&facts));
     let store = memory();

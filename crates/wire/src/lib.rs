@@ -1,8 +1,9 @@
-//! What clients and nodes of holdall say to each other: names, needs, calls, replies, views, the
+//! What clients and nodes of holdall say to each other: names, needs, calls, replies, views, events, the
 //! holders of grants as they are kept, and the frames that carry all these. Nothing here does I/O.
 
 #![forbid(unsafe_code)]
 
+pub mod event;
 pub mod frame;
 pub mod holder;
 mod message;

@@ -15,6 +15,7 @@ fn asked(request: u64, needs: &[&str]) -> Fact {
         call: CallNo(request),
         who: Arc::default(),
         ask: Ask { needs, now, lasting, from, within, limit: None, part: None },
+        at: 0,
     }
 }
 

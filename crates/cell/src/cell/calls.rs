@@ -25,8 +25,8 @@ impl Cell {
         let done = match wish {
             Wish::Ask { who, ask } => {
                 let request = self.engine.next_number();
-                let (asker, asked) = (who.clone(), ask.clone());
-                self.note(Fact::Asked { request, session, call, who: asker, ask: asked })?;
+                let (asker, asked, at) = (who.clone(), ask.clone(), self.now);
+                self.note(Fact::Asked { request, session, call, who: asker, ask: asked, at })?;
                 return self.run(engine::Input::Ask { who, ask });
             }
             Wish::End { request, rest } => match self.own(session, request) {

@@ -1,5 +1,6 @@
 //! Stories of one cell: what is told, and what its host is asked to do.
 
+mod events;
 mod long;
 mod parts;
 mod sessions;
@@ -8,6 +9,7 @@ mod time;
 
 use std::sync::Arc;
 
+use holdall_wire::event::What;
 use holdall_wire::holder::{CgroupId, ProcessId, Record};
 use holdall_wire::{
     Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Place, Refusal, Reply,
@@ -23,6 +25,7 @@ use crate::session::{Means, Secret, Turned};
 struct Story {
     cell: Cell,
     log: Vec<Vec<u8>>,
+    events: Vec<(u64, What)>,
     at: u64,
     epoch: u32,
     pools: Vec<(Name, Kind)>,
@@ -52,7 +55,8 @@ impl Story {
         let pools = pools.iter().map(|(pool, units)| (name(pool), Kind::Numbered(*units)));
         let (pools, cell) = (pools.collect(), Cell::new().expect("an engine"));
         let (log, limit, limits) = (Vec::new(), None, Limits::default());
-        let mut story = Self { cell, log, at: 100, epoch: 0, pools, limit, limits };
+        let events = Vec::new();
+        let mut story = Self { cell, log, events, at: 100, epoch: 0, pools, limit, limits };
         story.start("boot", false);
         story
     }
@@ -61,6 +65,7 @@ impl Story {
         let (at, recorded) = (self.at, input.clone());
         let out = self.cell.step(at, input).expect("unbroken");
         self.cell.books.check().expect("sound");
+        self.events.extend(out.events);
         if out.is_new {
             let recorded = Recorded::begin(at, &recorded).expect("written");
             let recorded = recorded.end(&out.facts).expect("written");
