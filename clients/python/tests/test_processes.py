@@ -55,7 +55,9 @@ def test_a_program_that_ends_gives_everything_back(agent: Agent, script: Script)
 
 
 def test_nothing_is_printed(agent: Agent, script: Script) -> None:
-    process = script("import holdall, time\nwith holdall.hold('a', ttl=3): time.sleep(2)")
+    process = script("import holdall, sys\nwith holdall.hold('a'): print('held', flush=True); sys.stdin.readline()")
+    assert line(process) == "held"
+    agent.kill()
     assert ended(process) == (0, "", "")
 
 

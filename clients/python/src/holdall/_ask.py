@@ -26,6 +26,8 @@ _PAUSE_SECONDS = 0.1
 _START_PAUSE_SECONDS = 5.0
 
 log = logging.getLogger("holdall")
+# Without it, what nobody listens to would be printed.
+log.addHandler(logging.NullHandler())
 
 
 def clock() -> float:

@@ -104,7 +104,7 @@ class Client:
 
     def status(self, *pools: str) -> dict[str, Any]:
         """Pools, grants and who waits, in the order of service: everything, or what concerns these pools."""
-        return self._dict(self._agent.transport.call("GET", "/v1/status", query={"pool": list(pools) or None}).body)
+        return self._dict(self._agent.transport.call("GET", "/v1/status", query={"pool": ",".join(pools) or None}).body)
 
     def explain(self, number: str) -> dict[str, Any]:
         """Why a request waits, and for whom."""

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Callable, Union
 
-from ._ask import Agent, Granted
+from ._ask import Agent, Granted, log
 from ._errors import Lost
 from ._lease import Lease
 
@@ -135,7 +135,10 @@ def _tell(grant: weakref.ref[Grant], called: Callable[[Grant], object] | None) -
             return
         there._was_lost()
         if called is not None:
-            called(there)
+            try:
+                called(there)
+            except Exception:
+                log.exception("what was to be called at the loss of grant %s has failed", there.number)
 
     return tell
 
