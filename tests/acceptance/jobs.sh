@@ -363,7 +363,8 @@ expect 0 "$bad: " job list
 expect 0 "night-1  succeeded" job list
 rm -rf "${HOLDALL_JOBS:?}/$bad"
 
-# Nor is a group, if what it holds is lost just then.
+# Nor is a group, if what it holds is lost just then. (The task after it may begin before that is heard
+# of: then it runs again.)
 cat > unheard.toml <<'EOF'
 [task.one]
 run = "echo one >> unheard; until [ -e unheard-go ]; do sleep 0.05; done"
@@ -386,7 +387,7 @@ kill -CONT "$runner"
 got=0
 timeout 60 "$HOLDALL" job wait "$unheard" || got=$?
 [ "$got" -eq 0 ] || fail "it ended with $got: $("$HOLDALL" job show "$unheard")"
-[ "$(tr '\n' ' ' < unheard)" = "one two " ] || fail "what ran: $(cat unheard)"
+[[ "$(tr '\n' ' ' < unheard)" =~ ^one\ two\ (two\ )?$ ]] || fail "what ran: $(cat unheard)"
 
 # Units by name, in a group too.
 cat > units.toml <<'EOF'
