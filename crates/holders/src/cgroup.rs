@@ -134,15 +134,16 @@ impl Cgroups {
         Some(below.trim_start_matches('/').to_owned())
     }
 
-    /// Removes the cgroups whose names begin so, wherever they are, if they are empty. Returns how
-    /// many these were.
-    pub fn sweep(&self, name: &str) -> usize {
+    /// Removes the cgroups whose names begin so, wherever they are, if they are empty and nobody is
+    /// about to use them. Returns how many these were.
+    pub fn sweep(&self, name: &str, in_use: impl Fn(&str) -> bool) -> usize {
         let prefix = format!("{PREFIX}{name}");
         let id = CgroupId { path: ".".into(), inode: self.root, root: self.root };
         let all = Cgroup { top: self.top.clone(), id }.below(".").unwrap_or_default();
         let ours = all
             .into_iter()
-            .filter(|path| path.rsplit('/').next().is_some_and(|last| last.starts_with(&prefix)));
+            .filter(|path| path.rsplit('/').next().is_some_and(|last| last.starts_with(&prefix)))
+            .filter(|path| !in_use(path.strip_prefix("./").unwrap_or(path)));
         ours.filter(|path| unlinkat(&self.top, path, AtFlags::REMOVEDIR).is_ok()).count()
     }
 

@@ -49,8 +49,8 @@ pub struct Family {
     /// Members of a group that is known by its number alone: they may be somebody else's, and so
     /// are waited for and never signalled.
     perhaps: RefCell<Vec<Rc<Process>>>,
-    /// The client that started the leader. It stops what it has started when it loses its agent,
-    /// so a later agent waits for its end.
+    /// The client that started the leader, if it knows no sessions: it stops what it has started when
+    /// it loses its agent, so a later agent waits for its end.
     wrapper: Option<ProcessId>,
     /// The client, in the eyes of a later agent.
     former: Option<Rc<Process>>,
@@ -86,14 +86,10 @@ impl Family {
         if stat.parent != peer.pid || pid_of(peer.handle.as_fd())? != peer.pid {
             return Err(NotAHolder::Stranger(pid, peer.pid));
         }
-        let wrapper = Process::open_any(peer.pid)?.ok_or(NotAHolder::Ended)?.id();
-        if pid_of(peer.handle.as_fd())? != peer.pid {
-            return Err(NotAHolder::Ended);
-        }
         let group = stat.group == pid;
         let leader = Leader { id: process.id(), process: Some(Rc::new(process)), group };
         let (others, perhaps) = (RefCell::default(), RefCell::default());
-        Ok(Self { leader: Some(leader), others, perhaps, wrapper: Some(wrapper), former: None })
+        Ok(Self { leader: Some(leader), others, perhaps, wrapper: None, former: None })
     }
 
     /// A family of a former time.
@@ -327,6 +323,22 @@ fn signal_group(leader: &Process, signal: Signal) {
 }
 
 impl Peer {
+    /// What tells the process from all others.
+    ///
+    /// # Errors
+    /// If it has ended, or cannot be seen from here.
+    pub fn process(&self) -> Result<ProcessId, NotAHolder> {
+        if self.pid == 0 {
+            return Err(NotAHolder::OutOfSight);
+        }
+        let start = Stat::read(self.pid);
+        // It lives after we have looked, so the number was its own.
+        if pid_of(self.handle.as_fd())? != self.pid {
+            return Err(NotAHolder::Ended);
+        }
+        Ok(ProcessId { pid: self.pid, start: start?.start })
+    }
+
     /// Our number of a child that the peer has named by its own: it may live in a pid namespace
     /// below ours.
     fn here(&self, named: u32) -> Result<u32, NotAHolder> {

@@ -56,11 +56,20 @@ impl Holder {
 
     /// What is left of a holder of a former time; none if it is gone.
     pub fn again(record: &Record, cgroups: Option<&Cgroups>) -> Option<Self> {
+        match Self::find(record, cgroups)? {
+            unknown @ Self::Unknown(..) => Some(unknown),
+            holder => (!holder.ended()).then_some(holder),
+        }
+    }
+
+    /// A holder of a former time, also if nothing of it runs: its cgroup may be one in which nothing
+    /// has started yet.
+    pub fn find(record: &Record, cgroups: Option<&Cgroups>) -> Option<Self> {
         if record.is_before(boot()) {
             return None;
         }
         let unknown = || Self::Unknown(record.clone(), cgroups.cloned());
-        let holder = match (&record.cgroup, cgroups) {
+        Some(match (&record.cgroup, cgroups) {
             (Some(id), Some(cgroups)) => match cgroups.again(id) {
                 Ok(cgroup) => Self::Cgroup(cgroup?),
                 Err(_) => unknown(),
@@ -71,11 +80,7 @@ impl Holder {
                 Ok(family) => Self::Family(family),
                 Err(_) => unknown(),
             },
-        };
-        match holder {
-            Self::Unknown(..) => Some(holder),
-            _ => (!holder.ended()).then_some(holder),
-        }
+        })
     }
 
     /// What an unknown one is known to be by now; none if it is gone.

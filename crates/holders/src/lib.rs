@@ -11,6 +11,7 @@
 //! - Waiting is for events. `/proc` is read once for each question about a family, not in a loop.
 
 mod cgroup;
+mod environment;
 mod family;
 mod holder;
 mod passing;
@@ -21,12 +22,13 @@ mod spawn;
 mod stream;
 
 pub use cgroup::{Cgroup, Cgroups, Mount, NoCgroups};
+pub use environment::{Environment, with_environment};
 pub use family::{Family, NotAHolder, children, descendants, seen_descendants};
 pub use holdall_wire::holder::{CgroupId, ProcessId, Record};
 pub use holder::{Holder, boot};
 pub use nix::sys::signal::SigSet;
-pub use passing::{Peer, receive, send, take_no_descriptors};
-pub use process::{Process, stopped};
+pub use passing::{Peer, inherited, receive, send, take_no_descriptors};
+pub use process::{Process, stopped, until_gone};
 pub use raw::set_mask;
 pub use signals::{Caught, Signals, end_by, survive_file_limits};
 pub use spawn::{Child, Command, Ended, Start};

@@ -23,6 +23,16 @@ pub fn take_no_descriptors(listener: impl AsFd) {
     let _ = raw::take_no_descriptors(listener.as_fd());
 }
 
+/// A descriptor that the program whose place this one has taken has left open, by its number. It is for
+/// this process alone from now on.
+///
+/// # Errors
+/// If it is not open.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    // Those of input, output and errors are everybody's.
+    if number > 2 { raw::inherited(number) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
 /// Sends bytes, and a descriptor along with the first of them. Returns how many bytes went.
 ///
 /// # Errors

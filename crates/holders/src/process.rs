@@ -94,6 +94,17 @@ impl Process {
     }
 }
 
+/// Waits until a process of a former time has ended; if it cannot be told, it has not.
+pub async fn until_gone(id: ProcessId) {
+    loop {
+        match Process::open_any(id.pid) {
+            Ok(Some(process)) if process.id == id => return process.until_ended().await,
+            Ok(_) => return,
+            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+        }
+    }
+}
+
 /// A process id as the kernel's calls take it: positive, and not that of init, which nobody may
 /// name to us.
 pub(crate) fn number(pid: u32) -> Option<Pid> {

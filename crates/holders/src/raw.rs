@@ -1,6 +1,6 @@
 //! The calls to the kernel for which there is no safe wrapper: starting a process inside a cgroup
 //! with code of ours before it becomes the command, the signals that a command finds blocked, signals to the group behind a pidfd, the pidfd
-//! of a peer, how a signal is disposed of, and descriptors for the runtime to watch. Nothing else in this crate is `unsafe`.
+//! of a peer, how a signal is disposed of, descriptors that were left open for us, and descriptors for the runtime to watch. Nothing else in this crate is `unsafe`.
 
 #![allow(unsafe_code)]
 
@@ -295,6 +295,20 @@ pub(crate) fn take_no_descriptors(listener: BorrowedFd<'_>) -> io::Result<()> {
         )
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor that the program whose place this one has taken has left open.
+///
+/// # Errors
+/// If it is not open.
+pub(crate) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel looks whether there is such a descriptor, and marks it.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and was so before this program began. Whoever started it has named the
+    // descriptor to us for this process, so nothing else here has it for its own.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Has the runtime watch a descriptor.
