@@ -54,7 +54,7 @@ else
     not_tried "cgroups"
 fi
 # What is not theirs they cannot lock, take away or end.
-for file in "$HOLDALL_DATA/agent.lock" "$HOLDALL_DATA/holders.jsonl" "$HOLDALL_AGENT.lock"; do
+for file in "$HOLDALL_DATA/agent.lock" "$HOLDALL_DATA/lock" "$HOLDALL_DATA"/segment-* "$HOLDALL_AGENT.lock"; do
     [ -e "$file" ] || fail "there is no $file"
     as_nobody sh -c "exec <$file" 2>/dev/null && fail "nobody can open, and so lock, $file"
 done

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_holders::Signals;
+use holdall_wire::Shutdown;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
@@ -14,12 +15,15 @@ use tracing::{error, info, warn};
 use crate::config::Config;
 use crate::data::Data;
 use crate::directory::replaceable_socket;
+use crate::handover::{Handed, HandedSocket, become_program};
 use crate::metrics;
-use crate::service::{Service, Shared, end_rounds, serve};
+use crate::service::{End, Service, Shared, end_rounds, let_leave, serve};
 use crate::socket::{LastAgent, Socket};
 
 /// How often it looks whether its files and its socket are still there.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long it waits in the end until everybody is told what it has to tell.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How an agent is started.
 #[derive(Clone, Debug)]
@@ -41,23 +45,25 @@ pub struct Settings {
 /// Runs an agent until it is stopped or has been idle for long enough.
 ///
 /// # Errors
-/// [`crate::InUse`] if an agent runs there already; otherwise if it cannot start.
+/// [`crate::InUse`] if an agent runs there already; otherwise if it cannot start, or not go on.
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     // Before anything is made: a wrong path leaves no traces. (What a supervisor hands over is bound.)
-    if std::env::var_os("LISTEN_FDS").is_none() {
+    let handed = Handed::take()?;
+    if handed.is_none() && std::env::var_os("LISTEN_FDS").is_none() {
         replaceable_socket(&settings.socket)?;
     }
-    let data = Data::open(&settings.data)?;
+    let (socket, lock) = handed.map(|handed| (handed.socket, handed.data)).unzip();
+    let data = Data::open(&settings.data, lock)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let lived = local.block_on(&runtime, live(settings, data));
+    let lived = local.block_on(&runtime, live(settings, data, socket));
     drop(local);
     // The name of a user may be asked for far away, where nobody answers.
     runtime.shutdown_background();
     lived
 }
 
-async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
+async fn live(settings: &Settings, data: Data, handed: Option<HandedSocket>) -> anyhow::Result<()> {
     // Before there are other threads, which they could go to.
     let mut signals = Signals::new(&[Signal::TERM, Signal::INT])?;
     raise_file_limit();
@@ -66,16 +72,44 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
     if let Some(addr) = settings.metrics {
         metrics::serve(addr)?;
     }
-    let service = Service::new(data, settings.config.clone())?;
+    let service = Service::new(data, settings.config.clone(), &settings.socket).await?;
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
+    tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
     let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
-    let mut socket = Socket::open(&settings.socket, access, &last)?;
+    let mut socket = Socket::open(&settings.socket, access, &last, handed)?;
     info!(socket = %settings.socket.display(), "listening");
-    let end = ending(service.clone(), settings.idle_exit);
+    tell_supervisor(NotifyState::Ready);
+    let end = loop {
+        match until_end(&service, &mut socket, &mut signals, settings.idle_exit).await? {
+            Some(End::Restarted(exe)) => {
+                say_last_words(&service).await;
+                service.borrow_mut().flush_audit();
+                let why = {
+                    let own = service.borrow();
+                    let (listener, lock, about) = socket.to_hand_over();
+                    become_program(&exe, [listener, lock, own.data_lock()], about)
+                };
+                service.borrow_mut().go_on(&why);
+            }
+            end => break end,
+        }
+    };
+    info!("ending");
+    tell_supervisor(NotifyState::Stopping);
+    finish(&service, socket, end).await
+}
+
+/// Serves until the agent is to end; says how, or none if it was idle for long enough.
+async fn until_end(
+    service: &Shared,
+    socket: &mut Socket,
+    signals: &mut Signals,
+    idle_exit: Option<Duration>,
+) -> anyhow::Result<Option<End>> {
+    let end = ending(service.clone(), idle_exit);
     tokio::pin!(end);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tell_supervisor(NotifyState::Ready);
     loop {
         tokio::select! {
             accepted = socket.accept() => match accepted {
@@ -87,19 +121,41 @@ async fn live(settings: &Settings, data: Data) -> anyhow::Result<()> {
             },
             caught = signals.next() => {
                 if caught?.signal != Signal::CHILD {
-                    asked_to_stop(&service);
+                    info!("asked to stop by a signal");
+                    service.borrow_mut().stop(Shutdown::AtOnce);
                 }
             }
-            _ = look.tick() => look_around(&service, &mut socket),
-            () = &mut end => break,
+            _ = look.tick() => look_around(service, socket),
+            end = &mut end => return Ok(end),
         }
     }
-    info!("ending");
-    tell_supervisor(NotifyState::Stopping);
-    drop(socket);
+}
+
+/// Tells everybody what is left to tell.
+async fn say_last_words(service: &Shared) {
+    let deadline = tokio::time::Instant::now() + LAST_WORDS;
     service.borrow_mut().end_round();
-    service.borrow_mut().flush_audit();
-    Ok(())
+    while !service.borrow().has_told_all() && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        service.borrow_mut().end_round();
+    }
+}
+
+/// Tells everybody what is left to tell, and closes the log. Whoever is connected learns of it by the end
+/// of the connection.
+async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::Result<()> {
+    if let Some(End::Broken(why)) = end {
+        service.borrow_mut().flush_audit();
+        anyhow::bail!("{why}");
+    }
+    if end.is_some() {
+        socket.mark_stopped();
+    }
+    say_last_words(service).await;
+    drop(socket);
+    let mut service = service.borrow_mut();
+    service.flush_audit();
+    service.seal()
 }
 
 /// A supervisor, if there is one, knows how far we are.
@@ -109,49 +165,35 @@ fn tell_supervisor(state: NotifyState<'_>) {
     }
 }
 
-/// Binds the socket again if it was removed. Without its files an agent cannot keep another from
-/// starting, and so must not go on granting.
+/// Looks whether its files are there, and binds the socket again if it was removed.
 fn look_around(service: &Shared, socket: &mut Socket) {
     let mut service = service.borrow_mut();
     service.look_at_clock();
-    if service.stopping {
+    service.look_at_files();
+    if service.draining || service.end.is_some() {
         return;
     }
-    let kept = if service.files_in_place() {
-        socket.restore()
-    } else {
-        Err(anyhow::anyhow!("the data directory was removed or replaced"))
-    };
-    if let Err(error) = kept {
+    if let Err(error) = socket.restore() {
         error!("stopping: {error:#}");
-        service.stop(false);
+        service.stop(Shutdown::AtOnce);
     }
 }
 
-/// The first signal drains, the second ends.
-fn asked_to_stop(service: &Shared) {
-    let mut service = service.borrow_mut();
-    let again = service.stopping;
-    info!(again, "asked to stop by a signal");
-    service.stop(again);
-}
-
-/// Ends when the agent is to end. Meanwhile, reservations run out.
-async fn ending(service: Shared, idle_exit: Option<Duration>) {
+/// Ends when the agent is to end, and says how; none if it was idle for long enough. Meanwhile, it looks
+/// after deadlines.
+async fn ending(service: Shared, idle_exit: Option<Duration>) -> Option<End> {
     let changed = service.borrow().changed.clone();
     loop {
-        let next = service.borrow_mut().expire();
-        if service.borrow().drained() {
-            // Let the last replies leave.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            return;
+        let next = service.borrow_mut().look_at_deadlines();
+        if let Some(end) = service.borrow().ends() {
+            return Some(end);
         }
         // Work does not wake us: we look again when it could have been idle for long enough.
         let idle = service.borrow().idle_for();
         let left = idle_exit.map(|exit| exit.saturating_sub(idle.unwrap_or_default()));
         if idle.is_some() && left == Some(Duration::ZERO) {
             info!("idle for long enough");
-            return;
+            return None;
         }
         let left = left.filter(|left| !left.is_zero());
         let soonest = left.into_iter().chain(next).min();

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use holdall_cell::engine::{Effect, Engine, Input};
 use holdall_wire::{Change, Kind, Name, Taken};
 use serde::Deserialize;
 
-use crate::engine::{Effect, Engine, Input};
 use crate::rights::{Listed, Table};
-use crate::service::Served;
+use crate::service::{Served, SnapshotEvery};
 use crate::socket::Access;
 
 /// What a configuration file may say. Everything has a default.
@@ -25,6 +26,16 @@ pub struct Config {
     pub socket_group: Option<String>,
     /// Whether commands run in cgroups where that can be done.
     pub cgroups: bool,
+    /// What is on disk before anybody is told of it: what outlives the agent (`written`), or also the
+    /// machine (`sync`). Reservations and changes of pools always do.
+    pub durability: Durability,
+    /// After so many records, or bytes of them, a snapshot takes the place of the log so far.
+    pub snapshot_records: u64,
+    /// Bytes.
+    pub snapshot_bytes: u64,
+    /// For how long nothing is granted after the log was lost while the machine runs: the time that former
+    /// clients have to come back.
+    pub forgotten: String,
     /// Who may do what.
     pub rights: Listed,
     /// What one user may have at a time.
@@ -44,6 +55,10 @@ impl Default for Config {
             socket_mode: None,
             socket_group: None,
             cgroups: true,
+            durability: Durability::default(),
+            snapshot_records: 50_000,
+            snapshot_bytes: 8 << 20,
+            forgotten: "10s".into(),
             rights: Listed::default(),
             limits: Limits::default(),
             pools: BTreeMap::new(),
@@ -51,6 +66,17 @@ impl Default for Config {
             audit_files: 4,
         }
     }
+}
+
+/// When somebody may be told of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// When it outlives the agent.
+    #[default]
+    Written,
+    /// When it outlives the machine.
+    Sync,
 }
 
 /// What one user may have at a time. Of memory nobody has more than is left over, of open files twice that.
@@ -63,6 +89,10 @@ pub struct Limits {
     pub requests: usize,
     /// Requests of one user that wait.
     pub waiting: usize,
+    /// Sessions of one user: programs that ask, connected or not.
+    pub sessions: usize,
+    /// How many hours a program may be away whose process the agent cannot see.
+    pub lease_hours: u64,
     /// Reservations of one user.
     pub reservations: usize,
     /// How many hours ahead somebody may reserve.
@@ -83,6 +113,8 @@ impl Default for Limits {
             connections: 4096,
             requests: 4096,
             waiting: 1 << 17,
+            sessions: 1 << 16,
+            lease_hours: 24,
             reservations: 1024,
             reservation_hours: 366 * 24,
             overtime_minutes: 60,
@@ -208,6 +240,7 @@ impl Config {
     fn check(&self) -> anyhow::Result<()> {
         self.access()?;
         self.limits.check()?;
+        self.forgotten()?;
         Table::new(&self.rights)?;
         for (name, pool) in &self.pools {
             pool.check().with_context(|| format!("pool '{name}'"))?;
@@ -222,6 +255,16 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// When snapshots are made.
+    pub(crate) fn snapshots(&self) -> SnapshotEvery {
+        SnapshotEvery { records: self.snapshot_records.max(1), bytes: self.snapshot_bytes.max(1) }
+    }
+
+    /// For how long nothing is granted after the log was lost while the machine runs.
+    pub(crate) fn forgotten(&self) -> anyhow::Result<Duration> {
+        holdall_wire::span(&self.forgotten).map_err(|bad| anyhow::anyhow!("forgotten: {bad}"))
     }
 
     /// The pools, as changes that add them.

@@ -1,5 +1,7 @@
 //! How the processes of grants are kept together: in cgroups, where we may make some.
 
+use std::collections::BTreeSet;
+
 use holdall_holders::{Cgroup, Cgroups, Holder, Record, boot};
 use holdall_wire::{Place, RequestNo, Who};
 use tracing::{info, warn};
@@ -38,10 +40,16 @@ impl Containment {
         Self { cgroups, why_not, prefix }
     }
 
-    /// Removes the empty cgroups that killed agents of this directory have left. This one has made
-    /// none yet.
-    pub(crate) fn sweep(&self) {
-        let swept = self.cgroups.as_ref().map_or(0, |all| all.sweep(&format!("{}-", self.prefix)));
+    /// Removes the empty cgroups that killed agents of this directory have left, but for those in which
+    /// a command may start yet.
+    pub(crate) fn sweep(&self, holders: &[Record]) {
+        let used: BTreeSet<_> = holders
+            .iter()
+            .filter_map(|holder| Some(holder.cgroup.as_ref()?.path.as_str()))
+            .collect();
+        let prefix = format!("{}-", self.prefix);
+        let all = self.cgroups.as_ref();
+        let swept = all.map_or(0, |all| all.sweep(&prefix, |path| used.contains(path)));
         if swept > 0 {
             info!(swept, "empty cgroups of former agents are removed");
         }
@@ -70,6 +78,11 @@ impl Containment {
     pub(crate) fn place(&self, cgroup: &Cgroup) -> Option<Place> {
         let path = self.cgroups.as_ref()?.place(cgroup).to_str()?.to_owned();
         Some(Place { path, inode: cgroup.id().inode })
+    }
+
+    /// A holder that an agent before this one knew, also if nothing of it runs.
+    pub(crate) fn find_again(&self, record: &Record) -> Option<Holder> {
+        Holder::find(record, self.cgroups.as_ref())
     }
 
     /// What is left of a holder of a former agent; none if it is gone.

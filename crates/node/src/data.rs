@@ -2,70 +2,33 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `agent.lock` | locked by the agent as long as it lives: one agent a directory |
-//! | `epoch` | how often an agent started here, synced before anything is numbered with it |
-//! | `holders.jsonl` | what commands and programs hold, and how these are known, written before they start or are told |
-//! | `client-N-N.lock` | a program that uses the client library keeps a shared lock on its own |
-//! | `state.json` | pools made at run time, drained units and reservations, synced before they are told |
+//! | `lock`, `segment-*`, `snapshot-*`, `epoch`, `doubt` | the log of the cell (`docs/log.md`); a twin of `epoch` is beside the directory |
+//! | `agent.lock` | locked by the agent as long as it lives: those without a log look at it |
 //! | `audit.jsonl` | the audit log |
-//! | `agent.log` | the log of an agent in the background |
-//! | `broken.json` | what was known when an invariant broke; while it is there no agent starts |
+//! | `agent.log` | what an agent in the background says |
+//! | `broken.json` | what was known when an invariant broke; the next agent gives it another name |
+//! | `state.json`, `holders.jsonl` | of an agent without a log; what is in them is taken over once |
 
 use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use holdall_wire::{Change, GrantView, State};
+use holdall_cell::session::{CallNo, SessionId};
+use holdall_log::disk::{Disk, RealDisk};
+use holdall_log::epoch::Place;
+use holdall_log::file::{Durability, FileStore, Options};
+use holdall_log::{Log, OpenError, Opened, Store};
+use holdall_wire::Status;
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
+use tracing::{error, warn};
 
-use crate::clock::{Anchor, Clock, moved};
-use crate::directory::Directory;
-use crate::engine::Reservation;
+use crate::directory::{Directory, Unsafe};
 
-/// The form of `state.json`.
-pub(crate) const SCHEMA: u32 = 3;
-
-/// What outlives an agent besides its epoch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Kept {
-    /// The form of this file.
-    pub(crate) schema: u32,
-    /// What the times below mean.
-    pub(crate) clock: Anchor,
-    /// Pools declared at run time.
-    pub(crate) pools: Vec<Change>,
-    /// Units that are drained.
-    pub(crate) drained: Vec<Change>,
-    /// Reservations.
-    pub(crate) reservations: Vec<Reservation>,
-}
-
-/// What is reserved in a data directory, as far as it can be read: for people, while no agent runs.
-pub fn reserved(path: &Path) -> Vec<GrantView> {
-    let content = std::fs::read(path.join("state.json")).unwrap_or_default();
-    let Ok(kept) = serde_json::from_slice::<Kept>(&content) else { return Vec::new() };
-    let (clock, shift) = Clock::new(&kept.clock);
-    let shown = |time: u64| clock.shown(moved(time, shift));
-    let view = |one: Reservation| GrantView {
-        request: one.request,
-        needs: one.needs,
-        taken: one.taken,
-        who: one.who,
-        since: shown(one.since),
-        until: one.until.map(shown),
-        state: State::Reserved,
-        pids: Vec::new(),
-        part_of: None,
-        parts: Vec::new(),
-    };
-    let now = clock.wall();
-    let mut all: Vec<_> = kept.reservations.into_iter().map(view).collect();
-    all.retain(|one| one.until.is_none_or(|until| until > now));
-    all
-}
+/// Locked by the agent as long as it lives.
+const LOCK: &str = "agent.lock";
+const BROKEN: &str = "broken.json";
 
 /// Another agent has the directory.
 #[derive(Debug, thiserror::Error)]
@@ -76,47 +39,33 @@ pub struct InUse(pub PathBuf);
 #[derive(Debug)]
 pub(crate) struct Data {
     dir: Arc<Directory>,
-    epoch: u32,
     lifetime: File,
 }
 
 impl Data {
-    /// Takes a directory for this process, makes it if need be, and begins a new epoch.
+    /// Takes a directory for this process, and makes it if need be; with the lock that the program before
+    /// this one in the same process has handed over, if there was one.
     ///
     /// # Errors
-    /// [`InUse`] if another agent has it; otherwise if it cannot be read or written, if others
-    /// could write to it, or if the agent before stopped on a broken invariant.
-    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+    /// [`InUse`] if another agent has it; otherwise if it cannot be read or written, or if others
+    /// could write to it.
+    pub(crate) fn open(path: &Path, handed: Option<File>) -> anyhow::Result<Self> {
         let dir = Arc::new(Directory::private(path)?);
-        let lifetime = dir.lock_file("agent.lock")?;
+        let lifetime = match handed.filter(|lock| dir.leads_to(LOCK, lock)) {
+            Some(lock) => lock,
+            None => dir.lock_file(LOCK)?,
+        };
         if flock(&lifetime, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!(InUse(path.into()));
         }
-        if dir.has("broken.json") {
-            bail!(
-                "the last agent stopped because an invariant was broken; look at {}, and delete it \
-                 to start again",
-                dir.path_of("broken.json").display()
-            );
-        }
-        let mut data = Self { dir, epoch: 0, lifetime };
-        let epoch = data.read_epoch()?;
-        let used = ["state.json", "holders.jsonl", "audit.jsonl"];
-        if epoch == 0 && used.iter().any(|name| data.dir.has(name)) {
-            bail!(
-                "{} is missing, or 0, beside files of former agents, whose numbers and fences would \
-                 come again; write a number there that is larger than the first part of all grants \
-                 in audit.jsonl, or begin anew in an empty directory",
-                data.dir.path_of("epoch").display()
-            );
-        }
-        data.set_epoch(epoch + 1)?;
+        let data = Self { dir, lifetime };
+        data.check_epoch()?;
         Ok(data)
     }
 
-    /// The present epoch.
-    pub(crate) fn epoch(&self) -> u32 {
-        self.epoch
+    /// The lock that keeps others out.
+    pub(crate) fn lock(&self) -> BorrowedFd<'_> {
+        self.lifetime.as_fd()
     }
 
     /// The directory.
@@ -124,68 +73,120 @@ impl Data {
         &self.dir
     }
 
-    fn read_epoch(&self) -> anyhow::Result<u32> {
-        let Some(content) = self.dir.read("epoch")? else { return Ok(0) };
-        let epoch = std::str::from_utf8(&content).ok().and_then(|text| text.trim().parse().ok());
-        epoch.filter(|epoch| *epoch < u32::MAX).with_context(|| {
-            let path = self.dir.path_of("epoch");
-            format!(
-                "{} does not hold an epoch, and fences could go back; write a number there that is \
-                 larger than the first part of all grants in audit.jsonl",
-                path.display()
-            )
-        })
-    }
-
-    /// Records, for good, that numbers of this epoch may be in use.
-    ///
-    /// # Errors
-    /// If the disk does not take it.
-    pub(crate) fn set_epoch(&mut self, epoch: u32) -> anyhow::Result<()> {
-        self.dir.replace("epoch", format!("{epoch}\n").as_bytes())?;
-        self.epoch = epoch;
+    /// Numbers must not begin anew beside what former agents have left.
+    fn check_epoch(&self) -> anyhow::Result<()> {
+        let used = ["state.json", "holders.jsonl", "audit.jsonl"];
+        let names = self.dir.names()?;
+        let has_log = names.iter().any(|name| name.starts_with("segment-") || name == "epoch");
+        let has_twin = self.twin_path().is_some_and(|(dir, name)| dir.join(name).exists());
+        if !has_log && !has_twin && used.iter().any(|name| self.dir.has(name)) {
+            bail!(
+                "{} is missing beside files of former agents, whose numbers and fences would come \
+                 again; write `epoch N` there, with an N larger than the first part of all grants in \
+                 audit.jsonl, or begin anew in an empty directory",
+                self.dir.path_of("epoch").display()
+            );
+        }
         Ok(())
     }
 
-    /// What the last agent kept.
+    /// Where the twin of the epoch is: beside the directory.
+    fn twin_path(&self) -> Option<(PathBuf, String)> {
+        let path = std::path::absolute(self.dir.path()).ok()?;
+        let name = format!("{}.epoch", path.file_name()?.to_str()?);
+        Some((std::fs::canonicalize(path.parent()?).ok()?, name))
+    }
+
+    /// The twin of the epoch, if it can be kept there.
+    fn twin(&self) -> anyhow::Result<Option<Place>> {
+        let Some((above, name)) = self.twin_path() else { return Ok(None) };
+        let path = above.join(&name);
+        if let Ok(found) = rustix::fs::lstat(&path) {
+            let own = rustix::process::geteuid().as_raw();
+            anyhow::ensure!(found.st_uid == own, Unsafe::Foreign(path, found.st_uid));
+        }
+        if rustix::fs::access(&above, rustix::fs::Access::WRITE_OK).is_err() {
+            warn!("the epoch has no twin: {} cannot be written", above.display());
+            return Ok(None);
+        }
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(&above)?);
+        Ok(Some(Place::new(disk, &name)))
+    }
+
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// [`InUse`] if another agent has it; otherwise if it is damaged, or cannot be read or written.
+    pub(crate) fn open_log(&self, sync: bool) -> anyhow::Result<(Box<dyn Log>, Opened)> {
+        let durability = if sync { Durability::Synced } else { Durability::Written };
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(self.dir.path())?);
+        let options = Options { durability, ..Options::default() };
+        match FileStore::new(disk, self.twin()?, options).open() {
+            Err(OpenError::InUse(path)) => bail!(InUse(path)),
+            opened => Ok(opened?),
+        }
+    }
+
+    /// Leaves a note of what was known when an invariant broke, and of the call that did it.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub(crate) fn leave_dump(
+        &self,
+        broken: &str,
+        culprit: Option<(SessionId, CallNo)>,
+        status: &Status,
+    ) -> anyhow::Result<()> {
+        let (session, call) = culprit.unzip();
+        let dump = serde_json::json!({
+            "broken": broken,
+            "session": session.map(|session| format!("{:032x}", session.0)),
+            "call": call.map(|call| call.0),
+            "status": status,
+        });
+        Ok(self.dir.replace(BROKEN, dump.to_string().as_bytes())?)
+    }
+
+    /// The call that broke the agent before, if one did. Its note gets another name.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn kept(&self) -> anyhow::Result<Kept> {
-        let Some(content) = self.dir.read("state.json")? else { return Ok(Kept::default()) };
-        let path = self.dir.path_of("state.json");
-        let kept: Kept = serde_json::from_slice(&content).with_context(|| {
-            format!(
-                "{} cannot be understood; mend it, or delete it, and with it reservations and \
-                     pools that were made at run time",
-                path.display()
-            )
-        })?;
-        if kept.schema > SCHEMA {
-            bail!("{} is of a newer holdall than this one; use that", path.display());
+    pub(crate) fn take_dump(&self, epoch: u32) -> anyhow::Result<Option<(SessionId, CallNo)>> {
+        let Some(content) = self.dir.read(BROKEN)? else { return Ok(None) };
+        let dump: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
+        let kept = format!("broken-{epoch}.json");
+        self.dir.rename(BROKEN, &kept)?;
+        error!(
+            "the last agent ended because an invariant was broken: {}; {} tells more",
+            dump["broken"],
+            self.dir.path_of(&kept).display()
+        );
+        let session = dump["session"].as_str();
+        let session = session.and_then(|text| u128::from_str_radix(text, 16).ok()).map(SessionId);
+        Ok(session.zip(dump["call"].as_u64().map(CallNo)))
+    }
+
+    /// Notes something for people who look for defects.
+    pub(crate) fn report(&self, name: &str, text: &str) {
+        if let Err(error) = self.dir.replace(name, text.as_bytes()) {
+            error!("cannot leave a report: {error}");
         }
-        Ok(kept)
     }
 
-    /// Keeps something, for good.
+    /// What was taken over gets another name.
     ///
     /// # Errors
-    /// If the disk does not take it.
-    pub(crate) fn keep(&self, kept: &Kept) -> anyhow::Result<()> {
-        Ok(self.dir.replace("state.json", &serde_json::to_vec_pretty(kept)?)?)
-    }
-
-    /// Leaves a note of what was known when an invariant broke.
-    ///
-    /// # Errors
-    /// If the disk does not take it.
-    pub(crate) fn dump(&self, text: &[u8]) -> anyhow::Result<()> {
-        Ok(self.dir.replace("broken.json", text)?)
+    /// If that fails.
+    pub(crate) fn put_aside(&self, name: &str) -> anyhow::Result<()> {
+        if self.dir.has(name) {
+            self.dir.rename(name, &format!("{name}.imported")).context("what was taken over")?;
+        }
+        Ok(())
     }
 
     /// Whether another agent would find our lock where it looks for it.
     pub(crate) fn in_place(&self) -> bool {
-        self.dir.in_place() && self.dir.leads_to("agent.lock", &self.lifetime)
+        self.dir.in_place() && self.dir.leads_to(LOCK, &self.lifetime)
     }
 }
 
@@ -197,33 +198,42 @@ mod tests {
 
     #[test]
     fn a_directory_has_one_agent_and_its_epoch_grows() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let first = Data::open(dir.path()).expect("free");
-        assert_eq!(first.epoch(), 1);
-        assert!(Data::open(dir.path()).expect_err("taken").is::<InUse>());
-        drop(first);
-        assert_eq!(Data::open(dir.path()).expect("free again").epoch(), 2);
-        fs::write(dir.path().join("epoch"), "x").expect("writable");
-        assert!(Data::open(dir.path()).is_err(), "fences might go back");
-        fs::remove_file(dir.path().join("epoch")).expect("it is there");
-        fs::write(dir.path().join("audit.jsonl"), "").expect("writable");
-        assert!(Data::open(dir.path()).is_err(), "fences might go back");
+        let above = tempfile::tempdir().expect("a directory");
+        let dir = above.path().join("data");
+        let first = Data::open(&dir, None).expect("free");
+        assert!(Data::open(&dir, None).expect_err("taken").is::<InUse>());
+        let (log, opened) = first.open_log(false).expect("new");
+        assert_eq!(opened.epoch, 1);
+        assert!(first.open_log(false).err().is_some_and(|error| error.is::<InUse>()));
+        drop((first, log));
+        let again = Data::open(&dir, None).expect("free again");
+        assert_eq!(again.open_log(false).expect("kept").1.epoch, 2);
+        drop(again);
+        fs::remove_dir_all(&dir).expect("ours");
+        let deleted = Data::open(&dir, None).expect("free");
+        assert_eq!(deleted.open_log(false).expect("missing").1.epoch, 3, "fences do not go back");
+        fs::write(dir.join("epoch"), "x").expect("writable");
+        drop(deleted);
+        let odd = Data::open(&dir, None).expect("free");
+        assert!(odd.open_log(false).is_err(), "fences might go back");
+        drop(odd);
+        fs::remove_dir_all(&dir).expect("ours");
+        fs::remove_file(above.path().join("data.epoch")).expect("the twin");
+        fs::create_dir(&dir).expect("writable");
+        fs::write(dir.join("audit.jsonl"), "").expect("writable");
+        assert!(Data::open(&dir, None).is_err(), "fences might go back");
     }
 
     #[test]
-    fn what_a_newer_agent_has_kept_is_left_to_it() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let data = Data::open(dir.path()).expect("free");
-        data.keep(&Kept { schema: SCHEMA, ..Kept::default() }).expect("writable");
-        assert!(data.kept().is_ok());
-        data.keep(&Kept { schema: SCHEMA + 1, ..Kept::default() }).expect("writable");
-        assert!(data.kept().is_err());
-    }
-
-    #[test]
-    fn no_agent_starts_after_a_broken_invariant() {
-        let dir = tempfile::tempdir().expect("a directory");
-        Data::open(dir.path()).expect("free").dump(b"{}").expect("writable");
-        assert!(Data::open(dir.path()).is_err());
+    fn the_call_that_broke_the_last_agent_is_told_once() {
+        let above = tempfile::tempdir().expect("a directory");
+        let data = Data::open(&above.path().join("data"), None).expect("free");
+        let culprit = Some((SessionId(u128::MAX - 1), CallNo(7)));
+        data.leave_dump("B1", culprit, &Status::default()).expect("written");
+        assert_eq!(data.take_dump(3).expect("readable"), culprit);
+        assert_eq!(data.take_dump(4).expect("nothing there"), None);
+        assert!(data.dir().has("broken-3.json"));
+        data.leave_dump("a timer", None, &Status::default()).expect("written");
+        assert_eq!(data.take_dump(5).expect("readable"), None);
     }
 }

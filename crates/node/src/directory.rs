@@ -191,6 +191,15 @@ impl Directory {
         self.open(name, OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND, 0o600)
     }
 
+    /// Makes an empty file for everybody to see.
+    ///
+    /// # Errors
+    /// If that fails, or it is somebody else's.
+    pub(crate) fn make_mark(&self, name: &str) -> Result<(), Unsafe> {
+        let file = self.open(name, OFlags::CREATE | OFlags::WRONLY, 0o644)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644)).map_err(|e| self.failed(name, e))
+    }
+
     /// The content of a file, if it is there.
     ///
     /// # Errors

@@ -9,16 +9,18 @@ mod config;
 mod containment;
 mod data;
 mod directory;
-mod journal;
+mod handover;
+mod import;
+mod look;
 mod metrics;
 mod rights;
 mod service;
 mod socket;
 
-use holdall_cell::engine;
-
 pub use agent::{Settings, run};
 pub use config::{Config, Limits, Pool};
-pub use data::{InUse, reserved};
+pub use data::InUse;
 pub use directory::{Directory, Unsafe, replaceable_socket};
+pub use handover::is_handed_over;
+pub use look::{check_log, reserved};
 pub use socket::LastAgent;

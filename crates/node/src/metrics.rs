@@ -4,14 +4,13 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::Context;
 use holdall_core::Protocol;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
-use crate::engine::{Engine, Serving};
+use holdall_cell::engine::{Engine, Serving};
 
 /// The upper bounds of the wait time histogram, in seconds.
 const WAITS: [f64; 12] =
@@ -56,10 +55,11 @@ pub(crate) fn refused() {
     counter!("holdall_refusals_total").increment(1);
 }
 
-pub(crate) fn granted(waited: Duration, overtook: u32) {
+/// A request was granted that has waited for so many milliseconds.
+pub(crate) fn granted(waited: u64, overtook: u32) {
     counter!("holdall_grants_total").increment(1);
     counter!("holdall_overtakings_total").increment(overtook.into());
-    histogram!("holdall_wait_seconds").record(waited.as_secs_f64());
+    histogram!("holdall_wait_seconds").record(waited as f64 / 1000.0);
 }
 
 pub(crate) fn ended() {

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ use tracing::warn;
 
 use crate::data::InUse;
 use crate::directory::{Directory, path_of_handle, replaceable_socket};
+use crate::handover::{About, HandedSocket};
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,16 +81,46 @@ impl Socket {
     ///
     /// # Errors
     /// [`InUse`] if another agent listens there; otherwise if it cannot be bound.
-    pub(crate) fn open(path: &Path, access: Access, last: &LastAgent) -> anyhow::Result<Self> {
-        let handed = ListenFd::from_env().take_unix_listener(0);
-        let mut socket = match handed.context("what the supervisor handed over is no socket")? {
-            Some(listener) => Self::take_over(listener, path)?,
-            None => Self::bind(path, access)?,
+    pub(crate) fn open(
+        path: &Path,
+        access: Access,
+        last: &LastAgent,
+        handed: Option<HandedSocket>,
+    ) -> anyhow::Result<Self> {
+        let mut socket = match handed {
+            Some(handed) => Self::go_on(handed, path, access)?,
+            None => {
+                let handed = ListenFd::from_env().take_unix_listener(0);
+                match handed.context("what the supervisor handed over is no socket")? {
+                    Some(listener) => Self::take_over(listener, path)?,
+                    None => Self::bind(path, access)?,
+                }
+            }
         };
         socket.lock.set_len(0)?;
         socket.lock.rewind()?;
         socket.lock.write_all(serde_json::to_string(last)?.as_bytes())?;
+        socket.dir.remove(&stopped_name(&socket.name))?;
         Ok(socket)
+    }
+
+    /// Leaves a mark that the agent was stopped on purpose: whoever waits for it does not start another by
+    /// itself, or have a supervisor do so.
+    pub(crate) fn mark_stopped(&self) {
+        let name = stopped_name(&self.name);
+        if let Err(error) = self.dir.make_mark(&name) {
+            warn!("cannot leave a mark that the agent was stopped: {error}");
+        }
+    }
+
+    /// Goes on with the socket of the program that was in this process before.
+    fn go_on(handed: HandedSocket, path: &Path, access: Access) -> anyhow::Result<Self> {
+        let HandedSocket { listener, lock, about } = handed;
+        let (dir, name) = locate(path, if access.for_others() { 0o755 } else { 0o700 })?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let About { place, supervised: handed_over } = about;
+        Ok(Self { listener, dir, name, access, lock, place, handed_over })
     }
 
     fn take_over(listener: std::os::unix::net::UnixListener, path: &Path) -> anyhow::Result<Self> {
@@ -112,6 +143,12 @@ impl Socket {
         let lock = lock(&dir, &name)?;
         let (listener, place) = listen(&dir, &name, access)?;
         Ok(Self { listener, dir, name, access, lock, place, handed_over: false })
+    }
+
+    /// What another program needs to go on with it: the listener, the lock, and what is known of it.
+    pub(crate) fn to_hand_over(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>, About) {
+        let about = About { place: self.place, supervised: self.handed_over };
+        (self.listener.as_fd(), self.lock.as_fd(), about)
     }
 
     pub(crate) async fn accept(&self) -> io::Result<Stream> {
@@ -166,6 +203,11 @@ fn parts(path: &Path) -> anyhow::Result<(&Path, &str)> {
     let name = name.with_context(|| format!("{} is no name for a socket", path.display()))?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     Ok((dir.unwrap_or_else(|| Path::new(".")), name))
+}
+
+/// The mark of an agent that was stopped on purpose.
+fn stopped_name(name: &str) -> String {
+    format!("{name}.stopped")
 }
 
 fn lock_name(name: &str) -> String {

@@ -285,4 +285,6 @@ pub struct AgentView {
     pub rights: Vec<(String, Vec<Right>)>,
     /// Whether a name that is not declared is a lock, made on first use.
     pub ephemeral: bool,
+    /// What has to be over before anything is granted, if nothing is.
+    pub waits_for: Option<String>,
 }

@@ -5,12 +5,12 @@ mod install;
 mod units;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use holdall_node::{Config, InUse, Settings};
-use holdall_wire::{AgentView, Body, Reply, Right, span};
+use holdall_wire::{AgentView, Body, Reply, Right, Shutdown, span};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Failure, NOT_NOW};
@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Leave the session; end when idle for $HOLDALL_IDLE_EXIT [default: 5m]
     #[arg(long, hide = true)]
     background: bool,
+    /// Only say whether this program, so configured, could go on from the log in a directory
+    #[arg(long, hide = true, value_name = "DIR")]
+    check_log: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
@@ -58,13 +61,32 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// End the agent when nothing is held any more; it takes no more requests
+    /// Start an agent in the background, as `run` does if none runs
+    Start {
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// End the agent; what is held stays held, and what waits waits for the next agent
     Stop {
         #[command(flatten)]
         reach: Reach,
-        /// Do not wait for holders: they lose their grants
+        /// Tell those who wait to go
+        #[arg(long, conflicts_with = "drain")]
+        dismiss: bool,
+        /// Tell those who wait to go, take no more requests, and end when nothing is held any more
         #[arg(long)]
+        drain: bool,
+        /// As it is without --drain
+        #[arg(long, hide = true, conflicts_with = "drain")]
         now: bool,
+    },
+    /// Have the agent go on as the program that is now at its place, or another; no job notices
+    Restart {
+        #[command(flatten)]
+        reach: Reach,
+        /// The program
+        #[arg(long, value_name = "PATH")]
+        exe: Option<PathBuf>,
     },
 }
 
@@ -74,7 +96,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Command::Install(args)) => install::install(args),
         Some(Command::Uninstall(args)) => install::uninstall(args),
         Some(Command::Status { reach, json }) => block_on(status(reach, *json)),
-        Some(Command::Stop { reach, now }) => block_on(stop(reach, *now)),
+        Some(Command::Start { reach }) => block_on(async {
+            reach.connect_or_start().await?;
+            Ok(ExitCode::SUCCESS)
+        }),
+        Some(Command::Stop { reach, dismiss, drain, now: _ }) => {
+            let how = match (dismiss, drain) {
+                (_, true) => Shutdown::Drain,
+                (true, _) => Shutdown::Dismiss,
+                _ => Shutdown::AtOnce,
+            };
+            block_on(stop(reach, how))
+        }
+        Some(Command::Restart { reach, exe }) => block_on(restart(reach, exe.as_deref())),
     }
 }
 
@@ -83,6 +117,10 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => Config::read(path).map_err(|error| usage(format!("{error:#}")))?,
         None => Config::default(),
     };
+    if let Some(dir) = &args.check_log {
+        holdall_node::check_log(dir)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let place = served(args.socket.clone(), args.data.clone())?;
     place.make_own_directory()?;
     if place.machine {
@@ -91,7 +129,10 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut idle_exit = args.idle_exit;
     if args.background {
-        background::leave_everything()?;
+        // Whoever takes the place of an agent has left already, and needs what was left open.
+        if !holdall_node::is_handed_over() {
+            background::leave_everything()?;
+        }
         let wanted = std::env::var("HOLDALL_IDLE_EXIT").unwrap_or_else(|_| "5m".into());
         idle_exit = Some(span(&wanted).map_err(usage)?);
     }
@@ -134,7 +175,11 @@ async fn status(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
 
 fn told(view: &AgentView) -> String {
     let stopping = "stopping: takes no more requests, ends when nothing is held";
-    let mut state = if view.stopping { stopping } else { "running" }.to_owned();
+    let mut state = match &view.waits_for {
+        _ if view.stopping => stopping.to_owned(),
+        Some(why) => format!("running, and grants nothing: {why}"),
+        None => "running".to_owned(),
+    };
     state.push_str(&format!(
         "\nprocess    {}, since {} ago\nversion    {}, protocol {}\nfiles      {} (epoch {})\n\
          holds      {} grants, {} waiting, {} pools declared",
@@ -173,9 +218,26 @@ fn told(view: &AgentView) -> String {
     state
 }
 
-async fn stop(reach: &Reach, now: bool) -> anyhow::Result<ExitCode> {
+async fn stop(reach: &Reach, how: Shutdown) -> anyhow::Result<ExitCode> {
     let client = reach.connect().await?;
-    call(&client, Body::Stop { now }).await?;
+    call(&client, Body::Shutdown(how)).await?;
     client.lost().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> {
+    // The agent has another directory than we have.
+    let exe = exe.map(std::path::absolute).transpose()?;
+    let exe = exe.map(|exe| exe.into_os_string().into_string());
+    let exe = exe.transpose().map_err(|odd| usage(format!("{} is no text", odd.display())))?;
+    let client = reach.connect().await?;
+    let since = client.agent().since;
+    // It makes a snapshot and has the program look at the log first.
+    client.call(Body::Restart { exe }).await?;
+    client.lost().await;
+    let client = reach.connect().await?;
+    if client.agent().since == since {
+        anyhow::bail!("the agent goes on as the program it was; what it logs tells why");
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,16 +4,18 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use holdall_cell::session::ConnNo;
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::commands::take;
+use super::commands::on_child;
+use super::memory::until_known;
 use super::outbox::Outbox;
-use super::{ConnNo, Peer, Service, Shared};
+use super::sessions::Calls;
+use super::{Peer, Service, Shared};
 
 /// How long a client may take to say what it is.
 const GREETING: Duration = Duration::from_secs(10);
@@ -30,36 +32,36 @@ pub(crate) async fn serve(service: Shared, stream: Stream) {
     let stream = Rc::new(stream);
     let unread = service.borrow().config.limits.unread_bytes;
     let outbox = Rc::new(Outbox::new(stream.clone(), uid, unread));
-    outbox.greet();
     let Some(conn) = service.borrow_mut().open(&outbox, pid, &stream) else {
         debug!(uid, "too many connections of this user");
         // Greeted and sent away: it knows that somebody is there.
+        outbox.greet(frame::VERSION);
         let _ = outbox.flush();
         return;
     };
-    if let Ok(sent) = outbox.flush() {
-        service.borrow_mut().sent(conn, sent);
-    }
-    let names = service.borrow().user_names.clone();
-    let user = names.of(uid).await;
-    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
-        peer.who.user = user;
-    }
     if let Err(error) = talk(&service, conn, &outbox, &stream).await {
-        debug!(conn, "a connection ends: {error}");
+        debug!(conn = conn.0, "a connection ends: {error}");
     }
     service.borrow_mut().close(conn);
 }
 
 async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) -> io::Result<()> {
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
+    let greeting = greeted(stream, &mut incoming);
+    let theirs = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
+    let version = frame::common(theirs);
+    // If there is none, our greeting tells why it is not served.
+    outbox.greet(version.unwrap_or(frame::VERSION));
+    service.borrow_mut().traffic.take_anyway(outbox.uid(), outbox.len());
     let sent = outbox.flush()?;
     service.borrow_mut().sent(conn, sent);
-    let greeting = greeted(stream, &mut incoming);
-    let version = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
-    if frame::common(version).is_none() {
-        // It has our greeting, which tells it why.
+    if version.is_none() {
         return Ok(());
+    }
+    let names = service.borrow().user_names.clone();
+    let user = names.of(outbox.uid()).await;
+    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
+        peer.who.user = user;
     }
     let Some(turn) = service.borrow().turn(conn) else { return Ok(()) };
     loop {
@@ -67,18 +69,26 @@ async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) 
         if incoming.ready() && !outbox.is_full() {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
-            let _turn = turn.acquire().await;
-            service.borrow_mut().begin_moment();
-            let taken = take_some(service, conn, outbox, &mut incoming);
-            service.borrow_mut().end_moment();
-            taken?;
+            let at_leisure = {
+                let _turn = turn.acquire().await;
+                service.borrow_mut().begin_moment();
+                let taken = take_some(service, conn, outbox, &mut incoming);
+                service.borrow_mut().end_moment();
+                taken?
+            };
             service.borrow_mut().end_long_round();
+            if let Some(call) = at_leisure {
+                take_at_leisure(service, conn, call, stream).await;
+            }
             if incoming.ready() {
                 tokio::task::yield_now().await;
             }
         }
         if outbox.overrun() {
             return Err(io::Error::other("it does not read its replies"));
+        }
+        if outbox.has_ended() {
+            return Ok(());
         }
         let heard = !outbox.is_full();
         if heard && incoming.ready() {
@@ -107,32 +117,52 @@ async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) 
     }
 }
 
-/// Takes some of the calls that have come in.
+/// Takes some of the calls that have come in, up to one that takes time.
 fn take_some(
     service: &Shared,
     conn: ConnNo,
     outbox: &Outbox,
     incoming: &mut Incoming,
-) -> io::Result<()> {
+) -> io::Result<Option<Call>> {
     let start = Instant::now();
     for _ in 0..CALLS {
-        let Some(content) = incoming.next_frame()? else { return Ok(()) };
+        let Some(content) = incoming.next_frame()? else { return Ok(None) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
-        take(service, conn, call, outbox.stream());
+        if service.borrow().takes_time(conn, &call) {
+            return Ok(Some(call));
+        }
+        service.borrow_mut().call(conn, call, outbox.stream());
         if costly || outbox.is_full() || start.elapsed() > TURN {
             break;
         }
     }
-    Ok(())
+    Ok(None)
 }
 
-/// Whether a call may take much longer than most: it looks at everything, or waits for the disk.
+/// Takes a call that takes time: those that the same client makes after it wait, and nobody else.
+async fn take_at_leisure(service: &Shared, conn: ConnNo, call: Call, stream: &Stream) {
+    match call.body {
+        Body::Child { request, pid } => {
+            on_child(service, conn, call.id, request, pid, stream).await;
+        }
+        _ => {
+            let why = service.borrow().awaited.told();
+            if let Some(why) = why {
+                service.borrow_mut().answer(conn, call.id, Reply::Warning(why));
+            }
+            until_known(service).await;
+            service.borrow_mut().call(conn, call, stream);
+        }
+    }
+}
+
+/// Whether a call may take much longer than most: it looks at everything.
 fn costly(body: &Body) -> bool {
     match body {
         Body::Status { .. } | Body::Explain { .. } => true,
-        Body::Change(_) | Body::Drain { .. } | Body::Renew { .. } => true,
-        Body::Release { .. } | Body::Stop { .. } | Body::Lock { .. } => true,
+        Body::Change(_) | Body::Drain { .. } | Body::Attach(_) => true,
+        Body::Release { .. } | Body::Stop { .. } => true,
         Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),
         _ => false,
     }
@@ -160,8 +190,7 @@ impl Service {
         // Groups that cannot be told give no rights.
         let rights = self.rights.of(uid, || stream.groups().unwrap_or_default());
         let user = uid.to_string().into(); // Its name is asked for when it is let in.
-        let who = Who { uid, user, host: self.host.clone(), pid, from: From::default() };
-        self.traffic.take_anyway(uid, outbox.len());
+        let who = Who { uid, user, host: self.host_name.clone(), pid, from: From::default() };
         let turn = self.turns.get(&uid).and_then(Weak::upgrade).unwrap_or_else(|| {
             self.turns.retain(|_, turn| turn.strong_count() > 0);
             let turn = Rc::new(Semaphore::new(1));
@@ -174,15 +203,32 @@ impl Service {
             rights,
             asker: None,
             outbox: outbox.clone(),
-            requests: HashMap::new(),
+            calls: Calls::None,
             turn,
             visitor,
             expected: 0,
-            lock: None,
             walk: None,
         };
-        self.peers.insert(self.last_peer, peer);
-        Some(self.last_peer)
+        self.peers.insert(ConnNo(self.last_peer), peer);
+        Some(ConnNo(self.last_peer))
+    }
+
+    /// A connection is over.
+    fn close(&mut self, conn: ConnNo) {
+        let Some(peer) = self.peers.remove(&conn) else { return };
+        self.give_back(&peer);
+        self.detach(conn, &peer.calls);
+        self.touch(false);
+    }
+
+    /// Whether others are served before a call is done: who a child is takes the kernel some time, and
+    /// after a loss of memory nothing is granted for a while.
+    fn takes_time(&self, conn: ConnNo, call: &Call) -> bool {
+        match &call.body {
+            Body::Child { .. } => !self.was_made(conn, call.id),
+            Body::Ask(ask) => !ask.now && self.awaited.told().is_some(),
+            _ => false,
+        }
     }
 
     /// Whether there is room for one more connection of a user.
@@ -196,7 +242,7 @@ impl Service {
     }
 
     /// What a connection had is free again.
-    pub(super) fn give_back(&mut self, peer: &Peer) {
+    fn give_back(&mut self, peer: &Peer) {
         let uid = peer.who.uid;
         if peer.visitor {
             self.visitors.give(uid, 1);
@@ -231,7 +277,7 @@ impl Service {
 
     /// Sends a reply. If its user has left too much unread, what was left longest goes first: whoever
     /// reads a long reply is not taken for one who does not.
-    pub(super) fn answer(&mut self, conn: ConnNo, id: u64, reply: Reply) {
+    pub(super) fn tell(&mut self, conn: ConnNo, id: u64, reply: Reply) {
         let Some(peer) = self.peers.get(&conn) else { return };
         let (uid, outbox) = (peer.who.uid, peer.outbox.clone());
         let bytes = outbox.push(&Answer { id, reply });

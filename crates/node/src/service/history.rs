@@ -1,42 +1,173 @@
-//! What has become of requests: lines of the audit log, and how the last of them have ended.
+//! What has become of requests. What they cost follows from the facts of the cell, at once; the audit
+//! log, metrics, and whoever asks later how one has ended, are told of its events when these are in the
+//! log.
 
 use std::sync::Arc;
 
-use holdall_wire::{Fault, RequestNo, Taken};
+use holdall_cell::facts::{Fact, Imported};
+use holdall_cell::session::{CallNo, SessionId};
+use holdall_wire::event::{Ending, What};
+use holdall_wire::{Ask, Fault, Lasting, Refusal, RequestNo, Who};
+use tracing::{debug, info, warn};
 
-use super::Service;
+use super::admission::{files_for, size};
+use super::sessions::Session;
+use super::{Known, Service};
 use crate::audit::Line;
+use crate::metrics;
 
 /// Of so many requests it is remembered how they have ended.
-pub(super) const REMEMBERED: usize = 4096;
-/// How they do.
-const ENDS: [&str; 9] =
-    ["released", "expired", "left", "killed", "lost", "withdrawn", "refused", "forced", "overrun"];
+const REMEMBERED: usize = 4096;
+
+/// How a request has ended, and when by the wall.
+pub(super) struct Ended {
+    request: RequestNo,
+    how: &'static str,
+    at: u64,
+}
 
 impl Service {
-    pub(super) fn log(
-        &mut self,
-        what: &'static str,
-        request: RequestNo,
-        taken: Option<&Arc<[Taken]>>,
-        detail: Option<String>,
-    ) {
-        let who = self.known.get(&request).map(|known| known.who.clone());
-        let at = self.clock.wall();
-        // What is told first is why; the rest follows from it.
-        if ENDS.contains(&what) && self.ended.iter().rev().take(8).all(|(one, ..)| *one != request)
-        {
-            if self.ended.len() == REMEMBERED {
-                self.ended.pop_front();
+    /// Something is so from now on.
+    pub(super) fn note(&mut self, fact: Fact) {
+        match fact {
+            Fact::Asked { request, session, call, who, ask, .. } => {
+                debug!(%request, user = &*who.user, pid = who.pid, "asked");
+                self.know(request, Some((session, call)), &who, &ask);
             }
-            self.ended.push_back((request, what, at));
+            Fact::Imported(imported) => {
+                let Imported { request, who, ask, .. } = *imported;
+                self.know(request, None, &who, &ask);
+            }
+            Fact::Left { request, .. } => {
+                if let Some(known) = self.known.get_mut(&request) {
+                    known.left = true;
+                }
+            }
+            Fact::Ended { request, .. } => self.forget(request),
+            Fact::Session { session, uid, .. } => {
+                self.sessions.insert(session, Session { uid, ..Session::default() });
+            }
+            _ => {}
         }
-        let line = Line::new(at, what).about(request).of(who).detail(detail);
-        self.audit.add(match taken {
-            Some(taken) => line.taken(taken),
-            None => line,
-        });
-        self.round.begin();
+    }
+
+    /// A request is known from now on, and costs what it costs.
+    pub(super) fn know(
+        &mut self,
+        request: RequestNo,
+        asked: Option<(SessionId, CallNo)>,
+        who: &Who,
+        ask: &Ask,
+    ) {
+        let uid = who.uid;
+        let (size, files) = match self.admitted.take() {
+            Some(admitted) => (admitted.size, admitted.files),
+            None => {
+                let (size, files) = (size(who, &ask.from, &ask.needs), files_for(ask.lasting));
+                self.requests.take_anyway(uid, size);
+                self.files.take_anyway(uid, files);
+                (size, files)
+            }
+        };
+        if let Some(session) = asked.and_then(|(session, _)| self.sessions.get_mut(&session)) {
+            session.open += 1;
+        }
+        let reserved = matches!(ask.lasting, Lasting::Reservation(_));
+        self.known.insert(request, Known { uid, size, files, asked, reserved, left: false });
+    }
+
+    /// A request is over.
+    fn forget(&mut self, request: RequestNo) {
+        self.holders.remove(&request);
+        let Some(known) = self.known.remove(&request) else { return };
+        debug!(%request, "over");
+        self.requests.give(known.uid, known.size);
+        self.files.give(known.uid, known.files);
+        if let Some((session, call)) = known.asked {
+            self.request_over(session, call);
+        }
+        self.touch(known.reserved);
+    }
+
+    fn request_over(&mut self, session: SessionId, call: CallNo) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.open = session.open.saturating_sub(1);
+        }
+        let conn = self.books().sessions().connection(session);
+        if let Some(peer) = conn.and_then(|conn| self.peers.get_mut(&conn)) {
+            peer.calls.over(call);
+        }
+    }
+
+    /// Something has happened, and is in the log.
+    pub(super) fn tell_of(&mut self, at: u64, what: What) {
+        let line = match what {
+            What::Asked { request, who, needs, .. } => {
+                metrics::requested();
+                let reason = who.from.reason.clone();
+                line(at, "asked", request, who).needs(&needs).detail(reason)
+            }
+            What::Granted { request, who, taken, asked, overtook, .. } => {
+                metrics::granted(at.saturating_sub(asked), overtook);
+                line(at, "granted", request, who).taken(&taken)
+            }
+            What::Renewed { request, who, taken, .. } => {
+                line(at, "renewed", request, who).taken(&taken)
+            }
+            What::Restored { request, who, taken, .. } => {
+                line(at, "restored", request, who).taken(&taken)
+            }
+            What::TakenAway { request, who, taken, how: Ending::Overrun } => {
+                info!(%request, "its time limit is over");
+                self.remember(request, "overrun", at);
+                line(at, "overrun", request, who).taken(&taken)
+            }
+            What::Forced { request, who, taken, by } => {
+                let by = format!("forced by {} (uid {}, pid {})", by.user, by.uid, by.pid);
+                warn!(%request, "{by}");
+                self.remember(request, "forced", at);
+                line(at, "forced", request, who).taken(&taken).detail(Some(by))
+            }
+            What::Ended { request, who, taken, how, .. } => {
+                metrics::ended();
+                // What is told first is why; the rest follows from it.
+                let told = self.recently(request);
+                let word = if told == Some(how.word()) { "lost" } else { how.word() };
+                self.remember(request, word, at);
+                let unfit = "it no longer fits the pools";
+                let detail = (how == Ending::Unrestored).then(|| unfit.to_owned());
+                line(at, word, request, who).taken(&taken).detail(detail)
+            }
+            What::Refused { request, who, why, .. } => {
+                metrics::refused();
+                let withdrawn = why == Refusal::Withdrawn;
+                let word = if withdrawn { "withdrawn" } else { "refused" };
+                self.remember(request, word, at);
+                let detail = (!withdrawn).then(|| why.to_string());
+                line(at, word, request, who).detail(detail)
+            }
+            What::Changed { by, change } => {
+                Line::new(at, "pool").of(by).detail(serde_json::to_string(&change).ok())
+            }
+            _ => return,
+        };
+        self.audit.add(line);
+    }
+
+    /// What was said of a request of late.
+    fn recently(&self, request: RequestNo) -> Option<&'static str> {
+        let last = self.ended.iter().rev().take(8).find(|one| one.request == request);
+        last.map(|one| one.how)
+    }
+
+    fn remember(&mut self, request: RequestNo, how: &'static str, at: u64) {
+        if self.recently(request).is_some() {
+            return;
+        }
+        if self.ended.len() == REMEMBERED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(Ended { request, how, at });
     }
 
     pub(crate) fn flush_audit(&mut self) {
@@ -45,13 +176,17 @@ impl Service {
 
     /// A request is not there: how it has ended, if that is remembered.
     pub(super) fn unknown(&self, request: RequestNo) -> Fault {
-        let ended = self.ended.iter().rev().find(|(one, ..)| *one == request);
+        let ended = self.ended.iter().rev().find(|one| one.request == request);
         Fault::Conflict(match ended {
-            Some((_, how, at)) => {
+            Some(Ended { how, at, .. }) => {
                 let ago = self.clock.wall().saturating_sub(*at) / 1000;
                 format!("{request} has ended, {ago} seconds ago: {how}")
             }
             None => format!("there is no {request}; `holdall status` shows what there is"),
         })
     }
+}
+
+fn line(at: u64, what: &'static str, request: RequestNo, who: Arc<Who>) -> Line {
+    Line::new(at, what).about(request).of(Some(who))
 }

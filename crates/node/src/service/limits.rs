@@ -1,47 +1,20 @@
-//! What the administrator says: how many may wait, how long a use lasts at most, and what a command finds in its
+//! What the administrator says: how long a reservation lasts at most, and what a command finds in its
 //! environment.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use holdall_wire::{Fault, Lasting, Name, Need, Refusal, Reply, RequestNo, Taken};
-use tracing::info;
+use holdall_wire::{Fault, Lasting, Name, Need, Refusal, RequestNo, Taken};
 
 use super::Service;
-use crate::engine::Input;
 
-/// How much longer than its limit a command may take to end. Its `holdall run` tells it to.
-const GRACE: Duration = Duration::from_secs(15);
 const HOUR: u64 = 3_600_000;
 
 impl Service {
-    /// It waits, if its user may have one more that does.
-    pub(super) fn on_queued(&mut self, request: RequestNo) {
-        let Some(known) = self.known.get_mut(&request) else { return };
-        known.waits = self.waiting.take(known.who.uid, 1);
-        if known.waits {
-            return self.reply(request, Reply::Queued(request));
-        }
-        let most = self.config.limits.waiting;
-        let why =
-            format!("{most} requests of this user wait, which is as many as may (limits.waiting)");
-        self.log("refused", request, None, Some(why.clone()));
-        self.reply(request, Reply::Refused(Refusal::Closed(why)));
-        // It has been told, and waits for nothing more.
-        let asked = self.known.get_mut(&request).and_then(|known| known.asked.take());
-        if let Some((conn, call)) = asked
-            && let Some(peer) = self.peers.get_mut(&conn)
-        {
-            peer.requests.remove(&call);
-        }
-        self.input(Input::End(request));
-    }
-
     /// What a command, or whoever has reserved something, shall find in its environment.
     pub(super) fn variables(&self, request: RequestNo, taken: &[Taken]) -> Vec<(String, String)> {
-        let known = self.known.get(&request);
+        let entry = self.books().get(request);
         if self.config.pools.is_empty()
-            || known.is_none_or(|k| k.leftovers.is_none() && !k.reserved)
+            || entry.is_none_or(|entry| entry.ask.lasting == Lasting::Connection)
         {
             return Vec::new();
         }
@@ -57,45 +30,11 @@ impl Service {
         all.into_iter().collect()
     }
 
-    /// After how many milliseconds a grant is over, if its client or a pool says so; and sees to it.
-    pub(super) fn limit(&mut self, request: RequestNo, taken: &[Taken]) -> Option<u64> {
-        let known = self.known.get(&request)?;
-        if known.reserved || (known.limit.is_none() && self.config.pools.is_empty()) {
-            return None;
-        }
-        let pools = taken.iter().filter_map(|taken| self.config.pools.get(taken.name.as_str()));
-        let limit = pools.filter_map(crate::Pool::limit).chain(known.limit).min()?;
-        let command = known.leftovers.is_some();
-        let (me, grace) = (self.me.clone(), if command { GRACE } else { Duration::ZERO });
-        let task = tokio::task::spawn_local(async move {
-            tokio::time::sleep(Duration::from_millis(limit).saturating_add(grace)).await;
-            if let Some(service) = me.upgrade() {
-                service.borrow_mut().over_the_limit(request);
-            }
-        });
-        let over = self.clock.now().saturating_add(limit);
-        if let Some(known) = self.known.get_mut(&request) {
-            known.over = Some((over, task.abort_handle()));
-        }
-        Some(limit)
-    }
-
-    /// The time of a grant is over, and its client has not given it back.
-    fn over_the_limit(&mut self, request: RequestNo) {
-        info!(%request, "its time limit is over");
-        let taken = self.engine.taken(request).cloned();
-        self.log("overrun", request, taken.as_ref(), None);
-        if let Some(known) = self.known.get_mut(&request) {
-            known.over = None; // This is it; its end shall not end what is under way here.
-        }
-        self.take_away(request);
-    }
-
     /// Whether a reservation may be that long.
     pub(super) fn admit_span(&self, lasting: Lasting, needs: &[Need]) -> Result<(), Refusal> {
         let Lasting::Reservation(millis) = lasting else { return Ok(()) };
         self.may_reserve_for(millis).map_err(Refusal::Never)?;
-        let pools = needs.iter().filter_map(|need| self.engine.pool_of(need));
+        let pools = needs.iter().filter_map(|need| self.engine().pool_of(need));
         self.within_limits(millis, pools.map(Name::as_str)).map_err(Refusal::Never)
     }
 

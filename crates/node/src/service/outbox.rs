@@ -28,6 +28,8 @@ pub(super) struct Outbox {
     unread_since: Cell<Option<Instant>>,
     max: usize,
     overrun: Cell<bool>,
+    /// Whether the connection ends when everything is sent.
+    ends: Cell<bool>,
     wake: Notify,
     /// A descriptor that goes along with the byte at this place.
     handed: RefCell<Option<(usize, OwnedFd)>>,
@@ -45,6 +47,7 @@ impl Outbox {
             unread_since: Cell::new(None),
             max,
             overrun: Cell::new(false),
+            ends: Cell::new(false),
             wake: Notify::new(),
             handed: RefCell::default(),
         }
@@ -73,7 +76,7 @@ impl Outbox {
             self.wake.notify_one();
             0
         });
-        if was_full || self.len() > 0 || self.overrun.get() {
+        if was_full || self.len() > 0 || self.overrun.get() || self.ends.get() {
             self.wake.notify_one();
         }
         sent
@@ -97,8 +100,19 @@ impl Outbox {
         *self.handed.borrow_mut() = Some((self.bytes.borrow().len(), handle));
     }
 
-    pub(super) fn greet(&self) {
-        frame::greet(&mut self.bytes.borrow_mut(), frame::OLDEST);
+    pub(super) fn greet(&self, version: u32) {
+        frame::greet(&mut self.bytes.borrow_mut(), version);
+    }
+
+    /// The connection ends when everything is sent.
+    pub(super) fn end(&self) {
+        self.ends.set(true);
+        self.wake.notify_one();
+    }
+
+    /// Whether it ends now.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ends.get() && self.len() == 0
     }
 
     /// How many bytes are not sent yet.

@@ -1,8 +1,9 @@
 //! What whoever is connected may do.
 
-use holdall_wire::{Body, Fault, Refusal, RequestNo, Right};
+use holdall_cell::session::ConnNo;
+use holdall_wire::{Body, Fault, RequestNo, Right};
 
-use super::{ConnNo, Peer, Service};
+use super::{Peer, Service};
 
 impl Service {
     /// Whether whoever is connected has a right.
@@ -11,18 +12,6 @@ impl Service {
             Some(peer) if peer.rights.has(right) => Ok(()),
             Some(peer) => Err(Fault::Denied(lacks(&peer.who.user, right))),
             None => Err(Fault::Denied("nobody is connected".into())),
-        }
-    }
-
-    /// Whoever may not look is not told who is in its way.
-    pub(super) fn as_may_be_told(&self, request: RequestNo, why: Refusal) -> Refusal {
-        let asked = self.known.get(&request).and_then(|known| known.asked);
-        let peer = asked.and_then(|(conn, _)| self.peers.get(&conn));
-        match why {
-            Refusal::Busy(_) if peer.is_some_and(|peer| !peer.rights.has(Right::View)) => {
-                Refusal::Busy("others have it".into())
-            }
-            why => why,
         }
     }
 }

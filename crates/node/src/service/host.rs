@@ -1,0 +1,285 @@
+//! The cell and its log: what happens is logged, and what follows from it leaves when the log says so.
+//!
+//! # Invariants
+//! - Nothing that rests on a record leaves before the log says that it may; answers to questions rest
+//!   on the last record there is.
+//! - What must outlive the machine (reservations, changes of the pools) leaves when it is synced, and
+//!   holds up nobody but its own client.
+//! - No number of an epoch leaves before that epoch is kept.
+
+use std::collections::VecDeque;
+
+use holdall_cell::replay::{LOGIC, Recorded, Unreadable};
+use holdall_cell::session::ConnNo;
+use holdall_cell::{Cell, Defect, Effect, Input, Out};
+use holdall_log::{Class, Entry, Error, Index, Log, SnapshotJob, Watch};
+use holdall_wire::Reply;
+use holdall_wire::event::What;
+use rustc_hash::FxHashMap;
+
+/// When a snapshot is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnapshotEvery {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Default for SnapshotEvery {
+    fn default() -> Self {
+        Self { records: 50_000, bytes: 8 << 20 }
+    }
+}
+
+/// Why it cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    /// An invariant.
+    #[error("an invariant is broken: {0}")]
+    Cell(#[from] Defect),
+    /// The log.
+    #[error("{0}")]
+    Log(#[from] Error),
+    /// What cannot be put into a record.
+    #[error("{0}")]
+    Record(#[from] Unreadable),
+}
+
+/// What waits to leave.
+pub(super) enum Leaving {
+    /// What follows from an input.
+    Effect(Effect),
+    /// A reply to a call.
+    Answer(ConnNo, u64, Reply),
+    /// What has happened, for people, and when by the wall.
+    Events(Vec<(u64, What)>),
+}
+
+impl Leaving {
+    /// The connection that it goes to, if it goes to one.
+    fn conn(&self) -> Option<ConnNo> {
+        match self {
+            Self::Answer(conn, ..) => Some(*conn),
+            Self::Events(_) => None,
+            Self::Effect(effect) => match effect {
+                Effect::Reply { conn, .. } | Effect::Welcome { conn, .. } => Some(*conn),
+                Effect::TurnedAway(conn, _) | Effect::NotTaken(conn, ..) => Some(*conn),
+                Effect::Close(conn) => Some(*conn),
+                Effect::Forget(_, conn) => *conn,
+                _ => None,
+            },
+        }
+    }
+}
+
+struct Held {
+    what: Leaving,
+    index: Index,
+    epoch: u32,
+}
+
+/// A cell with its log.
+pub(super) struct Host {
+    cell: Cell,
+    /// None when it is closed.
+    log: Option<Box<dyn Log>>,
+    watch: Watch,
+    /// The last record.
+    last: Index,
+    /// What leaves when it is written, and what when it is synced.
+    written: VecDeque<Held>,
+    synced: VecDeque<Held>,
+    /// How much of the latter goes to which connections: what else they are told comes after it.
+    behind: FxHashMap<ConnNo, usize>,
+    /// Whether everything was handed over.
+    is_flushed: bool,
+    /// The epoch that the log was told of.
+    raised: u32,
+    every: SnapshotEvery,
+    /// What has come since the last snapshot.
+    records: u64,
+    bytes: u64,
+}
+
+impl Host {
+    pub(super) fn new(cell: Cell, log: Box<dyn Log>, epoch: u32, every: SnapshotEvery) -> Self {
+        let watch = log.watch();
+        Self {
+            cell,
+            last: watch.may_leave(),
+            watch,
+            log: Some(log),
+            written: VecDeque::new(),
+            synced: VecDeque::new(),
+            behind: FxHashMap::default(),
+            is_flushed: true,
+            raised: epoch,
+            every,
+            records: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    fn log(&mut self) -> Result<&mut Box<dyn Log>, Error> {
+        self.log.as_mut().ok_or_else(|| Error::Closed("the cell".into()))
+    }
+
+    /// The last record.
+    pub(super) fn last(&self) -> Index {
+        self.last
+    }
+
+    /// Tells how far the log has come.
+    pub(super) fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// Whether there is room for something new.
+    ///
+    /// # Errors
+    /// If there is none, or the log is at its end.
+    pub(super) fn admit(&mut self, input: &Input) -> Result<(), Error> {
+        let Some(bytes) = self.cell.admits(input) else { return Ok(()) };
+        let owed = self.cell.owed();
+        let log = self.log()?;
+        log.keep_room(owed);
+        log.admit(bytes)
+    }
+
+    /// Takes an input, and logs what came of it.
+    ///
+    /// # Errors
+    /// If it breaks an invariant or cannot be logged: nothing may follow then.
+    pub(super) fn step(&mut self, at: u64, input: Input) -> Result<Out, Broken> {
+        let writing = Recorded::begin(at, &input)?;
+        let out = self.cell.step(at, input)?;
+        if out.is_new {
+            let (class, logic, sync) = (Class::Must, LOGIC, out.sync);
+            let (mut records, mut bytes) = (0, 0);
+            let log = self.log()?;
+            let last = writing.end(&out.facts)?.append(|payload| {
+                (records, bytes) = (records + 1, bytes + payload.len() as u64);
+                log.append(Entry { class, logic, payload, sync })
+            })?;
+            self.last = last;
+            self.records += records;
+            self.bytes += bytes;
+            self.is_flushed = false;
+        }
+        let epoch = self.cell.epoch();
+        if epoch > self.raised {
+            self.log()?.raise_epoch(epoch)?;
+            self.raised = epoch;
+        }
+        Ok(out)
+    }
+
+    /// Something leaves when the log says so.
+    pub(super) fn hold(&mut self, what: Leaving, sync: bool) {
+        let conn = what.conn();
+        let waits = conn.is_some_and(|conn| self.behind.contains_key(&conn));
+        let held = Held { what, index: self.last, epoch: self.cell.epoch() };
+        if !sync && !waits {
+            return self.written.push_back(held);
+        }
+        if let Some(conn) = conn {
+            *self.behind.entry(conn).or_default() += 1;
+        }
+        self.synced.push_back(held);
+    }
+
+    /// Hands over what was appended.
+    ///
+    /// # Errors
+    /// [`Error::Full`] passes: it is tried again with the next one.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        if !self.is_flushed {
+            self.log()?.flush()?;
+            self.is_flushed = true;
+        }
+        Ok(())
+    }
+
+    /// Looks whether the log is still where another agent would find it.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub(super) fn look(&mut self) -> Result<(), Error> {
+        self.log()?.flush()
+    }
+
+    /// What may leave by now.
+    pub(super) fn due(&mut self) -> Vec<Leaving> {
+        let mut due = Vec::new();
+        if self.is_idle() {
+            return due;
+        }
+        let progress = self.watch.progress();
+        if progress.has_ended() {
+            return due;
+        }
+        let may = |held: &mut Held, upto| held.index <= upto && held.epoch <= progress.epoch;
+        while let Some(held) = self.written.pop_front_if(|held| may(held, progress.may_leave)) {
+            due.push(held.what);
+        }
+        while let Some(held) = self.synced.pop_front_if(|held| may(held, progress.synced)) {
+            if let Some(conn) = held.what.conn()
+                && let Some(count) = self.behind.get_mut(&conn)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    self.behind.remove(&conn);
+                }
+            }
+            due.push(held.what);
+        }
+        due
+    }
+
+    /// Whether nothing waits to leave.
+    pub(super) fn is_idle(&self) -> bool {
+        self.written.is_empty() && self.synced.is_empty()
+    }
+
+    /// How much waits to leave when it is written.
+    pub(super) fn held(&self) -> usize {
+        self.written.len()
+    }
+
+    /// What is wrong with the log, if it cannot go on.
+    pub(super) fn ended(&self) -> Option<Error> {
+        self.watch.progress().trouble.filter(|trouble| !trouble.passes())
+    }
+
+    /// Begins a snapshot, if there is enough for one.
+    pub(super) fn snapshot_if_due(&mut self) -> Option<Box<dyn SnapshotJob>> {
+        if self.records < self.every.records && self.bytes < self.every.bytes {
+            return None;
+        }
+        self.begin_snapshot().ok()
+    }
+
+    /// Begins a snapshot, unless one is being made.
+    ///
+    /// # Errors
+    /// If there is no room, or the log is at its end.
+    pub(super) fn begin_snapshot(&mut self) -> Result<Box<dyn SnapshotJob>, Error> {
+        let begun = self.log()?.begin_snapshot();
+        if !matches!(begun, Err(Error::Snapshotting(_))) {
+            // If it fails, it is tried again after as much more.
+            (self.records, self.bytes) = (0, 0);
+        }
+        begun
+    }
+
+    /// Syncs everything, and marks that this was the end on purpose.
+    ///
+    /// # Errors
+    /// If it cannot. What may have left is kept all the same.
+    pub(super) fn seal(&mut self) -> Result<(), Error> {
+        self.log.take().map_or(Ok(()), Log::seal)
+    }
+}

@@ -1,0 +1,118 @@
+//! What there is to see.
+
+use holdall_cell::engine::Walk;
+use holdall_cell::session::ConnNo;
+use holdall_holders::stopped;
+use holdall_protocols::house::Place;
+use holdall_wire::{
+    AgentView, Fault, GrantView, NEEDS_MAX, Name, Reply, RequestNo, Right, State, Status, WaitView,
+};
+
+use super::{PROTOCOL, Service};
+
+/// How many of those who wait are followed to explain why another waits.
+const EXPLAINED: usize = 64;
+/// How many processes of a grant are told.
+const PIDS_MAX: usize = 1000;
+/// How many of them are looked at to see whether it is stopped.
+const LOOKED_AT: usize = 4;
+
+impl Service {
+    pub(super) fn agent_view(&self, conn: ConnNo) -> AgentView {
+        let (grants, waiting) = self.engine().load();
+        let peer = self.peers.get(&conn);
+        AgentView {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            epoch: self.epoch,
+            since: self.since,
+            data: self.data.dir().path().display().to_string(),
+            protocol: PROTOCOL.into(),
+            grants: grants as u32,
+            waiting: waiting as u32,
+            pools: self.engine().declared().len() as u32,
+            memory: (self.requests.used() + self.traffic.used()) as u64,
+            stopping: self.draining,
+            no_cgroups: self.containment.why_not().cloned(),
+            you: peer.map_or_else(|| "".into(), |peer| peer.who.user.clone()),
+            your_rights: peer.map(|peer| peer.rights.list()).unwrap_or_default(),
+            rights: self.config.rights.told(),
+            ephemeral: self.config.ephemeral,
+            waits_for: self.awaited.told(),
+        }
+    }
+
+    pub(super) fn on_explain(
+        &self,
+        conn: ConnNo,
+        request: RequestNo,
+        most: u32,
+    ) -> Result<Reply, Fault> {
+        self.may(conn, Right::View)?;
+        let most = EXPLAINED.min(most as usize);
+        let explanation = self.engine().explain(request, most);
+        let mut explanation = explanation.ok_or_else(|| self.unknown(request))?;
+        self.show_times(&mut explanation.release, &mut explanation.chain);
+        Ok(Reply::Explanation(explanation))
+    }
+
+    /// People have only the clock on the wall.
+    fn show_times(&self, grants: &mut [GrantView], waiting: &mut [WaitView]) {
+        for grant in grants {
+            grant.since = self.clock.shown(grant.since);
+            grant.until = grant.until.map(|until| self.clock.shown(until));
+        }
+        for wait in waiting {
+            wait.since = self.clock.shown(wait.since);
+            let hindrances = wait.hindrances.iter_mut();
+            for (_, drained) in hindrances.flat_map(|hindrance| &mut hindrance.drained) {
+                drained.until = drained.until.map(|until| self.clock.shown(until));
+            }
+        }
+    }
+
+    pub(super) fn on_status(
+        &mut self,
+        conn: ConnNo,
+        names: Vec<Name>,
+        more: bool,
+    ) -> Result<Reply, Fault> {
+        if names.len() > NEEDS_MAX {
+            return Err(Fault::Wrong(format!("a status is for {NEEDS_MAX} names at most")));
+        }
+        let peer = self.peers.get_mut(&conn);
+        let last = peer.and_then(|peer| peer.walk.take()).filter(|_| more);
+        let mut walk = last.unwrap_or_else(|| Box::new(Walk::new(names)));
+        let page = self.status(&mut walk);
+        let more = !walk.is_over();
+        if let Some(peer) = self.peers.get_mut(&conn).filter(|_| more) {
+            peer.walk = Some(walk);
+        }
+        Ok(Reply::Status { page, more })
+    }
+
+    /// What the cell knows, and how it stands with the processes.
+    fn status(&self, walk: &mut Walk<Place>) -> Status {
+        let mut status = self.engine().look(walk);
+        self.show_times(&mut status.grants, &mut status.waiting);
+        let units = status.pools.iter_mut().flat_map(|pool| &mut pool.units);
+        for drained in units.filter_map(|unit| unit.drained.as_mut()) {
+            drained.until = drained.until.map(|until| self.clock.shown(until));
+        }
+        for grant in &mut status.grants {
+            let Some(entry) = self.books().get(grant.request) else { continue };
+            let limit = entry.held.as_ref().and_then(|held| held.limit_at);
+            grant.until = grant.until.or_else(|| limit.map(|limit| self.clock.shown(limit)));
+            let holder = self.holders.get(&grant.request);
+            grant.pids = holder.map(|holder| holder.pids()).unwrap_or_default();
+            grant.pids.truncate(PIDS_MAX);
+            let mut looked_at = grant.pids.iter().take(LOOKED_AT).copied();
+            if entry.left.is_some() || entry.closing.is_some() {
+                grant.state = State::Ending;
+            } else if !entry.is_reserved() && (stopped(grant.who.pid) || looked_at.any(stopped)) {
+                grant.state = State::Stopped;
+            }
+        }
+        status
+    }
+}

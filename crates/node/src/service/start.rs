@@ -1,0 +1,245 @@
+//! How a service comes to be: what the log leads to, and what is to be seen to since.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+use holdall_cell::replay::{LOGIC, Replay, Replayed};
+use holdall_cell::{Declared, Input, Limits, Start};
+use holdall_holders::boot;
+use holdall_log::{Index, Lost, Memory, Opened};
+use holdall_wire::Change;
+use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
+
+use super::connection::VISITORS;
+use super::host::Host;
+use super::memory::Awaited;
+use super::names::{self, Names};
+use super::quota::Quota;
+use super::round::Round;
+use super::sessions::Session;
+use super::{Service, Shared, files_for_clients};
+use crate::audit::Audit;
+use crate::clock::{Clock, clamp};
+use crate::config::{Config, Durability};
+use crate::containment::Containment;
+use crate::data::Data;
+use crate::import::{self, HOLDERS, STATE};
+use crate::rights::Table;
+
+impl Service {
+    /// A service that goes on from where the one before was, in the same directory.
+    ///
+    /// # Errors
+    /// If the log cannot be opened or understood.
+    pub(crate) async fn new(data: Data, config: Config, socket: &Path) -> anyhow::Result<Shared> {
+        let (log, opened) = data.open_log(config.durability == Durability::Sync)?;
+        tell(&opened);
+        let Replayed { cell, from_facts, diverged } = replay(&opened)?;
+        if let Some(diverged) = &diverged {
+            error!(
+                "the log does not lead to what it led to before; going on from what came of it: {diverged}"
+            );
+            data.report("diverged.txt", &diverged.to_string());
+        }
+        let host = Host::new(cell, log, opened.epoch, config.snapshots());
+        let rights = Table::new(&config.rights)?;
+        let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
+        let containment = Containment::find(config.cgroups, data.dir());
+        let limits = config.limits;
+        let clock = Clock::new();
+        let service = Rc::new_cyclic(|me| {
+            RefCell::new(Self {
+                me: me.clone(),
+                host,
+                data,
+                config,
+                since: clock.wall(),
+                clock,
+                deadline: None,
+                audit,
+                containment,
+                peers: FxHashMap::default(),
+                sessions: FxHashMap::default(),
+                holders: FxHashMap::default(),
+                known: FxHashMap::default(),
+                awaited: Awaited::default(),
+                turns: BTreeMap::new(),
+                user_names: Rc::new(Names::new(names::look_up)),
+                rights,
+                last_peer: 0,
+                connections: Quota::new(usize::MAX, limits.connections),
+                visitors: Quota::new((files_for_clients() / 32).max(2), VISITORS),
+                files: Quota::of_two_thirds(files_for_clients()),
+                // Apart, so that whoever has asked too much can still see what it has asked.
+                requests: Quota::new(limits.memory_bytes / 2, usize::MAX),
+                traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
+                ended: VecDeque::new(),
+                round: Round::default(),
+                inputs: VecDeque::new(),
+                stepping: false,
+                admitted: None,
+                timers: BTreeMap::new(),
+                epoch: opened.epoch,
+                draining: false,
+                end: None,
+                changed: Rc::new(Notify::new()),
+                moment: None,
+                touched: Instant::now(),
+                socket: socket.to_owned(),
+                host_name: rustix::system::uname().nodename().to_string_lossy().into(),
+            })
+        });
+        let imported = begin(&service, &opened, from_facts).await?;
+        let mut begun = service.borrow_mut();
+        let is_lost = matches!(opened.memory, Memory::Lost(lost) if lost != Lost::Rebooted);
+        if is_lost && !imported {
+            let grace = begun.config.forgotten()?;
+            begun.await_forgotten(grace)?;
+        }
+        drop(begun);
+        Ok(service)
+    }
+
+    /// Takes in what the books say, before anything is added to them.
+    fn remember_all(&mut self) {
+        let sessions: Vec<_> =
+            self.books().sessions().means().map(|(session, _)| session).collect();
+        for session in sessions {
+            let uid = self.books().sessions().uid(session).unwrap_or_default();
+            self.sessions.insert(session, Session { uid, ..Session::default() });
+        }
+        let grants = self.books().grants().map(|(request, entry, _)| (request, entry.clone()));
+        let waiting = self.books().waiting().map(|(request, entry)| (request, entry.clone()));
+        for (request, entry) in grants.chain(waiting).collect::<Vec<_>>() {
+            self.know(request, entry.session, &entry.who, &entry.ask);
+            if let Some(known) = self.known.get_mut(&request) {
+                known.left = entry.left.is_some();
+            }
+            // What is left behind is looked for when it is waited for.
+            let record = entry.holder.filter(|_| entry.left.is_none());
+            if let Some(holder) = record.and_then(|record| self.containment.find_again(&record)) {
+                self.holders.insert(request, Rc::new(holder));
+            }
+        }
+    }
+
+    /// Tells the cell that its host has started. What an agent without a log has left is taken over first; the
+    /// record that says so is returned.
+    fn begin(&mut self, opened: &Opened, from_facts: bool) -> anyhow::Result<Option<Index>> {
+        self.remember_all();
+        let imported = self.import(opened)?;
+        let spared = self.data.take_dump(opened.epoch)?;
+        let rebuilt = from_facts || spared.is_some() || imported.is_some();
+        let start = self.started(opened, rebuilt)?;
+        let declared: Vec<_> = start.pools.iter().map(|pool| pool.name.clone()).collect();
+        self.input(Input::Started(start));
+        if let Some((session, call)) = spared {
+            self.input(Input::Spare { session, call });
+        }
+        let entries = self.books().grants().map(|(_, entry, _)| entry);
+        let in_use: Vec<_> = entries.filter_map(|entry| entry.holder.clone()).collect();
+        self.containment.sweep(&in_use);
+        self.end_round();
+        // Its name would mean something else.
+        if let Some(missing) = declared.iter().find(|name| self.engine().kind(name).is_none()) {
+            anyhow::bail!(
+                "pool '{missing}' of the configuration does not fit the pools and locks that are in \
+                 use; wait until these are given back, or change the configuration back"
+            );
+        }
+        Ok(imported)
+    }
+
+    /// Takes over what an agent without a log has left, if this is the first start with one.
+    fn import(&mut self, opened: &Opened) -> anyhow::Result<Option<Index>> {
+        let is_first = opened.snapshot.is_none() && opened.records.is_empty();
+        let dir = self.data.dir();
+        if !is_first || !(dir.has(STATE) || dir.has(HOLDERS)) {
+            return Ok(None);
+        }
+        info!("taking over what an agent without a log has left");
+        let import = import::read(dir, &self.containment, self.clock.reads())?;
+        self.input(Input::Import(import));
+        Ok(Some(self.host.last()))
+    }
+
+    /// How the cell is told that its host has started.
+    fn started(&self, opened: &Opened, rebuilt: bool) -> anyhow::Result<Start> {
+        let now = self.clock.reads();
+        let limits = self.config.limits;
+        let pools = self.config.pools()?.into_iter().filter_map(|change| match change {
+            Change::Add { name, kind } => {
+                let limit = self.config.pools.get(name.as_str()).and_then(crate::Pool::limit);
+                Some(Declared { name, kind, limit })
+            }
+            _ => None,
+        });
+        Ok(Start {
+            epoch: opened.epoch,
+            life: opened.life.0,
+            lost: matches!(opened.memory, Memory::Lost(_)),
+            boot: boot().into(),
+            boottime: clamp(now.boottime),
+            wall: clamp(now.wall),
+            rebuilt,
+            ephemeral: self.config.ephemeral,
+            pools: pools.collect(),
+            limits: Limits {
+                overtime: limits.overtime_minutes.saturating_mul(60_000),
+                sessions: u32::try_from(limits.sessions).unwrap_or(u32::MAX),
+                lease: limits.lease_hours.saturating_mul(3_600_000),
+                waiting: u32::try_from(limits.waiting).unwrap_or(u32::MAX),
+            },
+        })
+    }
+}
+
+/// What happened to the log is said.
+fn tell(opened: &Opened) {
+    if let Some((path, at)) = &opened.cut {
+        info!("{} was cut off at byte {at}", path.display());
+    }
+    match opened.memory {
+        Memory::Kept => {
+            info!(epoch = opened.epoch, records = opened.records.len(), "going on from the log");
+        }
+        Memory::New => info!(epoch = opened.epoch, "a new cell"),
+        Memory::Lost(Lost::Rebooted) => {
+            info!(epoch = opened.epoch, "the machine was restarted: what processes held is free");
+        }
+        Memory::Lost(how) => warn!(epoch = opened.epoch, ?how, "memory may have been lost"),
+    }
+}
+
+/// What a log leads to.
+///
+/// # Errors
+/// If it cannot be understood.
+pub(crate) fn replay(opened: &Opened) -> anyhow::Result<Replayed> {
+    let snapshot = opened.snapshot.as_ref().map(|snapshot| (snapshot.logic, &*snapshot.payload));
+    let mut replay = Replay::new(LOGIC, snapshot)?;
+    for record in &opened.records {
+        replay.take(record.logic, &record.payload)?;
+    }
+    Ok(replay.finish()?)
+}
+
+/// Has the cell go on, and puts aside what it has taken over when that is in the log for good. Says
+/// whether it has taken over something.
+async fn begin(service: &Shared, opened: &Opened, from_facts: bool) -> anyhow::Result<bool> {
+    let imported = service.borrow_mut().begin(opened, from_facts)?;
+    if let Some(index) = imported {
+        let mut watch = service.borrow().host.watch();
+        watch.synced(index).await?;
+    }
+    let own = service.borrow();
+    own.data.put_aside(STATE)?;
+    own.data.put_aside(HOLDERS)?;
+    anyhow::ensure!(own.end.is_none(), "the log cannot be written; the agent's log says why");
+    Ok(imported.is_some())
+}
