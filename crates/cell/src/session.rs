@@ -76,6 +76,14 @@ pub enum Means {
         /// When it started, in ticks after the start of the machine.
         start: u64,
     },
+    /// The same, and it does not come back over another connection. When its host has started again it
+    /// keeps what it holds, and its place in the queue is gone.
+    Once {
+        /// Its number.
+        pid: u32,
+        /// When it started, in ticks after the start of the machine.
+        start: u64,
+    },
 }
 
 /// What a client says when it comes.

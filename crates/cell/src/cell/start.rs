@@ -8,7 +8,7 @@ use holdall_wire::{Change, Kind, Name, RequestNo, Who};
 
 use super::{Cell, Defect, Settings};
 use crate::engine::{self, Effect as EngineEffect, Engine, Reservation};
-use crate::facts::{Clock, Fact};
+use crate::facts::{Clock, Fact, How};
 use crate::input::{Declared, Effect, Start};
 use crate::plan::Plan;
 use crate::session::Means;
@@ -36,14 +36,32 @@ impl Cell {
         let mut over = self.books.sessions.detach_all(self.now);
         if is_other_boot || start.lost {
             let all = self.books.sessions.means();
-            let is_over = |means| start.lost || matches!(means, Means::Process { .. });
+            let is_process = |means| matches!(means, Means::Process { .. } | Means::Once { .. });
+            let is_over = |means| start.lost || is_process(means);
             over.extend(all.filter(|(_, means)| is_over(*means)).map(|(session, _)| session));
         }
         over.into_iter().try_for_each(|session| self.close(session))?;
+        self.give_up_for_those_who_do_not_come_back()?;
         self.look_at_deadlines()?;
         // Nobody is there to be told anything, and all else is told once.
         self.out.effects = self.resume();
         self.out.effects.append(&mut unfit);
+        Ok(())
+    }
+
+    /// Whoever knows no sessions asks again over a new connection, and would wait for itself.
+    fn give_up_for_those_who_do_not_come_back(&mut self) -> Result<(), Defect> {
+        let all = self.books.sessions.means();
+        let once: Vec<_> = all.filter(|(_, means)| matches!(means, Means::Once { .. })).collect();
+        for (session, _) in once {
+            for request in self.books.sessions.open(session).into_iter().rev() {
+                match self.books.get(request) {
+                    Some(entry) if entry.held.is_none() => self.end(request, How::Withdrawn)?,
+                    Some(entry) if !entry.ready => self.end(request, How::Gone)?,
+                    _ => {}
+                }
+            }
+        }
         Ok(())
     }
 

@@ -27,14 +27,16 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(number: u64, means: u8) -> Self {
+    /// A client of a number of its own, under the id of a session that may have been another's.
+    pub(super) fn new(number: u64, session: u64, means: u8) -> Self {
         let hello = Hello {
-            session: SessionId(number.into()),
+            session: SessionId(session.into()),
             secret: Secret(u128::from(number) * 7),
             uid: 1000 + (number % 2) as u32,
-            means: match means % 3 {
+            means: match means % 4 {
                 0 => Means::Lease(LEASE),
                 1 => Means::Connection,
+                2 => Means::Once { pid: 2, start: number },
                 _ => Means::Process { pid: 2, start: number },
             },
             returns: false,
@@ -55,6 +57,15 @@ impl Client {
 
     pub(super) fn is_connection(&self) -> bool {
         self.hello.means == Means::Connection
+    }
+
+    /// Whether it does not come back over another connection.
+    pub(super) fn comes_once(&self) -> bool {
+        self.is_connection() || matches!(self.hello.means, Means::Once { .. })
+    }
+
+    pub(super) fn is_process(&self) -> bool {
+        matches!(self.hello.means, Means::Once { .. } | Means::Process { .. })
     }
 
     pub(super) fn heard(&self) -> CallNo {

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use holdall_cell::facts::{Fact, How};
 use holdall_cell::replay::{Recorded, Replay, Replayed};
-use holdall_cell::{Cell, Declared, Effect, Input, Start};
+use holdall_cell::{Cell, Declared, Effect, Input, Limits, Start};
 use holdall_log::{Class, Entry, Index, Log, Memory, Opened, Store, Watch};
-use holdall_wire::Kind;
+use holdall_wire::{Kind, RequestNo};
 
 /// What is to be done, and when it may be.
 struct Held {
@@ -36,39 +37,48 @@ pub(crate) fn replay(logic: u32, opened: &Opened) -> Replayed {
     replay.finish().expect("an engine")
 }
 
-pub(crate) fn start(at: u64, epoch: u32, boot: &str) -> Start {
-    let (name, kind) = ("cpu".parse().expect("a name"), Kind::Numbered(3));
-    Start {
-        epoch,
-        boot: boot.into(),
-        boottime: at,
-        wall: at,
-        ephemeral: true,
-        pools: vec![Declared { name, kind, limit: None }],
-        ..Start::default()
-    }
+/// How a host starts, with one of some configurations. The epoch is that of its log.
+pub(crate) fn start(at: u64, boot: &str, config: u8) -> Start {
+    let name = |text: &str| text.parse().expect("a name");
+    let pool = |text: &str, kind, limit| Declared { name: name(text), kind, limit };
+    let named = |units: &[&str]| Kind::Named(units.iter().map(|unit| name(unit)).collect());
+    let pools = match config {
+        0 => {
+            vec![pool("cpu", Kind::Numbered(3), None), pool("board", named(&["red", "blue"]), None)]
+        }
+        1 => vec![
+            pool("cpu", Kind::Numbered(2), Some(6000)),
+            pool("board", named(&["red", "blue", "green"]), None),
+        ],
+        2 => vec![pool("cpu", named(&["one", "two"]), None)],
+        3 => vec![pool("lock0", Kind::Numbered(2), None), pool("board", Kind::Lock, Some(4000))],
+        _ => vec![],
+    };
+    let limits = Limits { overtime: 2000, waiting: 6, ..Limits::default() };
+    let (boot, boottime, wall, ephemeral) = (boot.into(), at, at, true);
+    Start { boot, boottime, wall, ephemeral, pools, limits, ..Start::default() }
 }
 
 impl Host {
     /// Starts with whatever is in a store.
-    pub(crate) fn start(store: &dyn Store, logic: u32, at: u64, boot: &str) -> Option<Self> {
+    pub(crate) fn start(store: &dyn Store, logic: u32, start: Start) -> Option<Self> {
         let (log, opened) = store.open().ok()?;
         // Killed at its very first start, it has an epoch and nothing else.
         let has_begun = opened.snapshot.is_some() || !opened.records.is_empty();
         assert!(!has_begun || opened.memory == Memory::Kept, "nothing is lost by a kill");
         let replayed = replay(logic, &opened);
         assert!(replayed.diverged.is_none(), "{:?}", replayed.diverged);
-        let started = replayed.started(start(at, opened.epoch, boot));
+        let started = replayed.started(Start { epoch: opened.epoch, ..start });
         let cell = replayed.cell;
         let (watch, held) = (log.watch(), VecDeque::new());
         let last = watch.may_leave();
         let mut host = Self { cell, log, watch, last, held, logic, failed: false };
-        host.input(at, started);
+        host.input(0, started);
         Some(host)
     }
 
-    /// Takes an input, and logs what came of it.
-    pub(crate) fn input(&mut self, at: u64, input: Input) {
+    /// Takes an input, and logs what came of it. Tells what was taken away from whoever had it.
+    pub(crate) fn input(&mut self, at: u64, input: Input) -> Vec<RequestNo> {
         let recorded = Recorded::begin(at, &input).expect("written");
         let out = self.cell.step(at, input).expect("unbroken");
         self.cell.books().check().expect("the books are sound");
@@ -78,12 +88,23 @@ impl Host {
             let append = |payload: &[u8]| log.append(Entry { class, logic, payload, sync });
             match recorded.end(&out.facts).expect("written").append(append) {
                 Ok(index) => self.last = index,
-                Err(_) => return self.failed = true, // What follows from it must not leave.
+                Err(_) => {
+                    self.failed = true; // What follows from it must not leave.
+                    return Vec::new();
+                }
             }
         }
+        let lost = out.facts.iter().filter_map(|fact| match fact {
+            Fact::Ended { request, how: How::Lost | How::Overrun | How::WithItsGrant } => {
+                Some(*request)
+            }
+            _ => None,
+        });
+        let lost = lost.collect();
         let (index, synced, epoch) = (self.last, out.sync, self.cell.epoch());
         let all = out.effects.into_iter();
         self.held.extend(all.map(|effect| Held { effect, index, synced, epoch }));
+        lost
     }
 
     /// Hands over what was appended. Fails if the disk has.

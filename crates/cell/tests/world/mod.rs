@@ -5,6 +5,7 @@ mod client;
 pub(crate) mod disk;
 pub(crate) mod host;
 mod moves;
+mod play;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,15 +14,11 @@ use self::client::Client;
 use self::host::Host;
 pub(crate) use self::moves::{Move, moves};
 use holdall_cell::engine::TimerNo;
-use holdall_cell::session::{CallNo, ConnNo, Hello, Means, SessionId};
-use holdall_cell::{Effect, Input, Rest, Wish};
+use holdall_cell::session::{CallNo, ConnNo, SessionId, Turned};
+use holdall_cell::{Effect, Input, Wish};
 use holdall_log::Store;
-use holdall_wire::holder::{ProcessId, Record};
-use holdall_wire::{
-    Amount, Ask, Change, Drained, From, Kind, Lasting, Leftovers, Name, Need, Reply, RequestNo,
-    Taken, Who,
-};
-use proptest::sample::Index;
+use holdall_wire::holder::{CgroupId, ProcessId, Record};
+use holdall_wire::{Amount, From, Lasting, Name, Need, Reply, RequestNo, Taken, Who};
 
 pub(crate) const BOOT: &str = "boot";
 const CLIENTS: usize = 4;
@@ -42,6 +39,14 @@ pub(crate) struct World<'a> {
     /// Who uses each unit, as far as anybody was told, with what fence, and whether it is shared.
     used: BTreeMap<(Name, Name), BTreeMap<RequestNo, bool>>,
     fences: BTreeMap<(Name, Name), u64>,
+    /// The grants under which children run.
+    running: BTreeSet<RequestNo>,
+    /// The boot of the machine.
+    boots: u32,
+    /// Which configuration the next start has.
+    pub(crate) config: u8,
+    /// The ids of sessions that were.
+    former: Vec<u64>,
     /// Whether each start is that of another version.
     pub(crate) upgrades: bool,
 }
@@ -57,6 +62,8 @@ fn need(which: u8, amount: u8) -> Need {
         (0..3, _) => format!("lock{which}"),
         (3, 0) => "cpu:all".into(),
         (3, _) => format!("cpu:{amount}"),
+        (4, 0) => "board/red".into(),
+        (4, 1) => "board".into(),
         (4, _) => format!("cpu/{amount}"),
         (_, 0) => "gpu:all".into(),
         (_, _) => format!("gpu:{amount}"),
@@ -67,6 +74,11 @@ fn need(which: u8, amount: u8) -> Need {
 fn holder(pid: u32) -> Record {
     let leader = Some((ProcessId { pid, start: 7 }, true));
     Record { boot: BOOT.into(), leader, ..Record::default() }
+}
+
+fn cgroup(inode: u64) -> Record {
+    let cgroup = CgroupId { path: "grant".into(), inode, root: 1 };
+    Record { boot: BOOT.into(), cgroup: Some(cgroup), ..Record::default() }
 }
 
 impl<'a> World<'a> {
@@ -84,6 +96,10 @@ impl<'a> World<'a> {
             dead: BTreeSet::new(),
             used: BTreeMap::new(),
             fences: BTreeMap::new(),
+            running: BTreeSet::new(),
+            boots: 0,
+            config: 0,
+            former: Vec::new(),
             upgrades: false,
         };
         for _ in 0..CLIENTS {
@@ -96,7 +112,10 @@ impl<'a> World<'a> {
 
     fn new_client(&mut self) -> Client {
         self.drawn += 1;
-        Client::new(self.drawn, self.drawn as u8)
+        let means = self.drawn as u8;
+        // Some take the id of one that was: only its secret made it another's. A process has its own.
+        let former = if means % 8 < 2 { self.former.pop() } else { None };
+        Client::new(self.drawn, former.unwrap_or(self.drawn), means)
     }
 
     /// A host starts: connections are gone, and it is told again what it has to see to.
@@ -114,7 +133,9 @@ impl<'a> World<'a> {
                 self.lose_all(client); // It ends with its connection, and knows it.
             }
         }
-        self.host = Host::start(&*(self.store)(), self.logic, self.at, BOOT);
+        let boot = format!("{BOOT}{}", self.boots);
+        let start = host::start(self.at, &boot, self.config);
+        self.host = Host::start(&*(self.store)(), self.logic, start);
         self.flush();
     }
 
@@ -122,16 +143,46 @@ impl<'a> World<'a> {
     fn lose_all(&mut self, client: usize) {
         let fresh = self.new_client();
         let gone = std::mem::replace(&mut self.clients[client], fresh);
+        if !gone.is_process() {
+            self.former.push(gone.hello.session.0 as u64);
+        }
         for request in gone.grants.difference(&gone.children) {
             self.stop_using(*request);
         }
     }
 
+    /// The machine is started again: all processes are gone.
+    fn reboot(&mut self) {
+        self.boots += 1;
+        self.host = None;
+        for client in 0..self.clients.len() {
+            if self.clients[client].is_process() {
+                self.lose_all(client);
+            } else {
+                self.clients[client].children.clear();
+            }
+        }
+        for request in std::mem::take(&mut self.running) {
+            self.stop_using(request);
+        }
+        self.start();
+    }
+
     pub(crate) fn input(&mut self, input: Input) {
+        self.input_at(self.at, input);
+    }
+
+    fn input_at(&mut self, at: u64, input: Input) {
         if let Some(host) = &mut self.host {
-            host.input(self.at, input);
+            let lost = host.input(at, input);
             if host.failed {
                 self.host = None;
+            }
+            for request in lost {
+                // Only its fence keeps its user from it, unless there are processes to be killed.
+                if !self.running.contains(&request) {
+                    self.stop_using(request);
+                }
             }
         }
         self.let_out();
@@ -160,6 +211,7 @@ impl<'a> World<'a> {
                 }
             }
             Effect::Welcome { conn, answers, .. } => self.welcomed(conn, answers),
+            Effect::TurnedAway(_, Turned::Attached) => {} // It keeps the one it has.
             Effect::TurnedAway(conn, _) => {
                 // Its session is over: what it held is not held any more.
                 if let Some(client) = self.client_of(conn) {
@@ -243,6 +295,7 @@ impl<'a> World<'a> {
                 }
             }
             Reply::Lost(request) => {
+                self.running.remove(&request);
                 self.clients[client].grants.remove(&request);
                 self.clients[client].answered.insert(call);
                 self.stop_using(request);
@@ -268,7 +321,10 @@ impl<'a> World<'a> {
         client.answered.insert(call);
         match &client.calls[call.0 as usize - 1] {
             Wish::Child { request, .. } if *reply == Reply::Done => {
-                client.children.insert(*request);
+                if client.grants.contains(request) {
+                    client.children.insert(*request);
+                    self.running.insert(*request);
+                }
             }
             Wish::Ask { .. } => {
                 let asked = client.asked.iter().find(|(_, asked)| **asked == call);
@@ -293,7 +349,10 @@ impl<'a> World<'a> {
             for (unit, fence) in &taken.units {
                 let unit = (taken.name.clone(), unit.clone());
                 let users = self.used.entry(unit.clone()).or_default();
-                let alone = users.is_empty() || (shared && users.values().all(|shared| *shared));
+                // A part uses what its grant has.
+                let whole = ask.part.map(|part| part.of);
+                let mut others = users.iter().filter(|(other, _)| Some(**other) != whole);
+                let alone = others.all(|(_, other)| shared && *other);
                 assert!(alone, "{unit:?} is told to {request}, and used by {users:?}");
                 let last = self.fences.get(&unit).copied().unwrap_or(0);
                 let grows = *fence > last || (*fence == last && shared);
@@ -317,12 +376,6 @@ impl<'a> World<'a> {
         let sender = &self.clients[client];
         let Some(conn) = sender.conn else { return };
         let (heard, wish) = (sender.heard(), sender.calls[call.0 as usize - 1].clone());
-        if let Wish::Release { request, force: true, .. } = wish {
-            let entry = self.host.as_ref().and_then(|host| host.cell.books().get(request));
-            if entry.is_some_and(|entry| entry.holder.is_none()) {
-                self.stop_using(request); // Only its fence keeps its user from it.
-            }
-        }
         self.input(Input::Call { conn, call, heard, wish });
     }
 
@@ -333,236 +386,5 @@ impl<'a> World<'a> {
         self.clients[client].calls.push(wish);
         let call = CallNo(self.clients[client].calls.len() as u64);
         self.send(client, call);
-    }
-
-    fn pick<T: Copy>(all: impl Iterator<Item = T>, index: &Index) -> Option<T> {
-        let all: Vec<T> = all.collect();
-        if all.is_empty() { None } else { Some(*index.get(&all)) }
-    }
-
-    pub(crate) fn play(&mut self, one: &Move) {
-        if self.host.is_none() {
-            self.start();
-        }
-        match one {
-            Move::Connect(client) => self.connect(*client),
-            Move::Ask { client, needs, lasting, now } => {
-                self.ask(*client, needs, *lasting, *now);
-            }
-            Move::Child(client, index) => {
-                let grants = self.clients[*client].grants.iter().copied();
-                if let Some(request) = Self::pick(grants, index) {
-                    let holder = holder(100 + request.0 as u32);
-                    self.call(*client, Wish::Child { request, holder });
-                }
-            }
-            Move::End(client, index, left) => self.end(*client, index, *left),
-            Move::Withdraw(client, index) => {
-                let asked = self.clients[*client].asked.clone();
-                if let Some(request) = Self::pick(asked.keys().copied(), index) {
-                    let has_child = self.clients[*client].children.contains(&request);
-                    if self.clients[*client].conn.is_some() && !has_child {
-                        self.clients[*client].grants.remove(&request);
-                        self.stop_using(request);
-                        let asked = asked[&request];
-                        self.call(*client, Wish::Withdraw { asked, rest: None });
-                    }
-                }
-            }
-            Move::Repeat(client, index) => {
-                let made = self.clients[*client].calls.len();
-                if made > 0 {
-                    self.send(*client, CallNo(index.index(made) as u64 + 1));
-                }
-            }
-            Move::Hear(client) => {
-                let (conn, upto) = (self.clients[*client].conn, self.clients[*client].heard());
-                if let Some(conn) = conn {
-                    self.input(Input::Heard { conn, upto });
-                }
-            }
-            Move::Release(client, index, force) => {
-                if let Some(request) = self.any_grant(index) {
-                    let (force, may, by, unseen, beyond) = (*force, true, who(0), false, None);
-                    self.call(*client, Wish::Release { request, force, may, by, unseen, beyond });
-                }
-            }
-            Move::Renew(client, index) => {
-                if let Some(request) = self.any_grant(index) {
-                    let (millis, by, may) = (9000, who(0), false);
-                    self.call(*client, Wish::Renew { request, millis, by, may });
-                }
-            }
-            Move::Change(what, units) => self.change(*what, *units),
-            Move::Disconnect(client) => self.disconnect(*client),
-            Move::Die(client) => self.die(*client),
-            Move::Prepare(index) => {
-                if let Some(request) = Self::pick(self.prepare.iter().copied(), index) {
-                    self.prepare.remove(&request);
-                    self.input(Input::Prepared { request, holder: None, place: None });
-                }
-            }
-            Move::HolderEnds(index) => {
-                if let Some(request) = Self::pick(self.holders.iter().copied(), index) {
-                    self.holders.remove(&request);
-                    self.stop_using(request);
-                    self.input(Input::HolderEnded(request));
-                }
-            }
-            Move::Ring(index) => {
-                if let Some(timer) = Self::pick(self.timers.iter().copied(), index) {
-                    self.timers.remove(&timer);
-                    self.input(Input::Timer(timer));
-                }
-            }
-            Move::Pass(millis) => self.pass(u64::from(*millis)),
-            Move::Flush => self.flush(),
-            Move::Kill => self.start(),
-            Move::Snapshot => {
-                if let Some(host) = &mut self.host {
-                    host.snapshot();
-                }
-            }
-            Move::Dismiss => self.input(Input::Dismiss),
-        }
-    }
-
-    fn connect(&mut self, client: usize) {
-        self.drawn += 1;
-        let conn = ConnNo(self.drawn);
-        if self.clients[client].is_connection() && self.clients[client].hello.returns {
-            return; // It has no other.
-        }
-        let heard = self.clients[client].heard();
-        self.clients[client].conn = Some(conn);
-        let hello = Hello { heard, ..self.clients[client].hello };
-        self.input(Input::Attach { conn, hello });
-        // It can come back when it knows that it was here.
-        self.flush();
-        if self.clients[client].conn == Some(conn) {
-            self.clients[client].hello.returns = true;
-        }
-    }
-
-    fn ask(&mut self, client: usize, needs: &[(u8, u8)], lasting: u8, now: bool) {
-        let mut asked: Vec<Need> = Vec::new();
-        for (which, amount) in needs {
-            let need = need(*which, *amount);
-            if asked.iter().all(|other| other.name != need.name) {
-                asked.push(need);
-            }
-        }
-        let lasting = match lasting {
-            0 => Lasting::Reservation(3000),
-            1 => Lasting::Command(Leftovers::Wait),
-            2 => Lasting::Command(Leftovers::Warn),
-            3 => Lasting::Command(Leftovers::Kill),
-            _ => Lasting::Connection,
-        };
-        let who = who(self.clients[client].hello.uid);
-        let from = who.from.clone();
-        let ask = Ask { needs: asked, now, lasting, from, within: None, limit: None, part: None };
-        self.call(client, Wish::Ask { who, ask });
-    }
-
-    /// A grant is given back. Whoever leaves something behind goes on using it.
-    fn end(&mut self, client: usize, index: &Index, left: bool) {
-        let grants = self.clients[client].grants.iter().copied();
-        let Some(request) = Self::pick(grants, index) else { return };
-        if self.clients[client].conn.is_none() {
-            return;
-        }
-        self.clients[client].grants.remove(&request);
-        let left = left && self.clients[client].children.contains(&request);
-        let rest = left.then(|| Rest { holder: holder(100 + request.0 as u32), pids: vec![100] });
-        let lasting = self.clients[client].ask(request).lasting;
-        if rest.is_none() || lasting == Lasting::Command(Leftovers::Warn) {
-            self.stop_using(request);
-        }
-        self.call(client, Wish::End { request, rest });
-    }
-
-    fn any_grant(&self, index: &Index) -> Option<RequestNo> {
-        let host = self.host.as_ref()?;
-        Self::pick(host.cell.books().grants().map(|(request, ..)| request), index)
-    }
-
-    fn change(&mut self, what: u8, units: u8) {
-        let name: Name = "gpu".parse().expect("a name");
-        let drained = |until| Drained { reason: "hot".into(), by: "me".into(), until };
-        let unit = || format!("cpu/{}", units % 3).parse::<Name>().expect("a name");
-        let change = match what {
-            4 => Change::Drain { name: unit(), drained: drained(Some(self.at + 4000)) },
-            5 => Change::Drain { name: unit(), drained: drained(None) },
-            6 => Change::Undrain { name: "cpu".parse().expect("a name") },
-            0 | 1 => Change::Add { name, kind: Kind::Numbered(units.into()) },
-            2 => Change::Resize { name, units: units.into() },
-            _ => Change::Remove { name, force: units > 2 },
-        };
-        self.call(0, Wish::Change { by: who(0), change });
-    }
-
-    fn disconnect(&mut self, client: usize) {
-        let Some(conn) = self.clients[client].conn.take() else { return };
-        self.clients[client].alone_since = self.at;
-        if self.clients[client].is_connection() {
-            self.lose_all(client);
-        }
-        self.input(Input::Detach(conn));
-    }
-
-    fn die(&mut self, client: usize) {
-        let (session, conn) = (self.clients[client].hello.session, self.clients[client].conn);
-        let means = self.clients[client].hello.means;
-        self.lose_all(client);
-        if let Some(conn) = conn {
-            self.input(Input::Detach(conn));
-        }
-        if matches!(means, Means::Process { .. }) {
-            self.dead.insert(session);
-            self.input(Input::Over(session));
-        }
-    }
-
-    fn pass(&mut self, millis: u64) {
-        self.at += millis;
-        for client in 0..self.clients.len() {
-            let Client { hello, conn, alone_since, .. } = &self.clients[client];
-            let is_alone = conn.is_none() && self.at - alone_since >= client::LEASE;
-            if matches!(hello.means, Means::Lease(_)) && is_alone && hello.returns {
-                self.lose_all(client); // It knows when its lease is over.
-            }
-        }
-        let due = self.host.as_ref().and_then(|host| host.cell.next_due());
-        if due.is_some_and(|due| due <= self.at) {
-            self.input(Input::Due);
-        }
-    }
-
-    /// Everybody goes, and everything is seen to: nothing may be left but what was reserved.
-    pub(crate) fn end_all(&mut self) {
-        if self.host.is_none() {
-            self.start();
-        }
-        for client in 0..CLIENTS {
-            self.die(client);
-        }
-        self.pass(100_000);
-        for _ in 0..1000 {
-            self.flush();
-            while let Some(next) = self.holders.pop_first() {
-                self.stop_using(next);
-                self.input(Input::HolderEnded(next));
-            }
-            self.pass(100_000);
-            if self.holders.is_empty() && self.host.as_ref().is_some_and(Host::is_idle) {
-                break;
-            }
-        }
-        let host = self.host.as_ref().expect("it runs");
-        let left: Vec<_> = host.cell.books().grants().map(|(request, ..)| request).collect();
-        assert!(left.is_empty(), "{left:?} is left");
-        assert_eq!(host.cell.engine().load(), (0, 0));
-        assert_eq!(host.cell.books().sessions().means().count(), 0, "sessions are left");
     }
 }

@@ -14,12 +14,15 @@ pub(crate) enum Move {
         needs: Vec<(u8, u8)>,
         lasting: u8,
         now: bool,
+        /// Inside one of its grants: as a part, one that may outlast it, or beside it.
+        inside: Option<(Index, u8)>,
     },
     /// A child becomes the command of a grant.
     Child(usize, Index),
     /// A grant is given back, perhaps with something left behind.
     End(usize, Index, bool),
-    Withdraw(usize, Index),
+    /// The same with what was asked for, granted or not.
+    Withdraw(usize, Index, bool),
     /// A call is made again that may have been answered.
     Repeat(usize, Index),
     Hear(usize),
@@ -30,7 +33,7 @@ pub(crate) enum Move {
     /// The process of a client ends; another takes its place.
     Die(usize),
     /// What was to be made for a grant is made.
-    Prepare(Index),
+    Prepare(Index, bool),
     /// What is watched or was killed ends.
     HolderEnds(Index),
     Ring(Index),
@@ -40,19 +43,30 @@ pub(crate) enum Move {
     Kill,
     Snapshot,
     Dismiss,
+    /// Somebody tries to get at a session that is not its own.
+    Intrude(usize, u8),
+    /// The machine is started again.
+    Reboot,
+    /// The host is started with another configuration.
+    Configure(u8),
+    /// The clock goes back for a moment.
+    Back(u16),
 }
 
 pub(crate) fn moves(most: usize) -> impl Strategy<Value = Vec<Move>> {
     let client = || 0..CLIENTS;
     let index = any::<Index>;
     let needs = prop::collection::vec((0..6u8, 0..3u8), 1..3);
-    let ask = (client(), needs, 0..6u8, prop::bool::weighted(0.1));
+    let inside = prop::option::weighted(0.3, (index(), 0..3u8));
+    let ask = (client(), needs, 0..6u8, prop::bool::weighted(0.1), inside);
     let one = prop_oneof![
         6 => client().prop_map(Move::Connect),
-        10 => ask.prop_map(|(client, needs, lasting, now)| Move::Ask { client, needs, lasting, now }),
+        10 => ask.prop_map(|(client, needs, lasting, now, inside)| {
+            Move::Ask { client, needs, lasting, now, inside }
+        }),
         4 => (client(), index()).prop_map(|(c, i)| Move::Child(c, i)),
         7 => (client(), index(), any::<bool>()).prop_map(|(c, i, left)| Move::End(c, i, left)),
-        2 => (client(), index()).prop_map(|(c, i)| Move::Withdraw(c, i)),
+        2 => (client(), index(), any::<bool>()).prop_map(|(c, i, left)| Move::Withdraw(c, i, left)),
         3 => (client(), index()).prop_map(|(c, i)| Move::Repeat(c, i)),
         1 => client().prop_map(Move::Hear),
         2 => (client(), index(), any::<bool>()).prop_map(|(c, i, f)| Move::Release(c, i, f)),
@@ -60,7 +74,7 @@ pub(crate) fn moves(most: usize) -> impl Strategy<Value = Vec<Move>> {
         1 => (0..7u8, 1..5u8).prop_map(|(what, units)| Move::Change(what, units)),
         2 => client().prop_map(Move::Disconnect),
         1 => client().prop_map(Move::Die),
-        8 => index().prop_map(Move::Prepare),
+        8 => (index(), any::<bool>()).prop_map(|(i, in_cgroup)| Move::Prepare(i, in_cgroup)),
         4 => index().prop_map(Move::HolderEnds),
         1 => index().prop_map(Move::Ring),
         1 => (0..20_000u16).prop_map(Move::Pass),
@@ -68,6 +82,10 @@ pub(crate) fn moves(most: usize) -> impl Strategy<Value = Vec<Move>> {
         2 => Just(Move::Kill),
         1 => Just(Move::Snapshot),
         1 => Just(Move::Dismiss),
+        1 => (client(), 0..3u8).prop_map(|(c, kind)| Move::Intrude(c, kind)),
+        1 => Just(Move::Reboot),
+        1 => (0..5u8).prop_map(Move::Configure),
+        1 => (0..3000u16).prop_map(Move::Back),
     ];
     prop::collection::vec(one, 1..most)
 }

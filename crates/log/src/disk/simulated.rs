@@ -65,6 +65,8 @@ struct State {
     unsynced: Option<String>,
     /// How many bytes each write had, by its number.
     writes: BTreeMap<u64, usize>,
+    /// Whether no file can be opened.
+    shut: bool,
 }
 
 #[derive(Clone, Default)]
@@ -116,6 +118,11 @@ impl SimulatedDisk {
     /// How many bytes fit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.lock_state().capacity = bytes;
+    }
+
+    /// Whether no file can be opened from now on, as if there were no descriptors left.
+    pub fn fail_open(&self, shut: bool) {
+        self.lock_state().shut = shut;
     }
 
     /// From now on nothing is synced whose name begins so: a disk that lies.
@@ -322,7 +329,12 @@ impl Disk for SimulatedDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let at = self.alive()?.find(name)?;
+        let state = self.alive()?;
+        if state.shut {
+            return Err(io::Error::other("no descriptors are left"));
+        }
+        let at = state.find(name)?;
+        drop(state);
         Ok(Arc::new(SimulatedFile { disk: self.clone(), at }))
     }
 

@@ -194,3 +194,25 @@ fn a_session_gives_up_the_last_first() {
     let granted = facts.iter().any(|fact| matches!(fact, Fact::Granted { .. }));
     assert!(!granted, "nothing is granted on the way out: {facts:?}");
 }
+
+/// A client that knows no sessions asks again over a new connection: it must not wait for itself.
+#[test]
+fn whoever_does_not_come_back_keeps_what_it_holds_and_waits_for_nothing() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 2)]);
+        let means = Means::Once { pid: 2, start: 3 };
+        story.input(Input::Attach { conn: conn(1), hello: hello(1, means, false) });
+        assert!(is_grant(&story.asks(1, 1, "gpu", Lasting::Connection)));
+        story.asks(1, 2, "gpu", Lasting::Command(Leftovers::Wait));
+        story.asks(1, 3, "gpu", Lasting::Connection);
+        assert_eq!(story.cell.engine.load(), (2, 1));
+        let effects = story.restart("boot", upgrade);
+        assert!(effects.contains(&Effect::WatchSession(SessionId(1), means)), "{effects:?}");
+        assert_eq!(story.cell.engine.load(), (1, 0), "what it was told of");
+        story.input(Input::Over(SessionId(1)));
+        assert_eq!(story.cell.engine.load(), (0, 0));
+        story.input(Input::Attach { conn: conn(2), hello: hello(2, means, false) });
+        story.restart("another boot", upgrade);
+        assert_eq!(story.cell.books.sessions.count(), 0, "all processes are gone");
+    }
+}
