@@ -320,11 +320,11 @@ impl<'a> World<'a> {
         let client = &mut self.clients[client];
         client.answered.insert(call);
         match &client.calls[call.0 as usize - 1] {
-            Wish::Child { request, .. } if *reply == Reply::Done => {
-                if client.grants.contains(request) {
-                    client.children.insert(*request);
-                    self.running.insert(*request);
-                }
+            Wish::Child { request, .. }
+                if *reply == Reply::Done && client.grants.contains(request) =>
+            {
+                client.children.insert(*request);
+                self.running.insert(*request);
             }
             Wish::Ask { .. } => {
                 let asked = client.asked.iter().find(|(_, asked)| **asked == call);
