@@ -158,7 +158,8 @@ impl Service {
                 Err(NotAHolder::Ended) => {
                     return Err(Fault::Failed("its process has ended".into()));
                 }
-                process => process.unwrap_or(Means::Lease(LEASE)),
+                Ok(ProcessId { pid, start }) => Means::Process { pid, start },
+                Err(_) => Means::Lease(LEASE),
             },
         };
         Ok(Hello {
@@ -200,11 +201,15 @@ impl Service {
         }
     }
 
-    /// A session for a client that knows none. It lasts as long as the connection.
-    fn draw_session(&mut self, conn: ConnNo, _stream: &Stream) -> Result<(), Fault> {
+    /// A session for a client that knows none. It lasts as long as the connection; if the agent is killed, what
+    /// it holds lasts as long as the process: nobody can know whether that still uses it.
+    fn draw_session(&mut self, conn: ConnNo, stream: &Stream) -> Result<(), Fault> {
         let Some(peer) = self.peers.get(&conn) else { return Ok(()) };
         let failed = |error: std::io::Error| Fault::Failed(error.to_string());
-        let means = Means::Connection;
+        let means = match process_of(stream) {
+            Ok(ProcessId { pid, start }) => Means::Once { pid, start },
+            Err(_) => Means::Connection,
+        };
         let (session, secret) = (SessionId(random().map_err(failed)?), random().map_err(failed)?);
         let (secret, uid, returns) = (Secret(secret), peer.who.uid, false);
         let hello = Hello { session, secret, uid, means, returns, heard: CallNo(0) };
@@ -235,7 +240,7 @@ impl Service {
 
     /// Sees to it that the cell is told when a session is over with its process.
     pub(super) fn watch_session(&mut self, session: SessionId, means: Means) {
-        let Means::Process { pid, start } = means else { return };
+        let (Means::Process { pid, start } | Means::Once { pid, start }) = means else { return };
         let of = self.books().sessions().connection(session);
         let peer = of.and_then(|conn| self.peers.get(&conn));
         if matches!(peer, Some(Peer { calls: Calls::Ours(_), .. })) {
@@ -276,10 +281,9 @@ impl Service {
     }
 }
 
-/// The process at the other end, as what a session lasts as long as.
-fn process_of(stream: &Stream) -> Result<Means, NotAHolder> {
-    let ProcessId { pid, start } = Process::of(stream)?.process()?;
-    Ok(Means::Process { pid, start })
+/// The process at the other end.
+fn process_of(stream: &Stream) -> Result<ProcessId, NotAHolder> {
+    Process::of(stream)?.process()
 }
 
 fn random() -> std::io::Result<u128> {

@@ -102,7 +102,10 @@ impl Client {
                 return self.answers.remove(at).expect("it is there").reply;
             }
             let content = self.next_frame().await.expect("the agent has closed the connection");
-            self.answers.push_back(frame::read::<Answer>(&content).expect("an answer"));
+            let answer = frame::read::<Answer>(&content).expect("an answer");
+            if !matches!(answer.reply, Reply::Warning(_)) {
+                self.answers.push_back(answer);
+            }
         }
     }
 
