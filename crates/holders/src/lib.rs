@@ -28,7 +28,7 @@ pub use holdall_wire::holder::{CgroupId, ProcessId, Record};
 pub use holder::{Holder, boot};
 pub use nix::sys::signal::SigSet;
 pub use passing::{Peer, inherited, receive, send, take_no_descriptors};
-pub use process::{Process, stopped, until_gone};
+pub use process::{Process, is_gone, stopped, until_gone};
 pub use raw::set_mask;
 pub use signals::{Caught, Signals, end_by, survive_file_limits};
 pub use spawn::{Child, Command, Ended, Start};

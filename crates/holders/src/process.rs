@@ -94,6 +94,11 @@ impl Process {
     }
 }
 
+/// Whether a process of a former time has ended; if it cannot be told, it has not.
+pub fn is_gone(id: ProcessId) -> bool {
+    Process::open_any(id.pid).is_ok_and(|process| process.is_none_or(|process| process.id != id))
+}
+
 /// Waits until a process of a former time has ended; if it cannot be told, it has not.
 pub async fn until_gone(id: ProcessId) {
     loop {

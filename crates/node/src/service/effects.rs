@@ -126,7 +126,9 @@ impl Service {
                 service.input(Input::Timer(timer));
             }
         });
-        self.timers.insert(timer, task.abort_handle());
+        if let Some(other) = self.timers.insert(timer, task.abort_handle()) {
+            other.abort();
+        }
     }
 }
 

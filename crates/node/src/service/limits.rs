@@ -12,9 +12,9 @@ const HOUR: u64 = 3_600_000;
 impl Service {
     /// What a command, or whoever has reserved something, shall find in its environment.
     pub(super) fn variables(&self, request: RequestNo, taken: &[Taken]) -> Vec<(String, String)> {
-        let entry = self.books().get(request);
+        let lasts = |request| self.books().get(request).map(|entry| entry.ask.lasting);
         if self.config.pools.is_empty()
-            || entry.is_none_or(|entry| entry.ask.lasting == Lasting::Connection)
+            || lasts(request).is_none_or(|lasting| lasting == Lasting::Connection)
         {
             return Vec::new();
         }

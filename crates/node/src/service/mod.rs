@@ -194,7 +194,10 @@ impl Service {
             return; // Whoever is at it comes to it.
         }
         while let Some(input) = self.inputs.pop_front() {
-            let culprit = self.culprit(&input);
+            let culprit = match &input {
+                Input::Call { conn, call, .. } => Some((*conn, *call)),
+                _ => None,
+            };
             match self.host.step(self.clock.now(), input) {
                 Ok(out) => {
                     if let Some(Fact::Started { clock, .. }) = out.facts.first() {
@@ -218,20 +221,14 @@ impl Service {
         self.round.begin();
     }
 
-    /// The call that an input comes from.
-    fn culprit(&self, input: &Input) -> Option<(SessionId, CallNo)> {
-        match input {
-            Input::Call { conn, call, .. } => Some((self.books().sessions().of(*conn)?, *call)),
-            _ => None,
-        }
-    }
-
     /// A broken invariant: say so, leave a dump, and end before anybody is told anything. What broke it
     /// is not in the log; if it is a call, its client makes it again, and the next agent spares itself
     /// that.
-    fn break_off(&mut self, broken: &Broken, culprit: Option<(SessionId, CallNo)>) -> ! {
+    fn break_off(&mut self, broken: &Broken, culprit: Option<(ConnNo, CallNo)>) -> ! {
         error!("nothing is granted any more: {broken}");
         let status = self.engine().status(&[]);
+        let session = |conn| self.books().sessions().of(conn);
+        let culprit = culprit.and_then(|(conn, call)| Some((session(conn)?, call)));
         if let Err(error) = self.data.leave_dump(&broken.to_string(), culprit, &status) {
             error!("cannot leave a dump: {error:#}");
         }

@@ -246,6 +246,10 @@ impl Service {
         if matches!(peer, Some(Peer { calls: Calls::Ours(_), .. })) {
             return; // Its connection tells.
         }
+        // One that has just come is there.
+        if of.is_none() && holdall_holders::is_gone(ProcessId { pid, start }) {
+            return self.input(Input::Over(session));
+        }
         let Some(known) = self.sessions.get_mut(&session) else { return };
         known.files += 1;
         self.files.take_anyway(known.uid, 1);

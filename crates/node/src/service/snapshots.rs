@@ -10,6 +10,9 @@ use tracing::{error, info, warn};
 
 use super::Service;
 
+/// The priority of whoever makes them.
+const NICE: i32 = 10;
+
 impl Service {
     /// Makes a snapshot if enough has come since the last one.
     pub(super) fn snapshot_if_due(&mut self) {
@@ -35,6 +38,8 @@ fn make(job: Box<dyn SnapshotJob>) -> oneshot::Receiver<Result<(), String>> {
     let (tell, told) = oneshot::channel();
     let made = move || {
         let begun = Instant::now();
+        // Whoever asks comes first.
+        let _ = rustix::process::setpriority_process(None, NICE);
         let done = keep(job);
         match &done {
             Ok(bytes) => info!(bytes, millis = begun.elapsed().as_millis(), "a snapshot was made"),

@@ -10,7 +10,7 @@ use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::{Declared, Input, Limits, Start};
 use holdall_holders::boot;
 use holdall_log::{Index, Lost, Memory, Opened};
-use holdall_wire::Change;
+use holdall_wire::{Change, Name};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
@@ -135,9 +135,7 @@ impl Service {
         let imported = self.import(opened)?;
         let spared = self.data.take_dump(opened.epoch)?;
         let rebuilt = from_facts || spared.is_some() || imported.is_some();
-        let start = self.started(opened, rebuilt)?;
-        let declared: Vec<_> = start.pools.iter().map(|pool| pool.name.clone()).collect();
-        self.input(Input::Started(start));
+        self.input(Input::Started(self.started(opened, rebuilt)?));
         if let Some((session, call)) = spared {
             self.input(Input::Spare { session, call });
         }
@@ -145,14 +143,28 @@ impl Service {
         let in_use: Vec<_> = entries.filter_map(|entry| entry.holder.clone()).collect();
         self.containment.sweep(&in_use);
         self.end_round();
+        if self.missing_pool()?.is_some() {
+            // What was in its way may have been found to be gone.
+            self.input(Input::Started(self.started(opened, false)?));
+            self.end_round();
+        }
         // Its name would mean something else.
-        if let Some(missing) = declared.iter().find(|name| self.engine().kind(name).is_none()) {
+        if let Some(missing) = self.missing_pool()? {
             anyhow::bail!(
                 "pool '{missing}' of the configuration does not fit the pools and locks that are in \
                  use; wait until these are given back, or change the configuration back"
             );
         }
         Ok(imported)
+    }
+
+    /// A pool of the configuration that is not there.
+    fn missing_pool(&self) -> anyhow::Result<Option<Name>> {
+        let declared = self.config.pools()?.into_iter().filter_map(|change| match change {
+            Change::Add { name, .. } => Some(name),
+            _ => None,
+        });
+        Ok(declared.into_iter().find(|name| self.engine().kind(name).is_none()))
     }
 
     /// Takes over what an agent without a log has left, if this is the first start with one.
