@@ -78,7 +78,8 @@ impl Data {
         let used = ["state.json", "holders.jsonl", "audit.jsonl"];
         let names = self.dir.names()?;
         let has_log = names.iter().any(|name| name.starts_with("segment-") || name == "epoch");
-        let has_twin = self.twin_path().is_some_and(|(dir, name)| dir.join(name).exists());
+        let twin = twin_of(self.dir.path());
+        let has_twin = twin.is_some_and(|(dir, name)| dir.join(name).exists());
         if !has_log && !has_twin && used.iter().any(|name| self.dir.has(name)) {
             bail!(
                 "{} is missing beside files of former agents, whose numbers and fences would come \
@@ -90,38 +91,37 @@ impl Data {
         Ok(())
     }
 
-    /// Where the twin of the epoch is: beside the directory.
-    fn twin_path(&self) -> Option<(PathBuf, String)> {
-        let path = std::path::absolute(self.dir.path()).ok()?;
-        let name = format!("{}.epoch", path.file_name()?.to_str()?);
-        Some((std::fs::canonicalize(path.parent()?).ok()?, name))
-    }
-
-    /// The twin of the epoch, if it can be kept there.
-    fn twin(&self) -> anyhow::Result<Option<Place>> {
-        let Some((above, name)) = self.twin_path() else { return Ok(None) };
-        let path = above.join(&name);
-        if let Ok(found) = rustix::fs::lstat(&path) {
-            let own = rustix::process::geteuid().as_raw();
-            anyhow::ensure!(found.st_uid == own, Unsafe::Foreign(path, found.st_uid));
+    /// The twin of the epoch: beside the directory or, where that cannot be written, beside the socket.
+    fn twin(&self, socket: &Path) -> anyhow::Result<Option<Place>> {
+        for beside in [self.dir.path(), socket] {
+            let Some((above, name)) = twin_of(beside) else { continue };
+            let path = above.join(&name);
+            if let Ok(found) = rustix::fs::lstat(&path) {
+                let own = rustix::process::geteuid().as_raw();
+                anyhow::ensure!(found.st_uid == own, Unsafe::Foreign(path, found.st_uid));
+            }
+            if rustix::fs::access(&above, rustix::fs::Access::WRITE_OK).is_ok() {
+                let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(&above)?);
+                return Ok(Some(Place::new(disk, &name)));
+            }
         }
-        if rustix::fs::access(&above, rustix::fs::Access::WRITE_OK).is_err() {
-            warn!("the epoch has no twin: {} cannot be written", above.display());
-            return Ok(None);
-        }
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(&above)?);
-        Ok(Some(Place::new(disk, &name)))
+        warn!("the epoch has no twin: there is no place beside the data directory or the socket");
+        Ok(None)
     }
 
     /// Opens the log.
     ///
     /// # Errors
     /// [`InUse`] if another agent has it; otherwise if it is damaged, or cannot be read or written.
-    pub(crate) fn open_log(&self, sync: bool) -> anyhow::Result<(Box<dyn Log>, Opened)> {
+    pub(crate) fn open_log(
+        &self,
+        sync: bool,
+        socket: &Path,
+    ) -> anyhow::Result<(Box<dyn Log>, Opened)> {
         let durability = if sync { Durability::Synced } else { Durability::Written };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(self.dir.path())?);
         let options = Options { durability, ..Options::default() };
-        match FileStore::new(disk, self.twin()?, options).open() {
+        match FileStore::new(disk, self.twin(socket)?, options).open() {
             Err(OpenError::InUse(path)) => bail!(InUse(path)),
             opened => Ok(opened?),
         }
@@ -190,6 +190,13 @@ impl Data {
     }
 }
 
+/// Where a twin of the epoch is beside something: the directory, and its name there.
+fn twin_of(path: &Path) -> Option<(PathBuf, String)> {
+    let path = std::path::absolute(path).ok()?;
+    let name = format!("{}.epoch", path.file_name()?.to_str()?);
+    Some((std::fs::canonicalize(path.parent()?).ok()?, name))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -199,23 +206,27 @@ mod tests {
     #[test]
     fn a_directory_has_one_agent_and_its_epoch_grows() {
         let above = tempfile::tempdir().expect("a directory");
-        let dir = above.path().join("data");
+        let (dir, socket) = (above.path().join("data"), above.path().join("sock"));
         let first = Data::open(&dir, None).expect("free");
         assert!(Data::open(&dir, None).expect_err("taken").is::<InUse>());
-        let (log, opened) = first.open_log(false).expect("new");
+        let (log, opened) = first.open_log(false, &socket).expect("new");
         assert_eq!(opened.epoch, 1);
-        assert!(first.open_log(false).err().is_some_and(|error| error.is::<InUse>()));
+        assert!(first.open_log(false, &socket).err().is_some_and(|error| error.is::<InUse>()));
         drop((first, log));
         let again = Data::open(&dir, None).expect("free again");
-        assert_eq!(again.open_log(false).expect("kept").1.epoch, 2);
+        assert_eq!(again.open_log(false, &socket).expect("kept").1.epoch, 2);
         drop(again);
         fs::remove_dir_all(&dir).expect("ours");
         let deleted = Data::open(&dir, None).expect("free");
-        assert_eq!(deleted.open_log(false).expect("missing").1.epoch, 3, "fences do not go back");
+        assert_eq!(
+            deleted.open_log(false, &socket).expect("missing").1.epoch,
+            3,
+            "fences do not go back"
+        );
         fs::write(dir.join("epoch"), "x").expect("writable");
         drop(deleted);
         let odd = Data::open(&dir, None).expect("free");
-        assert!(odd.open_log(false).is_err(), "fences might go back");
+        assert!(odd.open_log(false, &socket).is_err(), "fences might go back");
         drop(odd);
         fs::remove_dir_all(&dir).expect("ours");
         fs::remove_file(above.path().join("data.epoch")).expect("the twin");

@@ -74,6 +74,8 @@ impl Leaving {
 struct Held {
     what: Leaving,
     index: Index,
+    /// Whether that is to be synced, and not only written.
+    sync: bool,
     epoch: u32,
 }
 
@@ -85,7 +87,7 @@ pub(super) struct Host {
     watch: Watch,
     /// The last record.
     last: Index,
-    /// What leaves when it is written, and what when it is synced.
+    /// What leaves when it is written, and what when it is synced, or comes after that.
     written: VecDeque<Held>,
     synced: VecDeque<Held>,
     /// How much of the latter goes to which connections: what else they are told comes after it.
@@ -181,7 +183,7 @@ impl Host {
     pub(super) fn hold(&mut self, what: Leaving, sync: bool) {
         let conn = what.conn();
         let waits = conn.is_some_and(|conn| self.behind.contains_key(&conn));
-        let held = Held { what, index: self.last, epoch: self.cell.epoch() };
+        let held = Held { what, index: self.last, sync, epoch: self.cell.epoch() };
         if !sync && !waits {
             return self.written.push_back(held);
         }
@@ -221,11 +223,14 @@ impl Host {
         if progress.has_ended() {
             return due;
         }
-        let may = |held: &mut Held, upto| held.index <= upto && held.epoch <= progress.epoch;
-        while let Some(held) = self.written.pop_front_if(|held| may(held, progress.may_leave)) {
+        let may = |held: &mut Held| {
+            let upto = if held.sync { progress.synced } else { progress.may_leave };
+            held.index <= upto && held.epoch <= progress.epoch
+        };
+        while let Some(held) = self.written.pop_front_if(may) {
             due.push(held.what);
         }
-        while let Some(held) = self.synced.pop_front_if(|held| may(held, progress.synced)) {
+        while let Some(held) = self.synced.pop_front_if(may) {
             if let Some(conn) = held.what.conn()
                 && let Some(count) = self.behind.get_mut(&conn)
             {

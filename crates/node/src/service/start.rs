@@ -37,7 +37,7 @@ impl Service {
     /// # Errors
     /// If the log cannot be opened or understood.
     pub(crate) async fn new(data: Data, config: Config, socket: &Path) -> anyhow::Result<Shared> {
-        let (log, opened) = data.open_log(config.durability == Durability::Sync)?;
+        let (log, opened) = data.open_log(config.durability == Durability::Sync, socket)?;
         tell(&opened);
         let Replayed { cell, from_facts, diverged } = replay(&opened)?;
         if let Some(diverged) = &diverged {

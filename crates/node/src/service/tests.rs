@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use holdall_cell::session::{CallNo, SessionId};
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Refusal,
-    Reply, RequestNo,
+    Reply, RequestNo, Status,
 };
 use tokio::task::LocalSet;
 
 use super::{End, Service, Shared, end_rounds, let_leave, serve};
-use crate::config::Config;
+use crate::config::{Config, Durability};
 use crate::data::{Data, InUse};
 
 /// How long anything may take.
@@ -315,5 +316,53 @@ fn snapshots_take_the_place_of_the_log() {
         let (_, told) = Client::attached(&service, 1, true).await;
         let Reply::Attached { answers, .. } = told else { panic!("{told:?}") };
         assert!(answers.contains(&(1, Some(kept))));
+    });
+}
+
+#[test]
+fn the_call_that_broke_the_agent_before_is_not_done_when_it_is_made_again() {
+    let (_dir, dir) = directory();
+    with_agent(&dir, &config(), |service| async move {
+        let (mut client, _) = Client::attached(&service, 1, false).await;
+        granted(&client.ask("x", Lasting::Connection).await);
+        let culprit = Some((SessionId(1), CallNo(2)));
+        let dumped = service.borrow().data.leave_dump("B1", culprit, &Status::default());
+        dumped.expect("written");
+    });
+    with_agent(&dir, &config(), |service| async move {
+        let (mut client, _) = Client::attached(&service, 1, true).await;
+        client.last = 1;
+        let told = client.ask("y", Lasting::Connection).await;
+        assert!(matches!(told, Reply::Failed(Fault::Failed(_))), "{told:?}");
+        granted(&client.ask("y", Lasting::Connection).await);
+    });
+}
+
+#[test]
+fn with_every_record_synced_everything_goes_on_the_same() {
+    let (_dir, dir) = directory();
+    let sync = Config { durability: Durability::Sync, ..config() };
+    with_agent(&dir, &sync, |service| async move {
+        let (mut client, _) = Client::attached(&service, 1, false).await;
+        for _ in 0..5 {
+            let request = granted(&client.ask("x", Lasting::Connection).await);
+            assert_eq!(client.call(Body::End { request, left: false }).await, Reply::Done);
+        }
+        assert!(matches!(client.call(Body::Agent).await, Reply::Agent(_)));
+    });
+}
+
+#[test]
+fn what_is_synced_holds_up_nobody_else() {
+    let (_dir, dir) = directory();
+    with_agent(&dir, &config(), |service| async move {
+        let (mut one, _) = Client::attached(&service, 1, false).await;
+        let (mut other, _) = Client::attached(&service, 2, false).await;
+        one.send(1, Body::Ask(ask("r", Lasting::Reservation(3_600_000))));
+        one.send(2, Body::Ask(ask("x", Lasting::Connection)));
+        granted(&other.ask("y", Lasting::Connection).await);
+        granted(&one.reply(1).await);
+        assert!(one.answers.is_empty(), "what one client is told comes in order");
+        granted(&one.reply(2).await);
     });
 }
