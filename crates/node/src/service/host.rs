@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use holdall_cell::replay::{LOGIC, Recorded, Unreadable};
 use holdall_cell::session::ConnNo;
 use holdall_cell::{Cell, Defect, Effect, Input, Out};
-use holdall_log::{Class, Entry, Error, Index, Log, SnapshotJob, Watch};
+use holdall_log::{Class, Entry, Error, Index, Log, Opened, SnapshotJob, Watch};
 use holdall_wire::Reply;
 use holdall_wire::event::What;
 use rustc_hash::FxHashMap;
@@ -103,7 +103,13 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(cell: Cell, log: Box<dyn Log>, epoch: u32, every: SnapshotEvery) -> Self {
+    /// What was opened, and the cell that it has led to.
+    pub(super) fn new(
+        cell: Cell,
+        log: Box<dyn Log>,
+        opened: &Opened,
+        every: SnapshotEvery,
+    ) -> Self {
         let watch = log.watch();
         Self {
             cell,
@@ -114,10 +120,10 @@ impl Host {
             synced: VecDeque::new(),
             behind: FxHashMap::default(),
             is_flushed: true,
-            raised: epoch,
+            raised: opened.epoch,
             every,
-            records: 0,
-            bytes: 0,
+            records: opened.records.len() as u64,
+            bytes: opened.records.iter().map(|record| record.payload.len() as u64).sum(),
         }
     }
 

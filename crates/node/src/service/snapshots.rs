@@ -10,6 +10,8 @@ use tracing::{error, info, warn};
 
 use super::Service;
 
+/// In how many pieces a log may be that an agent starts with.
+const SEGMENTS: usize = 16;
 /// The priority of whoever makes them.
 const NICE: i32 = 10;
 
@@ -19,6 +21,15 @@ impl Service {
         if let Some(job) = self.host.snapshot_if_due() {
             drop(make(job));
         }
+    }
+
+    /// Makes one if the log is in many pieces: each start begins another.
+    pub(super) fn snapshot_if_scattered(&mut self) -> anyhow::Result<()> {
+        let names = self.data.dir().names()?;
+        if names.iter().filter(|name| name.starts_with("segment-")).count() > SEGMENTS {
+            drop(self.snapshot_now());
+        }
+        Ok(())
     }
 
     /// Makes one now; whoever waits is told when it is there, or why it is not.

@@ -46,7 +46,7 @@ impl Service {
             );
             data.report("diverged.txt", &diverged.to_string());
         }
-        let host = Host::new(cell, log, opened.epoch, config.snapshots());
+        let host = Host::new(cell, log, &opened, config.snapshots());
         let rights = Table::new(&config.rights)?;
         let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
         let containment = Containment::find(config.cgroups, data.dir());
@@ -101,6 +101,7 @@ impl Service {
             let grace = begun.config.forgotten()?;
             begun.await_forgotten(grace)?;
         }
+        begun.snapshot_if_scattered()?;
         drop(begun);
         Ok(service)
     }

@@ -366,3 +366,15 @@ fn what_is_synced_holds_up_nobody_else() {
         granted(&one.reply(2).await);
     });
 }
+
+#[test]
+fn an_agent_that_starts_often_leaves_no_pieces_behind() {
+    let (_dir, dir) = directory();
+    for _ in 0..40 {
+        with_agent(&dir, &config(), |_| async {});
+    }
+    let names = std::fs::read_dir(dir.join("data")).expect("ours");
+    let names = names.map(|entry| entry.expect("ours").file_name().into_string().expect("plain"));
+    let pieces = names.filter(|name| name.starts_with("segment-")).count();
+    assert!(pieces < 20, "{pieces}");
+}
