@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use holdall_client::Client;
+use holdall_client::{Client, Presence};
 use holdall_wire::{Body, Lasting, Name, RequestNo, Taken, span};
 use serde::Serialize;
 
@@ -149,9 +149,18 @@ const NOTICE: u64 = 300_000;
 
 /// Says before a reservation ends that it will, and when it has.
 async fn watch(client: &Client, grant: RequestNo, names: &[Name]) -> anyhow::Result<()> {
-    let mut told = None;
+    let (mut told, mut away) = (None, false);
     loop {
-        let (status, _) = reach::look(client, names, |_| false).await?;
+        let status = match reach::look(client, names, |_| false).await {
+            Err(_) if *client.presence().borrow() != Presence::Here => {
+                if !std::mem::replace(&mut away, true) {
+                    crate::say(format!("the agent is away; {grant} stays"));
+                }
+                continue;
+            }
+            looked => looked?.0,
+        };
+        away = false;
         let held = status.grants.iter().find(|held| held.request == grant);
         let Some(until) = held.and_then(|held| held.until) else {
             crate::say(format!("{grant} has ended"));

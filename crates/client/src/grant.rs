@@ -1,30 +1,26 @@
 //! Requests that wait, and grants.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdall_wire::{Ask, Body, Fault, Name, Place, Reply, RequestNo, Taken};
 
 use crate::Error;
-use crate::connection::{Connection, Replies};
+use crate::calls::Replies;
+use crate::session::{Asked, Session};
 
 /// A request under way. Dropping it withdraws the request.
 #[derive(Debug)]
 pub struct Waiting {
-    connection: Arc<Connection>,
-    call: u64,
-    replies: Option<Replies>,
+    /// Gone when the request is over or granted.
+    under_way: Option<(Asked, Replies)>,
     number: Option<RequestNo>,
-    lock: Option<Arc<OwnedFd>>,
     warn: fn(&str),
 }
 
 impl Waiting {
-    pub(crate) fn ask(connection: Arc<Connection>, ask: Ask) -> Result<Self, Error> {
-        let (call, replies) = connection.call(Body::Ask(ask))?;
-        let lock = connection.held_lock();
-        Ok(Self { connection, call, replies: Some(replies), number: None, lock, warn: |_| {} })
+    pub(crate) fn ask(session: &Arc<Session>, ask: Ask) -> Result<Self, Error> {
+        Ok(Self { under_way: Some(session.ask(ask)?), number: None, warn: |_| {} })
     }
 
     /// From now on, what the agent has to say about the request is told.
@@ -37,57 +33,51 @@ impl Waiting {
         self.number
     }
 
-    /// Waits until the request is granted. May be dropped and called again.
+    /// Waits until the request is granted, whatever becomes of the connection or the agent meanwhile. May
+    /// be dropped and called again.
     ///
     /// # Errors
-    /// If it is refused, or the agent is lost.
+    /// If it is refused; [`Error::Lost`] if the agent has forgotten it.
     pub async fn granted(&mut self) -> Result<Grant, Error> {
         loop {
-            let Some(replies) = &mut self.replies else { return Err(Error::Lost) };
-            match replies.recv().await {
-                Some(Reply::Queued(number)) => self.number = Some(number),
-                Some(Reply::Warning(text)) => (self.warn)(&text),
+            let Some((_, replies)) = &mut self.under_way else { return Err(Error::Lost) };
+            let error = match replies.recv().await {
+                Some(Reply::Queued(number)) => {
+                    self.number = Some(number);
+                    continue;
+                }
+                Some(Reply::Warning(text)) => {
+                    (self.warn)(&text);
+                    continue;
+                }
                 Some(Reply::Granted { request, taken, place, variables, limit }) => {
-                    let lock = self.lock.take();
-                    let connection = self.connection.clone();
-                    let replies = self.replies.take();
-                    let (call, ended) = (self.call, false);
+                    let Some((asked, replies)) = self.under_way.take() else { continue };
                     return Ok(Grant {
-                        connection,
-                        call,
+                        asked,
                         request,
                         taken,
                         place,
                         variables,
                         limit: limit.map(Duration::from_millis),
-                        replies,
-                        ended,
-                        lock,
+                        replies: Some(replies),
+                        ended: false,
                     });
                 }
-                Some(Reply::Refused(why)) => {
-                    self.replies = None;
-                    return Err(why.into());
-                }
-                Some(Reply::Failed(fault)) => {
-                    self.replies = None;
-                    return Err(fault.into());
-                }
-                Some(other) => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
-                None => {
-                    self.replies = None;
-                    return Err(Error::Lost);
-                }
-            }
+                Some(Reply::Refused(why)) => why.into(),
+                Some(Reply::Failed(fault)) => fault.into(),
+                Some(other) => Error::Protocol(format!("unexpected reply: {other:?}")),
+                None => Error::Lost,
+            };
+            self.under_way = None;
+            return Err(error);
         }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.replies.is_some() {
-            self.connection.forget(self.call);
-            self.connection.tell(Body::Withdraw(self.call));
+        if let Some((asked, _)) = &self.under_way {
+            asked.withdraw();
         }
     }
 }
@@ -95,8 +85,7 @@ impl Drop for Waiting {
 /// What a request holds. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Grant {
-    connection: Arc<Connection>,
-    call: u64,
+    asked: Asked,
     request: RequestNo,
     taken: Arc<[Taken]>,
     place: Option<Place>,
@@ -104,7 +93,6 @@ pub struct Grant {
     limit: Option<Duration>,
     replies: Option<Replies>,
     ended: bool,
-    lock: Option<Arc<OwnedFd>>,
 }
 
 impl Grant {
@@ -144,12 +132,13 @@ impl Grant {
         self.limit
     }
 
-    /// Tells the agent the child that is about to use the grant. It must not have been waited for.
+    /// Tells the agent the child that is about to use the grant. It must not have been waited for. When
+    /// this returns, the agent knows it for good: agents that come later do, too.
     ///
     /// # Errors
-    /// If the agent is lost, or does not take it for a child of ours.
+    /// If the grant is lost, or the agent does not take it for a child of ours.
     pub async fn child(&self, pid: u32) -> Result<(), Error> {
-        let (_, mut replies) = self.connection.call(Body::Child { request: self.request, pid })?;
+        let mut replies = self.asked.call(Body::Child { request: self.request, pid })?;
         match replies.recv().await {
             Some(Reply::Failed(fault)) => Err(fault.into()),
             Some(_) => Ok(()),
@@ -157,8 +146,9 @@ impl Grant {
         }
     }
 
-    /// Waits until the grant is lost: it was taken away, or the agent is gone. Its use must stop
-    /// then. The grant itself should be dropped after that, since a new agent waits for it.
+    /// Waits until the grant is lost: it was taken away, or the agent has lost its memory, or, for a client
+    /// with a lease, that is over. Its use must stop then. An agent that is away for a while takes nothing
+    /// from anybody.
     pub async fn lost(&mut self) {
         if let Some(replies) = &mut self.replies {
             loop {
@@ -174,26 +164,25 @@ impl Grant {
     /// Gives everything back, and waits until the agent has it.
     ///
     /// # Errors
-    /// If the agent is lost, or had taken it away before.
+    /// If the grant was lost before.
     pub async fn release(mut self) -> Result<(), Error> {
-        self.ended = true;
         self.end(false).await.map(drop)
     }
 
     /// As [`Grant::release`], for one that a command has used; `left` says whether we still have
-    /// children. Returns the processes that the command has left behind.
+    /// children. Returns the processes that the command has left behind. May be dropped and called again.
     ///
     /// # Errors
-    /// If the agent is lost, or had taken it away before. If it says that it has failed, the grant
-    /// is still held: the agent does not know what was left behind.
+    /// If the grant was lost before. If the agent says that it has failed, the grant is still held: the
+    /// agent does not know what was left behind.
     pub async fn end(&mut self, left: bool) -> Result<Vec<u32>, Error> {
-        let (_, mut replies) = self.connection.call(Body::End { request: self.request, left })?;
+        let mut replies = self.asked.call(Body::End { request: self.request, left })?;
         let reply = replies.recv().await;
         if let Some(Reply::Failed(fault @ Fault::Failed(_))) = reply {
             return Err(fault.into());
         }
         self.ended = true;
-        self.connection.forget(self.call);
+        self.asked.forget();
         match reply {
             Some(Reply::Failed(fault)) => Err(fault.into()),
             Some(Reply::Leftovers(pids)) => Ok(pids),
@@ -205,17 +194,14 @@ impl Grant {
     /// Lets it last without this program: for reservations.
     pub fn keep(mut self) {
         self.ended = true;
-        self.connection.forget(self.call);
+        self.asked.forget();
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
         if !self.ended {
-            self.connection.forget(self.call);
-            self.connection.tell(Body::End { request: self.request, left: false });
+            self.asked.give_back(self.request);
         }
-        // The use is over now, and with it the lock; not before the agent was told.
-        self.lock = None;
     }
 }

@@ -13,24 +13,35 @@
 //! ```
 //!
 //! Many requests share a connection. Dropping a [`Grant`] releases it; dropping the future of a
-//! request withdraws it. If the agent is gone, [`Grant::lost`] says so, and until the grant is
-//! dropped no new agent grants what it held: the client keeps a lock that the agent has handed over.
+//! request withdraws it.
+//!
+//! A client is a session, which outlasts its connection and the agent itself: while the agent is away,
+//! nobody is granted anything, so what is held is held, and what waits keeps its place; when one is back,
+//! everything goes on as if nothing had happened. [`Client::presence`] tells whether it is there, for those who
+//! want to know. A session lasts as long as the process, so nothing is left when that is killed; a fork of
+//! the process has none. Only an agent that has lost its memory ends it: [`Grant::lost`] says so.
 
 #![forbid(unsafe_code)]
 
-mod connection;
+mod calls;
 mod grant;
+mod link;
+mod session;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub use holdall_wire as wire;
 use holdall_wire::{
     AgentView, Ask, Body, Fault, From as About, Lasting, Name, Need, Refusal, Reply, Status,
 };
 
-use self::connection::Connection;
+use tokio::sync::watch;
+
 pub use self::grant::{Grant, Waiting};
+use self::session::Session;
+pub use self::session::is_stopped;
 
 /// Why something did not work.
 #[derive(Debug, thiserror::Error)]
@@ -51,9 +62,12 @@ pub enum Error {
         /// Which one it speaks.
         agent: u32,
     },
-    /// The connection ended.
-    #[error("the connection to the agent was lost")]
+    /// What it was about is over: the agent has forgotten the session, or the connection of a query ended.
+    #[error("the agent was lost")]
     Lost,
+    /// This process is a fork of the one that connected.
+    #[error("a fork cannot use the connection of the process it comes from; connect anew")]
+    Forked,
     /// The request is not granted.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -68,36 +82,60 @@ pub enum Error {
     Protocol(String),
 }
 
-/// A connection to an agent. Cloning shares it.
+/// Whether an agent is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    Here,
+    /// It is not, or does not answer yet. It is looked for as long as something is held, asked or waited for.
+    Away,
+    /// It was stopped on purpose. It is waited for until somebody else starts it.
+    Stopped,
+}
+
+/// Nothing panics while it has one of our locks; if it did, the data would still be sound.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A session with an agent. Cloning shares it; when the last clone, request and grant are dropped, the
+/// agent is told that it is over.
 #[derive(Clone, Debug)]
 pub struct Client {
-    connection: Arc<Connection>,
+    session: Arc<Session>,
 }
 
 impl Client {
-    /// Connects to the agent that listens at a path.
+    /// Connects to the agent that listens at a path. What is held is held as long as this process lives.
     ///
     /// # Errors
     /// If there is none, or it does not speak our version.
     pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self { connection: Connection::open(path.as_ref(), None).await? })
+        Ok(Self { session: Session::open(path.as_ref(), None).await? })
     }
 
-    /// Connects to the same agent once more. Connections of one program that are made in this way
-    /// need one descriptor each, and one for all of them: the lock by which an agent that comes after
-    /// this one knows that what they were granted is still used. For that agent all of it is, as long
-    /// as any is.
+    /// The same for a process that the agent cannot see, as in a container: what is held is held as long
+    /// as there is a connection, and lost when there is none for so long.
     ///
     /// # Errors
-    /// If it no longer listens.
+    /// If there is no agent, or it does not speak our version.
+    pub async fn with_lease(path: impl AsRef<Path>, lease: Duration) -> Result<Self, Error> {
+        Ok(Self { session: Session::open(path.as_ref(), Some(lease)).await? })
+    }
+
+    /// Another session with the same agent.
+    ///
+    /// # Errors
+    /// If it does not listen now.
     pub async fn another(&self) -> Result<Self, Error> {
-        Ok(Self { connection: self.connection.another().await? })
+        let (path, lease) = (self.session.path(), self.session.lease());
+        Ok(Self { session: Session::open(path, lease).await? })
     }
 
     /// Asks for everything named, waits for it, and holds it: `["gpu:2", "db:shared"]`.
     ///
     /// # Errors
-    /// If it can never be granted, or the agent is lost.
+    /// If it can never be granted, or the agent has lost its memory meanwhile.
     pub async fn request<S: AsRef<str>>(&self, needs: &[S]) -> Result<Grant, Error> {
         let needs: Vec<Need> =
             needs.iter().map(|need| need.as_ref().parse()).collect::<Result<_, _>>()?;
@@ -111,21 +149,17 @@ impl Client {
     /// Asks, with all there is to say about it, waits, and holds.
     ///
     /// # Errors
-    /// If it is refused, or the agent is lost.
+    /// If it is refused, or the agent has lost its memory meanwhile.
     pub async fn ask(&self, ask: Ask) -> Result<Grant, Error> {
-        if ask.lasting == Lasting::Connection {
-            self.connection.lock().await?;
-        }
         self.enqueue(ask)?.granted().await
     }
 
-    /// Asks without a lock by which later agents know this program: for commands, which the agent
-    /// knows otherwise, and for reservations.
+    /// Asks, and leaves the waiting to the caller.
     ///
     /// # Errors
-    /// If it is too large for a frame.
+    /// If the agent is of a version without sessions.
     pub fn enqueue(&self, ask: Ask) -> Result<Waiting, Error> {
-        Waiting::ask(self.connection.clone(), ask)
+        Waiting::ask(&self.session, ask)
     }
 
     /// Who holds and who waits: all, or what concerns some names. It comes in pages, until that is
@@ -138,14 +172,20 @@ impl Client {
         names: &[Name],
         enough: impl Fn(&Status) -> bool,
     ) -> Result<(Status, bool), Error> {
-        let _alone = self.connection.look().await;
+        let _alone = self.session.look().await;
         let (mut all, mut first) = (Status::default(), true);
         loop {
             let names = if first { names.to_vec() } else { Vec::new() };
             let body = Body::Status { names, more: !std::mem::take(&mut first) };
-            let (page, more) = match self.call(body).await? {
-                Reply::Status { page, more } => (page, more),
-                other => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
+            let (page, more) = match self.once(&body).await {
+                Ok(Reply::Status { page, more }) => (page, more),
+                Ok(other) => return Err(Error::Protocol(format!("unexpected reply: {other:?}"))),
+                // Pages belong to a connection. Another one begins with the first.
+                Err(Error::Lost) => {
+                    (all, first) = (Status::default(), true);
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             all.pools.extend(page.pools);
             all.grants.extend(page.grants);
@@ -158,13 +198,24 @@ impl Client {
         }
     }
 
-    /// Makes any other call and waits for its reply.
+    /// Makes any other call and waits for its reply, whatever becomes of the connection meanwhile: what
+    /// changes something is done once, and questions are asked again.
     ///
     /// # Errors
-    /// If the agent did not do it, or is lost.
+    /// If the agent did not do it. [`Error::Lost`] if it has forgotten the session, or if it was told
+    /// to end and the connection was lost before it has answered.
     pub async fn call(&self, body: Body) -> Result<Reply, Error> {
-        let (_, mut replies) = self.connection.call(body)?;
-        match replies.recv().await {
+        loop {
+            match self.once(&body).await {
+                Err(Error::Lost) if matches!(body, Body::Agent | Body::Explain { .. }) => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn once(&self, body: &Body) -> Result<Reply, Error> {
+        let made = if body.is_numbered() { Session::call } else { Session::query };
+        match made(&self.session, body.clone())?.recv().await {
             Some(Reply::Failed(fault)) => Err(fault.into()),
             Some(reply) => Ok(reply),
             None => Err(Error::Lost),
@@ -173,11 +224,17 @@ impl Client {
 
     /// About the agent, as it was when we connected.
     pub fn agent(&self) -> &AgentView {
-        self.connection.agent()
+        self.session.agent()
     }
 
-    /// Waits until the connection is lost.
+    /// Whether the agent is there, and from now on whenever that changes.
+    pub fn presence(&self) -> watch::Receiver<Presence> {
+        self.session.presence()
+    }
+
+    /// Waits until the agent is away.
     pub async fn lost(&self) {
-        self.connection.lost().await;
+        // An error means that the sender is gone, and the connection with it.
+        let _ = self.presence().wait_for(|presence| *presence != Presence::Here).await;
     }
 }

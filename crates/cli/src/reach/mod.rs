@@ -8,10 +8,11 @@ mod place;
 mod start;
 
 use std::cell::{Cell, OnceCell};
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use holdall_client::{Client, Error};
+use holdall_client::{Client, Error, Presence, is_stopped};
 use holdall_wire::{Body, Name, Reply, Status};
 
 pub(crate) use self::place::{
@@ -21,8 +22,8 @@ use crate::failure::{Failure, UNAVAILABLE};
 
 /// How long an agent may take to answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
-/// How long a supervisor may take to bring back an agent that we talked to before.
-const RETURN: Duration = Duration::from_secs(30);
+/// How often it is looked whether an agent that is away has to be started again.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Which agent to talk to.
 #[derive(clap::Args, Clone, Debug)]
@@ -33,8 +34,6 @@ pub(crate) struct Reach {
     /// Once it is decided, it stays so.
     #[arg(skip)]
     meant: OnceCell<Place>,
-    #[arg(skip)]
-    answered: Cell<bool>,
 }
 
 impl Reach {
@@ -61,20 +60,29 @@ impl Reach {
     /// Connects to the agent, and starts it if it does not run and is ours to start.
     pub(crate) async fn connect_or_start(&self) -> anyhow::Result<Client> {
         let place = self.place()?;
-        let deadline = Instant::now() + RETURN;
-        let client = loop {
-            match reached(place).await {
-                Ok(client) => break client,
-                Err(Error::NoAgent(_)) if !place.machine => break start::start(place).await?,
-                // It was there a moment ago: its supervisor will bring it back.
-                Err(Error::NoAgent(_)) if self.answered.get() && Instant::now() < deadline => {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-                Err(error) => return Err(turned_away(place, error)),
+        match reached(place).await {
+            Ok(client) => Ok(client),
+            Err(Error::NoAgent(_)) if !place.machine => start::start(place).await,
+            Err(error) => Err(turned_away(place, error)),
+        }
+    }
+
+    /// Starts the agent of a client again whenever it has gone, if it is ours to start and was not stopped on
+    /// purpose: then it is for others to start it. Does so as long as it is polled.
+    pub(crate) async fn keep_alive(&self, client: &Client) -> Infallible {
+        let Ok(place) = self.place() else { return std::future::pending().await };
+        let mut presence = client.presence();
+        loop {
+            // The client is there, and so is what tells.
+            let _ = presence.wait_for(|now| *now != Presence::Here).await;
+            if place.machine || is_stopped(&place.socket) {
+                // Its supervisor, or somebody, will bring it back.
+            } else if let Err(error) = start::start_again(place).await {
+                crate::say(format!("{error:#}"));
+                let _ = presence.wait_for(|now| *now == Presence::Here).await;
             }
-        };
-        self.answered.set(true);
-        Ok(client)
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }
 

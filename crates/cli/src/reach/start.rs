@@ -33,15 +33,29 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 pub(super) async fn start(place: &Place) -> anyhow::Result<Client> {
     place.make_own_directory()?;
     let lock = lock_beside(&place.socket).map_err(|why| nobody_there(place, &why))?;
+    start_with(place, &lock, false).await
+}
+
+/// Starts an agent that was there before, unless somebody else is about to. Of many who miss it, only one is
+/// busy with it.
+pub(super) async fn start_again(place: &Place) -> anyhow::Result<()> {
+    let lock = lock_beside(&place.socket).map_err(|why| nobody_there(place, &why))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => start_with(place, &lock, true).await.map(drop),
+        Err(_) => Ok(()),
+    }
+}
+
+async fn start_with(place: &Place, lock: &File, mut mine: bool) -> anyhow::Result<Client> {
     same_as_before(place)?;
     let deadline = Instant::now() + START;
-    let (mut mine, mut agent) = (false, None::<Child>);
+    let mut agent = None::<Child>;
     loop {
         match reached(place).await {
             Err(Error::NoAgent(_)) => {}
             answered => return Ok(answered?),
         }
-        mine = mine || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        mine = mine || flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         let mut pause = Duration::from_millis(3);
         if let Some(status) = agent.as_mut().map_or(Ok(None), Child::try_wait)? {
             if status.code() != Some(NOT_NOW.into()) {

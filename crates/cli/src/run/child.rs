@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use holdall_client::{Error, Grant};
+use holdall_client::{Client, Error, Grant};
 use holdall_holders::{
     Caught, Cgroup, Child, Command, Ended, Process, Start, children, descendants, seen_descendants,
 };
@@ -48,6 +48,7 @@ impl Running {
     pub(super) async fn start(
         words: &[std::ffi::OsString],
         variables: Vec<(String, String)>,
+        client: &Client,
         grant: &Grant,
         signals: &mut Signals,
     ) -> anyhow::Result<Self> {
@@ -85,7 +86,7 @@ impl Running {
                 }
             })
         };
-        waiting::answered(signals, known).await?;
+        waiting::answered(client, signals, known).await?;
         child.let_go();
         Ok(Self { child, cgroup: None, before, ended: None })
     }
@@ -194,6 +195,13 @@ impl Running {
         let pids = |all: Vec<Process>| all.iter().map(|process| process.id().pid).collect();
         let left = children().or_else(|_| descendants(std::process::id()).map(pids));
         left.map_or(true, |left: Vec<u32>| left.iter().any(|pid| !self.before.contains(pid)))
+    }
+
+    /// Waits until nothing is left in the cgroup of the command, if it has one.
+    pub(super) async fn until_empty(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            emptied(Some(cgroup)).await;
+        }
     }
 
     /// Passes a signal on. One that asks to end is heard even by those that are stopped.

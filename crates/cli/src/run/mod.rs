@@ -4,6 +4,7 @@
 //! which it starts, and has noted that on disk: so nothing that is granted is used by anybody whom
 //! this agent, or one that comes after it, does not know of.
 
+mod away;
 mod child;
 pub(crate) mod environment;
 mod waiting;
@@ -20,6 +21,7 @@ use holdall_wire::{
 use rustix::process::Signal;
 use tokio::time::Instant;
 
+use self::away::{Meanwhile, through};
 use self::child::{Running, Use};
 pub(crate) use self::waiting::Signals;
 use crate::failure::{Failure, LOST, NEVER, OVER_LIMIT};
@@ -192,19 +194,12 @@ impl Wanted {
         let deadline =
             self.wait.or_else(|| self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
         let reached_by = self.wait.map(|wait| start + wait.max(LEAST));
-        let mut pause = Duration::from_millis(5);
+        let client = waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
         loop {
-            pause = (pause * 2).min(LEAST);
-            let client =
-                waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
-            match waiting::granted(&client, ask.clone(), deadline, signals).await {
+            let granted = waiting::granted(&client, ask.clone(), deadline, signals);
+            match through(&self.reach, &client, Meanwhile::Waiting, granted).await {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
-                    mention("the agent was lost while waiting; asking again");
-                    let pause = async {
-                        tokio::time::sleep(pause).await;
-                        Ok(())
-                    };
-                    waiting::before(deadline, signals, pause).await?;
+                    mention("the agent has lost its memory; asking again");
                 }
                 Err(error) => return Err(error),
                 Ok(grant) => return Ok((client, grant)),
@@ -257,7 +252,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
-    let (_client, mut grant) = args.wanted.get(ask, &mut signals).await?;
+    let (client, mut grant) = args.wanted.get(ask, &mut signals).await?;
     if let Err(why) = environment::differ(grant.taken().iter().map(|taken| &taken.name)) {
         grant.release().await?;
         return Err(usage(why));
@@ -277,16 +272,23 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     if let Some(limit) = grant.limit().filter(|limit| Some(*limit) != args.limit) {
         mention(format!("the command is stopped after {}", show::span(limit.as_secs())));
     }
-    let start = Running::start(&args.command, variables, &grant, &mut signals);
-    let mut running = start.await?;
-    match running.supervise(&mut grant, &mut signals, GRACE, deadline).await? {
+    let reach = &args.wanted.reach;
+    let start = Running::start(&args.command, variables, &client, &grant, &mut signals);
+    let mut running = through(reach, &client, Meanwhile::Waiting, start).await?;
+    let used = running.supervise(&mut grant, &mut signals, GRACE, deadline);
+    let used = through(reach, &client, Meanwhile::Running, used).await?;
+    let mut back = async |grant| {
+        let back = give_back(args, &client, &mut running, grant, &mut signals);
+        through(reach, &client, Meanwhile::Waiting, back).await
+    };
+    match used {
         Use::OverLimit => {
-            give_back(args, &mut running, grant, &mut signals).await?;
+            back(grant).await?;
             let text = "the time limit was over, and the command was stopped";
             Err(Failure(OVER_LIMIT, text.into()).into())
         }
         Use::Over(ended) => {
-            let lost = give_back(args, &mut running, grant, &mut signals).await? == Back::Lost;
+            let lost = back(grant).await? == Back::Lost;
             if lost && ended == Ended::Signal(Signal::KILL.as_raw()) {
                 // It was taken away, and the agent has ended the command for us.
                 return Err(lost_grant());
@@ -313,9 +315,9 @@ fn lost_grant() -> anyhow::Error {
 enum Back {
     /// The agent has it.
     Given,
-    /// The agent had taken it away before, or is gone itself.
+    /// The agent had taken it away before, or has lost its memory.
     Lost,
-    /// The agent does not answer, and will notice our end.
+    /// The agent is away or does not answer, and will notice our end.
     Unanswered,
 }
 
@@ -323,17 +325,19 @@ enum Back {
 /// ourselves.
 async fn give_back(
     args: &Args,
+    client: &Client,
     running: &mut Running,
     mut grant: Grant,
     signals: &mut Signals,
 ) -> anyhow::Result<Back> {
     let mut told = false;
     loop {
-        let error = match end(&mut grant, running, signals).await {
-            Ok(pids) => {
+        let error = match end(client, &mut grant, running, signals).await {
+            Ok(Some(pids)) => {
                 args.tell_leftovers(&pids);
                 return Ok(Back::Given);
             }
+            Ok(None) => return Ok(Back::Unanswered),
             Err(error) => error,
         };
         if !running.has_left() {
@@ -359,18 +363,32 @@ async fn give_back(
 }
 
 /// Tells the agent that the command has ended. With nothing left, an agent that does not answer
-/// notices our own end when it wakes up.
+/// notices our own end when it wakes up, and one that is away when it is back: none is returned then.
 async fn end(
+    client: &Client,
     grant: &mut Grant,
     running: &mut Running,
     signals: &mut Signals,
-) -> anyhow::Result<Vec<u32>> {
+) -> anyhow::Result<Option<Vec<u32>>> {
     let mut end = std::pin::pin!(grant.end(running.has_left()));
     while running.has_left() {
         tokio::select! {
-            done = &mut end => return Ok(done?),
+            done = &mut end => return Ok(Some(done?)),
             changed = running.next_end(signals) => changed?,
         }
     }
-    waiting::answered(signals, async { Ok(end.await?) }).await
+    let ended = async { Ok(Some(end.await?)) };
+    let needless = async {
+        running.until_empty().await;
+        away::gone(client).await;
+        Ok(None)
+    };
+    let either = async {
+        tokio::select! {
+            biased;
+            ended = ended => ended,
+            needless = needless => needless,
+        }
+    };
+    waiting::answered(client, signals, either).await
 }

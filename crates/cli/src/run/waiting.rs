@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use holdall_client::{Client, Grant};
+use holdall_client::{Client, Grant, Presence};
 use holdall_holders::Caught;
 use holdall_wire::{Ask, Body, Explanation, Reply, RequestNo};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -67,17 +67,36 @@ pub(super) async fn before<T>(
     }
 }
 
-/// Waits for an answer of the agent that needs nobody else, unless a signal comes before.
+/// Waits for an answer of the agent that needs nobody else, unless a signal comes before. One that is away
+/// is waited for.
 pub(super) async fn answered<T>(
+    client: &Client,
     signals: &mut Signals,
     future: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
     let in_time = async {
-        tokio::time::timeout(ANSWER, future).await.unwrap_or_else(|_| {
-            Err(Failure(UNAVAILABLE, "the agent does not answer".into()).into())
-        })
+        tokio::select! {
+            biased;
+            done = future => done,
+            () = silent(client) => {
+                Err(Failure(UNAVAILABLE, "the agent does not answer".into()).into())
+            }
+        }
     };
     before(None, signals, in_time).await
+}
+
+/// Waits until the agent has been there for so long that it should have answered.
+async fn silent(client: &Client) {
+    let mut presence = client.presence();
+    loop {
+        // The client is there, and so is what tells.
+        let _ = presence.wait_for(|now| *now == Presence::Here).await;
+        let gone = presence.wait_for(|now| *now != Presence::Here);
+        if tokio::time::timeout(ANSWER, gone).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Waits for a signal that ends us while there is no child yet.
@@ -147,6 +166,9 @@ async fn explain(client: &Client, number: RequestNo) -> Option<Explanation> {
 }
 
 async fn why(client: &Client, number: Option<RequestNo>) -> String {
+    if *client.presence().borrow() != Presence::Here {
+        return "the agent is away".into();
+    }
     let explain = |request| Body::Explain { request, most: 1 };
     let call = client.call(number.map_or(Body::Agent, explain));
     match tokio::time::timeout(LAST_WORD, call).await {
