@@ -35,7 +35,8 @@ impl Identity {
     /// One that nobody can guess.
     pub(crate) fn random() -> std::io::Result<Self> {
         let mut bytes = [[0; 16]; 2];
-        getrandom::fill(bytes.as_flattened_mut())?;
+        let drawn = getrandom::fill(bytes.as_flattened_mut());
+        drawn.map_err(|error| std::io::Error::other(error.to_string()))?;
         let [session, secret] = bytes.map(u128::from_le_bytes);
         Ok(Self { session, secret })
     }

@@ -92,7 +92,9 @@ async fn work(
     granted
 }
 
-fn exactly_once(seed: u64, trouble: Trouble, clients: usize, tasks: usize, rounds: usize) {
+/// Lets some clients work, and returns how many connections were cut and how many calls came again.
+fn exactly_once(seed: u64, trouble: Trouble) -> (usize, usize) {
+    let (clients, tasks, rounds) = (2, 3, 8);
     on_one_thread(async {
         let agent = StandIn::new(seed, trouble);
         let used = Rc::default();
@@ -113,23 +115,31 @@ fn exactly_once(seed: u64, trouble: Trouble, clients: usize, tasks: usize, round
         assert_eq!(granted, clients * tasks * rounds);
         assert!(world.granted >= granted && world.ended == world.granted, "{world:?}");
         assert_eq!(world.left, clients);
-    });
+        (world.cuts, world.repeated)
+    })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 0, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, ..Default::default() })]
 
     /// Connections are cut before and after calls are taken and replies are sent, replies come twice, and
     /// requests are turned away.
     #[test]
     fn every_call_is_done_once_however_connections_are_cut(
         seed: u64,
-        cut in 15u64..100,
+        cut in 6u64..100,
         twice in 0u64..5,
         turned_away in prop_oneof![Just(0), 2u64..9],
     ) {
-        exactly_once(seed, Trouble { cut, twice, turned_away }, 2, 3, 8);
+        exactly_once(seed, Trouble { cut, twice, turned_away });
     }
+}
+
+#[test]
+fn there_is_no_trouble_without_trouble_and_some_with() {
+    assert_eq!(exactly_once(1, Trouble::default()), (0, 0));
+    let (cuts, _) = exactly_once(1, Trouble { cut: 10, ..Trouble::default() });
+    assert!(cuts > 10, "{cuts}");
 }
 
 #[test]
