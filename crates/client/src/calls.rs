@@ -110,6 +110,11 @@ impl Calls {
         self.tried
     }
 
+    /// Whether the agent has said that it knows the session.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
+    }
+
     /// The last number that was given.
     pub(crate) fn last(&self) -> u64 {
         self.last
@@ -217,14 +222,14 @@ impl Calls {
         }
     }
 
-    /// The agent knows the session, and says how its calls stand. Returns whether it knows all that it has
-    /// said before: otherwise its memory is not the one it had.
-    pub(crate) fn attached(&mut self, last: u64, answers: Vec<(u64, Option<Reply>)>) -> bool {
+    /// Whether an agent that has taken calls up to this one last knows all that it has said before.
+    pub(crate) fn fits(&self, last: u64) -> bool {
+        self.made.range(last.saturating_add(1)..).all(|(_, made)| made.body.is_some())
+    }
+
+    /// The agent knows the session, and says how its calls stand.
+    pub(crate) fn attached(&mut self, answers: Vec<(u64, Option<Reply>)>) {
         self.known = true;
-        let later = self.made.range(last.saturating_add(1)..);
-        if later.into_iter().any(|(_, made)| made.body.is_none()) {
-            return false;
-        }
         let answers: BTreeMap<_, _> = answers.into_iter().collect();
         // What the agent had, and has no more, is over: whoever waits for a reply learns that none comes. What
         // it does not have it has not taken, or turned away, and is told again.
@@ -236,12 +241,11 @@ impl Calls {
                 (None, None) => {}
             }
         }
-        true
     }
 
     /// Nobody waits for this call any more.
     pub(crate) fn forget(&mut self, number: u64) {
-        if self.made.remove(&number).is_some() {
+        if self.made.remove(&number).is_some_and(|made| !made.granted) {
             self.settled += 1;
         }
     }

@@ -345,31 +345,29 @@ impl Shared {
             Stage::Coming(attach) | Stage::Returning(attach) if attach == id => {}
             _ => return state.calls.answer(id, reply),
         }
-        let returns = matches!(state.stage, Stage::Returning(_));
+        let is_known = state.calls.is_known();
         match reply {
-            Reply::Attached { last, answers, .. } => {
+            Reply::Attached { last, answers, .. } if state.calls.fits(last) => {
+                state.calls.attached(answers);
                 state.stage = Stage::Attached;
-                if !state.calls.attached(last, answers) {
-                    // It does not know what it has said: its memory is not the one it had.
-                    state.calls.begin_anew();
-                    state.stage = Stage::Unknown;
-                }
+                self.send(state);
+                return self.set_presence(Presence::Here);
             }
-            Reply::Failed(Fault::Forgotten) if returns => {
+            // If it does not know what it has said, its memory is not the one it had.
+            Reply::Attached { .. } | Reply::Failed(Fault::Forgotten) if is_known => {
                 state.calls.begin_anew();
                 state.stage = Stage::Unknown;
             }
-            // It may be possible later.
-            Reply::Failed(Fault::Failed(_)) if returns => return state.close(),
+            // What is held is held: it may have room for us later.
+            Reply::Failed(_) if is_known => {}
             Reply::Failed(fault) => {
                 state.calls.fail_all(&fault);
                 state.calls.begin_anew();
-                return state.close();
+                state.stage = Stage::Unknown;
             }
-            _ => return state.close(),
+            _ => {}
         }
-        self.send(state);
-        self.set_presence(Presence::Here);
+        state.close();
     }
 
     /// The connection is lost.

@@ -176,20 +176,13 @@ async fn many_large_requests_at_once_do_not_stick() {
 }
 
 #[tokio::test]
-async fn refusals_say_why_and_a_lost_agent_is_noticed() {
+async fn refusals_say_why() {
     let agent = Agent::start();
     let client = agent.client().await;
     let never = client.request(&["gpu:2"]).await;
     assert!(matches!(never, Err(Error::Refused(Refusal::Never(_)))), "{never:?}");
     assert!(matches!(client.request(&["a b"]).await, Err(Error::Need(_))));
-    let mut grant = client.request(&["a"]).await.expect("free");
-    assert!(timeout(Duration::from_millis(20), grant.lost()).await.is_err(), "it still holds");
     agent.stop().await;
-    grant.lost().await;
-    let released = grant.release().await;
-    assert!(matches!(released, Err(Error::Lost)), "{released:?}");
-    let asked = client.request(&["a"]).await;
-    assert!(matches!(asked, Err(Error::Lost)), "{asked:?}");
 }
 
 #[tokio::test]
@@ -310,93 +303,53 @@ async fn large_requests_do_not_rotate_the_audit_log_away() {
     agent.stop().await;
 }
 
-/// Whoever has lost its agent still uses what it held, and nothing else.
+/// A stopped agent takes nothing from anybody, and the next one knows who holds and who waits.
 #[tokio::test]
-async fn the_next_agent_waits_for_what_a_program_still_uses_and_for_nothing_else() {
+async fn what_is_held_and_waits_outlasts_the_agent() {
     let mut agent = Agent::start();
     let client = agent.client().await;
     let mut held = client.request(&["a"]).await.expect("free");
     let idle = agent.client().await;
     idle.request(&["b"]).await.expect("free").release().await.expect("released");
-    let locks = || {
-        let files = std::fs::read_dir(agent.dir.path().join("data")).expect("there");
-        let names = files.map(|file| file.expect("readable").file_name());
-        names.filter(|name| name.to_string_lossy().starts_with("client-")).count()
+    let ask = |name: &str| {
+        let (from, lasting) = (From::default(), Lasting::Connection);
+        let needs = vec![name.parse().expect("a need")];
+        Ask { needs, now: false, lasting, from, within: None, limit: None, part: None }
     };
-    assert_eq!(locks(), 2);
+    let mut second = idle.enqueue(ask("a")).expect("asked");
+    until_waiting(&client, 1).await;
     agent.stop_running().await;
-    held.lost().await;
+    client.lost().await;
+    assert!(timeout(Duration::from_millis(50), held.lost()).await.is_err(), "it is still held");
     agent.start_again();
     let next = agent.client().await;
-    let waiting = tokio::spawn({
-        let next = next.clone();
-        async move { next.request(&["a"]).await.expect("granted in the end") }
-    });
-    until_waiting(&next, 1).await;
+    let mut third = next.enqueue(ask("a")).expect("asked");
+    until_waiting(&next, 2).await;
     next.request(&["b"]).await.expect("nobody uses it").release().await.expect("released");
-    assert!(!waiting.is_finished(), "it is still used");
-    drop(held);
-    let granted = timeout(Duration::from_secs(20), waiting).await.expect("it is free");
-    granted.expect("no panic").release().await.expect("released");
+    held.release().await.expect("it was held all the time");
+    let second = second.granted().await.expect("its turn");
+    assert!(timeout(Duration::from_millis(50), third.granted()).await.is_err());
+    second.release().await.expect("released");
+    third.granted().await.expect("its turn").release().await.expect("released");
     drop((client, idle, next));
     agent.stop().await;
 }
 
-/// Connections of one program share a lock: one file, and all of it is used as long as any is.
+/// An agent that grants and ends before anybody has heard of it.
 #[tokio::test]
-async fn connections_of_a_program_may_share_a_lock() {
-    let mut agent = Agent::start();
-    let first = agent.client().await;
-    let second = first.another().await.expect("it listens");
-    let third = second.another().await.expect("it listens");
-    let held = [
-        first.request(&["a"]).await.expect("free"),
-        second.request(&["b"]).await.expect("free"),
-        third.request(&["c"]).await.expect("free"),
-    ];
-    let locks = |agent: &Agent| {
-        let files = std::fs::read_dir(agent.dir.path().join("data")).expect("there");
-        let names = files.map(|file| file.expect("readable").file_name());
-        names.filter(|name| name.to_string_lossy().starts_with("client-")).count()
-    };
-    assert_eq!(locks(&agent), 1);
-    drop(third.another().await.expect("it listens"));
-    assert_eq!(locks(&agent), 1, "others have it");
-    agent.stop_running().await;
-    first.lost().await;
-    second.lost().await;
-    third.lost().await;
-    agent.start_again();
-    let next = agent.client().await;
-    assert_eq!(status(&next).await.grants.len(), 3, "all are still used");
-    // One that is made beside a lost one has a lock of its own.
-    let again = first.another().await.expect("it listens");
-    again.request(&["d"]).await.expect("free").release().await.expect("released");
-    let [a, b, c] = held;
-    drop((a, b));
-    assert_eq!(status(&next).await.grants.len(), 3, "for all that this agent knows");
-    drop(c);
-    let all = timeout(Duration::from_secs(20), next.request(&["a", "b", "c"])).await;
-    all.expect("free").expect("granted").release().await.expect("released");
-    drop((first, second, third, again, next));
-    agent.stop().await;
-}
-
-/// An agent that sends a grant and dies: the lock goes with the grant, not with the connection.
-#[tokio::test]
-async fn a_grant_that_came_with_the_end_of_its_agent_keeps_its_lock() {
+async fn a_grant_that_came_with_the_end_of_its_agent_is_held() {
     let mut agent = Agent::start();
     let client = agent.client().await;
     let first = client.request(&["a"]).await.expect("free");
     let mut asking = Box::pin(client.request(&["b"]));
-    // Sent, and not looked at before the connection is over.
+    // Sent, and not looked at before the agent has ended.
     let sent = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending()));
     assert!(sent.await);
     until_held(&agent.client().await, 2).await;
     agent.stop_running().await;
     client.lost().await;
-    let second = asking.await.expect("it was granted");
     agent.start_again();
+    let second = asking.await.expect("it was granted");
     let next = agent.client().await;
     assert_eq!(status(&next).await.grants.len(), 2, "both are still used");
     drop((first, second));

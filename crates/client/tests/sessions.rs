@@ -227,6 +227,22 @@ fn an_agent_that_has_lost_its_memory_ends_what_was_held_and_what_waits() {
 }
 
 #[test]
+fn who_comes_first_is_told_that_there_is_no_room_and_who_comes_back_tries_again() {
+    on_one_thread(async {
+        let agent = StandIn::new(1, Trouble::default());
+        let client = connect(&agent).await;
+        agent.world.borrow_mut().no_room = 1;
+        let refused = client.ask(ask("a", "refused")).await;
+        assert!(matches!(refused, Err(Error::Fault(Fault::Conflict(_)))), "{refused:?}");
+        let held = client.ask(ask("a", "held")).await.expect("free");
+        agent.world.borrow_mut().no_room = 3;
+        agent.cut_all();
+        held.release().await.expect("it was held all the time");
+        assert_eq!(agent.world.borrow().no_room, 0);
+    });
+}
+
+#[test]
 fn an_agent_that_was_stopped_on_purpose_is_waited_for_and_not_called() {
     on_one_thread(async {
         let mut agent = StandIn::new(1, Trouble::default());

@@ -68,6 +68,8 @@ pub(crate) struct World {
     pub(crate) cuts: usize,
     pub(crate) heard: usize,
     pub(crate) left: usize,
+    /// How many who come, or come back, are told that there is no room.
+    pub(crate) no_room: usize,
 }
 
 impl World {
@@ -148,6 +150,11 @@ impl World {
 
     fn attach(&mut self, conn: u64, id: u64, attach: &Attach) {
         let Attach { session, secret, returns, heard, .. } = *attach;
+        if self.no_room > 0 {
+            self.no_room -= 1;
+            let fault = Fault::Conflict("too many connections".into());
+            return self.tell(conn, id, Reply::Failed(fault));
+        }
         let is_known = self.sessions.contains_key(&session);
         if returns && !is_known {
             return self.tell(conn, id, Reply::Failed(Fault::Forgotten));
