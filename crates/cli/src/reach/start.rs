@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use holdall_client::{Client, Error};
+use holdall_holders::Stream;
 use holdall_node::{Directory, LastAgent};
 use rustix::fs::{FlockOperation, flock};
 
@@ -39,6 +40,13 @@ pub(super) async fn start(place: &Place) -> anyhow::Result<Client> {
 /// Starts an agent that was there before, unless somebody else is about to. Of many who miss it, only one is
 /// busy with it.
 pub(super) async fn start_again(place: &Place) -> anyhow::Result<()> {
+    let listens = match Stream::connect(&place.socket) {
+        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+        Ok(_) => true,
+    };
+    if listens {
+        return Ok(()); // It is there, or about to be.
+    }
     let lock = lock_beside(&place.socket).map_err(|why| nobody_there(place, &why))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => start_with(place, &lock, true).await.map(drop),
