@@ -24,6 +24,8 @@ use crate::failure::{Failure, UNAVAILABLE};
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// How often it is looked whether an agent that is away has to be started again.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long an agent that we cannot start may be away before it is said why.
+const RETURN: Duration = Duration::from_secs(2);
 
 /// Which agent to talk to.
 #[derive(clap::Args, Clone, Debug)]
@@ -75,11 +77,14 @@ impl Reach {
         loop {
             // The client is there, and so is what tells.
             let _ = presence.wait_for(|now| *now != Presence::Here).await;
-            if place.machine || is_stopped(&place.socket) {
-                // Its supervisor, or somebody, will bring it back.
-            } else if let Err(error) = start::start_again(place).await {
-                crate::say(format!("{error:#}"));
-                let _ = presence.wait_for(|now| *now == Presence::Here).await;
+            let is_ours = !place.machine && !is_stopped(&place.socket);
+            if is_ours && let Err(error) = start::start_again(place).await {
+                // It may be somebody else's to start, who does.
+                let back = presence.wait_for(|now| *now == Presence::Here);
+                if tokio::time::timeout(RETURN, back).await.is_err() {
+                    crate::say(format!("{error:#}"));
+                    let _ = presence.wait_for(|now| *now == Presence::Here).await;
+                }
             }
             tokio::time::sleep(LOOK).await;
         }
