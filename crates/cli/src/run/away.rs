@@ -13,13 +13,16 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use holdall_client::{Client, Presence};
+use tokio::sync::watch::Receiver;
 
 use super::mention;
 use crate::reach::Reach;
 
 /// After what time it is worth mentioning that an agent is away.
-const NOTICED: Duration = Duration::from_secs(1);
-/// How long an agent that restarts may take until whoever only has to give back does so without it.
+const NOTICED: Duration = Duration::from_millis(900);
+/// How long to wait before anything is said.
+const MOMENT: Duration = Duration::from_millis(100);
+/// How long an agent may be away to restart, until whoever only has to give back does so without it.
 const RESTART: Duration = Duration::from_millis(500);
 
 /// What goes on meanwhile.
@@ -57,13 +60,13 @@ pub(super) async fn through<T>(
 async fn tell(client: &Client, meanwhile: Meanwhile) -> Infallible {
     let mut presence = client.presence();
     loop {
-        // The client is there, and so is what tells.
-        let _ = presence.wait_for(|now| *now != Presence::Here).await;
-        let back = presence.wait_for(|now| *now == Presence::Here);
-        if tokio::time::timeout(NOTICED, back).await.is_ok() {
+        away(&mut presence, NOTICED).await;
+        // Whoever is about to end without the agent says nothing of it.
+        tokio::time::sleep(MOMENT).await;
+        let now = *presence.borrow();
+        if now == Presence::Here {
             continue;
         }
-        let now = *presence.borrow();
         mention(match (meanwhile, now) {
             (Meanwhile::Running, _) => "the agent is away; the command goes on",
             (_, Presence::Stopped) => {
@@ -76,13 +79,18 @@ async fn tell(client: &Client, meanwhile: Meanwhile) -> Infallible {
     }
 }
 
-/// Waits until the agent is away, and not only for a moment.
+/// Waits until the agent is away, and does not come back as after a restart.
 pub(super) async fn gone(client: &Client) {
-    let mut presence = client.presence();
+    away(&mut client.presence(), RESTART).await;
+}
+
+/// Waits until the agent was stopped, or is away for so long.
+async fn away(presence: &mut Receiver<Presence>, long: Duration) {
     loop {
+        // The client is there, and so is what tells.
         let _ = presence.wait_for(|now| *now != Presence::Here).await;
-        let back = presence.wait_for(|now| *now != Presence::Away);
-        match tokio::time::timeout(RESTART, back).await {
+        let changed = presence.wait_for(|now| *now != Presence::Away);
+        match tokio::time::timeout(long, changed).await {
             Ok(Ok(now)) if *now == Presence::Here => {}
             _ => return,
         }
