@@ -65,6 +65,7 @@ impl Waiting {
                 }
                 Some(Reply::Refused(why)) => why.into(),
                 Some(Reply::Failed(fault)) => fault.into(),
+                Some(Reply::Lost(_)) => Error::TakenAway,
                 Some(other) => Error::Protocol(format!("unexpected reply: {other:?}")),
                 None => Error::Lost,
             };

@@ -65,6 +65,9 @@ pub enum Error {
     /// What it was about is over: the agent has forgotten the session, or the connection of a query ended.
     #[error("the agent was lost")]
     Lost,
+    /// The grant was taken away before it could be used.
+    #[error("the grant was taken away before it could be used")]
+    TakenAway,
     /// This process is a fork of the one that connected.
     #[error("a fork cannot use the connection of the process it comes from; connect anew")]
     Forked,

@@ -140,7 +140,7 @@ impl Session {
         // An agent that is just ending closes the connection instead of greeting.
         let version = reader.version().await.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => unreachable(error),
-            _ => Error::NoAgent(shown()),
+            _ => unreachable(io::Error::new(io::ErrorKind::ConnectionAborted, "it is just ending")),
         })?;
         let stage = stage(version).ok_or(Error::Version { agent: version })?;
         let state = State { calls, link: Some(link), stage, sent: 0, is_left: false };
@@ -159,7 +159,7 @@ impl Session {
             Some(Reply::Agent(view)) => drop(session.agent.set(view)),
             _ => {
                 let why = "it closed the connection; perhaps this user has too many";
-                return Err(Error::Unreachable(shown(), io::Error::other(why)));
+                return Err(unreachable(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
             }
         }
         Ok(Arc::new(session))

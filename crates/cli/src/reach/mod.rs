@@ -22,6 +22,8 @@ use crate::failure::{Failure, UNAVAILABLE};
 
 /// How long an agent may take to answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+/// The longest pause between attempts to connect to somebody who hangs up.
+const LONGEST: Duration = Duration::from_secs(1);
 /// How often it is looked whether an agent that is away has to be started again.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long an agent that we cannot start may be away before it is said why.
@@ -91,9 +93,22 @@ impl Reach {
     }
 }
 
-/// Connects, if somebody answers in time.
+/// Connects, if somebody answers in time. One that is just ending is followed by another, or by nobody.
 async fn reached(place: &Place) -> Result<Client, Error> {
-    let connect = Client::connect(&place.socket);
+    let connect = async {
+        let mut pause = Duration::from_millis(5);
+        loop {
+            match Client::connect(&place.socket).await {
+                Err(Error::Unreachable(_, error))
+                    if error.kind() == std::io::ErrorKind::ConnectionAborted && pause < LONGEST =>
+                {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                done => return done,
+            }
+        }
+    };
     tokio::time::timeout(ANSWER, connect).await.unwrap_or_else(|_| {
         let silent = std::io::Error::new(std::io::ErrorKind::TimedOut, SILENT);
         Err(Error::Unreachable(place.socket.display().to_string(), silent))

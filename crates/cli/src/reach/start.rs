@@ -66,10 +66,10 @@ async fn start_with(place: &Place, lock: &File, mut mine: bool) -> anyhow::Resul
         mine = mine || flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         let mut pause = Duration::from_millis(3);
         if let Some(status) = agent.as_mut().map_or(Ok(None), Child::try_wait)? {
-            if status.code() != Some(NOT_NOW.into()) {
+            if status.code().is_some_and(|code| code != i32::from(NOT_NOW)) {
                 return Err(not_started(place));
             }
-            // Another agent is just coming or going there; look again.
+            // It was killed, or another agent is just coming or going there; look again.
             (agent, pause) = (None, Duration::from_millis(100));
         } else if mine && agent.is_none() {
             agent = Some(spawn(place)?);

@@ -11,6 +11,7 @@ use holdall_client::{Client, Error, Grant};
 use holdall_holders::{
     Caught, Cgroup, Child, Command, Ended, Process, Start, children, descendants, seen_descendants,
 };
+use holdall_wire::Fault;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use tokio::time::Instant;
@@ -76,7 +77,7 @@ impl Running {
         let mut child = command.start(Start::Gated).context("cannot start a process")?;
         let known = async {
             grant.child(child.pid()).await.map_err(|error| match error {
-                Error::Fault(why) => {
+                Error::Fault(why @ (Fault::Wrong(_) | Fault::Failed(_))) => {
                     let text = format!("the agent cannot look after the command: {why}");
                     Failure(UNAVAILABLE, text).into()
                 }
