@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use holdall_client::wire::frame::{self, OLDEST};
+use holdall_client::wire::frame::{self, OLDEST, VERSION};
 use holdall_client::wire::{
-    AgentView, Ask, Body, Call, From, Lasting, Refusal, Reply, Status, TEXT_MAX,
+    AgentView, Ask, Body, Call, Fault, From, Lasting, Refusal, Reply, RequestNo, Status, TEXT_MAX,
 };
 use holdall_client::{Client, Error, Grant};
 use holdall_node::{Config, Limits, Settings};
@@ -205,6 +205,9 @@ async fn one_client_cannot_have_everything_but_can_still_look() {
     let mut visitors = vec![agent.client().await];
     assert!(closed(visitors[0].request(&["c"]).await).contains("can look and release"));
     assert_eq!(status(&visitors[0]).await.grants.len(), 2);
+    let release = Body::Release { request: RequestNo(1), force: false };
+    let told = visitors[0].call(release).await;
+    assert!(matches!(told, Err(Error::Fault(Fault::Conflict(_)))), "it is listened to: {told:?}");
     let turned_away = loop {
         match Client::connect(agent.socket()).await {
             Ok(visitor) => visitors.push(visitor),
@@ -440,13 +443,20 @@ async fn strangers_and_other_versions_do_no_harm() {
     let mut nonsense_after_greeting = Vec::new();
     frame::greet(&mut nonsense_after_greeting, OLDEST);
     nonsense_after_greeting.extend([5, 0, 0, 0, 255, 255, 255, 255, 255]);
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &huge, &other_version, &nonsense_after_greeting] {
+    let said = [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], None),
+        (&huge, None),
+        (&other_version, Some(VERSION)),
+        (&nonsense_after_greeting, Some(OLDEST)),
+    ];
+    for (bytes, version) in said {
         let mut stranger =
             tokio::net::UnixStream::connect(agent.socket()).await.expect("it listens");
         stranger.write_all(bytes).await.expect("it reads");
         let mut answer = Vec::new();
         stranger.read_to_end(&mut answer).await.ok();
-        assert!(answer.ends_with(&OLDEST.to_le_bytes()), "it says its version: {answer:?}");
+        let told = version.map(|version: u32| version.to_le_bytes().to_vec()).unwrap_or_default();
+        assert!(answer.ends_with(&told) && answer.is_empty() == told.is_empty(), "{answer:?}");
     }
     client.request(&["a"]).await.expect("it lives on").release().await.expect("released");
     agent.stop().await;

@@ -147,10 +147,6 @@ impl Service {
         if !matches!(peer.calls, Calls::None) {
             return Err(Fault::Wrong("this connection has a session already".into()));
         }
-        if peer.visitor {
-            let what = "this user has as many connections as it may (limits.connections)";
-            return Err(Fault::Conflict(format!("{what}; it can look, but not ask")));
-        }
         let means = match (attach.lease, peer.who.pid) {
             (Some(millis), _) => Means::Lease(millis),
             (None, 0) => Means::Lease(LEASE),
