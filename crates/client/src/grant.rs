@@ -40,38 +40,49 @@ impl Waiting {
     /// If it is refused; [`Error::Lost`] if the agent has forgotten it.
     pub async fn granted(&mut self) -> Result<Grant, Error> {
         loop {
-            let Some((_, replies)) = &mut self.under_way else { return Err(Error::Lost) };
-            let error = match replies.recv().await {
-                Some(Reply::Queued(number)) => {
-                    self.number = Some(number);
-                    continue;
-                }
-                Some(Reply::Warning(text)) => {
-                    (self.warn)(&text);
-                    continue;
-                }
-                Some(Reply::Granted { request, taken, place, variables, limit }) => {
-                    let Some((asked, replies)) = self.under_way.take() else { continue };
-                    return Ok(Grant {
-                        asked,
-                        request,
-                        taken,
-                        place,
-                        variables,
-                        limit: limit.map(Duration::from_millis),
-                        replies: Some(replies),
-                        ended: false,
-                    });
-                }
-                Some(Reply::Refused(why)) => why.into(),
-                Some(Reply::Failed(fault)) => fault.into(),
-                Some(Reply::Lost(_)) => Error::TakenAway,
-                Some(other) => Error::Protocol(format!("unexpected reply: {other:?}")),
-                None => Error::Lost,
-            };
-            self.under_way = None;
-            return Err(error);
+            if let Some(grant) = self.heard().await? {
+                return Ok(grant);
+            }
         }
+    }
+
+    /// Waits until something is heard of the request: that it waits, and under which number, or that it
+    /// is granted. May be dropped and called again.
+    ///
+    /// # Errors
+    /// As [`Waiting::granted`].
+    pub async fn heard(&mut self) -> Result<Option<Grant>, Error> {
+        let Some((_, replies)) = &mut self.under_way else { return Err(Error::Lost) };
+        let error = match replies.recv().await {
+            Some(Reply::Queued(number)) => {
+                self.number = Some(number);
+                return Ok(None);
+            }
+            Some(Reply::Warning(text)) => {
+                (self.warn)(&text);
+                return Ok(None);
+            }
+            Some(Reply::Granted { request, taken, place, variables, limit }) => {
+                let grant = self.under_way.take().map(|(asked, replies)| Grant {
+                    asked,
+                    request,
+                    taken,
+                    place,
+                    variables,
+                    limit: limit.map(Duration::from_millis),
+                    replies: Some(replies),
+                    ended: false,
+                });
+                return Ok(grant);
+            }
+            Some(Reply::Refused(why)) => why.into(),
+            Some(Reply::Failed(fault)) => fault.into(),
+            Some(Reply::Lost(_)) => Error::TakenAway,
+            Some(other) => Error::Protocol(format!("unexpected reply: {other:?}")),
+            None => Error::Lost,
+        };
+        self.under_way = None;
+        Err(error)
     }
 }
 

@@ -143,6 +143,14 @@ pub(super) async fn granted(
             granted = waiting.granted() => return Ok(granted?),
             error = ended_by(signals) => return Err(error),
             () = over(deadline) => {
+                // However short the wait is, the agent may say whether it is one.
+                while waiting.number().is_none()
+                    && let Ok(heard) = tokio::time::timeout(LAST_WORD, waiting.heard()).await
+                {
+                    if let Some(grant) = heard? {
+                        return Ok(grant);
+                    }
+                }
                 let why = why(client, waiting.number()).await;
                 return Err(Failure(NOT_NOW, format!("not granted in time: {why}")).into());
             }

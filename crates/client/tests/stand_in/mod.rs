@@ -44,7 +44,7 @@ struct Known {
 #[derive(Clone, Debug)]
 enum Outcome {
     Open(u64),
-    Replied(Reply),
+    Replied(Box<Reply>),
 }
 
 #[derive(Debug, Default)]
@@ -173,7 +173,7 @@ impl World {
         }
         let answers = outcomes.into_iter().map(|(call, outcome)| match outcome {
             Outcome::Open(request) => (call, Some(self.stands(request))),
-            Outcome::Replied(reply) => (call, Some(reply)),
+            Outcome::Replied(reply) => (call, Some(*reply)),
         });
         let answers = answers.collect();
         self.tell(conn, id, Reply::Attached { life: 1, last, answers });
@@ -196,7 +196,7 @@ impl World {
             self.repeated += 1;
             let reply = match known.outcomes.get(&call).cloned() {
                 Some(Outcome::Open(request)) => self.stands(request),
-                Some(Outcome::Replied(reply)) => reply,
+                Some(Outcome::Replied(reply)) => *reply,
                 None => return,
             };
             return self.tell_session(session, call, reply);
@@ -255,7 +255,7 @@ impl World {
 
     fn reply(&mut self, session: u128, call: u64, reply: Reply) {
         let known = self.sessions.entry(session).or_default();
-        known.outcomes.insert(call, Outcome::Replied(reply.clone()));
+        known.outcomes.insert(call, Outcome::Replied(Box::new(reply.clone())));
         self.tell_session(session, call, reply);
     }
 
@@ -271,7 +271,7 @@ impl World {
         known.outcomes.remove(&call);
         if let Some(reply) = last_words {
             if call > known.heard {
-                known.outcomes.insert(call, Outcome::Replied(reply.clone()));
+                known.outcomes.insert(call, Outcome::Replied(Box::new(reply.clone())));
             }
             self.tell_session(session, call, reply);
         }
