@@ -15,127 +15,22 @@
 //! - **B6.** A request that has a session is what a call of it has open; one that outlives its session
 //!   has none.
 
+mod entry;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdall_wire::holder::Record;
-use holdall_wire::{
-    Amount, Ask, Drained, Kind, Lasting, Leftovers, Name, Place, RequestNo, Taken, Who,
-};
+use hashbrown::HashMap;
+use holdall_wire::{Amount, Ask, Drained, Kind, Lasting, Name, RequestNo, Who};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
 use self::units::{UnitName, Use};
 use crate::facts::{Clock, Fact, How, Imported};
 use crate::session::{CallNo, SessionId, Sessions};
-
-/// A request that waits or holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Whose it is, and the call that asked; nobody's if it has outlived its session.
-    pub session: Option<(SessionId, CallNo)>,
-    /// Who asks.
-    pub who: Arc<Who>,
-    /// For what.
-    pub ask: Ask,
-    /// When it was asked for.
-    pub asked: u64,
-    /// What it holds, if it does.
-    pub held: Option<Held>,
-    /// Whether its client may be told, once it is granted.
-    pub ready: bool,
-    /// Where its command starts, if its client may start it there.
-    pub place: Option<Place>,
-    /// The processes that use it, if they are known.
-    pub holder: Option<Record>,
-    /// It was taken away from its client.
-    pub taken_away: Option<TakenAway>,
-    /// Its client has ended or given it back, its processes have not ended.
-    pub left: Option<Left>,
-    /// It has ended, and how; it lasts until the parts of it have that are still in use.
-    pub closing: Option<How>,
-    /// How many parts of it are in use.
-    parts: u32,
-    /// About how many bytes of facts and inputs will follow from it.
-    owed: u32,
-}
-
-/// A grant that was taken away.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenAway {
-    /// Why.
-    pub how: How,
-    /// When its processes are killed.
-    pub kill_at: u64,
-}
-
-/// A grant that ends with its processes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
-    /// How.
-    pub how: How,
-    /// The call that is answered then.
-    pub call: Option<CallNo>,
-}
-
-impl Entry {
-    /// Whether it outlives its client.
-    pub fn is_reserved(&self) -> bool {
-        matches!(self.ask.lasting, Lasting::Reservation(_))
-    }
-
-    /// What becomes of what its command leaves behind, if it is for a command.
-    pub fn leftovers(&self) -> Option<Leftovers> {
-        match self.ask.lasting {
-            Lasting::Command(leftovers) => Some(leftovers),
-            _ => None,
-        }
-    }
-
-    /// How many parts of it are in use.
-    pub fn parts(&self) -> u32 {
-        self.parts
-    }
-
-    /// Whether its client has it: neither given back, nor lost with its session, nor ended.
-    pub fn is_in_hand(&self) -> bool {
-        self.held.is_some() && self.left.is_none() && self.closing.is_none()
-    }
-
-    /// When it is to be looked at again.
-    fn due(&self) -> Option<u64> {
-        let held = self.held.as_ref()?;
-        let is_killed = self.left.as_ref().is_some_and(|left| left.how != How::Released);
-        if is_killed || self.closing.is_some() {
-            return None; // That is its end.
-        }
-        if let Some(taken_away) = &self.taken_away {
-            return Some(taken_away.kill_at);
-        }
-        let grace = if self.leftovers().is_some() { GRACE } else { 0 };
-        let limit = held.limit_at.map(|at| at.saturating_add(grace));
-        [held.until, limit, held.overtime].into_iter().flatten().min()
-    }
-}
-
-/// How much longer than its limit a command may take to end, in milliseconds: its client tells it to.
-pub const GRACE: u64 = 15_000;
-
-/// What a request holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// For each need in the order named.
-    pub taken: Arc<[Taken]>,
-    /// Since when.
-    pub since: u64,
-    /// Until when, if it is a reservation.
-    pub until: Option<u64>,
-    /// When its time is over, if it is for a time. A command has some seconds more to end.
-    pub limit_at: Option<u64>,
-    /// Until when it may outlast its grant, if it is a part that does.
-    pub overtime: Option<u64>,
-}
+use crate::sorted;
 
 /// A pool, and whether it is there because the configuration says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,8 +47,10 @@ pub struct Books {
     pools: BTreeMap<Name, Pool>,
     /// The units that are given to nobody.
     drained: Vec<(Name, Drained)>,
-    requests: BTreeMap<RequestNo, Entry>,
-    uses: BTreeMap<UnitName, Use>,
+    #[serde(with = "sorted")]
+    requests: FxHashMap<RequestNo, Entry>,
+    #[serde(with = "sorted")]
+    uses: HashMap<UnitName, Use>,
     /// When which grants are to be looked at again.
     due: BTreeSet<(u64, RequestNo)>,
     /// How many requests of each user wait, and how many are reservations.
@@ -251,8 +148,7 @@ impl Books {
                 }
             }
             Fact::Answered { session, call, answer } => {
-                self.sessions.take(*session, *call);
-                self.sessions.replied(*session, *call, answer.clone());
+                self.sessions.answered(*session, *call, answer.clone());
             }
             Fact::Heard { session, upto } => self.sessions.heard_by(*session, *upto),
             Fact::Pool { name, kind: Some(kind), configured } => {
@@ -324,7 +220,6 @@ impl Books {
     ) -> Result<(), Contradiction> {
         self.above(request, request.0)?;
         self.highest = request.0;
-        self.sessions.take(session, call);
         self.sessions.opened(session, call, request);
         self.insert(request, Some((session, call)), who, ask, at);
         Ok(())
@@ -501,13 +396,18 @@ impl Books {
     /// What is held, oldest request first.
     pub fn grants(&self) -> impl Iterator<Item = (RequestNo, &Entry, &Held)> {
         let all = self.requests.iter();
-        all.filter_map(|(request, entry)| Some((*request, entry, entry.held.as_ref()?)))
+        let held = all.filter_map(|(request, entry)| Some((*request, entry, entry.held.as_ref()?)));
+        let mut held: Vec<_> = held.collect();
+        held.sort_unstable_by_key(|(request, ..)| *request);
+        held.into_iter()
     }
 
     /// What waits, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = (RequestNo, &Entry)> {
         let all = self.requests.iter().filter(|(_, entry)| entry.held.is_none());
-        all.map(|(request, entry)| (*request, entry))
+        let mut waiting: Vec<_> = all.map(|(request, entry)| (*request, entry)).collect();
+        waiting.sort_unstable_by_key(|(request, _)| *request);
+        waiting.into_iter()
     }
 
     /// The highest number or fence there was: whoever goes on does so above it.

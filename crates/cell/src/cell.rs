@@ -250,10 +250,10 @@ impl Cell {
     }
 
     fn hear(&mut self, conn: ConnNo, upto: CallNo) -> Result<(), Defect> {
-        let Some(session) = self.books.sessions.of(conn) else { return Ok(()) };
-        let before = self.books.sessions.heard(session);
-        self.books.sessions.hear(conn, upto);
-        self.note_heard(session, before)
+        match self.books.sessions.hear(conn, upto) {
+            Some((session, upto)) => self.note(Fact::Heard { session, upto }),
+            None => Ok(()),
+        }
     }
 
     fn detach(&mut self, conn: ConnNo) -> Result<(), Defect> {
@@ -273,17 +273,16 @@ impl Cell {
         wish: Wish,
     ) -> Result<(), Defect> {
         self.hear(conn, heard)?;
-        let session = self.books.sessions.of(conn);
-        match (self.books.sessions.call(conn, call), session) {
-            (Ok(Turn::New), Some(session)) => self.wish(session, call, wish)?,
-            (Ok(Turn::Open(request)), Some(session)) => {
+        match self.books.sessions.call(conn, call) {
+            Ok((session, Turn::New)) => self.wish(session, call, wish)?,
+            Ok((session, Turn::Open(request))) => {
                 if let Some(reply) = self.stands(request) {
                     self.tell(session, call, reply);
                 }
             }
-            (Ok(Turn::Replied(answer)), Some(session)) => self.tell(session, call, answer.into()),
-            (Ok(_), _) => {}
-            (Err(why), _) => self.effect(Effect::NotTaken(conn, call, why)),
+            Ok((session, Turn::Replied(answer))) => self.tell(session, call, answer.into()),
+            Ok((_, Turn::Pending | Turn::Heard)) => {}
+            Err(why) => self.effect(Effect::NotTaken(conn, call, why)),
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ pub mod plan;
 mod record;
 pub mod replay;
 pub mod session;
+mod sorted;
 
 pub use cell::{Cell, Defect};
 pub use input::{Declared, Effect, Former, Import, Input, Limits, Out, Rest, Start, Wish};

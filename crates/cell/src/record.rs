@@ -68,16 +68,28 @@ impl Recorded {
     pub fn input(&self) -> Result<Input, Unreadable> {
         postcard::from_bytes(&self.input).map_err(Unreadable::Form)
     }
+}
 
-    fn read(bytes: &[u8]) -> Result<Self, Unreadable> {
+/// A record as it is in a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw<'a> {
+    pub(crate) at: u64,
+    pub(crate) input: &'a [u8],
+    pub(crate) facts: &'a [u8],
+}
+
+impl<'a> Raw<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Unreadable> {
         let cut = || Unreadable::Form(postcard::Error::DeserializeUnexpectedEnd);
-        let (head, rest) = bytes.split_at_checked(HEAD - 1).ok_or_else(cut)?;
-        let (at, length) = head.split_at_checked(8).ok_or_else(cut)?;
-        let at = u64::from_le_bytes(at.try_into().map_err(|_| cut())?);
-        let length = u32::from_le_bytes(length.try_into().map_err(|_| cut())?) as usize;
+        let (at, rest) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+        let (at, length) = (u64::from_le_bytes(*at), u32::from_le_bytes(*length) as usize);
         let (input, facts) = rest.split_at_checked(length).ok_or_else(cut)?;
-        let facts = postcard::from_bytes(facts).map_err(Unreadable::Form)?;
-        Ok(Self { at, facts, input: input.to_vec() })
+        Ok(Self { at, input, facts })
+    }
+
+    pub(crate) fn facts(&self) -> Result<Vec<Fact>, Unreadable> {
+        postcard::from_bytes(self.facts).map_err(Unreadable::Form)
     }
 }
 
@@ -121,7 +133,11 @@ impl Written {
 
 /// Puts parts together.
 #[derive(Debug, Default)]
-pub struct Parts(Option<Vec<u8>>);
+pub struct Parts {
+    /// What has begun, and has no end yet.
+    begun: Option<Vec<u8>>,
+    whole: Vec<u8>,
+}
 
 impl Parts {
     /// Takes what is in the next record of a log. Returns what it completes.
@@ -129,25 +145,31 @@ impl Parts {
     /// # Errors
     /// If it is no record, nor a part of one.
     pub fn take(&mut self, payload: &[u8]) -> Result<Option<Recorded>, Unreadable> {
+        let Some(raw) = self.raw(payload)? else { return Ok(None) };
+        Ok(Some(Recorded { at: raw.at, facts: raw.facts()?, input: raw.input.to_vec() }))
+    }
+
+    /// The same, not read yet.
+    pub(crate) fn raw<'a>(&'a mut self, payload: &'a [u8]) -> Result<Option<Raw<'a>>, Unreadable> {
         let (kind, rest) = payload.split_first().ok_or(Unreadable::Parts)?;
-        match (*kind, &mut self.0) {
+        match (*kind, &mut self.begun) {
             (WHOLE, _) => {
-                self.0 = None;
-                Recorded::read(rest).map(Some)
+                self.begun = None;
+                Raw::read(rest).map(Some)
             }
             (FIRST, _) => {
-                self.0 = Some(rest.to_vec());
+                self.begun = Some(rest.to_vec());
                 Ok(None)
             }
-            (MORE, Some(before)) => {
-                before.extend_from_slice(rest);
+            (MORE, Some(begun)) => {
+                begun.extend_from_slice(rest);
                 Ok(None)
             }
-            (LAST, Some(before)) => {
-                before.extend_from_slice(rest);
-                let whole = std::mem::take(before);
-                self.0 = None;
-                Recorded::read(&whole).map(Some)
+            (LAST, Some(begun)) => {
+                begun.extend_from_slice(rest);
+                self.whole = std::mem::take(begun);
+                self.begun = None;
+                Raw::read(&self.whole).map(Some)
             }
             _ => Err(Unreadable::Parts),
         }

@@ -11,6 +11,7 @@ use crate::books::{Books, Contradiction};
 use crate::cell::{Cell, Defect, Settings};
 use crate::facts::Fact;
 use crate::input::{Input, Out, Start};
+use crate::record::Raw;
 pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
@@ -83,12 +84,24 @@ impl Cell {
 pub struct Replay {
     logic: u32,
     cell: Cell,
-    /// What the facts in the log add up to, whatever this code makes of the inputs.
-    books: Books,
-    /// Whether only the facts count, until the engine is built again.
-    from_facts: bool,
+    /// What the facts add up to; only if this code does not come to them, and until the engine is built
+    /// again from them.
+    books: Option<Books>,
+    /// What the log begins with, and all facts since, one after the other with their lengths: should
+    /// this code come to others, the books are made of these.
+    begun: Begun,
+    facts: Vec<u8>,
+    /// The facts of one step.
+    got: Vec<u8>,
     diverged: Option<Diverged>,
     parts: Parts,
+}
+
+/// What a log begins with.
+enum Begun {
+    Nothing,
+    Snapshot(Vec<u8>),
+    Books(Box<Books>),
 }
 
 /// What a log has led to.
@@ -115,30 +128,33 @@ impl Replay {
     /// # Errors
     /// If the snapshot cannot be read.
     pub fn new(logic: u32, snapshot: Option<(u32, &[u8])>) -> Result<Self, Unreadable> {
-        let (cell, books, parts) = (Cell::new()?, Books::default(), Parts::default());
-        let mut replay = Self { logic, cell, books, from_facts: false, diverged: None, parts };
+        let (begun, parts) = (Begun::Nothing, Parts::default());
+        let (facts, got) = (Vec::new(), Vec::new());
+        let cell = Cell::new()?;
+        let mut replay =
+            Self { logic, cell, books: None, begun, facts, got, diverged: None, parts };
         if let Some((written_by, bytes)) = snapshot {
             let kept: Snapshot<'_> = postcard::from_bytes(bytes).map_err(Unreadable::Form)?;
-            replay.books = kept.books;
             replay.cell.now = kept.now;
             if written_by == logic {
-                replay.take_engine(kept.engine);
+                replay.take_engine(kept, bytes);
             } else {
-                replay.from_facts = true;
+                replay.books = Some(kept.books);
             }
         }
         Ok(replay)
     }
 
     /// The engine of a snapshot, if it is understood: the books are enough otherwise.
-    fn take_engine(&mut self, engine: &[u8]) {
-        match postcard::from_bytes::<(_, Settings)>(engine) {
+    fn take_engine(&mut self, kept: Snapshot<'_>, bytes: &[u8]) {
+        match postcard::from_bytes::<(_, Settings)>(kept.engine) {
             Ok((engine, settings)) => {
                 (self.cell.engine, self.cell.settings) = (engine, settings);
-                self.cell.books = self.books.clone();
+                self.cell.books = kept.books;
+                self.begun = Begun::Snapshot(bytes.to_vec());
             }
             Err(why) => {
-                self.from_facts = true;
+                self.books = Some(kept.books);
                 self.diverged = Some(Diverged::Form(why));
             }
         }
@@ -150,8 +166,13 @@ impl Replay {
     /// # Errors
     /// If it cannot be read, or cannot be.
     pub fn take(&mut self, written_by: u32, payload: &[u8]) -> Result<Option<Out>, Unreadable> {
-        let Some(recorded) = self.parts.take(payload)? else { return Ok(None) };
-        self.take_whole(written_by, &recorded)
+        let mut parts = std::mem::take(&mut self.parts);
+        let out = match parts.raw(payload)? {
+            Some(raw) => self.take_raw(written_by, raw)?,
+            None => None,
+        };
+        self.parts = parts;
+        Ok(out)
     }
 
     /// The same with a record that was put together.
@@ -163,31 +184,45 @@ impl Replay {
         written_by: u32,
         recorded: &Recorded,
     ) -> Result<Option<Out>, Unreadable> {
-        let mut out = None;
+        let facts = postcard::to_allocvec(&recorded.facts).map_err(Unreadable::Form)?;
+        let raw = Raw { at: recorded.at, input: &recorded.input, facts: &facts };
+        self.take_raw(written_by, raw)
+    }
+
+    fn take_raw(&mut self, written_by: u32, raw: Raw<'_>) -> Result<Option<Out>, Unreadable> {
         if written_by != self.logic {
-            self.from_facts = true;
+            self.count_facts()?;
         } else {
-            match postcard::from_bytes::<Input>(&recorded.input) {
-                Err(why) => self.diverges(Diverged::Form(why)),
+            match postcard::from_bytes::<Input>(raw.input) {
+                Err(why) => self.diverges(Diverged::Form(why))?,
                 Ok(input) => {
                     let rebuilds = matches!(&input, Input::Started(start) if start.rebuilt);
-                    if self.from_facts && rebuilds {
-                        self.go_on_from_facts()?;
+                    if rebuilds && let Some(books) = self.books.take() {
+                        self.go_on_from(books)?;
                     }
-                    if !self.from_facts {
-                        out = self.step(recorded.at, input, &recorded.facts);
+                    if self.books.is_none()
+                        && let Some(out) = self.step(raw, input)?
+                    {
+                        return Ok(Some(out));
                     }
                 }
             }
         }
-        for fact in &recorded.facts {
-            self.books.enter(fact)?;
+        self.enter(raw)?;
+        Ok(None)
+    }
+
+    /// Enters the facts of a record that count by themselves.
+    fn enter(&mut self, raw: Raw<'_>) -> Result<(), Unreadable> {
+        let Some(books) = &mut self.books else { return Ok(()) };
+        for fact in raw.facts()? {
+            books.enter(&fact)?;
             if let Fact::Started { at, .. } = fact {
-                self.cell.now = self.cell.now.max(*at);
+                self.cell.now = self.cell.now.max(at);
             }
         }
-        self.cell.now = self.cell.now.max(recorded.at);
-        Ok(out)
+        self.cell.now = self.cell.now.max(raw.at);
+        Ok(())
     }
 
     /// The cell as it is by now.
@@ -200,35 +235,72 @@ impl Replay {
     /// # Errors
     /// If there is no engine.
     pub fn finish(mut self) -> Result<Replayed, Unreadable> {
-        let from_facts = self.from_facts;
-        if from_facts {
-            self.go_on_from_facts()?;
+        let books = self.books.take();
+        let from_facts = books.is_some();
+        if let Some(books) = books {
+            self.go_on_from(books)?;
         }
         Ok(Replayed { cell: self.cell, from_facts, diverged: self.diverged })
     }
 
-    fn step(&mut self, at: u64, input: Input, facts: &[Fact]) -> Option<Out> {
-        match self.cell.step(at, input) {
-            Ok(out) if out.facts == facts => return Some(out),
-            Ok(out) => {
-                self.diverges(Diverged::Facts { expected: facts.to_vec(), got: out.facts });
-            }
-            Err(defect) => self.diverges(Diverged::Defect(defect)),
+    /// Steps the cell. None if it does not come to the same facts.
+    fn step(&mut self, raw: Raw<'_>, input: Input) -> Result<Option<Out>, Unreadable> {
+        let out = match self.cell.step(raw.at, input) {
+            Ok(out) => out,
+            Err(defect) => return self.diverges(Diverged::Defect(defect)).map(|()| None),
+        };
+        let mut got = std::mem::take(&mut self.got);
+        got.clear();
+        self.got = postcard::to_extend(&out.facts, got).map_err(Unreadable::Form)?;
+        if self.got != raw.facts {
+            let (expected, got) = (raw.facts()?, out.facts);
+            return self.diverges(Diverged::Facts { expected, got }).map(|()| None);
         }
-        None
+        let length = u32::try_from(raw.facts.len()).map_err(|_| Unreadable::TooLong)?;
+        self.facts.extend(length.to_le_bytes());
+        self.facts.extend_from_slice(raw.facts);
+        Ok(Some(out))
     }
 
-    fn diverges(&mut self, diverged: Diverged) {
-        self.from_facts = true;
+    fn diverges(&mut self, diverged: Diverged) -> Result<(), Unreadable> {
         self.diverged.get_or_insert(diverged);
+        self.count_facts()
+    }
+
+    /// From now on only the facts count: the books are those that all of them so far add up to.
+    fn count_facts(&mut self) -> Result<(), Unreadable> {
+        if self.books.is_some() {
+            return Ok(());
+        }
+        let mut books = match std::mem::replace(&mut self.begun, Begun::Nothing) {
+            Begun::Nothing => Books::default(),
+            Begun::Books(books) => *books,
+            Begun::Snapshot(bytes) => {
+                let kept: Snapshot<'_> = postcard::from_bytes(&bytes).map_err(Unreadable::Form)?;
+                kept.books
+            }
+        };
+        let facts = std::mem::take(&mut self.facts);
+        let mut rest = &facts[..];
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let (facts, behind) = behind
+                .split_at_checked(u32::from_le_bytes(*length) as usize)
+                .ok_or(Unreadable::Parts)?;
+            let facts: Vec<Fact> = postcard::from_bytes(facts).map_err(Unreadable::Form)?;
+            facts.iter().try_for_each(|fact| books.enter(fact))?;
+            rest = behind;
+        }
+        self.books = Some(books);
+        Ok(())
     }
 
     /// The cell has the books of the facts, and no engine that counts.
-    fn go_on_from_facts(&mut self) -> Result<(), Unreadable> {
+    fn go_on_from(&mut self, books: Books) -> Result<(), Unreadable> {
         let now = self.cell.now;
         self.cell = Cell::new()?;
-        (self.cell.books, self.cell.now) = (self.books.clone(), now);
-        self.from_facts = false;
+        self.begun = Begun::Books(Box::new(books.clone()));
+        self.facts.clear();
+        (self.cell.books, self.cell.now) = (books, now);
         Ok(())
     }
 }

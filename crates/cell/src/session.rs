@@ -18,14 +18,20 @@
 //!   to one session, the first.
 //! - **S5.** The times at which leases lapse are those of the sessions that have one and no connection.
 
+mod said;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use hashbrown::HashMap;
 use holdall_wire::RequestNo;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+pub use self::said::{Hello, Means, Turn, Turned, Welcome, Wrong};
 use crate::facts::Answer;
 use crate::input::Limits;
+use crate::sorted;
 
 /// How many calls a client may leave unacknowledged, besides those that have a request open.
 pub const UNACKNOWLEDGED_MAX: usize = 4096;
@@ -62,116 +68,6 @@ impl CallNo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnNo(pub u64);
 
-/// What keeps a session alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Means {
-    /// Its connection.
-    Connection,
-    /// A connection that is not away for longer than so many milliseconds.
-    Lease(u64),
-    /// A process of this boot of the machine.
-    Process {
-        /// Its number.
-        pid: u32,
-        /// When it started, in ticks after the start of the machine.
-        start: u64,
-    },
-    /// The same, and it does not come back over another connection. When its host has started again it
-    /// keeps what it holds, and its place in the queue is gone.
-    Once {
-        /// Its number.
-        pid: u32,
-        /// When it started, in ticks after the start of the machine.
-        start: u64,
-    },
-}
-
-/// What a client says when it comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
-    /// The session.
-    pub session: SessionId,
-    /// What only its client knows.
-    pub secret: Secret,
-    /// The user, vouched for by the host.
-    pub uid: u32,
-    /// What keeps the session alive, a process vouched for by the host; that of one that is known
-    /// stays.
-    pub means: Means,
-    /// Whether it was here before.
-    pub returns: bool,
-    /// It has heard the end of all calls up to this one.
-    pub heard: CallNo,
-}
-
-/// What a client is told when it comes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Welcome {
-    /// The last call that was taken.
-    pub last: CallNo,
-    /// Its requests that wait or hold, by the call that asked: whoever knows how these stand tells.
-    /// A grant that its client has heard of and that is missing here is over.
-    pub open: Vec<(CallNo, RequestNo)>,
-    /// What came of calls since the last that it has heard of.
-    pub replied: Vec<(CallNo, Answer)>,
-    /// Its calls that are being done.
-    pub pending: Vec<CallNo>,
-    /// The connection that it has taken the session over from.
-    pub displaced: Option<ConnNo>,
-}
-
-/// Why a client is not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Turned {
-    /// It was here before, and nobody knows it.
-    #[error(
-        "the session is over, or was forgotten with the memory of the cell: what it held is not \
-         held any more"
-    )]
-    Forgotten,
-    /// It is not the one it says it is.
-    #[error("the session is another's: the secret or the user is not the one it began with")]
-    Stranger,
-    /// Its connection is that of another session.
-    #[error("this connection has a session already; connect again for another")]
-    Attached,
-    /// Its user has too many.
-    #[error("this user has {0} sessions, which is as many as it may; end some of them")]
-    TooMany(u32),
-    /// It wants a lease that is too long.
-    #[error("a lease lasts {0} milliseconds at most; ask for a shorter one")]
-    TooLong(u64),
-}
-
-/// What to do with a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Do it, and say what came of it: [`Sessions::opened`] or [`Sessions::replied`].
-    New,
-    /// It was done: tell again how its request stands.
-    Open(RequestNo),
-    /// It was done: tell this again.
-    Replied(Answer),
-    /// It is being done, and is answered then.
-    Pending,
-    /// It was done, and its client has heard so.
-    Heard,
-}
-
-/// Why a call is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
-    /// Calls are numbered from 1 on.
-    #[error("a call has the number 0; the first is 1")]
-    Zero,
-    /// It comes over a connection that has no session, or not this one any more.
-    #[error("this connection has no session; connect again")]
-    NotAttached,
-    /// Too much is kept for this client.
-    #[error("{UNACKNOWLEDGED_MAX} calls are not acknowledged; acknowledge some first")]
-    TooMany,
-}
-
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Outcome {
@@ -200,8 +96,10 @@ struct Session {
 /// All sessions of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sessions {
-    sessions: BTreeMap<SessionId, Session>,
-    attached: BTreeMap<ConnNo, SessionId>,
+    #[serde(with = "sorted")]
+    sessions: HashMap<SessionId, Session>,
+    #[serde(with = "sorted")]
+    attached: FxHashMap<ConnNo, SessionId>,
     /// When leases lapse.
     lapses: BTreeSet<(u64, SessionId)>,
     /// How many each user has.
@@ -273,42 +171,57 @@ impl Sessions {
             session.alone_since = now;
             self.lapses.extend(session.lapses().map(|at| (at, *id)));
         }
-        let all = self.sessions.iter();
-        all.filter(|(_, s)| s.means == Means::Connection).map(|(id, _)| *id).collect()
+        let all = self.means().filter(|(_, means)| *means == Means::Connection);
+        all.map(|(id, _)| id).collect()
     }
 
     /// A call comes over a connection.
     ///
     /// # Errors
     /// If it cannot be taken; then nothing has changed.
-    pub fn call(&mut self, conn: ConnNo, call: CallNo) -> Result<Turn, Wrong> {
-        let id = self.attached.get(&conn).ok_or(Wrong::NotAttached)?;
-        let session = self.sessions.get_mut(id).ok_or(Wrong::NotAttached)?;
+    pub fn call(&mut self, conn: ConnNo, call: CallNo) -> Result<(SessionId, Turn), Wrong> {
+        let id = *self.attached.get(&conn).ok_or(Wrong::NotAttached)?;
+        let session = self.sessions.get_mut(&id).ok_or(Wrong::NotAttached)?;
         if call.0 == 0 {
             return Err(Wrong::Zero);
         }
-        match session.outcomes.get(&call) {
-            Some(Outcome::Open(request)) => return Ok(Turn::Open(*request)),
-            Some(Outcome::Replied(answer)) => return Ok(Turn::Replied(answer.clone())),
-            Some(Outcome::Pending) => return Ok(Turn::Pending),
-            None if call <= session.heard => return Ok(Turn::Heard),
-            None => {}
-        }
-        if session.outcomes.len() - session.opened >= UNACKNOWLEDGED_MAX {
-            return Err(Wrong::TooMany);
-        }
-        session.take(call);
-        Ok(Turn::New)
+        let turn = match session.outcomes.get(&call) {
+            Some(Outcome::Open(request)) => Turn::Open(*request),
+            Some(Outcome::Replied(answer)) => Turn::Replied(answer.clone()),
+            Some(Outcome::Pending) => Turn::Pending,
+            None if call <= session.heard => Turn::Heard,
+            None if session.outcomes.len() - session.opened >= UNACKNOWLEDGED_MAX => {
+                return Err(Wrong::TooMany);
+            }
+            None => {
+                session.take(call);
+                Turn::New
+            }
+        };
+        Ok((id, turn))
     }
 
-    /// A call has become a request, which waits or holds.
+    /// A call was made, if it is not known already, and has become a request, which waits or holds.
     pub fn opened(&mut self, session: SessionId, call: CallNo, request: RequestNo) {
-        self.set(session, call, Outcome::Open(request));
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.take(call);
+            session.set(call, Outcome::Open(request));
+        }
     }
 
-    /// A call has its last reply.
+    /// A call was made, if it is not known already, and has its last reply.
+    pub fn answered(&mut self, session: SessionId, call: CallNo, answer: Answer) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.take(call);
+            session.set(call, Outcome::Replied(answer));
+        }
+    }
+
+    /// The request of a call is over.
     pub fn replied(&mut self, session: SessionId, call: CallNo, answer: Answer) {
-        self.set(session, call, Outcome::Replied(answer));
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.set(call, Outcome::Replied(answer));
+        }
     }
 
     /// A session is there, though nobody is attached to it.
@@ -366,24 +279,14 @@ impl Sessions {
         session.into_iter().flat_map(Session::open).map(|(_, request)| request).collect()
     }
 
-    fn set(&mut self, session: SessionId, call: CallNo, outcome: Outcome) {
-        let Some(session) = self.sessions.get_mut(&session) else { return };
-        let Some(known) = session.outcomes.get_mut(&call) else { return };
-        session.opened -= usize::from(matches!(known, Outcome::Open(_)));
-        session.opened += usize::from(matches!(outcome, Outcome::Open(_)));
-        let is_over = matches!(outcome, Outcome::Replied(_));
-        *known = outcome;
-        if is_over && call <= session.heard {
-            session.outcomes.remove(&call);
-        }
-    }
-
-    /// The client of a connection has heard the end of all calls up to one.
-    pub fn hear(&mut self, conn: ConnNo, upto: CallNo) {
-        let id = self.attached.get(&conn);
-        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
-            session.hear(upto);
-        }
+    /// The client of a connection has heard the end of all calls up to one. Names its session, and up to
+    /// which, if that is new.
+    pub fn hear(&mut self, conn: ConnNo, upto: CallNo) -> Option<(SessionId, CallNo)> {
+        let id = *self.attached.get(&conn)?;
+        let session = self.sessions.get_mut(&id)?;
+        let before = session.heard;
+        session.hear(upto);
+        (session.heard > before).then_some((id, session.heard))
     }
 
     /// A session is over: its process has ended, its lease has lapsed, or it says so. Returns what it
@@ -432,7 +335,9 @@ impl Sessions {
 
     /// All sessions, and what keeps them alive: for whoever watches that.
     pub fn means(&self) -> impl Iterator<Item = (SessionId, Means)> {
-        self.sessions.iter().map(|(id, session)| (*id, session.means))
+        let mut all: Vec<_> = self.sessions.iter().map(|(id, one)| (*id, one.means)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all.into_iter()
     }
 
     /// Looks whether the invariants hold.
@@ -495,6 +400,17 @@ impl Session {
         if call > self.heard && !self.outcomes.contains_key(&call) {
             self.last = self.last.max(call);
             self.outcomes.insert(call, Outcome::Pending);
+        }
+    }
+
+    fn set(&mut self, call: CallNo, outcome: Outcome) {
+        let Some(known) = self.outcomes.get_mut(&call) else { return };
+        self.opened -= usize::from(matches!(known, Outcome::Open(_)));
+        self.opened += usize::from(matches!(outcome, Outcome::Open(_)));
+        let is_over = matches!(outcome, Outcome::Replied(_));
+        *known = outcome;
+        if is_over && call <= self.heard {
+            self.outcomes.remove(&call);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Histories that can be, and small changes after which they cannot.
 
-use holdall_wire::{From, Lasting, Need};
+use holdall_wire::holder::Record;
+use holdall_wire::{From, Lasting, Need, Taken};
 use proptest::prelude::*;
 
 use super::*;

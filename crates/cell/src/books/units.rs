@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hashbrown::Equivalent;
 use holdall_wire::{Amount, Ask, Name, Need, Part, RequestNo, Taken};
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,21 @@ impl Unit<'_> {
     fn key(&self) -> UnitName {
         (self.pool.clone(), self.name.clone())
     }
+
+    /// The same to look for, without a clone.
+    fn named(&self) -> Named<'_> {
+        Named(self.pool, self.name)
+    }
+}
+
+/// Hashes and compares as a [`UnitName`] does.
+#[derive(Hash)]
+struct Named<'a>(&'a Name, &'a Name);
+
+impl Equivalent<UnitName> for Named<'_> {
+    fn equivalent(&self, other: &UnitName) -> bool {
+        *self.1 == other.1 && *self.0 == other.0
+    }
 }
 
 impl Books {
@@ -69,8 +85,9 @@ impl Books {
         is_new: bool,
     ) -> Result<(), Contradiction> {
         let mut seen = BTreeSet::new();
+        let is_one = matches!(taken, [one] if one.units.len() == 1);
         for unit in units(ask, taken) {
-            if !seen.insert((unit.pool, unit.name)) {
+            if !is_one && !seen.insert((unit.pool, unit.name)) {
                 return Err(Contradiction::Other(request));
             }
             let same = match ask.part {
@@ -94,7 +111,7 @@ impl Books {
         request: RequestNo,
         unit: &Unit<'_>,
     ) -> Result<Option<u64>, Contradiction> {
-        match self.uses.get(&unit.key()) {
+        match self.uses.get(&unit.named()) {
             None => Ok(None),
             Some(used) if unit.shared && used.shared => Ok(Some(used.fence)),
             Some(used) => {
@@ -113,7 +130,7 @@ impl Books {
     ) -> Result<Option<u64>, Contradiction> {
         let of = part.of;
         let is_closing = self.requests.get(&of).is_none_or(|whole| whole.closing.is_some());
-        let used = self.uses.get(&unit.key());
+        let used = self.uses.get(&unit.named());
         let Some(used) = used.filter(|used| !is_closing && used.holders.contains(&of)) else {
             let (pool, unit) = unit.key();
             return Err(Contradiction::NotPart { pool, unit, request, of });
@@ -136,9 +153,14 @@ impl Books {
         let Some(entry) = self.requests.get(&request) else { return };
         for unit in units(&entry.ask, taken) {
             let Unit { fence, shared, .. } = unit;
-            let (holders, parts) = Default::default();
-            let fresh = || Use { fence, shared, holders, parts };
-            let used = self.uses.entry(unit.key()).or_insert_with(fresh);
+            let used = match self.uses.get_mut(&unit.named()) {
+                Some(used) => used,
+                None => {
+                    let (holders, parts) = Default::default();
+                    let fresh = Use { fence, shared, holders, parts };
+                    self.uses.entry(unit.key()).or_insert(fresh)
+                }
+            };
             match entry.ask.part {
                 Some(Part { of, .. }) => {
                     used.parts.insert(request, PartOf { of, fence, shared });
@@ -160,12 +182,11 @@ impl Books {
             whole.parts -= 1;
         }
         for unit in units(&ended.ask, &held.taken) {
-            let key = unit.key();
-            if let Some(used) = self.uses.get_mut(&key) {
+            if let Some(used) = self.uses.get_mut(&unit.named()) {
                 used.holders.remove(&request);
                 used.parts.remove(&request);
                 if used.holders.is_empty() {
-                    self.uses.remove(&key);
+                    self.uses.remove(&unit.named());
                 }
             }
         }

@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize};
 use super::Defect;
 use super::few::Few;
 pub(crate) use super::names::Meaning;
-use super::state::sorted;
 pub(crate) use super::stock::{LOCK_UNITS, Stock, Unit, Units};
+use crate::sorted;
 
 /// A pool or a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -13,33 +13,6 @@ use super::ledger::Ledger;
 use super::roles::{Slot, Timers};
 use super::{Defect, Effect, Engine, Entry, Serving, TimerNo};
 
-/// Maps whose order is that of their hashes.
-pub(super) mod sorted {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(in crate::engine) fn serialize<'a, M, K, V, S>(map: &'a M, to: S) -> Result<S::Ok, S::Error>
-    where
-        &'a M: IntoIterator<Item = (&'a K, &'a V)>,
-        K: Ord + Serialize + 'a,
-        V: Serialize + 'a,
-        S: Serializer,
-    {
-        let mut all: Vec<(&K, &V)> = map.into_iter().collect();
-        all.sort_unstable_by_key(|(key, _)| *key);
-        all.serialize(to)
-    }
-
-    pub(in crate::engine) fn deserialize<'de, M, K, V, D>(from: D) -> Result<M, D::Error>
-    where
-        M: FromIterator<(K, V)>,
-        K: Deserialize<'de>,
-        V: Deserialize<'de>,
-        D: Deserializer<'de>,
-    {
-        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
-    }
-}
-
 /// What is kept of an engine, to be written.
 #[derive(Serialize)]
 #[serde(bound = "")]

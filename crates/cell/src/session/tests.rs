@@ -24,16 +24,20 @@ fn attached() -> Sessions {
     sessions
 }
 
+fn turn(sessions: &mut Sessions, conn: ConnNo, call: CallNo) -> Turn {
+    sessions.call(conn, call).expect("it is taken").1
+}
+
 #[test]
 fn a_call_is_new_once_and_what_came_of_it_is_told_again() {
     let mut sessions = attached();
-    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::New));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Pending), "it is being done");
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(1)), Turn::New);
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(1)), Turn::Pending, "it is being done");
     sessions.opened(SESSION, CallNo(1), RequestNo(9));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Open(RequestNo(9))));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::New));
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(1)), Turn::Open(RequestNo(9)));
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(2)), Turn::New);
     sessions.replied(SESSION, CallNo(2), Answer::Done);
-    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::Replied(Answer::Done)));
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(2)), Turn::Replied(Answer::Done));
     assert_eq!(sessions.call(ConnNo(1), CallNo(0)), Err(Wrong::Zero));
     assert_eq!(sessions.call(ConnNo(2), CallNo(3)), Err(Wrong::NotAttached));
 }
@@ -148,12 +152,12 @@ fn a_user_has_so_many_sessions_and_no_lease_is_longer_than_it_may_be() {
 #[test]
 fn numbers_may_be_left_out_and_are_new_later() {
     let mut sessions = attached();
-    assert_eq!(sessions.call(ConnNo(1), CallNo(3)), Ok(Turn::New));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::New), "it was never made");
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(3)), Turn::New);
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(1)), Turn::New, "it was never made");
     sessions.replied(SESSION, CallNo(1), Answer::Done);
     sessions.hear(ConnNo(1), CallNo(2));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(1)), Ok(Turn::Heard));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(2)), Ok(Turn::Heard), "it has heard of that");
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(1)), Turn::Heard);
+    assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(2)), Turn::Heard, "it has heard of that");
     sessions.check().expect("sound");
 }
 
@@ -175,13 +179,13 @@ fn without_sessions_a_connection_is_one() {
 fn a_client_cannot_fill_the_memory() {
     let mut sessions = attached();
     for call in 1..=UNACKNOWLEDGED_MAX as u64 {
-        assert_eq!(sessions.call(ConnNo(1), CallNo(call)), Ok(Turn::New));
+        assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(call)), Turn::New);
         sessions.replied(SESSION, CallNo(call), Answer::Done);
     }
     let next = CallNo(UNACKNOWLEDGED_MAX as u64 + 1);
     assert_eq!(sessions.call(ConnNo(1), next), Err(Wrong::TooMany));
     sessions.hear(ConnNo(1), CallNo(u64::MAX));
-    assert_eq!(sessions.call(ConnNo(1), next), Ok(Turn::New));
+    assert_eq!(turn(&mut sessions, ConnNo(1), next), Turn::New);
     sessions.check().expect("nobody has heard of what was not made");
 }
 
@@ -251,7 +255,7 @@ impl World {
             }
             Step::ToCell if !self.to_cell.is_empty() => {
                 let call = self.to_cell.remove(0);
-                match self.sessions.call(ConnNo(self.conn), CallNo(call)).expect("in order") {
+                match self.sessions.call(ConnNo(self.conn), CallNo(call)).expect("in order").1 {
                     Turn::New => self.pending.push(call),
                     Turn::Replied(_) => self.to_client.push(call),
                     Turn::Open(_) | Turn::Pending | Turn::Heard => {}

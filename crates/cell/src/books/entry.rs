@@ -1,0 +1,117 @@
+//! A request, as far as its facts tell.
+
+use std::sync::Arc;
+
+use holdall_wire::holder::Record;
+use holdall_wire::{Ask, Lasting, Leftovers, Place, Taken, Who};
+use serde::{Deserialize, Serialize};
+
+use crate::facts::How;
+use crate::session::{CallNo, SessionId};
+
+/// A request that waits or holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Whose it is, and the call that asked; nobody's if it has outlived its session.
+    pub session: Option<(SessionId, CallNo)>,
+    /// Who asks.
+    pub who: Arc<Who>,
+    /// For what.
+    pub ask: Ask,
+    /// When it was asked for.
+    pub asked: u64,
+    /// What it holds, if it does.
+    pub held: Option<Held>,
+    /// Whether its client may be told, once it is granted.
+    pub ready: bool,
+    /// Where its command starts, if its client may start it there.
+    pub place: Option<Place>,
+    /// The processes that use it, if they are known.
+    pub holder: Option<Record>,
+    /// It was taken away from its client.
+    pub taken_away: Option<TakenAway>,
+    /// Its client has ended or given it back, its processes have not ended.
+    pub left: Option<Left>,
+    /// It has ended, and how; it lasts until the parts of it have that are still in use.
+    pub closing: Option<How>,
+    /// How many parts of it are in use.
+    pub(super) parts: u32,
+    /// About how many bytes of facts and inputs will follow from it.
+    pub(super) owed: u32,
+}
+
+/// A grant that was taken away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenAway {
+    /// Why.
+    pub how: How,
+    /// When its processes are killed.
+    pub kill_at: u64,
+}
+
+/// A grant that ends with its processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// How.
+    pub how: How,
+    /// The call that is answered then.
+    pub call: Option<CallNo>,
+}
+
+impl Entry {
+    /// Whether it outlives its client.
+    pub fn is_reserved(&self) -> bool {
+        matches!(self.ask.lasting, Lasting::Reservation(_))
+    }
+
+    /// What becomes of what its command leaves behind, if it is for a command.
+    pub fn leftovers(&self) -> Option<Leftovers> {
+        match self.ask.lasting {
+            Lasting::Command(leftovers) => Some(leftovers),
+            _ => None,
+        }
+    }
+
+    /// How many parts of it are in use.
+    pub fn parts(&self) -> u32 {
+        self.parts
+    }
+
+    /// Whether its client has it: neither given back, nor lost with its session, nor ended.
+    pub fn is_in_hand(&self) -> bool {
+        self.held.is_some() && self.left.is_none() && self.closing.is_none()
+    }
+
+    /// When it is to be looked at again.
+    pub(super) fn due(&self) -> Option<u64> {
+        let held = self.held.as_ref()?;
+        let is_killed = self.left.as_ref().is_some_and(|left| left.how != How::Released);
+        if is_killed || self.closing.is_some() {
+            return None; // That is its end.
+        }
+        if let Some(taken_away) = &self.taken_away {
+            return Some(taken_away.kill_at);
+        }
+        let grace = if self.leftovers().is_some() { GRACE } else { 0 };
+        let limit = held.limit_at.map(|at| at.saturating_add(grace));
+        [held.until, limit, held.overtime].into_iter().flatten().min()
+    }
+}
+
+/// How much longer than its limit a command may take to end, in milliseconds: its client tells it to.
+pub const GRACE: u64 = 15_000;
+
+/// What a request holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// For each need in the order named.
+    pub taken: Arc<[Taken]>,
+    /// Since when.
+    pub since: u64,
+    /// Until when, if it is a reservation.
+    pub until: Option<u64>,
+    /// When its time is over, if it is for a time. A command has some seconds more to end.
+    pub limit_at: Option<u64>,
+    /// Until when it may outlast its grant, if it is a part that does.
+    pub overtime: Option<u64>,
+}
