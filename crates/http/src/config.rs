@@ -1,0 +1,130 @@
+//! What a configuration says about HTTP over TCP.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde::Deserialize;
+
+/// The part `[http]` of a configuration. The Unix socket needs none.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen; nowhere if nothing is said.
+    pub listen: Option<SocketAddr>,
+    /// The names by which browsers may reach it, besides `localhost` and addresses.
+    pub names: Vec<String>,
+    /// The file of the certificate and those above it (PEM).
+    pub certificate: Option<PathBuf>,
+    /// The file of its private key (PEM).
+    pub key: Option<PathBuf>,
+    /// Whether tokens may go over the network in the clear: there is a proxy that speaks TLS, or the
+    /// network is one that nobody else is in.
+    pub plain: bool,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// Half of what TLS needs.
+    #[error("http.certificate and http.key belong together: name both, or neither")]
+    Half,
+    /// A network, and no TLS.
+    #[error(
+        "http.listen is {0}, which others can reach, and tokens would go there in the clear: name \
+         http.certificate and http.key, listen at 127.0.0.1, or say http.plain = true"
+    )]
+    InTheClear(SocketAddr),
+    /// A file that cannot be read, or has not in it what it should.
+    #[error("{file}: {why}", file = .0.display(), why = .1)]
+    File(PathBuf, rustls::pki_types::pem::Error),
+    /// A certificate without a certificate.
+    #[error("{file} has no certificate in it (PEM)", file = .0.display())]
+    Empty(PathBuf),
+    /// The certificate and the key do not belong together, or are of no use.
+    #[error("http.certificate and http.key cannot be used: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The address cannot be had.
+    #[error("cannot listen at {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+}
+
+impl Config {
+    /// What TLS needs, if it is wanted; also finds out whether the rest makes sense.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn tls(&self) -> Result<Option<Arc<ServerConfig>>, Unusable> {
+        let (certificate, key) = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => (certificate, key),
+            (None, None) => {
+                let open = self.listen.filter(|at| !at.ip().is_loopback() && !self.plain);
+                return open.map_or(Ok(None), |at| Err(Unusable::InTheClear(at)));
+            }
+            _ => return Err(Unusable::Half),
+        };
+        let chain = read(certificate, |path| {
+            CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>()
+        })?;
+        if chain.is_empty() {
+            return Err(Unusable::Empty(certificate.clone()));
+        }
+        let key = read(key, |path| PrivateKeyDer::from_pem_file(path))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        Ok(Some(Arc::new(tls)))
+    }
+
+    /// Takes the address, if one is named.
+    ///
+    /// # Errors
+    /// If somebody else has it.
+    pub fn bind(&self) -> Result<Option<std::net::TcpListener>, Unusable> {
+        let bind = |at| {
+            let listener = std::net::TcpListener::bind(at)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        self.listen.map(|at| bind(at).map_err(|error| Unusable::Listen(at, error))).transpose()
+    }
+}
+
+fn read<T>(
+    path: &Path,
+    from: impl FnOnce(&Path) -> Result<T, rustls::pki_types::pem::Error>,
+) -> Result<T, Unusable> {
+    from(path).map_err(|why| Unusable::File(path.to_owned(), why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(listen: &str) -> Config {
+        Config { listen: Some(listen.parse().expect("an address")), ..Config::default() }
+    }
+
+    #[test]
+    fn tokens_do_not_go_over_a_network_in_the_clear_by_accident() {
+        assert!(matches!(config("127.0.0.1:0").tls(), Ok(None)));
+        assert!(matches!(config("[::1]:0").tls(), Ok(None)));
+        assert!(matches!(config("0.0.0.0:0").tls(), Err(Unusable::InTheClear(_))));
+        assert!(matches!(Config { plain: true, ..config("0.0.0.0:0") }.tls(), Ok(None)));
+    }
+
+    #[test]
+    fn half_a_certificate_is_none() {
+        let half = Config { key: Some("key.pem".into()), ..config("127.0.0.1:0") };
+        assert!(matches!(half.tls(), Err(Unusable::Half)));
+        let missing = Config { certificate: Some("/no/such.pem".into()), ..half };
+        let told = missing.tls().expect_err("there is no such file").to_string();
+        assert!(told.starts_with("/no/such.pem: "), "{told}");
+    }
+}

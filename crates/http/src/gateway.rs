@@ -1,0 +1,229 @@
+//! The gateway as a whole: what all calls share, and the thread it runs on.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use holdall_wire::Right;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::audit::Audit;
+use crate::caller::{Peer, Service};
+use crate::config::Config;
+use crate::feed::Feed;
+use crate::lease::Leases;
+use crate::token::Tokens;
+use crate::{door, routes};
+
+/// How many calls look at everything at the same time.
+const LOOKS: usize = 4;
+/// Of how many requests it is remembered how they were asked for.
+const REMEMBERED: usize = 1 << 16;
+
+/// What a gateway needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory of the agent's files: its audit log, the tokens.
+    pub data: PathBuf,
+    /// What the configuration says.
+    pub config: Config,
+}
+
+/// Where the gateway listens.
+#[derive(Debug)]
+pub struct Doors {
+    /// The Unix socket.
+    pub unix: Option<UnixListener>,
+    /// TCP, if it is wanted.
+    pub tcp: Option<TcpListener>,
+}
+
+/// A gateway that runs, until this is dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts a gateway on a thread of its own.
+///
+/// # Errors
+/// If it cannot start.
+pub fn start(
+    settings: &Settings,
+    doors: Doors,
+    service: Arc<dyn Service>,
+) -> anyhow::Result<Gateway> {
+    let tls = settings.config.tls()?;
+    let shared = Arc::new(Shared::new(settings, service)?);
+    let app = routes::all(shared.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stop, stopped) = oneshot::channel();
+    let serve = async move {
+        let unix = async {
+            match doors.unix {
+                Some(listener) => door::unix(listener, app.clone(), shared.service.clone()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let tcp = async {
+            match doors.tcp {
+                Some(listener) => door::tcp(listener, app.clone(), tls).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = unix => ended,
+            ended = tcp => ended,
+            _ = stopped => Ok(()),
+        }
+    };
+    let run = move || {
+        let served: io::Result<()> = runtime.block_on(serve);
+        if let Err(error) = served {
+            tracing::error!("HTTP is not served any more: {error}");
+        }
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("http".into()).spawn(run)?;
+    Ok(Gateway { stop: Some(stop), thread: Some(thread) })
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // If it has ended by itself, nobody is there to be told.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What all calls share.
+pub(crate) struct Shared {
+    pub(crate) service: Arc<dyn Service>,
+    pub(crate) leases: Leases,
+    pub(crate) tokens: Tokens,
+    pub(crate) audit: Audit,
+    pub(crate) feed: Arc<Feed>,
+    /// The gateway itself, which only looks.
+    pub(crate) own: Peer,
+    /// The names by which it may be reached.
+    pub(crate) names: Vec<String>,
+    /// What tells the calls of this start from those of others.
+    pub(crate) start_number: u32,
+    /// Whoever looks at everything has one of these.
+    pub(crate) looks: Semaphore,
+    asked: Mutex<HashMap<(u32, String), Asked>>,
+}
+
+/// How a request was asked for, as far as it is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// What tells it from others.
+    pub(crate) digest: [u8; 32],
+    pub(crate) ttl: u64,
+    /// Whether its owner has given it back: an ask that comes late holds nothing.
+    pub(crate) released: bool,
+    until: Instant,
+}
+
+impl Shared {
+    fn new(settings: &Settings, service: Arc<dyn Service>) -> anyhow::Result<Self> {
+        let data = &settings.data;
+        let audit = Audit::new(data);
+        let own = Peer {
+            uid: rustix::process::geteuid().as_raw(),
+            pid: std::process::id(),
+            name: Some("http".into()),
+            may: Some(vec![Right::View]),
+            ..Peer::default()
+        };
+        let mut number = [0; 4];
+        getrandom::fill(&mut number)?;
+        Ok(Self {
+            leases: Leases::new(service.clone(), key(data)?),
+            tokens: Tokens::new(data),
+            feed: Arc::new(Feed::new(service.clone(), own.clone(), audit.clone())),
+            audit,
+            own,
+            service,
+            names: settings.config.names.clone(),
+            start_number: u32::from_le_bytes(number),
+            looks: Semaphore::new(LOOKS),
+            asked: Mutex::default(),
+        })
+    }
+
+    /// Remembers how a request was asked for, unless it is known: then returns that.
+    pub(crate) fn remember(&self, peer: &Peer, id: &str, digest: [u8; 32], ttl: u64) -> Asked {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if asked.len() >= REMEMBERED {
+            asked.retain(|_, known| known.until > now);
+        }
+        let until = now + Duration::from_millis(ttl.saturating_mul(2));
+        let new = Asked { digest, ttl, released: false, until };
+        if asked.len() >= REMEMBERED {
+            return new;
+        }
+        let known = asked.entry((peer.uid, id.to_owned())).or_insert(new);
+        if known.released && known.until < now {
+            *known = new;
+        }
+        *known
+    }
+
+    /// Remembers for a while that a request was given back.
+    pub(crate) fn remember_released(&self, peer: &Peer, id: &str) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = asked.get_mut(&(peer.uid, id.to_owned())) {
+            known.released = true;
+            known.until = Instant::now() + Duration::from_millis(known.ttl);
+        }
+    }
+
+    /// What is remembered of a request that is known.
+    pub(crate) fn remembered(&self, peer: &Peer, id: &str) -> Option<Asked> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = asked.get_mut(&(peer.uid, id.to_owned()))?;
+        let now = Instant::now();
+        if !known.released {
+            known.until = now + Duration::from_millis(known.ttl.saturating_mul(2));
+        }
+        Some(*known).filter(|known| known.until > now)
+    }
+
+    /// A request is not known any more.
+    pub(crate) fn forget(&self, peer: &Peer, id: &str) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.remove(&(peer.uid, id.to_owned()));
+    }
+}
+
+/// The key from which the numbers of sessions are made. It outlives the agent.
+fn key(data: &Path) -> anyhow::Result<[u8; 32]> {
+    let path = data.join("http.key");
+    let mut key = [0; 32];
+    let told = || format!("{}", path.display());
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+        Ok(mut file) => {
+            getrandom::fill(&mut key)?;
+            file.write_all(&key).and_then(|()| file.sync_all()).with_context(told)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let file = std::fs::File::open(&path);
+            file.and_then(|mut file| file.read_exact(&mut key)).with_context(|| {
+                format!("{}: it should hold 32 bytes; delete it to begin anew", told())
+            })?;
+        }
+        Err(error) => return Err(error).with_context(told),
+    }
+    Ok(key)
+}

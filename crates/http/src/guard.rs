@@ -1,0 +1,199 @@
+//! What is done before anything else: every call gets a number, and who calls is found out. Callers
+//! that a web page of somebody else's has sent are turned away.
+//!
+//! - Over TCP the host must be an address, `localhost` or a name from the configuration: a foreign name
+//!   that somebody makes point here (DNS rebinding) is none of these.
+//! - An origin must be the host itself: other pages have no business here (CSRF). There is no CORS.
+//! - Bodies are JSON and say so, which a form cannot.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use crate::caller::Peer;
+use crate::gateway::Shared;
+use crate::problem::{Kind, Problem};
+
+/// Through which door a call has come.
+#[derive(Clone, Debug)]
+pub(crate) enum Door {
+    /// The Unix socket: the kernel vouches for the peer.
+    Unix(Peer),
+    /// TCP, encrypted or not.
+    Tcp {
+        /// Whether it is TLS.
+        tls: bool,
+    },
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The content security policy: nothing but our own files, and nothing inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(crate) async fn guard(
+    State(gateway): State<Arc<Shared>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let id = format!("{:x}-{:x}", gateway.start_number, LAST.fetch_add(1, Ordering::Relaxed));
+    let span = tracing::info_span!("http", id);
+    let (method, path, began) =
+        (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let mut response = async {
+        match admit(&gateway, &mut request) {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    }
+    .instrument(span.clone())
+    .await;
+    let status = response.status().as_u16();
+    // Looking is nothing to write about.
+    let took_ms = began.elapsed().as_millis() as u64;
+    if method == Method::GET && status < 500 {
+        tracing::debug!(parent: &span, %method, path, status, took_ms);
+    } else {
+        tracing::info!(parent: &span, %method, path, status, took_ms);
+    }
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    let fixed = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Finds out who calls, and whether it may be here at all.
+fn admit(gateway: &Shared, request: &mut Request) -> Result<(), Problem> {
+    let door = request.extensions().get::<Door>().cloned();
+    let door = door.ok_or_else(|| Problem::new(Kind::Failed, "a call without a door"))?;
+    let headers = request.headers();
+    if let Door::Tcp { .. } = door {
+        check_host(headers, &gateway.names)?;
+    }
+    check_origin(headers, &door)?;
+    let peer = match door {
+        Door::Unix(peer) => Some(peer),
+        Door::Tcp { .. } => bearer(headers).and_then(|token| gateway.tokens.whose(token)),
+    };
+    match peer {
+        Some(peer) => drop(request.extensions_mut().insert(peer)),
+        None if request.uri().path().starts_with("/v1/") => {
+            return Err(Problem::new(
+                Kind::Unauthenticated,
+                "a token is needed here, as `holdall token add` makes them: \
+                 `Authorization: Bearer TOKEN`",
+            ));
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = without_port(host);
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
+    let known = names.iter().map(String::as_str).chain(["localhost"]);
+    if address || known.into_iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    let short: String = name.chars().take(80).collect();
+    Err(Problem::usage(
+        StatusCode::MISDIRECTED_REQUEST,
+        format!("this agent is not known as '{short}'; `names` in [http] says what it is known as"),
+    ))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => name,
+        _ => host,
+    }
+}
+
+fn check_origin(headers: &HeaderMap, door: &Door) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let scheme = if matches!(door, Door::Tcp { tls: true }) { "https" } else { "http" };
+    // A proxy may speak TLS where we do not.
+    let own = [format!("{scheme}://{host}"), format!("https://{host}")];
+    if own.iter().any(|own| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes())) {
+        return Ok(());
+    }
+    Err(Problem::usage(StatusCode::FORBIDDEN, "pages of other origins may not call the agent"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().expect("a host"));
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().expect("an origin"));
+        }
+        headers
+    }
+
+    #[test]
+    fn foreign_names_that_point_here_are_not_served() {
+        let names = ["lab.example".to_owned()];
+        let check = |host| check_host(&headers(host, None), &names).is_ok();
+        for good in [
+            "127.0.0.1:7421",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:7421",
+            "[::1]",
+            "lab.example:7421",
+        ] {
+            assert!(check(good), "{good}");
+        }
+        for bad in
+            ["evil.example", "localhost.evil.example", "lab.example.evil", "127.0.0.1.evil", ""]
+        {
+            assert!(!check(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn pages_of_others_are_turned_away() {
+        let check = |origin, tls| {
+            check_origin(&headers("localhost:7421", Some(origin)), &Door::Tcp { tls }).is_ok()
+        };
+        assert!(check("http://localhost:7421", false) && check("https://localhost:7421", true));
+        assert!(check("https://localhost:7421", false), "a proxy speaks TLS");
+        assert!(!check("http://localhost:7421", true));
+        for bad in ["http://localhost", "http://evil.example", "null", "http://localhost:7421.evil"]
+        {
+            assert!(!check(bad, false), "{bad}");
+        }
+    }
+}

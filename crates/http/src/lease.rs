@@ -1,0 +1,367 @@
+//! Requests over HTTP: each is a session of the wire with a lease, found again by the id that its
+//! client has picked.
+//!
+//! The number and the secret of the session are computed from a key of the agent's, the user and that
+//! id, so nothing needs to be remembered. Somebody who calls about a request attaches to its session for as long as
+//! the call lasts; then the lease counts. Calls about one request at the same time share one
+//! connection, since a session has one at most.
+//!
+//! Within the session the odd numbers are those of requests, each with the even number after it for its
+//! end. As a rule there is one: number 1 asks, number 2 gives back. What the agent has turned away
+//! is asked for anew.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hmac_sha256::HMAC;
+use holdall_wire::{
+    Answer, Ask, Attach, Body, FIRST_QUERY, Fault, Refusal, Reply, RequestNo, Taken,
+};
+use tokio::sync::{OnceCell, mpsc, watch};
+use tracing::debug;
+
+use crate::caller::{Peer, Service};
+use crate::link::{Link, in_time, unexpected};
+use crate::problem::{Kind, Problem};
+
+/// The number of the call that attaches.
+const ATTACH: u64 = FIRST_QUERY;
+/// The number of the call that ends the session.
+const LEAVE: u64 = FIRST_QUERY - 1;
+
+/// How it stands with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Standing {
+    /// It was not asked for yet.
+    New,
+    /// It was asked for, and nothing was said yet.
+    Asked,
+    /// It waits.
+    Waiting(RequestNo),
+    /// It is held.
+    Granted(Granted),
+    /// Its owner has given it back, or did not want it any more.
+    Released,
+    /// It is over for another reason.
+    Over(Problem),
+}
+
+/// What is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    pub(crate) request: RequestNo,
+    pub(crate) taken: Arc<[Taken]>,
+    pub(crate) limit: Option<u64>,
+}
+
+impl Standing {
+    fn is_settled(&self) -> bool {
+        !matches!(self, Self::New | Self::Asked | Self::Waiting(_))
+    }
+}
+
+/// What is known of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) standing: Standing,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl State {
+    /// Of a request that was given back.
+    pub(crate) fn released() -> Self {
+        Self { standing: Standing::Released, warnings: Vec::new() }
+    }
+}
+
+/// Everything that is being done about one request.
+pub(crate) struct Lease {
+    state: watch::Receiver<State>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+/// What is done within the session.
+enum Order {
+    /// Asks, unless that was done.
+    Ask(Box<Ask>),
+    /// Gives back.
+    GiveBack,
+    /// Ends the session.
+    Leave,
+}
+
+impl Lease {
+    /// How it stands.
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Asks for something, unless this was done before.
+    pub(crate) fn ask(&self, ask: Ask) {
+        self.order(Order::Ask(Box::new(ask)));
+    }
+
+    /// How it stands when it is granted or over, or after some time.
+    pub(crate) async fn settled(&self, patience: Duration) -> State {
+        let mut state = self.state.clone();
+        let settled = state.wait_for(|state| state.standing.is_settled());
+        // Nobody tells any more: the connection has ended, and that was the last word.
+        let _ = tokio::time::timeout(patience, settled).await;
+        self.state()
+    }
+
+    /// How it stands as soon as anything was said, which is at once.
+    pub(crate) async fn heard(&self) -> State {
+        let mut state = self.state.clone();
+        let heard =
+            state.wait_for(|state| !matches!(state.standing, Standing::New | Standing::Asked));
+        let _ = tokio::time::timeout(Duration::from_secs(30), heard).await;
+        self.state()
+    }
+
+    /// Gives it back, granted or not.
+    pub(crate) async fn give_back(&self) -> State {
+        self.order(Order::GiveBack);
+        self.ended().await
+    }
+
+    async fn ended(&self) -> State {
+        let mut state = self.state.clone();
+        let over = |state: &State| matches!(state.standing, Standing::Released | Standing::Over(_));
+        let _ = tokio::time::timeout(Duration::from_secs(30), state.wait_for(over)).await;
+        self.state()
+    }
+
+    fn order(&self, order: Order) {
+        // If nobody takes it, the connection has ended, and the state says so.
+        let _ = self.orders.send(order);
+    }
+}
+
+/// The leases about which somebody calls at this moment.
+pub(crate) struct Leases {
+    service: Arc<dyn Service>,
+    key: [u8; 32],
+    current: Mutex<HashMap<u128, Weak<OnceCell<Arc<Lease>>>>>,
+}
+
+/// Keeps a lease attached.
+pub(crate) struct Attached {
+    session: u128,
+    lease: Arc<Lease>,
+    /// Whoever comes meanwhile finds it here.
+    _shared: Arc<OnceCell<Arc<Lease>>>,
+}
+
+impl std::ops::Deref for Attached {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl Leases {
+    pub(crate) fn new(service: Arc<dyn Service>, key: [u8; 32]) -> Self {
+        Self { service, key, current: Mutex::default() }
+    }
+
+    /// The request that has this id, if there is one.
+    pub(crate) async fn find(&self, peer: &Peer, id: &str) -> Result<Attached, Problem> {
+        self.attach(peer, id, None).await
+    }
+
+    /// The same; if there is none, it can be asked for, with a lease of so many milliseconds.
+    pub(crate) async fn find_or_begin(
+        &self,
+        peer: &Peer,
+        id: &str,
+        ttl: u64,
+    ) -> Result<Attached, Problem> {
+        self.attach(peer, id, Some(ttl)).await
+    }
+
+    async fn attach(&self, peer: &Peer, id: &str, ttl: Option<u64>) -> Result<Attached, Problem> {
+        let session = self.number("session", peer, id);
+        let attach = Attach {
+            session,
+            secret: self.number("secret", peer, id),
+            returns: ttl.is_none(),
+            heard: 0,
+            lease: Some(ttl.unwrap_or(1000)),
+        };
+        let shared = self.shared(session);
+        let lease = shared.get_or_try_init(|| begin(&*self.service, peer, attach)).await?;
+        if let Standing::Over(problem) = &lease.state().standing
+            && problem.kind() == Kind::Unreachable
+        {
+            self.lock().remove(&session);
+            return Err(problem.clone());
+        }
+        Ok(Attached { session, lease: lease.clone(), _shared: shared })
+    }
+
+    /// Ends the session of a request that is over: the agent need not remember it, and whoever asks again
+    /// with its id begins anew.
+    pub(crate) fn leave(&self, attached: &Attached) {
+        self.lock().remove(&attached.session);
+        attached.order(Order::Leave);
+    }
+
+    fn shared(&self, session: u128) -> Arc<OnceCell<Arc<Lease>>> {
+        let mut current = self.lock();
+        if let Some(shared) = current.get(&session).and_then(Weak::upgrade) {
+            return shared;
+        }
+        if current.len() >= 2 * current.values().filter(|one| one.strong_count() > 0).count() + 16 {
+            current.retain(|_, one| one.strong_count() > 0);
+        }
+        let shared = Arc::new(OnceCell::new());
+        current.insert(session, Arc::downgrade(&shared));
+        shared
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u128, Weak<OnceCell<Arc<Lease>>>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that nobody else can tell.
+    fn number(&self, what: &str, peer: &Peer, id: &str) -> u128 {
+        let mac = HMAC::mac(format!("{what} {} {id}", peer.uid).as_bytes(), self.key);
+        let half: [u8; 16] = std::array::from_fn(|at| mac[at]);
+        u128::from_le_bytes(half)
+    }
+}
+
+/// Attaches to a session, and leaves it to a task that listens.
+async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc<Lease>, Problem> {
+    let mut link = Link::open(service, peer).await?;
+    let attached = async {
+        link.send(ATTACH, Body::Attach(attach)).await?;
+        loop {
+            let answer = link.answer().await?;
+            if answer.id == ATTACH {
+                return Ok(answer.reply);
+            }
+        }
+    };
+    let (last, answers) = match in_time(attached).await? {
+        Reply::Attached { last, answers, .. } => (last, answers),
+        Reply::Failed(Fault::Forgotten) => {
+            return Err(Problem::lost(
+                "there is no such request any more: it was not renewed in time, or never asked for",
+            ));
+        }
+        Reply::Failed(fault) => return Err(fault.into()),
+        other => return Err(unexpected(&other)),
+    };
+    let call = last + last % 2 + 1;
+    let mut talk = Talk {
+        link,
+        call,
+        state: watch::Sender::new(State { standing: Standing::New, warnings: Vec::new() }),
+    };
+    let asked = answers.into_iter().filter(|(call, _)| call % 2 == 1).max_by_key(|(call, _)| *call);
+    match asked {
+        _ if last % 2 == 0 && last > 0 => talk.set(Standing::Released),
+        Some((call, reply)) => {
+            talk.call = call;
+            talk.set(Standing::Asked);
+            if let Some(reply) = reply {
+                talk.hear(Answer { id: call, reply });
+            }
+        }
+        None => {}
+    }
+    let (orders, taken) = mpsc::unbounded_channel();
+    let lease = Arc::new(Lease { state: talk.state.subscribe(), orders });
+    tokio::spawn(talk.run(taken));
+    Ok(lease)
+}
+
+/// The talk with the service about one request.
+struct Talk {
+    link: Link,
+    /// The number of the call that asks.
+    call: u64,
+    state: watch::Sender<State>,
+}
+
+impl Talk {
+    /// Goes on until nobody wants to know any more, or the connection ends.
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        loop {
+            let done = tokio::select! {
+                answer = self.link.answer() => answer.map(|answer| self.hear(answer)),
+                order = orders.recv() => match order {
+                    Some(order) => self.carry_out(order).await,
+                    None => return,
+                },
+            };
+            if let Err(error) = done {
+                debug!("a connection to the service ends: {error}");
+                if !matches!(self.standing(), Standing::Released | Standing::Over(_)) {
+                    self.set(Standing::Over(Problem::unreachable(&error)));
+                }
+                return;
+            }
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        self.state.borrow().standing.clone()
+    }
+
+    fn set(&self, standing: Standing) {
+        self.state.send_modify(|state| state.standing = standing);
+    }
+
+    async fn carry_out(&mut self, order: Order) -> std::io::Result<()> {
+        match (order, self.standing()) {
+            (Order::Ask(ask), Standing::New) => {
+                self.set(Standing::Asked);
+                self.link.send(self.call, Body::Ask(*ask)).await
+            }
+            (Order::GiveBack, Standing::Asked | Standing::Waiting(_) | Standing::Granted(_)) => {
+                self.link.send(self.call + 1, Body::Withdraw(self.call)).await
+            }
+            (Order::GiveBack, Standing::New) => {
+                self.set(Standing::Over(Problem::lost("nothing was asked for under this id")));
+                Ok(())
+            }
+            (Order::Leave, _) => self.link.send(LEAVE, Body::Leave).await,
+            (Order::Ask(_) | Order::GiveBack, _) => Ok(()),
+        }
+    }
+
+    fn hear(&mut self, answer: Answer) {
+        if answer.id == self.call + 1 {
+            return self.given_back(answer.reply);
+        } else if answer.id != self.call {
+            return;
+        }
+        match answer.reply {
+            Reply::Queued(request) => self.set(Standing::Waiting(request)),
+            Reply::Granted { request, taken, limit, .. } => {
+                self.set(Standing::Granted(Granted { request, taken, limit }));
+            }
+            Reply::Warning(text) => self.state.send_modify(|state| state.warnings.push(text)),
+            Reply::Lost(request) => {
+                let text = format!("{request} was taken away: its use must stop");
+                self.set(Standing::Over(Problem::lost(text)));
+            }
+            Reply::Refused(Refusal::Withdrawn) | Reply::Done => self.set(Standing::Released),
+            Reply::Refused(why) => self.set(Standing::Over(why.into())),
+            Reply::Failed(fault) => self.set(Standing::Over(fault.into())),
+            other => self.set(Standing::Over(unexpected(&other))),
+        }
+    }
+
+    fn given_back(&self, reply: Reply) {
+        match reply {
+            Reply::Failed(fault) => self.set(Standing::Over(fault.into())),
+            _ => self.set(Standing::Released),
+        }
+    }
+}

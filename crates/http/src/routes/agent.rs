@@ -1,0 +1,88 @@
+//! The agent itself, and its health.
+
+use axum::Json;
+use axum::http::StatusCode;
+use holdall_wire::{Body, Shutdown};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{Caller, Gateway};
+use crate::extract;
+use crate::link::Link;
+use crate::problem::{Problem, Told};
+use crate::view::Agent;
+
+/// About the agent, who you are to it, and what you may do
+#[utoipa::path(
+    get,
+    path = "/v1/agent",
+    responses(
+        (status = 200, body = Agent, description = "What it is, and how much it holds"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn agent(gateway: Gateway, caller: Caller) -> Result<Json<Agent>, Problem> {
+    Ok(Json(caller.link(&gateway).await?.agent().await?.into()))
+}
+
+/// How an agent ends.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Stop)]
+pub(super) struct Stop {
+    how: How,
+}
+
+/// At once, and what is held stays held; at once, after those who wait were told to go; or when
+/// nothing is held any more.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum How {
+    AtOnce,
+    Dismiss,
+    Drain,
+}
+
+/// End the agent
+#[utoipa::path(
+    post,
+    path = "/v1/agent/stop",
+    request_body = Stop,
+    responses(
+        (status = 204, description = "It ends"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn stop(
+    gateway: Gateway,
+    caller: Caller,
+    extract::Json(stop): extract::Json<Stop>,
+) -> Result<StatusCode, Problem> {
+    let shutdown = match stop.how {
+        How::AtOnce => Shutdown::AtOnce,
+        How::Dismiss => Shutdown::Dismiss,
+        How::Drain => Shutdown::Drain,
+    };
+    caller.link(&gateway).await?.done(Body::Shutdown(shutdown)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether the process runs
+#[utoipa::path(get, path = "/healthz", responses((status = 200, body = String, content_type = "text/plain", description = "It does")))]
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the agent answers
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    responses(
+        (status = 200, body = String, content_type = "text/plain", description = "It does"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It does not"),
+    ),
+)]
+pub(super) async fn readyz(gateway: Gateway) -> Result<&'static str, Problem> {
+    Link::open(&*gateway.service, &gateway.own).await?.agent().await?;
+    Ok("ready\n")
+}

@@ -1,0 +1,87 @@
+//! The audit log.
+
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::events::may_view;
+use super::{Caller, Gateway};
+use crate::audit::{Line, Wanted};
+use crate::extract::Query;
+use crate::problem::{Kind, Problem, Told};
+
+/// How many lines are told at most.
+const LINES_MAX: usize = 10_000;
+
+/// Which lines are wanted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// From this time on, in milliseconds since 1970.
+    since_ms: Option<u64>,
+    /// Before this time.
+    until_ms: Option<u64>,
+    /// About this request.
+    request: Option<String>,
+    /// About this pool or lock.
+    pool: Option<String>,
+    /// Of this user.
+    user: Option<String>,
+    /// With this text in it, in upper or lower case.
+    text: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 10_000)]
+    limit: Option<usize>,
+    /// Where the last page ended.
+    cursor: Option<String>,
+}
+
+/// A page of the audit log.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Page {
+    /// The lines, newest first.
+    lines: Vec<Line>,
+    /// Where the next page begins, if there is one.
+    cursor: Option<String>,
+}
+
+/// Who asked for, got, gave back and lost what, and when; newest first
+#[utoipa::path(
+    get,
+    path = "/v1/audit",
+    params(Which),
+    responses(
+        (status = 200, body = Page, description = "A page of it"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn audit(
+    gateway: Gateway,
+    caller: Caller,
+    Query(which): Query<Which>,
+) -> Result<Json<Page>, Problem> {
+    let wrong = |text: &str| Problem::new(Kind::Usage, text);
+    let limit = which.limit.unwrap_or(100);
+    if !(1..=LINES_MAX).contains(&limit) {
+        return Err(wrong(&format!("limit is from 1 to {LINES_MAX}")));
+    }
+    let place = which.cursor.map(|cursor| cursor.parse()).transpose();
+    let place = place.map_err(|()| wrong("this cursor is none that the agent has told"))?;
+    may_view(&gateway, &caller).await?;
+    let wanted = Wanted {
+        since: which.since_ms.unwrap_or_default(),
+        until: which.until_ms,
+        request: which.request,
+        pool: which.pool,
+        user: which.user,
+        text: which.text,
+    };
+    let _one_of_few = gateway.looks.acquire().await;
+    let audit = gateway.audit.clone();
+    let read = tokio::task::spawn_blocking(move || audit.before(place, &wanted, limit));
+    let failed = |why: String| Problem::new(Kind::Failed, format!("the audit log: {why}"));
+    let read = read.await.map_err(|error| failed(error.to_string()))?;
+    let (lines, next) = read.map_err(|error| failed(error.to_string()))?;
+    Ok(Json(Page { lines, cursor: next.map(|place| place.to_string()) }))
+}

@@ -1,0 +1,380 @@
+//! Requests, by the id that their client has picked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hmac_sha256::Hash;
+use holdall_wire::{self as wire, Ask, Lasting, Need};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Caller, Gateway, number};
+use crate::extract::{self, Path, Query};
+use crate::gateway::Shared;
+use crate::lease::{Standing, State};
+use crate::problem::{Kind, Problem, Told};
+use crate::view::Taken;
+
+/// How long an answer may take at most.
+const WAIT_MAX: u64 = 300_000;
+/// The shortest and the longest lease.
+const TTL: std::ops::RangeInclusive<u64> = 1000..=3_600_000;
+
+/// What is asked for.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Ask)]
+pub(super) struct Asked {
+    /// What is needed, all or nothing: `gpu`, `gpu:2`, `gpu:all`, `gpu/3`, `db`, `db:shared`.
+    #[schema(min_items = 1, max_items = 1000, example = json!(["gpu:2", "license/maya"]))]
+    needs: Vec<String>,
+    /// Whoever is not heard of for so long loses the request.
+    #[serde(default = "half_a_minute")]
+    #[schema(minimum = 1000, maximum = 3_600_000)]
+    ttl_ms: u64,
+    /// How long the answer may take.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 300_000)]
+    wait_ms: u64,
+    /// Whether the request goes on waiting if it is not granted by then. Otherwise it is withdrawn.
+    #[serde(default)]
+    queue: bool,
+    /// It is reserved for so long, from its grant on, whatever becomes of the lease.
+    #[schema(minimum = 1)]
+    reserve_ms: Option<u64>,
+    /// It is taken away after so long.
+    #[schema(minimum = 1)]
+    limit_ms: Option<u64>,
+    /// The number of the grant inside which this is asked: its holder waits for this.
+    #[schema(pattern = "^[0-9]+-[0-9]+$")]
+    within: Option<String>,
+    /// A name for the request, for people to read.
+    #[schema(max_length = 4096)]
+    name: Option<String>,
+    /// The reason for it, for people to read.
+    #[schema(max_length = 4096)]
+    reason: Option<String>,
+    /// The program that asks, for people to read.
+    #[schema(max_length = 4096)]
+    command: Option<String>,
+}
+
+fn half_a_minute() -> u64 {
+    30_000
+}
+
+impl Asked {
+    fn check(&self) -> Result<(), Problem> {
+        let wrong = |text: String| Err(Problem::new(Kind::Usage, text));
+        if !TTL.contains(&self.ttl_ms) {
+            return wrong(format!("ttl_ms is from {} to {}", TTL.start(), TTL.end()));
+        }
+        if self.wait_ms > WAIT_MAX {
+            return wrong(format!("wait_ms is {WAIT_MAX} at most; ask again to wait longer"));
+        }
+        if self.needs.is_empty() {
+            return wrong("a request has at least one need".into());
+        }
+        if self.reserve_ms == Some(0) || self.limit_ms == Some(0) {
+            return wrong("reserve_ms and limit_ms are at least 1".into());
+        }
+        Ok(())
+    }
+
+    /// What tells it from other requests: not how long one waits for the answer.
+    fn digest(&self) -> [u8; 32] {
+        let Self { needs, ttl_ms, reserve_ms, limit_ms, within, .. } = self;
+        let text = serde_json::to_string(&(needs, ttl_ms, reserve_ms, limit_ms, within));
+        Hash::hash(text.unwrap_or_default().as_bytes())
+    }
+
+    fn wire(&self) -> Result<Ask, Problem> {
+        let need = |text: &String| {
+            text.parse().map_err(|bad: wire::BadNeed| Problem::new(Kind::Usage, bad.to_string()))
+        };
+        Ok(Ask {
+            needs: self.needs.iter().map(need).collect::<Result<Vec<Need>, _>>()?,
+            now: self.wait_ms == 0 && !self.queue,
+            lasting: self.reserve_ms.map_or(Lasting::Connection, Lasting::Reservation),
+            from: wire::From {
+                command: self.command.clone().unwrap_or_default(),
+                name: self.name.clone(),
+                reason: self.reason.clone(),
+            },
+            within: self.within.as_deref().map(number).transpose()?,
+            limit: self.limit_ms,
+            part: None,
+        })
+    }
+}
+
+/// How it stands with a request.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Request {
+    /// The id that its client has picked.
+    id: String,
+    /// How it stands.
+    state: Stands,
+    /// Its number, as others see it.
+    #[schema(example = "3-17")]
+    request: Option<String>,
+    /// Whoever is not heard of for so long from now loses it; unknown if the agent was restarted.
+    ttl_ms: Option<u64>,
+    /// What is held, in the order asked for.
+    taken: Vec<Taken>,
+    /// It is taken away after so long from its grant.
+    limit_ms: Option<u64>,
+    /// What its client should know.
+    warnings: Vec<String>,
+}
+
+/// It waits, is held, or was given back by its owner.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Stands {
+    Waiting,
+    Granted,
+    Released,
+}
+
+/// The id of a request: picked by the client, known to it and to the agent.
+fn check_id(id: &str) -> Result<(), Problem> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '~' | '-');
+    if (1..=128).contains(&id.len()) && id.chars().all(plain) {
+        return Ok(());
+    }
+    let text = "an id has 1 to 128 letters, digits and `. _ ~ -`; take a UUID";
+    Err(Problem::new(Kind::Usage, text))
+}
+
+/// Ask for a set of things, under an id that the agent picks
+#[utoipa::path(
+    post,
+    path = "/v1/requests",
+    request_body = Asked,
+    responses(
+        (status = 200, body = Request, description = "Granted"),
+        (status = 202, body = Request, description = "It waits"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn post(
+    gateway: Gateway,
+    caller: Caller,
+    extract::Json(asked): extract::Json<Asked>,
+) -> Result<Response, Problem> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|_| Problem::new(Kind::Failed, "no random numbers"))?;
+    let id = format!("{:032x}", u128::from_le_bytes(id));
+    ask(&gateway, &caller, id, &asked).await
+}
+
+/// Ask for a set of things, under an id that the client has picked
+///
+/// Asking again with the same id and body is the same request.
+#[utoipa::path(
+    put,
+    path = "/v1/requests/{id}",
+    params(("id" = String, Path, description = "Picked by the client, a UUID for example",
+        pattern = "^[A-Za-z0-9._~-]{1,128}$")),
+    request_body = Asked,
+    responses(
+        (status = 200, body = Request, description = "Granted, or given back before"),
+        (status = 202, body = Request, description = "It waits"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn put(
+    gateway: Gateway,
+    caller: Caller,
+    Path(id): Path<String>,
+    extract::Json(asked): extract::Json<Asked>,
+) -> Result<Response, Problem> {
+    check_id(&id)?;
+    ask(&gateway, &caller, id, &asked).await
+}
+
+async fn ask(
+    gateway: &Arc<Shared>,
+    caller: &Caller,
+    id: String,
+    asked: &Asked,
+) -> Result<Response, Problem> {
+    asked.check()?;
+    let wire = asked.wire()?;
+    let digest = asked.digest();
+    let known = gateway.remember(&caller.0, &id, digest, asked.ttl_ms);
+    if known.digest != digest {
+        let text = "this id is that of another request; take a new one";
+        return Err(Problem::new(Kind::Conflict, text));
+    }
+    if known.released {
+        return answer(gateway, caller, id, State::released());
+    }
+    let lease = gateway.leases.find_or_begin(&caller.0, &id, asked.ttl_ms).await;
+    let lease = lease.inspect_err(|_| gateway.forget(&caller.0, &id))?;
+    lease.ask(wire);
+    let mut state = lease.settled(Duration::from_millis(asked.wait_ms)).await;
+    if matches!(state.standing, Standing::New | Standing::Asked) {
+        state = lease.heard().await;
+    }
+    match state.standing {
+        Standing::Over(problem) => {
+            // Nothing is held. So it can be asked for again.
+            gateway.leases.leave(&lease);
+            gateway.forget(&caller.0, &id);
+            Err(problem)
+        }
+        Standing::New | Standing::Asked | Standing::Waiting(_) if !asked.queue => {
+            lease.give_back().await;
+            gateway.leases.leave(&lease);
+            gateway.forget(&caller.0, &id);
+            let text = format!("not granted within {} ms", asked.wait_ms);
+            Err(Problem::new(Kind::Timeout, text))
+        }
+        _ => answer(gateway, caller, id, state),
+    }
+}
+
+/// How it stands, in words.
+fn answer(
+    gateway: &Shared,
+    caller: &Caller,
+    id: String,
+    state: State,
+) -> Result<Response, Problem> {
+    let ttl_ms = gateway.remembered(&caller.0, &id).map(|asked| asked.ttl);
+    let mut told = Request {
+        id,
+        state: Stands::Waiting,
+        request: None,
+        ttl_ms,
+        taken: Vec::new(),
+        limit_ms: None,
+        warnings: state.warnings,
+    };
+    let mut status = StatusCode::OK;
+    match state.standing {
+        Standing::New | Standing::Asked => status = StatusCode::ACCEPTED,
+        Standing::Waiting(request) => {
+            status = StatusCode::ACCEPTED;
+            told.request = Some(request.to_string());
+        }
+        Standing::Granted(granted) => {
+            told.state = Stands::Granted;
+            told.request = Some(granted.request.to_string());
+            told.taken = granted.taken.iter().map(Into::into).collect();
+            told.limit_ms = granted.limit;
+        }
+        Standing::Released => told.state = Stands::Released,
+        Standing::Over(problem) => return Err(problem),
+    }
+    let location = HeaderValue::from_str(&format!("/v1/requests/{}", told.id));
+    let mut response = (status, Json(told)).into_response();
+    if let Ok(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// How long an answer may take.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Patience {
+    /// Answer when it is granted or over, or after so long.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 300_000, required = false)]
+    wait_ms: u64,
+}
+
+/// How it stands with a request; this also renews it
+#[utoipa::path(
+    get,
+    path = "/v1/requests/{id}",
+    params(("id" = String, Path, description = "As it was asked for", pattern = "^[A-Za-z0-9._~-]{1,128}$"), Patience),
+    responses(
+        (status = 200, body = Request, description = "Granted, or given back"),
+        (status = 202, body = Request, description = "It waits"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn get(
+    gateway: Gateway,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(patience): Query<Patience>,
+) -> Result<Response, Problem> {
+    if patience.wait_ms > WAIT_MAX {
+        return Err(Problem::new(Kind::Usage, format!("wait_ms is {WAIT_MAX} at most")));
+    }
+    look(&gateway, &caller, id, Duration::from_millis(patience.wait_ms)).await
+}
+
+/// Renew the lease of a request
+#[utoipa::path(
+    post,
+    path = "/v1/requests/{id}/renew",
+    params(("id" = String, Path, description = "As it was asked for", pattern = "^[A-Za-z0-9._~-]{1,128}$")),
+    responses(
+        (status = 200, body = Request, description = "Granted, or given back"),
+        (status = 202, body = Request, description = "It waits"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn renew(
+    gateway: Gateway,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    look(&gateway, &caller, id, Duration::ZERO).await
+}
+
+async fn look(
+    gateway: &Shared,
+    caller: &Caller,
+    id: String,
+    patience: Duration,
+) -> Result<Response, Problem> {
+    check_id(&id)?;
+    if gateway.remembered(&caller.0, &id).is_some_and(|known| known.released) {
+        return answer(gateway, caller, id, State::released());
+    }
+    let lease = gateway.leases.find(&caller.0, &id).await?;
+    if let Standing::New = lease.state().standing {
+        return Err(Problem::lost("nothing was asked for under this id"));
+    }
+    let state = lease.settled(patience).await;
+    answer(gateway, caller, id, state)
+}
+
+/// Give back what a request holds, or withdraw it
+#[utoipa::path(
+    delete,
+    path = "/v1/requests/{id}",
+    params(("id" = String, Path, description = "As it was asked for", pattern = "^[A-Za-z0-9._~-]{1,128}$")),
+    responses(
+        (status = 200, body = Request, description = "Given back"),
+        (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
+    ),
+)]
+pub(super) async fn delete(
+    gateway: Gateway,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    check_id(&id)?;
+    if gateway.remembered(&caller.0, &id).is_some_and(|known| known.released) {
+        return answer(&gateway, &caller, id, State::released());
+    }
+    let lease = gateway.leases.find(&caller.0, &id).await?;
+    let state = lease.give_back().await;
+    if let Standing::Released = state.standing {
+        gateway.leases.leave(&lease);
+        gateway.remember_released(&caller.0, &id);
+    }
+    answer(&gateway, &caller, id, state)
+}

@@ -1,0 +1,254 @@
+//! Tokens: what programs on other machines show instead of a user.
+//!
+//! A token has a name and some rights, and counts as a user of its own: `token:NAME`, with a number that no user of
+//! the machine has, so that quotas and ownership are per token. On disk there is only its hash; whoever made
+//! it was shown it once. Whoever may write in the agent's directory may make tokens; the gateway notices
+//! when the file has changed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hmac_sha256::Hash;
+use holdall_wire::Right;
+use serde::{Deserialize, Serialize};
+
+use crate::caller::Peer;
+
+const FILE: &str = "tokens.json";
+/// The first of the numbers that tokens have as users.
+const FIRST_UID: u32 = 0xF000_0000;
+/// What tokens begin with, so that people and programs that look for secrets know them.
+const PREFIX: &str = "hat_";
+
+/// What is kept of a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// Its name.
+    pub name: String,
+    /// What it may do.
+    pub may: Vec<Right>,
+    /// When it was made, in milliseconds since 1970.
+    pub made: u64,
+    /// Until when it is good; for good if nothing is said.
+    #[serde(default)]
+    pub until: Option<u64>,
+    uid: u32,
+    hash: String,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    /// How many were made so far: numbers are not used again.
+    made: u32,
+    tokens: Vec<Token>,
+}
+
+/// Why a token is not made or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A name that cannot be used.
+    #[error("'{0}' is no name for a token: 1 to 64 letters, digits, `_ - .`")]
+    Name(String),
+    /// There is one already.
+    #[error("there is a token {0} already; remove it first, or take another name")]
+    Exists(String),
+    /// There is none.
+    #[error("there is no token {0}; `holdall token list` names them")]
+    Missing(String),
+    /// The file cannot be read or written.
+    #[error("{file}: {why}", file = .0.display(), why = .1)]
+    File(PathBuf, io::Error),
+}
+
+/// Makes a token in the directory of an agent. What is returned is shown once and kept nowhere.
+///
+/// # Errors
+/// If there is one of that name, or it cannot be kept.
+pub fn add(data: &Path, name: &str, may: &[Right], until: Option<u64>) -> Result<String, Error> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return Err(Error::Name(name.chars().take(80).collect()));
+    }
+    let _lock = lock(data)?;
+    let mut kept = read(data)?;
+    if kept.tokens.iter().any(|token| token.name == name) {
+        return Err(Error::Exists(name.into()));
+    }
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| Error::File(path(data), error.into()))?;
+    let token = format!("{PREFIX}{}", hex(&bytes));
+    let uid = FIRST_UID.saturating_add(kept.made);
+    kept.made += 1;
+    let (may, made) = (may.to_vec(), now());
+    kept.tokens.push(Token { name: name.into(), may, made, until, uid, hash: hash(&token) });
+    write(data, &kept)?;
+    Ok(token)
+}
+
+/// The tokens of an agent, in the order made.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn list(data: &Path) -> Result<Vec<Token>, Error> {
+    Ok(read(data)?.tokens)
+}
+
+/// Removes a token: it is good for nothing any more.
+///
+/// # Errors
+/// If there is none of that name, or its end cannot be kept.
+pub fn remove(data: &Path, name: &str) -> Result<(), Error> {
+    let _lock = lock(data)?;
+    let mut kept = read(data)?;
+    let before = kept.tokens.len();
+    kept.tokens.retain(|token| token.name != name);
+    if kept.tokens.len() == before {
+        return Err(Error::Missing(name.into()));
+    }
+    write(data, &kept)
+}
+
+/// The tokens as the gateway knows them.
+pub(crate) struct Tokens {
+    data: PathBuf,
+    known: Mutex<(Option<Version>, Vec<Token>)>,
+}
+
+/// What tells a file from one that was there before.
+type Version = (u64, i64, i64, u64);
+
+impl Tokens {
+    pub(crate) fn new(data: &Path) -> Self {
+        Self { data: data.to_owned(), known: Mutex::default() }
+    }
+
+    /// Whose token this is.
+    pub(crate) fn whose(&self, token: &str) -> Option<Peer> {
+        let (hash, now) = (hash(token), now());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = std::fs::metadata(path(&self.data)).ok();
+        let version = version.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.size()));
+        if known.0 != version {
+            let tokens = list(&self.data).inspect_err(|error| tracing::error!("tokens: {error}"));
+            *known = (version, tokens.unwrap_or_default());
+        }
+        let good = |token: &&Token| token.hash == hash && token.until.is_none_or(|at| now < at);
+        known.1.iter().find(good).map(Token::peer)
+    }
+}
+
+impl Token {
+    fn peer(&self) -> Peer {
+        Peer {
+            uid: self.uid,
+            pid: 0,
+            groups: Vec::new(),
+            name: Some(format!("token:{}", self.name).into()),
+            may: Some(self.may.clone()),
+        }
+    }
+}
+
+fn path(data: &Path) -> PathBuf {
+    data.join(FILE)
+}
+
+fn read(data: &Path) -> Result<Kept, Error> {
+    let failed = |error| Error::File(path(data), error);
+    match std::fs::read(path(data)) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whoever changes the tokens does so alone.
+fn lock(data: &Path) -> Result<File, Error> {
+    let at = data.join("tokens.lock");
+    let locked = || {
+        let file = private().truncate(false).open(&at)?;
+        give_to_owner(data, &file)?;
+        file.lock()?;
+        Ok(file)
+    };
+    locked().map_err(|error| Error::File(at.clone(), error))
+}
+
+fn write(data: &Path, kept: &Kept) -> Result<(), Error> {
+    let new = data.join("tokens.json.new");
+    let written = || {
+        let mut file = private().truncate(true).open(&new)?;
+        file.write_all(serde_json::to_string_pretty(kept)?.as_bytes())?;
+        give_to_owner(data, &file)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path(data))
+    };
+    written().map_err(|error| Error::File(path(data), error))
+}
+
+/// What root makes in the directory of another user's agent is that user's.
+fn give_to_owner(data: &Path, file: &File) -> io::Result<()> {
+    let (dir, own) = (std::fs::metadata(data)?, file.metadata()?);
+    if dir.uid() == own.uid() { Ok(()) } else { fchown(file, Some(dir.uid()), Some(dir.gid())) }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}
+
+fn hash(token: &str) -> String {
+    hex(&Hash::hash(token.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_from_its_making_to_its_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::new(dir.path());
+        assert_eq!(tokens.whose("hat_anything"), None);
+        let ci = add(dir.path(), "ci", &[Right::View, Right::Ask], None).expect("made");
+        let page = add(dir.path(), "page", &[Right::View], None).expect("made");
+        let peer = tokens.whose(&ci).expect("it is good at once");
+        assert_eq!(peer.name.as_deref(), Some("token:ci"));
+        assert_eq!(peer.may, Some(vec![Right::View, Right::Ask]));
+        assert_ne!(tokens.whose(&page).expect("the other").uid, peer.uid);
+        let kept = std::fs::read_to_string(path(dir.path())).expect("kept");
+        assert!(!kept.contains(&ci[PREFIX.len()..]), "only its hash is on disk");
+        let mode = std::fs::metadata(path(dir.path())).expect("kept").mode();
+        assert_eq!(mode & 0o777, 0o600);
+        remove(dir.path(), "ci").expect("removed");
+        assert_eq!(tokens.whose(&ci), None);
+        let again = add(dir.path(), "ci", &[Right::View], None).expect("made");
+        let uid = tokens.whose(&again).expect("good").uid;
+        assert!(uid > peer.uid + 1, "what the old one held is not that of the new one");
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert!(matches!(add(dir.path(), "", &[], None), Err(Error::Name(_))));
+        assert!(matches!(add(dir.path(), "a/b", &[], None), Err(Error::Name(_))));
+        add(dir.path(), "ci", &[], None).expect("made");
+        assert!(matches!(add(dir.path(), "ci", &[], None), Err(Error::Exists(_))));
+        assert!(matches!(remove(dir.path(), "none"), Err(Error::Missing(_))));
+        let old = add(dir.path(), "old", &[Right::View], Some(1)).expect("made");
+        assert_eq!(Tokens::new(dir.path()).whose(&old), None, "its time is over");
+    }
+}

@@ -1,0 +1,78 @@
+//! What those are told who listen.
+
+use crate::world::World;
+use serde_json::json;
+
+#[test]
+fn first_everything_and_then_what_changes() {
+    let world = World::new();
+    world.log(1);
+    let client = world.client();
+    client.put("/v1/requests/a", &json!({"needs": ["db"]}));
+    let mut events = client.listen("/v1/events", &[]);
+    let first = events.next().expect("a snapshot");
+    assert_eq!((&*first.kind, &first.data["missed"]), ("snapshot", &json!(false)));
+    assert_eq!(first.data["grants"].as_array().map(Vec::len), Some(1));
+    assert_eq!(first.data["agent"]["you"], "anna");
+    client.put("/v1/requests/b", &json!({"needs": ["db"], "queue": true}));
+    world.log(2);
+    assert_eq!(events.next_of("audit").data["at"], 2);
+    let change = events.next_of("change").data;
+    let waiting = change["waiting"][0]["request"].clone();
+    assert!(waiting.is_string(), "{change}");
+    assert_eq!((&change["grants"], &change["order"]), (&json!([]), &json!(null)));
+    client.delete("/v1/requests/a");
+    world.log(3);
+    let change = events.next_of("change").data;
+    assert_eq!((&change["left"], &change["grants"][0]["request"]), (&json!([waiting]), &waiting));
+    assert_eq!(change["ended"], json!([first.data["grants"][0]["request"]]));
+}
+
+#[test]
+fn whoever_comes_back_is_told_what_it_missed() {
+    let world = World::new();
+    world.log(1);
+    let client = world.client();
+    let mut events = client.listen("/v1/events", &[]);
+    events.next().expect("a snapshot");
+    world.log(2);
+    let last = events.next_of("audit").id;
+    drop(events);
+    world.log(3);
+    world.log(4);
+    let mut events = client.listen("/v1/events", &[&format!("last-event-id: {last}")]);
+    let first = events.next().expect("a snapshot");
+    assert_eq!((&*first.kind, &first.data["missed"]), ("snapshot", &json!(false)));
+    assert_eq!(events.next_of("audit").data["at"], 3);
+    assert_eq!(events.next_of("audit").data["at"], 4);
+    let mut events = client.listen("/v1/events?last_event_id=77.1", &[]);
+    assert_eq!(events.next().expect("a snapshot").data["missed"], true);
+}
+
+#[test]
+fn whoever_may_not_look_may_not_listen() {
+    let world = World::new();
+    world.fake.model().denied = true;
+    for path in ["/v1/events", "/v1/audit", "/v1/status"] {
+        let answer = world.client().get(path);
+        assert_eq!((answer.status, &*answer.problem()), (403, "denied"), "{path}");
+    }
+}
+
+#[test]
+fn the_audit_log_is_read_page_by_page() {
+    let world = World::new();
+    for at in 1..=5 {
+        world.log(at);
+    }
+    let page = world.client().get("/v1/audit?limit=3").json();
+    let times = |page: &serde_json::Value| -> Vec<u64> {
+        let lines = page["lines"].as_array().expect("lines").iter();
+        lines.map(|line| line["at"].as_u64().expect("a time")).collect()
+    };
+    assert_eq!(times(&page), [5, 4, 3]);
+    let cursor = page["cursor"].as_str().expect("there is more");
+    let page = world.client().get(&format!("/v1/audit?limit=9&cursor={cursor}")).json();
+    assert_eq!((times(&page), &page["cursor"]), (vec![2, 1], &json!(null)));
+    assert_eq!(times(&world.client().get("/v1/audit?request=1-4").json()), [4]);
+}

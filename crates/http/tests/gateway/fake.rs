@@ -1,0 +1,377 @@
+//! A service with one pool, `gpu` of two units; every other name is a lock. First come, first served.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use holdall_http::{Peer, Service};
+use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
+use holdall_wire::{
+    AgentView, Amount, Answer, Attach, Body, Call, Fault, GrantView, PoolView, Refusal, Reply,
+    RequestNo, Right, State, Status, Taken, WaitView, Who,
+};
+
+#[derive(Default)]
+pub(crate) struct Fake {
+    model: Arc<Mutex<Model>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Model {
+    /// What is asked for, in order, and what of it is held.
+    pub(crate) requests: Vec<Request>,
+    sessions: HashMap<u128, Session>,
+    writers: HashMap<u64, UnixStream>,
+    last: u64,
+    /// How many requests were asked for.
+    pub(crate) asked: usize,
+    /// How often a session was taken over from a connection that was still there.
+    pub(crate) displaced: usize,
+    /// What users of the Unix socket may do.
+    pub(crate) denied: bool,
+}
+
+pub(crate) struct Request {
+    pub(crate) number: RequestNo,
+    session: u128,
+    call: u64,
+    uid: u32,
+    needs: Vec<holdall_wire::Need>,
+    pub(crate) taken: Option<Arc<[Taken]>>,
+    pub(crate) from: holdall_wire::From,
+}
+
+struct Session {
+    secret: u128,
+    attached: Option<u64>,
+    last: u64,
+    answers: BTreeMap<u64, Option<Reply>>,
+}
+
+impl Fake {
+    pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().expect("unpoisoned")
+    }
+
+    /// All leases of those who are not here run out.
+    pub(crate) fn lapse(&self) {
+        let mut model = self.model();
+        let over = model.sessions.iter().filter(|(_, session)| session.attached.is_none());
+        let over: Vec<_> = over.map(|(id, _)| *id).collect();
+        for id in over {
+            model.close(id);
+        }
+        model.serve();
+    }
+
+    /// Waits until nobody is attached.
+    pub(crate) fn until_alone(&self) {
+        while self.model().sessions.values().any(|session| session.attached.is_some()) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until so many wait or hold.
+    pub(crate) fn until_there_are(&self, requests: usize) {
+        while self.model().requests.len() != requests {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes away the first grant.
+    pub(crate) fn take_away(&self) {
+        let mut model = self.model();
+        let request = model.requests.remove(0);
+        model.tell(request.session, request.call, Reply::Lost(request.number));
+        model.serve();
+    }
+}
+
+impl Service for Fake {
+    fn peer(&self, _: &UnixStream) -> io::Result<Peer> {
+        let may = if self.model().denied { vec![] } else { Right::ALL.to_vec() };
+        Ok(Peer { uid: 1000, pid: 77, may: Some(may), ..Peer::default() })
+    }
+
+    fn connect(&self, peer: &Peer) -> io::Result<UnixStream> {
+        let (here, there) = UnixStream::pair()?;
+        let (model, peer) = (self.model.clone(), peer.clone());
+        std::thread::spawn(move || {
+            let mut conn = 0;
+            let _ = talk(&model, &peer, there, &mut conn);
+            let mut model = model.lock().expect("unpoisoned");
+            model.writers.remove(&conn);
+            for session in model.sessions.values_mut().filter(|it| it.attached == Some(conn)) {
+                session.attached = None;
+            }
+        });
+        Ok(here)
+    }
+}
+
+fn talk(
+    model: &Mutex<Model>,
+    peer: &Peer,
+    mut stream: UnixStream,
+    conn: &mut u64,
+) -> io::Result<()> {
+    let mut greeting = Vec::new();
+    frame::greet(&mut greeting, frame::VERSION);
+    stream.write_all(&greeting)?;
+    {
+        let mut model = model.lock().expect("unpoisoned");
+        model.last += 1;
+        *conn = model.last;
+        model.writers.insert(*conn, stream.try_clone()?);
+    }
+    let mut incoming = Incoming::new(FROM_CLIENT_MAX);
+    let mut greeted = false;
+    loop {
+        while let Some(content) = incoming.next_frame()? {
+            if !greeted {
+                assert_eq!(frame::version(content)?, frame::VERSION);
+                greeted = true;
+                continue;
+            }
+            let call: Call = frame::read(content)?;
+            model.lock().expect("unpoisoned").call(*conn, peer, call);
+        }
+        let mut bytes = [0; 4096];
+        let read = stream.read(&mut bytes)?;
+        if read == 0 {
+            return Ok(());
+        }
+        incoming.buffer().extend(&bytes[..read]);
+    }
+}
+
+impl Model {
+    fn send(&mut self, conn: u64, id: u64, reply: Reply) {
+        let mut bytes = Vec::new();
+        frame::write(&Answer { id, reply }, FROM_NODE_MAX, &mut bytes).expect("small");
+        if let Some(writer) = self.writers.get_mut(&conn) {
+            let _ = writer.write_all(&bytes);
+        }
+    }
+
+    fn session_of(&self, conn: u64) -> u128 {
+        let found = self.sessions.iter().find(|(_, session)| session.attached == Some(conn));
+        *found.expect("an attached connection").0
+    }
+
+    /// What came of a call of a session, to be told again.
+    fn tell(&mut self, id: u128, call: u64, reply: Reply) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.answers.insert(call, Some(reply.clone()));
+        if let Some(conn) = session.attached {
+            self.send(conn, call, reply);
+        }
+    }
+
+    fn call(&mut self, conn: u64, peer: &Peer, call: Call) {
+        let id = call.id;
+        let may = |right| peer.may.as_ref().is_some_and(|may| may.contains(&right));
+        let denied = || Reply::Failed(Fault::Denied("you may not".into()));
+        match call.body {
+            Body::Attach(attach) => self.attach(conn, id, &attach),
+            Body::Agent => {
+                let you = peer.name.clone().unwrap_or_else(|| "anna".into());
+                let your_rights = peer.may.clone().unwrap_or_default();
+                let view = AgentView { you, your_rights, ..AgentView::default() };
+                self.send(conn, id, Reply::Agent(view));
+            }
+            Body::Ask(ask) => {
+                let session = self.session_of(conn);
+                let known = self.sessions.get_mut(&session).expect("attached");
+                assert!(id > known.last, "numbers grow");
+                known.last = id;
+                known.answers.insert(id, None);
+                self.asked += 1;
+                self.last += 1;
+                let number = RequestNo((3 << 32) | self.last);
+                let amount = |need: &holdall_wire::Need| match need.amount {
+                    Amount::Units(units) => units,
+                    _ => 1,
+                };
+                if !may(Right::Ask) {
+                    let why = Refusal::Denied("you may not".into());
+                    return self.tell(session, id, Reply::Refused(why));
+                }
+                if ask.needs.iter().any(|need| amount(need) > 2) {
+                    let why = Refusal::Never("gpu has 2 units".into());
+                    return self.tell(session, id, Reply::Refused(why));
+                }
+                self.requests.push(Request {
+                    number,
+                    session,
+                    call: id,
+                    uid: peer.uid,
+                    needs: ask.needs,
+                    taken: None,
+                    from: ask.from,
+                });
+                self.serve();
+                if self.requests.iter().any(|it| it.number == number && it.taken.is_none()) {
+                    if ask.now {
+                        self.requests.retain(|it| it.number != number);
+                        let why = Refusal::Busy("held by 3-1".into());
+                        self.tell(session, id, Reply::Refused(why));
+                    } else {
+                        self.tell(session, id, Reply::Queued(number));
+                    }
+                }
+            }
+            Body::Withdraw(asked) => {
+                let session = self.session_of(conn);
+                self.sessions.get_mut(&session).expect("attached").last = id;
+                let at =
+                    self.requests.iter().position(|it| (it.session, it.call) == (session, asked));
+                if let Some(request) = at.map(|at| self.requests.remove(at))
+                    && request.taken.is_none()
+                {
+                    self.tell(session, asked, Reply::Refused(Refusal::Withdrawn));
+                }
+                self.tell(session, id, Reply::Done);
+                self.serve();
+            }
+            Body::Leave => {
+                let session = self.session_of(conn);
+                self.send(conn, id, Reply::Done);
+                self.close(session);
+                self.serve();
+            }
+            Body::Status { .. } if !may(Right::View) => self.send(conn, id, denied()),
+            Body::Status { .. } => {
+                let page = self.status();
+                self.send(conn, id, Reply::Status { page, more: false });
+            }
+            Body::Explain { request, .. } => {
+                let fault = Fault::Conflict(format!("there is no request {request}"));
+                self.send(conn, id, Reply::Failed(fault));
+            }
+            Body::Change(_) | Body::Drain { .. } | Body::Shutdown(_) if !may(Right::Pools) => {
+                self.send(conn, id, denied());
+            }
+            _ => self.send(conn, id, Reply::Done),
+        }
+    }
+
+    fn attach(&mut self, conn: u64, id: u64, attach: &Attach) {
+        assert!(attach.lease.is_some_and(|lease| lease >= 1000));
+        match self.sessions.get(&attach.session) {
+            None if attach.returns => {
+                return self.send(conn, id, Reply::Failed(Fault::Forgotten));
+            }
+            Some(known) => assert_eq!(known.secret, attach.secret),
+            None => {}
+        }
+        let session = self.sessions.entry(attach.session).or_insert(Session {
+            secret: attach.secret,
+            attached: None,
+            last: 0,
+            answers: BTreeMap::new(),
+        });
+        if let Some(before) = session.attached.replace(conn) {
+            self.displaced += 1;
+            self.writers.remove(&before);
+        }
+        let (last, answers) = (session.last, session.answers.clone());
+        let answers = answers.into_iter().collect();
+        self.send(conn, id, Reply::Attached { life: 1, last, answers });
+    }
+
+    fn close(&mut self, session: u128) {
+        self.sessions.remove(&session);
+        self.requests.retain(|request| request.session != session);
+    }
+
+    /// Grants what can be granted, in the order asked.
+    fn serve(&mut self) {
+        for at in 0..self.requests.len() {
+            if self.requests[at].taken.is_some() {
+                continue;
+            }
+            let held: Vec<String> = self
+                .requests
+                .iter()
+                .filter_map(|it| it.taken.as_ref())
+                .flat_map(|taken| {
+                    taken.iter().flat_map(|one| one.units.iter().map(|(unit, _)| unit.to_string()))
+                })
+                .collect();
+            let mut taken = Vec::new();
+            for need in &self.requests[at].needs {
+                let name = need.name.to_string();
+                let units =
+                    if name == "gpu" { vec!["gpu/0".into(), "gpu/1".into()] } else { vec![name] };
+                let wanted =
+                    if let Amount::Units(units) = need.amount { units as usize } else { 1 };
+                let free = units.into_iter().filter(|unit| !held.contains(unit)).take(wanted);
+                let units: Vec<_> = free
+                    .map(|unit| {
+                        self.last += 1;
+                        (unit.parse().expect("a name"), u64::MAX - 1_000_000 + self.last)
+                    })
+                    .collect();
+                if units.len() == wanted {
+                    taken.push(Taken { name: need.name.clone(), units });
+                }
+            }
+            if taken.len() == self.requests[at].needs.len() {
+                let taken: Arc<[Taken]> = taken.into();
+                let request = &mut self.requests[at];
+                request.taken = Some(taken.clone());
+                let (session, call, number) = (request.session, request.call, request.number);
+                let (place, variables) = (None, Vec::new());
+                let granted =
+                    Reply::Granted { request: number, taken, place, variables, limit: None };
+                self.tell(session, call, granted);
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let who = |it: &Request| Who { uid: it.uid, from: it.from.clone(), ..Who::default() };
+        let holders = self.requests.iter().filter(|it| it.taken.is_some()).map(|it| it.number);
+        let pool = PoolView {
+            name: "gpu".parse().expect("a name"),
+            lock: false,
+            declared: true,
+            removed: false,
+            units: Vec::new(),
+            free: 0,
+            holders: holders.collect(),
+            waiting: 0,
+        };
+        let grant = |it: &Request| {
+            Some(GrantView {
+                request: it.number,
+                needs: it.needs.clone(),
+                taken: it.taken.clone()?.to_vec(),
+                who: who(it),
+                since: 5,
+                until: None,
+                state: State::Held,
+                pids: Vec::new(),
+                part_of: None,
+                parts: Vec::new(),
+            })
+        };
+        let wait = |it: &Request| WaitView {
+            request: it.number,
+            needs: it.needs.clone(),
+            who: who(it),
+            since: 6,
+            within: None,
+            part_of: None,
+            hindrances: Vec::new(),
+        };
+        Status {
+            pools: vec![pool],
+            grants: self.requests.iter().filter_map(grant).collect(),
+            waiting: self.requests.iter().filter(|it| it.taken.is_none()).map(wait).collect(),
+            left_out: 0,
+        }
+    }
+}

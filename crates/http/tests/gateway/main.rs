@@ -1,0 +1,8 @@
+//! The gateway before a service that speaks the wire and is just clever enough.
+
+mod client;
+mod doors;
+mod events;
+mod fake;
+mod requests;
+mod world;
