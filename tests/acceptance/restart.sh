@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An agent after another: what still runs holds what it held, whatever has become of the pools, the
-# disk and the files.
+# An agent after another: what still runs holds what it held, whatever has become of the pools and of those who
+# ran it.
 set -euo pipefail
 . tests/lib/service.bash
 leave='setsid sleep 1000 >/dev/null 2>&1 & echo $! >"$0"'
@@ -8,7 +8,6 @@ alive() { [[ "$(ps -o stat= -p "$1")" =~ ^[^Z] ]]; }
 left=()
 end_left() {
     kill -9 "${left[@]}" 2>/dev/null || true
-    mountpoint -q "$work/small" && umount "$work/small"
     clean_up
 }
 trap end_left EXIT
@@ -55,25 +54,6 @@ agent
 expect 0 "" run -n disk -- true
 kill_agent
 
-# A reservation that was released, and is back on disk as after a restore from a backup, does not take
-# away what somebody holds by now.
-config ""
-rm "$HOLDALL_AGENT.lock"
-agent
-"$HOLDALL" hold r --for 1h >"$work/reserved"
-cp "$HOLDALL_DATA/state.json" "$work/state.json"
-expect 0 "" release "$(head -1 "$work/reserved")"
-"$HOLDALL" run r -- sh -c "$leave" "$work/pid" 2>/dev/null
-left+=("$(cat "$work/pid")")
-kill_agent
-cp "$work/state.json" "$HOLDALL_DATA/state.json"
-agent
-expect 0 "ending, waits for ${left[-1]}" status r
-expect 65 "has ended" release "$(head -1 "$work/reserved")"
-kill -9 "${left[-1]}"
-expect 0 "" run -w 10s r -- true
-kill_agent
-
 # An agent that has a configuration, or files elsewhere, is not replaced by one that has not.
 expect 69 "start it again as it was" run a -- true
 rm "$HOLDALL_AGENT.lock"
@@ -86,19 +66,48 @@ HOLDALL_DATA="$work/other" expect 0 "" run a -- true
 HOLDALL_DATA="$work/other" expect 0 "" agent stop
 rm "$HOLDALL_AGENT.lock"
 
-# What a wrapper is still stopping holds: the next agent waits for the wrapper.
+# A command goes on while there is no agent, and holds under the next one; what it has left in a session of its own, too.
 config ""
 agent
-slow='trap "" TERM; touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done'
-"$HOLDALL" run a -- sh -c "setsid sh -c '$slow' $work/slow; true" 2>/dev/null &
+slow='touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done'
+"$HOLDALL" run a -- sh -c "setsid sh -c '$slow' $work/slow; exit 6" 2>/dev/null &
 wrapper=$!
 eventually test -e "$work/slow"
 kill_agent
 agent
 expect 75 "a is held by" run -n a -- true
 touch "$work/slow.end"
-wait "$wrapper" || true
+status=0 && wait "$wrapper" || status=$?
+[ "$status" -eq 6 ] || fail "status $status instead of 6 after the agent was killed"
 expect 0 "" run -w 10s a -- true
+
+# Wrapper and agent are killed together, the command has closed all descriptors, and nothing tells it: the next agent
+# knows it, and ends it before anybody else has what it held.
+program='import os, sys, time
+os.closerange(0, 1024)
+open(sys.argv[1], "w").write(str(os.getpid()))
+time.sleep(1000)'
+for cgroups in true false; do
+    kill_agent
+    echo "cgroups = $cgroups" >"$work/config.toml"
+    agent
+    for order in "agent wrapper" "wrapper agent"; do
+        rm -f "$work/closed"
+        "$HOLDALL" run a -- python3 -c "$program" "$work/closed" 2>/dev/null &
+        wrapper=$!
+        eventually test -s "$work/closed"
+        command=$(cat "$work/closed")
+        left+=("$command")
+        for name in $order; do kill -STOP "${!name}"; done
+        for name in $order; do kill -9 "${!name}"; done
+        wait "$agent" "$wrapper" 2>/dev/null || true
+        agent
+        expect 0 "" run -w 10s a -- sh -c 'case $(ps -o stat= -p "$0") in "" | Z*) ;; *) exit 9 ;; esac' "$command"
+    done
+done
+kill_agent
+config ""
+agent
 
 # A killed wrapper's command is ended by the next agent, if there was none to do it; main threads
 # that have ended make no difference.
@@ -112,7 +121,7 @@ eventually test -s "$work/thread"
 command=$(pgrep -P "$wrapper" python3)
 left+=("$command")
 eventually grep -q '^State:.Z' "/proc/$command/status"
-kill -STOP "$wrapper" # It shall not stop its command when it misses the agent.
+kill -STOP "$wrapper"
 eventually grep -q '^State:.T' "/proc/$wrapper/status"
 kill -9 "$agent" "$wrapper"
 wait "$agent" "$wrapper" 2>/dev/null || true
@@ -196,58 +205,4 @@ for round in 1 2 3; do
 done
 kill_agent
 
-# A full disk: what cannot be noted is not done, what was noted stays readable.
-if mkdir "$work/small" && mount -t tmpfs -o size=256k none "$work/small" 2>/dev/null; then
-    export HOLDALL_DATA="$work/small/data"
-    echo >"$work/config.toml"
-    agent
-    "$HOLDALL" hold r --for 1h >"$work/reserved"
-    dd if=/dev/zero of="$work/small/fill" bs=1k 2>/dev/null || true
-    tried=0
-    while "$HOLDALL" run a -- true 2>"$work/told"; do
-        tried=$((tried + 1))
-        [ "$tried" -lt 200 ] || fail "the disk is never full"
-    done
-    grep -q "cannot note who holds it" "$work/told" || fail "on a full disk: $(cat "$work/told")"
-    expect 74 "is still held" release "$(head -1 "$work/reserved")"
-    expect 75 "r is held by" run -n r -- true
-    if "$HOLDALL" agent status | grep -q "in a cgroup of its own"; then
-        # What was not noted has left no cgroup behind.
-        mount=$(awk '/ - cgroup2 / {print $5; exit}' /proc/self/mountinfo)
-        rm "$work/small/fill"
-        own=$("$HOLDALL" run a -- sed -n 's/^0:://p' /proc/self/cgroup)
-        eventually sh -c "! ls -d '$mount${own%-*-*}'-*"
-    fi
-    rm -f "$work/small/fill"
-    expect 0 "" run a -- true
-    kill_agent
-    agent
-    expect 75 "r is held by" run -n r -- true
-    expect 0 "" release "$(head -1 "$work/reserved")"
-    expect 0 "" run -n r a -- true
-    kill_agent
-    # So it is with what a command leaves behind: its wrapper holds until it can be noted.
-    config ""
-    agent
-    rm "$work/pid"
-    "$HOLDALL" run a -- sh -c "$leave; while [ ! -e $work/full ]; do sleep 0.05; done" "$work/pid" 2>"$work/told" &
-    wrapper=$!
-    eventually test -s "$work/pid"
-    left+=("$(cat "$work/pid")")
-    dd if=/dev/zero of="$work/small/fill" bs=1k 2>/dev/null || true
-    while "$HOLDALL" run z -- true 2>/dev/null; do :; done
-    touch "$work/full"
-    eventually grep -q "holding a until" "$work/told"
-    expect 75 "a is held by" run -n a -- true
-    rm "$work/small/fill"
-    wait "$wrapper" || fail "the wrapper did not end well: $(cat "$work/told")"
-    kill_agent
-    agent
-    expect 0 "ending, waits for ${left[-1]}" status a
-    kill -9 "${left[-1]}"
-    expect 0 "" run -w 10s a -- true
-    kill_agent
-else
-    not_tried "a full disk, for which root alone can mount one"
-fi
 echo "$script: ok"

@@ -88,6 +88,7 @@ def command_and_all_above(storm):
     runs = [run for run in some(storm, storm.holding(), 1) if run.processes]
     present = storm.agents.present()
     if runs and present:
+        runs[0].done.add("command killed")
         runs[0].processes[0].signal(KILL)
         kill_all(storm, present, runs)
         return f"agent {present.pid}, run {runs[0].number} with its command"
