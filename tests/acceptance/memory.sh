@@ -53,7 +53,7 @@ before=$(taken "$G")
 kill_agent
 agent
 [ "$(taken "$G")" = "$before" ] || fail "the reservation had $before and has $(taken "$G")"
-expect 0 "gpu/0" run -n gpu -- sh -c 'echo "$HOLDALL_UNITS_GPU"'
+expect 75 "gpu" run -n gpu -- true
 expect 78 "" run gpu:2 -- true
 expect 0 "" release "$G"
 expect 0 "" pool remove gpu
