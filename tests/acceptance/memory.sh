@@ -12,11 +12,12 @@ end_left() {
 trap end_left EXIT
 alive() { [[ "$(ps -o stat= -p "$1")" =~ ^[^Z] ]]; }
 agent() {
-    "$HOLDALL" agent "$@" 2>>"$work/log" &
+    "$HOLDALL" agent --config "$work/config.toml" 2>>"$work/log" &
     agent=$!
     eventually "$HOLDALL" agent status
 }
 kill_agent() { kill -9 "$agent" && wait "$agent" 2>/dev/null || true; }
+echo 'forgotten = "2s"' >"$work/config.toml"
 fence() { "$HOLDALL" run -w "${2:-30s}" "$1" -- sh -c 'echo "$HOLDALL_FENCE_'"${1^^}"'"'; }
 # What a grant has, with its fences.
 taken() {
@@ -107,7 +108,7 @@ G=$("$HOLDALL" hold r --for 1h)
 kill_agent
 cp -r "$HOLDALL_DATA" "$work/kept"
 read -r file byte < <(python3 tests/lib/segment.py "$HOLDALL_DATA" middle)
-out=$(timeout 20 "$HOLDALL" agent 2>&1) && fail "an agent has started on a damaged log" || [ $? -eq 71 ] || fail "not 71: $out"
+out=$(timeout 20 "$HOLDALL" agent --config "$work/config.toml" 2>&1) && fail "an agent has started on a damaged log" || [ $? -eq 71 ] || fail "not 71: $out"
 for word in "$file" "damaged" "byte" "copy"; do
     grep -qF "$word" <<<"$out" || fail "does not say '$word': $out"
 done

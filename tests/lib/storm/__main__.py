@@ -1,6 +1,6 @@
 """A storm of signals over clients and agents, judged by somebody who knows nothing of how they are run.
 
-usage: storm [--seconds N] [--seed N] [--clients N] [--acts NAME,NAME] DIRECTORY
+usage: storm [--seconds N] [--seed N] [--clients N] [--supervised] [--acts NAME,NAME] DIRECTORY
 
 HOLDALL is the path of the command. Clients run section.py, which has a lock of its own for each unit and
 remembers fences. The storm kills, stops and restarts what it has started, at random, and then lets everything end. It fails if
@@ -43,7 +43,7 @@ class Storm:
         os.chmod(os.path.join(self.directory, "units"), 0o777)
         self.events = open(os.path.join(self.directory, "events"), "w+")
         os.chmod(self.events.name, 0o666)
-        self.agents = Agents(os.environ["HOLDALL"], self.directory)
+        self.agents = Agents(os.environ["HOLDALL"], self.directory, options.supervised)
         self.revive_at = None
         self.contained = self.agents.wait_for()["no_cgroups"] is None
         for words in (["board", "--units", "4"], ["rig", "--unit", "red", "--unit", "blue", "--unit", "green"]):
@@ -213,6 +213,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--supervised", action="store_true", help="agents are handed a socket, and have a configuration")
     names = [act.__name__ for act in acts.ACTS]
     parser.add_argument("--acts", type=lambda text: text.split(","), default=names)
     options = parser.parse_args()

@@ -8,13 +8,21 @@ import struct
 import subprocess
 import time
 
-from processes import identified
+from processes import Process, identified
+
+
+# Snapshots while the storm goes on, which would come too late for it otherwise.
+CONFIG = """
+snapshot_records = 40
+durability = "sync"
+"""
 
 
 class Agents:
-    def __init__(self, holdall, directory):
+    def __init__(self, holdall, directory, supervised):
         self.holdall, self.directory = holdall, directory
         self.socket = os.path.join(directory, "agent.sock")
+        self.listener = self.listen() if supervised else None
         self.started = []  # Children of ours, to be reaped.
         self.seen = {}  # By number: all that ever were.
 
@@ -29,16 +37,40 @@ class Agents:
         self.started.append(child)
         return child
 
+    def listen(self):
+        """A socket that outlives agents, and their configuration: as under systemd."""
+        with open(os.path.join(self.directory, "config.toml"), "w") as file:
+            file.write(CONFIG)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.socket)
+        os.chmod(self.socket, 0o600)
+        listener.listen(256)
+        return listener
+
     def start(self):
-        """Starts one, in the foreground, as a supervisor would. If there is one already, it ends by itself."""
+        """Starts one in the foreground. If there is one already, it ends by itself."""
+        words = [self.holdall, "agent", "--socket", self.socket, "--data", os.path.join(self.directory, "data")]
+        options = {}
+        if self.listener:
+            words = ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", *words, "--config", self.directory + "/config.toml"]
+            listener = self.listener.fileno()
+            options = {"env": dict(os.environ, LISTEN_FDS="1"), "close_fds": False,
+                       "preexec_fn": lambda: os.dup2(listener, 3)}
         with open(os.path.join(self.directory, "agents.log"), "a") as log:
-            agent = subprocess.Popen(
-                [self.holdall, "agent", "--socket", self.socket, "--data", os.path.join(self.directory, "data")],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            agent = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
         self.started = [child for child in self.started if child.poll() is None] + [agent]
+        if self.listener:
+            self.seen[agent.pid] = Process(agent.pid)
 
     def present(self):
-        """The one that listens, or nothing. The kernel says who that is, also if it does not answer."""
+        """The one that listens, or nothing."""
+        if self.listener:
+            alive = [self.seen[child.pid] for child in self.started if child.pid in self.seen and child.poll() is None]
+            return alive[0] if alive else None
+        return self.found()
+
+    def found(self):
+        """The one that listens, of which nothing else may be known. The kernel says who it is, also if it does not answer."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(5)
             try:

@@ -116,7 +116,7 @@ class Reservation:
         self.child = subprocess.Popen([storm.agents.holdall, "hold", "--for", "1h", *self.needs.split()], text=True,
                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.wrapper = Process(self.child.pid)
-        self.releasing = None
+        self.releasing, self.again = None, False
 
     def go_on(self):
         """Does what comes next. True when it is over."""
@@ -154,8 +154,8 @@ class Reservation:
             return False
         out, errors = self.releasing.communicate()
         if self.releasing.returncode == 69:  # No agent: once more.
-            self.releasing = None
+            self.releasing, self.again = None, True
             return False
-        if self.releasing.returncode:
+        if self.releasing.returncode and not (self.again and self.releasing.returncode == 65):
             self.storm.wrong(f"release {self.grant} ended with {self.releasing.returncode}: {errors}")
         return True
