@@ -16,13 +16,13 @@ storm() { # NAME OPTION PYTHON...: the storm, in a directory of that name
     }
     tail -n 1 "$work/$name.out"
 }
+chmod 711 "$work" # Some commands become other users.
 cp -r tests/lib/storm "$work/lib"
 storm own "" python3
 storm supervised --supervised python3
 if [ "$(id -u)" -eq 0 ]; then
     # Somebody else's interpreter and program, which a user can reach.
     nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-    chmod 711 "$work"
     cp "$HOLDALL" "$work/holdall"
     python=$(PATH=/usr/local/bin:/usr/bin:/bin command -v python3) && "${nobody[@]}" "$python" -c '' ||
         { not_tried "a storm by another user, who has no python3"; exit 0; }
