@@ -81,7 +81,7 @@ class Agents:
         known = self.seen.get(pid)
         if known and known.alive():
             return known
-        agent = identified(pid, self.holdall, "agent", self.socket)
+        agent = identified(pid, "agent", self.socket)
         if agent:
             if known:
                 known.close()
