@@ -53,13 +53,13 @@ if [ -n "${HOLDALL_BEFORE:-}" ]; then
     new=$HOLDALL
     # A running wrapper, one that waits, and a reservation, of the version before; then the agent is the new one.
     rm -rf "$HOLDALL_DATA" "$HOLDALL_DATA.epoch"
-    "$HOLDALL_BEFORE" run b -- sh -c 'touch "$0.begun"; while [ ! -e "$0" ]; do sleep 0.05; done; exit 4' "$work/go" 2>"$work/told" &
+    "$HOLDALL_BEFORE" run b -- sh -c 'echo $$ >"$0.begun"; while [ ! -e "$0" ]; do sleep 0.05; done; exit 4' "$work/go" 2>"$work/told" &
     runs=$!
-    eventually test -e "$work/go.begun"
+    eventually test -s "$work/go.begun"
     "$HOLDALL_BEFORE" hold r --for 1h >/dev/null 2>&1
     kill -9 "$(HOLDALL=$HOLDALL_BEFORE agent_pid)"
     # That version's wrappers end with their agent, and nobody has anything of theirs before.
-    expect 0 "" run -w 20s b -- sh -c '! pgrep -f "$0" >/dev/null' "$work/go.never"
+    expect 0 "" run -w 20s b -- sh -c 'case $(ps -o stat= -p "$0") in "" | Z*) ;; *) exit 9 ;; esac' "$(cat "$work/go.begun")"
     wait "$runs" || true
     expect 75 "r" run -n r -- true
     # Under the new agent they work as ever.
