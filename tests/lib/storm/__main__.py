@@ -35,8 +35,8 @@ class Storm:
         self.begun = time.monotonic()
         self.runs, self.holds, self.timers, self.known = [], [], [], {}
         self.over = []  # Runs that have ended and whose processes have not, perhaps.
+        self.orphans = set()  # The numbers of holds that were killed.
         self.faults, self.count, self.done = [], 0, {}
-        self.cgroups = cgroups()
         os.chmod(self.directory, 0o711)
         for name in ("units", "errors"):
             os.mkdir(os.path.join(self.directory, name))
@@ -130,6 +130,18 @@ class Storm:
             run.prune()
         self.over = [run for run in self.over if run.processes]
         self.holds = [hold for hold in self.holds if not hold.go_on()]
+        for words, status, told in self.agents.answered():
+            self.say(f"{words}: {status} {told}")
+            # No agent is there any more, or the grant.
+            if status not in (0, 65, 69):
+                self.wrong(f"{words} ended with {status}: {told}")
+
+    def release_orphans(self):
+        """Gives back what holds have got that were killed before they could tell."""
+        status = self.agents.status() if self.orphans else None
+        for grant in status["grants"] if status else []:
+            if grant["state"] == "reserved" and grant["who"]["pid"] in self.orphans:
+                self.agents.begin("release", grant["request"])
 
     def rage(self):
         table = [act for act in acts.ACTS if act.__name__ in self.options.acts]
@@ -143,7 +155,8 @@ class Storm:
                 done = act(self)
                 if done:
                     self.done[act.__name__] = self.done.get(act.__name__, 0) + 1
-                    self.say(f"{act.__name__}: {', '.join(map(str, done)) if isinstance(done, list) else done}")
+                    told = ", ".join(map(str, done)) if isinstance(done, list) else done
+                    self.say(f"{act.__name__}" if done is True else f"{act.__name__}: {told}")
                 next_act = time.monotonic() + self.rng.choice([0, 0.1, 0.5]) * self.rng.random() * 2
             time.sleep(0.005)
 
@@ -152,11 +165,12 @@ class Storm:
         self.say("calm")
         until = time.monotonic() + PATIENCE
         next_look = 0
-        while self.runs or self.holds or self.over or self.timers:
+        while self.runs or self.holds or self.over or self.timers or self.agents.asked:
             self.look()
             if time.monotonic() > next_look:
                 self.agents.wait_for()
-                next_look = time.monotonic() + 5
+                self.release_orphans()
+                next_look = time.monotonic() + 2
             if time.monotonic() > until:
                 for one in self.runs:
                     self.wrong(f"{one} hangs: {one.told()}")
@@ -170,10 +184,7 @@ class Storm:
     def look_for_leaks(self):
         """Nothing is held by nobody: everything can be had at once, and nothing is left of it afterwards."""
         self.agents.wait_for()
-        for grant in self.agents.status()["grants"]:
-            # Of holds that were killed before they could tell what they had.
-            if grant["state"] == "reserved":
-                self.agents.command("release", grant["request"], check=True)
+        self.release_orphans()
         words = ["run", "-w", "30s", "board:all", "rig:all", "x", "y", "z", "--", "true"]
         all_at_once = self.agents.command(*words)
         if all_at_once.returncode:
@@ -191,7 +202,7 @@ class Storm:
             time.sleep(0.1)
         if alive:
             self.wrong(f"agents {alive} go on")
-        if left := cgroups() - self.cgroups:
+        if left := cgroups(data):
             self.wrong(f"cgroups are left: {left}")
 
     def end(self):

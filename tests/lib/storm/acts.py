@@ -53,6 +53,7 @@ def reserving(storm):
     hold = storm.one_of([hold for hold in storm.holds if hold.child.poll() is None])
     if hold:
         hold.done.add("killed")
+        storm.orphans.add(hold.child.pid)
         hold.wrapper.signal(KILL)
         return f"hold {hold.needs}"
 
@@ -140,28 +141,22 @@ def force(storm):
     run = storm.one_of(storm.holding())
     if run and run.grant:
         run.done.add("taken away")
-        done = storm.agents.command("release", "--force", run.grant)
-        return f"run {run.number}, {run.grant}: {done.returncode} {done.stderr.strip()}"
+        storm.agents.begin("release", "--force", run.grant)
+        return f"run {run.number}, {run.grant}"
 
 
 def restart(storm):
     if storm.agents.present():
-        done = storm.agents.command("agent", "restart")
-        # Others may have been faster.
-        if done.returncode not in (0, 69):
-            storm.wrong(f"agent restart ended with {done.returncode}: {done.stderr}")
-        storm.revive_soon()
-        return f"{done.returncode} {done.stderr.strip()}"
+        storm.agents.begin("agent", "restart")
+        return True
 
 
 def restart_and_kill(storm):
     """An agent is killed while it becomes the next one."""
-    present = storm.agents.present()
-    if present:
-        asked = storm.agents.begin("agent", "restart")
-        storm.later(storm.rng.uniform(0, 0.05), lambda: kill_all(storm, storm.agents.present(), []))
-        storm.later(10, lambda: asked.poll() is None and storm.wrong("agent restart hangs"))
-        return f"agent {present.pid}"
+    if storm.agents.present():
+        storm.agents.begin("agent", "restart")
+        storm.later(storm.rng.uniform(0, 0.2), lambda: kill_all(storm, storm.agents.present(), []))
+        return True
 
 
 def stop(storm):
@@ -171,10 +166,8 @@ def stop(storm):
         if storm.rng.random() < 0.5:
             present.signal(TERM)
         else:
-            done = storm.agents.command("agent", "stop")
-            if done.returncode not in (0, 69):
-                storm.wrong(f"agent stop ended with {done.returncode}: {done.stderr}")
-        storm.revive_soon()
+            storm.agents.begin("agent", "stop")
+        storm.later(storm.rng.uniform(0, 1), storm.revive_soon)
         return f"agent {present.pid}"
 
 

@@ -25,17 +25,23 @@ class Agents:
         self.listener = self.listen() if supervised else None
         self.started = []  # Children of ours, to be reaped.
         self.seen = {}  # By number: all that ever were.
+        self.asked = []  # Commands that somebody has begun, and which have not ended.
 
     def command(self, *words, **options):
         """Runs a `holdall` command; a minute is as good as for ever."""
         return subprocess.run([self.holdall, *words], capture_output=True, text=True, timeout=60, **options)
 
     def begin(self, *words):
-        """Begins a command, without waiting for its end."""
+        """Begins a command, without waiting for its end: the agent may be stopped."""
         child = subprocess.Popen([self.holdall, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL)
-        self.started.append(child)
-        return child
+                                 stderr=subprocess.PIPE, text=True)
+        self.asked.append((" ".join(words), child))
+
+    def answered(self):
+        """The commands that have come to their end: what they were, their status, and what they said."""
+        over = [(words, child) for words, child in self.asked if child.poll() is not None]
+        self.asked = [one for one in self.asked if one not in over]
+        return [(words, child.returncode, child.communicate()[1].strip()) for words, child in over]
 
     def listen(self):
         """A socket that outlives agents, and their configuration: as under systemd."""
@@ -110,6 +116,6 @@ class Agents:
         for agent in self.seen.values():
             agent.signal(signal.SIGCONT)
             agent.signal(signal.SIGKILL)
-        for child in self.started:
+        for child in self.started + [child for _, child in self.asked]:
             child.kill()
             child.wait()

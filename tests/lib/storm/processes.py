@@ -52,9 +52,11 @@ def identified(pid, *words):
     return None
 
 
-def cgroups():
-    """The paths of all cgroups that an agent has made."""
+def cgroups(data):
+    """The paths of all cgroups that agents of a data directory have made: its device and inode are in their names."""
+    found = os.stat(data)
+    prefix = f"holdall-{found.st_dev:x}.{found.st_ino:x}-"
     with open("/proc/self/mountinfo") as file:
         mounts = [line.split()[4] for line in file if " - cgroup2 " in line]
-    return {os.path.join(at, name) for mount in mounts[:1] for at, names, _ in os.walk(mount)
-            for name in names if name.startswith("holdall-")}
+    return [os.path.join(at, name) for mount in mounts[:1] for at, names, _ in os.walk(mount)
+            for name in names if name.startswith(prefix)]
