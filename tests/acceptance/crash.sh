@@ -17,7 +17,7 @@ done
 wait "$load" || fail "the load failed: $(cat "$work/out")"
 echo "$script: $(cat "$work/out")"
 python3 tests/lib/verify.py "$work/record" 50
-[ "$(cat "$work/data/epoch")" -ge 2 ] || fail "the agent was not started again"
+[ "$("$HOLDALL" agent status --json | sed -n 's/.*"epoch":\([0-9]*\).*/\1/p')" -ge 2 ] || fail "the agent was not started again"
 
 # A killed wrapper: its child is killed before the unit is free, the waiter gets it.
 "$HOLDALL" run x -- sh -c 'trap "" TERM HUP; while :; do echo alive >>"$0"; sleep 0.01; done' "$work/alive" &

@@ -37,17 +37,9 @@ def holdall(*words, may=(0,)):
 
 
 def start(name, needs, command):
-    with open(os.path.join(directory, "told"), "a") as told:
+    with open(os.path.join(directory, "told"), "a") as errors:
         words = [HOLDALL, "run", "--name", name, *needs, "--", "sh", "-c", command]
-        crowd[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=told, stderr=told)
-
-
-def picture():
-    """Who holds what, and who waits, in order."""
-    status = json.loads(holdall("status", "--json").stdout)
-    name = lambda one: one["who"]["from"]["name"]
-    held = {name(one): (one["request"], one["taken"]) for one in status["grants"] if name(one) in crowd}
-    return held, [(name(one), one["request"]) for one in status["waiting"] if name(one) in crowd]
+        crowd[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
 
 
 def until(what, is_so):
@@ -58,8 +50,23 @@ def until(what, is_so):
         time.sleep(0.05)
 
 
+def told(*words):
+    """What the agent tells, when it is there."""
+    answers = []
+    until("an agent is there", lambda: answers.append(holdall(*words, "--json", may=(0, 69))) or answers[-1].returncode == 0)
+    return json.loads(answers[-1].stdout)
+
+
+def picture():
+    """Who holds what, and who waits, in order."""
+    status = told("status")
+    name = lambda one: one["who"]["from"]["name"]
+    held = {name(one): (one["request"], one["taken"]) for one in status["grants"] if name(one) in crowd}
+    return held, [(name(one), one["request"]) for one in status["waiting"] if name(one) in crowd]
+
+
 def agent_pid():
-    return json.loads(holdall("agent", "status", "--json").stdout)["pid"]
+    return told("agent", "status")["pid"]
 
 
 class Pauses:
