@@ -83,15 +83,18 @@ as_nobody "$HOLDALL" run a -- sh -c 'echo "$HOLDALL_GRANT"' >"$work/granted" 2>"
 waiter=$!
 eventually sh -c "\"$HOLDALL\" status a | grep -q 'held by'"
 
-# It is restarted: whoever waits goes on waiting for it, and does not turn to another.
+# It is restarted: whoever waits goes on waiting for it, in its place, and does not turn to another.
+place=$("$HOLDALL" status a --json | sed -n 's/.*"waiting":\[{"request":"\([^"]*\)".*/\1/p')
 kill -9 "$machine"
-wait "$holder" || true
-eventually grep -q "asking again" "$work/waiter"
+eventually grep -q "the agent is away" "$work/waiter"
 expect 69 "the agent of this machine" as_nobody "$HOLDALL" run -n a -- true
 "$HOLDALL" agent --socket /run/holdall/agent.sock --data /var/lib/holdall 2>>"$work/log" &
 machine=$!
+eventually "$HOLDALL" agent status
+expect 75 "a is held by" as_nobody "$HOLDALL" run -n a -- true
+kill "$holder" && wait "$holder" || true
 wait "$waiter" || fail "whoever waited got nothing: $(cat "$work/waiter")"
-grep -q '^2-' "$work/granted" || fail "granted by another agent: $(cat "$work/granted")"
+[ "$(cat "$work/granted")" = "$place" ] || fail "$place was lost: $(cat "$work/granted")"
 
 # For a group alone: others are told, and still start none of their own.
 "$HOLDALL" agent stop
