@@ -1,0 +1,107 @@
+// The audit log: what has happened, newest first; older lines come as one scrolls.
+
+import { address, go } from "./address.js";
+import { call, query } from "./api.js";
+import { el, setText, whenQuiet } from "./dom.js";
+import { lineFilter } from "./filter.js";
+import { VirtualList } from "./virtual.js";
+import * as words from "./words.js";
+
+const PAGE = 200;
+
+export class Log {
+  element;
+  #store;
+  #list;
+  #hint = el("p", { class: "hint" });
+  #count = el("span", { class: "panel-count" });
+  #older = [];
+  #cursor = null;
+  #asked = null;
+  #loading = false;
+  #ask = whenQuiet(200, () => this.#begin());
+
+  constructor(store) {
+    this.#store = store;
+    this.#list = new VirtualList({
+      label: "Events",
+      height: 34,
+      key: (line) => line.key,
+      draw: (line, old) => old ?? drawLine(line),
+      onOpen: (line) => line.request && go({ selected: line.request }),
+      onEnd: () => this.#more(),
+    });
+    this.element = el("section", { class: "panel panel-log", "aria-label": "Events" },
+      el("h2", {}, "Events ", this.#count), this.#hint, this.#list.element, el("p", { class: "nothing" }, "Nothing found."));
+  }
+
+  update() {
+    const { pool, user, text } = address();
+    const asked = JSON.stringify([pool, user, text]);
+    if (asked !== this.#asked) {
+      this.#asked = asked;
+      this.#ask();
+    }
+    this.#show();
+  }
+
+  tick() {}
+
+  #begin() {
+    [this.#older, this.#cursor] = [[], ""];
+    this.#list.element.scrollTop = 0;
+    this.#more();
+  }
+
+  async #more() {
+    if (this.#loading || this.#cursor === null) return;
+    const asked = this.#asked;
+    this.#loading = true;
+    try {
+      const { pool, user, text } = address();
+      const answer = await call("GET", `v1/audit${query({ pool, user, text: text.trim(), limit: PAGE, cursor: this.#cursor })}`);
+      if (asked === this.#asked) {
+        this.#older.push(...answer.lines);
+        this.#cursor = answer.cursor ?? null;
+      }
+      setText(this.#hint, "");
+    } catch (problem) {
+      this.#cursor = null;
+      setText(this.#hint, `The audit log cannot be read: ${problem.message}`);
+    } finally {
+      this.#loading = false;
+    }
+    if (asked === this.#asked) this.#show();
+    else this.#begin();
+  }
+
+  /** What the stream has told, then what was loaded; each line once. */
+  #show() {
+    const meant = lineFilter(this.#store, address());
+    const lines = [];
+    const seen = new Set();
+    for (const line of [...this.#store.log, ...this.#older]) {
+      line.key ??= `${line.at} ${line.what} ${line.request ?? ""} ${line.detail ?? ""}`;
+      if (seen.has(line.key) || !meant(line)) continue;
+      seen.add(line.key);
+      lines.push(line);
+    }
+    setText(this.#count, `${lines.length}${this.#cursor ? "+" : ""}`);
+    this.element.classList.toggle("empty", lines.length === 0);
+    this.#list.set(lines);
+  }
+}
+
+function drawLine(line) {
+  const units = (line.taken ?? []).flatMap((taken) => taken.units.map((unit) => unit.name));
+  const what = units.length ? units.slice(0, 12).join(" ") : (line.needs ?? []).slice(0, 12).join(" ");
+  const by = line.who ? words.who(line.who) : "";
+  const reason = line.who?.from?.reason ? `: ${line.who.from.reason}` : "";
+  return el("div", { class: "row line" },
+    el("time", {}, words.time(line.at)),
+    el("span", { class: `what-${/^[a-z-]+$/.test(line.what) ? line.what : "other"} tag` }, words.shorten(line.what, 20)),
+    el("span", { class: "number" }, line.request ?? ""),
+    el("b", { class: "what" }, words.shorten(what, 120)),
+    el("span", { class: "who" }, words.shorten(`${by}${reason}`, 200)),
+    el("span", { class: "because" }, words.shorten(line.detail ?? "", 200)));
+}
