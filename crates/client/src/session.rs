@@ -400,7 +400,8 @@ impl Shared {
                 woken.await;
             }
             tokio::time::sleep(*pause).await;
-            *pause = (*pause * 2).clamp(PAUSE.0, PAUSE.1);
+            // Half as long as it is away by then: so it is not missed for much longer than it was away.
+            *pause = (*pause * 3 / 2).clamp(PAUSE.0, PAUSE.1);
             if is_stopped(&self.path) {
                 self.set_presence(Presence::Stopped);
                 continue;

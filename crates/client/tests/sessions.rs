@@ -227,6 +227,21 @@ fn an_agent_that_has_lost_its_memory_ends_what_was_held_and_what_waits() {
 }
 
 #[test]
+fn an_agent_that_knows_less_than_it_has_said_is_not_believed() {
+    on_one_thread(async {
+        let mut agent = StandIn::new(1, Trouble::default());
+        let client = connect(&agent).await;
+        let mut held = client.ask(ask("a", "held")).await.expect("free");
+        agent.kill().await;
+        agent.world.borrow_mut().go_back();
+        agent.start();
+        held.lost().await;
+        let again = client.ask(ask("a", "again")).await.expect("it is free");
+        again.release().await.expect("held");
+    });
+}
+
+#[test]
 fn who_comes_first_is_told_that_there_is_no_room_and_who_comes_back_tries_again() {
     on_one_thread(async {
         let agent = StandIn::new(1, Trouble::default());

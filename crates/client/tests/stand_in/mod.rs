@@ -103,6 +103,17 @@ impl World {
         self.queues.clear();
     }
 
+    /// The memory is an older one, as after a restore from a backup: sessions are known, and none of
+    /// their calls.
+    pub(crate) fn go_back(&mut self) {
+        self.requests.clear();
+        self.queues.clear();
+        for known in self.sessions.values_mut() {
+            (known.last, known.heard) = (0, 0);
+            known.outcomes.clear();
+        }
+    }
+
     /// A grant is taken away.
     pub(crate) fn take_away(&mut self, request: RequestNo) {
         self.end(request.0, Some(Reply::Lost(request)));
