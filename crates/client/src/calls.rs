@@ -222,11 +222,6 @@ impl Calls {
         }
     }
 
-    /// Whether an agent that has taken calls up to this one last knows all that it has said before.
-    pub(crate) fn fits(&self, last: u64) -> bool {
-        self.made.range(last.saturating_add(1)..).all(|(_, made)| made.body.is_some())
-    }
-
     /// The agent knows the session, and says how its calls stand.
     pub(crate) fn attached(&mut self, answers: Vec<(u64, Option<Reply>)>) {
         self.known = true;

@@ -347,14 +347,13 @@ impl Shared {
         }
         let is_known = state.calls.is_known();
         match reply {
-            Reply::Attached { last, answers, .. } if state.calls.fits(last) => {
+            Reply::Attached { answers, .. } => {
                 state.calls.attached(answers);
                 state.stage = Stage::Attached;
                 self.send(state);
                 return self.set_presence(Presence::Here);
             }
-            // If it does not know what it has said, its memory is not the one it had.
-            Reply::Attached { .. } | Reply::Failed(Fault::Forgotten) if is_known => {
+            Reply::Failed(Fault::Forgotten) if is_known => {
                 state.calls.begin_anew();
                 state.stage = Stage::Unknown;
             }

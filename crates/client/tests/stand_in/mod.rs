@@ -62,9 +62,8 @@ pub(crate) struct World {
     /// How many grants there were, and how many were given back.
     pub(crate) granted: usize,
     pub(crate) ended: usize,
-    /// How many connections there were, and how many calls were made again.
+    /// How many connections there were.
     pub(crate) connections: usize,
-    pub(crate) repeated: usize,
     pub(crate) cuts: usize,
     pub(crate) heard: usize,
     pub(crate) left: usize,
@@ -203,15 +202,8 @@ impl World {
 
     fn numbered(&mut self, session: u128, call: u64, body: Body) {
         let Some(known) = self.sessions.get_mut(&session) else { return };
-        if call <= known.heard || known.outcomes.contains_key(&call) {
-            self.repeated += 1;
-            let reply = match known.outcomes.get(&call).cloned() {
-                Some(Outcome::Open(request)) => self.stands(request),
-                Some(Outcome::Replied(reply)) => *reply,
-                None => return,
-            };
-            return self.tell_session(session, call, reply);
-        }
+        let is_known = call <= known.heard || known.outcomes.contains_key(&call);
+        assert!(!is_known, "{call} is made again though it was told to have been taken: {body:?}");
         let is_ask = matches!(body, Body::Ask(_));
         if is_ask && self.draw(self.trouble.turned_away) {
             let why = Refusal::Closed("turned away".into());
