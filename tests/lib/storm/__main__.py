@@ -44,7 +44,7 @@ class Storm:
         self.events = open(os.path.join(self.directory, "events"), "w+")
         os.chmod(self.events.name, 0o666)
         self.agents = Agents(os.environ["HOLDALL"], self.directory, options.supervised)
-        self.revive_at = None
+        self.revive_at, self.next_look = None, 0
         self.contained = self.agents.wait_for()["no_cgroups"] is None
         for words in (["board", "--units", "4"], ["rig", "--unit", "red", "--unit", "blue", "--unit", "green"]):
             self.agents.command("pool", "add", *words, check=True)
@@ -117,6 +117,11 @@ class Storm:
             self.revive_at = None
             if not self.agents.present():
                 self.agents.start()
+        elif not self.revive_at and now >= self.next_look:
+            # Whoever was told to stop may have taken its time.
+            self.next_look = now + 1
+            if not self.agents.present():
+                self.revive_soon()
         ended = [run for run in self.runs if run.is_over()]
         self.hear()
         for run in ended:
