@@ -15,6 +15,8 @@ mod run;
 mod show;
 mod status;
 mod until;
+mod usage;
+mod whatif;
 
 use std::process::ExitCode;
 
@@ -63,6 +65,8 @@ enum Command {
     Release(hold::ReleaseArgs),
     Status(status::Args),
     Explain(explain::Args),
+    Usage(usage::Args),
+    Whatif(whatif::Args),
     Pool(pool::Args),
     Job(job::Args),
     Agent(agent::Args),
@@ -108,6 +112,8 @@ fn main() -> ExitCode {
         Command::Release(args) => hold::release(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Usage(args) => usage::run(&args),
+        Command::Whatif(args) => whatif::run(&args, &Protocols::known()),
         Command::Pool(args) => pool::run(&args),
         Command::Job(args) => job::run(&args),
         Command::Agent(args) => agent::run(&args),

@@ -62,8 +62,11 @@ impl Protocols {
         }
     }
 
-    /// Looks up a protocol to be simulated; the oracle is accepted as well.
-    pub(crate) fn contender(&self, name: &str, without: &[String]) -> Result<Contender, BadName> {
+    /// Looks up a protocol to be simulated, without some of its rules; the oracle is accepted as well.
+    ///
+    /// # Errors
+    /// If there is no such protocol, or no such rule.
+    pub fn contender(&self, name: &str, without: &[String]) -> Result<Contender, BadName> {
         match name {
             ORACLE => Ok(Contender::oracle()?),
             _ => Ok(self.choose(name, without)?.contender()?),

@@ -2,6 +2,7 @@
 
 mod jobs;
 mod output;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -104,6 +105,8 @@ pub struct Args {
 
     #[command(flatten)]
     jobs: jobs::JobArgs,
+    #[command(flatten)]
+    traces: traces::TraceArgs,
 
     /// Length of a run; the first fifth is warm-up
     #[arg(long, default_value_t = 100_000)]
@@ -179,6 +182,14 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         settings.validate().map_err(usage)?;
         let contenders = contenders(args, protocols, &settings)?;
         jobs::run(&jobs, &settings, &contenders, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(replay) = args.traces.replay()? {
+        let settings = sim::trace_settings(&replay.trace, &settings);
+        settings.validate().map_err(usage)?;
+        let contenders = contenders(args, protocols, &settings)?;
+        let out = traces::Output { json: args.json, svg: args.svg.as_deref() };
+        traces::run(&replay, &settings, &contenders, &args.traces, out)?;
         return Ok(ExitCode::SUCCESS);
     }
     settings.validate().map_err(usage)?;

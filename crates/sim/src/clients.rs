@@ -1,6 +1,8 @@
 //! Clients that decide themselves when they ask and when they are done, in place of a workload.
 
-use holdall_core::{Needs, NodeId, Pool};
+use std::collections::BTreeSet;
+
+use holdall_core::{Needs, NodeId, Pool, PoolId};
 
 use crate::contender::Contender;
 use crate::random::{Purpose, Stream};
@@ -15,24 +17,40 @@ pub enum Deed {
     Ask(u32),
     /// A client has used what it was granted.
     Done(u32),
+    /// A client that waits gives up.
+    Leave(u32),
     /// They want to be told when this time has come.
     Wake(u64),
 }
 
-/// Clients, by number from 0 on, each of which always asks for the same. Whatever they are told, they
-/// may answer with deeds, which are done at once.
+/// Clients, by number from 0 on. Whatever they are told, they may answer with deeds, which are done at once.
 pub trait Clients: std::fmt::Debug {
     /// How many units each pool has.
     fn capacities(&self) -> &[u32];
 
-    /// What each client asks for.
+    /// Whether the units of a pool have numbers, so that they can be asked for by name.
+    fn is_listed(&self, _pool: PoolId) -> bool {
+        false
+    }
+
+    /// What each client asks for when it asks next. New clients may come up later, one after another,
+    /// unless the protocol has to know them.
     fn needs(&self) -> &[Needs];
+
+    /// The pools that each client may ever ask for, for protocols that have to know.
+    fn pools_of_each(&self) -> Vec<BTreeSet<PoolId>> {
+        let pools = |needs: &Needs| needs.iter().map(|need| need.pool).collect();
+        self.needs().iter().map(pools).collect()
+    }
 
     /// A time has come that they have named, or the first.
     fn wake(&mut self, now: u64, out: &mut Vec<Deed>);
 
     /// A client was granted what it asked for.
     fn granted(&mut self, client: u32, now: u64, out: &mut Vec<Deed>);
+
+    /// All is over with the last request of a client, granted or given up; it may ask again.
+    fn released(&mut self, _client: u32, _now: u64, _out: &mut Vec<Deed>) {}
 
     /// Whether nothing is to be done any more.
     fn is_over(&self) -> bool;
@@ -82,7 +100,8 @@ pub fn draws(seed: u64, client: u32) -> impl FnMut(u64) -> u64 {
 pub(crate) fn pools(settings: &Settings, clients: &dyn Clients) -> Vec<Pool> {
     let pool = |(number, capacity): (u32, &u32)| {
         let node: NodeId = settings.node(number);
-        Pool { capacity: *capacity, node, listed: false }
+        let listed = clients.is_listed(PoolId(number.into()));
+        Pool { capacity: *capacity, node, listed }
     };
     (0..).zip(clients.capacities()).map(pool).collect()
 }

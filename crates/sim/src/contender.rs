@@ -1,6 +1,6 @@
 //! A protocol to be simulated, with its type forgotten.
 
-use holdall_core::{About, Known, Needs, Options, Protocol, Topology, Unsupported};
+use holdall_core::{About, Known, Options, Protocol, Topology, Unsupported};
 use holdall_protocols::coordinator::Coordinator;
 use holdall_protocols::{Visitor, variant_of};
 
@@ -89,6 +89,11 @@ impl Contender {
         &self.name
     }
 
+    /// What it says of itself.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
     /// Whether it can be put to such a workload, by what it says of itself.
     ///
     /// # Errors
@@ -150,8 +155,7 @@ fn play<P: Protocol>(
 ) -> Result<RunStats, Error> {
     let mut topology = Topology::of_pools(clients::pools(settings, clients));
     if contender.about.assumes.participants == Known::Known {
-        let pools = |needs: &Needs| needs.iter().map(|need| need.pool).collect();
-        topology.users = clients.needs().iter().map(pools).collect();
+        topology.users = clients.pools_of_each();
     }
     let cfg = P::new(&topology, &contender.options)?;
     let network = Network::new(&contender.about, contender.oracle);

@@ -18,6 +18,7 @@ mod random;
 mod settings;
 mod stats;
 mod timers;
+mod trace;
 mod waiting;
 mod wheel;
 mod workload;
@@ -34,6 +35,7 @@ pub use self::settings::{
     BadSettings, Detector, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
 };
 pub use self::stats::{Report, Response, Sample, Tally, half_width, mean};
+pub use self::trace::{Asked, Fate, Played, Trace, TracePool, play, trace_settings};
 
 use self::contender::Run;
 use self::stats::RunStats;

@@ -58,6 +58,11 @@ impl Pools {
         }
     }
 
+    /// There is one more user.
+    pub(super) fn add_user(&mut self) {
+        self.overtaken.push(Overtaken::default());
+    }
+
     /// A user asks, and waits from now on.
     pub(super) fn ask(&mut self, lane: u32, needs: &Needs, now: u64) {
         self.overtaken[lane as usize].times = 0;

@@ -69,12 +69,15 @@ const LOOKS: [Look; 9] = [
     look("#444444", "12 4", Mark::Diamond, true),
 ];
 
+/// The same colours, for what has no lines.
+pub(super) const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#777777"];
+
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 72.0;
 const PANEL: (f64, f64) = (400.0, 330.0);
 const BETWEEN: f64 = 100.0;
 const LEGEND_ROW: f64 = 22.0;
-const STYLE: &str = "\
+pub(super) const STYLE: &str = "\
 text { font-family: Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #222; font-size: 12px } \
 .title { font-size: 18px; font-weight: bold } .note { fill: #555 } \
 .x { text-anchor: middle } .y { text-anchor: end } .label { font-weight: bold } \
@@ -216,7 +219,7 @@ impl Mark {
 }
 
 /// As people write it: 0.5, 20, 50,000.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value.fract().abs() > 1e-9 {
         return format!("{}", (value * 1000.0).round() / 1000.0);
     }

@@ -12,6 +12,7 @@
 //! - A row is a function of the study and its point: neither threads nor interruptions change it.
 //! - A row tells all its settings, so that rows of different studies never get mixed.
 
+mod bars;
 mod chart;
 mod claims;
 mod comparison;
@@ -22,8 +23,9 @@ mod scale;
 mod sets;
 mod table;
 
+pub use self::bars::{BarChart, BarRow};
 pub use self::claims::claims;
-pub use self::comparison::comparison;
+pub use self::comparison::{Curve, Said, comparison, curves, waits};
 pub use self::drawing::{Figure, figures};
 pub use self::point::{Failed, Point, Row, Sizes, can_be_measured, measure, points};
 pub use self::sets::{Line, Set, paper_and_today};

@@ -1,8 +1,8 @@
 //! What clients do: ask, use, end, think; leave, or stop.
 
-use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, Role};
+use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, Role, UserId};
 
-use super::{Action, Item, State, Step, World};
+use super::{Action, Item, Lane, State, Step, World};
 use crate::clients::{Clients, Deed};
 use crate::settings::{Detector, FaultKind, Stage};
 
@@ -54,8 +54,11 @@ impl<P: Protocol> World<'_, P> {
         let number = request.id.user.lane().number;
         let lane = &mut self.lanes[number as usize];
         let awaited = lane.state == State::Waiting && lane.request() == request.id;
-        let listed = self.settings.is_listed();
-        if !awaited || !lane.needs.are_met_by(&request.needs, |_| listed) {
+        let is_listed = |pool| match &self.clients {
+            Some(clients) => clients.is_listed(pool),
+            None => self.settings.is_listed(),
+        };
+        if !awaited || !lane.needs.are_met_by(&request.needs, is_listed) {
             let what = format!("granted {request:?}, which nobody waits for");
             return Err(self.wrong(Addr::User(request.id.user), what));
         }
@@ -110,13 +113,32 @@ impl<P: Protocol> World<'_, P> {
         for deed in deeds {
             match deed {
                 Deed::Wake(at) => self.push(at, Item::Wake),
-                Deed::Ask(lane) => self.push_client(lane, Action::Ask),
+                Deed::Ask(lane) => self.ask_as_told(lane),
                 Deed::Done(lane) => self.push_client(lane, Action::Done),
+                Deed::Leave(lane) => {
+                    self.push_client(lane, Action::Fail(FaultKind::Leave, Stage::Waiting));
+                }
             }
         }
         if is_over {
             self.end = self.now;
         }
+    }
+
+    /// Lets a client ask for what it wants this time; it may be one more.
+    fn ask_as_told(&mut self, number: u32) {
+        let Some(needs) = self.clients.as_ref().map(|clients| &clients.needs()[number as usize])
+        else {
+            return;
+        };
+        if let Some(lane) = self.lanes.get_mut(number as usize) {
+            lane.needs = needs.clone();
+        } else {
+            let (id, stream) = (UserId::first(number), self.generator.stream(number));
+            self.lanes.push(Lane::new(&self.cfg, id, stream, needs.clone(), 0));
+            self.pools.add_user();
+        }
+        self.push_client(number, Action::Ask);
     }
 
     fn push_client(&mut self, lane: u32, action: Action) {
@@ -129,6 +151,7 @@ impl<P: Protocol> World<'_, P> {
         if self.clients.is_some() {
             lane.begin(State::Thinking, self.now);
             lane.seq += 1;
+            self.tell_clients(|clients, now, out| clients.released(number, now, out));
             return;
         }
         if self.generator.fresh() {

@@ -1,0 +1,104 @@
+//! `holdall usage --forecast`: how often estimates of waits would have held.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use holdall_commands::cannot_write;
+use holdall_history::forecast::{Backtest, Checked, Effort, Failed, backtest};
+use holdall_history::{History, Period, served};
+use holdall_lab::figures::{Said, curves};
+use serde::Serialize;
+
+use super::percent;
+use crate::{print, show, usage as misuse};
+
+/// So many estimates tell enough.
+const EFFORT: Effort = Effort { requests: 400, runs: 100, seed: 1 };
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    /// How many estimates were checked.
+    checked: usize,
+    /// Requests that waited when there was nothing to go by.
+    unknown: usize,
+    /// How often the range for half of the cases held, and that for nine of ten.
+    half: Option<f64>,
+    nine: Option<f64>,
+    /// How often it came before the range for nine of ten, and after it.
+    outside: Option<(f64, f64)>,
+    /// Shares of the cases, and how often the range for each held.
+    curve: Vec<(f64, f64)>,
+    estimates: &'a [Checked],
+}
+
+pub(super) fn run(
+    history: &History,
+    period: Period,
+    json: bool,
+    svg: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let done = backtest(history, period, &served(), EFFORT).map_err(|error| match error {
+        Failed::Sim(holdall_sim::Error::Failure { .. }) => error.into(),
+        _ => misuse(error),
+    })?;
+    let curve = curve(&done);
+    if let Some(path) = svg {
+        let picture = draw(&done, &curve);
+        std::fs::write(path, picture).map_err(|error| cannot_write(path.display(), error))?;
+    }
+    let answer = Answer {
+        checked: done.checked.len(),
+        unknown: done.unknown,
+        half: done.half(),
+        nine: done.nine(),
+        outside: done.outside(),
+        curve,
+        estimates: &done.checked,
+    };
+    print(&if json { show::json(&answer)? } else { told(&answer) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn curve(done: &Backtest) -> Vec<(f64, f64)> {
+    let tenths = (1..=9).map(|tenths| f64::from(tenths) / 10.0);
+    tenths.filter_map(|share| Some((share, done.holds(share)?))).collect()
+}
+
+fn told(answer: &Answer<'_>) -> String {
+    let unknown = format!("of {} requests that waited there was nothing to go by", answer.unknown);
+    let Some((early, late)) = answer.outside else {
+        return format!("no estimate can be checked: {unknown}");
+    };
+    let mut lines = vec![format!(
+        "{} requests that waited: the range for half of the cases held in {} %, that for nine of ten in {} % \
+         ({} % came earlier, {} % later)",
+        answer.checked,
+        percent(answer.half),
+        percent(answer.nine),
+        percent(Some(early)),
+        percent(Some(late)),
+    )];
+    if answer.unknown > 0 {
+        lines.push(unknown);
+    }
+    let column = |text: fn(&(f64, f64)) -> String| {
+        answer.curve.iter().map(text).collect::<Vec<_>>().join("  ")
+    };
+    lines
+        .push(format!("range for, %   {}", column(|(share, _)| format!("{:>5.0}", share * 100.0))));
+    lines.push(format!("held in, %     {}", column(|(_, held)| format!("{:>5.1}", held * 100.0))));
+    lines.join("\n")
+}
+
+fn draw(done: &Backtest, curve: &[(f64, f64)]) -> String {
+    let percent = |(x, y): &(f64, f64)| (x * 100.0, y * 100.0);
+    let held = curve.iter().map(percent).collect();
+    let ideal = curve.iter().map(|(x, _)| percent(&(*x, *x))).collect();
+    let note = format!("{} requests that waited", done.checked.len());
+    let said = Said { title: "How often estimates held", note: &note, unit: "held in, %" };
+    curves(
+        said,
+        "range for so many percent of the cases",
+        &[("held", held), ("as promised", ideal)],
+    )
+}

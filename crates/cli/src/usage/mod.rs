@@ -1,0 +1,241 @@
+//! `holdall usage`: who used what, and who waited for how long.
+
+mod forecast;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+use holdall_commands::{cannot_write, say};
+use holdall_history::usage::{By, Row, Usage, usage};
+use holdall_history::{History, Period, csv, json_lines, read};
+use holdall_lab::figures::{BarChart, BarRow};
+use holdall_wire::{Name, Status, span};
+
+use crate::reach::{Reach, block_on, look};
+use crate::{print, show, usage as misuse};
+
+/// Show who used what and for how long, who waited, and how busy everything was
+///
+/// Made from the history that the agent keeps, or from its audit log. Hours held count once for each unit. `docs/history.md` says what
+/// each figure means.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// What to add up
+    #[arg(long, value_enum, default_value = "pool")]
+    by: Key,
+    /// Print one JSON object; spans are in milliseconds
+    #[arg(long, conflicts_with_all = ["csv", "export"])]
+    json: bool,
+    /// Print a table in CSV
+    #[arg(long, conflicts_with = "export")]
+    csv: bool,
+    /// Draw the hours held and waited into FILE
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Tell how often estimates of waits would have held, instead
+    #[arg(long, conflicts_with_all = ["csv", "export"])]
+    forecast: bool,
+    /// Print every request instead
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    export: Option<Format>,
+}
+
+/// Which history.
+#[derive(clap::Args)]
+pub(crate) struct Source {
+    /// How far back to look
+    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "30d")]
+    pub(crate) since: Duration,
+    /// The history to read: a file, or the data directory of an agent [default: that of your agent]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Key {
+    User,
+    Pool,
+    Unit,
+    /// The name of a request, or else its command
+    Name,
+    Day,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    Csv,
+    Jsonl,
+}
+
+impl Source {
+    /// The history, and the part of it that is meant. What is odd about it is said.
+    pub(crate) fn read(&self) -> anyhow::Result<(History, Period)> {
+        let path = match &self.from {
+            Some(path) => path.clone(),
+            None => self.reach.place()?.data.clone(),
+        };
+        let mut history = read(&path).map_err(misuse)?;
+        let now = match &self.from {
+            Some(_) => None,
+            None => {
+                history.know_pools(self.pools());
+                Some(show::now())
+            }
+        };
+        history.notes.iter().for_each(say);
+        let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
+        let period = history.period(now, Some(since));
+        Ok((history, period))
+    }
+
+    /// The pools that the agent has now, if one runs.
+    fn pools(&self) -> Vec<(Name, Option<u32>)> {
+        let asked = block_on(async {
+            let client = self.reach.connect().await?;
+            // Pools come first.
+            let enough = |status: &Status| status.grants.len() + status.waiting.len() > 0;
+            Ok(look(&client, &[], enough).await?.0.pools)
+        });
+        let declared = asked.unwrap_or_default().into_iter().filter(|pool| pool.declared);
+        let units = |units: usize| u32::try_from(units).unwrap_or(u32::MAX);
+        declared.map(|pool| (pool.name, (!pool.lock).then(|| units(pool.units.len())))).collect()
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (history, period) = args.source.read()?;
+    if let Some(format) = args.export {
+        let mut out = Vec::new();
+        match format {
+            Format::Csv => csv(&history, period, &mut out)?,
+            Format::Jsonl => json_lines(&history, period, &mut out)?,
+        }
+        return write_out(&out);
+    }
+    if args.forecast {
+        return forecast::run(&history, period, args.json, args.svg.as_deref());
+    }
+    let by = match args.by {
+        Key::User => By::User,
+        Key::Pool => By::Pool,
+        Key::Unit => By::Unit,
+        Key::Name => By::Name,
+        Key::Day => By::Day,
+    };
+    let used = usage(&history, period, by, &jiff::tz::TimeZone::system());
+    if let Some(path) = &args.svg {
+        draw(path, &used)?;
+    }
+    if args.csv {
+        return write_out(used.csv()?.as_bytes());
+    }
+    print(&if args.json { show::json(&used)? } else { told(&used) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_out(bytes: &[u8]) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(cannot_write("the result", error))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn headline(used: &Usage) -> String {
+    let length = show::span(used.to.saturating_sub(used.from) / 1000);
+    format!("{} to {} ({length})", moment(used.from), moment(used.to))
+}
+
+/// A time by the clock on the wall.
+pub(crate) fn moment(millis: u64) -> String {
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(millis).unwrap_or(i64::MAX));
+    let at = at.map(|at| at.to_zoned(jiff::tz::TimeZone::system()));
+    at.map_or_else(|_| "?".into(), |at| at.strftime("%Y-%m-%d %H:%M").to_string())
+}
+
+/// A span as short as can be.
+pub(crate) fn short(millis: Option<u64>) -> String {
+    match millis {
+        None => "-".into(),
+        Some(0) => "0".into(),
+        Some(millis @ 1..10_000) => format!("{:.1}s", millis as f64 / 1000.0),
+        Some(millis) => show::span(millis / 1000),
+    }
+}
+
+fn hours(millis: u128) -> String {
+    format!("{:.1}", millis as f64 / 3_600_000.0)
+}
+
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".into(), |share| format!("{:.1}", share * 100.0))
+}
+
+fn name(row: &Row) -> String {
+    row.key.as_deref().map_or_else(|| "-".into(), |key| show::shorten(key, 40))
+}
+
+fn told(used: &Usage) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "",
+        "requests",
+        "given up",
+        "hours held",
+        "in use, %",
+        "hours waited",
+        "wait: half",
+        "99 %",
+        "longest",
+        "longest use",
+    ]);
+    let total = (used.rows.len() > 1).then_some(("all".to_owned(), &used.total));
+    for (key, row) in used.rows.iter().map(|row| (name(row), row)).chain(total) {
+        table.add_row([
+            key,
+            row.requests.to_string(),
+            row.given_up.to_string(),
+            hours(row.held),
+            percent(row.utilisation),
+            hours(row.waited),
+            short(row.waits.p50),
+            short(row.waits.p99),
+            short(row.waits.max),
+            short(Some(row.longest)),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{}\n{}", headline(used), table.trim_fmt())
+}
+
+/// The most rows of a picture.
+const ROWS: usize = 60;
+
+fn draw(path: &Path, used: &Usage) -> anyhow::Result<()> {
+    let row = |row: &Row| BarRow {
+        name: name(row),
+        values: [row.held, row.waited]
+            .map(|millis| (millis as f64 / 3_600_000.0, hours(millis)))
+            .to_vec(),
+    };
+    let chart = BarChart {
+        title: "Usage".into(),
+        notes: vec![headline(used)],
+        bars: vec!["hours held".into(), "hours waited".into()],
+        label: "hours".into(),
+        rows: used.rows.iter().take(ROWS).map(row).collect(),
+    };
+    std::fs::write(path, chart.draw()).map_err(|error| cannot_write(path.display(), error))
+}

@@ -1,0 +1,156 @@
+//! `holdall whatif`: the recorded requests, played again with something changed.
+
+mod page;
+mod told;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use holdall_commands::{Protocols, cannot_write, say};
+use holdall_history::whatif::{Failed, Found, Goal, Nearness, Summary, find, nearness, played};
+use holdall_history::{Changes, Replay, served};
+use holdall_sim::{Contender, Error};
+use holdall_wire::{Amount, Name, Need};
+use serde::Serialize;
+
+use crate::usage::Source;
+use crate::{print, show, usage as misuse};
+
+/// The protocol that agents run.
+const SERVED: &str = "house";
+
+/// Play the recorded requests again with more or fewer units, another load or another protocol
+///
+/// The unchanged history is played first, to see how near that comes to what was recorded; what is changed is compared with it.
+/// `docs/history.md` says how it is played.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Let a pool have another number of units
+    #[arg(long, value_name = "POOL=N", value_parser = size)]
+    units: Vec<(Name, u32)>,
+    /// Leave out a unit, a pool or a lock
+    #[arg(long, value_name = "NAME")]
+    remove: Vec<Name>,
+    /// Let so many requests come for each that was recorded
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    load: f64,
+    /// Serve them by this protocol
+    #[arg(long, value_name = "PROTOCOL", default_value = SERVED)]
+    protocol: String,
+    /// Search for the smallest number of units with which this is so: 'p99(gpu) < 10m' (mean, p50, p90, p99, max)
+    #[arg(long, value_name = "GOAL")]
+    find: Option<Goal>,
+    /// Where the chance of --load comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object; spans are in milliseconds
+    #[arg(long)]
+    json: bool,
+    /// Draw the waits into FILE
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a page with all tables and pictures to FILE
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn size(text: &str) -> Result<(Name, u32), String> {
+    let wrong = || format!("'{text}' is not of the form POOL=N, such as gpu=6");
+    let (name, units) = text.split_once('=').ok_or_else(wrong)?;
+    match format!("{name}:{units}").parse() {
+        Ok(Need { name, amount: Amount::Units(units) }) => Ok((name, units)),
+        _ => Err(wrong()),
+    }
+}
+
+/// All that is told.
+#[derive(Serialize)]
+struct Answer {
+    /// From when on, in milliseconds since 1970.
+    from: u64,
+    /// Until when.
+    to: u64,
+    /// How near the unchanged replay comes to what was recorded.
+    nearness: Option<Nearness>,
+    /// What is changed, in words.
+    change: String,
+    /// The history, played unchanged.
+    unchanged: Summary,
+    /// The same with the change.
+    changed: Summary,
+    /// What --find has found.
+    found: Option<Found>,
+    /// The waits as they were recorded.
+    #[serde(skip)]
+    recorded: Vec<u64>,
+}
+
+pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
+    let mut changes = Changes {
+        units: args.units.iter().cloned().collect::<BTreeMap<_, _>>(),
+        remove: args.remove.iter().cloned().collect(),
+        load: args.load,
+        seed: args.seed,
+    };
+    let contender = |name: &str| protocols.contender(name, &[]).map_err(misuse);
+    let (served, other) = (served(), contender(&args.protocol)?);
+    let (history, period) = args.source.read()?;
+    let before = Replay::of(&history, period, &Changes::default()).map_err(misuse)?;
+    before.notes.iter().for_each(say);
+    let (near, unchanged) = summed(&before, &served)?;
+    let found = args.find.as_ref().map(|goal| find(&history, period, &changes, &other, goal));
+    let found = found.transpose().map_err(failed)?;
+    if let (Some(goal), Some(found)) = (&args.find, &found) {
+        changes.units.insert(goal.pool.clone(), found.units);
+    }
+    let after = Replay::of(&history, period, &changes).map_err(misuse)?;
+    after.notes.iter().filter(|note| !before.notes.contains(note)).for_each(say);
+    let (_, changed) = summed(&after, &other)?;
+    let waits = |(at, fate): (usize, &Option<holdall_sim::Fate>)| before.wait(at, fate.as_ref()?);
+    let answer = Answer {
+        from: history.wall(period.from),
+        to: history.wall(period.to),
+        nearness: near,
+        change: told::change(&changes, &args.protocol),
+        recorded: before.recorded.iter().enumerate().filter_map(waits).collect(),
+        unchanged,
+        changed,
+        found,
+    };
+    if let Some(path) = &args.svg {
+        write(path, &page::waits(&answer))?;
+    }
+    if let Some(path) = &args.html {
+        write(path, &page::page(&answer, args.find.as_ref()))?;
+    }
+    print(&if args.json { show::json(&answer)? } else { told::told(&answer, args.find.as_ref()) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summed(replay: &Replay, by: &Contender) -> anyhow::Result<(Option<Nearness>, Summary)> {
+    let played = played(replay, by).map_err(failed)?;
+    if played.left_out > 0 {
+        let name = by.name();
+        let what = "requests that were given up are left out: nobody may leave under";
+        say(format!("{} {what} {name}", played.left_out));
+    }
+    Ok((nearness(replay, &played.fates), Summary::of(replay, &played.fates)))
+}
+
+/// What a person asked for, or what went wrong.
+fn failed(error: Failed) -> anyhow::Error {
+    match error {
+        Failed::Sim(Error::Failure { .. }) | Failed::Broken(..) => error.into(),
+        Failed::Never { .. } => {
+            crate::failure::Failure(crate::failure::CONFLICT, error.to_string()).into()
+        }
+        _ => misuse(error),
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).map_err(|error| cannot_write(path.display(), error))
+}

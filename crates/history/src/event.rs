@@ -1,0 +1,134 @@
+//! What has happened in an agent, as lines of a history.
+
+use std::sync::Arc;
+
+use holdall_wire::event::{Ending, What as Happened};
+use holdall_wire::{Kind, Need, Refusal, RequestNo, Taken, Who};
+
+use crate::line::{Ask, Grant, How, Line, What};
+
+impl Line {
+    /// The line for something that has happened at a time; nothing if it does not matter here.
+    pub fn of_event(at: u64, happened: &Happened) -> Option<Self> {
+        let what = match happened {
+            Happened::Asked { request, who, needs, part, .. } => {
+                let part_of = part.map(|part| part.of);
+                What::Ask(ask(*request, who, needs, part_of))
+            }
+            Happened::Granted { request, taken, until, limit, .. } => {
+                let until = [*until, *limit].into_iter().flatten().min();
+                What::Grant(grant(*request, taken, until))
+            }
+            Happened::Restored { request, taken, until, .. } => {
+                What::Grant(grant(*request, taken, *until))
+            }
+            Happened::Ended { request, how, .. } => What::End { r: *request, how: ended(*how) },
+            Happened::Refused { request, why, .. } => {
+                let withdrawn = matches!(why, Refusal::Withdrawn);
+                let how = if withdrawn { How::Withdrawn } else { How::Refused };
+                What::End { r: *request, how }
+            }
+            Happened::Forced { request, .. } => What::End { r: *request, how: How::Forced },
+            Happened::Pool { name, kind, .. } => {
+                let units = match kind {
+                    Some(Kind::Numbered(units)) => Some(*units),
+                    Some(Kind::Named(names)) => {
+                        Some(u32::try_from(names.len()).unwrap_or(u32::MAX))
+                    }
+                    Some(Kind::Lock) => None,
+                    None => Some(0),
+                };
+                What::Pool { pool: name.clone(), units }
+            }
+            Happened::Started { .. }
+            | Happened::Queued { .. }
+            | Happened::Runs { .. }
+            | Happened::Renewed { .. }
+            | Happened::TakenAway { .. }
+            | Happened::Ending { .. }
+            | Happened::Changed { .. } => return None,
+        };
+        Some(Self { at, what })
+    }
+}
+
+fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<RequestNo>) -> Ask {
+    let command = Some(who.from.command.clone()).filter(|command| !command.is_empty());
+    Ask {
+        r: Some(request),
+        user: Some(who.user.as_ref().into()),
+        name: who.from.name.clone(),
+        command,
+        needs: needs.to_vec(),
+        part_of,
+        service: None,
+    }
+}
+
+fn grant(r: RequestNo, taken: &[Taken], until: Option<u64>) -> Grant {
+    let units = |taken: &Taken| {
+        (taken.name.clone(), taken.units.iter().map(|(unit, _)| unit.clone()).collect())
+    };
+    Grant { r, got: taken.iter().map(units).collect(), until }
+}
+
+fn ended(how: Ending) -> How {
+    match how {
+        Ending::Released => How::Released,
+        Ending::Expired => How::Expired,
+        Ending::Left => How::Left,
+        Ending::Killed => How::Killed,
+        Ending::Overrun => How::Overrun,
+        Ending::Lost | Ending::WithItsGrant | Ending::Unrestored => How::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_to_a_request_is_told() {
+        let request = RequestNo((3 << 32) | 17);
+        let who = Arc::new(Who { user: "anna".into(), ..Who::default() });
+        let taken: Arc<[Taken]> = [Taken {
+            name: "gpu".parse().expect("a name"),
+            units: vec![("gpu/1".parse().expect("a name"), 7)],
+        }]
+        .into();
+        let happened = [
+            Happened::Granted {
+                request,
+                who: who.clone(),
+                taken: taken.clone(),
+                asked: 1,
+                until: Some(90),
+                limit: Some(50),
+                overtook: 0,
+            },
+            Happened::Ended { request, who: who.clone(), taken, since: 2, how: Ending::Killed },
+            Happened::Refused {
+                request,
+                who,
+                needs: Vec::new().into(),
+                asked: 1,
+                why: Refusal::Withdrawn,
+            },
+            Happened::Pool { name: "gpu".parse().expect("a name"), kind: None, configured: false },
+        ];
+        let lines: Vec<_> = happened
+            .iter()
+            .map(|what| Line::of_event(5, what).expect("it matters").to_text().expect("JSON"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "{\"t\":5,\"k\":\"grant\",\"r\":\"3-17\",\"got\":{\"gpu\":[\"gpu/1\"]},\"until\":50}\n",
+                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"killed\"}\n",
+                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"withdrawn\"}\n",
+                "{\"t\":5,\"k\":\"pool\",\"pool\":\"gpu\",\"units\":0}\n",
+            ]
+        );
+        assert_eq!(Line::of_event(5, &Happened::Started { epoch: 1 }), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! When it is somebody's turn: from the queue as it is and from how long such uses have taken.
+//!
+//! The rest is played out some hundred times through the very protocol that serves. In each run every use that is under way
+//! or still to come takes as long as some use like it took ([`Past`]), one that lasts already longer than
+//! that; what ends at a known time ends then. Others come meanwhile as they came on some day before, at the same hour. What a
+//! request can expect is the middle half, and the middle nine tenths, of the times at which it is granted ([`Estimate`]).
+//!
+//! # Invariants
+//! - It is a function of its arguments: the same queue, past and seed lead to the same estimates.
+//! - Without any use to go by there is no estimate.
+
+mod backtest;
+mod past;
+
+use holdall_core::{Need, Needs, PoolId};
+use holdall_sim::{Asked, Contender, Error, Trace, TracePool, draws, play, trace_settings};
+use serde::Serialize;
+
+pub use self::backtest::{Backtest, Checked, Effort, Failed, backtest};
+pub use self::past::{Kind, Past};
+use crate::replay::agent_settings;
+use crate::stats::percentile;
+
+/// How often the rest is played out unless told otherwise.
+pub const RUNS: u32 = 200;
+/// The most who wait that are looked at, from the front.
+pub const WAITING_MAX: usize = 500;
+
+/// The queue as it is, and how it came to be: the protocol remembers how long somebody has been waiting. Pools have
+/// numbers here.
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    /// The pools.
+    pub pools: Vec<TracePool>,
+    /// For how many milliseconds before now all requests are known.
+    pub lead: u64,
+    /// Those that wait or hold now, and those that did since then, in the order of asking.
+    pub requests: Vec<Known>,
+}
+
+/// What is known of a request. Times are in milliseconds before now.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What it needs.
+    pub needs: Needs,
+    /// What kind of use it is.
+    pub kind: Kind,
+    /// When it was asked for.
+    pub asked: u64,
+    /// When it was granted, if it was.
+    pub granted: Option<u64>,
+    /// When it ended or was given up, if it did.
+    pub ended: Option<u64>,
+    /// In how many milliseconds it ends, if it is held and that is known; a unit that is drained is held like this.
+    pub left: Option<u64>,
+}
+
+impl Known {
+    /// Whether it waits now.
+    pub const fn waits(&self) -> bool {
+        self.granted.is_none() && self.ended.is_none()
+    }
+}
+
+/// When a request will be granted, in milliseconds from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Estimate {
+    /// In half of the cases it is granted within this range: a quarter earlier, a quarter later.
+    pub half: (u64, u64),
+    /// In nine of ten cases.
+    pub nine: (u64, u64),
+    /// In the middle of the cases.
+    pub median: u64,
+}
+
+impl Estimate {
+    /// From times in order.
+    fn of(times: &[u64]) -> Option<Self> {
+        let at = |percent| percentile(times, percent);
+        Some(Self { half: (at(25)?, at(75)?), nine: (at(5)?, at(95)?), median: at(50)? })
+    }
+
+    /// Whether it will very probably not be granted within so many milliseconds.
+    pub fn is_later_than(&self, millis: u64) -> bool {
+        self.nine.0 > millis
+    }
+}
+
+/// What everybody who waits can expect, of the first [`WAITING_MAX`]. Nothing at all if there is no use to go by.
+///
+/// # Errors
+/// If the protocol cannot serve such requests.
+pub fn forecast(
+    queue: &Queue,
+    past: &Past,
+    now: u64,
+    contender: &Contender,
+    runs: u32,
+    seed: u64,
+) -> Result<Option<Vec<Estimate>>, Error> {
+    let times = times(queue, past, now, contender, runs, seed)?;
+    Ok(times.map(|times| times.iter().filter_map(|times| Estimate::of(times)).collect()))
+}
+
+/// When everybody who waits is granted in each of the runs, in order of time.
+fn times(
+    queue: &Queue,
+    past: &Past,
+    now: u64,
+    contender: &Contender,
+    runs: u32,
+    seed: u64,
+) -> Result<Option<Vec<Vec<u64>>>, Error> {
+    if past.is_empty() || !queue.requests.iter().any(Known::waits) {
+        return Ok(None);
+    }
+    let mut times: Vec<Vec<u64>> = Vec::new();
+    for run in 0..runs {
+        let (trace, waiting) = one_course(queue, past, now, &mut draws(seed, run));
+        let settings = trace_settings(&trace, &agent_settings());
+        let played = play(&settings, contender, &trace)?;
+        times.resize(waiting.len(), Vec::new());
+        for (times, request) in times.iter_mut().zip(waiting) {
+            let granted = played.fates[request].granted;
+            times.push(granted.map_or(FAR, |at| at.saturating_sub(queue.lead)));
+        }
+    }
+    times.iter_mut().for_each(|times| times.sort_unstable());
+    Ok(Some(times))
+}
+
+/// Of what has no end: ten years.
+const FAR: u64 = 10 * 365 * 24 * 3_600_000;
+
+/// How things went and may go on, from the lead on; and which of the requests wait now.
+fn one_course(
+    queue: &Queue,
+    past: &Past,
+    now: u64,
+    draw: &mut impl FnMut(u64) -> u64,
+) -> (Trace, Vec<usize>) {
+    let lead = queue.lead;
+    // What was held when the lead began comes first.
+    let mut asked: Vec<(u64, bool, Option<usize>, Asked)> = Vec::new();
+    for (number, known) in queue.requests.iter().enumerate() {
+        let early = known.granted.is_some_and(|granted| granted >= lead);
+        let used = known.granted.map(|granted| granted.min(lead));
+        let (service, patience) = match (used, known.ended) {
+            (Some(used), Some(ended)) => (used.saturating_sub(ended), None),
+            (Some(used), None) => {
+                let age = known.granted.unwrap_or(used);
+                let left = known.left.unwrap_or_else(|| past.rest(&known.kind, age, draw));
+                // What is over now has not been given back yet.
+                (used + left.max(1), None)
+            }
+            (None, Some(ended)) => (0, Some(known.asked.min(lead).saturating_sub(ended))),
+            (None, None) => (past.length(&known.kind, draw), None),
+        };
+        let at = lead.saturating_sub(known.asked);
+        let (needs, service) = (known.needs.clone(), service.min(FAR));
+        let request = Asked { at, needs, service, patience, user: 0 };
+        asked.push((if early { 0 } else { at }, !early, Some(number), request));
+    }
+    for (after, needs, kind) in past.arrivals(now, draw) {
+        if fits(needs, &queue.pools) {
+            let (at, service) = (lead + after, past.length(kind, draw).min(FAR));
+            let request = Asked { at, needs: needs.clone(), service, patience: None, user: 0 };
+            asked.push((at, true, None, request));
+        }
+    }
+    asked.sort_by_key(|(at, late, ..)| (*at, *late));
+    let waits = |number: &Option<usize>| number.is_some_and(|n| queue.requests[n].waits());
+    let waiting: Vec<usize> = (0..asked.len()).filter(|at| waits(&asked[*at].2)).collect();
+    let waiting = waiting.into_iter().take(WAITING_MAX).collect::<Vec<_>>();
+    let requests = asked.into_iter().map(|(at, _, _, request)| Asked { at, ..request }).collect();
+    let watched = Some(waiting.iter().copied().collect());
+    (Trace { pools: queue.pools.clone(), requests, watched }, waiting)
+}
+
+/// Whether there is such a thing at all: pools may have been changed since.
+fn fits(needs: &Needs, pools: &[TracePool]) -> bool {
+    needs.iter().all(|need| pools.get(need.pool.index()).is_some_and(|p| need.units <= p.capacity))
+}
+
+/// A need of a pool by its number.
+pub fn need(pool: usize, units: u32) -> Need {
+    Need::any(PoolId(pool as u64), units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    fn needs(units: u32) -> Needs {
+        Needs::new(vec![need(0, units)]).expect("sensible")
+    }
+
+    fn kind(name: &str) -> Kind {
+        Kind { label: Some(name.into()), user: None, pools: vec!["gpu".parse().expect("a name")] }
+    }
+
+    fn house() -> Contender {
+        crate::served()
+    }
+
+    fn queue(units: u32, held: Vec<Known>, waiting: usize) -> Queue {
+        let one = Known { granted: None, ..self::held(0, None) };
+        let pools = vec![TracePool { capacity: units, listed: false }];
+        let lead = held.iter().map(|known| known.asked).max().unwrap_or(0);
+        Queue { pools, lead, requests: held.into_iter().chain(vec![one; waiting]).collect() }
+    }
+
+    fn held(age: u64, left: Option<u64>) -> Known {
+        let (asked, granted) = (age, Some(age));
+        Known { needs: needs(1), kind: kind("job"), asked, granted, ended: None, left }
+    }
+
+    fn ask(queue: &Queue, past: &Past) -> Option<Vec<Estimate>> {
+        forecast(queue, past, 0, &house(), 100, 1).expect("played")
+    }
+
+    #[test]
+    fn known_ends_are_used_exactly() {
+        let mut past = Past::default();
+        past.add(&kind("job"), 5 * MINUTE);
+        let all = ask(&queue(1, vec![held(0, Some(7 * MINUTE))], 3), &past).expect("estimates");
+        let expected = [7, 12, 17].map(|minutes| minutes * MINUTE);
+        for (estimate, expected) in all.iter().zip(expected) {
+            assert_eq!((estimate.nine, estimate.median), ((expected, expected), expected));
+        }
+    }
+
+    #[test]
+    fn what_lasts_already_is_taken_to_last_longer() {
+        let mut past = Past::default();
+        (1..=10).for_each(|minutes| past.add(&kind("job"), minutes * MINUTE));
+        let all = ask(&queue(1, vec![held(8 * MINUTE, None)], 1), &past).expect("estimates");
+        assert_eq!(all[0].nine, (MINUTE, 2 * MINUTE), "9 or 10 minutes in all");
+    }
+
+    #[test]
+    fn without_a_past_nothing_is_guessed() {
+        assert_eq!(ask(&queue(1, vec![held(0, None)], 1), &Past::default()), None);
+    }
+
+    #[test]
+    fn the_same_leads_to_the_same() {
+        let mut past = Past::default();
+        (1..=10).for_each(|minutes| past.add(&kind("job"), minutes * MINUTE));
+        let queue = queue(2, vec![held(0, None), held(3 * MINUTE, None)], 5);
+        let all = ask(&queue, &past).expect("estimates");
+        assert_eq!(Some(all.clone()), ask(&queue, &past));
+        assert!(all.windows(2).all(|pair| pair[0].median <= pair[1].median), "{all:?}");
+        assert!(all.iter().all(|e| e.nine.0 <= e.half.0 && e.half.1 <= e.nine.1), "{all:?}");
+        assert!(all[4].is_later_than(MINUTE) && !all[0].is_later_than(MINUTE * 10));
+    }
+}

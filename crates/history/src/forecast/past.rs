@@ -1,0 +1,208 @@
+//! How long uses have taken, and what came when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdall_core::Needs;
+use holdall_wire::Name;
+
+/// What kind of use something is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// What it is called: its name, or else its command.
+    pub label: Option<Arc<str>>,
+    /// Whose it is.
+    pub user: Option<Arc<str>>,
+    /// Of which pools.
+    pub pools: Vec<Name>,
+}
+
+/// A group of uses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    Label(Arc<str>),
+    User(Arc<str>),
+    Pool(Name),
+    All,
+}
+
+/// Uses before now. Like are those with the same name or command; if there are few, also those of the same user, and then those of a
+/// pool; at last all.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// Lengths of uses, the latest last.
+    lengths: BTreeMap<Group, Vec<u64>>,
+    /// When something was asked for, what, and for what kind of use; in order.
+    asked: Vec<(u64, Needs, Kind)>,
+}
+
+/// With so many uses a group is enough by itself.
+const ENOUGH: usize = 20;
+/// Only the latest of a group count: habits change.
+const LATEST: usize = 500;
+const DAY: u64 = 24 * 3_600_000;
+/// So many days before are chosen from.
+const DAYS: u64 = 28;
+
+impl Past {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// A use has ended, which took so many milliseconds.
+    pub fn add(&mut self, kind: &Kind, length: u64) {
+        for group in groups(kind) {
+            let lengths = self.lengths.entry(group).or_default();
+            // Now and then, so that it costs little.
+            if lengths.len() >= 2 * LATEST {
+                lengths.drain(..LATEST);
+            }
+            lengths.push(length);
+        }
+    }
+
+    /// Something was asked for, at a time that is not before the others.
+    pub fn ask(&mut self, at: u64, needs: Needs, kind: Kind) {
+        self.asked.push((at, needs, kind));
+    }
+
+    /// How long a use takes.
+    pub(super) fn length(&self, kind: &Kind, draw: &mut impl FnMut(u64) -> u64) -> u64 {
+        let lengths = self.like(kind);
+        lengths.get(draw(lengths.len() as u64) as usize).copied().unwrap_or(0)
+    }
+
+    /// How much longer a use takes that has lasted so long.
+    pub(super) fn rest(&self, kind: &Kind, age: u64, draw: &mut impl FnMut(u64) -> u64) -> u64 {
+        for group in groups(kind) {
+            let longer: Vec<u64> =
+                self.latest(&group).iter().copied().filter(|length| *length > age).collect();
+            if let Some(length) = longer.get(draw(longer.len() as u64) as usize) {
+                return length - age;
+            }
+        }
+        // It lasts longer than anything before: about as long again.
+        draw(2 * age.max(1)) + 1
+    }
+
+    /// The latest uses that are like this.
+    fn like(&self, kind: &Kind) -> &[u64] {
+        let mut best: &[u64] = &[];
+        for group in groups(kind) {
+            let latest = self.latest(&group);
+            if latest.len() >= ENOUGH {
+                return latest;
+            }
+            if best.is_empty() {
+                best = latest;
+            }
+        }
+        best
+    }
+
+    fn latest(&self, group: &Group) -> &[u64] {
+        let all = self.lengths.get(group).map_or(&[][..], Vec::as_slice);
+        &all[all.len().saturating_sub(LATEST)..]
+    }
+
+    /// What may come from now on: what came on some day before, of the same kind and from this hour on, up to three days
+    /// of it.
+    pub(super) fn arrivals(
+        &self,
+        now: u64,
+        draw: &mut impl FnMut(u64) -> u64,
+    ) -> impl Iterator<Item = (u64, &Needs, &Kind)> + '_ {
+        let begin = self.asked.first().map_or(now, |(at, ..)| *at);
+        let days = 1..=(now.saturating_sub(begin) / DAY).min(DAYS);
+        let alike = |back: &u64| kind_of_day(now - back * DAY) == kind_of_day(now);
+        let mut choice: Vec<u64> = days.clone().filter(alike).collect();
+        if choice.is_empty() {
+            choice.extend(days);
+        }
+        let back = choice.get(draw(choice.len() as u64) as usize);
+        let from = back.map_or(u64::MAX, |back| now - back * DAY);
+        let first = self.asked.partition_point(|(at, ..)| *at < from);
+        let came = self.asked[first..].iter().take_while(move |(at, ..)| at - from < 3 * DAY);
+        came.map(move |(at, needs, kind)| (at - from, needs, kind))
+    }
+}
+
+/// Whether a day, in UTC, is of a weekend, and whether the next one is.
+fn kind_of_day(at: u64) -> (bool, bool) {
+    // The first day of 1970 was a Thursday.
+    let weekday = (at / DAY + 3) % 7;
+    (weekday >= 5, (weekday + 1) % 7 >= 5)
+}
+
+fn groups(kind: &Kind) -> impl Iterator<Item = Group> + '_ {
+    let label = kind.label.iter().cloned().map(Group::Label);
+    let user = kind.user.iter().cloned().map(Group::User);
+    let pools = kind.pools.iter().cloned().map(Group::Pool);
+    label.chain(user).chain(pools).chain([Group::All])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(label: &str, user: &str, pool: &str) -> Kind {
+        Kind {
+            label: Some(label.into()),
+            user: Some(user.into()),
+            pools: vec![pool.parse().expect("a name")],
+        }
+    }
+
+    #[test]
+    fn the_nearest_kin_with_enough_uses_counts() {
+        let mut past = Past::default();
+        (0..30).for_each(|_| past.add(&kind("long", "ben", "gpu"), 1000));
+        past.add(&kind("new", "anna", "gpu"), 1);
+        let mut draw = holdall_sim::draws(1, 1);
+        assert_eq!(past.length(&kind("long", "anna", "gpu"), &mut draw), 1000);
+        assert_eq!(past.length(&kind("other", "ben", "cpu"), &mut draw), 1000);
+        let drawn: Vec<u64> =
+            (0..200).map(|_| past.length(&kind("new", "anna", "gpu"), &mut draw)).collect();
+        assert!(drawn.contains(&1) && drawn.contains(&1000), "one use alone is not enough");
+        let alone = past.length(&kind("new", "anna", "cpu"), &mut draw);
+        assert!(alone == 1 || alone == 1000);
+    }
+
+    #[test]
+    fn only_the_latest_uses_count() {
+        let mut past = Past::default();
+        (0..5000).for_each(|n| past.add(&kind("x", "ben", "gpu"), n));
+        let mut draw = holdall_sim::draws(1, 1);
+        assert!((0..500).all(|_| past.length(&kind("x", "ben", "gpu"), &mut draw) >= 4500));
+    }
+
+    #[test]
+    fn others_come_as_on_a_day_before() {
+        let mut past = Past::default();
+        let needs = Needs::new(vec![super::super::need(0, 1)]).expect("sensible");
+        for day in 0..12 {
+            let of_day = kind(&format!("day {day}"), "ben", "gpu");
+            past.ask(day * DAY + 8 * 3_600_000, needs.clone(), of_day);
+        }
+        let now = 12 * DAY + 7 * 3_600_000; // A Tuesday.
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let came: Vec<_> = past.arrivals(now, &mut holdall_sim::draws(seed, 0)).collect();
+            assert_eq!(came[0].0, 3_600_000, "an hour from now");
+            seen.insert(came[0].2.label.clone());
+        }
+        let alike: Vec<_> = [11, 4, 5, 6, 7].map(|day| Some(format!("day {day}").into())).into();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), alike, "the first day is not whole");
+        assert_eq!(past.arrivals(0, &mut holdall_sim::draws(1, 0)).count(), 0);
+    }
+
+    #[test]
+    fn a_monday_is_like_a_tuesday_and_not_like_a_sunday() {
+        let monday = 4 * DAY; // The 5th of January 1970.
+        assert_eq!(kind_of_day(monday), (false, false));
+        assert_eq!(kind_of_day(monday - 1), (true, false));
+        assert_eq!(kind_of_day(monday - 2 * DAY), (true, true));
+        assert_eq!(kind_of_day(monday - 3 * DAY), (false, true));
+    }
+}

@@ -1,0 +1,177 @@
+//! A history as a whole.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdall_wire::{Name, Need, RequestNo};
+
+use crate::line::How;
+use crate::note::Note;
+use crate::pools::{PoolSeen, Pools};
+
+/// A request, from asking to its end. Times are those of the history ([`History::wall`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// Its number, if it got one.
+    pub request: Option<RequestNo>,
+    /// The user.
+    pub user: Option<Arc<str>>,
+    /// The name of the request.
+    pub name: Option<Arc<str>>,
+    /// The command or program.
+    pub command: Option<Arc<str>>,
+    /// What was needed; nothing if it was asked for before the history begins.
+    pub needs: Vec<Need>,
+    /// When it was asked for; nothing if that was before the history begins.
+    pub asked: Option<u64>,
+    /// When it was granted, if it was.
+    pub granted: Option<u64>,
+    /// When it ended, if it did.
+    pub ended: Option<u64>,
+    /// How.
+    pub how: Option<How>,
+    /// What it got.
+    pub got: BTreeMap<Name, Vec<Name>>,
+    /// Until when it is held at most, if that was known when it was granted.
+    pub until: Option<u64>,
+    /// How long it is going to be used, in a workload that is made up.
+    pub service: Option<u64>,
+    /// The grant of which it is a part. What it holds is held by that one already.
+    pub part_of: Option<RequestNo>,
+}
+
+impl Use {
+    /// When it is first heard of.
+    pub fn first(&self) -> u64 {
+        self.asked.or(self.granted).or(self.ended).unwrap_or(0)
+    }
+
+    /// How long it waited until it was granted.
+    pub fn waited(&self) -> Option<u64> {
+        Some(self.granted?.saturating_sub(self.asked?))
+    }
+
+    /// How long it was held, once that is over.
+    pub fn held(&self) -> Option<u64> {
+        Some(self.ended?.saturating_sub(self.granted?))
+    }
+
+    /// Whether it was held at this time, or still is.
+    pub fn is_held_at(&self, at: u64) -> bool {
+        self.granted.is_some_and(|granted| granted <= at) && self.ended.is_none_or(|end| end > at)
+    }
+
+    /// Whether it waited at this time, or still does.
+    pub fn waits_at(&self, at: u64) -> bool {
+        let over = self.granted.or(self.ended);
+        self.asked.is_some_and(|asked| asked <= at) && over.is_none_or(|over| over > at)
+    }
+
+    /// What it is called: its name, or else its command.
+    pub fn label(&self) -> Option<&str> {
+        self.name.as_deref().or(self.command.as_deref())
+    }
+}
+
+/// A part of the time of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period {
+    /// From then on.
+    pub from: u64,
+    /// Before then.
+    pub to: u64,
+}
+
+impl Period {
+    /// How much of a span lies within.
+    pub fn share_of(&self, from: u64, to: u64) -> u64 {
+        to.min(self.to).saturating_sub(from.max(self.from))
+    }
+
+    /// Whether a time lies within.
+    pub fn has(&self, at: u64) -> bool {
+        (self.from..self.to).contains(&at)
+    }
+
+    /// How long it is.
+    pub fn length(&self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+/// All that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// The requests, in the order in which they were first heard of.
+    pub uses: Vec<Use>,
+    /// What is odd about it.
+    pub notes: Vec<Note>,
+    pub(crate) pools: Pools,
+    /// When it begins and ends.
+    pub(crate) span: Option<(u64, u64)>,
+    /// From when on the clock was behind the time of the history, and by how much.
+    pub(crate) behind: Vec<(u64, u64)>,
+}
+
+impl History {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.uses.is_empty()
+    }
+
+    /// The pools and locks, by name.
+    pub fn pools(&self) -> &BTreeMap<Name, PoolSeen> {
+        &self.pools.0
+    }
+
+    /// The pool or lock that a need is of, and the unit that it names.
+    pub fn pool_of(&self, need: &Need) -> (Name, Option<Name>) {
+        self.pools.of(need)
+    }
+
+    /// Takes notice of pools as an agent has them now: their units, or nothing for a lock.
+    pub fn know_pools(&mut self, pools: impl IntoIterator<Item = (Name, Option<u32>)>) {
+        for (pool, units) in pools {
+            let seen = self.pools.0.entry(pool).or_default();
+            match units {
+                None => seen.lock = true,
+                Some(units) if seen.sizes.last().map(|(_, told)| *told) != Some(units) => {
+                    seen.lock = false;
+                    let since = self.span.map_or(
+                        0,
+                        |(from, to)| {
+                            if seen.sizes.is_empty() { from } else { to }
+                        },
+                    );
+                    seen.sizes.push((since, units));
+                }
+                Some(_) => {}
+            }
+        }
+        let told = |note: &Note| {
+            matches!(note, Note::Resized { .. } | Note::Removed(_) | Note::Guessed { .. })
+        };
+        self.notes.retain(|note| !told(note));
+        self.notes.extend(self.pools.notes());
+    }
+
+    /// What the clock on the wall said at a time of the history.
+    pub fn wall(&self, time: u64) -> u64 {
+        let behind = self.behind.iter().rev().find(|(from, _)| *from <= time);
+        time.saturating_sub(behind.map_or(0, |(_, by)| *by))
+    }
+
+    /// The time of the history at which the clock says this, from the last time it was set on.
+    fn time(&self, wall: u64) -> u64 {
+        wall.saturating_add(self.behind.last().map_or(0, |(_, by)| *by))
+    }
+
+    /// The last so many milliseconds before `now`, by the clock on the wall, or all of it. A history that ends earlier
+    /// counts from its end.
+    pub fn period(&self, now: Option<u64>, since: Option<u64>) -> Period {
+        let (first, last) = self.span.unwrap_or_default();
+        let to = now.map_or(last + 1, |now| self.time(now).max(last + 1));
+        let from = since.map_or(first, |since| to.saturating_sub(since).max(first));
+        Period { from, to }
+    }
+}

@@ -1,0 +1,295 @@
+//! From lines to requests: what belongs to one request is brought together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdall_wire::{Name, RequestNo};
+
+use crate::history::{History, Use};
+use crate::line::{Ask, Grant, How, Line, What};
+use crate::note::Note;
+
+/// A clock that is so many milliseconds behind what it said before was set back. Lines may be written a little
+/// out of order.
+const TOLERANCE: u64 = 1000;
+
+/// Lines are put in one after another.
+#[derive(Debug, Default)]
+pub(crate) struct Joiner {
+    history: History,
+    /// Requests that have not ended, by number.
+    open: BTreeMap<RequestNo, usize>,
+    /// Who holds a unit, and got it last.
+    holders: BTreeMap<Name, usize>,
+    /// Grants that got units of a grant that had not ended, by that.
+    inside: BTreeMap<usize, Vec<usize>>,
+    /// Texts that have been seen; most come again and again.
+    texts: BTreeMap<String, Arc<str>>,
+    /// What the clock said last, and the time of the history then.
+    clock: u64,
+    now: u64,
+    unknown: usize,
+    gaps: u64,
+    no_ask: usize,
+}
+
+impl Joiner {
+    pub(crate) fn add(&mut self, line: Line) {
+        let now = self.time(line.at);
+        match line.what {
+            What::Begin { .. } => {}
+            What::Ask(ask) => self.ask(now, ask),
+            What::Grant(grant) => self.grant(now, grant),
+            What::End { r, how } => self.end(now, r, how),
+            What::Pool { pool, units } => self.history.pools.tell(now, pool, units),
+            What::Gap { lines } => self.gaps += lines,
+            What::Other => self.unknown += 1,
+        }
+    }
+
+    /// The time of the history, which never goes back.
+    fn time(&mut self, at: u64) -> u64 {
+        let behind = self.history.behind.last().map_or(0, |(_, by)| *by);
+        if at.saturating_add(TOLERANCE) < self.clock {
+            let by = self.clock - at;
+            self.history.behind.push((self.now + 1, behind + by));
+            self.history.notes.push(Note::JumpedBack { to: at, by });
+            self.now += 1;
+        } else {
+            self.now = self.now.max(at.saturating_add(behind));
+        }
+        self.clock = at;
+        let begin = self.history.span.map_or(self.now, |(begin, _)| begin);
+        self.history.span = Some((begin, self.now));
+        self.now
+    }
+
+    fn text(&mut self, text: Option<String>) -> Option<Arc<str>> {
+        let text = text?;
+        if let Some(known) = self.texts.get(&text) {
+            return Some(known.clone());
+        }
+        let shared: Arc<str> = text.as_str().into();
+        self.texts.insert(text, shared.clone());
+        Some(shared)
+    }
+
+    fn ask(&mut self, now: u64, ask: Ask) {
+        let Ask { r, user, name, command, needs, part_of, service } = ask;
+        let turned_away = r.is_none();
+        let one = Use {
+            request: r,
+            user: self.text(user),
+            name: self.text(name),
+            command: self.text(command),
+            needs,
+            asked: Some(now),
+            granted: None,
+            ended: turned_away.then_some(now),
+            how: turned_away.then_some(How::Refused),
+            got: BTreeMap::new(),
+            until: None,
+            service,
+            part_of,
+        };
+        if let Some(request) = r {
+            self.open.insert(request, self.history.uses.len());
+        }
+        self.history.uses.push(one);
+    }
+
+    /// The request of this number; one of which nothing is known was made before.
+    fn known(&mut self, request: RequestNo) -> usize {
+        if let Some(at) = self.open.get(&request) {
+            return *at;
+        }
+        self.no_ask += 1;
+        self.history.uses.push(Use {
+            request: Some(request),
+            user: None,
+            name: None,
+            command: None,
+            needs: Vec::new(),
+            asked: None,
+            granted: None,
+            ended: None,
+            how: None,
+            got: BTreeMap::new(),
+            until: None,
+            service: None,
+            part_of: None,
+        });
+        self.open.insert(request, self.history.uses.len() - 1);
+        self.history.uses.len() - 1
+    }
+
+    fn grant(&mut self, now: u64, grant: Grant) {
+        let at = self.known(grant.r);
+        for (pool, units) in &grant.got {
+            self.history.pools.granted(pool, units);
+        }
+        if self.history.uses[at].granted.is_some() {
+            return; // It was restored by another agent, and goes on.
+        }
+        let part = self.history.uses[at].part_of.is_some();
+        // A lock may be shared.
+        let units = grant.got.iter().filter(|(pool, units)| **units != [(*pool).clone()]);
+        for unit in units.flat_map(|(_, units)| units).filter(|_| !part) {
+            let holder = self.holders.get(unit).copied();
+            match holder.filter(|holder| self.history.uses[*holder].ended.is_none()) {
+                Some(outer) if outer != at => {
+                    let inside = self.inside.entry(outer).or_default();
+                    if inside.last() != Some(&at) {
+                        inside.push(at);
+                    }
+                }
+                _ => drop(self.holders.insert(unit.clone(), at)),
+            }
+        }
+        let one = &mut self.history.uses[at];
+        one.granted = Some(now);
+        one.until = grant.until.map(|until| until.max(now));
+        one.got = grant.got;
+    }
+
+    fn end(&mut self, now: u64, request: RequestNo, how: How) {
+        let at = match self.open.get(&request) {
+            Some(at) => *at,
+            None if matches!(how, How::Withdrawn | How::Refused) => self.known(request),
+            // Of a use of which not even the units are known, nothing can be said.
+            None => return self.no_ask += 1,
+        };
+        let one = &mut self.history.uses[at];
+        one.ended = Some(now);
+        // What is told first is why; what follows is when.
+        one.how = one.how.or(Some(how));
+        if !matches!(how, How::Forced | How::Overrun) {
+            self.open.remove(&request);
+        }
+    }
+
+    /// Nothing follows.
+    pub(crate) fn finish(mut self) -> History {
+        let no_end = self.end_what_others_got();
+        let uses = &mut self.history.uses;
+        let latest = uses.iter().filter_map(|one| one.request).max().map_or(0, |last| last.0 >> 32);
+        let mut forgotten = 0;
+        for one in uses.iter_mut() {
+            let old = one.request.is_some_and(|request| request.0 >> 32 < latest);
+            if old && one.granted.is_none() && one.ended.is_none() {
+                // How long it waited is not known.
+                (one.ended, one.how) = (one.asked, Some(How::Unknown));
+                forgotten += 1;
+            }
+        }
+        for one in &self.history.uses {
+            self.history.pools.wanted(&one.needs);
+        }
+        let counted = [
+            (self.unknown, Note::Unknown(self.unknown)),
+            (self.gaps as usize, Note::Gaps(self.gaps)),
+            (no_end, Note::NoEnd(no_end)),
+            (self.no_ask, Note::NoAsk(self.no_ask)),
+            (forgotten, Note::Forgotten(forgotten)),
+        ];
+        self.history
+            .notes
+            .extend(counted.into_iter().filter(|(n, _)| *n > 0).map(|(_, note)| note));
+        self.history.notes.extend(self.history.pools.notes());
+        self.history
+    }
+
+    /// Whoever got units of a grant that ended later has used a part of it. If it never ended as far as is known, its
+    /// end was not recorded: then it was over when others got its units.
+    fn end_what_others_got(&mut self) -> usize {
+        let mut no_end = 0;
+        for (outer, inside) in std::mem::take(&mut self.inside) {
+            let whole = &self.history.uses[outer];
+            if whole.ended.is_some() {
+                let request = whole.request;
+                for part in inside {
+                    self.history.uses[part].part_of = request;
+                }
+            } else {
+                let next = inside.iter().filter_map(|part| self.history.uses[*part].granted).min();
+                let whole = &mut self.history.uses[outer];
+                (whole.ended, whole.how) = (next, Some(How::Unknown));
+                no_end += 1;
+            }
+        }
+        no_end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(lines: &[&str]) -> History {
+        let mut joiner = Joiner::default();
+        for line in lines {
+            joiner.add(serde_json::from_str(line).expect("a line"));
+        }
+        joiner.finish()
+    }
+
+    #[test]
+    fn a_request_from_asking_to_its_end() {
+        let history = joined(&[
+            r#"{"t":1000,"k":"ask","r":"1-1","u":"anna","n":"x","needs":["gpu:2"]}"#,
+            r#"{"t":3000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]}}"#,
+            r#"{"t":9000,"k":"end","r":"1-1","how":"forced"}"#,
+            r#"{"t":9500,"k":"end","r":"1-1","how":"killed"}"#,
+            r#"{"t":9600,"k":"ask","needs":["gpu:9"]}"#,
+        ]);
+        let [one, other] = &history.uses[..] else { panic!("{history:?}") };
+        assert_eq!(
+            (one.waited(), one.held(), one.how),
+            (Some(2000), Some(6500), Some(How::Forced))
+        );
+        assert_eq!((other.how, other.held()), (Some(How::Refused), None));
+        assert_eq!(
+            history.notes,
+            [Note::Guessed { pool: "gpu".parse().expect("a name"), units: 9 }]
+        );
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_shorten_anything() {
+        let history = joined(&[
+            r#"{"t":1000000,"k":"ask","r":"1-1","needs":["db"]}"#,
+            r#"{"t":1001000,"k":"grant","r":"1-1","got":{"db":["db"]}}"#,
+            r#"{"t":5000,"k":"ask","r":"1-2","needs":["db"]}"#,
+            r#"{"t":7000,"k":"end","r":"1-1","how":"released"}"#,
+            r#"{"t":7000,"k":"grant","r":"1-2","got":{"db":["db"]}}"#,
+        ]);
+        assert_eq!(history.notes, [Note::JumpedBack { to: 5000, by: 996_000 }]);
+        assert_eq!(history.uses[0].held(), Some(2001 - 1), "2 s after the clock was set");
+        assert_eq!(history.uses[1].waited(), Some(2000 - 1));
+        let asked = history.uses[1].asked.expect("asked");
+        assert!(history.wall(asked).abs_diff(5000) <= 1 && history.wall(1_000_000) == 1_000_000);
+        let period = history.period(Some(8000), Some(2500));
+        assert!(period.to >= 1_003_000 && period.length() == 2500);
+    }
+
+    #[test]
+    fn ends_that_are_missing_are_told_and_parts_are_no_use_of_their_own() {
+        let history = joined(&[
+            r#"{"t":1,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]}}"#,
+            r#"{"t":2,"k":"ask","r":"1-2","needs":["gpu"]}"#,
+            r#"{"t":3,"k":"grant","r":"1-2","got":{"gpu":["gpu/1"]}}"#,
+            r#"{"t":4,"k":"end","r":"1-2","how":"released"}"#,
+            r#"{"t":5,"k":"end","r":"1-1","how":"expired"}"#,
+            r#"{"t":6,"k":"ask","r":"1-3","needs":["gpu"]}"#,
+            r#"{"t":6,"k":"grant","r":"1-3","got":{"gpu":["gpu/0"]}}"#,
+            r#"{"t":7,"k":"ask","r":"1-5","needs":["gpu"]}"#,
+            r#"{"t":8,"k":"ask","r":"2-4","needs":["gpu"]}"#,
+            r#"{"t":9,"k":"grant","r":"2-4","got":{"gpu":["gpu/0"]}}"#,
+        ]);
+        assert_eq!(history.uses[1].part_of, Some(RequestNo((1 << 32) | 1)));
+        assert_eq!((history.uses[2].ended, history.uses[2].how), (Some(9), Some(How::Unknown)));
+        for note in [Note::NoEnd(1), Note::NoAsk(1), Note::Forgotten(1)] {
+            assert!(history.notes.contains(&note), "{note}: {:?}", history.notes);
+        }
+    }
+}

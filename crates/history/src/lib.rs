@@ -1,0 +1,41 @@
+//! What was asked for, granted and used, and what follows from it: who used what ([`usage`]), when it is somebody's
+//! turn ([`forecast`]), and what would be if there were more or less ([`whatif`]).
+//!
+//! A history is kept as lines ([`Line`], `docs/history.md`), written by a [`Keeper`] and read by [`read`], which
+//! also reads the audit log of an agent. [`History`] is what is made of them: a [`Use`] for each request.
+//! [`Replay`] turns that into a trace for the simulator, and [`swf`] does the same with logs of other sites.
+//!
+//! # Invariants
+//! - A history that is damaged is read as far as it goes: what is odd is told ([`Note`]), and nothing else is left out.
+//! - Times inside a history never go back, whatever the clock did; [`History::wall`] tells what the clock said.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod event;
+mod export;
+pub mod forecast;
+mod history;
+mod join;
+mod keep;
+mod line;
+mod note;
+mod pools;
+mod read;
+mod record;
+mod replay;
+mod stats;
+pub mod swf;
+pub mod usage;
+pub mod whatif;
+
+pub use self::export::{csv, json_lines};
+pub use self::history::{History, Period, Use};
+pub use self::keep::{Keeper, Retention};
+pub use self::line::{Ask, Grant, How, Line, VERSION, What};
+pub use self::note::Note;
+pub use self::pools::PoolSeen;
+pub use self::read::{Kind, Unreadable, kind_of, read};
+pub use self::record::lines;
+pub use self::replay::{Asker, BadChange, Changes, Replay, agent_settings, served};
+pub use self::stats::{Waits, percentile};

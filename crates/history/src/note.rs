@@ -1,0 +1,146 @@
+//! What is odd about a history, for people to read.
+
+use std::fmt;
+
+use holdall_wire::Name;
+
+/// Something odd, and what was made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The last line of the last file is only half there.
+    Torn {
+        /// Which file.
+        file: String,
+        /// Which line.
+        line: usize,
+    },
+    /// Lines that are none.
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// The first of them.
+        line: usize,
+        /// How many.
+        lines: usize,
+    },
+    /// Lines of a kind that this version does not know.
+    Unknown(usize),
+    /// Lines that were left out when the file was written.
+    Gaps(u64),
+    /// The clock was set back.
+    JumpedBack {
+        /// To what, in milliseconds since 1970.
+        to: u64,
+        /// By how many milliseconds, at least.
+        by: u64,
+    },
+    /// Uses whose end is not recorded.
+    NoEnd(usize),
+    /// Requests that were made before the history begins.
+    NoAsk(usize),
+    /// Requests of earlier starts of the agent of which nothing more is known.
+    Forgotten(usize),
+    /// A pool has got another number of units.
+    Resized {
+        /// The pool.
+        pool: Name,
+        /// How many it had.
+        from: u32,
+        /// How many it has.
+        to: u32,
+    },
+    /// A pool is no more.
+    Removed(Name),
+    /// The number of units is not recorded.
+    Guessed {
+        /// The pool.
+        pool: Name,
+        /// How many have been seen.
+        units: u32,
+    },
+    /// Requests that need more than there is.
+    Clamped {
+        /// Of which pool.
+        pool: Name,
+        /// How many there are.
+        units: u32,
+        /// How many requests.
+        requests: usize,
+    },
+    /// Requests that cannot be played.
+    LeftOut {
+        /// How many.
+        requests: usize,
+        /// Why.
+        why: &'static str,
+    },
+    /// Uses that have not ended yet.
+    StillHeld(usize),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Torn { file, line } => {
+                write!(f, "{file}: line {line}, the last one, is only half there: left out")
+            }
+            Self::Unreadable { file, line, lines } => {
+                write!(
+                    f,
+                    "{file}: {lines} lines cannot be read, the first is line {line}: left out"
+                )
+            }
+            Self::Unknown(lines) => {
+                write!(f, "{lines} lines are of a kind that this version does not know: left out")
+            }
+            Self::Gaps(lines) => {
+                write!(
+                    f,
+                    "{lines} lines were never written: they came faster than the disk took them"
+                )
+            }
+            Self::JumpedBack { to, by } => {
+                let at = jiff::Timestamp::from_millisecond(*to as i64);
+                let at =
+                    at.map_or_else(|_| to.to_string(), |at| at.strftime("%F %T UTC").to_string());
+                let by = *by as f64 / 1000.0;
+                write!(
+                    f,
+                    "the clock was set back to {at}, by {by:.1} s: spans go on as if it had not been"
+                )
+            }
+            Self::NoEnd(uses) => {
+                write!(
+                    f,
+                    "{uses} uses have no recorded end: taken to have ended when others got their units"
+                )
+            }
+            Self::NoAsk(requests) => {
+                write!(
+                    f,
+                    "{requests} requests were made before the history begins: their waits are not known"
+                )
+            }
+            Self::Forgotten(requests) => write!(
+                f,
+                "{requests} requests of earlier starts of the agent were neither granted nor ended: \
+                 their waits do not count"
+            ),
+            Self::Resized { pool, from, to } => {
+                write!(f, "'{pool}' had {from} units before it had {to}")
+            }
+            Self::Removed(pool) => write!(f, "'{pool}' is no more"),
+            Self::Guessed { pool, units } => {
+                write!(f, "how many units '{pool}' has is not recorded: {units} have been seen")
+            }
+            Self::Clamped { pool, units, requests } => write!(
+                f,
+                "{requests} requests need more of '{pool}' than its {units} units: they get all of it"
+            ),
+            Self::LeftOut { requests, why } => write!(f, "{requests} requests are left out: {why}"),
+            Self::StillHeld(uses) => {
+                write!(f, "{uses} uses have not ended: taken to end with the history")
+            }
+        }
+    }
+}

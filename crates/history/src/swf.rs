@@ -1,0 +1,218 @@
+//! The Standard Workload Format, in which logs of parallel machines are published.
+//!
+//! Source: the format's definition in the Parallel Workloads Archive (version 2.2). Comments begin with `;`, and some of them say what the machine has
+//! (`; MaxProcs: 128`). A job is a line of 18 numbers, -1 where something is not known: 1 its number, 2 when it was
+//! submitted, 3 how long it waited, 4 how long it ran, 5 the processors it got, 8 those it asked for, 11 its status (5 if it was
+//! cancelled), 12 its user, 14 its program; times in seconds. The other fields do not matter here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdall_core::{Need, Needs, PoolId};
+use holdall_sim::{Asked, Fate, Trace, TracePool};
+
+use crate::note::Note;
+use crate::replay::{Asker, Replay};
+
+/// What the processors are called.
+const POOL: &str = "processors";
+const FIELDS: usize = 18;
+/// The status of a job that was cancelled.
+const CANCELLED: i64 = 5;
+
+/// Why there is nothing to play.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSwf {
+    /// No line is a job.
+    #[error(
+        "no line is a job of the Standard Workload Format: 18 numbers, comments begin with ';'"
+    )]
+    Empty,
+}
+
+/// The fields of a job that matter.
+struct Job {
+    submitted: u64,
+    waited: Option<u64>,
+    ran: Option<u64>,
+    processors: u32,
+    cancelled: bool,
+    user: i64,
+    program: i64,
+}
+
+/// Reads a log.
+///
+/// # Errors
+/// If there are no jobs in it.
+pub fn parse(file: &str, text: &str) -> Result<Replay, BadSwf> {
+    let mut head: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut jobs, mut notes) = (Vec::new(), Vec::new());
+    let (mut bad, mut unused) = (Vec::new(), 0);
+    for (line, number) in text.lines().map(str::trim).zip(1..).filter(|(line, _)| !line.is_empty())
+    {
+        if let Some(comment) = line.strip_prefix(';') {
+            let parts = comment.split_once(':');
+            let value = parts.and_then(|(_, value)| value.split_whitespace().next()?.parse().ok());
+            head.extend(parts.zip(value).map(|((key, _), value)| (key.trim().to_owned(), value)));
+            continue;
+        }
+        match job(line) {
+            None => bad.push(number),
+            Some(None) => unused += 1,
+            Some(Some(job)) => jobs.push(job),
+        }
+    }
+    if jobs.is_empty() {
+        return Err(BadSwf::Empty);
+    }
+    if let Some(first) = bad.first() {
+        notes.push(Note::Unreadable { file: file.into(), line: *first, lines: bad.len() });
+    }
+    if unused > 0 {
+        let why = "how long they ran, or on how many processors, is not known";
+        notes.push(Note::LeftOut { requests: unused, why });
+    }
+    jobs.sort_by_key(|job| job.submitted);
+    Ok(replay(&jobs, &head, notes))
+}
+
+/// A job; inside nothing if it cannot be played.
+fn job(line: &str) -> Option<Option<Job>> {
+    let fields: Vec<f64> =
+        line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let fields = <[f64; FIELDS]>::try_from(fields).ok()?;
+    let known = |number: usize| Some(fields[number - 1]).filter(|value| *value >= 0.0);
+    let millis = |number: usize| known(number).map(|seconds| (seconds * 1000.0).round() as u64);
+    let processors = [5, 8].into_iter().filter_map(known).find(|processors| *processors > 0.0);
+    let cancelled = known(11) == Some(CANCELLED as f64) && known(4).is_none_or(|ran| ran == 0.0);
+    let (Some(submitted), Some(processors)) = (millis(2), processors) else { return Some(None) };
+    if millis(4).is_none() && !cancelled {
+        return Some(None);
+    }
+    Some(Some(Job {
+        submitted,
+        waited: millis(3),
+        ran: millis(4),
+        processors: processors.min(f64::from(u32::MAX)) as u32,
+        cancelled,
+        user: fields[11] as i64,
+        program: fields[13] as i64,
+    }))
+}
+
+fn replay(jobs: &[Job], head: &BTreeMap<String, u64>, mut notes: Vec<Note>) -> Replay {
+    let most = jobs.iter().map(|job| job.processors).max().unwrap_or(1);
+    let told = ["MaxProcs", "MaxNodes"].into_iter().filter_map(|key| head.get(key));
+    let told = told.filter_map(|units| u32::try_from(*units).ok()).find(|units| *units > 0);
+    let capacity = told.unwrap_or(most);
+    let pool: holdall_wire::Name = POOL.parse().expect("a name");
+    let too_large = jobs.iter().filter(|job| job.processors > capacity).count();
+    if too_large > 0 {
+        notes.push(Note::Clamped { pool: pool.clone(), units: capacity, requests: too_large });
+    }
+    if told.is_none() {
+        notes.push(Note::Guessed { pool: pool.clone(), units: capacity });
+    }
+    let begin = jobs.first().map_or(0, |job| job.submitted);
+    let mut users: BTreeMap<i64, u32> = BTreeMap::new();
+    let (mut requests, mut recorded, mut askers) = (Vec::new(), Vec::new(), Vec::new());
+    for job in jobs {
+        let next = users.len() as u32;
+        let user = *users.entry(job.user).or_insert(next);
+        let at = job.submitted - begin;
+        let needs = vec![Need::any(PoolId(0), job.processors.min(capacity))];
+        let needs = Needs::new(needs).expect("one need of at least one unit");
+        let service = job.ran.unwrap_or(0);
+        let patience = if job.cancelled { Some(job.waited.unwrap_or(0)) } else { None };
+        let granted = job.waited.filter(|_| !job.cancelled).map(|waited| at + waited);
+        let ended =
+            granted.map(|granted| granted + service).or_else(|| patience.map(|span| at + span));
+        requests.push(Asked { at, needs, service, patience, user });
+        recorded.push(Some(Fate { granted, ended }));
+        let text = |what: &str, n: i64| (n >= 0).then(|| Arc::from(format!("{what} {n}")));
+        let (user, name) = (text("user", job.user), text("program", job.program));
+        askers.push(Asker { user, name, command: None });
+    }
+    let last = recorded.iter().flatten().filter_map(|fate| fate.ended).max();
+    let submitted = requests.last().map_or(0, |asked| asked.at);
+    Replay {
+        counted: vec![true; requests.len()],
+        of: (0..requests.len()).collect(),
+        trace: Trace {
+            pools: vec![TracePool { capacity, listed: false }],
+            requests,
+            watched: None,
+        },
+        pools: vec![pool],
+        locks: std::collections::BTreeSet::new(),
+        askers,
+        recorded,
+        begin: head.get("UnixStartTime").map_or(0, |start| start * 1000) + begin,
+        length: last.unwrap_or(0).max(submitted) + 1,
+        notes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+; Version: 2.2
+; Computer: made up for a test
+; UnixStartTime: 1000
+; MaxProcs: 64
+;   1  2  3  4  5 ...
+  1    0    0  100   32  -1 -1   32  -1 -1 1   3  1  7 1 -1 -1 -1
+  2   10   90   50   64  -1 -1   64  -1 -1 1   4  1  7 1 -1 -1 -1
+  3   20   30   -1   -1  -1 -1   16  -1 -1 5   3  1 -1 1 -1 -1 -1
+  4   25   -1   10   -1  -1 -1  128  -1 -1 0  -1 -1 -1 1 -1 -1 -1
+  5   30   -1   -1   -1  -1 -1    8  -1 -1 -1  3  1 -1 1 -1 -1 -1
+  6   31   too few
+";
+
+    #[test]
+    fn jobs_are_requests_for_processors() {
+        let replay = parse("log", LOG).expect("jobs");
+        let Trace { pools, requests, .. } = &replay.trace;
+        assert_eq!(pools[..], [TracePool { capacity: 64, listed: false }]);
+        let seen: Vec<_> = requests
+            .iter()
+            .map(|r| (r.at, r.needs[0].units, r.service, r.patience, r.user))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (0, 32, 100_000, None, 0),
+                (10_000, 64, 50_000, None, 1),
+                (20_000, 16, 0, Some(30_000), 0),
+                (25_000, 64, 10_000, None, 2),
+            ]
+        );
+        let fates: Vec<_> =
+            replay.recorded.iter().flatten().map(|f| (f.granted, f.ended)).collect();
+        assert_eq!(fates[1], (Some(100_000), Some(150_000)));
+        assert_eq!(fates[2], (None, Some(50_000)));
+        assert_eq!(replay.begin, 1_000_000);
+        assert_eq!(replay.askers[0].name.as_deref(), Some("program 7"));
+        assert_eq!(replay.askers[3].user, None);
+        assert_eq!(
+            replay.notes,
+            [
+                Note::Unreadable { file: "log".into(), line: 11, lines: 1 },
+                Note::LeftOut {
+                    requests: 1,
+                    why: "how long they ran, or on how many processors, is not known"
+                },
+                Note::Clamped {
+                    pool: "processors".parse().expect("a name"),
+                    units: 64,
+                    requests: 1
+                },
+            ]
+        );
+        assert!(matches!(parse("log", "; nothing\n"), Err(BadSwf::Empty)));
+        assert!(matches!(parse("log", "1 2 3\n"), Err(BadSwf::Empty)));
+    }
+}

@@ -1,0 +1,381 @@
+//! Who used what, and who waited for how long.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use holdall_wire::Name;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use serde::Serialize;
+
+use crate::history::{History, Period, Use};
+use crate::line::How;
+use crate::stats::Waits;
+
+/// What is added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Users.
+    User,
+    /// Pools and locks.
+    Pool,
+    /// Units of pools.
+    Unit,
+    /// Names of requests, or else commands.
+    Name,
+    /// Days, by the clock on the wall.
+    Day,
+}
+
+/// What came together under one key. Spans are milliseconds; what is held counts once for each unit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// The user, pool, unit, name or day; nothing if it is not recorded.
+    pub key: Option<String>,
+    /// Requests that were made in the period.
+    pub requests: usize,
+    /// Of these, how many were given up before they were granted.
+    pub given_up: usize,
+    /// Of these, how many were refused.
+    pub refused: usize,
+    /// How long units were held in the period.
+    pub held: u128,
+    /// How long requests waited in the period, granted or not.
+    pub waited: u128,
+    /// The waits of requests that were made in the period, and granted.
+    pub waits: Waits,
+    /// The share of the unit-time that there was which was held: of the pool, of the unit, or of all pools.
+    pub utilisation: Option<f64>,
+    /// The longest use that ended in the period, or has not ended.
+    pub longest: u64,
+}
+
+/// The usage of a period.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Usage {
+    /// From when on, in milliseconds since 1970 by the clock on the wall.
+    pub from: u64,
+    /// Until when.
+    pub to: u64,
+    /// What came together under each key: days in order, others by how long they were held.
+    pub rows: Vec<Row>,
+    /// All together.
+    pub total: Row,
+}
+
+impl Usage {
+    /// As a table in CSV: hours held and waited, waits and the longest use in seconds.
+    ///
+    /// # Errors
+    /// Never, as far as we know: it is made in memory.
+    pub fn csv(&self) -> io::Result<String> {
+        let mut table = csv::Writer::from_writer(Vec::new());
+        let columns = [
+            "key",
+            "requests",
+            "given_up",
+            "refused",
+            "hours_held",
+            "hours_waited",
+            "wait_mean",
+            "wait_p50",
+            "wait_p99",
+            "wait_longest",
+            "utilisation",
+            "longest_use",
+        ];
+        table.write_record(columns)?;
+        for row in &self.rows {
+            let hours = |millis: u128| format!("{:.4}", millis as f64 / 3_600_000.0);
+            let seconds = |millis: Option<u64>| {
+                millis.map(|millis| format!("{:.3}", millis as f64 / 1000.0)).unwrap_or_default()
+            };
+            table.write_record([
+                row.key.clone().unwrap_or_default(),
+                row.requests.to_string(),
+                row.given_up.to_string(),
+                row.refused.to_string(),
+                hours(row.held),
+                hours(row.waited),
+                seconds(row.waits.mean.map(|mean| mean.round() as u64)),
+                seconds(row.waits.p50),
+                seconds(row.waits.p99),
+                seconds(row.waits.max),
+                row.utilisation.map(|share| format!("{share:.4}")).unwrap_or_default(),
+                seconds(Some(row.longest)),
+            ])?;
+        }
+        let bytes = table.into_inner().map_err(csv::IntoInnerError::into_error)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    row: Row,
+    waits: Vec<u64>,
+    /// How long units of pools were held: of locks there is no end.
+    of_pools: u128,
+    available: u128,
+}
+
+impl Sum {
+    fn finish(mut self, key: Option<String>) -> Row {
+        self.row.key = key;
+        self.row.waits = Waits::of(self.waits);
+        let share = self.of_pools as f64 / self.available as f64;
+        self.row.utilisation = (self.available > 0).then_some(share);
+        self.row
+    }
+
+    /// Counts a request, which belongs under this key.
+    fn count(&mut self, one: &Use, period: Period) {
+        let asked = one.asked.is_some_and(|asked| period.has(asked));
+        if asked {
+            self.row.requests += 1;
+            self.row.refused += usize::from(one.how == Some(How::Refused));
+            let given_up = one.granted.is_none() && one.how == Some(How::Withdrawn);
+            self.row.given_up += usize::from(given_up);
+            self.waits.extend(one.waited());
+        }
+        if let Some(asked) = one.asked {
+            let over = one.granted.or(one.ended).unwrap_or(period.to);
+            self.row.waited += u128::from(period.share_of(asked, over));
+        }
+        if let Some(granted) = one.granted {
+            let end = one.ended.unwrap_or(period.to);
+            if end >= period.from && granted < period.to {
+                self.row.longest = self.row.longest.max(end.saturating_sub(granted));
+            }
+        }
+    }
+
+    fn hold(&mut self, millis: u64, units: u64, lock: bool) {
+        let held = u128::from(millis) * u128::from(units);
+        self.row.held += held;
+        self.of_pools += if lock { 0 } else { held };
+    }
+}
+
+/// Adds up what was used in a period. Days are those of a time zone.
+pub fn usage(history: &History, period: Period, by: By, zone: &TimeZone) -> Usage {
+    let mut sums: BTreeMap<Option<String>, Sum> = BTreeMap::new();
+    let mut total = Sum::default();
+    let days = if by == By::Day { days(history, period, zone) } else { Vec::new() };
+    for one in &history.uses {
+        let relevant = one.first() < period.to && one.ended.is_none_or(|end| end >= period.from);
+        if !relevant {
+            continue;
+        }
+        total.count(one, period);
+        hold(history, one, period, |_, _, millis, lock| total.hold(millis, 1, lock));
+        match by {
+            By::User | By::Name => {
+                let key = if by == By::User { one.user.as_deref() } else { one.label() };
+                let sum = sums.entry(key.map(Into::into)).or_default();
+                sum.count(one, period);
+                hold(history, one, period, |_, _, millis, lock| sum.hold(millis, 1, lock));
+            }
+            By::Pool | By::Unit => {
+                for key in keys(history, one, by) {
+                    sums.entry(Some(key.to_string())).or_default().count(one, period);
+                }
+                hold(history, one, period, |pool, unit, millis, lock| {
+                    let key = if by == By::Pool { pool } else { unit };
+                    sums.entry(Some(key.to_string())).or_default().hold(millis, 1, lock);
+                });
+            }
+            By::Day => {
+                for (day, span) in &days {
+                    let over = one.ended.is_some_and(|end| end < span.from);
+                    if one.first() >= span.to || over {
+                        continue;
+                    }
+                    let sum = sums.entry(Some(day.clone())).or_default();
+                    sum.count(one, *span);
+                    hold(history, one, *span, |_, _, millis, lock| sum.hold(millis, 1, lock));
+                }
+            }
+        }
+    }
+    finish(history, period, by, &days, sums, total)
+}
+
+/// The pools or units that a request is counted under.
+fn keys(history: &History, one: &Use, by: By) -> Vec<Name> {
+    let mut keys: Vec<Name> = match by {
+        By::Unit => one.got.values().flatten().cloned().collect(),
+        _ if one.granted.is_some() => one.got.keys().cloned().collect(),
+        _ => one.needs.iter().map(|need| history.pool_of(need).0).collect(),
+    };
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// Tells of each unit that a request held in a period: its pool, the unit, how long, and whether it is a lock.
+fn hold(
+    history: &History,
+    one: &Use,
+    period: Period,
+    mut tell: impl FnMut(&Name, &Name, u64, bool),
+) {
+    let Some(granted) = one.granted.filter(|_| one.part_of.is_none()) else { return };
+    let millis = period.share_of(granted, one.ended.unwrap_or(period.to));
+    for (pool, units) in one.got.iter().filter(|_| millis > 0) {
+        let lock = history.pools().get(pool).is_some_and(|pool| pool.lock);
+        units.iter().for_each(|unit| tell(pool, unit, millis, lock));
+    }
+}
+
+fn finish(
+    history: &History,
+    period: Period,
+    by: By,
+    days: &[(String, Period)],
+    mut sums: BTreeMap<Option<String>, Sum>,
+    mut total: Sum,
+) -> Usage {
+    let pools = || history.pools().iter().filter(|(_, pool)| !pool.lock);
+    let available = |Period { from, to }: Period| -> u128 {
+        pools().map(|(_, pool)| pool.unit_time(from, to)).sum()
+    };
+    total.available = available(period);
+    match by {
+        By::User | By::Name => {
+            for sum in sums.values_mut() {
+                sum.available = total.available;
+            }
+        }
+        By::Day => {
+            for (day, span) in days {
+                sums.entry(Some(day.clone())).or_default().available += available(*span);
+            }
+        }
+        By::Pool => {
+            for (name, pool) in history.pools() {
+                if let Some(sum) = sums.get_mut(&Some(name.to_string())) {
+                    sum.available = pool.unit_time(period.from, period.to);
+                    sum.of_pools = sum.row.held;
+                }
+            }
+        }
+        By::Unit => {
+            // Units that nobody used are the most interesting.
+            let units = pools().flat_map(|(_, pool)| &pool.units);
+            for unit in units {
+                sums.entry(Some(unit.to_string())).or_default();
+            }
+            for sum in sums.values_mut() {
+                sum.available = period.length().into();
+                sum.of_pools = sum.row.held;
+            }
+        }
+    }
+    let mut rows: Vec<Row> = sums.into_iter().map(|(key, sum)| sum.finish(key)).collect();
+    if by != By::Day {
+        rows.sort_by_key(|row| std::cmp::Reverse((row.held, row.waited, row.requests)));
+    }
+    Usage {
+        from: history.wall(period.from),
+        to: history.wall(period.to),
+        rows,
+        total: total.finish(None),
+    }
+}
+
+/// The days of a period, each as far as it lies within.
+fn days(history: &History, period: Period, zone: &TimeZone) -> Vec<(String, Period)> {
+    let zoned = |wall: u64| -> Option<Zoned> {
+        Some(Timestamp::from_millisecond(i64::try_from(wall).ok()?).ok()?.to_zoned(zone.clone()))
+    };
+    let mut days: Vec<(String, Period)> = Vec::new();
+    let mut from = period.from;
+    while from < period.to {
+        let wall = history.wall(from);
+        let day = zoned(wall);
+        let next = day.as_ref().and_then(|day| day.tomorrow().ok()?.start_of_day().ok());
+        let next = next.map(|next| next.timestamp().as_millisecond() as u64);
+        let length = next.map_or(86_400_000, |next| next.saturating_sub(wall)).max(1);
+        // The clock may be set back within the day.
+        let set = history.behind.iter().map(|(at, _)| *at).find(|at| *at > from);
+        let to = (from + length).min(period.to).min(set.unwrap_or(u64::MAX));
+        let name = day.map_or_else(|| "?".into(), |day| day.strftime("%Y-%m-%d").to_string());
+        days.push((name, Period { from, to }));
+        from = to;
+    }
+    days
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::Joiner;
+
+    const HOUR: u64 = 3_600_000;
+
+    /// Anna holds two of four for two hours, and after an hour of waiting for it a lock for one; Ben gives up.
+    fn history() -> History {
+        let mut joiner = Joiner::default();
+        let line = |hours: u64, rest: &str| format!("{{\"t\":{},{rest}}}", hours * HOUR);
+        for line in [
+            line(22, r#""k":"pool","pool":"gpu","units":4"#),
+            line(22, r#""k":"ask","r":"1-1","u":"anna","n":"x","needs":["gpu:2"]"#),
+            line(22, r#""k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]}"#),
+            line(23, r#""k":"ask","r":"1-2","u":"ben","needs":["gpu:3"]"#),
+            line(23, r#""k":"ask","r":"1-3","u":"anna","c":"make","needs":["db"]"#),
+            line(24, r#""k":"end","r":"1-1","how":"released""#),
+            line(24, r#""k":"grant","r":"1-3","got":{"db":["db"]}"#),
+            line(25, r#""k":"end","r":"1-3","how":"released""#),
+            line(26, r#""k":"end","r":"1-2","how":"withdrawn""#),
+        ] {
+            joiner.add(serde_json::from_str(&line).expect("a line"));
+        }
+        joiner.finish()
+    }
+
+    fn rows(by: By) -> Vec<Row> {
+        let history = history();
+        let period = Period { from: 22 * HOUR, to: 26 * HOUR };
+        usage(&history, period, by, &TimeZone::UTC).rows
+    }
+
+    fn hours(millis: u128) -> f64 {
+        millis as f64 / HOUR as f64
+    }
+
+    #[test]
+    fn by_user() {
+        let rows = rows(By::User);
+        let [anna, ben] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!((anna.key.as_deref(), anna.requests), (Some("anna"), 2));
+        assert_eq!((hours(anna.held), hours(anna.waited)), (5.0, 1.0));
+        assert_eq!(anna.utilisation, Some(4.0 / 16.0), "the lock is not part of the pools");
+        assert_eq!((anna.waits.p50, anna.waits.p99), (Some(0), Some(HOUR)));
+        assert_eq!(anna.longest, 2 * HOUR);
+        assert_eq!((ben.given_up, hours(ben.waited), ben.waits.requests), (1, 3.0, 0));
+    }
+
+    #[test]
+    fn by_pool_unit_and_name() {
+        let pools = rows(By::Pool);
+        assert_eq!(pools[0].key.as_deref(), Some("gpu"));
+        assert_eq!((pools[0].requests, pools[0].utilisation), (2, Some(4.0 / 16.0)));
+        assert_eq!(pools[1].utilisation, Some(0.25), "a lock is one unit");
+        let units = rows(By::Unit);
+        assert_eq!(units[0].utilisation, Some(0.5));
+        assert!(units.iter().all(|row| row.requests == 1));
+        let names: Vec<_> = rows(By::Name).into_iter().map(|row| row.key).collect();
+        assert_eq!(names, [Some("x".into()), Some("make".into()), None]);
+    }
+
+    #[test]
+    fn days_end_at_midnight() {
+        let days = rows(By::Day);
+        let [first, second] = &days[..] else { panic!("{days:?}") };
+        assert_eq!(first.key.as_deref(), Some("1970-01-01"));
+        assert_eq!((first.requests, hours(first.held), hours(first.waited)), (3, 4.0, 2.0));
+        assert_eq!((second.requests, hours(second.held), hours(second.waited)), (0, 1.0, 2.0));
+        assert_eq!((first.utilisation, second.utilisation), (Some(0.5), Some(0.0)));
+    }
+}

@@ -1,0 +1,473 @@
+//! What would be: recorded requests, played again with something changed, beside the same requests unchanged.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use holdall_sim::{Contender, Error, Fate, Played, play, trace_settings};
+use holdall_wire::{Name, UNITS_MAX, span};
+use serde::Serialize;
+
+use crate::history::{History, Period};
+use crate::replay::{BadChange, Changes, Replay, agent_settings};
+use crate::stats::Waits;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The change cannot be made.
+    #[error(transparent)]
+    Change(#[from] BadChange),
+    /// The protocol cannot be played like that, or went wrong.
+    #[error(transparent)]
+    Sim(#[from] Error),
+    /// The protocol granted something twice.
+    #[error("{0} broke exclusion {1} times")]
+    Broken(String, u64),
+    /// No number of units is enough.
+    #[error(
+        "{goal} cannot be had with any number of units of '{pool}': {value} with {most}; something else is short"
+    )]
+    Never {
+        /// What was wanted.
+        goal: Goal,
+        /// Of which pool.
+        pool: Name,
+        /// The most units that were tried.
+        most: u32,
+        /// What it is with these.
+        value: String,
+    },
+}
+
+/// Figures of some requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Their waits, in milliseconds.
+    pub waits: Waits,
+    /// How many were given up.
+    pub given_up: usize,
+    /// The share of the unit-time that was used; only of a pool.
+    pub utilisation: Option<f64>,
+}
+
+/// What became of all requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// All of them.
+    pub all: Figures,
+    /// Those that need something of a pool.
+    pub pools: BTreeMap<String, Figures>,
+    /// Those of a user; `-` if it is not recorded.
+    pub users: BTreeMap<String, Figures>,
+    /// All waits.
+    #[serde(skip)]
+    pub waits: Vec<u64>,
+}
+
+/// How near the replay of the unchanged history comes to what was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Nearness {
+    /// Requests whose wait is known both ways.
+    pub requests: usize,
+    /// Their mean wait as recorded, in milliseconds.
+    pub recorded: f64,
+    /// As played.
+    pub played: f64,
+    /// By how much they differ on average.
+    pub difference: f64,
+    /// The share that differ by at most a tenth of the wait, or a second.
+    pub close: f64,
+}
+
+/// Plays requests as an agent would serve them, but through any protocol.
+///
+/// # Errors
+/// If the protocol cannot do it, or breaks exclusion.
+pub fn played(replay: &Replay, contender: &Contender) -> Result<Played, Failed> {
+    let settings = trace_settings(&replay.trace, &agent_settings());
+    let played = play(&settings, contender, &replay.trace)?;
+    match played.violations {
+        0 => Ok(played),
+        violations => Err(Failed::Broken(contender.name().into(), violations)),
+    }
+}
+
+impl Summary {
+    /// Of requests with these fates.
+    pub fn of(replay: &Replay, fates: &[Fate]) -> Self {
+        let mut groups = Groups::default();
+        for (request, fate) in fates.iter().enumerate() {
+            let asked = &replay.trace.requests[request];
+            let wait = replay.wait(request, fate);
+            let given_up =
+                replay.counted[request] && fate.granted.is_none() && fate.ended.is_some();
+            let user = replay.askers[request].user.as_deref().unwrap_or("-");
+            groups.all.add(wait, given_up);
+            groups.users.entry(user.into()).or_default().add(wait, given_up);
+            let end = fate.ended.unwrap_or(replay.length).min(replay.length);
+            let held = fate.granted.map_or(0, |granted| end.saturating_sub(granted));
+            for need in asked.needs.iter() {
+                let pool = groups.pools.entry(need.pool.index()).or_default();
+                pool.add(wait, given_up);
+                pool.busy += u128::from(held) * u128::from(need.units);
+            }
+        }
+        let waits = groups.all.waits.clone();
+        let of_pool = |(at, group): (usize, Group)| {
+            let all = u128::from(replay.trace.pools[at].capacity) * u128::from(replay.length);
+            let utilisation = Some(group.busy as f64 / all.max(1) as f64);
+            (replay.pools[at].to_string(), Figures { utilisation, ..group.figures() })
+        };
+        Self {
+            all: groups.all.figures(),
+            pools: groups.pools.into_iter().map(of_pool).collect(),
+            users: groups.users.into_iter().map(|(user, group)| (user, group.figures())).collect(),
+            waits,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Groups {
+    all: Group,
+    pools: BTreeMap<usize, Group>,
+    users: BTreeMap<String, Group>,
+}
+
+#[derive(Default)]
+struct Group {
+    waits: Vec<u64>,
+    given_up: usize,
+    /// Units times ticks.
+    busy: u128,
+}
+
+impl Group {
+    fn add(&mut self, wait: Option<u64>, given_up: bool) {
+        self.waits.extend(wait);
+        self.given_up += usize::from(given_up);
+    }
+
+    fn figures(self) -> Figures {
+        Figures { waits: Waits::of(self.waits), given_up: self.given_up, utilisation: None }
+    }
+}
+
+/// How near fates come to what was recorded; nothing if no waits were.
+pub fn nearness(replay: &Replay, fates: &[Fate]) -> Option<Nearness> {
+    let pair = |(request, fate): (usize, &Fate)| {
+        let recorded = replay.recorded[request].as_ref()?;
+        Some((replay.wait(request, recorded)?, replay.wait(request, fate)?))
+    };
+    let pairs: Vec<(u64, u64)> = fates.iter().enumerate().filter_map(pair).collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let mean = |figure: fn(&(u64, u64)) -> u64| {
+        pairs.iter().map(|pair| figure(pair) as f64).sum::<f64>() / pairs.len() as f64
+    };
+    let close =
+        |(recorded, played): &&(u64, u64)| recorded.abs_diff(*played) <= (recorded / 10).max(1000);
+    Some(Nearness {
+        requests: pairs.len(),
+        recorded: mean(|pair| pair.0),
+        played: mean(|pair| pair.1),
+        difference: mean(|pair| pair.0.abs_diff(pair.1)),
+        close: pairs.iter().filter(close).count() as f64 / pairs.len() as f64,
+    })
+}
+
+/// What is wanted of a pool: `p99(gpu) < 10m`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goal {
+    figure: Figure,
+    /// The pool.
+    pub pool: Name,
+    /// Below this, in milliseconds; at most this, if it may be reached.
+    limit: u64,
+    reached: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    Mean,
+    P50,
+    P90,
+    P99,
+    Max,
+}
+
+const FIGURES: [(&str, Figure); 5] = [
+    ("mean", Figure::Mean),
+    ("p50", Figure::P50),
+    ("p90", Figure::P90),
+    ("p99", Figure::P99),
+    ("max", Figure::Max),
+];
+
+impl FromStr for Goal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is no goal; write it like 'p99(gpu) < 10m', with mean, p50, p90, p99 or max"
+            )
+        };
+        let (left, right) = text.split_once('<').ok_or_else(wrong)?;
+        let (reached, right) = match right.strip_prefix('=') {
+            Some(right) => (true, right),
+            None => (false, right),
+        };
+        let (figure, rest) = left.trim().split_once('(').ok_or_else(wrong)?;
+        let pool = rest.trim().strip_suffix(')').ok_or_else(wrong)?.trim();
+        let figure = FIGURES.iter().find(|(word, _)| *word == figure.trim()).ok_or_else(wrong)?.1;
+        let pool = pool.parse().map_err(|error| format!("'{text}': {error}"))?;
+        let limit = span(right.trim())?;
+        Ok(Self { figure, pool, limit: limit.as_millis() as u64, reached })
+    }
+}
+
+impl std::fmt::Display for Goal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = FIGURES.iter().find(|(_, figure)| *figure == self.figure).map_or("", |(w, _)| w);
+        let sign = if self.reached { "<=" } else { "<" };
+        write!(f, "{word}({}) {sign} {}s", self.pool, self.limit as f64 / 1000.0)
+    }
+}
+
+impl Goal {
+    /// What the figure is, in milliseconds. If nobody waited for the pool it is 0.
+    fn value(&self, summary: &Summary) -> f64 {
+        let waits = summary.pools.get(self.pool.as_str()).map(|figures| figures.waits);
+        let whole = |millis: Option<u64>| millis.map(|millis| millis as f64);
+        let value = waits.and_then(|waits| match self.figure {
+            Figure::Mean => waits.mean,
+            Figure::P50 => whole(waits.p50),
+            Figure::P90 => whole(waits.p90),
+            Figure::P99 => whole(waits.p99),
+            Figure::Max => whole(waits.max),
+        });
+        value.unwrap_or(0.0)
+    }
+
+    fn is_met(&self, value: f64) -> bool {
+        let limit = self.limit as f64;
+        if self.reached { value <= limit } else { value < limit }
+    }
+}
+
+/// The smallest number of units that is enough.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// So many.
+    pub units: u32,
+    /// What the figure is with them, in milliseconds.
+    pub value: f64,
+    /// All numbers that were tried, with what the figure was.
+    pub tried: BTreeMap<u32, f64>,
+}
+
+/// Searches for the smallest number of units of a pool with which a goal is met, everything else changed as it is said. It is taken for
+/// granted that more units do not make waits longer.
+///
+/// # Errors
+/// If no number is enough, or it cannot be played.
+pub fn find(
+    history: &History,
+    period: Period,
+    changes: &Changes,
+    contender: &Contender,
+    goal: &Goal,
+) -> Result<Found, Failed> {
+    let mut tried = BTreeMap::new();
+    let mut attempt = |units: u32| -> Result<f64, Failed> {
+        let mut changes = changes.clone();
+        changes.units.insert(goal.pool.clone(), units);
+        let replay = Replay::of(history, period, &changes)?;
+        let value = goal.value(&Summary::of(&replay, &played(&replay, contender)?.fates));
+        tried.insert(units, value);
+        Ok(value)
+    };
+    // With fewer units than one request wants, requests would have to be cut.
+    let largest = history.pools().get(&goal.pool).map_or(1, |pool| pool.most.max(1));
+    // With so many nobody ever waits for it.
+    let most = most_at_once(history, period, changes, goal)?.clamp(largest, UNITS_MAX);
+    let value = attempt(most)?;
+    if !goal.is_met(value) {
+        let value = format!("it is {}s", value / 1000.0);
+        let (goal, pool) = (goal.clone(), goal.pool.clone());
+        return Err(Failed::Never { goal, pool, most, value });
+    }
+    let (mut low, mut high, mut best) = (largest, most, value);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let value = attempt(middle)?;
+        if goal.is_met(value) {
+            (high, best) = (middle, value);
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(Found { units: high, value: best, tried })
+}
+
+/// All units of a pool that are ever wanted, as if by all at once.
+fn most_at_once(
+    history: &History,
+    period: Period,
+    changes: &Changes,
+    goal: &Goal,
+) -> Result<u32, Failed> {
+    let mut changes = changes.clone();
+    changes.units.insert(goal.pool.clone(), UNITS_MAX);
+    let replay = Replay::of(history, period, &changes)?;
+    let pool = replay.pools.iter().position(|pool| *pool == goal.pool);
+    let needs = replay.trace.requests.iter().flat_map(|asked| asked.needs.iter());
+    let units =
+        needs.filter(|need| Some(need.pool.index()) == pool).map(|need| u64::from(need.units));
+    Ok(u32::try_from(units.sum::<u64>()).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::Joiner;
+
+    const MINUTE: u64 = 60_000;
+
+    /// Every minute somebody wants one of two for two minutes and a half.
+    fn busy() -> History {
+        let mut joiner = Joiner::default();
+        let mut add = |line: String| joiner.add(serde_json::from_str(&line).expect("a line"));
+        add(r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#.into());
+        for n in 0..60 {
+            let (at, user) = (n * MINUTE, if n % 3 == 0 { "anna" } else { "ben" });
+            add(format!(
+                r#"{{"t":{at},"k":"ask","r":"1-{}","u":"{user}","needs":["gpu"],"for":150000}}"#,
+                n + 1
+            ));
+        }
+        joiner.finish()
+    }
+
+    fn house() -> Contender {
+        crate::served()
+    }
+
+    fn summary(history: &History, changes: &Changes) -> Summary {
+        let replay = Replay::of(history, history.period(None, None), changes).expect("a replay");
+        Summary::of(&replay, &played(&replay, &house()).expect("played").fates)
+    }
+
+    fn units(units: u32) -> Changes {
+        Changes { units: [("gpu".parse().expect("a name"), units)].into(), ..Changes::default() }
+    }
+
+    #[test]
+    fn one_more_ends_the_queue() {
+        let history = busy();
+        let now = summary(&history, &Changes::default());
+        let then = summary(&history, &units(3));
+        assert!(now.all.waits.max > Some(10 * MINUTE), "{now:?}");
+        assert_eq!(then.all.waits.max, Some(0));
+        assert_eq!(now.users["anna"].waits.requests + now.users["ben"].waits.requests, 60);
+        assert!(
+            now.pools["gpu"].utilisation > Some(0.95) && then.pools["gpu"].utilisation < Some(0.9)
+        );
+    }
+
+    #[test]
+    fn less_load_and_more_load() {
+        let history = busy();
+        let load = |load| summary(&history, &Changes { load, ..units(3) }).all;
+        assert!((20..40).contains(&load(0.5).waits.requests));
+        let double = load(2.0);
+        assert_eq!(double.waits.requests, 120);
+        assert!(double.waits.mean > Some(10_000.0), "{double:?}");
+    }
+
+    #[test]
+    fn the_smallest_number_is_found() {
+        let history = busy();
+        let period = history.period(None, None);
+        let goal: Goal = "p99(gpu) < 1m".parse().expect("a goal");
+        let found = find(&history, period, &Changes::default(), &house(), &goal).expect("found");
+        assert_eq!((found.units, found.value), (3, 0.0));
+        assert!(found.tried[&2] > 60_000.0);
+        let goal: Goal = "max(gpu) <= 0s".parse().expect("a goal");
+        assert_eq!(
+            find(&history, period, &Changes::default(), &house(), &goal).expect("found").units,
+            3
+        );
+        let goal: Goal = "mean(gpu) < 0".parse().expect("a goal");
+        let never =
+            find(&history, period, &Changes::default(), &house(), &goal).expect_err("never");
+        assert!(never.to_string().contains("cannot be had"), "{never}");
+        for bad in
+            ["", "p99(gpu)", "p98(gpu) < 1m", "p99 gpu < 1m", "p99(gpu) < soon", "p99(a b)<1m"]
+        {
+            assert!(bad.parse::<Goal>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_replay_of_what_was_played_comes_to_the_same() {
+        let history = busy();
+        let period = history.period(None, None);
+        let replay = Replay::of(&history, period, &Changes::default()).expect("a replay");
+        assert_eq!(nearness(&replay, &played(&replay, &house()).expect("played").fates), None);
+        let fates = played(&replay, &house()).expect("played").fates;
+        let mut joiner = Joiner::default();
+        crate::lines(&replay, &fates).into_iter().for_each(|line| joiner.add(line));
+        let recorded = joiner.finish();
+        assert_eq!(recorded.notes, []);
+        let replay = Replay::of(&recorded, recorded.period(None, None), &Changes::default());
+        let replay = replay.expect("a replay");
+        let near = nearness(&replay, &played(&replay, &house()).expect("played").fates);
+        let near = near.expect("recorded");
+        assert_eq!((near.requests, near.difference, near.close), (60, 0.0, 1.0));
+    }
+
+    #[test]
+    fn units_and_pools_are_removed_and_what_does_not_fit_is_told() {
+        let mut joiner = Joiner::default();
+        for line in [
+            r#"{"t":0,"k":"pool","pool":"gpu","units":4}"#,
+            r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu/3"],"for":10}"#,
+            r#"{"t":1,"k":"ask","r":"1-2","needs":["gpu:4","db"],"for":10}"#,
+            r#"{"t":1,"k":"ask","r":"1-3","needs":["db"],"for":10}"#,
+        ] {
+            joiner.add(serde_json::from_str(line).expect("a line"));
+        }
+        let history = joiner.finish();
+        let period = history.period(None, None);
+        let remove = |names: &[&str]| Changes {
+            remove: names.iter().map(|name| name.parse().expect("a name")).collect(),
+            ..Changes::default()
+        };
+        let replay = Replay::of(&history, period, &remove(&["gpu/3"])).expect("a replay");
+        let gpu = replay.pools.iter().position(|pool| pool.as_str() == "gpu").expect("it is there");
+        assert_eq!(replay.trace.pools[gpu].capacity, 3);
+        assert!(!replay.trace.pools[gpu].listed, "nobody can name it any more");
+        assert!(matches!(&replay.notes[..], [crate::Note::Clamped { units: 3, requests: 1, .. }]));
+        let replay = Replay::of(&history, period, &remove(&["db"])).expect("a replay");
+        assert_eq!(replay.trace.requests.len(), 2);
+        assert!(matches!(&replay.notes[..], [crate::Note::LeftOut { requests: 1, .. }]));
+        for (changes, said) in [
+            (remove(&["nothing"]), "knows no pool, lock or unit 'nothing'"),
+            (
+                Changes {
+                    units: [("db".parse().expect("a name"), 2)].into(),
+                    ..Changes::default()
+                },
+                "a lock",
+            ),
+            (units(0), "--remove"),
+            (Changes { load: f64::NAN, ..Changes::default() }, "a load of NaN"),
+        ] {
+            let bad = Replay::of(&history, period, &changes).expect_err("it cannot be");
+            assert!(bad.to_string().contains(said), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Known answers: a month of a lab of 20 boards that does not exist, and a log whose waits are those of a queue that is served
+//! in order, played again.
+
+use holdall_core::Options;
+use holdall_history::whatif::{nearness, played};
+use holdall_history::{Changes, History, Replay, lines, read, served, swf};
+use holdall_protocols::coordinator::Coordinator;
+use holdall_sim::Contender;
+
+fn written(text: &str) -> History {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("lab.jsonl");
+    std::fs::write(&file, text).expect("written");
+    read(&file).expect("a history")
+}
+
+/// What comes of a workload if the protocol serves it.
+fn month(seed: u64, contender: &Contender) -> History {
+    let workload = written(&lab_month::workload(seed, 30).join("\n"));
+    let replay = Replay::of(&workload, workload.period(None, None), &Changes::default());
+    let replay = replay.expect("a replay");
+    let fates = played(&replay, contender).expect("played").fates;
+    let text: String =
+        lines(&replay, &fates).iter().map(|line| line.to_text().expect("JSON")).collect();
+    written(&text)
+}
+
+#[test]
+fn a_replay_comes_to_the_waits_that_were_recorded() {
+    let house = served();
+    let history = month(2, &house);
+    let replay = Replay::of(&history, history.period(None, None), &Changes::default());
+    let replay = replay.expect("a replay");
+    let near = nearness(&replay, &played(&replay, &house).expect("played").fates).expect("waits");
+    assert_eq!((near.difference, near.close), (0.0, 1.0), "{near:?}");
+}
+
+/// The waits in that file are those of a queue that is served in order.
+#[test]
+fn a_published_format_is_played_to_the_waits_that_it_tells() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster.swf");
+    let text = std::fs::read_to_string(file).expect("it is there");
+    let replay = swf::parse("cluster.swf", &text).expect("jobs");
+    assert_eq!((replay.trace.requests.len(), &replay.notes[..]), (120, &[][..]));
+    let options = Options { variant: Some("fifo".into()), ..Options::default() };
+    let fifo = Contender::of::<Coordinator>("coordinator:fifo", options).expect("a protocol");
+    let near = nearness(&replay, &played(&replay, &fifo).expect("played").fates).expect("waits");
+    assert_eq!((near.requests, near.difference), (116, 0.0), "{near:?}");
+    assert!(near.recorded > 60_000.0);
+}
