@@ -1,11 +1,14 @@
-//! Known answers: a month of a lab of 20 boards that does not exist, and a log whose waits are those of a queue that is served
-//! in order, played again.
+//! A month of a lab of 20 boards that does not exist, served by the very protocol that agents run: estimates made from
+//! what was known at the time hold as often as they say.
 
 use holdall_core::Options;
+use holdall_history::forecast::{Backtest, Effort, backtest};
 use holdall_history::whatif::{nearness, played};
-use holdall_history::{Changes, History, Replay, lines, read, served, swf};
+use holdall_history::{Changes, History, Period, Replay, lines, read, served, swf};
 use holdall_protocols::coordinator::Coordinator;
 use holdall_sim::Contender;
+
+const DAY: u64 = 24 * 3_600_000;
 
 fn written(text: &str) -> History {
     let dir = tempfile::tempdir().expect("a directory");
@@ -23,6 +26,27 @@ fn month(seed: u64, contender: &Contender) -> History {
     let text: String =
         lines(&replay, &fates).iter().map(|line| line.to_text().expect("JSON")).collect();
     written(&text)
+}
+
+#[test]
+fn nine_of_ten_estimates_hold() {
+    let house = served();
+    let mut done = Backtest::default();
+    for seed in 1..=2 {
+        let history = month(seed, &house);
+        assert_eq!(history.notes, []);
+        let all = history.period(None, None);
+        // A week to learn from.
+        let period = Period { from: all.from + 7 * DAY, ..all };
+        let effort = Effort { requests: 80, runs: 100, seed };
+        let one = backtest(&history, period, &house, effort).expect("played");
+        done.checked.extend(one.checked);
+    }
+    let (half, nine) = (done.half().expect("some"), done.nine().expect("some"));
+    let said = format!("{}: half {half:.3}, nine of ten {nine:.3}", done.checked.len());
+    assert!(done.checked.len() >= 150, "{said}");
+    assert!((0.85..=0.95).contains(&nine), "{said}, outside {:?}", done.outside());
+    assert!((0.42..=0.62).contains(&half), "{said}");
 }
 
 #[test]
