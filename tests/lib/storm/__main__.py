@@ -242,6 +242,9 @@ def main():
     parser.add_argument("--acts", type=lambda text: text.split(","), default=names)
     options = parser.parse_args()
     os.environ.update(HOLDALL_AGENT=options.directory + "/agent.sock", HOLDALL_DATA=options.directory + "/data")
+    if options.supervised:
+        # Whoever starts an agent in the supervisor's place does so in another directory, and grants everything again.
+        del os.environ["HOLDALL_DATA"]
     print(f"storm: seed {options.seed}, {options.seconds:.0f} s, {options.clients} clients")
     storm = Storm(options)
     try:
