@@ -16,6 +16,7 @@ import argparse
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -26,6 +27,8 @@ from processes import cgroups
 
 # After this long whoever has not ended hangs.
 PATIENCE = 90
+# If no agent has answered for so long, they are left alone until one does.
+SILENCE = 3
 
 
 class Storm:
@@ -45,6 +48,7 @@ class Storm:
         os.chmod(self.events.name, 0o666)
         self.agents = Agents(os.environ["HOLDALL"], self.directory, options.supervised)
         self.revive_at, self.next_look = None, 0
+        self.pulse, self.answered = None, time.monotonic()
         self.contained = self.agents.wait_for()["no_cgroups"] is None
         for words in (["board", "--units", "4"], ["rig", "--unit", "red", "--unit", "blue", "--unit", "green"]):
             self.agents.command("pool", "add", *words, check=True)
@@ -106,6 +110,14 @@ class Storm:
                 if run.processes and run not in self.runs + self.over:
                     self.over.append(run)
 
+    def feel_pulse(self):
+        """Asks again and again whether an agent answers."""
+        if self.pulse and self.pulse.poll() == 0:
+            self.answered = time.monotonic()
+        if not self.pulse or self.pulse.poll() is not None:
+            self.pulse = subprocess.Popen([self.agents.holdall, "agent", "status"], stdin=subprocess.DEVNULL,
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
     def look(self):
         """Takes note of everything that has ended, and does what is due."""
         now = time.monotonic()
@@ -156,8 +168,10 @@ class Storm:
             self.start_clients()
             self.look()
             if time.monotonic() >= next_act:
+                self.feel_pulse()
                 act = self.rng.choices(table, weights)[0]
-                done = act(self)
+                silent = act in acts.ON_AGENTS and time.monotonic() > self.answered + SILENCE
+                done = None if silent else act(self)
                 if done:
                     self.done[act.__name__] = self.done.get(act.__name__, 0) + 1
                     told = ", ".join(map(str, done)) if isinstance(done, list) else done
@@ -198,9 +212,9 @@ class Storm:
         if status["grants"] or status["waiting"]:
             self.wrong(f"something is left: {status}")
         data = os.path.join(self.directory, "data")
-        # Segments of the log go with the next snapshot, whenever that is.
+        # Segments of the log go with the next snapshot, whenever that is; what was being written has no meaning.
         known = {"agent.lock", "agent.log", "audit.jsonl", "doubt", "epoch", "lock"}
-        files = {name for name in os.listdir(data) if not name.startswith(("segment-", "snapshot-"))}
+        files = {name for name in os.listdir(data) if not name.startswith(("segment-", "snapshot-", "snapshot.new"))}
         if files - known:
             self.wrong(f"files are left: {files - known}")
         logs = [os.path.join(data, "agent.log"), os.path.join(self.directory, "agents.log")]
@@ -228,6 +242,9 @@ class Storm:
                 process.signal(signal.SIGKILL)
         for hold in self.holds:
             hold.child.kill()
+        if self.pulse:
+            self.pulse.kill()
+            self.pulse.wait()
         self.agents.end()
 
 

@@ -171,6 +171,9 @@ def stop(storm):
         return f"agent {present.pid}"
 
 
+# After these no agent answers for a while. A command gives up after ten seconds, so there must be one now and then.
+ON_AGENTS = {agent, agent_and_wrapper, agent_and_some, agent_and_all, command_and_all_above, agents_in_a_row, hang,
+             hang_wrapper, restart, restart_and_kill, stop}
 # How often each is done.
 ACTS = {
     command: 4, wrapper: 4, waiter: 2, reserving: 1, agent: 4, agent_and_wrapper: 6, agent_and_some: 3, agent_and_all: 1,
