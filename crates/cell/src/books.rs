@@ -48,7 +48,7 @@ pub struct Books {
     /// The units that are given to nobody.
     drained: Vec<(Name, Drained)>,
     #[serde(with = "sorted")]
-    requests: FxHashMap<RequestNo, Entry>,
+    requests: FxHashMap<RequestNo, Box<Entry>>,
     #[serde(with = "sorted")]
     uses: HashMap<UnitName, Use>,
     /// When which grants are to be looked at again.
@@ -255,7 +255,7 @@ impl Books {
             of_user.reserved += u32::from(entry.is_reserved());
         });
         self.owed += u64::from(owed);
-        self.requests.insert(request, entry);
+        self.requests.insert(request, Box::new(entry));
     }
 
     fn grant(&mut self, request: RequestNo, held: Held) -> Result<(), Contradiction> {
@@ -396,7 +396,8 @@ impl Books {
     /// What is held, oldest request first.
     pub fn grants(&self) -> impl Iterator<Item = (RequestNo, &Entry, &Held)> {
         let all = self.requests.iter();
-        let held = all.filter_map(|(request, entry)| Some((*request, entry, entry.held.as_ref()?)));
+        let held =
+            all.filter_map(|(request, entry)| Some((*request, &**entry, entry.held.as_ref()?)));
         let mut held: Vec<_> = held.collect();
         held.sort_unstable_by_key(|(request, ..)| *request);
         held.into_iter()
@@ -405,7 +406,7 @@ impl Books {
     /// What waits, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = (RequestNo, &Entry)> {
         let all = self.requests.iter().filter(|(_, entry)| entry.held.is_none());
-        let mut waiting: Vec<_> = all.map(|(request, entry)| (*request, entry)).collect();
+        let mut waiting: Vec<_> = all.map(|(request, entry)| (*request, &**entry)).collect();
         waiting.sort_unstable_by_key(|(request, _)| *request);
         waiting.into_iter()
     }
@@ -422,7 +423,7 @@ impl Books {
 
     /// A request that waits or holds.
     pub fn get(&self, request: RequestNo) -> Option<&Entry> {
-        self.requests.get(&request)
+        self.requests.get(&request).map(|entry| &**entry)
     }
 
     /// When a grant is next to be looked at, and which.
@@ -461,7 +462,8 @@ impl Books {
     }
 
     fn entry(&mut self, request: RequestNo) -> Result<&mut Entry, Contradiction> {
-        self.requests.get_mut(&request).ok_or(Contradiction::Unknown(request))
+        let entry = self.requests.get_mut(&request).map(|entry| &mut **entry);
+        entry.ok_or(Contradiction::Unknown(request))
     }
 
     fn held(&mut self, request: RequestNo) -> Result<&mut Entry, Contradiction> {

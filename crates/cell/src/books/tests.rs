@@ -219,3 +219,67 @@ proptest! {
         prop_assert_eq!(entered(&without).is_err(), again);
     }
 }
+
+fn asked_part(request: u64, of: u64, needs: &[&str]) -> Fact {
+    let Fact::Asked { session, call, who, ask, at, .. } = asked(request, needs) else {
+        unreachable!("it asks")
+    };
+    let part = Some(holdall_wire::Part { of: RequestNo(of), outlasts: false });
+    Fact::Asked { request: RequestNo(request), session, call, who, ask: Ask { part, ..ask }, at }
+}
+
+/// A part has what its grant has, alone or sharing it; and no grant ends before its parts.
+#[test]
+fn parts_are_within_their_grants() {
+    let whole = [
+        asked(1, &["gpu:2", "db"]),
+        granted(1, 2, &[("gpu", "gpu/0"), ("gpu", "gpu/1"), ("db", "db")]),
+        asked_part(3, 1, &["gpu", "db:shared"]),
+        asked_part(4, 1, &["gpu", "db:shared"]),
+        granted(3, 5, &[("gpu", "gpu/0"), ("db", "db")]),
+    ];
+    let with = |more: &[Fact]| entered(&[&whole[..], more].concat());
+    let books = with(&[]).expect("it can be");
+    assert_eq!(books.grants().count(), 2);
+    let fences = |unit, fence| {
+        let Fact::Granted { request, mut taken, since, until, limit_at, overtook } =
+            granted(4, 6, &[("gpu", unit), ("db", "db")])
+        else {
+            unreachable!("it is granted")
+        };
+        if let Some(taken) = Arc::get_mut(&mut taken) {
+            taken[1].units[0].1 = fence;
+        }
+        Fact::Granted { request, taken, since, until, limit_at, overtook }
+    };
+    with(&[fences("gpu/1", 5)]).expect("they share it under one fence");
+    assert!(matches!(with(&[fences("gpu/1", 6)]), Err(Contradiction::Behind { .. })));
+    assert!(matches!(with(&[fences("gpu/0", 5)]), Err(Contradiction::Double { .. })));
+    assert!(matches!(with(&[fences("gpu/2", 5)]), Err(Contradiction::NotPart { .. })));
+    assert_eq!(with(&[ended(1)]), Err(Contradiction::InParts(RequestNo(1))));
+    with(&[ended(3), ended(1)]).expect("one after the other");
+    let other = [asked(6, &["gpu"]), granted(6, 7, &[("gpu", "gpu/2")]), fences("gpu/2", 5)];
+    assert!(matches!(with(&other), Err(Contradiction::NotPart { .. })), "it is another's");
+    let closing = Fact::Closing { request: RequestNo(1), how: How::Released };
+    let late = with(&[closing, fences("gpu/1", 5)]);
+    assert!(matches!(late, Err(Contradiction::NotPart { .. })), "no part begins any more");
+}
+
+/// A part of what its grant shares carries the fence of all who share it.
+#[test]
+fn a_part_of_what_is_shared_has_the_same_fence() {
+    let db = [("db", "db")];
+    let whole = [asked(1, &["db:shared"]), granted(1, 2, &db), asked_part(3, 1, &["db:shared"])];
+    let with = |fence| entered(&[&whole[..], &[granted(3, fence, &db)]].concat());
+    with(2).expect("the same");
+    assert!(matches!(with(4), Err(Contradiction::Behind { .. })));
+}
+
+#[test]
+fn numbers_are_above_the_epoch() {
+    let clock = Clock::default();
+    let started = Fact::Started { epoch: 2, life: 1, at: 0, clock };
+    let asks = |number| entered(&[started.clone(), asked(number, &["a"])]);
+    assert!(matches!(asks(2 << 32), Err(Contradiction::Behind { .. })));
+    asks((2 << 32) + 1).expect("it is above");
+}

@@ -215,7 +215,7 @@ impl Books {
         for part in self.grants().filter_map(|(_, entry, _)| entry.ask.part) {
             *parts_of.entry(part.of).or_default() += 1;
         }
-        let counted = |(whole, entry): (&RequestNo, &Entry)| {
+        let counted = |(whole, entry): (&RequestNo, &Box<Entry>)| {
             entry.parts == parts_of.get(whole).copied().unwrap_or_default()
         };
         if !self.uses.values().all(of_holder) || !self.requests.iter().all(counted) {

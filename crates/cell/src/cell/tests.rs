@@ -411,10 +411,11 @@ fn a_lease_lasts_as_long_as_it_says_and_no_session_is_anothers() {
 #[test]
 fn whoever_waits_is_told_to_go_and_nobody_is_granted_anything_meanwhile() {
     let mut story = Story::new(&[]);
-    for session in 1..=3 {
+    for (session, needs) in [(1, "a"), (2, "a b"), (3, "b")] {
         story.comes(session);
-        story.asks(session, 1, "a", Lasting::Connection);
+        story.asks(session, 1, needs, Lasting::Connection);
     }
+    assert_eq!(story.cell.engine.load(), (1, 2));
     let told = story.input(Input::Dismiss);
     let refused = |effect: &Effect| {
         matches!(effect, Effect::Reply { reply: Reply::Refused(Refusal::Closed(_)), .. })

@@ -80,13 +80,14 @@ fn how_a_grant_ends_is_told() {
     let mut story = Story::new(&[("gpu", 1)]);
     story.comes(1);
     story.asks(1, 1, "gpu", Lasting::Connection);
+    story.told();
     story.input(Input::Over(SessionId(1)));
+    assert_eq!(story.told(), ["1 left"]);
     let request = story.runs(2, "gpu", Leftovers::Wait);
     story.told();
     story.input(Input::Over(SessionId(2)));
     story.input(Input::HolderEnded(request));
     assert_eq!(story.told(), ["3 ending killed", "3 killed"]);
-    assert_eq!(Ending::Left.word(), "left");
 }
 
 /// They follow from the facts alone, and tell the time that the wall showed.

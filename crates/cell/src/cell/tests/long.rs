@@ -49,3 +49,41 @@ fn many_who_share_are_granted_at_once() {
     story.restart("boot", false);
     assert_eq!(story.cell.engine.load(), (3000, 0));
 }
+
+/// On a full disk what was let in can be brought to its end: there was room for all of it.
+#[test]
+fn there_is_room_for_all_that_follows_from_what_is_let_in() {
+    let mut story = Story::new(&[("gpu", 9)]);
+    let nothing = story.cell.owed();
+    let comes = Input::Attach { conn: conn(1), hello: hello(1, PROCESS, false) };
+    let length = |story: &Story, from: usize| story.log[from..].iter().map(Vec::len).sum::<usize>();
+    let room = story.cell.admits(&comes).expect("it is new");
+    let before = story.log.len();
+    story.input(comes.clone());
+    assert!(length(&story, before) <= room);
+    assert_eq!(story.cell.admits(&comes), None, "it is known, and may always come back");
+
+    let needs = vec!["gpu:9".parse().expect("a need")];
+    let (now, lasting) = (false, Lasting::Command(Leftovers::Kill));
+    let from = From { command: "make".repeat(100), ..From::default() };
+    let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
+    let wish = Wish::Ask { who: who(1), ask };
+    let input = Input::Call { conn: conn(1), call: CallNo(1), heard: CallNo(0), wish };
+    let room = story.cell.admits(&input).expect("it is new");
+    let (before, owed) = (story.log.len(), story.cell.owed());
+    story.input(input);
+    assert!(length(&story, before) <= room, "{room}");
+    let owed = (story.cell.owed() - owed) as usize;
+    let (before, request) = (story.log.len(), story.cell.books.grants().next().expect("held").0);
+    story.input(Input::Prepared { request, holder: None, place: None });
+    story.calls(1, 2, Wish::Child { request, holder: child(9) });
+    let rest = Some(Rest { holder: child(9), pids: vec![9; 20] });
+    let end = Wish::End { request, rest };
+    let input = Input::Call { conn: conn(1), call: CallNo(3), heard: CallNo(0), wish: end.clone() };
+    assert_eq!(story.cell.admits(&input), None, "whatever is held can be given back");
+    story.calls(1, 3, end);
+    story.input(Input::HolderEnded(request));
+    assert!(length(&story, before) <= owed, "{owed}");
+    story.calls(1, 4, Wish::Leave);
+    assert_eq!(story.cell.owed(), nothing, "nothing is owed any more");
+}

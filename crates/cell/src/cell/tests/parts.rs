@@ -136,6 +136,27 @@ fn by_force_nothing_outlasts_its_grant() {
     assert_eq!(story.releases(4, whole, false), [reply(1, 4, Reply::Done)]);
     let effects = story.releases(5, whole, true);
     assert_eq!(effects, [reply(1, 2, Reply::Lost(stays)), reply(1, 5, Reply::Done)]);
+    let mut story = Story::new(&[("gpu", 2)]);
+    let whole = story.reserves("gpu:2");
+    let stays = story.runs_part(2, whole, true, 8);
+    let effects = story.releases(4, whole, true);
+    assert_eq!(effects, [reply(1, 2, Reply::Lost(stays)), reply(1, 4, Reply::Done)], "at once");
+}
+
+/// It has ended, and says so once.
+#[test]
+fn a_grant_that_is_closing_closes_once() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let whole = story.runs(1, "gpu", Leftovers::Wait);
+    let part = granted(&story.asks_part(3, whole, "gpu", true));
+    let rest = Some(Rest { holder: child(9), pids: vec![9] });
+    story.calls(1, 4, Wish::End { request: whole, rest });
+    story.input(Input::HolderEnded(whole));
+    let before = story.log.len();
+    assert_eq!(story.input(Input::HolderEnded(whole)), []);
+    assert_eq!(story.log.len(), before, "nothing has changed");
+    story.calls(1, 5, Wish::End { request: part, rest: None });
+    assert_eq!(story.cell.engine.load(), (0, 0));
 }
 
 /// A program that holds things by its connection, and has commands use them.
@@ -149,5 +170,21 @@ fn parts_are_stopped_when_the_client_of_their_grant_is_gone() {
     assert!(effects.contains(&Effect::Kill(part, child(9))), "{effects:?}");
     assert_eq!(story.units(whole), ["gpu/0"], "in use");
     story.input(Input::HolderEnded(part));
+    assert_eq!(story.cell.engine.load(), (0, 0));
+}
+
+/// A reservation that was released and is still in use by a part does not run out once more.
+#[test]
+fn what_is_closing_has_no_other_end() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    story.limits.overtime = 90_000;
+    story.restart("boot", false);
+    let whole = story.reserves("gpu");
+    let part = story.runs_part(2, whole, true, 9);
+    story.releases(4, whole, false);
+    story.at += 50_000;
+    assert_eq!(story.input(Input::Due), []);
+    assert_eq!(story.cell.next_due(), Some(90_100));
+    story.calls(1, 5, Wish::End { request: part, rest: None });
     assert_eq!(story.cell.engine.load(), (0, 0));
 }

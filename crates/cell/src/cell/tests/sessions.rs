@@ -216,3 +216,117 @@ fn whoever_does_not_come_back_keeps_what_it_holds_and_waits_for_nothing() {
         assert_eq!(story.cell.books.sessions.count(), 0, "all processes are gone");
     }
 }
+
+/// Whoever comes back is told of every call that was taken, also of those that are not done.
+#[test]
+fn what_is_given_back_is_not_told_again_and_what_is_being_done_is_named() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 2)]);
+        let rest = || Some(Rest { holder: child(9), pids: vec![9] });
+        let request = story.runs(1, "gpu", Leftovers::Kill);
+        story.calls(1, 3, Wish::End { request, rest: rest() });
+        let request = story.runs(2, "gpu", Leftovers::Wait);
+        story.calls(2, 3, Wish::End { request, rest: rest() });
+        story.restart("boot", upgrade);
+        let done = Some(Reply::Done);
+        let kill = [(CallNo(1), None), (CallNo(2), done.clone()), (CallNo(3), None)];
+        assert_eq!(story.comes_back(1), kill, "it is being killed");
+        let left = Some(Reply::Leftovers(vec![9]));
+        let wait = [(CallNo(1), None), (CallNo(2), done), (CallNo(3), left)];
+        assert_eq!(story.comes_back(2), wait, "it has given it back");
+    }
+}
+
+#[test]
+fn what_was_heard_is_forgotten_also_by_another_version() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    story.calls(1, 1, Wish::Withdraw { asked: CallNo(9), rest: None });
+    let hello = Hello { heard: CallNo(1), ..hello(1, PROCESS, true) };
+    story.input(Input::Attach { conn: conn(1), hello });
+    story.restart("boot", true);
+    assert_eq!(story.comes_back(1), []);
+}
+
+#[test]
+fn a_grant_has_one_child_and_what_that_leaves_behind_is_known() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let second = story.calls(1, 3, Wish::Child { request, holder: child(10) });
+    assert!(
+        matches!(&second[..], [Effect::Reply { reply: Reply::Failed(Fault::Wrong(_)), .. }]),
+        "{second:?}"
+    );
+    let others = vec![ProcessId { pid: 11, start: 8 }];
+    let holder = Record { others, ..child(9) };
+    let rest = Some(Rest { holder: holder.clone(), pids: vec![11] });
+    story.calls(1, 4, Wish::End { request, rest });
+    let effects = story.restart("boot", false);
+    assert!(effects.contains(&Effect::Watch(request, holder)), "{effects:?}");
+}
+
+#[test]
+fn a_reservation_is_renewed_by_its_owner_or_who_may_and_not_while_it_ends() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    story.comes(1);
+    story.comes(2);
+    story.asks(1, 1, "gpu", Lasting::Reservation(5000));
+    let request = story.cell.books.grants().next().expect("it is held").0;
+    let renew = |session, may| Wish::Renew { request, millis: 9000, by: who(session), may };
+    assert!(denied(&story.calls(2, 1, renew(2, false))));
+    assert_eq!(story.cell.next_due(), Some(5100));
+    assert_eq!(story.calls(2, 2, renew(2, true)), [reply(2, 2, Reply::Done)]);
+    assert_eq!(story.cell.next_due(), Some(9100));
+    let told = story.cell.engine.grant(request).expect("it is held").until;
+    assert_eq!(told, Some(9100), "the engine shows it");
+    let part = Some(holdall_wire::Part { of: request, outlasts: true });
+    let (needs, lasting) = (vec!["gpu".parse().expect("a need")], Lasting::Connection);
+    let (now, from) = (false, From::default());
+    let ask = Ask { needs, now, lasting, from, within: None, limit: None, part };
+    story.calls(1, 2, Wish::Ask { who: who(1), ask });
+    let (by, may, unseen, beyond) = (who(1), false, false, None);
+    story.calls(1, 3, Wish::Release { request, force: false, by, may, unseen, beyond });
+    assert!(conflict(&story.calls(1, 4, renew(1, false))), "it is ending");
+}
+
+/// A second force changes nothing: whoever was told has the time that it was told.
+#[test]
+fn what_is_taken_away_twice_is_killed_when_it_was_said() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let force = || {
+        let (by, may, unseen, beyond) = (who(1), false, false, None);
+        Wish::Release { request, force: true, by, may, unseen, beyond }
+    };
+    story.calls(1, 3, force());
+    let due = story.cell.next_due();
+    story.at += 5000;
+    assert_eq!(story.calls(1, 4, force()), [reply(1, 4, Reply::Done)], "it is told once");
+    assert_eq!(story.cell.next_due(), due);
+}
+
+/// The wrapper has ended in order: what its command has left behind is waited for, and not killed.
+#[test]
+fn what_was_left_behind_in_order_outlives_its_session() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let rest = Some(Rest { holder: child(9), pids: vec![9] });
+    story.calls(1, 3, Wish::End { request, rest });
+    let forget = Effect::Forget(SessionId(1), Some(conn(1)));
+    assert_eq!(story.input(Input::Over(SessionId(1))), [forget]);
+    let effects = story.restart("boot", true);
+    assert_eq!(effects, [Effect::Watch(request, child(9))]);
+}
+
+/// What cannot be seen from here is not waited for.
+#[test]
+fn a_grant_whose_users_cannot_be_seen_ends_at_once_by_force() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let (by, may, beyond) = (who(1), false, Some(String::from("they run on")));
+    let release = Wish::Release { request, force: true, by, may, unseen: true, beyond };
+    let effects = story.calls(1, 3, release);
+    assert_eq!(effects[0], reply(1, 1, Reply::Lost(request)));
+    assert!(conflict(&effects[1..]), "{effects:?}");
+    assert_eq!(story.cell.engine.load(), (0, 0));
+}

@@ -148,3 +148,90 @@ fn what_an_agent_without_a_log_has_left_is_in_force() {
     assert_eq!(story.cell.engine.load(), (0, 0));
     assert_eq!(story.cell.engine.kind(&name("gpu")), Some(Kind::Numbered(2)));
 }
+
+/// What is inside what is known after an upgrade, too: nobody waits for itself.
+#[test]
+fn a_grant_inside_another_stays_inside() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[]);
+        story.comes(1);
+        let asks = |story: &mut Story, call, needs: &str, within| {
+            let needs = vec![needs.parse().expect("a need")];
+            let (now, lasting, from) = (false, Lasting::Connection, From::default());
+            let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
+            story.calls(1, call, Wish::Ask { who: who(1), ask })
+        };
+        let request_of = |effects: &[Effect]| match effects {
+            [Effect::Reply { reply: Reply::Granted { request, .. }, .. }] => *request,
+            other => panic!("{other:?}"),
+        };
+        let outer = request_of(&asks(&mut story, 1, "a", None));
+        let inner = request_of(&asks(&mut story, 2, "b", Some(outer)));
+        story.restart("boot", upgrade);
+        story.comes_back(1);
+        let told = asks(&mut story, 3, "a", Some(inner));
+        assert!(
+            matches!(&told[..], [Effect::Reply { reply: Reply::Refused(Refusal::Never(_)), .. }]),
+            "upgrade {upgrade}: {told:?}"
+        );
+    }
+}
+
+/// Timers that were to ring still do.
+#[test]
+fn timers_are_armed_again() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    for session in 1..=3 {
+        story.comes(session);
+        story.asks(session, 1, "gpu", Lasting::Connection);
+    }
+    let armed = story.cell.engine.armed().count();
+    assert!(armed > 0, "who waits has a timer");
+    let pools = story.pools.iter().cloned();
+    let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
+    let (epoch, boot, at) = (2, "boot".into(), story.at);
+    let start = Start { epoch, boot, boottime: at, wall: at, pools, ..Start::default() };
+    let out = story.cell.step(at, Input::Started(start)).expect("unbroken");
+    let is_timer = |effect: &&Effect| matches!(effect, Effect::Arm(..));
+    assert_eq!(out.effects.iter().filter(is_timer).count(), armed);
+}
+
+fn odd(payload: &[u8]) -> Recorded {
+    let recorded = crate::replay::Parts::default().take(payload).expect("readable");
+    let input = postcard::to_allocvec(&Input::Dismiss).expect("written");
+    Recorded { input, ..recorded.expect("whole") }
+}
+
+/// A record that leads elsewhere now is gone on from, after a snapshot and after an upgrade, too.
+#[test]
+fn the_facts_count_whatever_came_before_them() {
+    let mut story = Story::new(&[("gpu", 2)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let state = story.cell.snapshot().expect("written");
+    story.comes(2);
+    story.at += 400;
+    story.asks(2, 1, "gpu", Lasting::Connection);
+    let last = story.log.last().expect("it was logged").clone();
+    let mut replay = Replay::new(LOGIC, Some((LOGIC, &state))).expect("readable");
+    replay.take(LOGIC, &story.log[story.log.len() - 2]).expect("readable");
+    assert_eq!(replay.take_whole(LOGIC, &odd(&last)), Ok(None));
+    let after_snapshot = replay.finish().expect("an engine");
+
+    let mut replay = Replay::new(LOGIC + 1, None).expect("an engine");
+    for record in &story.log {
+        replay.take(LOGIC, record).expect("readable");
+    }
+    story.restart("boot", true);
+    replay.take(LOGIC + 1, story.log.last().expect("a start")).expect("readable");
+    story.comes(3);
+    let comes = odd(story.log.last().expect("it was logged"));
+    assert_eq!(replay.take_whole(LOGIC + 1, &comes), Ok(None));
+    let after_upgrade = replay.finish().expect("an engine");
+
+    for replayed in [after_snapshot, after_upgrade] {
+        assert!(replayed.from_facts && replayed.diverged.is_some());
+        assert_eq!(replayed.cell.books.grants().count(), 2);
+        assert!(replayed.cell.books.get(request).is_some());
+        assert_eq!(replayed.cell.now(), 500, "and time has gone on");
+    }
+}
