@@ -215,10 +215,11 @@ impl Books {
         for part in self.grants().filter_map(|(_, entry, _)| entry.ask.part) {
             *parts_of.entry(part.of).or_default() += 1;
         }
-        let counted = |(whole, entry): (&RequestNo, &Box<Entry>)| {
-            entry.parts == parts_of.get(whole).copied().unwrap_or_default()
-        };
-        if !self.uses.values().all(of_holder) || !self.requests.iter().all(counted) {
+        let counted = self
+            .requests
+            .iter()
+            .all(|(whole, entry)| entry.parts == parts_of.get(whole).copied().unwrap_or_default());
+        if !self.uses.values().all(of_holder) || !counted {
             return Err("B1: a part has what its grant has not");
         }
         Ok(())
