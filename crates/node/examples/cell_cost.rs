@@ -1,7 +1,7 @@
 //! What a cell with its log costs: an acquire and release, beside the engine alone; and how long a start
 //! takes after so many of them.
 //!
-//! `cargo run -p holdall-cell --example cost [DIRECTORY]`
+//! `cargo run -p holdall-node --example cell_cost [DIRECTORY]`
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
