@@ -18,7 +18,7 @@ use crate::directory::replaceable_socket;
 use crate::handover::{Handed, HandedSocket, become_program};
 use crate::metrics;
 use crate::service::{End, Service, Shared, end_rounds, let_leave, serve};
-use crate::socket::{LastAgent, Socket};
+use crate::socket::{Claim, LastAgent, Socket};
 
 /// How often it looks whether its files and its socket are still there.
 const LOOK: Duration = Duration::from_secs(2);
@@ -72,11 +72,13 @@ async fn live(settings: &Settings, data: Data, handed: Option<HandedSocket>) -> 
     if let Some(addr) = settings.metrics {
         metrics::serve(addr)?;
     }
+    let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
+    // Before anything is done about what the log says: another agent may be there.
+    let claim = Claim::new(&settings.socket, access, &last, handed)?;
     let service = Service::new(data, settings.config.clone(), &settings.socket).await?;
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
-    let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
-    let mut socket = Socket::open(&settings.socket, access, &last, handed)?;
+    let mut socket = claim.open(&last)?;
     info!(socket = %settings.socket.display(), "listening");
     tell_supervisor(NotifyState::Ready);
     let end = loop {

@@ -253,6 +253,19 @@ impl Directory {
         Ok(file)
     }
 
+    /// Makes a file that has its content as soon as it is there. One that is there already stays.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub(crate) fn make_with(&self, name: &str, content: &[u8]) -> Result<(), Unsafe> {
+        let (new, _) = self.write_new(name, content)?;
+        match rustix::fs::linkat(&self.fd, &new, &self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => self.remove(&new),
+            // Some file systems know no second names.
+            Err(_) => self.rename(&new, name),
+        }
+    }
+
     fn write_new(&self, name: &str, content: &[u8]) -> Result<(String, File), Unsafe> {
         let new = format!("{name}.new");
         self.remove(&new)?;

@@ -1,4 +1,4 @@
-//! The agent of holdall: the service around the engine of a cell.
+//! The agent of holdall: the service around a cell and its log.
 
 #![forbid(unsafe_code)]
 

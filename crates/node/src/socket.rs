@@ -4,9 +4,9 @@
 //! made it and hand it over (`LISTEN_FDS`). If somebody removes it, it comes back.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -55,13 +55,114 @@ impl LastAgent {
     pub fn at(socket: &Path) -> anyhow::Result<Option<Self>> {
         let (dir, name) = parts(socket)?;
         let dir = Directory::of_socket(dir)?;
-        let note = dir.read(&lock_name(name))?.filter(|note| !note.is_empty());
+        // It never is there without a note: one that says nothing is not taken for nobody's.
+        let note = dir.read(&lock_name(name))?;
         note.map(|note| serde_json::from_slice(&note)).transpose().with_context(|| {
             let path = dir.path_of(&lock_name(name));
-            format!("{} cannot be understood; delete it to begin anew", path.display())
+            format!(
+                "{} does not tell which agent was here; start that as it was, or delete this file to \
+                 begin anew",
+                path.display()
+            )
         })
     }
+
+    fn note(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
 }
+
+/// The place of a socket that no other agent can take, before anybody is served there.
+pub(crate) struct Claim {
+    dir: Directory,
+    name: String,
+    access: Access,
+    lock: File,
+    found: Found,
+}
+
+/// Where the socket itself comes from.
+enum Found {
+    /// It is to be bound.
+    Nothing,
+    /// It was handed over, by a supervisor or by the program that was in this process before.
+    Socket(std::os::unix::net::UnixListener, About),
+}
+
+impl Claim {
+    /// Claims the place for an agent, with the socket that was handed over if there is one.
+    ///
+    /// # Errors
+    /// [`InUse`] if another agent has it; otherwise if it cannot be had.
+    pub(crate) fn new(
+        path: &Path,
+        access: Access,
+        agent: &LastAgent,
+        handed: Option<HandedSocket>,
+    ) -> anyhow::Result<Self> {
+        let mode = if access.for_others() { 0o755 } else { 0o700 };
+        if let Some(HandedSocket { listener, lock, about }) = handed {
+            let (dir, name) = locate(path, mode)?;
+            return Ok(Self { dir, name, access, lock, found: Found::Socket(listener, about) });
+        }
+        let handed = ListenFd::from_env().take_unix_listener(0);
+        let Some(listener) = handed.context("what the supervisor handed over is no socket")? else {
+            let (dir, name) = locate(path, mode)?;
+            let lock = lock(&dir, &name, &agent.note()?)?;
+            return Ok(Self { dir, name, access, lock, found: Found::Nothing });
+        };
+        let bound = listener.local_addr()?.as_pathname().map(Path::to_path_buf);
+        if bound.as_deref() != Some(path) {
+            anyhow::bail!("the supervisor handed over another socket than {}", path.display());
+        }
+        let (dir, name) = locate(path, 0o755)?;
+        let lock = lock(&dir, &name, &agent.note()?)?;
+        let found = dir.stat_of(&name).with_context(|| format!("no socket {}", path.display()))?;
+        let access = Access { mode: found.st_mode & 0o777, group: Some(found.st_gid) };
+        let about = About { place: (found.st_dev, found.st_ino), supervised: true };
+        Ok(Self { dir, name, access, lock, found: Found::Socket(listener, about) })
+    }
+
+    /// Opens the socket, notes whose it is, and takes away the mark of an agent that was stopped.
+    ///
+    /// # Errors
+    /// If it cannot be bound.
+    pub(crate) fn open(self, agent: &LastAgent) -> anyhow::Result<Socket> {
+        let Self { dir, name, access, lock, found } = self;
+        let (listener, about) = match found {
+            Found::Socket(listener, about) => {
+                listener.set_nonblocking(true)?;
+                (UnixListener::from_std(listener)?, about)
+            }
+            Found::Nothing => {
+                let (listener, place) = listen(&dir, &name, access)?;
+                (listener, About { place, supervised: false })
+            }
+        };
+        put_down(&lock, &agent.note()?)?;
+        dir.remove(&stopped_name(&name))?;
+        let About { place, supervised: handed_over } = about;
+        Ok(Socket { listener, dir, name, access, lock, place, handed_over })
+    }
+}
+
+/// Puts a note down in place of another. Whoever is killed meanwhile leaves one that can be read: the new one is
+/// there, with blanks behind it, before it is cut to its length.
+fn put_down(lock: &File, note: &[u8]) -> io::Result<()> {
+    let length = usize::try_from(lock.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut before = vec![0; length.min(NOTE_MAX)];
+    lock.read_exact_at(&mut before, 0)?;
+    if before == note {
+        return Ok(());
+    }
+    let mut padded = note.to_vec();
+    padded.resize(before.len().max(note.len()), b' ');
+    lock.write_all_at(&padded, 0)?;
+    lock.set_len(note.len() as u64)
+}
+
+/// The longest note there may be.
+const NOTE_MAX: usize = 1 << 16;
 
 /// A socket that belongs to this process.
 pub(crate) struct Socket {
@@ -77,33 +178,6 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Takes the socket that a supervisor hands over, or binds one.
-    ///
-    /// # Errors
-    /// [`InUse`] if another agent listens there; otherwise if it cannot be bound.
-    pub(crate) fn open(
-        path: &Path,
-        access: Access,
-        last: &LastAgent,
-        handed: Option<HandedSocket>,
-    ) -> anyhow::Result<Self> {
-        let mut socket = match handed {
-            Some(handed) => Self::go_on(handed, path, access)?,
-            None => {
-                let handed = ListenFd::from_env().take_unix_listener(0);
-                match handed.context("what the supervisor handed over is no socket")? {
-                    Some(listener) => Self::take_over(listener, path)?,
-                    None => Self::bind(path, access)?,
-                }
-            }
-        };
-        socket.lock.set_len(0)?;
-        socket.lock.rewind()?;
-        socket.lock.write_all(serde_json::to_string(last)?.as_bytes())?;
-        socket.dir.remove(&stopped_name(&socket.name))?;
-        Ok(socket)
-    }
-
     /// Leaves a mark that the agent was stopped on purpose: whoever waits for it does not start another by
     /// itself, or have a supervisor do so.
     pub(crate) fn mark_stopped(&self) {
@@ -111,38 +185,6 @@ impl Socket {
         if let Err(error) = self.dir.make_mark(&name) {
             warn!("cannot leave a mark that the agent was stopped: {error}");
         }
-    }
-
-    /// Goes on with the socket of the program that was in this process before.
-    fn go_on(handed: HandedSocket, path: &Path, access: Access) -> anyhow::Result<Self> {
-        let HandedSocket { listener, lock, about } = handed;
-        let (dir, name) = locate(path, if access.for_others() { 0o755 } else { 0o700 })?;
-        listener.set_nonblocking(true)?;
-        let listener = UnixListener::from_std(listener)?;
-        let About { place, supervised: handed_over } = about;
-        Ok(Self { listener, dir, name, access, lock, place, handed_over })
-    }
-
-    fn take_over(listener: std::os::unix::net::UnixListener, path: &Path) -> anyhow::Result<Self> {
-        let bound = listener.local_addr()?.as_pathname().map(Path::to_path_buf);
-        if bound.as_deref() != Some(path) {
-            anyhow::bail!("the supervisor handed over another socket than {}", path.display());
-        }
-        let (dir, name) = locate(path, 0o755)?;
-        let lock = lock(&dir, &name)?;
-        let found = dir.stat_of(&name).with_context(|| format!("no socket {}", path.display()))?;
-        let access = Access { mode: found.st_mode & 0o777, group: Some(found.st_gid) };
-        listener.set_nonblocking(true)?;
-        let listener = UnixListener::from_std(listener)?;
-        let place = (found.st_dev, found.st_ino);
-        Ok(Self { listener, dir, name, access, lock, place, handed_over: true })
-    }
-
-    fn bind(path: &Path, access: Access) -> anyhow::Result<Self> {
-        let (dir, name) = locate(path, if access.for_others() { 0o755 } else { 0o700 })?;
-        let lock = lock(&dir, &name)?;
-        let (listener, place) = listen(&dir, &name, access)?;
-        Ok(Self { listener, dir, name, access, lock, place, handed_over: false })
     }
 
     /// What another program needs to go on with it: the listener, the lock, and what is known of it.
@@ -172,8 +214,8 @@ impl Socket {
             let mut note = Vec::new();
             self.lock.rewind()?;
             self.lock.read_to_end(&mut note)?;
-            self.lock = lock(&dir, &self.name)?;
-            self.lock.write_all(&note)?;
+            self.lock = lock(&dir, &self.name, &note)?;
+            put_down(&self.lock, &note)?;
         }
         let (listener, place) = listen(&dir, &self.name, self.access)?;
         (self.listener, self.dir, self.place) = (listener, dir, place);
@@ -214,8 +256,13 @@ fn lock_name(name: &str) -> String {
     format!("{name}.lock")
 }
 
-fn lock(dir: &Directory, name: &str) -> anyhow::Result<File> {
-    let lock = dir.lock_file(&lock_name(name))?;
+/// Takes the lock beside a socket; if it is not there it is made, with a note in it from the first moment on.
+fn lock(dir: &Directory, name: &str, note: &[u8]) -> anyhow::Result<File> {
+    let file = lock_name(name);
+    if !dir.has(&file) {
+        dir.make_with(&file, note)?;
+    }
+    let lock = dir.lock_file(&file)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         anyhow::bail!(InUse(dir.path_of(name)));
     }
@@ -246,4 +293,31 @@ fn listen(
     std::fs::set_permissions(&path, PermissionsExt::from_mode(access.mode)).with_context(told)?;
     dir.rename(&new, name)?;
     Ok((listener, (found.st_dev, found.st_ino)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_can_be_read_at_every_moment() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("s");
+        assert_eq!(LastAgent::at(&socket).expect("nothing there"), None);
+        let own = Directory::for_socket(dir.path(), 0o700).expect("ours");
+        let long = LastAgent { data: "/a/long/way/to/go".into(), configured: true };
+        let short = LastAgent { data: "/b".into(), configured: false };
+        let lock = lock(&own, "s", &long.note().expect("words")).expect("free");
+        assert_eq!(LastAgent::at(&socket).expect("noted"), Some(long.clone()));
+        for next in [&short, &long, &long, &short] {
+            put_down(&lock, &next.note().expect("words")).expect("writable");
+            assert_eq!(LastAgent::at(&socket).expect("noted").as_ref(), Some(next));
+        }
+        // Killed before it was cut to its length.
+        let note = [&short.note().expect("words")[..], b"      "].concat();
+        lock.set_len(0).expect("writable");
+        assert!(LastAgent::at(&socket).is_err(), "it does not say that nobody was here");
+        lock.write_all_at(&note, 0).expect("writable");
+        assert_eq!(LastAgent::at(&socket).expect("noted"), Some(short));
+    }
 }
