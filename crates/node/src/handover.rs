@@ -20,7 +20,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 /// The variable that tells the program which descriptors it has got, and in which process.
 const HANDED: &str = "HOLDALL_HANDED";
 /// How long a program may take to say that it can go on from a log.
-const CHECK: Duration = Duration::from_secs(60);
+const CHECK: Duration = Duration::from_secs(20);
+/// What it says then: any program may end well.
+pub const UNDERSTOOD: &str = "this holdall understands the log";
 
 /// What was handed over.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ pub(crate) fn check(exe: &Path, data: &Path) -> anyhow::Result<()> {
         .arg(data)
         .env_remove(HANDED)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {}", exe.display()))?;
@@ -105,7 +107,12 @@ pub(crate) fn check(exe: &Path, data: &Path) -> anyhow::Result<()> {
     let output = child.wait_with_output()?;
     let told = String::from_utf8_lossy(&output.stderr);
     let last = told.lines().last().unwrap_or("it does not say why");
-    anyhow::ensure!(output.status.success(), "{} cannot go on: {last}", exe.display());
+    let understood = String::from_utf8_lossy(&output.stdout).trim_end() == UNDERSTOOD;
+    anyhow::ensure!(
+        output.status.success() && understood,
+        "{} cannot go on: {last}",
+        exe.display()
+    );
     Ok(())
 }
 

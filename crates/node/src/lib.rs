@@ -21,6 +21,6 @@ pub use agent::{Settings, run};
 pub use config::{Config, Limits, Pool};
 pub use data::InUse;
 pub use directory::{Directory, Unsafe, replaceable_socket};
-pub use handover::is_handed_over;
+pub use handover::{UNDERSTOOD, is_handed_over};
 pub use look::{check_log, reserved};
 pub use socket::LastAgent;

@@ -119,6 +119,7 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     };
     if let Some(dir) = &args.check_log {
         holdall_node::check_log(dir)?;
+        print(holdall_node::UNDERSTOOD)?;
         return Ok(ExitCode::SUCCESS);
     }
     let place = served(args.socket.clone(), args.data.clone())?;

@@ -76,7 +76,10 @@ impl Service {
         let Some(holder) = self.holder(request, record) else { return self.ended(request) };
         let left = self.books().get(request).and_then(|entry| entry.left.as_ref());
         let forced = left.is_some_and(|left| left.how == How::Lost);
-        warn!(%request, pids = ?holder.pids(), "nobody is left who stops its processes: killing them");
+        let pids = holder.pids();
+        if !pids.is_empty() {
+            warn!(%request, ?pids, "nobody is left who stops its processes: killing them");
+        }
         let socket = self.socket.clone();
         self.tell_when(request, async move {
             let Holder::Family(family) = &*holder else { return holder.kill().await };
