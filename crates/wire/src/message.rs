@@ -13,7 +13,8 @@
 //! nothing, and what is asked for lasts as long as the connection.
 //!
 //! New variants are added at the end of these enums: postcard numbers them, and programs of the version
-//! before go on.
+//! before go on. A struct grows only where it is the last of its frame, at its end, by a field that may be
+//! missing (as [`AgentView::waits_for`]): older programs do not read it, and do not say it.
 
 use std::fmt;
 use std::str::FromStr;

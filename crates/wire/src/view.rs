@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::message::{From, RequestNo, Taken};
 use crate::name::{Name, Need};
@@ -285,6 +285,12 @@ pub struct AgentView {
     pub rights: Vec<(String, Vec<Right>)>,
     /// Whether a name that is not declared is a lock, made on first use.
     pub ephemeral: bool,
-    /// What has to be over before anything is granted, if nothing is.
+    /// What has to be over before anything is granted, if nothing is. Agents of version 5 do not say it.
+    #[serde(deserialize_with = "if_said")]
     pub waits_for: Option<String>,
+}
+
+/// The last field of a frame, which older programs do not say.
+fn if_said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::deserialize(deserializer).unwrap_or_default())
 }

@@ -10,8 +10,9 @@ use holdall_wire::{Answer, Attach, Body, Call, Fault, Refusal, Reply, RequestNo,
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Reads frames, looks that each is written as it was read, and returns them without the greetings.
-fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Vec<T> {
+/// Reads frames, looks that each is written as it was read, but for what was `added` at its end since, and
+/// returns them without the greetings.
+fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8], added: fn(&T) -> &[u8]) -> Vec<T> {
     let mut incoming = Incoming::new(FROM_NODE_MAX);
     incoming.buffer().extend(bytes);
     let mut all = Vec::new();
@@ -23,19 +24,25 @@ fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Vec<T> {
         let value: T = frame::read(content).expect("it is understood");
         let mut written = Vec::new();
         frame::write(&value, FROM_NODE_MAX, &mut written).expect("it is written");
-        assert_eq!(&written[4..], content, "it is written otherwise than it was read");
+        let expected = [content, added(&value)].concat();
+        assert_eq!(written[4..], expected, "it is written otherwise than it was read");
         all.push(value);
     }
     all
 }
 
+/// Version 6 says what an agent waits for.
+fn added_to_answer(answer: &Answer) -> &[u8] {
+    if matches!(answer.reply, Reply::Agent(_)) { &[0] } else { &[] }
+}
+
 #[test]
 fn a_command_of_version_5_is_understood() {
-    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-run.client"));
+    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-run.client"), |_| &[]);
     let bodies: Vec<_> = calls.iter().map(|call| &call.body).collect();
     assert!(matches!(bodies[..], [Body::Agent, Body::Ask(_), Body::End { .. }]), "{bodies:?}");
     assert_eq!(hex(&Body::Child { request: RequestNo(5), pid: 7 }), "010507");
-    let answers: Vec<Answer> = read_back(include_bytes!("golden/v5-run.agent"));
+    let answers: Vec<Answer> = read_back(include_bytes!("golden/v5-run.agent"), added_to_answer);
     let replies: Vec<_> = answers.iter().map(|answer| &answer.reply).collect();
     assert!(
         matches!(replies[..], [Reply::Agent(_), Reply::Granted { .. }, Reply::Done]),
@@ -45,7 +52,7 @@ fn a_command_of_version_5_is_understood() {
 
 #[test]
 fn what_else_version_5_says_is_understood() {
-    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-others.client"));
+    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-others.client"), |_| &[]);
     let said = |is: fn(&Body) -> bool| calls.iter().any(|call| is(&call.body));
     assert!(said(|body| matches!(body, Body::Status { .. })));
     assert!(said(|body| matches!(body, Body::Explain { .. })));
@@ -55,7 +62,7 @@ fn what_else_version_5_says_is_understood() {
     assert!(said(|body| matches!(body, Body::Release { .. })));
     assert!(said(|body| matches!(body, Body::Withdraw(_))));
     assert!(said(|body| matches!(body, Body::Stop { now: true })));
-    let answers: Vec<Answer> = read_back(include_bytes!("golden/v5-others.agent"));
+    let answers: Vec<Answer> = read_back(include_bytes!("golden/v5-others.agent"), added_to_answer);
     let told = |is: fn(&Reply) -> bool| answers.iter().any(|answer| is(&answer.reply));
     assert!(told(|reply| matches!(reply, Reply::Status { .. })));
     assert!(told(|reply| matches!(reply, Reply::Explanation(_))));
