@@ -153,8 +153,8 @@ pub trait Store {
 ///
 /// If it is dropped, what may not leave yet can be lost, as if its process had been killed.
 pub trait Log: Send {
-    /// Whether a new record of so many bytes could be appended now, so that whoever asks for
-    /// something can be refused before it is let in.
+    /// Whether so many bytes could be appended now, in one new record or several, so that whoever
+    /// asks for something can be refused before it is let in.
     ///
     /// # Errors
     /// [`Error::Full`], or what ended the log.

@@ -96,6 +96,47 @@ fn a_record_written_in_part_is_cut_off_and_nothing_is_lost() {
     }
 }
 
+/// A segment has its length from the beginning, and loses what is not written only when it is sealed,
+/// or when another one follows.
+#[test]
+fn a_log_that_was_cut_short_has_lost_its_memory() {
+    let whole = ten();
+    let length = whole.content(SEGMENT).expect("it is there").len();
+    for left in 0..length {
+        let disk = whole.as_it_is();
+        disk.tamper(SEGMENT, |content| content.truncate(left));
+        let (log, opened) = open(&disk, short()).expect("its end is torn");
+        let lost = if left < 128 { Lost::Missing } else { Lost::Torn };
+        assert_eq!(opened.memory, Memory::Lost(lost), "{left} bytes are left");
+        assert_eq!(payloads(&opened), expected((left.saturating_sub(128) / 48).min(10)));
+        assert_eq!(opened.cut.is_some(), left >= 128);
+        drop(log);
+        let (_, again) = open(&disk, short()).expect("it went on");
+        assert_eq!(again.memory, Memory::Lost(lost), "nobody has appended anything");
+    }
+}
+
+#[test]
+fn a_sealed_log_that_was_cut_short_has_lost_its_memory() {
+    let whole = ten();
+    let (mut log, _) = open(&whole, short()).expect("it is there");
+    append(&mut *log, b"record 10");
+    log.seal().expect("sealed");
+    let sealed = "segment-0000000000000002";
+    let length = whole.content(sealed).expect("it is there").len();
+    for left in 0..=length {
+        let disk = whole.as_it_is();
+        disk.tamper(sealed, |content| content.truncate(left));
+        let (_, opened) = open(&disk, short()).expect("its end is torn");
+        let kept = if left == length { Memory::Kept } else { Memory::Lost(Lost::Torn) };
+        assert_eq!((opened.memory, opened.sealed), (kept, left == length), "{left} of {length}");
+        assert_eq!(payloads(&opened), expected(if left < 128 + 48 { 10 } else { 11 }));
+    }
+    whole.remove(sealed).expect("it is there");
+    let (_, opened) = open(&whole, short()).expect("its end is torn");
+    assert_eq!(opened.memory, Memory::Lost(Lost::Torn), "nor may it be removed");
+}
+
 #[test]
 fn a_wrong_byte_in_a_snapshot_is_refused() {
     let whole = ten();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdall_log::disk::Disk;
 use holdall_log::disk::simulated::SimulatedDisk;
 use holdall_log::epoch::Place;
 use holdall_log::file::{FileLog, FileStore, Options, Syncing};
@@ -114,6 +115,63 @@ fn a_snapshot_that_does_not_fit_changes_nothing() {
     let (_, opened) = open(&disk);
     assert!(opened.snapshot.is_none());
     assert_eq!(opened.records.len(), 2);
+}
+
+/// What is kept grows with each that is let in: that alone needs no segment.
+#[test]
+fn a_segment_has_room_besides_what_is_kept() {
+    const SEGMENT: u64 = 64 << 10;
+    let disk = SimulatedDisk::new(1);
+    let options = Options { segment: SEGMENT, ..short() };
+    let (mut log, _) =
+        FileStore::new(Arc::new(disk.clone()), None, options).open_file().expect("empty");
+    let (asks, each) = (400, 2200);
+    for ask in 1..=asks {
+        log.keep_room(each * ask);
+        log.admit(300).expect("there is room");
+        let entry = Entry { class: Class::Must, logic: 1, payload: &[7; 300], sync: false };
+        log.append(entry).expect("there is room");
+        log.flush().expect("written");
+        log.sync().expect("synced");
+    }
+    let segments = |name: &&String| name.starts_with("segment-");
+    let made = disk.names().expect("readable").iter().filter(segments).count() as u64;
+    let least = asks * (each + 352) / SEGMENT;
+    assert!(made <= 2 * least + 2, "{made} segments, where {least} would do");
+}
+
+/// Each start needs a segment of its own, and takes the room for it from the one before.
+#[test]
+fn what_is_owed_fits_however_often_it_is_killed_on_a_full_disk() {
+    let disk = SimulatedDisk::new(1);
+    let options = Options { segment: 256 << 10, ..short() };
+    let open = |disk: &SimulatedDisk| {
+        FileStore::new(Arc::new(disk.clone()), None, options).open_file().expect("it can be opened")
+    };
+    let (mut log, first) = open(&disk);
+    log.keep_room(ROOM);
+    disk.set_capacity(Some(disk.used()));
+    let mut taken = 0;
+    while let Ok(index) = append(&mut log, Class::May) {
+        taken = index.0;
+    }
+    let starts = 50;
+    for start in 1..=starts {
+        drop(log);
+        disk.set_capacity(Some(disk.used()));
+        let opened;
+        (log, opened) = open(&disk.killed());
+        assert_eq!((opened.memory, opened.life), (Memory::Kept, first.life), "start {start}");
+        assert_eq!(opened.records.len() as u64, taken + start - 1);
+        log.keep_room(ROOM);
+        append(&mut log, Class::Must).expect("it says that it has started");
+    }
+    for _ in 0..OWED {
+        append(&mut log, Class::Must).expect("room was kept for it");
+    }
+    drop(log);
+    let (_, opened) = open(&disk.killed());
+    assert_eq!(opened.records.len() as u64, taken + starts + OWED as u64);
 }
 
 #[test]

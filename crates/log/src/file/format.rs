@@ -46,6 +46,8 @@ pub(super) struct SegmentHeader {
     pub(super) salt: u32,
     /// The directory it was written in.
     pub(super) place: Place,
+    /// How long the file was made; 0 if that is not known.
+    pub(super) capacity: u64,
     /// What became of the memory before, if no record was appended since.
     pub(super) memory: Memory,
 }
@@ -78,6 +80,7 @@ impl SegmentHeader {
         put(&mut bytes, 92, &self.salt.to_le_bytes());
         put(&mut bytes, 96, &self.place.device.to_le_bytes());
         put(&mut bytes, 104, &self.place.inode.to_le_bytes());
+        put(&mut bytes, 112, &self.capacity.to_le_bytes());
         bytes[SEGMENT_HEADER - 2] = code_of(self.memory);
         bytes[SEGMENT_HEADER - 1] = END;
         let check = crc32c::crc32c(&bytes[16..]);
@@ -107,6 +110,7 @@ impl SegmentHeader {
             epoch: u32_at(bytes, 88),
             salt: u32_at(bytes, 92),
             place: Place { device: u64_at(bytes, 96), inode: u64_at(bytes, 104) },
+            capacity: u64_at(bytes, 112),
             memory: memory_of(bytes[SEGMENT_HEADER - 2]),
         })
     }

@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use super::backlog::Backlog;
 use super::doubt::{DOUBT, is_in_doubt, leave_doubt};
-use super::format::SegmentHeader;
-use super::recover::{Extent, Recovered, recover, segment_name, sequences};
+use super::format::{SEGMENT_HEADER, SegmentHeader};
+use super::recover::{Extent, NEW_SEGMENT, Recovered, recover, segment_name, sequences};
 use super::syncer::Syncer;
-use super::writer::{Origin, Segment, UNUSED_PART};
+use super::writer::{Origin, Segment};
 use super::{FileLog, Options};
-use crate::disk::{self, Disk, Place};
+use crate::disk::{self, Disk, DiskFile, Place};
 use crate::epoch::{self, Epochs};
 use crate::{Life, Lost, Memory, OpenError, Opened, Progress};
 
 const LOCK: &str = "lock";
-const NEW_SEGMENT: &str = "segment.new";
 
 pub(super) fn open(
     disk: &Arc<dyn Disk>,
@@ -67,7 +66,7 @@ pub(super) fn open(
     }
     let opened_at = found.next;
     let origin = Origin { disk: disk.clone(), identity, life, boot, place, memory, opened_at };
-    let header = SegmentHeader {
+    let mut header = SegmentHeader {
         sequence: found.next_sequence,
         first: found.next,
         synced: found.next.before(),
@@ -77,9 +76,10 @@ pub(super) fn open(
         epoch,
         salt: origin.draw_salt().map_err(failed)?,
         place,
+        capacity: options.segment,
         memory,
     };
-    let segment = begin(&**disk, &header, &found, options.segment).map_err(failed)?;
+    let segment = begin(&**disk, &mut header, &found).map_err(failed)?;
     if in_doubt {
         disk::remove_if_there(&**disk, DOUBT).map_err(failed)?; // The header says it from now on.
     }
@@ -128,41 +128,54 @@ fn judge(found: &Recovered, has_epoch: bool, boot: u128, place: Place) -> Memory
     if found.next == last.first { last.memory } else { Memory::Kept }
 }
 
-/// Begins a segment: with it, whatever was void is cut off, and all the header says is in force.
-fn begin(
-    disk: &dyn Disk,
-    header: &SegmentHeader,
-    found: &Recovered,
-    length: u64,
-) -> io::Result<Segment> {
-    disk::remove_if_there(disk, NEW_SEGMENT)?;
-    let file = disk.create(NEW_SEGMENT)?;
-    let mut capacity = length;
-    let mut may_cut = header.memory == Memory::Kept;
-    while let Err(error) = file.allocate(capacity) {
-        if !disk::is_full(&error) {
-            return Err(error);
+/// Begins a segment: with it, whatever was void is cut off, and all the header says is in force. On a
+/// full disk it is as long as it can be.
+fn begin(disk: &dyn Disk, header: &mut SegmentHeader, found: &Recovered) -> io::Result<Segment> {
+    let file = match disk.create(NEW_SEGMENT) {
+        // Not removed: it tells that the end of the segment before may be cut off.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let file = disk.open(NEW_SEGMENT)?;
+            file.cut(0)?;
+            file
         }
-        if may_cut {
-            // The room that the segment before has kept, and what was made ahead.
-            found.blank.iter().for_each(|name| drop(disk.remove(name)));
-            cut_end(disk, found)?;
-            may_cut = false;
-        } else if capacity > length / 8 {
-            capacity -= length / 8;
-        } else if capacity / 2 >= length / (2 * UNUSED_PART) {
-            capacity /= 2;
-        } else {
-            drop(disk.remove(NEW_SEGMENT));
-            return Err(error);
+        created => created?,
+    };
+    match file.allocate(header.capacity) {
+        Err(error) if disk::is_full(&error) => {
+            if header.memory == Memory::Kept {
+                // The room that the segment before has kept, and what was made ahead.
+                found.blank.iter().for_each(|name| drop(disk.remove(name)));
+                cut_end(disk, found)?;
+            }
+            header.capacity = allocate_most(&*file, header.capacity)?;
         }
+        allocated => allocated?,
     }
-    let bytes = header.to_bytes();
-    file.write_at(&bytes, 0)?;
+    file.write_at(&header.to_bytes(), 0)?;
     file.sync()?;
     disk.rename(NEW_SEGMENT, &segment_name(header.sequence))?;
     disk.sync_names()?;
-    Ok(Segment::new(file, header, capacity))
+    Ok(Segment::new(file, header))
+}
+
+/// Makes a file as long as there is room for, to within a small part of what is wanted: so a start on
+/// a full disk leaves the next one what it has not used itself.
+fn allocate_most(file: &dyn DiskFile, wanted: u64) -> io::Result<u64> {
+    let least = (wanted / 512).max(2 * SEGMENT_HEADER as u64);
+    let (mut length, mut step) = (0, wanted);
+    while step >= (wanted / 2048).max(1) {
+        match file.allocate(length + step) {
+            Ok(()) => length += step,
+            Err(error) if disk::is_full(&error) => file.cut(length)?,
+            Err(error) => return Err(error),
+        }
+        step /= 2;
+    }
+    if length < least {
+        file.cut(0)?;
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(length)
 }
 
 /// Gives back the room that is not needed any more. If that fails, it is done another time.

@@ -5,6 +5,9 @@
 //! segment, in one step.
 //!
 //! # What cannot be read
+//! - The last segment is as long as it was made, unless it was sealed: if it is shorter, somebody else
+//!   has cut off its end, and nobody knows what was there. Only whoever opens a log on a full disk cuts
+//!   it, at the end of its records, and leaves [`NEW_SEGMENT`] until the next segment has its name.
 //! - While the machine runs, everything that was written is there, in the order of writing. So only
 //!   the last record can be there in part, if its process was killed: nobody was told of it, and
 //!   nothing is lost. A whole record that is wrong and the last: the end is torn. Anything else is
@@ -24,6 +27,9 @@ use super::format::{
 use crate::disk::Disk;
 use crate::{Identity, Index, OpenError, Record, Snapshot};
 
+/// A segment that is being begun.
+pub(super) const NEW_SEGMENT: &str = "segment.new";
+
 /// What a directory contains.
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
@@ -39,6 +45,8 @@ pub(super) struct Recovered {
     pub(super) cut: Option<(PathBuf, u64)>,
     /// Whether a sync has failed.
     in_doubt: bool,
+    /// Whether somebody has begun to open the log, and perhaps cut its end for room.
+    is_being_opened: bool,
     /// Whether more can be missing than a record that was being written.
     pub(super) torn: bool,
     /// The segment that holds the end, and where in it that is.
@@ -112,7 +120,15 @@ pub(super) fn recover(disk: &dyn Disk, boot: u128, extent: Extent) -> Result<Rec
         damaged(disk, &segment_name(u64::MAX), 0, "no file of the last number there is")
     })?;
     let in_doubt = extent.in_doubt;
-    let mut found = Recovered { next: Index(1), next_sequence, in_doubt, ..Recovered::default() };
+    let names = disk.names().map_err(|error| OpenError::Io { path: disk.path().into(), error })?;
+    let is_being_opened = names.iter().any(|name| name == NEW_SEGMENT);
+    let mut found = Recovered {
+        next: Index(1),
+        next_sequence,
+        in_doubt,
+        is_being_opened,
+        ..Recovered::default()
+    };
     if let Some(sequence) = snapshots.pop() {
         found.take_snapshot(disk, sequence)?;
         found.unused.extend(snapshots.into_iter().map(snapshot_name));
@@ -216,7 +232,7 @@ impl Recovered {
             self.used.push(segment.name.clone());
             self.end = Some((segment.name.clone(), stopped.at as u64));
             let is_short = segment.limit.is_some_and(|limit| self.next < limit);
-            if is_short || stopped.is_odd {
+            if is_short || stopped.is_odd || self.is_shortened(segment, &stopped) {
                 let claims = claims_behind(&segments[at..], stopped.at + 1);
                 self.judge(disk, boot, segment, &stopped, claims)?;
                 self.unused.extend(segments[at + 1..].iter().map(|s| s.name.clone()));
@@ -255,6 +271,14 @@ impl Recovered {
         Stopped { at, is_odd: false, is_whole: false }
     }
 
+    /// Whether somebody has cut off the end of the log.
+    fn is_shortened(&self, segment: &Segment, stopped: &Stopped) -> bool {
+        let length = segment.bytes.len();
+        let is_last = segment.limit.is_none();
+        let by_us = self.sealed || (self.is_being_opened && length == stopped.at);
+        is_last && !by_us && (length as u64) < segment.header.capacity
+    }
+
     /// What it means that records stop before their end.
     fn judge(
         &mut self,
@@ -271,7 +295,7 @@ impl Recovered {
             return Err(damaged(disk, &segment.name, stopped.at, what));
         }
         self.cut = Some((disk.path().join(&segment.name), stopped.at as u64));
-        self.torn = rebooted || stopped.is_whole;
+        self.torn = rebooted || stopped.is_whole || self.is_shortened(segment, stopped);
         Ok(())
     }
 }

@@ -56,8 +56,8 @@ pub(super) const UNUSED_PART: u64 = 16;
 
 impl Segment {
     /// One of which only the header is written.
-    pub(super) fn new(file: Arc<dyn DiskFile>, header: &SegmentHeader, capacity: u64) -> Self {
-        let (sequence, salt) = (header.sequence, header.salt);
+    pub(super) fn new(file: Arc<dyn DiskFile>, header: &SegmentHeader) -> Self {
+        let SegmentHeader { sequence, salt, capacity, .. } = *header;
         let limit = capacity - capacity / UNUSED_PART;
         Self { file, sequence, salt, limit, written: SEGMENT_HEADER as u64 }
     }
@@ -153,10 +153,15 @@ impl FileLog {
         }
     }
 
+    /// How many bytes the segment has left, besides what is to be kept free.
+    fn room(&self, kept: u64) -> u64 {
+        let end = self.segment.written + self.pending.len() as u64;
+        self.segment.limit.saturating_sub(end + kept)
+    }
+
     /// Whether so many bytes fit into the segment besides others, and a seal.
     fn fits(&self, bytes: usize, others: u64) -> bool {
-        let end = self.segment.written + self.pending.len() as u64;
-        end + (bytes + record_size(0)) as u64 + others <= self.segment.limit
+        (bytes + record_size(0)) as u64 <= self.room(others)
     }
 
     fn make_room(&mut self, bytes: usize, class: Class) -> Result<(), Error> {
@@ -178,15 +183,21 @@ impl FileLog {
     fn begin_segment(&mut self, bytes: usize) -> Result<(), Error> {
         self.write(None)?;
         let least = (SEGMENT_HEADER + bytes + record_size(0)) as u64 + self.room_kept;
-        let least = least + least / (UNUSED_PART - 1) + 1;
-        let segment = self.next_segment(least)?;
+        let segment = self.next_segment(with_unused(least))?;
         let old = std::mem::replace(&mut self.segment, segment);
         // What was not flushed is written, and yet nobody has said that it may leave.
         let upto = self.handed_over;
         self.put(Job::Finish { file: old.file, length: old.written, upto })
     }
 
-    /// The segment that was made ahead, if it is ready, or another.
+    /// How long a segment is to be: what is kept free must not leave it without room for what comes,
+    /// or that would need the next one at once.
+    fn capacity(&self) -> u64 {
+        self.options.segment + with_unused(self.room_kept)
+    }
+
+    /// The segment that was made ahead, if it is ready, or another; as long as it is to be, or where
+    /// there is no room for that, as long as it must be.
     fn next_segment(&mut self, least: u64) -> Result<Segment, Error> {
         let spare = self.syncer.take_spare();
         self.has_spare = false;
@@ -195,19 +206,24 @@ impl FileLog {
             self.syncer.discard(segment_name(late.sequence));
         }
         let disk = self.origin.disk.clone();
+        let wanted = self.capacity().max(least);
         let (sequence, made) = match spare.filter(|spare| spare.sequence > behind) {
-            Some(spare) if spare.capacity >= least => {
+            // More may be kept by now than when it was made.
+            Some(spare) if spare.capacity >= least.max(wanted - self.options.segment / 2) => {
                 (spare.sequence, Ok((spare.file, spare.capacity)))
             }
             Some(spare) => {
-                let longer = spare.file.allocate(least);
-                (spare.sequence, longer.map(|()| (spare.file, least)))
+                let longer = lengthen(&*spare.file, spare.capacity, least, wanted);
+                (spare.sequence, longer.map(|capacity| (spare.file, capacity)))
             }
             None => {
-                let (sequence, capacity) = (self.next_sequence, self.options.segment.max(least));
+                let sequence = self.next_sequence;
                 self.next_sequence += 1;
-                let made = disk.create(&segment_name(sequence));
-                (sequence, made.and_then(|file| file.allocate(capacity).map(|()| (file, capacity))))
+                let made = disk.create(&segment_name(sequence)).and_then(|file| {
+                    let capacity = lengthen(&*file, 0, least, wanted)?;
+                    Ok((file, capacity))
+                });
+                (sequence, made)
             }
         };
         let filled = made.and_then(|(file, capacity)| self.fill_new(&file, sequence, capacity));
@@ -222,10 +238,10 @@ impl FileLog {
         })
     }
 
-    /// Has the next segment made ahead when half of this one is full.
+    /// Has the next segment made ahead when half of the room in this one is used.
     fn look_ahead(&mut self) {
-        if !self.has_spare && self.segment.written > self.segment.limit / 2 {
-            let (sequence, capacity) = (self.next_sequence, self.options.segment);
+        if !self.has_spare && self.room(self.room_kept) < self.options.segment / 2 {
+            let (sequence, capacity) = (self.next_sequence, self.capacity());
             self.next_sequence += 1;
             self.has_spare = true;
             self.syncer.order_spare(Order { sequence, capacity });
@@ -254,10 +270,11 @@ impl FileLog {
             epoch,
             salt: self.origin.draw_salt()?,
             place: self.origin.place,
+            capacity,
             memory: if is_unused { self.origin.memory } else { Memory::Kept },
         };
         let (file, bytes) = (file.clone(), header.to_bytes().to_vec());
-        let segment = Segment::new(file.clone(), &header, capacity);
+        let segment = Segment::new(file.clone(), &header);
         let write = Job::Write { file, bytes, offset: 0, flushed: None, sync: false };
         self.backlog.put(write).map_err(|(_, error)| error)?;
         Ok(segment)
@@ -310,11 +327,29 @@ impl FileLog {
     }
 }
 
+/// So many bytes, and the part that is never written.
+fn with_unused(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { bytes + bytes / (UNUSED_PART - 1) + 1 }
+}
+
+/// Makes a file as long as is wanted, or at least as long as it must be; tells how long.
+fn lengthen(file: &dyn DiskFile, length: u64, least: u64, wanted: u64) -> io::Result<u64> {
+    match file.allocate(wanted) {
+        Ok(()) => Ok(wanted),
+        Err(error) if is_full(&error) => {
+            // It may have been given a part of that.
+            file.cut(length)?;
+            if length < least {
+                file.allocate(least)?;
+            }
+            Ok(length.max(least))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl Log for FileLog {
     fn admit(&mut self, bytes: usize) -> Result<(), Error> {
-        if bytes > PAYLOAD_MAX {
-            return Err(Error::TooLong(bytes));
-        }
         self.check_alive()?;
         self.make_room(record_size(bytes), Class::May)
     }
