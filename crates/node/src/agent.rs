@@ -86,6 +86,10 @@ async fn live(settings: &Settings, data: Data, handed: Option<HandedSocket>) -> 
             Some(End::Restarted(exe)) => {
                 say_last_words(&service).await;
                 service.borrow_mut().flush_audit();
+                // Somebody may have stopped it meanwhile.
+                if !matches!(service.borrow().ends(), Some(End::Restarted(_))) {
+                    continue;
+                }
                 let why = {
                     let own = service.borrow();
                     let (listener, lock, about) = socket.to_hand_over();
@@ -153,6 +157,7 @@ async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::R
     if end.is_some() {
         socket.mark_stopped();
     }
+    service.borrow_mut().tell_drainers();
     say_last_words(service).await;
     drop(socket);
     let mut service = service.borrow_mut();

@@ -113,7 +113,7 @@ impl Default for Limits {
             connections: 4096,
             requests: 4096,
             waiting: 1 << 17,
-            sessions: 1 << 16,
+            sessions: 8192,
             lease_hours: 24,
             reservations: 1024,
             reservation_hours: 366 * 24,

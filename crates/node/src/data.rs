@@ -29,6 +29,8 @@ use crate::directory::{Directory, Unsafe};
 /// Locked by the agent as long as it lives.
 const LOCK: &str = "agent.lock";
 const BROKEN: &str = "broken.json";
+/// How many notes of former agents that broke are kept.
+const DUMPS: usize = 8;
 
 /// Another agent has the directory.
 #[derive(Debug, thiserror::Error)]
@@ -127,35 +129,20 @@ impl Data {
         }
     }
 
-    /// Leaves a note of what was known when an invariant broke, and of the call that did it.
-    ///
-    /// # Errors
-    /// If the disk does not take it.
-    pub(crate) fn leave_dump(
-        &self,
-        broken: &str,
-        culprit: Option<(SessionId, CallNo)>,
-        status: &Status,
-    ) -> anyhow::Result<()> {
-        let (session, call) = culprit.unzip();
-        let dump = serde_json::json!({
-            "broken": broken,
-            "session": session.map(|session| format!("{:032x}", session.0)),
-            "call": call.map(|call| call.0),
-            "status": status,
-        });
-        Ok(self.dir.replace(BROKEN, dump.to_string().as_bytes())?)
-    }
-
-    /// The call that broke the agent before, if one did. Its note gets another name.
+    /// Whether the agent before left a note that it broke, and the call that did it, if one did. The note
+    /// gets another name; the last few are kept.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn take_dump(&self, epoch: u32) -> anyhow::Result<Option<(SessionId, CallNo)>> {
+    pub(crate) fn take_dump(
+        &self,
+        epoch: u32,
+    ) -> anyhow::Result<Option<Option<(SessionId, CallNo)>>> {
         let Some(content) = self.dir.read(BROKEN)? else { return Ok(None) };
         let dump: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
         let kept = format!("broken-{epoch}.json");
         self.dir.rename(BROKEN, &kept)?;
+        self.forget_dumps()?;
         error!(
             "the last agent ended because an invariant was broken: {}; {} tells more",
             dump["broken"],
@@ -163,7 +150,19 @@ impl Data {
         );
         let session = dump["session"].as_str();
         let session = session.and_then(|text| u128::from_str_radix(text, 16).ok()).map(SessionId);
-        Ok(session.zip(dump["call"].as_u64().map(CallNo)))
+        Ok(Some(session.zip(dump["call"].as_u64().map(CallNo))))
+    }
+
+    fn forget_dumps(&self) -> anyhow::Result<()> {
+        let number = |name: String| -> Option<u32> {
+            name.strip_prefix("broken-")?.strip_suffix(".json")?.parse().ok()
+        };
+        let mut all: Vec<_> = self.dir.names()?.into_iter().filter_map(number).collect();
+        all.sort_unstable_by(|one, other| other.cmp(one));
+        for epoch in all.into_iter().skip(DUMPS) {
+            self.dir.remove(&format!("broken-{epoch}.json"))?;
+        }
+        Ok(())
     }
 
     /// Notes something for people who look for defects.
@@ -188,6 +187,26 @@ impl Data {
     pub(crate) fn in_place(&self) -> bool {
         self.dir.in_place() && self.dir.leads_to(LOCK, &self.lifetime)
     }
+}
+
+/// Leaves a note of what was known when an agent broke, and of the call that did it.
+///
+/// # Errors
+/// If the disk does not take it.
+pub(crate) fn leave_dump(
+    dir: &Directory,
+    broken: &str,
+    culprit: Option<(SessionId, CallNo)>,
+    status: &Status,
+) -> anyhow::Result<()> {
+    let (session, call) = culprit.unzip();
+    let dump = serde_json::json!({
+        "broken": broken,
+        "session": session.map(|session| format!("{:032x}", session.0)),
+        "call": call.map(|call| call.0),
+        "status": status,
+    });
+    Ok(dir.replace(BROKEN, dump.to_string().as_bytes())?)
 }
 
 /// Where a twin of the epoch is beside something: the directory, and its name there.
@@ -236,15 +255,21 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_broke_the_last_agent_is_told_once() {
+    fn that_the_last_agent_broke_is_told_once() {
         let above = tempfile::tempdir().expect("a directory");
         let data = Data::open(&above.path().join("data"), None).expect("free");
+        let leave = |what, culprit| leave_dump(data.dir(), what, culprit, &Status::default());
         let culprit = Some((SessionId(u128::MAX - 1), CallNo(7)));
-        data.leave_dump("B1", culprit, &Status::default()).expect("written");
-        assert_eq!(data.take_dump(3).expect("readable"), culprit);
+        leave("B1", culprit).expect("written");
+        assert_eq!(data.take_dump(3).expect("readable"), Some(culprit));
         assert_eq!(data.take_dump(4).expect("nothing there"), None);
         assert!(data.dir().has("broken-3.json"));
-        data.leave_dump("a timer", None, &Status::default()).expect("written");
-        assert_eq!(data.take_dump(5).expect("readable"), None);
+        for epoch in 5..25 {
+            leave("a timer", None).expect("written");
+            assert_eq!(data.take_dump(epoch).expect("readable"), Some(None));
+        }
+        let kept = data.dir().names().expect("ours").into_iter();
+        assert_eq!(kept.filter(|name| name.starts_with("broken-")).count(), DUMPS);
+        assert!(data.dir().has("broken-24.json") && !data.dir().has("broken-3.json"));
     }
 }

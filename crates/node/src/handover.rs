@@ -7,20 +7,25 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use holdall_holders::{SigSet, inherited, set_mask};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// The variable that tells the program which descriptors it has got, and in which process.
 const HANDED: &str = "HOLDALL_HANDED";
 /// How long a program may take to say that it can go on from a log.
-const CHECK: Duration = Duration::from_secs(20);
+const CHECK: Duration = Duration::from_secs(10);
+/// How much of what it says is read.
+const SAID_MAX: usize = 1 << 14;
 /// What it says then: any program may end well.
 pub const UNDERSTOOD: &str = "this holdall understands the log";
 
@@ -84,36 +89,92 @@ impl Handed {
 ///
 /// # Errors
 /// If it says no, or nothing in time.
-pub(crate) fn check(exe: &Path, data: &Path) -> anyhow::Result<()> {
-    let mut child = Command::new(exe)
-        .args(std::env::args_os().skip(1))
-        .arg("--check-log")
-        .arg(data)
-        .env_remove(HANDED)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot run {}", exe.display()))?;
-    let deadline = Instant::now() + CHECK;
-    while child.try_wait()?.is_none() {
-        if Instant::now() > deadline {
-            child.kill()?;
-            child.wait()?;
-            anyhow::bail!("{} does not say whether it understands the log", exe.display());
-        }
-        std::thread::sleep(Duration::from_millis(5));
+pub(crate) async fn check(exe: &Path, data: &Path) -> anyhow::Result<()> {
+    check_within(CHECK, exe, data).await
+}
+
+async fn check_within(span: Duration, exe: &Path, data: &Path) -> anyhow::Result<()> {
+    let deadline = Instant::now() + span;
+    let silent = || format!("{} does not say whether it understands the log", exe.display());
+    let (program, dir) = (exe.to_owned(), data.to_owned());
+    // To start a program from a disk far away may take as long as that likes.
+    let start = tokio::task::spawn_blocking(move || Asked::start(&program, &dir));
+    let started = tokio::time::timeout(span, start).await.with_context(silent)?;
+    let mut asked = started?.with_context(|| format!("cannot run {}", exe.display()))?;
+    while !asked.has_ended()? {
+        anyhow::ensure!(Instant::now() < deadline, silent());
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let output = child.wait_with_output()?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    let last = told.lines().last().unwrap_or("it does not say why");
-    let understood = String::from_utf8_lossy(&output.stdout).trim_end() == UNDERSTOOD;
-    anyhow::ensure!(
-        output.status.success() && understood,
-        "{} cannot go on: {last}",
-        exe.display()
-    );
+    let (fine, said) = asked.said()?;
+    let last = said.lines().last().unwrap_or("it does not say why");
+    anyhow::ensure!(fine, "{} cannot go on: {last}", exe.display());
     Ok(())
+}
+
+/// A program that is asked something. Neither it nor what it has started outlives the question.
+struct Asked {
+    child: Child,
+    is_over: bool,
+    /// What it says, on standard output and otherwise. Nobody has to wait for the end of a file.
+    output: [File; 2],
+}
+
+impl Asked {
+    fn start(exe: &Path, data: &Path) -> io::Result<Self> {
+        let file = || Ok::<_, io::Error>(File::from(memfd_create("said", MemfdFlags::CLOEXEC)?));
+        let output = [file()?, file()?];
+        let child = Command::new(exe)
+            .args(std::env::args_os().skip(1))
+            .arg("--check-log")
+            .arg(data)
+            .env_remove(HANDED)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(output[0].try_clone()?)
+            .stderr(output[1].try_clone()?)
+            .spawn()?;
+        Ok(Self { child, is_over: false, output })
+    }
+
+    /// Whether it has ended. Its number stays its own.
+    fn has_ended(&self) -> io::Result<bool> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let Some(pid) = self.pid() else { return Ok(true) };
+        Ok(waitid(WaitId::Pid(pid), look)?.is_some())
+    }
+
+    /// Whether it says yes, and what else it says.
+    fn said(&mut self) -> io::Result<(bool, String)> {
+        let status = self.end()?;
+        let [output, errors] = self.output.each_ref().map(text_of);
+        Ok((status.success() && output?.trim_end() == UNDERSTOOD, errors?))
+    }
+
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        if let Some(group) = self.pid().filter(|_| !std::mem::replace(&mut self.is_over, true)) {
+            // Nobody may be left.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        self.child.wait()
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // It is killed: there is nothing to learn from it.
+        let _ = self.end();
+    }
+}
+
+/// What is in a file, as far as anybody wants to know.
+fn text_of(file: &File) -> io::Result<String> {
+    let mut text = vec![0; SAID_MAX];
+    let read = file.read_at(&mut text, 0)?;
+    Ok(String::from_utf8_lossy(&text[..read]).into_owned())
 }
 
 /// The program that this process was started from, as it is now at its place.
@@ -155,4 +216,72 @@ fn told(kept: [BorrowedFd<'_>; 3], about: About) -> String {
     let [listener, lock, data] = kept.map(|fd| fd.as_raw_fd());
     let process = std::process::id();
     format!("{process} {listener} {lock} {data} {device} {inode} {}", u8::from(supervised))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A program that does something, and where it leaves the numbers of its processes.
+    fn program(dir: &Path, text: &str) -> (PathBuf, PathBuf) {
+        let (exe, pids) = (dir.join("program"), dir.join("pids"));
+        let text = format!("#!/bin/sh\necho $$ > {pids}\n{text}", pids = pids.display());
+        std::fs::write(&exe, text).expect("writable");
+        std::fs::set_permissions(&exe, PermissionsExt::from_mode(0o755)).expect("ours");
+        (exe, pids)
+    }
+
+    /// Waits until all that have left their number are gone.
+    async fn until_gone(pids: &Path) {
+        for pid in std::fs::read_to_string(pids).expect("it ran").split_whitespace() {
+            while Path::new(&format!("/proc/{pid}/exe")).exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    const HANGS: &str = "sleep 1000 & echo $! >> $(dirname $0)/pids\nwait\n";
+
+    #[tokio::test]
+    async fn a_program_that_does_not_answer_is_ended_with_all_it_started() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (exe, pids) = program(dir.path(), HANGS);
+        let told = check_within(Duration::from_millis(300), &exe, dir.path()).await;
+        assert!(told.expect_err("silence").to_string().contains("does not say"));
+        tokio::time::timeout(Duration::from_secs(30), until_gone(&pids)).await.expect("it lives");
+    }
+
+    #[tokio::test]
+    async fn a_question_that_is_dropped_leaves_nobody() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (exe, pids) = program(dir.path(), HANGS);
+        let asked = async {
+            tokio::select! {
+                told = check(&exe, dir.path()) => panic!("{told:?}"),
+                () = async {
+                    while std::fs::read_to_string(&pids).unwrap_or_default().lines().count() < 2 {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                } => {}
+            }
+            until_gone(&pids).await;
+        };
+        tokio::time::timeout(Duration::from_secs(30), asked).await.expect("it lives");
+    }
+
+    #[tokio::test]
+    async fn only_a_program_that_says_yes_is_believed_whatever_it_leaves_behind() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (exe, pids) = program(dir.path(), &format!("sleep 1000 &\necho '{UNDERSTOOD}'\n"));
+        check(&exe, dir.path()).await.expect("it says so");
+        until_gone(&pids).await;
+        for (text, why) in [("exit 0", "does not say why"), ("echo no >&2; exit 3", "no")] {
+            let (exe, _) = program(dir.path(), text);
+            let told = check(&exe, dir.path()).await.expect_err("it does not say so").to_string();
+            assert!(told.contains(why), "{told}");
+        }
+        assert!(check(&dir.path().join("none"), dir.path()).await.is_err());
+    }
 }

@@ -23,4 +23,5 @@ pub use data::InUse;
 pub use directory::{Directory, Unsafe, replaceable_socket};
 pub use handover::{UNDERSTOOD, is_handed_over};
 pub use look::{check_log, reserved};
+pub use service::note_panic;
 pub use socket::LastAgent;

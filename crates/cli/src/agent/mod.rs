@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use holdall_client::Error;
 use holdall_node::{Config, InUse, Settings};
 use holdall_wire::{AgentView, Body, Reply, Right, Shutdown, span};
 use tracing_subscriber::EnvFilter;
 
-use crate::failure::{Failure, NOT_NOW};
+use crate::failure::{Failure, NOT_NOW, UNAVAILABLE};
 use crate::reach::{Reach, block_on, call, served};
 use crate::{print, show, usage};
+
+/// How long a restart may take to be decided: a snapshot is made, and another program is asked.
+const RESTART: Duration = Duration::from_secs(60);
 
 /// Run the agent that hands things out; `run` starts one in the background if none runs
 #[derive(clap::Args)]
@@ -76,8 +80,8 @@ enum Command {
         /// Tell those who wait to go, take no more requests, and end when nothing is held any more
         #[arg(long)]
         drain: bool,
-        /// As it is without --drain
-        #[arg(long, hide = true, conflicts_with = "drain")]
+        /// At once, as it is without --drain
+        #[arg(long, conflicts_with = "drain")]
         now: bool,
     },
     /// Have the agent go on as the program that is now at its place, or another; no job notices
@@ -160,6 +164,7 @@ fn end_when_panicking() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         told(panic);
+        holdall_node::note_panic(&panic.to_string());
         std::process::exit(70);
     }));
 }
@@ -221,7 +226,19 @@ fn told(view: &AgentView) -> String {
 
 async fn stop(reach: &Reach, how: Shutdown) -> anyhow::Result<ExitCode> {
     let client = reach.connect().await?;
-    call(&client, Body::Shutdown(how)).await?;
+    let shutdown = Body::Shutdown(how);
+    if how == Shutdown::Drain {
+        // It answers when everything was given back, or one without sessions at once.
+        client.call(shutdown).await.map_err(|error| match error {
+            Error::Lost => {
+                let why = "the agent was lost before everything was given back";
+                Failure(UNAVAILABLE, format!("{why}; the next one takes requests again")).into()
+            }
+            error => anyhow::Error::from(error),
+        })?;
+    } else {
+        call(&client, shutdown).await?;
+    }
     client.lost().await;
     Ok(ExitCode::SUCCESS)
 }
@@ -234,7 +251,13 @@ async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> 
     let client = reach.connect().await?;
     let since = client.agent().since;
     // It makes a snapshot and has the program look at the log first.
-    client.call(Body::Restart { exe }).await?;
+    let restart = client.call(Body::Restart { exe: exe.clone() });
+    let silent = || Failure(UNAVAILABLE, "the agent does not say whether it can restart".into());
+    match tokio::time::timeout(RESTART, restart).await.map_err(|_| silent())? {
+        // Somebody else has restarted it, and it is as it is now at its place.
+        Err(Error::Lost) if exe.is_none() => {}
+        done => drop(done?),
+    }
     client.lost().await;
     let client = reach.connect().await?;
     if client.agent().since == since {

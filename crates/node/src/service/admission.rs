@@ -36,13 +36,16 @@ impl Service {
         } else if self.draining {
             return closed("the agent is stopping and takes no more requests".into());
         } else if peer.visitor {
-            let what = "this user has as many connections as it may (limits.connections)";
+            let what =
+                "this user has as many connections (limits.connections) or open files as it may";
             return closed(format!("{what}; it can look and release, but not ask"));
         } else if self.open_requests(peer) >= limits.requests {
             return closed(format!("more than {} requests on one connection", limits.requests));
         } else if peer.calls.is_in_use(id) {
             return Err(Refusal::Senseless("the number of this call is in use".into()));
-        } else if reserves && self.reservations_of(peer.who.uid) >= limits.reservations {
+        } else if reserves
+            && self.books().reservations_of(peer.who.uid) as usize >= limits.reservations
+        {
             let most = limits.reservations;
             return closed(format!("a user has {most} reservations at most (limits.reservations)"));
         } else if texts.into_iter().flatten().any(|text| text.len() > TEXT_MAX) {
@@ -83,10 +86,6 @@ impl Service {
     fn open_requests(&self, peer: &Peer) -> usize {
         let session = peer.calls.session().and_then(|session| self.sessions.get(&session));
         session.map_or(0, |session| session.open)
-    }
-
-    fn reservations_of(&self, uid: u32) -> usize {
-        self.known.values().filter(|known| known.reserved && known.uid == uid).count()
     }
 
     /// A request that was not even admitted has no number, but somebody who asked.

@@ -16,9 +16,9 @@ use holdall_wire::{
 };
 use tracing::{debug, info};
 
-use super::Service;
 use super::rights::{needed, of_another};
 use super::sessions::{Calls, Numbering};
+use super::{Peer, Service};
 
 /// The longest reason for which units are drained.
 const REASON_MAX: usize = 200;
@@ -39,6 +39,10 @@ impl Service {
         }
         if let Body::Ask(ask) = body {
             return self.on_ask(conn, id, ask, stream);
+        }
+        if matches!(body, Body::Withdraw(asked) if self.asked(conn, asked).is_none()) {
+            // Nothing waits or is held: there is nothing to note.
+            return self.answer(conn, id, Reply::Done);
         }
         let wish = match needed(&body).map_or(Ok(()), |right| self.may(conn, right)) {
             Ok(()) => self.wish(conn, body, stream),
@@ -77,12 +81,13 @@ impl Service {
             }
             Body::Agent => Ok(Reply::Agent(self.agent_view(conn))),
             Body::Explain { request, most } => self.on_explain(conn, request, most),
-            Body::Lock { beside } => self.on_lock(conn, beside),
+            Body::Lock { beside } => return self.on_lock(conn, id, beside),
             Body::Restart { exe } => return self.on_restart(conn, id, exe),
-            Body::Shutdown(how) => self.on_stop(conn, how),
+            Body::Shutdown(Shutdown::Drain) => return self.on_drain(conn, id),
+            Body::Shutdown(how) => Ok(self.on_stop(conn, how)),
             Body::Status { names, more } => self.on_status(conn, names, more),
-            Body::Stop { now: true } => self.on_stop(conn, Shutdown::AtOnce),
-            Body::Stop { now: false } => self.on_stop(conn, Shutdown::Drain),
+            Body::Stop { now: true } => Ok(self.on_stop(conn, Shutdown::AtOnce)),
+            Body::Stop { now: false } => Ok(self.on_stop(conn, Shutdown::Drain)),
             _ => Err(Fault::Wrong("this call has a number of its own".into())),
         };
         self.answer(conn, id, reply.unwrap_or_else(Reply::Failed));
@@ -98,9 +103,8 @@ impl Service {
     ) -> Result<(), Fault> {
         let asks = matches!(wish, Wish::Ask { .. });
         let Numbering { call, heard } = self.number(conn, id, asks, stream)?;
-        let optional = matches!(wish, Wish::Ask { .. } | Wish::Change { .. } | Wish::Renew { .. });
         let input = Input::Call { conn, call, heard, wish };
-        if optional && let Err(full) = self.host.admit(&input) {
+        if let Err(full) = self.host.admit(&input) {
             if let Some(peer) = self.peers.get_mut(&conn) {
                 peer.calls.over(call);
             }
@@ -151,8 +155,7 @@ impl Service {
             Body::Withdraw(asked) => {
                 let peer = self.peers.get(&conn).ok_or(Fault::Forgotten)?;
                 let asked = peer.calls.asked(asked);
-                let session = peer.calls.session();
-                let request = session.and_then(|own| self.books().sessions().request(own, asked));
+                let request = self.request_of(peer, asked);
                 let held = request.filter(|request| self.own(conn, *request).is_ok());
                 Ok(Wish::Withdraw { asked, rest: held.and_then(|request| self.rest(request)) })
             }
@@ -166,6 +169,16 @@ impl Service {
             Body::Renew { request, millis } => self.renew(conn, request, millis),
             _ => Err(Fault::Wrong("this call cannot be made so".into())),
         }
+    }
+
+    /// The request that a call has open, by the client's number of it.
+    fn asked(&self, conn: ConnNo, id: u64) -> Option<RequestNo> {
+        let peer = self.peers.get(&conn)?;
+        self.request_of(peer, peer.calls.asked(id))
+    }
+
+    fn request_of(&self, peer: &Peer, asked: CallNo) -> Option<RequestNo> {
+        self.books().sessions().request(peer.calls.session()?, asked)
     }
 
     fn caller(&self, conn: ConnNo) -> Arc<Who> {
@@ -281,20 +294,29 @@ impl Service {
         self.change(conn, Change::Drain { name, drained: Drained { reason, by, until } })
     }
 
-    fn on_stop(&mut self, conn: ConnNo, how: Shutdown) -> Result<Reply, Fault> {
+    fn on_stop(&mut self, conn: ConnNo, how: Shutdown) -> Reply {
         let by = self.caller(conn).user.clone();
         info!(%by, ?how, "asked to stop");
         self.stop(how);
-        Ok(Reply::Done)
+        Reply::Done
+    }
+
+    /// Whoever wants it to be drained is told when it is.
+    fn on_drain(&mut self, conn: ConnNo, id: u64) {
+        self.on_stop(conn, Shutdown::Drain);
+        self.drainers.push((conn, id));
     }
 
     /// Clients of former versions want a descriptor by which a later agent would know them. They are
-    /// known by their process.
-    fn on_lock(&mut self, conn: ConnNo, beside: Option<u64>) -> Result<Reply, Fault> {
-        if let Some(number) = beside {
-            return Ok(Reply::Locked(number));
-        }
-        let (reads, _) = std::io::pipe().map_err(|error| Fault::Failed(error.to_string()))?;
+    /// known by their process. It goes along with the reply that is told next: so they are told at once.
+    fn on_lock(&mut self, conn: ConnNo, id: u64, beside: Option<u64>) {
+        let reply = beside.map_or_else(|| self.new_lock(conn), |number| Ok(Reply::Locked(number)));
+        let failed = |error: std::io::Error| Reply::Failed(Fault::Failed(error.to_string()));
+        self.tell(conn, id, reply.unwrap_or_else(failed));
+    }
+
+    fn new_lock(&self, conn: ConnNo) -> std::io::Result<Reply> {
+        let (reads, _) = std::io::pipe()?;
         if let Some(peer) = self.peers.get(&conn) {
             peer.outbox.hand_over(reads.into());
         }

@@ -64,12 +64,16 @@ impl Service {
         stream: &Stream,
     ) -> Result<(Family, Option<Cgroup>), Fault> {
         self.own(conn, request)?;
+        let known = self.books().get(request).and_then(|entry| entry.holder.as_ref());
+        if known.is_some_and(|known| known.leader.is_some()) {
+            return Err(has_a_child(request));
+        }
         let peer = Peer::of(stream).map_err(NotAHolder::from);
         let family = peer.and_then(|peer| Family::child(pid, &peer));
         let family = family.map_err(|why| Fault::Wrong(why.to_string()))?;
         let cgroup = match self.holders.get(&request).map(|holder| &**holder) {
             Some(Holder::Cgroup(cgroup)) => Some(cgroup.clone()),
-            Some(_) => return Err(Fault::Wrong(format!("{request} has a child already"))),
+            Some(_) => return Err(has_a_child(request)),
             None => {
                 let entry = self.books().get(request);
                 entry.and_then(|entry| self.containment.cgroup(request, &entry.who))
@@ -113,6 +117,10 @@ impl Service {
         }
         Ok(())
     }
+}
+
+fn has_a_child(request: RequestNo) -> Fault {
+    Fault::Wrong(format!("{request} has a child already"))
 }
 
 /// The holder of a grant whose child waits to become a command.

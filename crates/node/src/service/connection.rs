@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use holdall_cell::session::ConnNo;
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
-use holdall_wire::{Answer, Body, Call, From, Lasting, Reply, Who};
+use holdall_wire::{Answer, Attach, Body, Call, From, Lasting, Reply, Who};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
@@ -23,6 +23,10 @@ const GREETING: Duration = Duration::from_secs(10);
 const CALLS: usize = 16;
 /// How long they may take: what a call costs depends on how much there is.
 const TURN: Duration = Duration::from_millis(1);
+/// After what time it is looked again whether there is room on the disk.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How many bytes a client may say while it waits for its turn.
+const SAID_MEANWHILE: usize = 1 << 16;
 /// How many connections beyond its limit a user may have, to look and to end things, not to ask.
 pub(super) const VISITORS: usize = 16;
 
@@ -78,7 +82,7 @@ async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) 
             };
             service.borrow_mut().end_long_round();
             if let Some(call) = at_leisure {
-                take_at_leisure(service, conn, call, stream).await;
+                take_at_leisure(service, conn, call, stream, &mut incoming).await?;
             }
             if incoming.ready() {
                 tokio::task::yield_now().await;
@@ -129,7 +133,7 @@ fn take_some(
         let Some(content) = incoming.next_frame()? else { return Ok(None) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
-        if service.borrow().takes_time(conn, &call) {
+        if service.borrow_mut().takes_time(conn, &call, outbox.stream()) {
             return Ok(Some(call));
         }
         service.borrow_mut().call(conn, call, outbox.stream());
@@ -141,18 +145,53 @@ fn take_some(
 }
 
 /// Takes a call that takes time: those that the same client makes after it wait, and nobody else.
-async fn take_at_leisure(service: &Shared, conn: ConnNo, call: Call, stream: &Stream) {
-    match call.body {
-        Body::Child { request, pid } => {
-            on_child(service, conn, call.id, request, pid, stream).await;
+async fn take_at_leisure(
+    service: &Shared,
+    conn: ConnNo,
+    call: Call,
+    stream: &Stream,
+    incoming: &mut Incoming,
+) -> io::Result<()> {
+    let until_its_time = async {
+        if let Body::Attach(attach) = &call.body {
+            return until_room(service, conn, attach, stream).await;
         }
-        _ => {
-            let why = service.borrow().awaited.told();
-            if let Some(why) = why {
-                service.borrow_mut().answer(conn, call.id, Reply::Warning(why));
-            }
-            until_known(service).await;
-            service.borrow_mut().call(conn, call, stream);
+        let why = service.borrow().awaited.told();
+        if let Some(why) = why {
+            service.borrow_mut().answer(conn, call.id, Reply::Warning(why));
+        }
+        until_known(service).await;
+    };
+    if let Body::Child { request, pid } = call.body {
+        on_child(service, conn, call.id, request, pid, stream).await;
+        return Ok(());
+    }
+    tokio::select! {
+        () = until_its_time => {}
+        gone = until_gone(stream, incoming) => return Err(gone),
+    }
+    service.borrow_mut().call(conn, call, stream);
+    Ok(())
+}
+
+/// Waits until a session may come back.
+async fn until_room(service: &Shared, conn: ConnNo, attach: &Attach, stream: &Stream) {
+    while service.borrow_mut().is_to_wait(conn, attach, stream) {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Waits until a client is gone, and keeps some of what it says meanwhile.
+async fn until_gone(stream: &Stream, incoming: &mut Incoming) -> io::Error {
+    loop {
+        if incoming.buffer().len() > SAID_MEANWHILE {
+            return std::future::pending().await;
+        }
+        let read = stream.readable().await.and_then(|ready| ready.read(incoming.buffer()));
+        match read {
+            Ok(Some(0)) => return io::ErrorKind::UnexpectedEof.into(),
+            Ok(_) => {}
+            Err(error) => return error,
         }
     }
 }
@@ -221,10 +260,11 @@ impl Service {
         self.touch(false);
     }
 
-    /// Whether others are served before a call is done: who a child is takes the kernel some time, and
-    /// after a loss of memory nothing is granted for a while.
-    fn takes_time(&self, conn: ConnNo, call: &Call) -> bool {
+    /// Whether others are served before a call is done: who a child is takes the kernel some time, after a
+    /// loss of memory nothing is granted for a while, and on a full disk nobody comes back over and over.
+    fn takes_time(&mut self, conn: ConnNo, call: &Call, stream: &Stream) -> bool {
         match &call.body {
+            Body::Attach(attach) => self.is_to_wait(conn, attach, stream),
             Body::Child { .. } => !self.was_made(conn, call.id),
             Body::Ask(ask) => !ask.now && self.awaited.told().is_some(),
             _ => false,
@@ -239,6 +279,23 @@ impl Service {
             self.connections.give(uid, 1);
         }
         fits
+    }
+
+    pub(super) fn is_visitor(&self, conn: ConnNo) -> bool {
+        self.peers.get(&conn).is_some_and(|peer| peer.visitor)
+    }
+
+    /// From now on a connection may look and release, and not ask, if it is not so already; false if there
+    /// are too many of those.
+    pub(super) fn make_visitor(&mut self, conn: ConnNo) -> bool {
+        let Some(peer) = self.peers.get_mut(&conn) else { return false };
+        let uid = peer.who.uid;
+        if !peer.visitor && self.visitors.take(uid, 1) {
+            peer.visitor = true;
+            self.connections.give(uid, 1);
+            self.files.give(uid, 1);
+        }
+        peer.visitor
     }
 
     /// What a connection had is free again.

@@ -49,18 +49,23 @@ impl Service {
             }
             Effect::TurnedAway(conn, why) => {
                 let Some(id) = self.comes_with(conn) else { return };
-                self.host.hold(Leaving::Answer(conn, id, Reply::Failed(fault(why))), sync);
+                self.hold(Leaving::Answer(conn, id, Reply::Failed(fault(why))), sync);
                 Leaving::Effect(Effect::Close(conn))
             }
             effect => Leaving::Effect(effect),
         };
-        self.host.hold(leaving, sync);
+        self.hold(leaving, sync);
     }
 
     /// The log lets something leave.
     pub(super) fn leave(&mut self, leaving: Leaving) {
         match leaving {
-            Leaving::Answer(conn, id, reply) => self.tell(conn, id, reply),
+            Leaving::Answer(conn, id, reply) => {
+                if let Some(peer) = self.peers.get(&conn) {
+                    peer.outbox.reply_comes(&reply);
+                }
+                self.tell(conn, id, reply);
+            }
             Leaving::Effect(effect) => self.carry_out(effect),
             Leaving::Events(events) => {
                 events.into_iter().for_each(|(at, what)| self.tell_of(at, what));
@@ -71,7 +76,7 @@ impl Service {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Close(conn) => self.end_connection(conn),
-            Effect::Forget(session, conn) => self.forget_session(session, conn),
+            Effect::Forget(_, conn) => conn.into_iter().for_each(|conn| self.end_connection(conn)),
             Effect::WatchSession(session, means) => self.watch_session(session, means),
             Effect::Watch(request, record) => self.watch(request, &record),
             Effect::End(request, record) => self.end_holder(request, &record),

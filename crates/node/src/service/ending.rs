@@ -1,7 +1,8 @@
-//! How the agent ends.
+//! How the agent ends, or becomes another program.
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use holdall_cell::Input;
 use holdall_cell::session::ConnNo;
@@ -10,6 +11,9 @@ use tracing::{error, info, warn};
 
 use super::Service;
 use crate::handover::{check, own_program};
+
+/// How long a restart waits for a snapshot: without it, the program has more to replay.
+const SNAPSHOT: Duration = Duration::from_secs(10);
 
 /// How it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,14 @@ pub(crate) enum End {
     Broken(String),
 }
 
+/// A restart that is under way.
+pub(super) struct Restarting {
+    /// The program, if one was named.
+    exe: Option<String>,
+    /// Who is told what comes of it.
+    callers: Vec<(ConnNo, u64)>,
+}
+
 impl Service {
     /// Ends: at once, since whoever holds or waits goes on with the next agent; after telling those who
     /// wait to go; or when nothing is held any more.
@@ -29,11 +41,12 @@ impl Service {
         if how != Shutdown::AtOnce {
             self.input(Input::Dismiss);
         }
+        let broken = matches!(self.end, Some(End::Broken(_)));
         match how {
-            Shutdown::Drain => self.draining = true,
-            Shutdown::AtOnce | Shutdown::Dismiss => {
-                self.end.get_or_insert(End::Stopped);
-            }
+            _ if broken => {}
+            // Also instead of a restart that was decided.
+            Shutdown::Drain => (self.draining, self.end) = (true, None),
+            Shutdown::AtOnce | Shutdown::Dismiss => self.end = Some(End::Stopped),
         }
         self.touch(true);
     }
@@ -49,9 +62,22 @@ impl Service {
 
     /// How it ends, if it does now.
     pub(crate) fn ends(&self) -> Option<End> {
-        let is_drained =
-            || self.draining && self.known.values().all(|known| known.reserved || known.left);
-        self.end.clone().or_else(|| is_drained().then_some(End::Stopped))
+        self.end.clone().or_else(|| (self.draining && self.is_drained()).then_some(End::Stopped))
+    }
+
+    /// Whether nothing is held that an agent would have to look after.
+    fn is_drained(&self) -> bool {
+        self.known.values().all(|known| known.reserved || known.left)
+    }
+
+    /// Tells those who wait for it whether everything was given back.
+    pub(crate) fn tell_drainers(&mut self) {
+        let is_drained = self.is_drained();
+        for (conn, id) in std::mem::take(&mut self.drainers) {
+            let why = "the agent was stopped before everything was given back";
+            let failed = || Reply::Failed(Fault::Conflict(why.into()));
+            self.answer(conn, id, if is_drained { Reply::Done } else { failed() });
+        }
     }
 
     /// Whether everything that was to be told has left.
@@ -66,46 +92,86 @@ impl Service {
 
     /// Another program, or this one as it is now on disk, takes the place of this one, if it says that it
     /// can go on from the log. Meanwhile everybody is served, and a snapshot is made, so that it need not
-    /// replay much.
+    /// replay much. Whoever asks for the same meanwhile is told the same.
     pub(super) fn on_restart(&mut self, conn: ConnNo, id: u64, exe: Option<String>) {
-        let uid = self.peers.get(&conn).map(|peer| peer.who.uid);
-        let own = rustix::process::geteuid().as_raw();
-        if exe.is_some() && ![Some(0), Some(own)].contains(&uid) {
-            let why = "only the agent's own user and root may name the program that it becomes";
-            return self.answer(conn, id, Reply::Failed(Fault::Denied(why.into())));
+        if let Err(fault) = self.may_restart(conn, exe.as_deref()) {
+            return self.answer(conn, id, Reply::Failed(fault));
+        }
+        let caller = (conn, id);
+        match &mut self.restarting {
+            Some(_) if self.end.is_some() => return self.answer(conn, id, Reply::Done),
+            Some(restarting) => return restarting.callers.push(caller),
+            None => {
+                let exe = exe.clone();
+                self.restarting = Some(Restarting { exe, callers: vec![caller] });
+            }
         }
         let (data, snapshot) = (self.data.dir().path().to_owned(), self.snapshot_now());
         let me = self.me.clone();
         tokio::task::spawn_local(async move {
-            // Without it, the program has more to replay.
-            drop(snapshot.await);
-            let checked = tokio::task::spawn_blocking(move || {
-                let exe = exe.map_or_else(own_program, |exe| Ok(exe.into()))?;
-                check(&exe, &data).map(|()| exe)
-            });
-            let checked = checked.await.map_err(anyhow::Error::from).flatten();
-            let Some(service) = me.upgrade() else { return };
-            let mut service = service.borrow_mut();
-            let reply = match checked {
-                Ok(exe) => {
-                    info!(exe = %exe.display(), "another program takes over");
-                    service.end.get_or_insert(End::Restarted(exe));
-                    service.changed.notify_one();
-                    Reply::Done
-                }
-                Err(why) => {
-                    warn!("not restarted: {why:#}");
-                    Reply::Failed(Fault::Failed(format!("{why:#}; the agent goes on as it is")))
-                }
+            drop(tokio::time::timeout(SNAPSHOT, snapshot).await);
+            let checked = match exe.map_or_else(own_program, |exe| Ok(exe.into())) {
+                Ok(exe) => check(&exe, &data).await.map(|()| exe),
+                Err(error) => Err(error.into()),
             };
-            service.answer(conn, id, reply);
+            if let Some(service) = me.upgrade() {
+                service.borrow_mut().decide_restart(checked);
+            }
         });
+    }
+
+    fn may_restart(&self, conn: ConnNo, exe: Option<&str>) -> Result<(), Fault> {
+        let uid = self.peers.get(&conn).map(|peer| peer.who.uid);
+        let own = rustix::process::geteuid().as_raw();
+        if exe.is_some() && ![Some(0), Some(own)].contains(&uid) {
+            let why = "only the agent's own user and root may name the program that it becomes";
+            return Err(Fault::Denied(why.into()));
+        }
+        if self.draining || matches!(self.end, Some(End::Stopped | End::Broken(_))) {
+            return Err(Fault::Conflict("the agent is stopping".into()));
+        }
+        let other = self.restarting.as_ref().filter(|under_way| under_way.exe.as_deref() != exe);
+        if other.is_some() {
+            let why = "the agent is about to become another program; ask again when it has";
+            return Err(Fault::Conflict(why.into()));
+        }
+        Ok(())
+    }
+
+    /// A program has said whether it can go on.
+    fn decide_restart(&mut self, checked: anyhow::Result<PathBuf>) {
+        let is_stopping = self.draining || self.end.is_some();
+        let reply = match checked {
+            Ok(_) if is_stopping => {
+                Reply::Failed(Fault::Conflict("the agent was stopped meanwhile".into()))
+            }
+            Ok(exe) => {
+                info!(exe = %exe.display(), "another program takes over");
+                self.end = Some(End::Restarted(exe));
+                self.changed.notify_one();
+                Reply::Done
+            }
+            Err(why) => {
+                warn!("not restarted: {why:#}");
+                Reply::Failed(Fault::Failed(format!("{why:#}; the agent goes on as it is")))
+            }
+        };
+        let callers = self.restarting.as_mut().map(|one| std::mem::take(&mut one.callers));
+        for (conn, id) in callers.unwrap_or_default() {
+            self.answer(conn, id, reply.clone());
+        }
+        if reply != Reply::Done {
+            self.restarting = None;
+        }
     }
 
     /// It could not be restarted, and goes on.
     pub(crate) fn go_on(&mut self, why: &anyhow::Error) {
         error!("the agent goes on as it is: {why:#}");
-        self.end = None;
+        self.restarting = None;
+        if matches!(self.end, Some(End::Restarted(_))) {
+            self.end = None;
+        }
     }
 
     /// The lock that keeps other agents out of the data directory.

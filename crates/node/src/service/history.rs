@@ -11,7 +11,6 @@ use holdall_wire::{Ask, Fault, Lasting, Refusal, RequestNo, Who};
 use tracing::{debug, info, warn};
 
 use super::admission::{files_for, size};
-use super::sessions::Session;
 use super::{Known, Service};
 use crate::audit::Line;
 use crate::metrics;
@@ -44,9 +43,9 @@ impl Service {
                 }
             }
             Fact::Ended { request, .. } => self.forget(request),
-            Fact::Session { session, uid, .. } => {
-                self.sessions.insert(session, Session { uid, ..Session::default() });
-            }
+            // What leaves later finds the session that has this number then.
+            Fact::Session { session, uid, means, .. } => self.know_session(session, uid, means),
+            Fact::SessionOver(session) => self.forget_session(session),
             _ => {}
         }
     }

@@ -6,9 +6,11 @@
 //! - What must outlive the machine (reservations, changes of the pools) leaves when it is synced, and
 //!   holds up nobody but its own client.
 //! - No number of an epoch leaves before that epoch is kept.
+//! - A step that is in no record is the last one: nothing follows it, and nothing leaves any more.
 
 use std::collections::VecDeque;
 
+use holdall_cell::facts::Fact;
 use holdall_cell::replay::{LOGIC, Recorded, Unreadable};
 use holdall_cell::session::ConnNo;
 use holdall_cell::{Cell, Defect, Effect, Input, Out};
@@ -16,6 +18,9 @@ use holdall_log::{Class, Entry, Error, Index, Log, Opened, SnapshotJob, Watch};
 use holdall_wire::Reply;
 use holdall_wire::event::What;
 use rustc_hash::FxHashMap;
+
+#[cfg(test)]
+pub(super) mod tests;
 
 /// When a snapshot is made.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +92,8 @@ pub(super) struct Host {
     watch: Watch,
     /// The last record.
     last: Index,
+    /// The cell is ahead of its log.
+    is_broken: bool,
     /// What leaves when it is written, and what when it is synced, or comes after that.
     written: VecDeque<Held>,
     synced: VecDeque<Held>,
@@ -114,6 +121,7 @@ impl Host {
         Self {
             cell,
             last: watch.may_leave(),
+            is_broken: false,
             watch,
             log: Some(log),
             written: VecDeque::new(),
@@ -127,12 +135,23 @@ impl Host {
         }
     }
 
+    /// From now on its log behaves as a test wants it to.
+    #[cfg(test)]
+    pub(super) fn trouble_log(&mut self) -> tests::Trouble {
+        let trouble = tests::Trouble::default();
+        let log = self.log.take().expect("a log");
+        self.log = Some(Box::new(tests::Troubled { log, trouble: trouble.clone() }));
+        trouble
+    }
+
     pub(super) fn cell(&self) -> &Cell {
         &self.cell
     }
 
+    /// The log, as long as it has everything that the cell has done.
     fn log(&mut self) -> Result<&mut Box<dyn Log>, Error> {
-        self.log.as_mut().ok_or_else(|| Error::Closed("the cell".into()))
+        let log = self.log.as_mut().filter(|_| !self.is_broken);
+        log.ok_or_else(|| Error::Closed("the cell".into()))
     }
 
     /// The last record.
@@ -163,19 +182,26 @@ impl Host {
     /// If it breaks an invariant or cannot be logged: nothing may follow then.
     pub(super) fn step(&mut self, at: u64, input: Input) -> Result<Out, Broken> {
         let writing = Recorded::begin(at, &input)?;
+        self.log()?;
         let out = self.cell.step(at, input)?;
         if out.is_new {
             let (class, logic, sync) = (Class::Must, LOGIC, out.sync);
             let (mut records, mut bytes) = (0, 0);
             let log = self.log()?;
-            let last = writing.end(&out.facts)?.append(|payload| {
+            let written = writing.end(&out.facts)?.append(|payload| {
                 (records, bytes) = (records + 1, bytes + payload.len() as u64);
                 log.append(Entry { class, logic, payload, sync })
-            })?;
-            self.last = last;
+            });
+            self.is_broken = written.is_err();
+            self.last = written?;
             self.records += records;
             self.bytes += bytes;
             self.is_flushed = false;
+            let is_over = |fact: &Fact| matches!(fact, Fact::Ended { .. } | Fact::SessionOver(_));
+            if out.facts.iter().any(is_over) {
+                let owed = self.cell.owed();
+                self.log()?.keep_room(owed);
+            }
         }
         let epoch = self.cell.epoch();
         if epoch > self.raised {
@@ -222,7 +248,7 @@ impl Host {
     /// What may leave by now.
     pub(super) fn due(&mut self) -> Vec<Leaving> {
         let mut due = Vec::new();
-        if self.is_idle() {
+        if self.is_idle() || self.is_broken {
             return due;
         }
         let progress = self.watch.progress();
@@ -291,6 +317,7 @@ impl Host {
     /// # Errors
     /// If it cannot. What may have left is kept all the same.
     pub(super) fn seal(&mut self) -> Result<(), Error> {
+        self.log()?;
         self.log.take().map_or(Ok(()), Log::seal)
     }
 }

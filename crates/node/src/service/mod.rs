@@ -14,12 +14,13 @@
 //! | `effects`, `processes`, `commands` | what follows |
 //! | `history` | the audit log |
 //! | `time` | deadlines |
-//! | `ending` | how the agent ends |
+//! | `ending`, `dump` | how the agent ends, and what it leaves if it breaks |
 
 mod admission;
 mod calls;
 mod commands;
 mod connection;
+mod dump;
 mod effects;
 mod ending;
 mod history;
@@ -52,15 +53,16 @@ use holdall_cell::engine::{Engine, TimerNo, Walk};
 use holdall_cell::facts::Fact;
 use holdall_cell::session::{CallNo, ConnNo, SessionId};
 use holdall_cell::{Cell, Input};
-use holdall_holders::Holder;
+use holdall_holders::{Holder, ProcessId};
 use holdall_protocols::house::{House, Place};
 use holdall_wire::{Reply, RequestNo, Who};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore};
-use tracing::error;
 
 pub(crate) use self::connection::serve;
+pub use self::dump::note_panic;
 pub(crate) use self::ending::End;
+use self::ending::Restarting;
 use self::history::Ended;
 pub(crate) use self::host::SnapshotEvery;
 use self::host::{Broken, Host, Leaving};
@@ -70,7 +72,7 @@ use self::outbox::Outbox;
 use self::quota::Quota;
 use self::round::Round;
 pub(crate) use self::round::{end_rounds, let_leave};
-use self::sessions::{Calls, Session};
+use self::sessions::{Calls, Session, Watched};
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -130,6 +132,8 @@ pub(crate) struct Service {
     containment: Containment,
     peers: FxHashMap<ConnNo, Peer>,
     sessions: FxHashMap<SessionId, Session>,
+    /// The processes that these last as long as.
+    watched: BTreeMap<ProcessId, Watched>,
     /// The processes that use grants, as far as they are known.
     holders: FxHashMap<RequestNo, Rc<Holder>>,
     known: FxHashMap<RequestNo, Known>,
@@ -159,6 +163,10 @@ pub(crate) struct Service {
     epoch: u32,
     /// No more requests.
     pub(crate) draining: bool,
+    /// Who is told when nothing is held any more.
+    drainers: Vec<(ConnNo, u64)>,
+    /// Another program is asked whether it can take over.
+    restarting: Option<Restarting>,
     /// It ends, and how.
     pub(crate) end: Option<End>,
     /// Wakes whoever decides how long the agent lives.
@@ -194,10 +202,7 @@ impl Service {
             return; // Whoever is at it comes to it.
         }
         while let Some(input) = self.inputs.pop_front() {
-            let culprit = match &input {
-                Input::Call { conn, call, .. } => Some((*conn, *call)),
-                _ => None,
-            };
+            self.blame(&input);
             match self.host.step(self.clock.now(), input) {
                 Ok(out) => {
                     if let Some(Fact::Started { clock, .. }) = out.facts.first() {
@@ -206,7 +211,7 @@ impl Service {
                     let effects = out.effects.into_iter();
                     effects.for_each(|effect| self.take_up(effect, out.sync));
                     if !out.events.is_empty() {
-                        self.host.hold(Leaving::Events(out.events), false);
+                        self.hold(Leaving::Events(out.events), false);
                     }
                     out.facts.into_iter().for_each(|fact| self.note(fact));
                 }
@@ -214,28 +219,19 @@ impl Service {
                     self.inputs.clear();
                     self.give_up(why.to_string());
                 }
-                Err(broken) => self.break_off(&broken, culprit),
+                Err(broken) => self.break_off(&broken),
             }
         }
+        dump::blame(None);
         self.stepping = false;
         self.round.begin();
     }
 
-    /// A broken invariant: say so, leave a dump, and end before anybody is told anything. What broke it
-    /// is not in the log; if it is a call, its client makes it again, and the next agent spares itself
-    /// that.
-    fn break_off(&mut self, broken: &Broken, culprit: Option<(ConnNo, CallNo)>) -> ! {
-        error!("nothing is granted any more: {broken}");
-        let status = self.engine().status(&[]);
-        let session = |conn| self.books().sessions().of(conn);
-        let culprit = culprit.and_then(|(conn, call)| Some((session(conn)?, call)));
-        if let Err(error) = self.data.leave_dump(&broken.to_string(), culprit, &status) {
-            error!("cannot leave a dump: {error:#}");
+    /// If this breaks something, it was that call.
+    fn blame(&self, input: &Input) {
+        if let Input::Call { conn, call, .. } = input {
+            dump::blame(self.books().sessions().of(*conn).map(|session| (session, *call)));
         }
-        // What was logged before it is as it was.
-        drop(self.host.flush());
-        self.flush_audit();
-        std::process::exit(70)
     }
 
     /// Takes what comes now as of one moment: the clocks are looked at once.
@@ -264,8 +260,18 @@ impl Service {
 
     /// Answers a call that changed nothing: when everything that the answer may rest on is in the log.
     fn answer(&mut self, conn: ConnNo, id: u64, reply: Reply) {
-        self.host.hold(Leaving::Answer(conn, id, reply), false);
+        self.hold(Leaving::Answer(conn, id, reply), false);
         self.round.begin();
+    }
+
+    /// Something leaves when the log says so. Whoever is to be told much is not listened to meanwhile.
+    fn hold(&mut self, leaving: Leaving, sync: bool) {
+        if let Leaving::Answer(conn, _, reply) = &leaving
+            && let Some(peer) = self.peers.get(conn)
+        {
+            peer.outbox.await_reply(reply);
+        }
+        self.host.hold(leaving, sync);
     }
 
     /// For how long nobody was connected, held, waited or had declared anything. What was left behind needs

@@ -6,12 +6,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use holdall_holders::Stream;
-use holdall_wire::Answer;
 use holdall_wire::frame::{self, FROM_NODE_MAX};
+use holdall_wire::{Answer, Reply};
 use tokio::sync::Notify;
 
 /// How many bytes a client may leave unread and still be listened to.
 const UNREAD: usize = 1 << 16;
+/// How many replies of a client may wait for the log until it is not listened to any more.
+const AWAITED: usize = 64;
 /// How much room an outbox keeps when it is empty.
 const KEPT: usize = 1 << 14;
 
@@ -22,7 +24,9 @@ pub(super) struct Outbox {
     /// Whether it is sent when the round ends.
     in_round: Cell<bool>,
     bytes: RefCell<Vec<u8>>,
-    /// How many of them have been sent.
+    /// How many replies wait for the log before they come here; long ones count as many.
+    awaited: Cell<usize>,
+    /// How many of the bytes have been sent.
     sent: Cell<usize>,
     /// Since when the client has read nothing, if it has left something unread.
     unread_since: Cell<Option<Instant>>,
@@ -43,6 +47,7 @@ impl Outbox {
             uid,
             in_round: Cell::new(false),
             bytes: RefCell::default(),
+            awaited: Cell::new(0),
             sent: Cell::new(0),
             unread_since: Cell::new(None),
             max,
@@ -120,9 +125,24 @@ impl Outbox {
         self.bytes.borrow().len() - self.sent.get()
     }
 
-    /// Whether the client has left so much unread that it is not listened to.
+    /// Whether the client has left so much unread, or is to be told so much when that is in the log, that
+    /// it is not listened to.
     pub(super) fn is_full(&self) -> bool {
-        self.len() > UNREAD
+        self.len() > UNREAD || self.awaited.get() > AWAITED
+    }
+
+    /// A reply waits for the log.
+    pub(super) fn await_reply(&self, reply: &Reply) {
+        self.awaited.set(self.awaited.get() + weight(reply));
+    }
+
+    /// It waits no more.
+    pub(super) fn reply_comes(&self, reply: &Reply) {
+        let was_full = self.is_full();
+        self.awaited.set(self.awaited.get().saturating_sub(weight(reply)));
+        if was_full && !self.is_full() {
+            self.wake.notify_one();
+        }
     }
 
     /// Since when the client has read nothing of what there is.
@@ -193,4 +213,10 @@ impl Outbox {
     pub(super) async fn stopped(&self) {
         self.wake.notified().await;
     }
+}
+
+/// As how many replies one counts: of long ones, only one waits at a time.
+fn weight(reply: &Reply) -> usize {
+    let is_long = matches!(reply, Reply::Status { .. } | Reply::Explanation(_));
+    if is_long { AWAITED + 1 } else { 1 }
 }

@@ -92,9 +92,11 @@ impl Service {
         });
     }
 
-    /// Nothing is held for this any more: a cgroup goes when it is empty.
+    /// Nothing is held for this any more: a cgroup goes when it is empty, and for processes there is nothing
+    /// to do.
     pub(super) fn unused(&mut self, record: &Record) {
-        if let Some(holder) = self.containment.again(record, self.data.dir()) {
+        let again = self.containment.again(record, self.data.dir());
+        if let Some(holder @ Holder::Cgroup(_)) = again {
             tokio::task::spawn_local(async move { holder.until_ended().await });
         }
     }

@@ -41,6 +41,15 @@ impl Quota {
         fair
     }
 
+    /// Whether a user could take some.
+    pub(super) fn has_room(&mut self, uid: u32, amount: usize) -> bool {
+        let has = self.take(uid, amount);
+        if has {
+            self.give(uid, amount);
+        }
+        has
+    }
+
     /// Whether a user has no more than it may.
     pub(super) fn is_fair(&self, uid: u32) -> bool {
         let mine = self.of(uid);

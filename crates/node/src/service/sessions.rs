@@ -4,6 +4,8 @@
 //! each connection has a session that is drawn here when it first wants something, and ends with it.
 //! Whoever only looks has none.
 
+use std::collections::BTreeSet;
+
 use holdall_cell::Input;
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
 use holdall_holders::{NotAHolder, Peer as Process, ProcessId, Stream};
@@ -15,6 +17,9 @@ use super::{Peer, Service};
 
 /// How long a session lasts without a connection if its process cannot be seen from here.
 const LEASE: u64 = 60_000;
+/// How often a session comes back while the disk is full before it has to wait until it is not: each
+/// time takes of the room that is kept for what ends.
+const RETURNS_WHEN_FULL: u8 = 3;
 /// After how many calls of a connection without a session of its own the outcomes of those before
 /// are forgotten.
 const FORGOTTEN_EVERY: u64 = 64;
@@ -99,15 +104,26 @@ impl Numbered {
 }
 
 /// What the service keeps of a session beside the cell.
-#[derive(Default)]
 pub(super) struct Session {
-    pub(super) uid: u32,
+    means: Means,
     /// How many of its requests wait or hold.
     pub(super) open: usize,
-    /// Who waits for the end of its process.
-    pub(super) watch: Option<tokio::task::AbortHandle>,
-    /// How many files it takes.
-    pub(super) files: usize,
+    /// How often it has come back since the disk is full.
+    returns_when_full: u8,
+}
+
+impl Session {
+    fn new(means: Means) -> Self {
+        Self { means, open: 0, returns_when_full: 0 }
+    }
+}
+
+/// A process with sessions: one file for all of them.
+pub(super) struct Watched {
+    uid: u32,
+    sessions: BTreeSet<SessionId>,
+    /// Who waits for its end.
+    task: Option<tokio::task::AbortHandle>,
 }
 
 /// A call, by the number it has in its session.
@@ -122,12 +138,7 @@ impl Service {
     /// A client comes with a session.
     pub(super) fn on_attach(&mut self, conn: ConnNo, id: u64, attach: &Attach, stream: &Stream) {
         let hello = self.hello(conn, attach, stream);
-        let hello = hello.and_then(|hello| match self.host.admit(&Input::Attach { conn, hello }) {
-            // Whoever comes back takes no room.
-            Err(full) if !attach.returns => Err(Fault::Failed(full.to_string())),
-            _ => Ok(hello),
-        });
-        match hello {
+        match hello.and_then(|hello| self.let_attach(conn, hello)) {
             Ok(hello) => {
                 if let Some(peer) = self.peers.get_mut(&conn) {
                     peer.calls = Calls::Coming(id);
@@ -166,6 +177,38 @@ impl Service {
             returns: attach.returns,
             heard: CallNo(attach.heard),
         })
+    }
+
+    /// Whether there is room for a session. One that is known comes back in any case.
+    fn let_attach(&mut self, conn: ConnNo, hello: Hello) -> Result<Hello, Fault> {
+        let room = self.host.admit(&Input::Attach { conn, hello });
+        if let Some(known) = self.sessions.get_mut(&hello.session) {
+            let full = room.is_err();
+            known.returns_when_full =
+                if full { known.returns_when_full.saturating_add(1) } else { 0 };
+            return Ok(hello);
+        }
+        room.map_err(|full| Fault::Failed(full.to_string()))?;
+        let is_counted = process_in(hello.means).is_none_or(|one| self.watched.contains_key(&one));
+        if is_counted || (!self.is_visitor(conn) && self.files.has_room(hello.uid, 1)) {
+            return Ok(hello);
+        }
+        // Whoever may only look and release need not be watched: it ends with its connection.
+        if self.make_visitor(conn) {
+            return Ok(Hello { means: Means::Connection, ..hello });
+        }
+        let why = "this user has as many open files as it may (`ulimit -n` of the agent)";
+        Err(Fault::Conflict(why.into()))
+    }
+
+    /// Whether a session that comes back has to wait, since the disk is full.
+    pub(super) fn is_to_wait(&mut self, conn: ConnNo, attach: &Attach, stream: &Stream) -> bool {
+        let known = self.sessions.get(&SessionId(attach.session));
+        if known.is_none_or(|known| known.returns_when_full < RETURNS_WHEN_FULL) {
+            return false;
+        }
+        let hello = self.hello(conn, attach, stream);
+        hello.is_ok_and(|hello| self.host.admit(&Input::Attach { conn, hello }).is_err())
     }
 
     /// The number of a call within the session of its connection, which is drawn if it has none.
@@ -234,42 +277,74 @@ impl Service {
         }
     }
 
+    /// A session is there from now on, and its process takes a file.
+    pub(super) fn know_session(&mut self, session: SessionId, uid: u32, means: Means) {
+        self.sessions.insert(session, Session::new(means));
+        if let Means::Process { pid, start } = means {
+            self.count_process(ProcessId { pid, start }, uid, session);
+        }
+    }
+
+    fn count_process(&mut self, process: ProcessId, uid: u32, session: SessionId) {
+        let files = &mut self.files;
+        let watched = self.watched.entry(process).or_insert_with(|| {
+            files.take_anyway(uid, 1);
+            Watched { uid, sessions: BTreeSet::new(), task: None }
+        });
+        watched.sessions.insert(session);
+    }
+
     /// Sees to it that the cell is told when a session is over with its process.
     pub(super) fn watch_session(&mut self, session: SessionId, means: Means) {
-        let (Means::Process { pid, start } | Means::Once { pid, start }) = means else { return };
+        let Some(process) = process_in(means) else { return };
+        // It may be over by now, and its number another's.
+        if self.sessions.get(&session).is_none_or(|known| known.means != means) {
+            return;
+        }
         let of = self.books().sessions().connection(session);
         let peer = of.and_then(|conn| self.peers.get(&conn));
         if matches!(peer, Some(Peer { calls: Calls::Ours(_), .. })) {
             return; // Its connection tells.
         }
         // One that has just come is there.
-        if of.is_none() && holdall_holders::is_gone(ProcessId { pid, start }) {
+        if of.is_none() && holdall_holders::is_gone(process) {
             return self.input(Input::Over(session));
         }
-        let Some(known) = self.sessions.get_mut(&session) else { return };
-        known.files += 1;
-        self.files.take_anyway(known.uid, 1);
+        let uid = self.books().sessions().uid(session).unwrap_or_default();
+        self.count_process(process, uid, session);
+        let Some(watched) = self.watched.get_mut(&process) else { return };
         let me = self.me.clone();
-        let task = tokio::task::spawn_local(async move {
-            holdall_holders::until_gone(ProcessId { pid, start }).await;
-            if let Some(service) = me.upgrade() {
-                debug!(pid, "the process of a session has ended");
-                service.borrow_mut().input(Input::Over(session));
-            }
+        watched.task.get_or_insert_with(|| {
+            let task = tokio::task::spawn_local(async move {
+                holdall_holders::until_gone(process).await;
+                if let Some(service) = me.upgrade() {
+                    service.borrow_mut().process_is_gone(process);
+                }
+            });
+            task.abort_handle()
         });
-        known.watch = Some(task.abort_handle());
+    }
+
+    fn process_is_gone(&mut self, process: ProcessId) {
+        debug!(pid = process.pid, "the process of sessions has ended");
+        let watched = self.watched.get(&process);
+        let sessions = watched.map(|watched| watched.sessions.clone()).unwrap_or_default();
+        sessions.into_iter().for_each(|session| self.input(Input::Over(session)));
     }
 
     /// A session is over.
-    pub(super) fn forget_session(&mut self, session: SessionId, conn: Option<ConnNo>) {
-        if let Some(known) = self.sessions.remove(&session) {
-            self.files.give(known.uid, known.files);
-            if let Some(watch) = known.watch {
-                watch.abort();
+    pub(super) fn forget_session(&mut self, session: SessionId) {
+        let process = self.sessions.remove(&session).and_then(|known| process_in(known.means));
+        let Some(process) = process else { return };
+        let Some(watched) = self.watched.get_mut(&process) else { return };
+        watched.sessions.remove(&session);
+        if watched.sessions.is_empty()
+            && let Some(watched) = self.watched.remove(&process)
+        {
+            self.files.give(watched.uid, 1);
+            if let Some(task) = watched.task {
+                task.abort();
             }
-        }
-        if let Some(conn) = conn {
-            self.end_connection(conn);
         }
     }
 
@@ -278,6 +353,16 @@ impl Service {
         if let Some(peer) = self.peers.get(&conn) {
             peer.outbox.end();
         }
+    }
+}
+
+/// The process that keeps a session alive, if one does.
+fn process_in(means: Means) -> Option<ProcessId> {
+    match means {
+        Means::Process { pid, start } | Means::Once { pid, start } => {
+            Some(ProcessId { pid, start })
+        }
+        Means::Connection | Means::Lease(_) => None,
     }
 }
 

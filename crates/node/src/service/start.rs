@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::{Declared, Input, Limits, Start};
@@ -21,8 +21,7 @@ use super::memory::Awaited;
 use super::names::{self, Names};
 use super::quota::Quota;
 use super::round::Round;
-use super::sessions::Session;
-use super::{Service, Shared, files_for_clients};
+use super::{Service, Shared, dump, files_for_clients};
 use crate::audit::Audit;
 use crate::clock::{Clock, clamp};
 use crate::config::{Config, Durability};
@@ -30,6 +29,9 @@ use crate::containment::Containment;
 use crate::data::Data;
 use crate::import::{self, HOLDERS, STATE};
 use crate::rights::Table;
+
+/// How long what follows from a start may take to be written.
+const FIRST_ROUND: Duration = Duration::from_secs(20);
 
 impl Service {
     /// A service that goes on from where the one before was, in the same directory.
@@ -46,6 +48,7 @@ impl Service {
             );
             data.report("diverged.txt", &diverged.to_string());
         }
+        dump::note_in(data.dir());
         let host = Host::new(cell, log, &opened, config.snapshots());
         let rights = Table::new(&config.rights)?;
         let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
@@ -65,6 +68,7 @@ impl Service {
                 containment,
                 peers: FxHashMap::default(),
                 sessions: FxHashMap::default(),
+                watched: BTreeMap::new(),
                 holders: FxHashMap::default(),
                 known: FxHashMap::default(),
                 awaited: Awaited::default(),
@@ -86,6 +90,8 @@ impl Service {
                 timers: BTreeMap::new(),
                 epoch: opened.epoch,
                 draining: false,
+                drainers: Vec::new(),
+                restarting: None,
                 end: None,
                 changed: Rc::new(Notify::new()),
                 moment: None,
@@ -108,11 +114,9 @@ impl Service {
 
     /// Takes in what the books say, before anything is added to them.
     fn remember_all(&mut self) {
-        let sessions: Vec<_> =
-            self.books().sessions().means().map(|(session, _)| session).collect();
-        for session in sessions {
+        for (session, means) in self.books().sessions().means().collect::<Vec<_>>() {
             let uid = self.books().sessions().uid(session).unwrap_or_default();
-            self.sessions.insert(session, Session { uid, ..Session::default() });
+            self.know_session(session, uid, means);
         }
         let grants = self.books().grants().map(|(request, entry, _)| (request, entry.clone()));
         let waiting = self.books().waiting().map(|(request, entry)| (request, entry.clone()));
@@ -134,21 +138,24 @@ impl Service {
     fn begin(&mut self, opened: &Opened, from_facts: bool) -> anyhow::Result<Option<Index>> {
         self.remember_all();
         let imported = self.import(opened)?;
-        let spared = self.data.take_dump(opened.epoch)?;
-        let rebuilt = from_facts || spared.is_some() || imported.is_some();
+        // Whatever broke it would break it again: its engine is built anew.
+        let broke = self.data.take_dump(opened.epoch)?;
+        let rebuilt = from_facts || broke.is_some() || imported.is_some();
         self.input(Input::Started(self.started(opened, rebuilt)?));
-        if let Some((session, call)) = spared {
+        if let Some((session, call)) = broke.flatten() {
             self.input(Input::Spare { session, call });
         }
         let entries = self.books().grants().map(|(_, entry, _)| entry);
         let in_use: Vec<_> = entries.filter_map(|entry| entry.holder.clone()).collect();
         self.containment.sweep(&in_use);
         self.end_round();
-        if self.missing_pool()?.is_some() {
-            // What was in its way may have been found to be gone.
-            self.input(Input::Started(self.started(opened, false)?));
-            self.end_round();
-        }
+        Ok(imported)
+    }
+
+    /// Has the cell look once more at the configuration.
+    fn begin_again(&mut self, opened: &Opened) -> anyhow::Result<()> {
+        self.input(Input::Started(self.started(opened, false)?));
+        self.end_round();
         // Its name would mean something else.
         if let Some(missing) = self.missing_pool()? {
             anyhow::bail!(
@@ -156,7 +163,7 @@ impl Service {
                  use; wait until these are given back, or change the configuration back"
             );
         }
-        Ok(imported)
+        Ok(())
     }
 
     /// A pool of the configuration that is not there.
@@ -242,13 +249,30 @@ pub(crate) fn replay(opened: &Opened) -> anyhow::Result<Replayed> {
     Ok(replay.finish()?)
 }
 
+/// Ends rounds until something is so, and says whether it is.
+async fn until(service: &Shared, is_so: impl Fn() -> bool) -> bool {
+    let deadline = tokio::time::Instant::now() + FIRST_ROUND;
+    while !is_so() && tokio::time::Instant::now() < deadline {
+        service.borrow_mut().end_round();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    is_so()
+}
+
 /// Has the cell go on, and puts aside what it has taken over when that is in the log for good. Says
 /// whether it has taken over something.
 async fn begin(service: &Shared, opened: &Opened, from_facts: bool) -> anyhow::Result<bool> {
     let imported = service.borrow_mut().begin(opened, from_facts)?;
     if let Some(index) = imported {
-        let mut watch = service.borrow().host.watch();
-        watch.synced(index).await?;
+        let watch = service.borrow().host.watch();
+        let kept = until(service, || watch.progress().synced >= index).await;
+        anyhow::ensure!(kept, "what was taken over cannot be written; is the disk full?");
+    }
+    let is_missing = service.borrow().missing_pool()?.is_some();
+    if is_missing {
+        // What is in its way may be found to be gone, when what follows from the start has left.
+        until(service, || service.borrow().host.is_idle()).await;
+        service.borrow_mut().begin_again(opened)?;
     }
     let own = service.borrow();
     own.data.put_aside(STATE)?;

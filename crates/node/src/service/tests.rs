@@ -15,7 +15,10 @@ use tokio::task::LocalSet;
 
 use super::{End, Service, Shared, end_rounds, let_leave, serve};
 use crate::config::{Config, Durability};
-use crate::data::{Data, InUse};
+use crate::data::{Data, InUse, leave_dump};
+
+mod ends;
+mod greedy;
 
 /// How long anything may take.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -326,8 +329,8 @@ fn the_call_that_broke_the_agent_before_is_not_done_when_it_is_made_again() {
         let (mut client, _) = Client::attached(&service, 1, false).await;
         granted(&client.ask("x", Lasting::Connection).await);
         let culprit = Some((SessionId(1), CallNo(2)));
-        let dumped = service.borrow().data.leave_dump("B1", culprit, &Status::default());
-        dumped.expect("written");
+        let own = service.borrow();
+        leave_dump(own.data.dir(), "B1", culprit, &Status::default()).expect("written");
     });
     with_agent(&dir, &config(), |service| async move {
         let (mut client, _) = Client::attached(&service, 1, true).await;

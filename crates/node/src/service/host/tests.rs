@@ -1,0 +1,118 @@
+//! A host whose log fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use holdall_cell::session::{CallNo, Hello, Means, Secret, SessionId};
+use holdall_cell::{Start, Wish};
+use holdall_log::memory::MemoryStore;
+use holdall_log::{Identity, Life, Store};
+use holdall_wire::{Ask, From, Lasting, Who};
+
+use super::*;
+
+/// What a log does not do.
+#[derive(Clone, Default)]
+pub(in crate::service) struct Trouble {
+    appends: Arc<AtomicBool>,
+    room: Arc<AtomicBool>,
+}
+
+impl Trouble {
+    /// Nothing can be appended.
+    pub(in crate::service) fn stop_appends(&self, stop: bool) {
+        self.appends.store(stop, Relaxed);
+    }
+
+    /// There is no room for anything new.
+    pub(in crate::service) fn fill(&self, full: bool) {
+        self.room.store(full, Relaxed);
+    }
+}
+
+pub(in crate::service) struct Troubled {
+    pub(super) log: Box<dyn Log>,
+    pub(super) trouble: Trouble,
+}
+
+impl Log for Troubled {
+    fn admit(&mut self, bytes: usize) -> Result<(), Error> {
+        let full = self.trouble.room.load(Relaxed);
+        if full { Err(Error::Full("a test".into())) } else { self.log.admit(bytes) }
+    }
+
+    fn append(&mut self, entry: Entry<'_>) -> Result<Index, Error> {
+        let fails = self.trouble.appends.load(Relaxed);
+        if fails { Err(Error::Full("a test".into())) } else { self.log.append(entry) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.log.flush()
+    }
+
+    fn watch(&self) -> Watch {
+        self.log.watch()
+    }
+
+    fn keep_room(&mut self, bytes: u64) {
+        self.log.keep_room(bytes);
+    }
+
+    fn raise_epoch(&mut self, to: u32) -> Result<(), Error> {
+        self.log.raise_epoch(to)
+    }
+
+    fn begin_snapshot(&mut self) -> Result<Box<dyn SnapshotJob>, Error> {
+        self.log.begin_snapshot()
+    }
+
+    fn seal(self: Box<Self>) -> Result<(), Error> {
+        self.log.seal()
+    }
+}
+
+fn attach(number: u64) -> Input {
+    let (conn, session) = (ConnNo(number), SessionId(number.into()));
+    let (secret, means, heard) = (Secret(7), Means::Lease(1000), CallNo(0));
+    let hello = Hello { session, secret, uid: 1, means, returns: false, heard };
+    Input::Attach { conn, hello }
+}
+
+fn ask(number: u64) -> Input {
+    let (now, from, within) = (false, From::default(), None);
+    let (needs, lasting) = (vec!["x".parse().expect("a need")], Lasting::Connection);
+    let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
+    let wish = Wish::Ask { who: Arc::new(Who::default()), ask };
+    Input::Call { conn: ConnNo(number), call: CallNo(1), heard: CallNo(0), wish }
+}
+
+#[test]
+fn nothing_follows_a_step_that_is_in_no_record() {
+    let store = MemoryStore::new(Identity(1), Life(1));
+    let (log, opened) = store.open().expect("new");
+    let mut host = Host::new(Cell::new().expect("a cell"), log, &opened, SnapshotEvery::default());
+    let trouble = host.trouble_log();
+    let start = Start { epoch: opened.epoch, life: 1, ephemeral: true, ..Start::default() };
+    host.step(0, Input::Started(start)).expect("begun");
+    for number in 1..=3 {
+        host.step(0, attach(number)).expect("there");
+        host.step(0, ask(number)).expect("asked");
+    }
+    host.flush().expect("room");
+    let before = host.last();
+    host.hold(Leaving::Events(Vec::new()), false);
+    trouble.stop_appends(true);
+    // The first one's end grants it to the second one.
+    assert!(matches!(host.step(0, Input::Over(SessionId(1))), Err(Broken::Log(Error::Full(_)))));
+    trouble.stop_appends(false);
+    // The next would grant it to the third one, though the first has it in the log.
+    let next = host.step(0, Input::Over(SessionId(2)));
+    assert!(matches!(next, Err(Broken::Log(Error::Closed(_)))), "{next:?}");
+    assert!(host.admit(&ask(3)).is_err() && host.begin_snapshot().is_err());
+    host.hold(Leaving::Events(Vec::new()), false);
+    assert!(host.due().is_empty(), "what leaves may rest on what is in no record");
+    assert!(host.seal().is_err());
+    drop(host);
+    let (_, opened) = store.open().expect("kept");
+    assert_eq!(opened.records.last().map(|record| record.index), Some(before));
+}
