@@ -15,17 +15,20 @@
 //! - **B6.** A request that has a session is what a call of it has open; one that outlives its session
 //!   has none.
 
+mod drained;
 mod entry;
+mod owed;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use holdall_wire::{Amount, Ask, Drained, Kind, Lasting, Name, RequestNo, Who};
+use holdall_wire::{Ask, Drained, Kind, Name, RequestNo, Who};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
 use self::units::{UnitName, Use};
 use crate::facts::{Clock, Fact, How, Imported};
@@ -46,7 +49,7 @@ pub struct Pool {
 pub struct Books {
     pools: BTreeMap<Name, Pool>,
     /// The units that are given to nobody.
-    drained: Vec<(Name, Drained)>,
+    drained: DrainedUnits,
     #[serde(with = "sorted")]
     requests: FxHashMap<RequestNo, Box<Entry>>,
     #[serde(with = "sorted")]
@@ -156,7 +159,7 @@ impl Books {
                 self.pools.insert(name.clone(), pool);
             }
             Fact::Pool { name, kind: None, .. } => drop(self.pools.remove(name)),
-            Fact::Drained(drained) => self.drained = drained.clone(),
+            Fact::Drained(drained) => self.drained = drained.clone().into(),
             Fact::Asked { request, session, call, who, ask, at } => {
                 self.ask(*request, (*session, *call), who, ask, *at)?;
             }
@@ -271,12 +274,9 @@ impl Books {
 
     /// A grant of an agent that had no log. Its numbers are what they are.
     fn import(&mut self, grant: &Imported) -> Result<(), Contradiction> {
+        self.check_import(grant)?;
         let Imported { request, who, ask, taken, since, until, holder } = grant;
         let (request, since, until) = (*request, *since, *until);
-        if self.requests.contains_key(&request) {
-            return Err(Contradiction::Again(request));
-        }
-        self.check_units(request, ask, taken, false)?;
         self.highest = self.highest.max(request.0);
         self.insert(request, None, who, ask, since);
         let taken = taken.clone();
@@ -288,6 +288,17 @@ impl Books {
                 entry.left = Some(Left { how: how.clone(), call: None });
             }
         })
+    }
+
+    /// Whether it can be taken over.
+    ///
+    /// # Errors
+    /// If it is there already, or cannot be beside what is.
+    pub(crate) fn check_import(&self, grant: &Imported) -> Result<(), Contradiction> {
+        if self.requests.contains_key(&grant.request) {
+            return Err(Contradiction::Again(grant.request));
+        }
+        self.check_units(grant.request, &grant.ask, &grant.taken, false)
     }
 
     fn end(&mut self, request: RequestNo, how: &How) -> Result<(), Contradiction> {
@@ -317,24 +328,6 @@ impl Books {
         }
     }
 
-    /// About how many bytes will follow from a request until it is over, in inputs and facts.
-    pub(crate) fn owed_for(&self, ask: &Ask) -> u32 {
-        let units = ask.needs.iter().map(|need| {
-            let units = match (need.amount, self.pools.get(&need.name).map(|pool| &pool.kind)) {
-                (Amount::All, Some(Kind::Numbered(units))) => *units,
-                (Amount::All, Some(Kind::Named(units))) => units.len() as u32,
-                (Amount::Units(units), _) => units,
-                _ => 1,
-            };
-            units.saturating_mul(2 * need.name.as_str().len() as u32 + 24)
-        });
-        let rest = match ask.lasting {
-            Lasting::Connection | Lasting::Reservation(_) => 256,
-            Lasting::Command(_) => 2048, // Its processes, some times over.
-        };
-        units.fold(rest, u32::saturating_add)
-    }
-
     /// Changes a grant so that it may have to be looked at again at another time.
     fn at_another_time(
         &mut self,
@@ -350,12 +343,6 @@ impl Books {
         }
         self.due.extend(after.map(|after| (after, request)));
         Ok(())
-    }
-
-    /// About how many bytes of inputs and facts will follow from what was let in.
-    pub fn owed(&self) -> u64 {
-        const SESSION: u64 = 128;
-        self.owed + SESSION * self.sessions.count() as u64
     }
 
     /// A pool.
@@ -390,7 +377,12 @@ impl Books {
 
     /// The units that are given to nobody, by name.
     pub fn drained(&self) -> &[(Name, Drained)] {
-        &self.drained
+        self.drained.all()
+    }
+
+    /// When the next of them is no longer.
+    pub fn next_undrain(&self) -> Option<u64> {
+        self.drained.until()
     }
 
     /// What is held, oldest request first.

@@ -153,7 +153,7 @@ impl Cell {
     pub fn next_due(&self) -> Option<u64> {
         let grant = self.books.next_due().map(|(at, _)| at);
         let lease = self.books.sessions.next_lapse();
-        let drained = self.books.drained().iter().filter_map(|(_, drained)| drained.until);
+        let drained = self.books.next_undrain();
         grant.into_iter().chain(lease).chain(drained).min()
     }
 
@@ -273,7 +273,8 @@ impl Cell {
         wish: Wish,
     ) -> Result<(), Defect> {
         self.hear(conn, heard)?;
-        match self.books.sessions.call(conn, call) {
+        let gives_back = self.gives_back(conn, &wish);
+        match self.books.sessions.call(conn, call, gives_back) {
             Ok((session, Turn::New)) => self.wish(session, call, wish)?,
             Ok((session, Turn::Open(request))) => {
                 if let Some(reply) = self.stands(request) {

@@ -288,6 +288,8 @@ pub enum Effect {
     Disarm(TimerNo),
     /// A pool is not as the configuration wants it, and why.
     Unfit(Name, String),
+    /// A grant of an agent without a log could not be taken over: what it is, and why.
+    LeftOut(RequestNo, String),
 }
 
 /// What an input leads to.

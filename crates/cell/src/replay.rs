@@ -110,7 +110,8 @@ pub struct Replayed {
     pub cell: Cell,
     /// Whether its engine must be built again then ([`Start::rebuilt`](crate::Start)).
     pub from_facts: bool,
-    /// What went wrong with a record of the same logic: worth a report, and nothing is lost.
+    /// What went wrong with a record of the same logic, if the engine was not built again since: worth
+    /// a report, and nothing is lost.
     pub diverged: Option<Diverged>,
 }
 
@@ -199,6 +200,7 @@ impl Replay {
                     let rebuilds = matches!(&input, Input::Started(start) if start.rebuilt);
                     if rebuilds && let Some(books) = self.books.take() {
                         self.go_on_from(books)?;
+                        self.diverged = None; // What it led to is in force.
                     }
                     if self.books.is_none()
                         && let Some(out) = self.step(raw, input)?

@@ -17,7 +17,11 @@
 //! - **S4.** A session is attached to one connection at most, the last one that came; and a connection
 //!   to one session, the first.
 //! - **S5.** The times at which leases lapse are those of the sessions that have one and no connection.
+//! - **S6.** What is kept is bounded, for a session and for a user; but whoever gives something back is
+//!   always heard, and what is open bounds that.
 
+mod kept;
+mod one;
 mod said;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +32,8 @@ use holdall_wire::RequestNo;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use self::kept::{Kept, count_unheard};
+use self::one::{Outcome, Session};
 pub use self::said::{Hello, Means, Turn, Turned, Welcome, Wrong};
 use crate::facts::Answer;
 use crate::input::Limits;
@@ -35,6 +41,9 @@ use crate::sorted;
 
 /// How many calls a client may leave unacknowledged, besides those that have a request open.
 pub const UNACKNOWLEDGED_MAX: usize = 4096;
+
+/// The same for all clients of a user.
+pub const UNACKNOWLEDGED_OF_USER_MAX: usize = 1 << 18;
 
 /// A session, as its client has named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,33 +77,9 @@ impl CallNo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnNo(pub u64);
 
-/// What came of a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Outcome {
-    /// It is being done.
-    Pending,
-    Open(RequestNo),
-    Replied(Answer),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Session {
-    secret: Secret,
-    uid: u32,
-    means: Means,
-    attached: Option<ConnNo>,
-    /// Since when it has no connection.
-    alone_since: u64,
-    last: CallNo,
-    heard: CallNo,
-    /// Of the calls that it has not heard the end of, and of those with open requests.
-    outcomes: BTreeMap<CallNo, Outcome>,
-    /// How many of these have an open request.
-    opened: usize,
-}
-
 /// All sessions of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Kept")]
 pub struct Sessions {
     #[serde(with = "sorted")]
     sessions: HashMap<SessionId, Session>,
@@ -104,6 +89,9 @@ pub struct Sessions {
     lapses: BTreeSet<(u64, SessionId)>,
     /// How many each user has.
     of_users: BTreeMap<u32, u32>,
+    /// How many calls of each user are not acknowledged.
+    #[serde(skip)]
+    unheard: FxHashMap<u32, usize>,
 }
 
 impl Sessions {
@@ -142,13 +130,15 @@ impl Sessions {
             self.lapses.remove(&(at, hello.session));
         }
         let displaced = session.attached.replace(conn).filter(|before| *before != conn);
-        session.hear(hello.heard);
-        let welcome = session.welcome(displaced);
         if let Some(before) = displaced {
             self.attached.remove(&before);
         }
         self.attached.insert(conn, hello.session);
-        Ok(welcome)
+        let welcome = self.change(hello.session, |session| {
+            session.hear(hello.heard);
+            session.welcome(displaced)
+        });
+        welcome.ok_or(Turned::Forgotten)
     }
 
     /// A connection is gone. Names the session that is over with it, if one is.
@@ -175,13 +165,18 @@ impl Sessions {
         all.map(|(id, _)| id).collect()
     }
 
-    /// A call comes over a connection.
+    /// A call comes over a connection; perhaps one that gives back something that is open.
     ///
     /// # Errors
     /// If it cannot be taken; then nothing has changed.
-    pub fn call(&mut self, conn: ConnNo, call: CallNo) -> Result<(SessionId, Turn), Wrong> {
+    pub fn call(
+        &mut self,
+        conn: ConnNo,
+        call: CallNo,
+        gives_back: bool,
+    ) -> Result<(SessionId, Turn), Wrong> {
         let id = *self.attached.get(&conn).ok_or(Wrong::NotAttached)?;
-        let session = self.sessions.get_mut(&id).ok_or(Wrong::NotAttached)?;
+        let session = self.sessions.get(&id).ok_or(Wrong::NotAttached)?;
         if call.0 == 0 {
             return Err(Wrong::Zero);
         }
@@ -190,11 +185,14 @@ impl Sessions {
             Some(Outcome::Replied(answer)) => Turn::Replied(answer.clone()),
             Some(Outcome::Pending) => Turn::Pending,
             None if call <= session.heard => Turn::Heard,
-            None if session.outcomes.len() - session.opened >= UNACKNOWLEDGED_MAX => {
+            None if !gives_back && session.unheard() >= UNACKNOWLEDGED_MAX => {
                 return Err(Wrong::TooMany);
             }
+            None if !gives_back && self.unheard_of(session.uid) >= UNACKNOWLEDGED_OF_USER_MAX => {
+                return Err(Wrong::TooManyOfUser);
+            }
             None => {
-                session.take(call);
+                self.take(id, call);
                 Turn::New
             }
         };
@@ -203,25 +201,48 @@ impl Sessions {
 
     /// A call was made, if it is not known already, and has become a request, which waits or holds.
     pub fn opened(&mut self, session: SessionId, call: CallNo, request: RequestNo) {
-        if let Some(session) = self.sessions.get_mut(&session) {
+        self.change(session, |session| {
             session.take(call);
             session.set(call, Outcome::Open(request));
-        }
+        });
     }
 
     /// A call was made, if it is not known already, and has its last reply.
     pub fn answered(&mut self, session: SessionId, call: CallNo, answer: Answer) {
-        if let Some(session) = self.sessions.get_mut(&session) {
+        self.change(session, |session| {
             session.take(call);
             session.set(call, Outcome::Replied(answer));
-        }
+        });
     }
 
     /// The request of a call is over.
     pub fn replied(&mut self, session: SessionId, call: CallNo, answer: Answer) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.set(call, Outcome::Replied(answer));
+        self.change(session, |session| session.set(call, Outcome::Replied(answer)));
+    }
+
+    /// Changes what is kept of the calls of a session, and counts it for its user.
+    fn change<T>(&mut self, id: SessionId, change: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        let session = self.sessions.get_mut(&id)?;
+        let before = session.unheard();
+        let changed = change(session);
+        let (after, uid) = (session.unheard(), session.uid);
+        if after != before {
+            self.recount(uid, before, after);
         }
+        Some(changed)
+    }
+
+    fn recount(&mut self, uid: u32, before: usize, after: usize) {
+        let unheard = self.unheard.entry(uid).or_default();
+        *unheard = *unheard + after - before;
+        if *unheard == 0 {
+            self.unheard.remove(&uid);
+        }
+    }
+
+    /// How many calls of a user are not acknowledged.
+    fn unheard_of(&self, uid: u32) -> usize {
+        self.unheard.get(&uid).copied().unwrap_or_default()
     }
 
     /// A session is there, though nobody is attached to it.
@@ -237,9 +258,7 @@ impl Sessions {
 
     /// A call was made, if it is not known already.
     pub(crate) fn take(&mut self, session: SessionId, call: CallNo) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.take(call);
-        }
+        self.change(session, |session| session.take(call));
     }
 
     /// Whether a call could still be made.
@@ -250,9 +269,7 @@ impl Sessions {
 
     /// The client of a session has heard the end of all calls up to one.
     pub(crate) fn heard_by(&mut self, session: SessionId, upto: CallNo) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.hear(upto);
-        }
+        self.change(session, |session| session.hear(upto));
     }
 
     /// Up to which call a client has heard the end of all.
@@ -283,10 +300,12 @@ impl Sessions {
     /// which, if that is new.
     pub fn hear(&mut self, conn: ConnNo, upto: CallNo) -> Option<(SessionId, CallNo)> {
         let id = *self.attached.get(&conn)?;
-        let session = self.sessions.get_mut(&id)?;
-        let before = session.heard;
-        session.hear(upto);
-        (session.heard > before).then_some((id, session.heard))
+        let (before, after) = self.change(id, |session| {
+            let before = session.heard;
+            session.hear(upto);
+            (before, session.heard)
+        })?;
+        (after > before).then_some((id, after))
     }
 
     /// A session is over: its process has ended, its lease has lapsed, or it says so. Returns what it
@@ -299,6 +318,7 @@ impl Sessions {
         if let Some(at) = ended.lapses() {
             self.lapses.remove(&(at, session));
         }
+        self.recount(ended.uid, ended.unheard(), 0);
         if let Some(sessions) = self.of_users.get_mut(&ended.uid) {
             *sessions -= 1;
             if *sessions == 0 {
@@ -377,87 +397,10 @@ impl Sessions {
         if of_users != self.of_users {
             return Err("users have other numbers of sessions than are counted");
         }
+        if count_unheard(&self.sessions) != self.unheard {
+            return Err("S6: users have left other numbers of calls unheard than are counted");
+        }
         Ok(())
-    }
-}
-
-impl Session {
-    fn new(secret: Secret, uid: u32, means: Means) -> Self {
-        Self {
-            secret,
-            uid,
-            means,
-            attached: None,
-            alone_since: 0,
-            last: CallNo(0),
-            heard: CallNo(0),
-            outcomes: BTreeMap::new(),
-            opened: 0,
-        }
-    }
-
-    fn take(&mut self, call: CallNo) {
-        if call > self.heard && !self.outcomes.contains_key(&call) {
-            self.last = self.last.max(call);
-            self.outcomes.insert(call, Outcome::Pending);
-        }
-    }
-
-    fn set(&mut self, call: CallNo, outcome: Outcome) {
-        let Some(known) = self.outcomes.get_mut(&call) else { return };
-        self.opened -= usize::from(matches!(known, Outcome::Open(_)));
-        self.opened += usize::from(matches!(outcome, Outcome::Open(_)));
-        let is_over = matches!(outcome, Outcome::Replied(_));
-        *known = outcome;
-        if is_over && call <= self.heard {
-            self.outcomes.remove(&call);
-        }
-    }
-
-    fn open(&self) -> impl Iterator<Item = (CallNo, RequestNo)> {
-        self.outcomes.iter().filter_map(|(call, outcome)| match outcome {
-            Outcome::Open(request) => Some((*call, *request)),
-            _ => None,
-        })
-    }
-
-    /// What is not heard of again, and not open, is forgotten. Nobody can hear of what was not made.
-    fn hear(&mut self, upto: CallNo) {
-        let upto = upto.min(self.last);
-        if upto <= self.heard {
-            return;
-        }
-        // Those before were looked at when they were heard of, or when they were over.
-        let news = self.outcomes.range(self.heard.next()..=upto);
-        let over = news.filter(|(_, outcome)| matches!(outcome, Outcome::Replied(_)));
-        for call in over.map(|(call, _)| *call).collect::<Vec<_>>() {
-            self.outcomes.remove(&call);
-        }
-        self.heard = upto;
-    }
-
-    fn welcome(&self, displaced: Option<ConnNo>) -> Welcome {
-        let replied = self.outcomes.iter().filter_map(|(call, outcome)| match outcome {
-            Outcome::Replied(reply) => Some((*call, reply.clone())),
-            _ => None,
-        });
-        let pending = self.outcomes.iter().filter(|(_, it)| matches!(it, Outcome::Pending));
-        Welcome {
-            last: self.last,
-            open: self.open().collect(),
-            replied: replied.collect(),
-            pending: pending.map(|(call, _)| *call).collect(),
-            displaced,
-        }
-    }
-
-    fn lapses(&self) -> Option<u64> {
-        match self.means {
-            Means::Lease(millis) if self.attached.is_none() => {
-                Some(self.alone_since.saturating_add(millis))
-            }
-            _ => None,
-        }
     }
 }
 

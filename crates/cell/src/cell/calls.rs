@@ -10,7 +10,7 @@ use crate::books::Entry;
 use crate::engine;
 use crate::facts::{Answer, Fact, How};
 use crate::input::{Effect, Rest, Wish};
-use crate::session::{CallNo, SessionId};
+use crate::session::{CallNo, ConnNo, SessionId};
 
 /// The longest time that a reservation is renewed for: ten years.
 const RENEWED_MAX: u64 = 10 * 366 * 24 * 3600 * 1000;
@@ -35,7 +35,7 @@ impl Cell {
             },
             Wish::Withdraw { asked, rest } => {
                 match self.books.sessions.request(session, asked) {
-                    Some(request) if self.own(session, request).is_ok() => {
+                    Some(request) if self.has_in_hand(session, request) => {
                         return self.give_back(request, rest, session, call);
                     }
                     Some(request) if !self.engine.is_held(request) => {
@@ -65,11 +65,31 @@ impl Cell {
         self.answer(session, call, done.map_or_else(Answer::Failed, |()| Answer::Done))
     }
 
+    /// Whether a wish that comes over a connection gives back something that is open: it is always
+    /// taken. A wish to withdraw that does not changes nothing.
+    pub fn gives_back(&self, conn: ConnNo, wish: &Wish) -> bool {
+        let Some(session) = self.books.sessions.of(conn) else { return false };
+        match wish {
+            Wish::End { request, .. } => self.has_in_hand(session, *request),
+            Wish::Withdraw { asked, .. } => {
+                let request = self.books.sessions.request(session, *asked);
+                let entry = request.and_then(|request| self.books.get(request));
+                entry.is_some_and(|entry| entry.held.is_none() || entry.is_in_hand())
+            }
+            Wish::Leave => true,
+            _ => false,
+        }
+    }
+
     /// Whether a session holds a grant.
-    fn own(&self, session: SessionId, request: RequestNo) -> Result<(), Fault> {
+    pub(super) fn has_in_hand(&self, session: SessionId, request: RequestNo) -> bool {
         let is_its = |entry: &&Entry| entry.session.is_some_and(|(owner, _)| owner == session);
-        let entry = self.books.get(request).filter(is_its);
-        if entry.is_some_and(Entry::is_in_hand) { Ok(()) } else { Err(unknown(request)) }
+        self.books.get(request).filter(is_its).is_some_and(Entry::is_in_hand)
+    }
+
+    /// The same; if it does not, what its client is told.
+    fn own(&self, session: SessionId, request: RequestNo) -> Result<(), Fault> {
+        if self.has_in_hand(session, request) { Ok(()) } else { Err(unknown(request)) }
     }
 
     /// What was to be made for a command is made, and its client is told of the grant.
@@ -104,7 +124,7 @@ impl Cell {
         holder: Record,
     ) -> Result<Result<(), Fault>, Defect> {
         let entry = self.books.get(request).filter(|entry| entry.ready);
-        let Some(entry) = entry.filter(|_| self.own(session, request).is_ok()) else {
+        let Some(entry) = entry.filter(|_| self.has_in_hand(session, request)) else {
             // The client has lost the grant, or was not told of it. So its child becomes nothing.
             self.unused(Some(holder));
             return Ok(Err(unknown(request)));

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use holdall_wire::{Ask, From, Lasting, Part};
 
 use super::{Cell, Defect};
+use crate::books::Contradiction;
 use crate::engine::Reservation;
 use crate::facts::{Fact, How, Imported};
-use crate::input::{Former, Import};
+use crate::input::{Effect, Former, Import};
 
 impl Cell {
     pub(super) fn import(&mut self, import: Import) -> Result<(), Defect> {
@@ -44,9 +45,26 @@ impl Cell {
             };
             let (who, taken) = (Arc::new(who), taken.into());
             let grant = Imported { request, who, ask, taken, since, until, holder };
+            // Such an agent may have granted a unit twice.
+            if let Err(why) = self.books.check_import(&grant) {
+                self.effect(Effect::LeftOut(request, told(&grant, &why)));
+                continue;
+            }
             self.note(Fact::Imported(Box::new(grant)))?;
         }
         self.out.sync = true;
         Ok(())
+    }
+}
+
+/// What is left out, for people.
+fn told(grant: &Imported, why: &Contradiction) -> String {
+    let units = grant.taken.iter().flat_map(|taken| taken.units.iter());
+    let units: Vec<_> = units.map(|(unit, _)| unit.as_str()).collect();
+    let user = &grant.who.user;
+    let held = format!("{} of {user}: {why}", units.join(", "));
+    match &grant.holder {
+        Some((holder, _)) => format!("{held}; its processes go on: {}", holder.told()),
+        None => held,
     }
 }

@@ -1,10 +1,11 @@
 //! How much room a log needs for a cell: new things are let in only if there is room for all that will
 //! follow from them, so that on a full disk what is held can still be given back.
 
-use holdall_wire::{Change, Kind, Name};
+use holdall_wire::{Change, Kind, Name, RequestNo};
 
 use super::Cell;
 use crate::input::{Input, Wish};
+use crate::session::ConnNo;
 
 /// More than a record has beside what is said in it, in bytes.
 const RECORD: usize = 512;
@@ -13,22 +14,39 @@ const AT_LEAST: u64 = 64 << 10;
 
 impl Cell {
     /// For how many bytes a log must have room if an input is to be let in, and with it what follows;
-    /// none if it follows itself from what was let in, and must be taken.
+    /// none if it follows itself from what was let in, and must be taken. A session that comes back
+    /// some times is owed that; the host knows how often it did.
     pub fn admits(&self, input: &Input) -> Option<usize> {
         let more = match input {
-            Input::Attach { hello, .. } if self.books.sessions.uid(hello.session).is_none() => 0,
-            Input::Call { wish, .. } => match wish {
+            Input::Attach { .. } | Input::Heard { .. } => 0,
+            Input::Call { conn, wish, .. } => match wish {
                 Wish::Ask { who, ask } => {
                     let said = who.size() + ask.from.size() + holdall_wire::needs_size(&ask.needs);
                     2 * said + self.books.owed_for(ask) as usize
                 }
                 Wish::Renew { by, .. } => 2 * by.size(),
                 Wish::Change { by, change } => 2 * by.size() + 3 * self.size(change),
-                _ => return None,
+                _ if self.follows(*conn, wish) => return None,
+                _ => 0,
             },
             _ => return None,
         };
         Some(RECORD + more)
+    }
+
+    /// Whether a wish follows from what was let in: it is the end of a grant, or its use.
+    fn follows(&self, conn: ConnNo, wish: &Wish) -> bool {
+        let held = |request: &RequestNo| {
+            self.books.get(*request).is_some_and(|entry| entry.held.is_some())
+        };
+        match wish {
+            Wish::Child { request, .. } => {
+                let session = self.books.sessions.of(conn);
+                session.is_some_and(|session| self.has_in_hand(session, *request))
+            }
+            Wish::Release { request, .. } => held(request),
+            _ => self.gives_back(conn, wish),
+        }
     }
 
     /// How many bytes a log should keep room for: for what follows from what was let in.

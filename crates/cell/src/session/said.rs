@@ -3,7 +3,7 @@
 use holdall_wire::RequestNo;
 use serde::{Deserialize, Serialize};
 
-use super::{CallNo, ConnNo, Secret, SessionId, UNACKNOWLEDGED_MAX};
+use super::{CallNo, ConnNo, Secret, SessionId, UNACKNOWLEDGED_MAX, UNACKNOWLEDGED_OF_USER_MAX};
 use crate::facts::Answer;
 
 /// What keeps a session alive.
@@ -114,4 +114,10 @@ pub enum Wrong {
     /// Too much is kept for this client.
     #[error("{UNACKNOWLEDGED_MAX} calls are not acknowledged; acknowledge some first")]
     TooMany,
+    /// Too much is kept for the clients of its user.
+    #[error(
+        "{UNACKNOWLEDGED_OF_USER_MAX} calls of this user are not acknowledged; end some of its \
+         clients first"
+    )]
+    TooManyOfUser,
 }

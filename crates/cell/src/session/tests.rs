@@ -25,7 +25,7 @@ fn attached() -> Sessions {
 }
 
 fn turn(sessions: &mut Sessions, conn: ConnNo, call: CallNo) -> Turn {
-    sessions.call(conn, call).expect("it is taken").1
+    sessions.call(conn, call, false).expect("it is taken").1
 }
 
 #[test]
@@ -38,15 +38,15 @@ fn a_call_is_new_once_and_what_came_of_it_is_told_again() {
     assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(2)), Turn::New);
     sessions.replied(SESSION, CallNo(2), Answer::Done);
     assert_eq!(turn(&mut sessions, ConnNo(1), CallNo(2)), Turn::Replied(Answer::Done));
-    assert_eq!(sessions.call(ConnNo(1), CallNo(0)), Err(Wrong::Zero));
-    assert_eq!(sessions.call(ConnNo(2), CallNo(3)), Err(Wrong::NotAttached));
+    assert_eq!(sessions.call(ConnNo(1), CallNo(0), false), Err(Wrong::Zero));
+    assert_eq!(sessions.call(ConnNo(2), CallNo(3), false), Err(Wrong::NotAttached));
 }
 
 #[test]
 fn whoever_comes_back_is_told_what_it_missed() {
     let mut sessions = attached();
     for call in 1..=3 {
-        sessions.call(ConnNo(1), CallNo(call)).expect("the next");
+        sessions.call(ConnNo(1), CallNo(call), false).expect("the next");
     }
     sessions.opened(SESSION, CallNo(1), RequestNo(9));
     assert_eq!(sessions.detach(10, ConnNo(1)), None, "it lasts");
@@ -61,14 +61,18 @@ fn whoever_comes_back_is_told_what_it_missed() {
     assert_eq!(welcome.displaced, Some(ConnNo(2)));
     assert_eq!(welcome.open, [(CallNo(1), RequestNo(9))], "what is open is told whoever has heard");
     assert!(welcome.replied.is_empty());
-    assert_eq!(sessions.call(ConnNo(2), CallNo(4)), Err(Wrong::NotAttached), "the last one counts");
+    assert_eq!(
+        sessions.call(ConnNo(2), CallNo(4), false),
+        Err(Wrong::NotAttached),
+        "the last one counts"
+    );
     sessions.check().expect("sound");
 }
 
 #[test]
 fn a_grant_that_ends_after_it_was_heard_of_leaves_nothing_behind() {
     let mut sessions = attached();
-    sessions.call(ConnNo(1), CallNo(1)).expect("the first");
+    sessions.call(ConnNo(1), CallNo(1), false).expect("the first");
     sessions.opened(SESSION, CallNo(1), RequestNo(9));
     sessions.hear(ConnNo(1), CallNo(1));
     sessions.detach(10, ConnNo(1));
@@ -166,7 +170,7 @@ fn without_sessions_a_connection_is_one() {
     let mut sessions = Sessions::default();
     let plain = Hello { means: Means::Connection, ..hello() };
     sessions.attach(ConnNo(1), &plain, &Limits::default()).expect("it is new");
-    sessions.call(ConnNo(1), CallNo(1)).expect("the first");
+    sessions.call(ConnNo(1), CallNo(1), false).expect("the first");
     sessions.opened(SESSION, CallNo(1), RequestNo(3));
     assert_eq!(sessions.detach(5, ConnNo(1)), Some(SESSION));
     assert_eq!(sessions.end(SESSION), [RequestNo(3)]);
@@ -183,10 +187,47 @@ fn a_client_cannot_fill_the_memory() {
         sessions.replied(SESSION, CallNo(call), Answer::Done);
     }
     let next = CallNo(UNACKNOWLEDGED_MAX as u64 + 1);
-    assert_eq!(sessions.call(ConnNo(1), next), Err(Wrong::TooMany));
+    assert_eq!(sessions.call(ConnNo(1), next, false), Err(Wrong::TooMany));
     sessions.hear(ConnNo(1), CallNo(u64::MAX));
     assert_eq!(turn(&mut sessions, ConnNo(1), next), Turn::New);
     sessions.check().expect("nobody has heard of what was not made");
+}
+
+/// Whoever has many sessions cannot either; and giving back is always taken.
+#[test]
+fn a_user_cannot_fill_the_memory_with_many_sessions() {
+    let mut sessions = Sessions::default();
+    let mut last = 0;
+    for number in 0..UNACKNOWLEDGED_OF_USER_MAX.div_ceil(UNACKNOWLEDGED_MAX) as u64 {
+        let (id, conn) = (SessionId(number.into()), ConnNo(number));
+        let one = Hello { session: id, ..hello() };
+        sessions.attach(conn, &one, &Limits::default()).expect("it is new");
+        for call in 1..=UNACKNOWLEDGED_MAX as u64 {
+            assert_eq!(turn(&mut sessions, conn, CallNo(call)), Turn::New);
+            sessions.replied(id, CallNo(call), Answer::Done);
+        }
+        last = number;
+    }
+    let (conn, call) = (ConnNo(last + 1), CallNo(1));
+    let one = Hello { session: SessionId(u128::from(last) + 1), ..hello() };
+    sessions.attach(conn, &one, &Limits::default()).expect("it is new");
+    assert_eq!(sessions.call(conn, call, false), Err(Wrong::TooManyOfUser));
+    let bytes = postcard::to_allocvec(&sessions).expect("in bytes");
+    let mut again: Sessions = postcard::from_bytes(&bytes).expect("the same again");
+    assert_eq!(again, sessions, "after a start, too");
+    assert_eq!(again.call(conn, call, false), Err(Wrong::TooManyOfUser));
+    let other = Hello { session: SessionId(u128::MAX), uid: 1001, ..hello() };
+    sessions.attach(ConnNo(u64::MAX), &other, &Limits::default()).expect("it is new");
+    assert_eq!(turn(&mut sessions, ConnNo(u64::MAX), call), Turn::New, "it is another user's");
+    assert!(matches!(sessions.call(conn, call, true), Ok((_, Turn::New))), "it gives back");
+    sessions.check().expect("sound");
+    sessions.end(SessionId(0));
+    assert_eq!(turn(&mut sessions, conn, CallNo(2)), Turn::New, "there is room again");
+    for number in 0..=last + 1 {
+        sessions.end(SessionId(number.into()));
+    }
+    sessions.end(SessionId(u128::MAX));
+    assert_eq!(sessions, Sessions::default(), "nothing is left");
 }
 
 /// What happens between a client and its cell.
@@ -255,7 +296,12 @@ impl World {
             }
             Step::ToCell if !self.to_cell.is_empty() => {
                 let call = self.to_cell.remove(0);
-                match self.sessions.call(ConnNo(self.conn), CallNo(call)).expect("in order").1 {
+                match self
+                    .sessions
+                    .call(ConnNo(self.conn), CallNo(call), false)
+                    .expect("in order")
+                    .1
+                {
                     Turn::New => self.pending.push(call),
                     Turn::Replied(_) => self.to_client.push(call),
                     Turn::Open(_) | Turn::Pending | Turn::Heard => {}

@@ -245,7 +245,7 @@ impl<'a> World<'a> {
             }
             Effect::Arm(timer, ..) => drop(self.timers.insert(timer)),
             Effect::Disarm(timer) => drop(self.timers.remove(&timer)),
-            Effect::Unused(_) | Effect::Unfit(..) => {}
+            Effect::Unused(_) | Effect::Unfit(..) | Effect::LeftOut(..) => {}
         }
     }
 

@@ -29,6 +29,9 @@ impl Service {
             Effect::Unfit(name, why) => {
                 return warn!("pool '{name}' is not as the configuration wants it: {why}");
             }
+            Effect::LeftOut(request, what) => {
+                return warn!(%request, "of an agent without a log, not taken over: {what}");
+            }
             // The call may be forgotten by the time that its reply leaves.
             Effect::Reply { conn, call, reply } => {
                 let Some(id) = self.id_of(conn, call, &reply) else { return };
@@ -85,7 +88,7 @@ impl Service {
             // These are dealt with when they come up.
             Effect::Reply { .. } | Effect::Welcome { .. } => {}
             Effect::NotTaken(..) | Effect::TurnedAway(..) | Effect::Prepare(_) => {}
-            Effect::Arm(..) | Effect::Disarm(_) | Effect::Unfit(..) => {}
+            Effect::Arm(..) | Effect::Disarm(_) | Effect::Unfit(..) | Effect::LeftOut(..) => {}
         }
     }
 

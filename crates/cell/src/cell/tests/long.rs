@@ -61,7 +61,6 @@ fn there_is_room_for_all_that_follows_from_what_is_let_in() {
     let before = story.log.len();
     story.input(comes.clone());
     assert!(length(&story, before) <= room);
-    assert_eq!(story.cell.admits(&comes), None, "it is known, and may always come back");
 
     let needs = vec!["gpu:9".parse().expect("a need")];
     let (now, lasting) = (false, Lasting::Command(Leftovers::Kill));
@@ -86,4 +85,98 @@ fn there_is_room_for_all_that_follows_from_what_is_let_in() {
     assert!(length(&story, before) <= owed, "{owed}");
     story.calls(1, 4, Wish::Leave);
     assert_eq!(story.cell.owed(), nothing, "nothing is owed any more");
+}
+
+/// What a session leads to besides: that it comes back some times, and its end.
+#[test]
+fn there_is_room_for_those_who_come_back() {
+    let mut story = Story::new(&[]);
+    let nothing = story.cell.owed();
+    let hello = Hello {
+        session: SessionId(u128::MAX),
+        secret: Secret(u128::MAX),
+        uid: u32::MAX,
+        means: Means::Process { pid: u32::MAX, start: u64::MAX },
+        returns: false,
+        heard: CallNo(u64::MAX),
+    };
+    story.input(Input::Attach { conn: ConnNo(u64::MAX), hello });
+    let (owed, before) = ((story.cell.owed() - nothing) as usize, story.log.len());
+    story.input(Input::Detach(ConnNo(u64::MAX)));
+    for back in 1..=4 {
+        let conn = ConnNo(u64::MAX - back);
+        story.input(Input::Attach { conn, hello: Hello { returns: true, ..hello } });
+        story.input(Input::Detach(conn));
+    }
+    story.input(Input::Over(hello.session));
+    assert_eq!(story.log.len(), before + 10);
+    // What a log adds to each record.
+    let length = story.log[before..].iter().map(|payload| payload.len() + 40).sum::<usize>();
+    assert!(length <= owed, "{length} of {owed}");
+}
+
+/// On a full disk nobody takes the room that is kept for the ends of others.
+#[test]
+fn what_leads_to_nothing_may_be_refused() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    story.comes(2);
+    story.asks(1, 1, "a", Lasting::Connection);
+    story.asks(2, 1, "a", Lasting::Connection);
+    let request = story.cell.books.grants().next().expect("held").0;
+    let (rest, asked) = (None, CallNo(1));
+    let call = |session, wish| Input::Call {
+        conn: conn(session),
+        call: CallNo(2),
+        heard: CallNo(0),
+        wish,
+    };
+    let release = |request| {
+        let (by, may, unseen, beyond) = (who(1), true, false, None);
+        Wish::Release { request, force: true, by, may, unseen, beyond }
+    };
+    let unknown = RequestNo(77);
+    let may = [
+        Input::Attach { conn: conn(1), hello: hello(1, PROCESS, true) },
+        Input::Heard { conn: conn(1), upto: CallNo(1) },
+        call(1, Wish::Withdraw { asked: CallNo(9), rest: None }),
+        call(2, Wish::End { request, rest: None }),
+        call(2, Wish::Child { request, holder: child(9) }),
+        call(1, Wish::Child { request: unknown, holder: child(9) }),
+        call(1, release(unknown)),
+    ];
+    for input in may {
+        assert!(story.cell.admits(&input).is_some(), "{input:?}");
+    }
+    let must = [
+        call(1, Wish::End { request, rest: rest.clone() }),
+        call(1, Wish::Withdraw { asked, rest: rest.clone() }),
+        call(2, Wish::Withdraw { asked, rest }),
+        call(1, Wish::Child { request, holder: child(9) }),
+        call(2, release(request)),
+        call(2, Wish::Leave),
+        Input::Over(SessionId(1)),
+        Input::Detach(conn(1)),
+        Input::HolderEnded(request),
+    ];
+    for input in must {
+        assert_eq!(story.cell.admits(&input), None, "{input:?}");
+    }
+}
+
+/// More than there is will be refused: that is not long.
+#[test]
+fn what_is_asked_for_beyond_a_pool_needs_no_room() {
+    let story = Story::new(&[("gpu", 8)]);
+    let room = |needs: &str| {
+        let needs = vec![needs.parse().expect("a need")];
+        let (now, lasting, from) = (false, Lasting::Connection, From::default());
+        let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
+        let wish = Wish::Ask { who: who(1), ask };
+        let input = Input::Call { conn: conn(1), call: CallNo(1), heard: CallNo(0), wish };
+        story.cell.admits(&input).expect("it is new")
+    };
+    assert_eq!(room("gpu:60000"), room("gpu:all"));
+    assert_eq!(room("npu:60000"), room("npu"));
+    assert!(room("gpu:8") > room("gpu:7"));
 }

@@ -175,6 +175,50 @@ fn open_requests_leave_room_for_calls() {
     story.cell.books.check().expect("sound");
 }
 
+/// However much its client has left unheard: what it does not want any more must not stay with it.
+#[test]
+fn giving_back_is_always_taken() {
+    let mut story = Story::new(&[]);
+    story.comes(1);
+    let nothing = || Wish::Withdraw { asked: CallNo(9999), rest: None };
+    for call in 1..=3 {
+        story.asks(1, call, &format!("lock{call}"), Lasting::Connection);
+    }
+    story.asks(1, 4, "lock1", Lasting::Connection);
+    let command = story.asks(1, 5, "lock5", Lasting::Command(Leftovers::Wait));
+    let [Effect::Prepare(command)] = command[..] else { panic!("{command:?}") };
+    story.input(Input::Prepared { request: command, holder: Some(child(9)), place: None });
+    assert_eq!(story.cell.engine.load(), (4, 1));
+    let most = crate::session::UNACKNOWLEDGED_MAX as u64;
+    for call in 6..6 + most {
+        story.cell.step(1, call_of(call, 0, nothing())).expect("unbroken");
+    }
+    let mut next = 6 + most;
+    let mut is_taken = |story: &mut Story, wish: Wish| {
+        next += 1;
+        let out = story.cell.step(1, call_of(next, 0, wish)).expect("unbroken");
+        story.cell.books.check().expect("sound");
+        !out.effects.iter().any(|effect| matches!(effect, Effect::NotTaken(..)))
+    };
+    let (first, ..) = story.cell.books.grants().next().expect("held");
+    let withdraw = |asked, rest| Wish::Withdraw { asked: CallNo(asked), rest };
+    assert!(!is_taken(&mut story, Wish::End { request: RequestNo(77), rest: None }));
+    assert!(!is_taken(&mut story, nothing()), "it gives nothing back");
+    assert!(is_taken(&mut story, withdraw(4, None)), "what waits");
+    assert!(is_taken(&mut story, Wish::End { request: first, rest: None }));
+    assert!(!is_taken(&mut story, Wish::End { request: first, rest: None }), "once");
+    assert!(is_taken(&mut story, withdraw(2, None)), "what is held");
+    assert!(!is_taken(&mut story, withdraw(2, None)));
+    let rest = Some(Rest { holder: child(9), pids: vec![9] });
+    assert!(is_taken(&mut story, withdraw(5, rest.clone())), "what processes use");
+    for _ in 0..3 {
+        assert!(!is_taken(&mut story, withdraw(5, rest.clone())), "what ends does so once");
+    }
+    assert_eq!(story.cell.engine.load(), (2, 0));
+    assert!(is_taken(&mut story, Wish::Leave));
+    assert_eq!(story.cell.engine.load(), (1, 0), "which ends with its processes");
+}
+
 fn call_of(call: u64, heard: u64, wish: Wish) -> Input {
     Input::Call { conn: conn(1), call: CallNo(call), heard: CallNo(heard), wish }
 }

@@ -149,6 +149,49 @@ fn what_an_agent_without_a_log_has_left_is_in_force() {
     assert_eq!(story.cell.engine.kind(&name("gpu")), Some(Kind::Numbered(2)));
 }
 
+/// Agents without a log could grant a unit twice. Then one of both is taken over, and the other said.
+#[test]
+fn what_cannot_be_of_what_was_left_is_left_out() {
+    let mut story = Story::new(&[("cpu", 2)]);
+    story.cell = Cell::new().expect("an engine");
+    story.log.clear();
+    let sharer = |request, fence| {
+        let mut grant = former(request, "lock", "lock", fence, None);
+        grant.needs = vec!["lock:shared".parse().expect("a need")];
+        Former { grant, holder: child(request as u32), abandoned: false }
+    };
+    let sharers = [sharer(30, 31), sharer(32, 33)];
+    let twice =
+        Former { grant: former(12, "cpu", "cpu/0", 13, None), holder: child(7), abandoned: true };
+    let mut lost_part = former(40, "cpu", "cpu/1", 41, None);
+    lost_part.part_of = Some(RequestNo(8));
+    let lost_part = Former { grant: lost_part, holder: child(6), abandoned: false };
+    let again =
+        Former { grant: former(8, "cpu", "cpu/1", 9, None), holder: child(5), abandoned: false };
+    let import = Import {
+        reservations: vec![
+            former(8, "cpu", "cpu/0", 9, Some(50_000)),
+            former(10, "cpu", "cpu/0", 11, Some(50_000)),
+        ],
+        held: sharers.into_iter().chain([twice, lost_part, again]).collect(),
+        ..Import::default()
+    };
+    let effects = story.input(Input::Import(import));
+    let left_out = effects.iter().map(|effect| match effect {
+        Effect::LeftOut(request, why) => (request.0, why.as_str()),
+        other => panic!("{other:?}"),
+    });
+    let left_out: Vec<_> = left_out.collect();
+    let numbers: Vec<_> = left_out.iter().map(|(request, _)| *request).collect();
+    assert_eq!(numbers, [8, 10, 12, 32, 40]);
+    assert!(left_out[2].1.contains("cpu/0") && left_out[2].1.contains('7'), "{left_out:?}");
+    story.start("boot", true);
+    assert_eq!(story.units(RequestNo(8)), ["cpu/0"]);
+    assert_eq!(story.cell.engine.load(), (2, 0));
+    story.restart("boot", false);
+    assert_eq!(story.cell.engine.load(), (2, 0), "and so it is from now on");
+}
+
 /// What is inside what is known after an upgrade, too: nobody waits for itself.
 #[test]
 fn a_grant_inside_another_stays_inside() {
@@ -200,6 +243,29 @@ fn odd(payload: &[u8]) -> Recorded {
     let recorded = crate::replay::Parts::default().take(payload).expect("readable");
     let input = postcard::to_allocvec(&Input::Dismiss).expect("written");
     Recorded { input, ..recorded.expect("whole") }
+}
+
+/// Once the engine was built again from the facts, snapshots can be made.
+#[test]
+fn a_divergence_is_over_when_the_engine_is_built_again() {
+    let mut story = Story::new(&[("gpu", 2)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let other = story.log.len() - 1;
+    story.start("boot", true);
+    story.comes(2);
+    let mut replay = Replay::new(LOGIC, None).expect("an engine");
+    for (at, record) in story.log.iter().enumerate() {
+        if at == other {
+            assert_eq!(replay.take_whole(LOGIC, &odd(record)), Ok(None));
+        } else {
+            replay.take(LOGIC, record).expect("readable");
+        }
+    }
+    let replayed = replay.finish().expect("an engine");
+    assert!(!replayed.from_facts);
+    assert_eq!(replayed.diverged, None, "it was said when it was");
+    assert!(replayed.cell.books.get(request).is_some());
+    assert_eq!(replayed.cell.books, story.cell.books);
 }
 
 /// A record that leads elsewhere now is gone on from, after a snapshot and after an upgrade, too.
