@@ -39,7 +39,7 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
     }
     match error.downcast_ref() {
         Some(Error::NoAgent(_) | Error::Unreachable(..) | Error::Version { .. }) => UNAVAILABLE,
-        Some(Error::Lost | Error::Forked | Error::Protocol(_)) => UNAVAILABLE,
+        Some(Error::Lost | Error::Ended | Error::Forked | Error::Protocol(_)) => UNAVAILABLE,
         Some(Error::Refused(Refusal::Busy(_) | Refusal::Withdrawn)) => NOT_NOW,
         Some(Error::Refused(Refusal::Closed(_))) => UNAVAILABLE,
         Some(Error::Refused(Refusal::Never(_))) => NEVER,

@@ -4,6 +4,8 @@
 //! - A call is kept until the agent has said that it has it: it can be made again, under the same number.
 //! - Whoever waits for replies gets each of them, however often the agent says it again, or learns that
 //!   none will come.
+//! - No more than [`WINDOW`] calls are on their way whose end the agent was not told to be known here. It
+//!   keeps no more than 4,096 of a session, and would turn others away.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,9 +16,12 @@ use tokio::sync::mpsc;
 pub(crate) type Replies = mpsc::UnboundedReceiver<Reply>;
 
 /// After how many calls the agent is told that their replies have come.
-const HEARD_AFTER: u32 = 64;
-/// After how many later calls one that waits is passed over when that is told.
+const HEARD_AFTER: u64 = 64;
+/// After how many later calls a request that waits is passed over when that is told.
 const PASSED_OVER: u64 = 1024;
+/// How many calls are made beyond those of which the agent was told that their end is known. A request that
+/// waits is passed over before it keeps others from being made.
+const WINDOW: u64 = 3 * PASSED_OVER;
 
 /// Who a session is to the agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,10 +52,20 @@ impl Identity {
 struct Made {
     /// What is to be said again if the connection is lost: nothing, once the agent has it.
     body: Option<Body>,
-    /// Whether it has been granted.
-    granted: bool,
+    stands: Stands,
     /// Nobody waits for the reply to what must be done in any case.
     replies: Option<mpsc::UnboundedSender<Reply>>,
+}
+
+/// How it stands with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    /// Nothing is known, or that it is being done.
+    Open,
+    /// It is a request that waits.
+    Waits,
+    /// It is a request that was granted.
+    Granted,
 }
 
 impl Made {
@@ -80,7 +95,11 @@ pub(crate) struct Calls {
     last: u64,
     made: BTreeMap<u64, Made>,
     /// How many calls have come to their end, or were granted, since the agent was told.
-    settled: u32,
+    settled: u64,
+    /// Up to which call the agent was told that the end of all is known.
+    told: u64,
+    /// The last call that was sent over any connection; they are sent in their order.
+    furthest: u64,
     queries: HashMap<u64, Query>,
     last_query: u64,
 }
@@ -95,6 +114,8 @@ impl Calls {
             last: 0,
             made: BTreeMap::new(),
             settled: 0,
+            told: 0,
+            furthest: 0,
             queries: HashMap::new(),
             last_query: FIRST_QUERY,
         }
@@ -115,9 +136,9 @@ impl Calls {
         self.known
     }
 
-    /// The last number that was given.
-    pub(crate) fn last(&self) -> u64 {
-        self.last
+    /// Whether a call was ever sent: only then the agent may know it.
+    pub(crate) fn was_sent(&self, number: u64) -> bool {
+        number <= self.furthest
     }
 
     /// A new call, whose replies somebody waits for.
@@ -133,7 +154,7 @@ impl Calls {
 
     fn enter(&mut self, body: Body, replies: Option<mpsc::UnboundedSender<Reply>>) -> u64 {
         self.last += 1;
-        self.made.insert(self.last, Made { body: Some(body), granted: false, replies });
+        self.made.insert(self.last, Made { body: Some(body), stands: Stands::Open, replies });
         self.last
     }
 
@@ -158,10 +179,28 @@ impl Calls {
         all
     }
 
-    /// The calls after a number that the agent may not have, in their order.
+    /// The last call that may be made now.
+    fn room(&self) -> u64 {
+        self.last.min(self.told + WINDOW)
+    }
+
+    /// Whether there are calls that may be made after this one now.
+    pub(crate) fn has_after(&self, number: u64) -> bool {
+        number < self.last && (number < self.room() || self.has_news())
+    }
+
+    /// The calls after a number that the agent may not have and that may be made now, in their order.
     pub(crate) fn after(&self, number: u64) -> impl Iterator<Item = (u64, &Body)> {
-        let later = self.made.range(number.saturating_add(1)..);
-        later.filter_map(|(number, made)| Some((*number, made.body.as_ref()?)))
+        let all = self.made.range(number.saturating_add(1)..);
+        let now = all.take_while(|(number, _)| **number <= self.room());
+        now.filter_map(|(number, made)| Some((*number, made.body.as_ref()?)))
+    }
+
+    /// All that may be made now have been sent. Returns the last of them.
+    pub(crate) fn sent(&mut self) -> u64 {
+        let room = self.room();
+        self.furthest = self.furthest.max(room);
+        room
     }
 
     /// What is said to the agent to be known by it, and under which number.
@@ -170,24 +209,34 @@ impl Calls {
         self.settled = 0;
         let Identity { session, secret } = self.identity;
         let (returns, heard) = (self.known, self.heard());
+        self.told = heard;
         (self.next_query(), Body::Attach(Attach { session, secret, returns, heard, lease }))
     }
 
     /// What is said to the agent from time to time, so that it need not keep its replies.
     pub(crate) fn news(&mut self) -> Option<(u64, Body)> {
-        if self.settled < HEARD_AFTER {
+        if !self.has_news() {
             return None;
         }
         self.settled = 0;
-        Some((self.next_query(), Body::Heard(self.heard())))
+        self.told = self.heard();
+        Some((self.next_query(), Body::Heard(self.told)))
+    }
+
+    /// Whether it is time to tell the agent what was heard. If calls wait for that, it counts how far it gets
+    /// them.
+    fn has_news(&self) -> bool {
+        let is_full = self.last > self.told + WINDOW;
+        self.settled >= HEARD_AFTER || is_full && self.heard() >= self.told + HEARD_AFTER
     }
 
     /// Up to which call the end of all is known. That a grant was lost need not be told: it is missing
     /// then. Nor is a request kept up with for ever that waits while many others come and go.
     fn heard(&self) -> u64 {
-        let is_unheard = |(number, made): &(&u64, &Made)| {
-            let waits = made.body.is_none() && **number + PASSED_OVER < self.last;
-            !made.granted && !waits
+        let is_unheard = |(number, made): &(&u64, &Made)| match made.stands {
+            Stands::Open => true,
+            Stands::Waits => **number + PASSED_OVER >= self.last,
+            Stands::Granted => false,
         };
         self.made.iter().find(is_unheard).map_or(self.last, |(number, _)| number - 1)
     }
@@ -201,22 +250,21 @@ impl Calls {
         }
         // One that is over has been told already.
         let Some(made) = self.made.get_mut(&id) else { return };
-        let goes_on = match &reply {
+        let stands = match &reply {
             // It comes before the call is taken.
-            Reply::Warning(_) => true,
-            Reply::Queued(_) | Reply::Granted { .. } => {
-                made.body = None;
-                true
-            }
-            _ => false,
+            Reply::Warning(_) => Some(made.stands),
+            Reply::Queued(_) => Some(Stands::Waits),
+            Reply::Granted { .. } => Some(Stands::Granted),
+            _ => None,
         };
-        if matches!(reply, Reply::Granted { .. }) && !std::mem::replace(&mut made.granted, true) {
-            self.settled += 1;
+        if let Some(stands) = stands.filter(|stands| *stands != made.stands) {
+            (made.body, made.stands) = (None, stands);
+            self.settled += u64::from(stands == Stands::Granted);
         }
         if let Some(replies) = &made.replies {
             let _ = replies.send(reply);
         }
-        if !goes_on {
+        if stands.is_none() {
             self.made.remove(&id);
             self.settled += 1;
         }
@@ -240,7 +288,7 @@ impl Calls {
 
     /// Nobody waits for this call any more.
     pub(crate) fn forget(&mut self, number: u64) {
-        if self.made.remove(&number).is_some_and(|made| !made.granted) {
+        if self.made.remove(&number).is_some_and(|made| made.stands != Stands::Granted) {
             self.settled += 1;
         }
     }
@@ -260,6 +308,12 @@ impl Calls {
         self.generation += 1;
         (self.tried, self.known) = (false, false);
         self.made.clear();
+    }
+
+    /// Nothing will be heard any more.
+    pub(crate) fn end(&mut self) {
+        self.begin_anew();
+        self.queries.clear();
     }
 
     /// The connection is lost. Queries belong to it, and what nobody waits for is not made again.

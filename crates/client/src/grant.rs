@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdall_wire::{Ask, Body, Fault, Name, Place, Reply, RequestNo, Taken};
+use holdall_wire::{Ask, Body, Name, Place, Reply, RequestNo, Taken};
 
 use crate::Error;
 use crate::calls::Replies;
@@ -186,17 +186,17 @@ impl Grant {
     ///
     /// # Errors
     /// If the grant was lost before. If the agent says that it has failed, the grant is still held: the
-    /// agent does not know what was left behind.
+    /// agent does not know what was left behind. Whatever it says, a grant that it did not take back is given
+    /// back once more when it is dropped.
     pub async fn end(&mut self, left: bool) -> Result<Vec<u32>, Error> {
         let mut replies = self.asked.call(Body::End { request: self.request, left })?;
         let reply = replies.recv().await;
-        if let Some(Reply::Failed(fault @ Fault::Failed(_))) = reply {
+        if let Some(Reply::Failed(fault)) = reply {
             return Err(fault.into());
         }
         self.ended = true;
         self.asked.forget();
         match reply {
-            Some(Reply::Failed(fault)) => Err(fault.into()),
             Some(Reply::Leftovers(pids)) => Ok(pids),
             Some(_) => Ok(Vec::new()),
             None => Err(Error::Lost),

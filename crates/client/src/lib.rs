@@ -23,16 +23,19 @@
 
 #![forbid(unsafe_code)]
 
+mod attend;
 mod calls;
 mod grant;
 mod link;
 mod session;
+mod state;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use holdall_wire as wire;
+use holdall_wire::frame::{OLDEST, VERSION};
 use holdall_wire::{
     AgentView, Ask, Body, Fault, From as About, Lasting, Name, Need, Refusal, Reply, Status,
 };
@@ -41,7 +44,6 @@ use tokio::sync::watch;
 
 pub use self::grant::{Grant, Waiting};
 use self::session::Session;
-pub use self::session::is_stopped;
 
 /// Why something did not work.
 #[derive(Debug, thiserror::Error)]
@@ -54,9 +56,8 @@ pub enum Error {
     Unreachable(String, std::io::Error),
     /// The agent is of another version.
     #[error(
-        "the agent speaks version {agent} of the protocol, this program version {}; \
-         restart the agent with `holdall agent stop`, or use programs of one release",
-        holdall_wire::frame::VERSION
+        "the agent speaks version {agent} of the protocol, this program version {VERSION}; {}",
+        remedy(*agent)
     )]
     Version {
         /// Which one it speaks.
@@ -68,6 +69,9 @@ pub enum Error {
     /// The grant was taken away before it could be used.
     #[error("the grant was taken away before it could be used")]
     TakenAway,
+    /// The runtime on which the client was made has ended.
+    #[error("the runtime of this client has ended; connect anew")]
+    Ended,
     /// This process is a fork of the one that connected.
     #[error("a fork cannot use the connection of the process it comes from; connect anew")]
     Forked,
@@ -85,6 +89,15 @@ pub enum Error {
     Protocol(String),
 }
 
+/// What to do about an agent of another version.
+fn remedy(agent: u32) -> &'static str {
+    if (OLDEST..VERSION).contains(&agent) {
+        "`holdall agent stop` ends it when nothing is held any more, and the next one is of this version"
+    } else {
+        "use programs of one release"
+    }
+}
+
 /// Whether an agent is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -94,6 +107,15 @@ pub enum Presence {
     Away,
     /// It was stopped on purpose. It is waited for until somebody else starts it.
     Stopped,
+}
+
+/// Whether the agent of a socket was stopped on purpose, and none has started since: a file beside the
+/// socket says so, `agent.sock.stopped`. A new command brings an agent back then, and not those who were
+/// there before; they do not even connect, since a supervisor that listens would start one.
+pub fn is_stopped(socket: &Path) -> bool {
+    let mut mark = socket.as_os_str().to_owned();
+    mark.push(".stopped");
+    Path::new(&mark).exists()
 }
 
 /// Nothing panics while it has one of our locks; if it did, the data would still be sound.
@@ -109,7 +131,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the agent that listens at a path. What is held is held as long as this process lives.
+    /// Connects to the agent that listens at a path. What is held is held as long as this process lives, which
+    /// keeps its user all the while.
     ///
     /// # Errors
     /// If there is none, or it does not speak our version.
@@ -206,8 +229,16 @@ impl Client {
     ///
     /// # Errors
     /// If the agent did not do it. [`Error::Lost`] if it has forgotten the session, or if it was told
-    /// to end and the connection was lost before it has answered.
+    /// to end and the connection was lost before it has answered. [`Error::Protocol`] for what requests,
+    /// grants and sessions say of themselves.
     pub async fn call(&self, body: Body) -> Result<Reply, Error> {
+        if matches!(
+            body,
+            Body::Ask(_) | Body::Withdraw(_) | Body::Attach(_) | Body::Heard(_) | Body::Leave
+        ) {
+            let text = "requests are made with `enqueue`, and sessions speak for themselves";
+            return Err(Error::Protocol(text.into()));
+        }
         loop {
             match self.once(&body).await {
                 Err(Error::Lost) if matches!(body, Body::Agent | Body::Explain { .. }) => {}

@@ -33,10 +33,10 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects, and greets with what is sent first.
-    pub(crate) async fn connect(path: &Path) -> io::Result<Self> {
+    async fn connect(path: &Path, version: u32) -> io::Result<Self> {
         let stream = connected(path).await?;
         let mut unsent = Vec::new();
-        frame::greet(&mut unsent, frame::VERSION);
+        frame::greet(&mut unsent, version);
         Ok(Self { stream, unsent: Mutex::new(unsent), full: Notify::new() })
     }
 
@@ -70,12 +70,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
+    fn new(link: Arc<Link>) -> Self {
         Self { link, incoming: Incoming::new(FROM_NODE_MAX), stuck: false }
     }
 
     /// The version that the agent says.
-    pub(crate) async fn version(&mut self) -> io::Result<u32> {
+    async fn version(&mut self) -> io::Result<u32> {
         loop {
             if let Some(content) = self.incoming.next_frame()? {
                 return Ok(frame::version(content)?);
@@ -110,6 +110,33 @@ impl Reader {
                 }
             }
         }
+    }
+}
+
+/// Connects, makes some calls at once, and returns which version is spoken. Agents of version 5 hang up on
+/// those who greet with another: they are greeted with their own, and not told of sessions.
+pub(crate) async fn greeted(
+    path: &Path,
+    first: &[(u64, Body)],
+) -> io::Result<(Arc<Link>, Reader, u32)> {
+    let mut version = frame::VERSION;
+    loop {
+        let link = Arc::new(Link::connect(path, version).await?);
+        let mut reader = Reader::new(link.clone());
+        let is_known = |body: &Body| version == frame::VERSION || !matches!(body, Body::Attach(_));
+        for (id, body) in first.iter().filter(|(_, body)| is_known(body)) {
+            link.push(*id, body)?;
+        }
+        link.flush();
+        let theirs = reader.version().await.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => error,
+            // An agent that is just ending closes the connection instead of greeting.
+            _ => io::Error::new(io::ErrorKind::ConnectionAborted, "it is just ending"),
+        })?;
+        if !(frame::OLDEST..version).contains(&theirs) {
+            return Ok((link, reader, theirs));
+        }
+        version = theirs;
     }
 }
 

@@ -1,10 +1,11 @@
 //! A small agent that knows sessions and locks, loses connections whenever it is told to, and looks that
 //! every call is done once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use holdall_client::wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_client::wire::{
@@ -22,7 +23,12 @@ pub(crate) struct Trouble {
     pub(crate) cut: u64,
     pub(crate) twice: u64,
     pub(crate) turned_away: u64,
+    /// What is given back takes a while.
+    pub(crate) slow: u64,
 }
+
+/// How many outcomes are kept of a session that were not heard of; as those of a real agent.
+const UNHEARD_MAX: usize = 4096;
 
 /// A request that waits or holds.
 #[derive(Debug)]
@@ -44,6 +50,7 @@ struct Known {
 #[derive(Clone, Debug)]
 enum Outcome {
     Open(u64),
+    Pending,
     Replied(Box<Reply>),
 }
 
@@ -67,6 +74,15 @@ pub(crate) struct World {
     pub(crate) cuts: usize,
     pub(crate) heard: usize,
     pub(crate) left: usize,
+    /// How many calls were turned away because too many were not heard of.
+    pub(crate) too_many: usize,
+    /// What is being given back, by session and call: soon, and when that is said.
+    soon: Vec<(u128, u64, RequestNo)>,
+    later: Vec<(u128, u64, RequestNo)>,
+    /// Whoever comes is greeted, and that is all.
+    pub(crate) hangs_up: bool,
+    /// The next that is given back is kept back until it is finished.
+    pub(crate) keep_back: bool,
     /// How many who come, or come back, are told that there is no room.
     pub(crate) no_room: usize,
 }
@@ -110,6 +126,18 @@ impl World {
         for known in self.sessions.values_mut() {
             (known.last, known.heard) = (0, 0);
             known.outcomes.clear();
+        }
+    }
+
+    /// Whoever comes back is somebody else.
+    pub(crate) fn change_secrets(&mut self) {
+        self.sessions.values_mut().for_each(|known| known.secret = known.secret.wrapping_add(1));
+    }
+
+    /// What was kept back is given back.
+    pub(crate) fn finish_kept_back(&mut self) {
+        for (session, call, request) in std::mem::take(&mut self.later) {
+            self.give_back(session, call, request);
         }
     }
 
@@ -183,6 +211,7 @@ impl World {
         }
         let answers = outcomes.into_iter().map(|(call, outcome)| match outcome {
             Outcome::Open(request) => (call, Some(self.stands(request))),
+            Outcome::Pending => (call, None),
             Outcome::Replied(reply) => (call, Some(*reply)),
         });
         let answers = answers.collect();
@@ -204,6 +233,13 @@ impl World {
         let Some(known) = self.sessions.get_mut(&session) else { return };
         let is_known = call <= known.heard || known.outcomes.contains_key(&call);
         assert!(!is_known, "{call} is made again though it was told to have been taken: {body:?}");
+        let is_open = |outcome: &&Outcome| matches!(outcome, Outcome::Open(_));
+        let unheard = known.outcomes.len() - known.outcomes.values().filter(is_open).count();
+        if unheard >= UNHEARD_MAX {
+            self.too_many += 1;
+            let fault = Fault::Conflict("too many calls are not acknowledged".into());
+            return self.tell_session(session, call, Reply::Failed(fault));
+        }
         let is_ask = matches!(body, Body::Ask(_));
         if is_ask && self.draw(self.trouble.turned_away) {
             let why = Refusal::Closed("turned away".into());
@@ -226,15 +262,14 @@ impl World {
                 self.tell_session(session, call, reply);
             }
             Body::End { request, .. } => {
-                let own = self.requests.get(&request.0).filter(|own| own.session == session);
-                let reply = match own {
-                    Some(own) if self.queues[&own.lock].front() == Some(&request.0) => {
-                        self.end(request.0, None);
-                        Reply::Done
-                    }
-                    _ => Reply::Failed(Fault::Conflict(format!("there is no {request}"))),
-                };
-                self.reply(session, call, reply);
+                known.outcomes.insert(call, Outcome::Pending);
+                if std::mem::take(&mut self.keep_back) {
+                    self.later.push((session, call, request));
+                } else if self.draw(self.trouble.slow) {
+                    self.soon.push((session, call, request));
+                } else {
+                    self.give_back(session, call, request);
+                }
             }
             Body::Withdraw(asked) => {
                 if let Some(Outcome::Open(request)) = known.outcomes.get(&asked) {
@@ -253,6 +288,20 @@ impl World {
                 self.sessions.remove(&session);
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    fn give_back(&mut self, session: u128, call: u64, request: RequestNo) {
+        let own = self.requests.get(&request.0).filter(|own| own.session == session);
+        let reply = match own {
+            Some(own) if self.queues[&own.lock].front() == Some(&request.0) => {
+                self.end(request.0, None);
+                Reply::Done
+            }
+            _ => Reply::Failed(Fault::Conflict(format!("there is no {request}"))),
+        };
+        if self.sessions.contains_key(&session) {
+            self.reply(session, call, reply);
         }
     }
 
@@ -301,6 +350,8 @@ pub(crate) struct StandIn {
     listening: Option<JoinHandle<()>>,
     /// Whoever changes it ends all connections.
     killed: watch::Sender<u32>,
+    /// Whether something was done that may not be.
+    broken: Rc<Cell<bool>>,
 }
 
 impl StandIn {
@@ -311,6 +362,7 @@ impl StandIn {
             world: Rc::new(RefCell::new(world)),
             listening: None,
             killed: watch::Sender::new(0),
+            broken: Rc::default(),
         };
         agent.start();
         agent
@@ -328,10 +380,16 @@ impl StandIn {
     pub(crate) fn start(&mut self) {
         let listener = listen(&self.socket());
         let (world, killed) = (self.world.clone(), self.killed.subscribe());
+        let broken = self.broken.clone();
         self.listening = Some(tokio::task::spawn_local(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 world.borrow_mut().connections += 1;
-                tokio::task::spawn_local(serve(world.clone(), stream, killed.clone()));
+                let watched = Watched(broken.clone());
+                let serve = serve(world.clone(), stream, killed.clone());
+                tokio::task::spawn_local(async move {
+                    let _watched = watched;
+                    serve.await;
+                });
             }
         }));
     }
@@ -354,8 +412,23 @@ impl StandIn {
     }
 }
 
+/// Nobody waits for the tasks that serve connections: what they find wrong is noted.
+struct Watched(Rc<Cell<bool>>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set(true);
+        }
+    }
+}
+
 impl Drop for StandIn {
     fn drop(&mut self) {
+        assert!(
+            !self.broken.get() || std::thread::panicking(),
+            "the agent has seen what may not be"
+        );
         if let Some(listening) = self.listening.take() {
             listening.abort();
         }
@@ -405,6 +478,9 @@ async fn talk(
     frame::greet(&mut out, frame::common(frame::version(&greeting).ok()?)?);
     stream.write_all(&out).await.ok()?;
     cut("after the greeting")?;
+    if world.borrow().hangs_up {
+        return None;
+    }
     let (sender, mut answers) = mpsc::unbounded_channel();
     world.borrow_mut().conns.insert(conn, sender);
     loop {
@@ -412,6 +488,7 @@ async fn talk(
             cut("before a call is taken")?;
             let call = frame::read(content).expect("a call");
             world.borrow_mut().take(conn, call);
+            finish_soon(world);
             cut("after a call was taken")?;
         }
         tokio::select! {
@@ -430,5 +507,17 @@ async fn talk(
             }
             _ = killed.changed() => return None,
         }
+    }
+}
+
+/// Gives back what takes a while.
+fn finish_soon(world: &Rc<RefCell<World>>) {
+    let soon = std::mem::take(&mut world.borrow_mut().soon);
+    for (session, call, request) in soon {
+        let world = world.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            world.borrow_mut().give_back(session, call, request);
+        });
     }
 }
