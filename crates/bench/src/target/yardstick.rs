@@ -1,13 +1,11 @@
 //! The yardstick: the smallest server that grants sets of locks over the same socket and frames.
 //!
 //! A request joins the queues of all its locks at one instant, and is granted when it is the first
-//! in each. Nothing is kept, checked, logged or limited, and nobody may leave a queue: it is a bound
-//! on what a server of this kind can do, not one to be used.
+//! in each. Nothing is kept, checked, logged or limited, nobody may leave a queue, and nobody is known
+//! who comes back: it is a bound on what a server of this kind can do, not one to be used.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -110,7 +108,7 @@ pub(crate) async fn serve(socket: &Path) -> anyhow::Result<()> {
 }
 
 async fn talk(queues: &RefCell<Queues>, peer: &Rc<Peer>) -> anyhow::Result<()> {
-    frame::greet(&mut peer.unsent.borrow_mut(), frame::OLDEST);
+    frame::greet(&mut peer.unsent.borrow_mut(), frame::VERSION);
     flush(peer)?;
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
     let mut greeted = false;
@@ -153,14 +151,11 @@ fn take(queues: &mut Queues, peer: &Rc<Peer>, call: Call) -> anyhow::Result<()> 
             queues.tell(peer, id, Reply::Done);
         }
         Body::Agent => queues.tell(peer, id, Reply::Agent(AgentView::default())),
-        Body::Lock { beside: Some(number) } => queues.tell(peer, id, Reply::Locked(number)),
-        Body::Lock { beside: None } => {
-            flush(peer)?;
-            let mut reply = Vec::new();
-            frame::write(&Answer { id, reply: Reply::Locked(0) }, FROM_NODE_MAX, &mut reply)?;
-            let nothing = File::open("/dev/null")?;
-            holdall_holders::send(&peer.stream, &reply, nothing.as_fd())?;
+        Body::Attach(_) => {
+            queues.tell(peer, id, Reply::Attached { life: 1, last: 0, answers: Vec::new() });
         }
+        Body::Leave => queues.tell(peer, id, Reply::Done),
+        Body::Heard(_) => {}
         other => anyhow::bail!("the yardstick cannot do this: {other:?}"),
     }
     Ok(())
