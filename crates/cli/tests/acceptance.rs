@@ -11,6 +11,8 @@ fn the_acceptance_scripts_pass() {
     let mut scripts: Vec<_> = scripts.map(|entry| entry.expect("readable").path()).collect();
     scripts.sort();
     assert!(!scripts.is_empty());
+    // Named together at the end: one failure does not hide another.
+    let mut failed = Vec::new();
     for script in scripts {
         // Whoever runs the tests in the background may have SIGINT ignored, and no script could undo it.
         let out = Command::new("env")
@@ -26,6 +28,9 @@ fn the_acceptance_scripts_pass() {
             // Not captured, so that it is seen.
             writeln!(std::io::stderr(), "{line}").expect("open");
         }
-        assert!(out.status.success(), "{} failed; run it again with HOLDALL set", script.display());
+        if !out.status.success() {
+            failed.push(script);
+        }
     }
+    assert!(failed.is_empty(), "failed, to be run again with HOLDALL set: {failed:?}");
 }
