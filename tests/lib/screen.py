@@ -25,6 +25,25 @@ class Screen:
     def type(self, keys):
         os.write(self.terminal, keys.encode())
 
+    def until_all_stopped(self, seconds=10):
+        """Waits for all but the shell: it says "Stopped" when its own children are, and one of theirs that
+        has yet to hear of it would read what is typed next."""
+        deadline = time.monotonic() + seconds
+        while any(state not in "TZ" for state in self.states()):
+            if time.monotonic() > deadline:
+                sys.exit(f"not everything has stopped:\n{self.seen}")
+            time.sleep(0.01)
+
+    def states(self):
+        """Those of the processes of the session besides the shell."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                stat = open(f"/proc/{pid}/stat").read().rsplit(") ", 1)[1].split()
+            except OSError:
+                continue
+            if int(stat[3]) == self.pid != int(pid):
+                yield stat[0]
+
     def end(self):
         self.type("exit\n")
         os.waitpid(self.pid, 0)
