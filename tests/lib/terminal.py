@@ -14,6 +14,7 @@ type("hello\n")
 until("got hello")
 type("\x1a")
 until("Stopped")
+screen.until_all_stopped()
 type(f"{holdall} status tty | grep -o 'held (sto[a-z]*)'\n")
 until("held (stopped)")
 # Somebody else waits: one live line says behind whom. Ctrl-C ends the wait.
