@@ -186,7 +186,8 @@ class Storm:
         next_look = 0
         while self.runs or self.holds or self.over or self.timers or self.agents.asked:
             self.look()
-            if time.monotonic() > next_look:
+            # An agent that was stopped goes on when its time has come, not while it is waited for.
+            if not self.timers and time.monotonic() > next_look:
                 self.agents.wait_for()
                 self.release_orphans()
                 next_look = time.monotonic() + 2
