@@ -158,11 +158,19 @@ fn begin(disk: &dyn Disk, header: &mut SegmentHeader, found: &Recovered) -> io::
     Ok(Segment::new(file, header))
 }
 
-/// Makes a file as long as there is room for, to within a small part of what is wanted: so a start on
-/// a full disk leaves the next one what it has not used itself.
+/// Makes a file as long as there is room for, in eighths of what is wanted: others need room, too. If
+/// there is not even one, the disk is full, and the file takes what the segment before has given back,
+/// but for a small part: so a start leaves the next one all that it has not used itself.
 fn allocate_most(file: &dyn DiskFile, wanted: u64) -> io::Result<u64> {
     let least = (wanted / 512).max(2 * SEGMENT_HEADER as u64);
-    let (mut length, mut step) = (0, wanted);
+    let eighths = (1..8).rev().map(|eighths| wanted / 8 * eighths);
+    for length in eighths.filter(|length| *length >= least) {
+        match file.allocate(length) {
+            Err(error) if disk::is_full(&error) => file.cut(0)?,
+            allocated => return allocated.map(|()| length),
+        }
+    }
+    let (mut length, mut step) = (0, wanted / 16);
     while step >= (wanted / 2048).max(1) {
         match file.allocate(length + step) {
             Ok(()) => length += step,
