@@ -7,7 +7,7 @@ PATH="$(dirname "$HOLDALL"):$PATH"
 # Commands that need an agent or a home get one of their own.
 own=$(mktemp -d)
 export HOLDALL_AGENT="$own/agent.sock" HOLDALL_DATA="$own/data" HOLDALL_JOBS="$own/jobs" HOME="$own"
-trap '"$HOLDALL" agent stop --now >/dev/null 2>&1 || true; rm -rf "$own"' EXIT
+trap '"$HOLDALL" agent stop >/dev/null 2>&1 || true; rm -rf "$own"' EXIT
 
 count=0
 while IFS= read -r line; do

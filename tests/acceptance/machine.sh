@@ -43,7 +43,7 @@ eventually() {
     done
 }
 clean_up() {
-    "$HOLDALL" agent stop --now >/dev/null 2>&1 || true
+    "$HOLDALL" agent stop >/dev/null 2>&1 || true
     [ -z "${machine:-}" ] || kill -9 "$machine" 2>/dev/null || true
     umount "$home" /run /var/lib 2>/dev/null || true
     rm -rf "$work"

@@ -6,7 +6,7 @@ set -euo pipefail
 left=()
 end_left() {
     kill -9 "${left[@]}" 2>/dev/null || true
-    kill -9 "$agent" 2>/dev/null && wait "$agent" 2>/dev/null || true
+    [ -z "${agent:-}" ] || { kill -9 "$agent" && wait "$agent"; } 2>/dev/null || true
     mountpoint -q "$work/small" && umount "$work/small"
     clean_up
 }

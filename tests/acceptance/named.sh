@@ -109,7 +109,7 @@ expect 0 "/dev/ttyUSB1,/dev/ttyUSB0" run scope:all -- printenv SERIAL
 # Time limits: told before, SIGTERM, then SIGKILL.
 status=0 && out=$("$HOLDALL" run --limit 1s x -- sh -c 'trap "echo told" TERM; sleep 100 & wait; exit 3' 2>&1) || status=$?
 [ "$status" -eq 124 ] || fail "status $status instead of 124: $out"
-for text in "told" "is stopped in" "the time limit is over"; do
+for text in "told" "is stopped in a moment" "the time limit is over"; do
     grep -q "$text" <<<"$out" || fail "does not say '$text': $out"
 done
 expect 124 "the command is stopped after 1s" run --limit 1h bench -- sleep 100

@@ -45,7 +45,8 @@ gone "$pid"
 [ -e "$mark" ] || fail "stop has left no mark"
 touch "$work/c.end"
 ends "$other" 5 "a command that ended without an agent"
-sleep 1
+eventually grep -q "agent" "$work/a.told"
+sleep 1 # In which somebody who should not might start an agent, or say it again.
 expect 69 "" agent status
 kill -0 "$holder" "$waiter" || fail "somebody has ended with the agent"
 [ "$(grep -c "agent" "$work/a.told")" -eq 1 ] || fail "that the agent is away is to be said once: $(cat "$work/a.told")"
@@ -118,4 +119,18 @@ touch "$work/a.end"
 ends "$holder" 0 "a command whose agent was killed"
 ends "$first" 0 "the first in the line"
 ends "$second" 0 "the second in the line, which came before the first or not at all,"
+
+# Whoever watches a reservation brings back an agent that was killed, says that one was stopped, and notices the end.
+"$HOLDALL" hold w --for 1h --watch >"$work/w.grant" 2>"$work/w.told" &
+watcher=$!
+eventually test -s "$work/w.grant"
+pid=$(agent_pid)
+kill -9 "$pid"
+eventually "$HOLDALL" agent status
+expect 0 "" agent stop
+eventually grep -q "the agent was stopped" "$work/w.told"
+expect 75 "w" run -n w -- true
+expect 0 "" release "$(cat "$work/w.grant")"
+ends "$watcher" 0 "a watched reservation"
+grep -q "has ended" "$work/w.told" || fail "the end of a reservation is not told: $(cat "$work/w.told")"
 echo "$script: ok"

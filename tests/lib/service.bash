@@ -53,7 +53,7 @@ clean_up() {
     for pid in $(jobs -p); do
         kill -9 "$pid" 2>/dev/null && wait "$pid" 2>/dev/null || true
     done
-    "$HOLDALL" agent stop --now >/dev/null 2>&1 || true
+    "$HOLDALL" agent stop >/dev/null 2>&1 || true
     rm -rf "$work"
 }
 trap clean_up EXIT

@@ -109,7 +109,7 @@ class Agent:
     def close(self) -> None:
         if self.process.poll() is not None:
             self.start()
-        subprocess.run([self.program, "agent", "stop", "--now"], env=self.environment, check=False, timeout=60, stderr=subprocess.DEVNULL)
+        subprocess.run([self.program, "agent", "stop"], env=self.environment, check=False, timeout=60, stderr=subprocess.DEVNULL)
         self.process.wait(60)
         for job in self.jobs:
             job.kill()

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, NOT_NOW};
 use crate::reach::{self, Reach, block_on};
-use crate::run::{Signals, Wanted, environment};
+use crate::run::{Meanwhile, Signals, Wanted, environment, through};
 use crate::until::until;
 use crate::{print, show};
 
@@ -125,8 +125,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let names: Vec<_> = grant.taken().iter().map(|taken| taken.name.clone()).collect();
         grant.keep();
         if args.watch {
+            let watch = watch(&client, number, &names);
             tokio::select! {
-                watched = watch(&client, number, &names) => watched?,
+                watched = through(&args.wanted.reach, &client, Meanwhile::Watching, watch) => watched?,
                 _ = signals.next() => {}
             }
         }
@@ -149,18 +150,12 @@ const NOTICE: u64 = 300_000;
 
 /// Says before a reservation ends that it will, and when it has.
 async fn watch(client: &Client, grant: RequestNo, names: &[Name]) -> anyhow::Result<()> {
-    let (mut told, mut away) = (None, false);
+    let mut told = None;
     loop {
         let status = match reach::look(client, names, |_| false).await {
-            Err(_) if *client.presence().borrow() != Presence::Here => {
-                if !std::mem::replace(&mut away, true) {
-                    crate::say(format!("the agent is away; {grant} stays"));
-                }
-                continue;
-            }
+            Err(_) if *client.presence().borrow() != Presence::Here => continue,
             looked => looked?.0,
         };
-        away = false;
         let held = status.grants.iter().find(|held| held.request == grant);
         let Some(until) = held.and_then(|held| held.until) else {
             crate::say(format!("{grant} has ended"));
@@ -172,12 +167,16 @@ async fn watch(client: &Client, grant: RequestNo, names: &[Name]) -> anyhow::Res
         if left <= notice && told != Some(until) {
             crate::say(format!(
                 "{grant} ends in {}; `holdall renew {grant}` prolongs it",
-                show::span(left / 1000)
+                show::soon(Duration::from_millis(left))
             ));
             told = Some(until);
         }
         let next = if left > notice { left - notice } else { left };
-        tokio::time::sleep(Duration::from_millis(next + 10).min(LOOK)).await;
+        let next = tokio::time::sleep(Duration::from_millis(next + 10).min(LOOK));
+        tokio::select! {
+            () = next => {}
+            () = client.lost() => {} // Whoever asks again waits for the next agent.
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! How things are put into words.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdall_wire::{Drained, Hindrance, Need, RequestNo, Taken, Who};
 use serde::Serialize;
@@ -37,6 +37,14 @@ pub(crate) fn span(seconds: u64) -> String {
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
         _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// What is left of a time, to whom that is told when it is nearly over.
+pub(crate) fn soon(left: Duration) -> String {
+    match left.as_millis() {
+        0..1000 => "a moment".into(),
+        millis => span((millis as u64).div_ceil(1000)),
     }
 }
 
@@ -133,6 +141,12 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_nearly_over_is_not_told_as_over() {
+        let left = [0, 300, 1000, 5999, 60_000].map(|millis| soon(Duration::from_millis(millis)));
+        assert_eq!(left, ["a moment", "a moment", "1s", "6s", "1m00s"]);
+    }
 
     #[test]
     fn what_others_say_of_themselves_is_no_command_for_a_terminal() {

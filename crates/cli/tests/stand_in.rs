@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdall_wire::frame::{self, Incoming};
-use holdall_wire::{AgentView, Answer, Attach, Body, Call, Fault, Reply, RequestNo};
+use holdall_wire::{AgentView, Answer, Attach, Body, Call, Fault, Reply, RequestNo, Taken};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What the stand-in does with a call.
@@ -61,6 +61,7 @@ impl StandIn {
         holdall.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_holdall"), "run", "a"]);
         holdall.args(options).arg("--").args(command);
         holdall.env("HOLDALL_AGENT", self.file("agent.sock")).env_remove("HOLDALL_GRANT");
+        holdall.env("HOLDALL_IDLE_EXIT", "30s").env_remove("HOLDALL_DATA");
         holdall.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
         holdall.spawn().expect("it starts")
     }
@@ -339,4 +340,64 @@ fn a_deadline_ends_waiting_also_while_the_agent_is_away() {
     let (code, told) = ended(agent.run(&["-w", "2s", "-E", "9"], &["true"]));
     assert_eq!(code, Some(9), "{told}");
     assert!(told.contains("not granted in time: the agent is away"), "{told}");
+}
+
+/// The agent has lost its memory, and the next one is started by the wrapper itself: as its child, and not as
+/// something that the command has left behind.
+#[test]
+fn an_agent_that_was_started_again_is_nothing_that_the_command_has_left_behind() {
+    let socket = Arc::new(Mutex::new(PathBuf::new()));
+    let gone = socket.clone();
+    let agent = StandIn::new(move |_, body| match body {
+        Body::Ask(_) => reply(grant()),
+        Body::Child { .. } => reply(Reply::Done),
+        Body::End { left: true, .. } => {
+            std::fs::remove_file(&*gone.lock().expect("no panic")).expect("it was there");
+            Does::HangUp
+        }
+        other => panic!("{other:?}"),
+    });
+    *socket.lock().expect("no panic") = agent.file("agent.sock");
+    let left = "sleep 1000 </dev/null >/dev/null 2>&1 & exit 7";
+    let (code, told) = ended(agent.run(&[], &["sh", "-c", left]));
+    let about = |what: &str| {
+        let mut holdall = Command::new(env!("CARGO_BIN_EXE_holdall"));
+        holdall.args(["agent", what]).env("HOLDALL_AGENT", agent.file("agent.sock"));
+        holdall.output().expect("it runs")
+    };
+    let mark = agent.file("agent.sock.stopped").exists();
+    let (status, stop) = (about("status"), about("stop"));
+    assert_eq!(code, Some(7), "{told}");
+    assert!(told.contains("the grant was lost; stopping"), "{told}");
+    assert!(!mark, "the agent was told to stop: {told}");
+    assert!(status.status.success() && stop.status.success(), "{status:?} {stop:?}");
+}
+
+/// Whoever is not to use what it was granted does not wait until that is given back.
+#[test]
+fn what_cannot_be_used_is_given_back_without_waiting_for_the_agent() {
+    let agent = StandIn::new(|_, body| match body {
+        Body::Ask(_) => {
+            let taken = ["a.b", "a_b"]
+                .map(|name| Taken { name: name.parse().expect("a name"), units: Vec::new() });
+            let (request, variables) = (RequestNo(1), Vec::new());
+            let (taken, place, limit) = (taken.into(), None, None);
+            reply(Reply::Granted { request, taken, place, variables, limit })
+        }
+        _ => Does::Nothing,
+    });
+    let (code, told) = ended(agent.run(&[], &["true"]));
+    assert_eq!(code, Some(64), "{told}");
+}
+
+/// The agent has it, and could not do what was needed: nothing was taken away.
+#[test]
+fn a_command_that_was_killed_is_not_told_as_lost_because_its_agent_has_failed() {
+    let agent = StandIn::new(|_, body| match body {
+        Body::Ask(_) => reply(grant()),
+        Body::Child { .. } => reply(Reply::Done),
+        _ => reply(Reply::Failed(Fault::Failed("no room".into()))),
+    });
+    let (code, told) = ended(agent.run(&[], &["sh", "-c", "kill -9 $$"]));
+    assert_eq!(code, Some(137), "{told}");
 }

@@ -18,6 +18,7 @@ use holdall_wire::{Body, Name, Reply, Status};
 pub(crate) use self::place::{
     MACHINE_CONFIG, MACHINE_DATA, MACHINE_SOCKET, MACHINE_UNIT, Place, own_home, own_state, served,
 };
+pub(crate) use self::start::started;
 use crate::failure::{Failure, UNAVAILABLE};
 
 /// How long an agent may take to answer.

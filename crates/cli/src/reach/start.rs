@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -65,11 +66,11 @@ async fn start_with(place: &Place, lock: &File, mut mine: bool) -> anyhow::Resul
         }
         mine = mine || flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         let mut pause = Duration::from_millis(3);
-        if let Some(status) = agent.as_mut().map_or(Ok(None), Child::try_wait)? {
-            if status.code().is_some_and(|code| code != i32::from(NOT_NOW)) {
+        if let Some(code) = agent.as_mut().and_then(ended) {
+            if code.is_some_and(|code| code != i32::from(NOT_NOW)) {
                 return Err(not_started(place));
             }
-            // It was killed, or another agent is just coming or going there; look again.
+            // It was killed, or nobody knows how it ended, or another agent is just coming or going there; look again.
             (agent, pause) = (None, Duration::from_millis(100));
         } else if mine && agent.is_none() {
             agent = Some(spawn(place)?);
@@ -79,6 +80,20 @@ async fn start_with(place: &Place, lock: &File, mut mine: bool) -> anyhow::Resul
         }
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The exit status of an agent that has ended, if it is known: whoever supervises a command waits for all
+/// children, and may have waited for this one.
+fn ended(agent: &mut Child) -> Option<Option<i32>> {
+    agent.try_wait().map_or(Some(None), |status| Some(status?.code()))
+}
+
+/// The agents that this process has started. They are its children, and no command's.
+static STARTED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// The agents that this process has started.
+pub(crate) fn started() -> Vec<u32> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// The lock that whoever starts an agent has. It is not the agent's own, which begins later.
@@ -116,7 +131,7 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
     let data = Directory::private(&place.data).and_then(|data| data.append("agent.log"));
     let log = data.map_err(|why| nobody_there(place, &why.into()))?;
     let passed_on = PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-    Command::new(std::env::current_exe()?)
+    let agent = Command::new(std::env::current_exe()?)
         .args(["agent", "--background", "--socket"])
         .arg(&place.socket)
         .arg("--data")
@@ -129,7 +144,9 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
-        .context("cannot start an agent")
+        .context("cannot start an agent")?;
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).push(agent.id());
+    Ok(agent)
 }
 
 /// The last lines of a file, which may be long.

@@ -27,16 +27,18 @@ const RESTART: Duration = Duration::from_millis(500);
 
 /// What goes on meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meanwhile {
+pub(crate) enum Meanwhile {
     /// Something waits for the agent.
     Waiting,
     /// A command runs, which does not need it.
     Running,
+    /// A reservation is watched, and does not need it.
+    Watching,
 }
 
 /// Does something that the agent may be away from for a while: says so, and starts it again if it is
 /// waited for.
-pub(super) async fn through<T>(
+pub(crate) async fn through<T>(
     reach: &Reach,
     client: &Client,
     meanwhile: Meanwhile,
@@ -44,7 +46,7 @@ pub(super) async fn through<T>(
 ) -> anyhow::Result<T> {
     let kept_alive = async {
         match meanwhile {
-            Meanwhile::Waiting => reach.keep_alive(client).await,
+            Meanwhile::Waiting | Meanwhile::Watching => reach.keep_alive(client).await,
             Meanwhile::Running => std::future::pending().await,
         }
     };
@@ -69,6 +71,7 @@ async fn tell(client: &Client, meanwhile: Meanwhile) -> Infallible {
         }
         mention(match (meanwhile, now) {
             (Meanwhile::Running, _) => "the agent is away; the command goes on",
+            (Meanwhile::Watching, Presence::Away) => "the agent is away; the reservation stays",
             (_, Presence::Stopped) => {
                 "the agent was stopped; waiting until another command starts it"
             }

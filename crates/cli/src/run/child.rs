@@ -37,7 +37,7 @@ const NOTICE: Duration = Duration::from_secs(60);
 pub(super) struct Running {
     child: Child,
     cgroup: Option<Cgroup>,
-    /// The children that we had before: the agent perhaps, and those of a program that became us.
+    /// The children that we had before: those of a program that became us.
     before: Vec<u32>,
     /// How the command ended, if it has.
     ended: Option<Ended>,
@@ -139,7 +139,7 @@ impl Running {
                 () = at(notice), if !stopped => {
                     notice = None;
                     let left = deadline.map(|deadline| deadline - Instant::now());
-                    let left = show::span(left.unwrap_or_default().as_secs());
+                    let left = show::soon(left.unwrap_or_default());
                     super::mention(format!("the command is stopped in {left}, at its time limit"));
                 }
                 () = at(deadline), if !stopped => {
@@ -195,7 +195,14 @@ impl Running {
         }
         let pids = |all: Vec<Process>| all.iter().map(|process| process.id().pid).collect();
         let left = children().or_else(|_| descendants(std::process::id()).map(pids));
-        left.map_or(true, |left: Vec<u32>| left.iter().any(|pid| !self.before.contains(pid)))
+        let others = self.others();
+        left.map_or(true, |left: Vec<u32>| left.iter().any(|pid| !others.contains(pid)))
+    }
+
+    /// Our children that are not the command's: those that we had before, and agents that we have started,
+    /// perhaps since.
+    fn others(&self) -> Vec<u32> {
+        [self.before.clone(), crate::reach::started()].concat()
     }
 
     /// Waits until nothing is left in the cgroup of the command, if it has one.
@@ -224,7 +231,7 @@ impl Running {
             Some(cgroup) if signal == Signal::KILL && cgroup.kill().is_ok() => {}
             Some(cgroup) => cgroup.signal(signal),
             None => {
-                let all = seen_descendants(std::process::id(), &self.before);
+                let all = seen_descendants(std::process::id(), &self.others());
                 all.iter().for_each(|process| process.signal(signal));
                 if self.ended.is_none() && all.iter().all(|p| p.id().pid != self.child.pid()) {
                     self.child.signal(signal); // Whatever can be seen, we know this one.

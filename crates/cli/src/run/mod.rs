@@ -21,7 +21,7 @@ use holdall_wire::{
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use self::away::{Meanwhile, through};
+pub(crate) use self::away::{Meanwhile, through};
 use self::child::{Running, Use};
 pub(crate) use self::waiting::Signals;
 use crate::failure::{Failure, LOST, NEVER, OVER_LIMIT};
@@ -253,15 +253,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let (client, mut grant) = args.wanted.get(ask, &mut signals).await?;
+    // What is not used is given back when it is dropped, or with our end: that waits for nobody.
     if let Err(why) = environment::differ(grant.taken().iter().map(|taken| &taken.name)) {
-        grant.release().await?;
         return Err(usage(why));
     }
     let granted = Instant::now();
     let socket = std::path::absolute(&args.wanted.reach.place()?.socket)?.display().to_string();
     let mut variables = environment::variables(&grant, &ask.needs, &socket);
     if let Err(why) = environment::fits(&variables, &args.command) {
-        grant.release().await?;
         return Err(Failure(NEVER, why).into());
     }
     if args.wanted.reach.socket.is_some() {
@@ -317,7 +316,7 @@ enum Back {
     Given,
     /// The agent had taken it away before, or has lost its memory.
     Lost,
-    /// The agent is away or does not answer, and will notice our end.
+    /// The agent is away, does not answer or could not do it, and will notice our end.
     Unanswered,
 }
 
@@ -342,8 +341,11 @@ async fn give_back(
         };
         if !running.has_left() {
             crate::say(format!("the grant was not given back in order: {error}"));
-            let lost = matches!(error.downcast_ref(), Some(Error::Lost | Error::Fault(_)));
-            return Ok(if lost { Back::Lost } else { Back::Unanswered });
+            return Ok(match error.downcast_ref() {
+                Some(Error::Fault(Fault::Failed(_))) => Back::Unanswered,
+                Some(Error::Lost | Error::Fault(_)) => Back::Lost,
+                _ => Back::Unanswered,
+            });
         }
         if !matches!(error.downcast_ref(), Some(Error::Fault(Fault::Failed(_)))) {
             // Nothing is held any more for what is left.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdall_client::{Client, Grant, Presence};
 use holdall_holders::Caught;
-use holdall_wire::{Ask, Body, Explanation, Reply, RequestNo};
+use holdall_wire::{Ask, Body, Explanation, Lasting, Reply, RequestNo};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -127,6 +127,15 @@ pub(super) async fn granted(
     signals: &mut Signals,
 ) -> anyhow::Result<Grant> {
     let line = Line::new(show::needs(&ask.needs));
+    let reserves = matches!(ask.lasting, Lasting::Reservation(_));
+    let give_up = || {
+        if reserves && *client.presence().borrow() != Presence::Here {
+            super::mention(
+                "the agent is away; if it has granted this before, `holdall status` will show it, \
+                 and `holdall release` end it",
+            );
+        }
+    };
     let mut waiting = client.enqueue(ask)?;
     waiting.on_warning(|text| super::mention(show::clean(text)));
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<Explanation>>>>> = None;
@@ -141,7 +150,10 @@ pub(super) async fn granted(
         tokio::select! {
             biased;
             granted = waiting.granted() => return Ok(granted?),
-            error = ended_by(signals) => return Err(error),
+            error = ended_by(signals) => {
+                give_up();
+                return Err(error);
+            }
             () = over(deadline) => {
                 // However short the wait is, the agent may say whether it is one.
                 while waiting.number().is_none()
@@ -151,6 +163,7 @@ pub(super) async fn granted(
                         return Ok(grant);
                     }
                 }
+                give_up();
                 let why = why(client, waiting.number()).await;
                 return Err(Failure(NOT_NOW, format!("not granted in time: {why}")).into());
             }
