@@ -57,6 +57,12 @@ impl Service {
                  run the agent outside, or in the same container"
                     .into(),
             );
+        } else if peer.unseen && ask.lasting == Lasting::Connection {
+            return closed(
+                "the agent cannot see this process (it is in another container), and would not \
+                 notice its end: connect with a lease"
+                    .into(),
+            );
         }
         // Whoever can wait does.
         if let Some(why) = self.awaited.told() {

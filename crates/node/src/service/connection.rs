@@ -245,6 +245,7 @@ impl Service {
             calls: Calls::None,
             turn,
             visitor,
+            unseen: false,
             expected: 0,
             walk: None,
         };

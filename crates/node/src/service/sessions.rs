@@ -15,7 +15,8 @@ use tracing::debug;
 
 use super::{Peer, Service};
 
-/// How long a session lasts without a connection if its process cannot be seen from here.
+/// How long a session lasts without a connection if its process cannot be seen from here. It can hold nothing
+/// that would be lost with it.
 const LEASE: u64 = 60_000;
 /// How often a session comes back while the disk is full before it has to wait until it is not: each
 /// time takes of the room that is kept for what ends.
@@ -142,6 +143,8 @@ impl Service {
             Ok(hello) => {
                 if let Some(peer) = self.peers.get_mut(&conn) {
                     peer.calls = Calls::Coming(id);
+                    let tied = matches!(hello.means, Means::Process { .. });
+                    peer.unseen = attach.lease.is_none() && !tied;
                 }
                 self.input(Input::Attach { conn, hello });
                 let session = self.books().sessions().of(conn);

@@ -381,3 +381,17 @@ fn an_agent_that_starts_often_leaves_no_pieces_behind() {
     let pieces = names.filter(|name| name.starts_with("segment-")).count();
     assert!(pieces < 20, "{pieces}");
 }
+
+/// Its end would not be noticed, nor would it learn when its session is over.
+#[test]
+fn whoever_cannot_be_seen_holds_nothing_without_a_lease() {
+    let dir = tempfile::tempdir().expect("a directory");
+    with_agent(dir.path(), &config(), async |service| {
+        let (mut client, _) = Client::attached(&service, 1, false).await;
+        service.borrow_mut().peers.values_mut().for_each(|peer| peer.unseen = true);
+        let told = client.ask("a", Lasting::Connection).await;
+        assert!(matches!(&told, Reply::Refused(Refusal::Closed(why)) if why.contains("lease")));
+        let reserved = client.ask("a", Lasting::Reservation(1000)).await;
+        assert!(matches!(reserved, Reply::Granted { .. }), "{reserved:?}");
+    });
+}
