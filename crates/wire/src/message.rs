@@ -399,7 +399,7 @@ pub enum Reply {
         last: u64,
         /// How each call stands that was taken and whose end the client has not heard, and each request
         /// that waits or holds; nothing is said of what is being done, and will be told. A call that is
-        /// missing was not taken.
+        /// missing was not taken, if the client has heard nothing of it, and else is over.
         answers: Vec<(u64, Option<Self>)>,
     },
 }
