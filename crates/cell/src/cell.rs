@@ -65,6 +65,8 @@ pub struct Cell {
     out: Out,
     /// What came of the change of a pool that is being made.
     changed: Result<(), Fault>,
+    /// The sessions whose connections outlast the start with this epoch.
+    kept: (u32, Vec<SessionId>),
 }
 
 impl Cell {
@@ -74,8 +76,8 @@ impl Cell {
     /// If there is no such protocol.
     pub fn new() -> Result<Self, Defect> {
         let (engine, books) = (start::engine(0, false)?, Books::default());
-        let (settings, out) = Default::default();
-        Ok(Self { engine, books, settings, now: 0, out, changed: Ok(()) })
+        let (settings, out, kept) = Default::default();
+        Ok(Self { engine, books, settings, now: 0, out, changed: Ok(()), kept })
     }
 
     /// Takes an input, at a time in milliseconds that does not go back: [`Clock::steady`] of the clock
@@ -109,6 +111,10 @@ impl Cell {
             }
             Input::Spare { session, call } => self.spare(session, call)?,
             Input::Import(import) => self.import(import)?,
+            Input::Keep { epoch, sessions } => {
+                self.out.is_new = true;
+                self.kept = (epoch, sessions);
+            }
         }
         let mut out = std::mem::take(&mut self.out);
         out.is_new |= !out.facts.is_empty();

@@ -79,6 +79,14 @@ pub enum Input {
     /// What an agent without a log has left: once, before the first [`Input::Started`], which builds
     /// the engine from it ([`Start::rebuilt`]).
     Import(Import),
+    /// The start that follows, with this epoch, is that of a program which has taken the place of another one
+    /// in its process, with the connections of these sessions.
+    Keep {
+        /// The epoch of the start.
+        epoch: u32,
+        /// The sessions.
+        sessions: Vec<SessionId>,
+    },
 }
 
 /// What an agent without a log has left.

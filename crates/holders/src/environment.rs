@@ -3,6 +3,10 @@
 //! left that tells of them.
 
 use std::io;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, open, openat2, statx};
+use rustix::io::Errno;
 
 use crate::process::Process;
 
@@ -10,7 +14,7 @@ use crate::process::Process;
 /// looked at are left out.
 ///
 /// # Errors
-/// If there is no telling which processes there are.
+/// If there is no telling which processes there are, or what they are.
 pub fn with_environment(asked: impl Fn(&Environment) -> bool) -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -20,26 +24,74 @@ pub fn with_environment(asked: impl Fn(&Environment) -> bool) -> io::Result<Vec<
             continue;
         }
         // First the pidfd, then the look: if it lives after that, it was the one that was looked at.
-        let Ok(Some(process)) = Process::open(pid) else { continue };
-        let Ok(content) = std::fs::read(format!("/proc/{pid}/environ")) else { continue };
-        if asked(&Environment(content)) && !process.ended() {
+        let process = match Process::open(pid) {
+            Err(error) if is_short_of_files(&error) => return Err(error),
+            Ok(Some(process)) => process,
+            _ => continue,
+        };
+        let content = match std::fs::read(format!("/proc/{pid}/environ")) {
+            Err(error) if is_short_of_files(&error) => return Err(error),
+            Ok(content) => content,
+            Err(_) => continue,
+        };
+        if asked(&Environment { pid, content }) && !process.ended() {
             found.push(process);
         }
     }
     Ok(found)
 }
 
+fn is_short_of_files(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].contains(&Errno::from_io_error(error).unwrap_or(Errno::INTR))
+}
+
 /// The environment that a process was started with.
-pub struct Environment(Vec<u8>);
+pub struct Environment {
+    pid: u32,
+    content: Vec<u8>,
+}
 
 impl Environment {
     /// The value of a variable, if it is there.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let mut lines = self.0.split(|byte| *byte == 0);
+        let mut lines = self.content.split(|byte| *byte == 0);
         let value =
             lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
         std::str::from_utf8(value).ok()
     }
+
+    /// The device and number of a directory, as the process sees it: its root may be another than ours.
+    /// To look may take as long as a file system of the process's choice likes.
+    ///
+    /// # Errors
+    /// If it is not there, or cannot be told. Since Linux 5.6.
+    pub fn directory(&self, path: &Path) -> io::Result<(u64, u64)> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = open(format!("/proc/{}/root", self.pid), flags, Mode::empty())?;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let found = openat2(root, path, flags, Mode::empty(), resolve)?;
+        identity(statx(found, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::INO))
+    }
+
+    /// Whether numbers of processes mean the same to the process as to us.
+    pub fn shares_pids(&self) -> bool {
+        let space = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/pid")).ok();
+        space("self").is_some_and(|own| space(&self.pid.to_string()) == Some(own))
+    }
+}
+
+/// The device and number of a directory of our own, as [`Environment::directory`] tells them.
+///
+/// # Errors
+/// If it is not there.
+pub fn directory(path: &Path) -> io::Result<(u64, u64)> {
+    identity(statx(rustix::fs::CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO))
+}
+
+fn identity(found: rustix::io::Result<rustix::fs::Statx>) -> io::Result<(u64, u64)> {
+    let found = found?;
+    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+    Ok((device, found.stx_ino))
 }
 
 #[cfg(test)]
@@ -69,8 +121,21 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_what_the_process_sees_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (here, link) = (dir.path().join("here"), dir.path().join("link"));
+        std::fs::create_dir(&here).expect("writable");
+        std::os::unix::fs::symlink(&here, &link).expect("writable");
+        let own = Environment { pid: std::process::id(), content: Vec::new() };
+        let seen = own.directory(&link).expect("there");
+        assert_eq!(seen, directory(&here).expect("there"));
+        assert_ne!(seen, directory(dir.path()).expect("there"));
+        assert!(own.directory(&dir.path().join("none")).is_err() && own.shares_pids());
+    }
+
+    #[test]
     fn a_name_is_not_taken_for_another_that_begins_so() {
-        let all = Environment(b"AB=1\0A=2\0C\0A=3\0".to_vec());
+        let all = Environment { pid: 1, content: b"AB=1\0A=2\0C\0A=3\0".to_vec() };
         assert_eq!((all.get("A"), all.get("AB"), all.get("C")), (Some("2"), Some("1"), None));
     }
 }

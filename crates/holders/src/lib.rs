@@ -22,7 +22,7 @@ mod spawn;
 mod stream;
 
 pub use cgroup::{Cgroup, Cgroups, Mount, NoCgroups};
-pub use environment::{Environment, with_environment};
+pub use environment::{Environment, directory, with_environment};
 pub use family::{Family, NotAHolder, children, descendants, seen_descendants};
 pub use holdall_wire::holder::{CgroupId, ProcessId, Record};
 pub use holder::{Holder, boot};

@@ -68,7 +68,7 @@ pub enum OpenError {
     /// The directory is a copy of the one that the log was written in.
     #[error(
         "{0} is a copy, or was moved from another file system: its original may be in use. If it \
-         is not, open it once with `adopt`; what was held there is then taken for lost"
+         is not, start the agent once with `--adopt`; what was held there is then taken for lost"
     )]
     Copied(PathBuf),
     /// What was kept for good cannot be read.

@@ -1,6 +1,7 @@
 //! The life of an agent: it takes its directory and its socket, serves, and ends.
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::data::Data;
 use crate::directory::replaceable_socket;
 use crate::handover::{Handed, HandedSocket, become_program};
 use crate::metrics;
-use crate::service::{End, Service, Shared, end_rounds, let_leave, serve};
+use crate::service::{End, Kept, Service, Shared, end_rounds, go_on_with, let_leave, serve};
 use crate::socket::{Claim, LastAgent, Socket};
 
 /// How often it looks whether its files and its socket are still there.
@@ -32,6 +33,8 @@ pub struct Settings {
     pub socket: PathBuf,
     /// Where its files are.
     pub data: PathBuf,
+    /// Whether these may be a copy, whose original is in use nowhere.
+    pub adopt: bool,
     /// What its configuration file says.
     pub config: Config,
     /// Whether there is such a file: then commands cannot start it again by themselves.
@@ -52,18 +55,26 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
     if handed.is_none() && std::env::var_os("LISTEN_FDS").is_none() {
         replaceable_socket(&settings.socket)?;
     }
-    let (socket, lock) = handed.map(|handed| (handed.socket, handed.data)).unzip();
-    let data = Data::open(&settings.data, lock)?;
+    let (socket, lock, connections) = match handed {
+        Some(Handed { socket, data, connections }) => (Some(socket), Some(data), connections),
+        None => (None, None, Vec::new()),
+    };
+    let data = Data::open(&settings.data, lock, settings.adopt)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let lived = local.block_on(&runtime, live(settings, data, socket));
+    let lived = local.block_on(&runtime, live(settings, data, socket, connections));
     drop(local);
     // The name of a user may be asked for far away, where nobody answers.
     runtime.shutdown_background();
     lived
 }
 
-async fn live(settings: &Settings, data: Data, handed: Option<HandedSocket>) -> anyhow::Result<()> {
+async fn live(
+    settings: &Settings,
+    data: Data,
+    handed: Option<HandedSocket>,
+    connections: Vec<(UnixStream, Kept)>,
+) -> anyhow::Result<()> {
     // Before there are other threads, which they could go to.
     let mut signals = Signals::new(&[Signal::TERM, Signal::INT])?;
     raise_file_limit();
@@ -75,7 +86,9 @@ async fn live(settings: &Settings, data: Data, handed: Option<HandedSocket>) -> 
     let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
     // Before anything is done about what the log says: another agent may be there.
     let claim = Claim::new(&settings.socket, access, &last, handed)?;
-    let service = Service::new(data, settings.config.clone(), &settings.socket).await?;
+    let sessions = connections.iter().filter_map(|(_, kept)| kept.session()).collect();
+    let service = Service::new(data, settings.config.clone(), &settings.socket, sessions).await?;
+    go_on_with(&service, connections);
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
     let mut socket = claim.open(&last)?;
@@ -93,7 +106,8 @@ async fn live(settings: &Settings, data: Data, handed: Option<HandedSocket>) -> 
                 let why = {
                     let own = service.borrow();
                     let (listener, lock, about) = socket.to_hand_over();
-                    become_program(&exe, [listener, lock, own.data_lock()], about)
+                    let connections = own.to_keep();
+                    become_program(&exe, [listener, lock, own.data_lock()], &connections, about)
                 };
                 service.borrow_mut().go_on(&why);
             }

@@ -42,16 +42,18 @@ pub struct InUse(pub PathBuf);
 pub(crate) struct Data {
     dir: Arc<Directory>,
     lifetime: File,
+    adopt: bool,
 }
 
 impl Data {
     /// Takes a directory for this process, and makes it if need be; with the lock that the program before
-    /// this one in the same process has handed over, if there was one.
+    /// this one in the same process has handed over, if there was one. A copy is taken only if it is to be
+    /// adopted: its original may be in use.
     ///
     /// # Errors
     /// [`InUse`] if another agent has it; otherwise if it cannot be read or written, or if others
     /// could write to it.
-    pub(crate) fn open(path: &Path, handed: Option<File>) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path, handed: Option<File>, adopt: bool) -> anyhow::Result<Self> {
         let dir = Arc::new(Directory::private(path)?);
         let lifetime = match handed.filter(|lock| dir.leads_to(LOCK, lock)) {
             Some(lock) => lock,
@@ -60,7 +62,7 @@ impl Data {
         if flock(&lifetime, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!(InUse(path.into()));
         }
-        let data = Self { dir, lifetime };
+        let data = Self { dir, lifetime, adopt };
         data.check_epoch()?;
         Ok(data)
     }
@@ -122,7 +124,7 @@ impl Data {
     ) -> anyhow::Result<(Box<dyn Log>, Opened)> {
         let durability = if sync { Durability::Synced } else { Durability::Written };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(self.dir.path())?);
-        let options = Options { durability, ..Options::default() };
+        let options = Options { durability, adopt: self.adopt, ..Options::default() };
         match FileStore::new(disk, self.twin(socket)?, options).open() {
             Err(OpenError::InUse(path)) => bail!(InUse(path)),
             opened => Ok(opened?),
@@ -226,17 +228,17 @@ mod tests {
     fn a_directory_has_one_agent_and_its_epoch_grows() {
         let above = tempfile::tempdir().expect("a directory");
         let (dir, socket) = (above.path().join("data"), above.path().join("sock"));
-        let first = Data::open(&dir, None).expect("free");
-        assert!(Data::open(&dir, None).expect_err("taken").is::<InUse>());
+        let first = Data::open(&dir, None, false).expect("free");
+        assert!(Data::open(&dir, None, false).expect_err("taken").is::<InUse>());
         let (log, opened) = first.open_log(false, &socket).expect("new");
         assert_eq!(opened.epoch, 1);
         assert!(first.open_log(false, &socket).err().is_some_and(|error| error.is::<InUse>()));
         drop((first, log));
-        let again = Data::open(&dir, None).expect("free again");
+        let again = Data::open(&dir, None, false).expect("free again");
         assert_eq!(again.open_log(false, &socket).expect("kept").1.epoch, 2);
         drop(again);
         fs::remove_dir_all(&dir).expect("ours");
-        let deleted = Data::open(&dir, None).expect("free");
+        let deleted = Data::open(&dir, None, false).expect("free");
         assert_eq!(
             deleted.open_log(false, &socket).expect("missing").1.epoch,
             3,
@@ -244,20 +246,20 @@ mod tests {
         );
         fs::write(dir.join("epoch"), "x").expect("writable");
         drop(deleted);
-        let odd = Data::open(&dir, None).expect("free");
+        let odd = Data::open(&dir, None, false).expect("free");
         assert!(odd.open_log(false, &socket).is_err(), "fences might go back");
         drop(odd);
         fs::remove_dir_all(&dir).expect("ours");
         fs::remove_file(above.path().join("data.epoch")).expect("the twin");
         fs::create_dir(&dir).expect("writable");
         fs::write(dir.join("audit.jsonl"), "").expect("writable");
-        assert!(Data::open(&dir, None).is_err(), "fences might go back");
+        assert!(Data::open(&dir, None, false).is_err(), "fences might go back");
     }
 
     #[test]
     fn that_the_last_agent_broke_is_told_once() {
         let above = tempfile::tempdir().expect("a directory");
-        let data = Data::open(&above.path().join("data"), None).expect("free");
+        let data = Data::open(&above.path().join("data"), None, false).expect("free");
         let leave = |what, culprit| leave_dump(data.dir(), what, culprit, &Status::default());
         let culprit = Some((SessionId(u128::MAX - 1), CallNo(7)));
         leave("B1", culprit).expect("written");

@@ -2,13 +2,14 @@
 //! locks kept open, so that nobody finds no agent, and no other starts meanwhile.
 //!
 //! To the log it is as if the process had been killed, which loses nothing. Clients lose their
-//! connections and come back at once; until the program listens they wait in the queue of the socket.
+//! connections and come back at once; until the program listens they wait in the queue of the socket. The
+//! connections of those that know no sessions are kept open, too, since they would not come back.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader, BufWriter, Seek};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,6 +21,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use crate::service::{Kept, ToKeep};
+
 /// The variable that tells the program which descriptors it has got, and in which process.
 const HANDED: &str = "HOLDALL_HANDED";
 /// How long a program may take to say that it can go on from a log.
@@ -30,11 +33,12 @@ const SAID_MAX: usize = 1 << 14;
 pub const UNDERSTOOD: &str = "this holdall understands the log";
 
 /// What was handed over.
-#[derive(Debug)]
 pub(crate) struct Handed {
     pub(crate) socket: HandedSocket,
     /// The lock in the data directory.
     pub(crate) data: File,
+    /// Connections.
+    pub(crate) connections: Vec<(UnixStream, Kept)>,
 }
 
 /// A socket that was handed over.
@@ -60,12 +64,14 @@ pub fn is_handed_over() -> bool {
     numbers().is_some()
 }
 
-fn numbers() -> Option<([i32; 3], About)> {
+fn numbers() -> Option<([i32; 4], About)> {
     let text = std::env::var(HANDED).ok()?;
     let all: Vec<u64> = text.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [process, listener, lock, data, device, inode, supervised] = all[..] else { return None };
+    let [process, listener, lock, data, connections, device, inode, supervised] = all[..] else {
+        return None;
+    };
     let number = |number: u64| i32::try_from(number).ok();
-    let numbers = [number(listener)?, number(lock)?, number(data)?];
+    let numbers = [number(listener)?, number(lock)?, number(data)?, number(connections)?];
     let about = About { place: (device, inode), supervised: supervised != 0 };
     // Whoever inherits the variable has inherited nothing else.
     (process == u64::from(std::process::id())).then_some((numbers, about))
@@ -77,11 +83,12 @@ impl Handed {
     /// # Errors
     /// If it is not what it should be.
     pub(crate) fn take() -> anyhow::Result<Option<Self>> {
-        let Some(([listener, lock, data], about)) = numbers() else { return Ok(None) };
+        let Some(([listener, lock, data, connections], about)) = numbers() else { return Ok(None) };
         let opened = |number| inherited(number).context(HANDED);
         let (listener, lock) = (opened(listener)?.into(), opened(lock)?.into());
         let socket = HandedSocket { listener, lock, about };
-        Ok(Some(Self { socket, data: opened(data)?.into() }))
+        let connections = read_connections(opened(connections)?.into())?;
+        Ok(Some(Self { socket, data: opened(data)?.into(), connections }))
     }
 }
 
@@ -187,8 +194,28 @@ pub(crate) fn own_program() -> io::Result<PathBuf> {
     Ok(replaced.map_or_else(|| exe.clone(), PathBuf::from))
 }
 
+/// The connections that were handed over, as a file tells of them.
+fn read_connections(mut list: File) -> anyhow::Result<Vec<(UnixStream, Kept)>> {
+    list.rewind()?;
+    let all: Vec<Kept> = serde_json::from_reader(BufReader::new(list)).context(HANDED)?;
+    let opened = all.into_iter().map(|kept| Ok((inherited(kept.number)?.into(), kept)));
+    opened.collect::<io::Result<_>>().context(HANDED)
+}
+
+fn write_connections(connections: &[ToKeep]) -> io::Result<File> {
+    let all: Vec<&Kept> = connections.iter().map(|one| &one.kept).collect();
+    let list = File::from(memfd_create("connections", MemfdFlags::CLOEXEC)?);
+    serde_json::to_writer(BufWriter::new(&list), &all)?;
+    Ok(list)
+}
+
 /// Becomes a program. Returns only if that fails, and then everything is as before.
-pub(crate) fn become_program(exe: &Path, kept: [BorrowedFd<'_>; 3], about: About) -> anyhow::Error {
+pub(crate) fn become_program(
+    exe: &Path,
+    kept: [BorrowedFd<'_>; 3],
+    connections: &[ToKeep],
+    about: About,
+) -> anyhow::Error {
     let failed = |error: io::Error| {
         anyhow::Error::from(error).context(format!("cannot become {}", exe.display()))
     };
@@ -197,7 +224,16 @@ pub(crate) fn become_program(exe: &Path, kept: [BorrowedFd<'_>; 3], about: About
         Ok(blocked) => blocked,
         Err(error) => return failed(error.into()),
     };
-    let keep = |flags: FdFlags| kept.iter().try_for_each(|fd| fcntl_setfd(fd.as_fd(), flags));
+    let list = match write_connections(connections) {
+        Ok(list) => list,
+        Err(error) => return failed(error),
+    };
+    let [listener, lock, data] = kept;
+    let kept = [listener, lock, data, list.as_fd()];
+    let keep = |flags: FdFlags| {
+        let all = kept.into_iter().chain(connections.iter().map(AsFd::as_fd));
+        all.into_iter().try_for_each(|fd| fcntl_setfd(fd, flags))
+    };
     if let Err(error) = keep(FdFlags::empty()) {
         return failed(error.into());
     }
@@ -211,11 +247,11 @@ pub(crate) fn become_program(exe: &Path, kept: [BorrowedFd<'_>; 3], about: About
 }
 
 /// Which descriptors are handed over, in words.
-fn told(kept: [BorrowedFd<'_>; 3], about: About) -> String {
+fn told(kept: [BorrowedFd<'_>; 4], about: About) -> String {
     let About { place: (device, inode), supervised } = about;
-    let [listener, lock, data] = kept.map(|fd| fd.as_raw_fd());
-    let process = std::process::id();
-    format!("{process} {listener} {lock} {data} {device} {inode} {}", u8::from(supervised))
+    let [listener, lock, data, connections] = kept.map(|fd| fd.as_raw_fd());
+    let (process, supervised) = (std::process::id(), u8::from(supervised));
+    format!("{process} {listener} {lock} {data} {connections} {device} {inode} {supervised}")
 }
 
 #[cfg(test)]

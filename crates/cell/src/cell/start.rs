@@ -11,7 +11,7 @@ use crate::engine::{self, Effect as EngineEffect, Engine, Reservation};
 use crate::facts::{Clock, Fact, How};
 use crate::input::{Declared, Effect, Start};
 use crate::plan::Plan;
-use crate::session::Means;
+use crate::session::{Means, SessionId};
 
 pub(super) fn engine(epoch: u32, ephemeral: bool) -> Result<Engine<House>, Defect> {
     Engine::new(None, epoch, ephemeral).map_err(|why| Defect::NoEngine(why.to_string()))
@@ -41,7 +41,9 @@ impl Cell {
             over.extend(all.filter(|(_, means)| is_over(*means)).map(|(session, _)| session));
         }
         over.into_iter().try_for_each(|session| self.close(session))?;
-        self.give_up_for_those_who_do_not_come_back()?;
+        let (of, kept) = std::mem::take(&mut self.kept);
+        let kept = if of == start.epoch { kept } else { Vec::new() };
+        self.give_up_for_those_who_do_not_come_back(&kept)?;
         self.look_at_deadlines()?;
         // Nobody is there to be told anything, and all else is told once.
         self.out.effects = self.resume();
@@ -49,10 +51,12 @@ impl Cell {
         Ok(())
     }
 
-    /// Whoever knows no sessions asks again over a new connection, and would wait for itself.
-    fn give_up_for_those_who_do_not_come_back(&mut self) -> Result<(), Defect> {
+    /// Whoever knows no sessions asks again over a new connection, and would wait for itself; unless its
+    /// connection is kept.
+    fn give_up_for_those_who_do_not_come_back(&mut self, kept: &[SessionId]) -> Result<(), Defect> {
         let all = self.books.sessions.means();
-        let once: Vec<_> = all.filter(|(_, means)| matches!(means, Means::Once { .. })).collect();
+        let once = all.filter(|(_, means)| matches!(means, Means::Once { .. }));
+        let once: Vec<_> = once.filter(|(session, _)| !kept.contains(session)).collect();
         for (session, _) in once {
             for request in self.books.sessions.open(session).into_iter().rev() {
                 match self.books.get(request) {

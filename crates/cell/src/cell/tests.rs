@@ -100,6 +100,11 @@ impl Story {
 
     /// The host is killed, and another starts with the log: with the same code or with other.
     fn restart(&mut self, boot: &str, upgrade: bool) -> Vec<Effect> {
+        self.replay(upgrade);
+        self.start(boot, upgrade)
+    }
+
+    fn replay(&mut self, upgrade: bool) {
         let logic = LOGIC + u32::from(upgrade);
         let mut replay = Replay::new(logic, None).expect("an engine");
         for record in &self.log {
@@ -109,7 +114,6 @@ impl Story {
         assert_eq!(replayed.diverged, None);
         assert_eq!(replayed.from_facts, upgrade);
         self.cell = replayed.cell;
-        self.start(boot, upgrade)
     }
 
     fn comes(&mut self, session: u64) -> Vec<Effect> {

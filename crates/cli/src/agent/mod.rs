@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Where its files are [default: $HOLDALL_DATA, or SOCKET.data, or your state directory]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Take over files that were copied: what was held there is taken for lost
+    #[arg(long)]
+    adopt: bool,
     /// Serve Prometheus metrics at this address, like 127.0.0.1:9187
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -151,8 +154,9 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         .init();
     end_when_panicking();
     let (socket, data) = (place.socket, place.data);
-    let (metrics, configured) = (args.metrics, args.config.is_some());
-    match holdall_node::run(&Settings { socket, data, config, configured, metrics, idle_exit }) {
+    let (metrics, configured, adopt) = (args.metrics, args.config.is_some(), args.adopt);
+    let settings = Settings { socket, data, adopt, config, configured, metrics, idle_exit };
+    match holdall_node::run(&settings) {
         Err(error) if error.is::<InUse>() => Err(Failure(NOT_NOW, error.to_string()).into()),
         done => done.map(|()| ExitCode::SUCCESS),
     }

@@ -55,9 +55,10 @@ impl Reach {
     pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
         let place = self.place()?;
         reached(place).await.map_err(|error| match error {
-            Error::NoAgent(_) if !place.machine => {
-                Failure(UNAVAILABLE, format!("{error}; `holdall run` starts one")).into()
-            }
+            Error::NoAgent(_) if !place.machine => match start::same_as_before(place) {
+                Ok(()) => Failure(UNAVAILABLE, format!("{error}; `holdall run` starts one")).into(),
+                Err(why) => why,
+            },
             error => turned_away(place, error),
         })
     }

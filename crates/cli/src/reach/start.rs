@@ -112,7 +112,7 @@ fn nobody_there(place: &Place, why: &anyhow::Error) -> anyhow::Error {
 }
 
 /// Another agent than the last one would know nothing of what that has granted.
-fn same_as_before(place: &Place) -> anyhow::Result<()> {
+pub(super) fn same_as_before(place: &Place) -> anyhow::Result<()> {
     let Some(last) = LastAgent::at(&place.socket)? else { return Ok(()) };
     if last.data == place.data && !last.configured {
         return Ok(());

@@ -1,5 +1,6 @@
 //! One connection: a greeting, then calls until either side has enough.
 
+use std::cell::RefCell;
 use std::io;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -43,15 +44,42 @@ pub(crate) async fn serve(service: Shared, stream: Stream) {
         let _ = outbox.flush();
         return;
     };
-    if let Err(error) = talk(&service, conn, &outbox, &stream).await {
+    let greeted = greet(&service, conn, &outbox, &stream).await;
+    let greeted = greeted.inspect_err(|error| debug!(conn = conn.0, "it does not greet: {error}"));
+    if greeted.is_ok_and(|served| served) {
+        return listen_to(service, conn, stream).await;
+    }
+    service.borrow_mut().close(conn);
+}
+
+/// Serves a client that is known to its end.
+pub(super) async fn listen_to(service: Shared, conn: ConnNo, stream: Rc<Stream>) {
+    let known = service
+        .borrow()
+        .peers
+        .get(&conn)
+        .map(|peer| (peer.outbox.clone(), peer.turn.clone(), peer.incoming.clone()));
+    let Some((outbox, turn, incoming)) = known else { return };
+    let names = service.borrow().user_names.clone();
+    let user = names.of(outbox.uid()).await;
+    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
+        peer.who.user = user;
+    }
+    if let Err(error) = talk(&service, conn, &outbox, &stream, &turn, &incoming).await {
         debug!(conn = conn.0, "a connection ends: {error}");
     }
     service.borrow_mut().close(conn);
 }
 
-async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) -> io::Result<()> {
-    let mut incoming = Incoming::new(FROM_CLIENT_MAX);
-    let greeting = greeted(stream, &mut incoming);
+/// Finds out which version is spoken; false if there is none.
+async fn greet(
+    service: &Shared,
+    conn: ConnNo,
+    outbox: &Outbox,
+    stream: &Stream,
+) -> io::Result<bool> {
+    let Some(incoming) = service.borrow().incoming(conn) else { return Ok(false) };
+    let greeting = greeted(stream, &incoming);
     let theirs = tokio::time::timeout(GREETING, greeting).await.map_err(io::Error::from)??;
     let version = frame::common(theirs);
     // If there is none, our greeting tells why it is not served.
@@ -59,32 +87,40 @@ async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) 
     service.borrow_mut().traffic.take_anyway(outbox.uid(), outbox.len());
     let sent = outbox.flush()?;
     service.borrow_mut().sent(conn, sent);
-    if version.is_none() {
-        return Ok(());
-    }
-    let names = service.borrow().user_names.clone();
-    let user = names.of(outbox.uid()).await;
     if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
-        peer.who.user = user;
+        peer.version = version;
     }
-    let Some(turn) = service.borrow().turn(conn) else { return Ok(()) };
+    Ok(version.is_some())
+}
+
+async fn talk(
+    service: &Shared,
+    conn: ConnNo,
+    outbox: &Outbox,
+    stream: &Stream,
+    turn: &Semaphore,
+    incoming: &RefCell<Incoming>,
+) -> io::Result<()> {
     loop {
         // Whoever does not read is not listened to either.
-        if incoming.ready() && !outbox.is_full() {
+        if incoming.borrow().ready() && !outbox.is_full() {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let at_leisure = {
                 let _turn = turn.acquire().await;
                 service.borrow_mut().begin_moment();
-                let taken = take_some(service, conn, outbox, &mut incoming);
+                let taken = take_some(service, conn, outbox, &mut incoming.borrow_mut());
                 service.borrow_mut().end_moment();
                 taken?
             };
             service.borrow_mut().end_long_round();
             if let Some(call) = at_leisure {
-                take_at_leisure(service, conn, call, stream, &mut incoming).await?;
+                service.borrow_mut().take_time(conn, Some(call.clone()));
+                let taken = take_at_leisure(service, conn, call, stream, incoming).await;
+                service.borrow_mut().take_time(conn, None);
+                taken?;
             }
-            if incoming.ready() {
+            if incoming.borrow().ready() {
                 tokio::task::yield_now().await;
             }
         }
@@ -95,7 +131,7 @@ async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) 
             return Ok(());
         }
         let heard = !outbox.is_full();
-        if heard && incoming.ready() {
+        if heard && incoming.borrow().ready() {
             continue;
         }
         // What the end of a round could not send.
@@ -104,10 +140,10 @@ async fn talk(service: &Shared, conn: ConnNo, outbox: &Outbox, stream: &Stream) 
             ready = stream.readable(), if heard => {
                 let ready = ready?;
                 let _turn = turn.acquire().await;
-                if ready.read(incoming.buffer())? == Some(0) {
+                if ready.read(incoming.borrow_mut().buffer())? == Some(0) {
                     return Ok(());
                 }
-                if !service.borrow_mut().expects(conn, incoming.large()) {
+                if !service.borrow_mut().expects(conn, incoming.borrow().large()) {
                     return Err(io::Error::other("its user has no room for so long a call"));
                 }
             }
@@ -150,7 +186,7 @@ async fn take_at_leisure(
     conn: ConnNo,
     call: Call,
     stream: &Stream,
-    incoming: &mut Incoming,
+    incoming: &RefCell<Incoming>,
 ) -> io::Result<()> {
     let until_its_time = async {
         if let Body::Attach(attach) = &call.body {
@@ -182,12 +218,13 @@ async fn until_room(service: &Shared, conn: ConnNo, attach: &Attach, stream: &St
 }
 
 /// Waits until a client is gone, and keeps some of what it says meanwhile.
-async fn until_gone(stream: &Stream, incoming: &mut Incoming) -> io::Error {
+async fn until_gone(stream: &Stream, incoming: &RefCell<Incoming>) -> io::Error {
     loop {
-        if incoming.buffer().len() > SAID_MEANWHILE {
+        if incoming.borrow_mut().buffer().len() > SAID_MEANWHILE {
             return std::future::pending().await;
         }
-        let read = stream.readable().await.and_then(|ready| ready.read(incoming.buffer()));
+        let ready = stream.readable().await;
+        let read = ready.and_then(|ready| ready.read(incoming.borrow_mut().buffer()));
         match read {
             Ok(Some(0)) => return io::ErrorKind::UnexpectedEof.into(),
             Ok(_) => {}
@@ -207,12 +244,13 @@ fn costly(body: &Body) -> bool {
     }
 }
 
-async fn greeted(stream: &Stream, incoming: &mut Incoming) -> io::Result<u32> {
+async fn greeted(stream: &Stream, incoming: &RefCell<Incoming>) -> io::Result<u32> {
     loop {
-        if let Some(content) = incoming.next_frame()? {
+        if let Some(content) = incoming.borrow_mut().next_frame()? {
             return Ok(frame::version(content)?);
         }
-        if stream.readable().await?.read(incoming.buffer())? == Some(0) {
+        let ready = stream.readable().await?;
+        if ready.read(incoming.borrow_mut().buffer())? == Some(0) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -220,7 +258,12 @@ async fn greeted(stream: &Stream, incoming: &mut Incoming) -> io::Result<u32> {
 
 impl Service {
     /// Takes a connection in, unless its user has too many.
-    fn open(&mut self, outbox: &Rc<Outbox>, pid: u32, stream: &Stream) -> Option<ConnNo> {
+    pub(super) fn open(
+        &mut self,
+        outbox: &Rc<Outbox>,
+        pid: u32,
+        stream: &Stream,
+    ) -> Option<ConnNo> {
         let uid = outbox.uid();
         let visitor = !self.let_in(uid);
         if visitor && !self.visitors.take(uid, 1) {
@@ -242,6 +285,9 @@ impl Service {
             rights,
             asker: None,
             outbox: outbox.clone(),
+            version: None,
+            incoming: Rc::new(RefCell::new(Incoming::new(FROM_CLIENT_MAX))),
+            at_leisure: None,
             calls: Calls::None,
             turn,
             visitor,
@@ -254,7 +300,7 @@ impl Service {
     }
 
     /// A connection is over.
-    fn close(&mut self, conn: ConnNo) {
+    pub(super) fn close(&mut self, conn: ConnNo) {
         let Some(peer) = self.peers.remove(&conn) else { return };
         self.give_back(&peer);
         self.detach(conn, &peer.calls);
@@ -314,8 +360,15 @@ impl Service {
         peer.outbox.give_up();
     }
 
-    fn turn(&self, conn: ConnNo) -> Option<Rc<Semaphore>> {
-        self.peers.get(&conn).map(|peer| peer.turn.clone())
+    fn incoming(&self, conn: ConnNo) -> Option<Rc<RefCell<Incoming>>> {
+        self.peers.get(&conn).map(|peer| peer.incoming.clone())
+    }
+
+    /// A call takes its time, or none does.
+    fn take_time(&mut self, conn: ConnNo, call: Option<Call>) {
+        if let Some(peer) = self.peers.get_mut(&conn) {
+            peer.at_leisure = call;
+        }
     }
 
     fn sent(&mut self, conn: ConnNo, bytes: usize) {

@@ -43,7 +43,9 @@ impl Service {
                 Leaving::Answer(conn, id, fault)
             }
             Effect::Welcome { conn, life, last, answers } => {
-                let Some(id) = self.comes_with(conn) else { return };
+                let Some(id) = self.comes_with(conn) else {
+                    return self.tell_missed(conn, answers);
+                };
                 let told = |(call, reply): (CallNo, Option<Reply>)| {
                     (call.0, reply.map(|reply| self.as_told(conn, reply)))
                 };

@@ -6,18 +6,24 @@
 //! forgotten, and stop. Until both is done nothing is granted. Fences are ahead, so what was
 //! paused for longer is turned away by what it uses.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use holdall_holders::{Environment, Process, with_environment};
+use holdall_holders::Process;
+use holdall_wire::RequestNo;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use super::processes::grant_in;
+use super::processes::carriers;
 use super::{Service, Shared};
 
 /// After what time it is looked again where it cannot be told.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// What has to be over before anything is granted.
 #[derive(Default)]
@@ -55,48 +61,56 @@ pub(super) async fn until_known(service: &Shared) {
     }
 }
 
-impl Service {
-    /// Grants nothing before former clients have come back, and what they have started has ended.
-    pub(super) fn await_forgotten(&mut self, grace: Duration) -> anyhow::Result<()> {
-        let found = self.find_forgotten()?;
-        self.awaited.lasts = true;
-        self.awaited.processes = found.iter().map(|process| process.id().pid).collect();
-        warn!(pids = ?self.awaited.processes, "memory was lost: nothing is granted until these have ended, which carry grants, and for a while");
-        let me = self.me.clone();
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(grace).await;
-            let mut found = found;
-            loop {
-                for process in &found {
-                    process.until_ended().await;
-                }
-                // They may have started others.
-                let Some(again) = me.upgrade().map(|service| service.borrow().find_forgotten())
-                else {
-                    return;
-                };
-                found = match again {
-                    Ok(found) => found,
-                    Err(error) => {
-                        warn!("it cannot be told what is left of what was forgotten: {error}");
-                        tokio::time::sleep(LOOK_AGAIN).await;
-                        continue;
-                    }
-                };
-                let Some(service) = me.upgrade() else { return };
-                if service.borrow_mut().still_await(&found) {
+/// Grants nothing before former clients have come back, and what they have started has ended.
+pub(super) async fn await_forgotten(service: &Shared, grace: Duration) -> anyhow::Result<()> {
+    let mut found = find_forgotten(service).await?;
+    let pids: Vec<_> = found.iter().map(|process| process.id().pid).collect();
+    warn!(
+        ?pids,
+        "memory was lost: nothing is granted until these have ended, which carry grants, and for a while"
+    );
+    let awaited = &mut service.borrow_mut().awaited;
+    (awaited.processes, awaited.lasts) = (pids, true);
+    let me = Rc::downgrade(service);
+    tokio::task::spawn_local(async move {
+        tokio::time::sleep(grace).await;
+        loop {
+            for process in &found {
+                process.until_ended().await;
+            }
+            let Some(service) = me.upgrade() else { return };
+            // They may have started others.
+            found = match find_forgotten(&service).await {
+                Ok(found) => found,
+                Err(error) => {
+                    warn!("it cannot be told what is left of what was forgotten: {error}");
+                    tokio::time::sleep(LOOK_AGAIN).await;
                     continue;
                 }
+            };
+            if !service.borrow_mut().still_await(&found) {
                 return info!("nothing is left of what was forgotten");
             }
-        });
-        Ok(())
-    }
+            // Whoever starts one after the other does not keep us busy.
+            tokio::time::sleep(PAUSE).await;
+        }
+    });
+    Ok(())
+}
 
-    fn find_forgotten(&self) -> std::io::Result<Vec<Process>> {
-        with_environment(|all| self.is_forgotten(all))
-    }
+/// The processes that were started under a grant of this agent, of a former time, that is not known.
+async fn find_forgotten(service: &Shared) -> io::Result<Vec<Process>> {
+    let (socket, known, epoch) = {
+        let service = service.borrow();
+        let grants = service.books().grants().map(|(request, ..)| request);
+        let known: Arc<BTreeSet<RequestNo>> = Arc::new(grants.collect());
+        (service.socket.clone(), known, service.epoch)
+    };
+    carriers(&socket, move |grant| grant.0 >> 32 < u64::from(epoch) && !known.contains(&grant))
+        .await
+}
 
+impl Service {
     /// Whether something is still waited for.
     fn still_await(&mut self, found: &[Process]) -> bool {
         self.awaited.processes = found.iter().map(|process| process.id().pid).collect();
@@ -105,10 +119,5 @@ impl Service {
             self.awaited.over.notify_one();
         }
         self.awaited.lasts
-    }
-
-    /// Whether a process was started under a grant of this agent that is not known.
-    fn is_forgotten(&self, all: &Environment) -> bool {
-        grant_in(all, &self.socket).is_some_and(|grant| self.books().get(grant).is_none())
     }
 }

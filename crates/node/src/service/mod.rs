@@ -9,6 +9,7 @@
 //! | `host` | the cell and its log |
 //! | `start` | how they come back |
 //! | `connection`, `outbox`, `round` | frames in, frames out |
+//! | `kept` | connections that outlast the program |
 //! | `sessions` | which session a connection speaks for, and how its calls are numbered |
 //! | `calls`, `looks`, `admission`, `rights`, `limits` | what clients want, and whether they may |
 //! | `effects`, `processes`, `commands` | what follows |
@@ -25,6 +26,7 @@ mod effects;
 mod ending;
 mod history;
 mod host;
+mod kept;
 mod limits;
 mod looks;
 mod memory;
@@ -55,7 +57,8 @@ use holdall_cell::session::{CallNo, ConnNo, SessionId};
 use holdall_cell::{Cell, Input};
 use holdall_holders::{Holder, ProcessId};
 use holdall_protocols::house::{House, Place};
-use holdall_wire::{Reply, RequestNo, Who};
+use holdall_wire::frame::Incoming;
+use holdall_wire::{Call, Reply, RequestNo, Who};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore};
 
@@ -66,6 +69,7 @@ use self::ending::Restarting;
 use self::history::Ended;
 pub(crate) use self::host::SnapshotEvery;
 use self::host::{Broken, Host, Leaving};
+pub(crate) use self::kept::{Kept, ToKeep, go_on_with};
 use self::memory::Awaited;
 use self::names::Names;
 use self::outbox::Outbox;
@@ -93,6 +97,12 @@ struct Peer {
     /// The same with what it said of itself when it last asked.
     asker: Option<Arc<Who>>,
     outbox: Rc<Outbox>,
+    /// The version that is spoken, once that is known.
+    version: Option<u32>,
+    /// What has come in.
+    incoming: Rc<RefCell<Incoming>>,
+    /// A call that takes its time.
+    at_leisure: Option<Call>,
     /// Whose calls come over it.
     calls: Calls,
     /// Which of its user's connections is being served.

@@ -105,6 +105,17 @@ impl Outbox {
         *self.handed.borrow_mut() = Some((self.bytes.borrow().len(), handle));
     }
 
+    /// What is not sent yet; none if a descriptor has to go along with it.
+    pub(super) fn unsent(&self) -> Option<Vec<u8>> {
+        let unsent = || self.bytes.borrow()[self.sent.get()..].to_vec();
+        self.handed.borrow().is_none().then(unsent)
+    }
+
+    /// What could not be sent before comes first.
+    pub(super) fn put_back(&self, unsent: Vec<u8>) {
+        *self.bytes.borrow_mut() = unsent;
+    }
+
     pub(super) fn greet(&self, version: u32) {
         frame::greet(&mut self.bytes.borrow_mut(), version);
     }

@@ -1,12 +1,13 @@
 //! The processes that use grants: waited for, asked to end, killed, as the cell says.
 
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_cell::Input;
 use holdall_cell::facts::How;
-use holdall_holders::{Environment, Holder, Record, with_environment};
+use holdall_holders::{Environment, Holder, Process, Record, directory, with_environment};
 use holdall_wire::RequestNo;
 use rustix::process::Signal;
 use tracing::{info, warn};
@@ -18,15 +19,14 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How often it is looked for more of what carries a grant.
 const LOOKS: usize = 16;
+/// How long such a look may take.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Kills what was started under a grant and has it in its environment: also what has left its process group,
 /// and what was stopped by an agent that was killed before it could kill it.
 async fn kill_by_environment(request: RequestNo, socket: &Path) {
     for _ in 0..LOOKS {
-        let own = socket.to_owned();
-        let carries = move |all: &Environment| grant_in(all, &own) == Some(request);
-        let found = tokio::task::spawn_blocking(move || with_environment(carries)).await;
-        let found = found.map_or_else(|_| Vec::new(), Result::unwrap_or_default);
+        let found = carriers(socket, move |grant| grant == request).await.unwrap_or_default();
         if found.is_empty() {
             return;
         }
@@ -37,12 +37,47 @@ async fn kill_by_environment(request: RequestNo, socket: &Path) {
     }
 }
 
-/// The grant of the agent at a socket under which a process was started.
-pub(super) fn grant_in(all: &Environment, socket: &Path) -> Option<RequestNo> {
-    let agent = Path::new(all.get("HOLDALL_GRANT_AGENT")?);
-    let found = |path: &Path| std::fs::canonicalize(path).ok();
-    let ours = agent == socket || found(agent).is_some_and(|agent| found(socket) == Some(agent));
-    if ours { all.get("HOLDALL_GRANT")?.parse().ok() } else { None }
+/// The processes that carry certain grants of the agent at a socket in their environment.
+///
+/// # Errors
+/// If it cannot be told.
+pub(super) async fn carriers(
+    socket: &Path,
+    is_meant: impl Fn(RequestNo) -> bool + Clone + Send + 'static,
+) -> io::Result<Vec<Process>> {
+    for sees in [true, false] {
+        let (socket, is_meant) = (socket.to_owned(), is_meant.clone());
+        let find = move || {
+            let own = socket.parent().and_then(|dir| directory(dir).ok()).filter(|_| sees);
+            with_environment(|all| {
+                grant_in(all).is_some_and(&is_meant) && is_named(all, &socket, own)
+            })
+        };
+        if let Ok(found) = tokio::time::timeout(LOOK, tokio::task::spawn_blocking(find)).await {
+            return found?;
+        }
+        warn!(
+            "some process has named a path as its agent's that does not answer; looking at names alone"
+        );
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// The grant under which a process was started, of whichever agent.
+fn grant_in(all: &Environment) -> Option<RequestNo> {
+    all.get("HOLDALL_GRANT")?.parse().ok()
+}
+
+/// Whether the agent of a process is the one at a socket. What it has been told is a path where it was started:
+/// in a container that may be another socket of the same name. With our own directory, it is looked what is there.
+fn is_named(all: &Environment, socket: &Path, own: Option<(u64, u64)>) -> bool {
+    let Some(agent) = all.get("HOLDALL_GRANT_AGENT").map(Path::new) else { return false };
+    if agent.file_name() != socket.file_name() {
+        return false;
+    }
+    let seen = own.zip(agent.parent().and_then(|dir| all.directory(dir).ok()));
+    // Whoever sees nothing there has put itself into another root since.
+    seen.map_or_else(|| agent == socket && all.shares_pids(), |(own, seen)| own == seen)
 }
 
 impl Service {

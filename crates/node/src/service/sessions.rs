@@ -11,6 +11,7 @@ use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
 use holdall_holders::{NotAHolder, Peer as Process, ProcessId, Stream};
 use holdall_wire::{Attach, Fault, Reply};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::{Peer, Service};
@@ -38,13 +39,49 @@ pub(super) enum Calls {
 }
 
 /// The calls of a client that knows no sessions.
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Numbered {
-    session: SessionId,
+    pub(super) session: SessionId,
+    pub(super) secret: Secret,
     last: CallNo,
-    /// The client's number of each call that is not over, and whether it asked for something.
-    ids: FxHashMap<CallNo, (u64, bool)>,
-    /// Our number of those that did.
+    /// The calls that are not over.
+    #[serde(with = "as_pairs")]
+    open: FxHashMap<CallNo, Open>,
+    /// Our number of those that asked for something.
+    #[serde(with = "as_pairs")]
     asked: FxHashMap<u64, CallNo>,
+}
+
+/// A call that is not over.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Open {
+    /// The client's number of it.
+    id: u64,
+    /// Whether it asked for something.
+    asks: bool,
+    told: Told,
+}
+
+/// What its client was told last of a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Told {
+    /// That it waits, or nothing.
+    Waits,
+    Granted,
+    Lost,
+    /// That it is over.
+    Over,
+}
+
+impl Told {
+    fn by(reply: &Reply) -> Self {
+        match reply {
+            Reply::Queued(_) | Reply::Warning(_) => Self::Waits,
+            Reply::Granted { .. } => Self::Granted,
+            Reply::Lost(_) => Self::Lost,
+            _ => Self::Over,
+        }
+    }
 }
 
 impl Calls {
@@ -63,13 +100,26 @@ impl Calls {
             Self::None | Self::Coming(_) => None,
             Self::Theirs(_) => Some(call.0),
             Self::Ours(calls) => {
-                let (id, asks) = *calls.ids.get(&call)?;
+                let open = calls.open.get_mut(&call)?;
+                let Open { id, asks, told } = *open;
+                open.told = told.max(Told::by(reply));
                 let fails = matches!(reply, Reply::Failed(_));
                 if !asks || fails {
                     calls.over(call);
                 }
                 Some(id)
             }
+        }
+    }
+
+    /// Whether a client that knows no sessions has been told a reply already, or one that came after it.
+    pub(super) fn was_told(&self, call: CallNo, reply: &Reply) -> bool {
+        match self {
+            Self::Ours(calls) => match calls.open.get(&call) {
+                Some(open) => open.asks && Told::by(reply) <= open.told,
+                None => true,
+            },
+            _ => false,
         }
     }
 
@@ -96,7 +146,7 @@ impl Calls {
 
 impl Numbered {
     fn over(&mut self, call: CallNo) {
-        if let Some((id, true)) = self.ids.remove(&call)
+        if let Some(Open { id, asks: true, .. }) = self.open.remove(&call)
             && self.asked.get(&id) == Some(&call)
         {
             self.asked.remove(&id);
@@ -231,7 +281,7 @@ impl Service {
             Calls::Ours(calls) => {
                 let call = calls.last.next();
                 calls.last = call;
-                calls.ids.insert(call, (id, asks));
+                calls.open.insert(call, Open { id, asks, told: Told::Waits });
                 if asks {
                     calls.asked.insert(id, call);
                 }
@@ -257,9 +307,10 @@ impl Service {
         let hello = Hello { session, secret, uid, means, returns, heard: CallNo(0) };
         let attach = Input::Attach { conn, hello };
         self.host.admit(&attach).map_err(|full| Fault::Failed(full.to_string()))?;
-        let (ids, asked) = (FxHashMap::default(), FxHashMap::default());
+        let (last, open, asked) = Default::default();
         if let Some(peer) = self.peers.get_mut(&conn) {
-            peer.calls = Calls::Ours(Box::new(Numbered { session, last: CallNo(0), ids, asked }));
+            let calls = Numbered { session, secret, last, open, asked };
+            peer.calls = Calls::Ours(Box::new(calls));
         }
         self.input(attach);
         if self.books().sessions().of(conn).is_some() {
@@ -372,6 +423,30 @@ fn process_in(means: Means) -> Option<ProcessId> {
 /// The process at the other end.
 fn process_of(stream: &Stream) -> Result<ProcessId, NotAHolder> {
     Process::of(stream)?.process()
+}
+
+/// A map by what is no text, in a form that knows only texts as keys.
+mod as_pairs {
+    use std::hash::Hash;
+
+    use rustc_hash::FxHashMap;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &FxHashMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<FxHashMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Eq + Hash,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
+    }
 }
 
 fn random() -> std::io::Result<u128> {

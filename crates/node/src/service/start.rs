@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
+use holdall_cell::session::SessionId;
 use holdall_cell::{Declared, Input, Limits, Start};
 use holdall_holders::boot;
 use holdall_log::{Index, Lost, Memory, Opened};
@@ -17,7 +18,7 @@ use tracing::{error, info, warn};
 
 use super::connection::VISITORS;
 use super::host::Host;
-use super::memory::Awaited;
+use super::memory::{Awaited, await_forgotten};
 use super::names::{self, Names};
 use super::quota::Quota;
 use super::round::Round;
@@ -34,11 +35,17 @@ use crate::rights::Table;
 const FIRST_ROUND: Duration = Duration::from_secs(20);
 
 impl Service {
-    /// A service that goes on from where the one before was, in the same directory.
+    /// A service that goes on from where the one before was, in the same directory; with the connections
+    /// of some sessions, if it is in the same process.
     ///
     /// # Errors
     /// If the log cannot be opened or understood.
-    pub(crate) async fn new(data: Data, config: Config, socket: &Path) -> anyhow::Result<Shared> {
+    pub(crate) async fn new(
+        data: Data,
+        config: Config,
+        socket: &Path,
+        kept: Vec<SessionId>,
+    ) -> anyhow::Result<Shared> {
         let (log, opened) = data.open_log(config.durability == Durability::Sync, socket)?;
         tell(&opened);
         let Replayed { cell, from_facts, diverged } = replay(&opened)?;
@@ -100,15 +107,16 @@ impl Service {
                 host_name: rustix::system::uname().nodename().to_string_lossy().into(),
             })
         });
+        if !kept.is_empty() {
+            service.borrow_mut().input(Input::Keep { epoch: opened.epoch, sessions: kept });
+        }
         let imported = begin(&service, &opened, from_facts).await?;
-        let mut begun = service.borrow_mut();
         let is_lost = matches!(opened.memory, Memory::Lost(lost) if lost != Lost::Rebooted);
         if is_lost && !imported {
-            let grace = begun.config.forgotten()?;
-            begun.await_forgotten(grace)?;
+            let grace = service.borrow().config.forgotten()?;
+            await_forgotten(&service, grace).await?;
         }
-        begun.snapshot_if_scattered()?;
-        drop(begun);
+        service.borrow_mut().snapshot_if_scattered()?;
         Ok(service)
     }
 

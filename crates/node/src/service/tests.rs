@@ -19,6 +19,7 @@ use crate::data::{Data, InUse, leave_dump};
 
 mod ends;
 mod greedy;
+mod handed;
 
 /// How long anything may take.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -33,12 +34,22 @@ fn with_agent<F: Future>(
     config: &Config,
     story: impl FnOnce(Shared) -> F,
 ) -> F::Output {
+    with_agent_that_keeps(&[], dir, config, story)
+}
+
+/// The same with an agent that has taken the place of another one with connections.
+fn with_agent_that_keeps<F: Future>(
+    kept: &[SessionId],
+    dir: &Path,
+    config: &Config,
+    story: impl FnOnce(Shared) -> F,
+) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("ours");
     let local = LocalSet::new();
     let told = local.run_until(async {
         let service = loop {
-            let data = Data::open(&dir.join("data"), None).expect("free");
-            match Service::new(data, config.clone(), &dir.join("sock")).await {
+            let data = Data::open(&dir.join("data"), None, false).expect("free");
+            match Service::new(data, config.clone(), &dir.join("sock"), kept.to_vec()).await {
                 // A snapshot of the one before is being made.
                 Err(error) if error.is::<InUse>() => tokio::task::yield_now().await,
                 begun => break begun.expect("an agent"),

@@ -261,6 +261,29 @@ fn whoever_does_not_come_back_keeps_what_it_holds_and_waits_for_nothing() {
     }
 }
 
+/// Unless the connection of such a client outlasts the start; and that start alone.
+#[test]
+fn whoever_keeps_its_connection_keeps_its_place() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 2)]);
+        let means = Means::Once { pid: 2, start: 3 };
+        story.input(Input::Attach { conn: conn(1), hello: hello(1, means, false) });
+        for (call, lasting) in [(1, Lasting::Connection), (2, Lasting::Command(Leftovers::Wait))] {
+            story.asks(1, call, "gpu", lasting);
+        }
+        story.asks(1, 3, "gpu", Lasting::Connection);
+        let (epoch, sessions) = (story.epoch + 1, vec![SessionId(1)]);
+        story.replay(upgrade);
+        story.input(Input::Keep { epoch, sessions: sessions.clone() });
+        story.start("boot", upgrade);
+        assert_eq!(story.cell.engine.load(), (2, 1));
+        story.replay(false);
+        story.input(Input::Keep { epoch, sessions });
+        story.start("boot", false);
+        assert_eq!(story.cell.engine.load(), (1, 0), "that was another start");
+    }
+}
+
 /// Whoever comes back is told of every call that was taken, also of those that are not done.
 #[test]
 fn what_is_given_back_is_not_told_again_and_what_is_being_done_is_named() {
