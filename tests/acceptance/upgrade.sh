@@ -76,7 +76,20 @@ if [ -n "${HOLDALL_BEFORE:-}" ]; then
     touch "$work/go"
     wait "$runs" && fail "not 4" || [ $? -eq 4 ] || fail "a wrapper of the version before ended with $?"
     wait "$waits" && fail "not 6" || [ $? -eq 6 ] || fail "one that waited ended with $?"
+    # Also when the agent is restarted under them: one that runs, and one that waits.
+    rm "$work/go"
+    "$HOLDALL" run c -- sh -c 'touch "$0.3"; while [ ! -e "$0" ]; do sleep 0.05; done; exit 4' "$work/go" 2>"$work/told" &
+    runs=$!
+    eventually test -e "$work/go.3"
+    "$HOLDALL" run c -- sh -c 'exit 6' 2>>"$work/told" &
+    waits=$!
     HOLDALL=$new
+    eventually sh -c "$new status --json | python3 -c 'import json, sys; sys.exit(len(json.load(sys.stdin)[\"waiting\"]) != 1)'"
+    expect 0 "" agent restart
+    expect 0 "" agent restart
+    touch "$work/go"
+    wait "$runs" && fail "not 4" || [ $? -eq 4 ] || fail "a restart under a wrapper of the version before: $? $(cat "$work/told")"
+    wait "$waits" && fail "not 6" || [ $? -eq 6 ] || fail "a restart under one that waited: $? $(cat "$work/told")"
     expect 0 "" agent stop
     # An older agent is seen and stopped by the new program, and says why it cannot be asked.
     rm -rf "$HOLDALL_DATA" "$HOLDALL_DATA.epoch" "$HOLDALL_AGENT".*

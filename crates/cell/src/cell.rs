@@ -66,7 +66,7 @@ pub struct Cell {
     /// What came of the change of a pool that is being made.
     changed: Result<(), Fault>,
     /// The sessions whose connections outlast the start with this epoch.
-    kept: (u32, Vec<SessionId>),
+    pub(crate) kept: (u32, Vec<SessionId>),
 }
 
 impl Cell {

@@ -197,6 +197,10 @@ impl Replay {
             match postcard::from_bytes::<Input>(raw.input) {
                 Err(why) => self.diverges(Diverged::Form(why))?,
                 Ok(input) => {
+                    if let Input::Keep { epoch, sessions } = &input {
+                        // It is about the start that follows, whatever counts until then.
+                        self.cell.kept = (*epoch, sessions.clone());
+                    }
                     let rebuilds = matches!(&input, Input::Started(start) if start.rebuilt);
                     if rebuilds && let Some(books) = self.books.take() {
                         self.go_on_from(books)?;
@@ -298,8 +302,9 @@ impl Replay {
 
     /// The cell has the books of the facts, and no engine that counts.
     fn go_on_from(&mut self, books: Books) -> Result<(), Unreadable> {
-        let now = self.cell.now;
+        let (now, kept) = (self.cell.now, std::mem::take(&mut self.cell.kept));
         self.cell = Cell::new()?;
+        self.cell.kept = kept;
         self.begun = Begun::Books(Box::new(books.clone()));
         self.facts.clear();
         (self.cell.books, self.cell.now) = (books, now);

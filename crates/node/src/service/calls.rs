@@ -16,9 +16,9 @@ use holdall_wire::{
 };
 use tracing::{debug, info};
 
+use super::Service;
 use super::rights::{needed, of_another};
 use super::sessions::{Calls, Numbering};
-use super::{Peer, Service};
 
 /// The longest reason for which units are drained.
 const REASON_MAX: usize = 200;
@@ -40,14 +40,16 @@ impl Service {
         if let Body::Ask(ask) = body {
             return self.on_ask(conn, id, ask, stream);
         }
-        if matches!(body, Body::Withdraw(asked) if self.asked(conn, asked).is_none()) {
-            // Nothing waits or is held: there is nothing to note.
-            return self.answer(conn, id, Reply::Done);
-        }
         let wish = match needed(&body).map_or(Ok(()), |right| self.may(conn, right)) {
             Ok(()) => self.wish(conn, body, stream),
             Err(fault) => Err(fault),
         };
+        if let Ok(wish @ Wish::Withdraw { .. }) = &wish
+            && !self.cell().gives_back(conn, wish)
+        {
+            // Nothing waits or is held: there is nothing to note.
+            return self.answer(conn, id, Reply::Done);
+        }
         match wish.and_then(|wish| self.make(conn, id, wish, stream)) {
             Ok(()) => {}
             Err(fault) => self.answer(conn, id, Reply::Failed(fault)),
@@ -155,7 +157,8 @@ impl Service {
             Body::Withdraw(asked) => {
                 let peer = self.peers.get(&conn).ok_or(Fault::Forgotten)?;
                 let asked = peer.calls.asked(asked);
-                let request = self.request_of(peer, asked);
+                let session = peer.calls.session();
+                let request = session.and_then(|own| self.books().sessions().request(own, asked));
                 let held = request.filter(|request| self.own(conn, *request).is_ok());
                 Ok(Wish::Withdraw { asked, rest: held.and_then(|request| self.rest(request)) })
             }
@@ -169,16 +172,6 @@ impl Service {
             Body::Renew { request, millis } => self.renew(conn, request, millis),
             _ => Err(Fault::Wrong("this call cannot be made so".into())),
         }
-    }
-
-    /// The request that a call has open, by the client's number of it.
-    fn asked(&self, conn: ConnNo, id: u64) -> Option<RequestNo> {
-        let peer = self.peers.get(&conn)?;
-        self.request_of(peer, peer.calls.asked(id))
-    }
-
-    fn request_of(&self, peer: &Peer, asked: CallNo) -> Option<RequestNo> {
-        self.books().sessions().request(peer.calls.session()?, asked)
     }
 
     fn caller(&self, conn: ConnNo) -> Arc<Who> {

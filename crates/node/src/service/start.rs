@@ -107,10 +107,7 @@ impl Service {
                 host_name: rustix::system::uname().nodename().to_string_lossy().into(),
             })
         });
-        if !kept.is_empty() {
-            service.borrow_mut().input(Input::Keep { epoch: opened.epoch, sessions: kept });
-        }
-        let imported = begin(&service, &opened, from_facts).await?;
+        let imported = begin(&service, &opened, from_facts, &kept).await?;
         let is_lost = matches!(opened.memory, Memory::Lost(lost) if lost != Lost::Rebooted);
         if is_lost && !imported {
             let grace = service.borrow().config.forgotten()?;
@@ -143,13 +140,18 @@ impl Service {
 
     /// Tells the cell that its host has started. What an agent without a log has left is taken over first; the
     /// record that says so is returned.
-    fn begin(&mut self, opened: &Opened, from_facts: bool) -> anyhow::Result<Option<Index>> {
+    fn begin(
+        &mut self,
+        opened: &Opened,
+        from_facts: bool,
+        kept: &[SessionId],
+    ) -> anyhow::Result<Option<Index>> {
         self.remember_all();
         let imported = self.import(opened)?;
         // Whatever broke it would break it again: its engine is built anew.
         let broke = self.data.take_dump(opened.epoch)?;
         let rebuilt = from_facts || broke.is_some() || imported.is_some();
-        self.input(Input::Started(self.started(opened, rebuilt)?));
+        self.start(opened, rebuilt, kept)?;
         if let Some((session, call)) = broke.flatten() {
             self.input(Input::Spare { session, call });
         }
@@ -161,8 +163,8 @@ impl Service {
     }
 
     /// Has the cell look once more at the configuration.
-    fn begin_again(&mut self, opened: &Opened) -> anyhow::Result<()> {
-        self.input(Input::Started(self.started(opened, false)?));
+    fn begin_again(&mut self, opened: &Opened, kept: &[SessionId]) -> anyhow::Result<()> {
+        self.start(opened, false, kept)?;
         self.end_round();
         // Its name would mean something else.
         if let Some(missing) = self.missing_pool()? {
@@ -171,6 +173,14 @@ impl Service {
                  use; wait until these are given back, or change the configuration back"
             );
         }
+        Ok(())
+    }
+
+    fn start(&mut self, opened: &Opened, rebuilt: bool, kept: &[SessionId]) -> anyhow::Result<()> {
+        if !kept.is_empty() {
+            self.input(Input::Keep { epoch: opened.epoch, sessions: kept.to_vec() });
+        }
+        self.input(Input::Started(self.started(opened, rebuilt)?));
         Ok(())
     }
 
@@ -269,8 +279,13 @@ async fn until(service: &Shared, is_so: impl Fn() -> bool) -> bool {
 
 /// Has the cell go on, and puts aside what it has taken over when that is in the log for good. Says
 /// whether it has taken over something.
-async fn begin(service: &Shared, opened: &Opened, from_facts: bool) -> anyhow::Result<bool> {
-    let imported = service.borrow_mut().begin(opened, from_facts)?;
+async fn begin(
+    service: &Shared,
+    opened: &Opened,
+    from_facts: bool,
+    kept: &[SessionId],
+) -> anyhow::Result<bool> {
+    let imported = service.borrow_mut().begin(opened, from_facts, kept)?;
     if let Some(index) = imported {
         let watch = service.borrow().host.watch();
         let kept = until(service, || watch.progress().synced >= index).await;
@@ -280,7 +295,7 @@ async fn begin(service: &Shared, opened: &Opened, from_facts: bool) -> anyhow::R
     if is_missing {
         // What is in its way may be found to be gone, when what follows from the start has left.
         until(service, || service.borrow().host.is_idle()).await;
-        service.borrow_mut().begin_again(opened)?;
+        service.borrow_mut().begin_again(opened, kept)?;
     }
     let own = service.borrow();
     own.data.put_aside(STATE)?;

@@ -273,10 +273,19 @@ fn whoever_keeps_its_connection_keeps_its_place() {
         }
         story.asks(1, 3, "gpu", Lasting::Connection);
         let (epoch, sessions) = (story.epoch + 1, vec![SessionId(1)]);
+        let before = story.log.len();
         story.replay(upgrade);
         story.input(Input::Keep { epoch, sessions: sessions.clone() });
         story.start("boot", upgrade);
         assert_eq!(story.cell.engine.load(), (2, 1));
+        // And so it is when the log of both versions is replayed.
+        let mut replay = Replay::new(LOGIC + u32::from(upgrade), None).expect("an engine");
+        for (at, record) in story.log.iter().enumerate() {
+            let by = LOGIC + u32::from(upgrade && at >= before);
+            replay.take(by, record).expect("readable");
+        }
+        let replayed = replay.finish().expect("an engine");
+        assert_eq!((replayed.diverged, replayed.cell.engine.load()), (None, (2, 1)));
         story.replay(false);
         story.input(Input::Keep { epoch, sessions });
         story.start("boot", false);

@@ -141,3 +141,41 @@ fn on_a_full_disk_nobody_new_comes_and_whoever_was_there_does() {
         granted(&client.ask("y", Lasting::Connection).await);
     });
 }
+
+#[test]
+fn who_comes_back_over_and_over_on_a_full_disk_waits_until_there_is_room() {
+    let (_dir, dir) = directory();
+    with_agent(&dir, &config(), |service| async move {
+        let (_client, _) = Client::attached(&service, 1, false).await;
+        let trouble = service.borrow_mut().host.trouble_log();
+        trouble.fill(true);
+        for _ in 0..3 {
+            let (_client, told) = Client::attached(&service, 1, true).await;
+            assert!(matches!(told, Reply::Attached { .. }), "{told:?}");
+        }
+        let before = service.borrow().host.last();
+        let attach = || Attach { session: 1, secret: 7, returns: true, heard: 0, lease: None };
+        let mut waiting = Client::connect(&service, frame::VERSION).await;
+        waiting.send(FIRST_QUERY, Body::Attach(attach()));
+        let mut gone = Client::connect(&service, frame::VERSION).await;
+        gone.send(FIRST_QUERY, Body::Attach(attach()));
+        let is_waiting = |count| {
+            let own = service.borrow();
+            own.peers.values().filter(|peer| peer.at_leisure.is_some()).count() == count
+        };
+        while !is_waiting(2) {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        drop(gone);
+        while !is_waiting(1) {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        let (mut other, told) = Client::attached(&service, 2, false).await;
+        assert!(matches!(told, Reply::Failed(_)), "{told:?}");
+        assert!(matches!(other.call(Body::Agent).await, Reply::Agent(_)), "others are served");
+        let detached = service.borrow().host.last().0 - before.0;
+        assert!(detached <= 1, "the last one that came has gone, and nothing else is noted");
+        trouble.fill(false);
+        assert!(matches!(waiting.reply(FIRST_QUERY).await, Reply::Attached { .. }));
+    });
+}
