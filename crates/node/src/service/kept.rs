@@ -14,7 +14,7 @@ use holdall_holders::Stream;
 use holdall_wire::Reply;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX};
 use serde::{Deserialize, Serialize};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::connection::listen_to;
 use super::outbox::Outbox;
@@ -72,13 +72,14 @@ pub(crate) fn go_on_with(service: &Shared, all: Vec<(UnixStream, Kept)>) {
 impl Service {
     /// The connections that another program can go on with: none if something is still to be told.
     pub(crate) fn to_keep(&self) -> Vec<ToKeep> {
-        if !self.has_told_all() {
-            return Vec::new();
-        }
         let all = self.peers.values().filter(|peer| {
             let knows_sessions = peer.version.is_none_or(|version| version >= SESSIONS);
             !knows_sessions && !matches!(peer.calls, Calls::Theirs(_) | Calls::Coming(_))
         });
+        if !self.has_told_all() {
+            warn!(count = all.count(), "the disk is too slow: clients without sessions are lost");
+            return Vec::new();
+        }
         let kept = all.filter_map(|peer| {
             let mut incoming = Vec::new();
             if let Some(call) = &peer.at_leisure {

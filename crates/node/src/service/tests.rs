@@ -17,6 +17,7 @@ use super::{End, Service, Shared, end_rounds, let_leave, serve};
 use crate::config::{Config, Durability};
 use crate::data::{Data, InUse, leave_dump};
 
+mod carriers;
 mod ends;
 mod greedy;
 mod handed;
