@@ -63,6 +63,7 @@ pub(crate) fn serve(place: &Place) -> anyhow::Result<()> {
         Kind::Agent => holdall_node::run(&Settings {
             socket,
             data: place.dir.join("data"),
+            adopt: false,
             config: Config::read(&place.dir.join("config"))?,
             configured: true,
             metrics: None,
