@@ -102,6 +102,9 @@ fn who_asks_for_a_restart_that_is_under_way_is_told_the_same() {
         for client in &mut clients {
             client.send(1, Body::Restart { exe: name(&exe) });
         }
+        while service.borrow().restarting.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
         let mut other = Client::connect(&service, frame::VERSION).await;
         let told = other.call(Body::Restart { exe: None }).await;
         assert!(matches!(told, Reply::Failed(Fault::Conflict(_))), "{told:?}");
