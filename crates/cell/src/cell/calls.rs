@@ -67,7 +67,7 @@ impl Cell {
 
     /// Whether a wish that comes over a connection gives back something that is open: it is always
     /// taken. A wish to withdraw that does not changes nothing.
-    pub(super) fn gives_back(&self, conn: ConnNo, wish: &Wish) -> bool {
+    pub fn gives_back(&self, conn: ConnNo, wish: &Wish) -> bool {
         let Some(session) = self.books.sessions.of(conn) else { return false };
         match wish {
             Wish::End { request, .. } => self.has_in_hand(session, *request),
