@@ -90,7 +90,7 @@ pub enum Turned {
 /// What to do with a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Do it, and say what came of it: [`Sessions::opened`] or [`Sessions::replied`].
+    /// Do it, and say what came of it: [`super::Sessions::opened`] or [`super::Sessions::replied`].
     New,
     /// It was done: tell again how its request stands.
     Open(RequestNo),
