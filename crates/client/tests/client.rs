@@ -37,6 +37,7 @@ impl Agent {
             configured: false,
             metrics: None,
             idle_exit: None,
+            adopt: false,
         };
         let run = move || holdall_node::run(&settings).expect("the agent runs");
         self.thread = Some(std::thread::spawn(run));

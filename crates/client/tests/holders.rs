@@ -23,6 +23,7 @@ async fn agent() -> (tempfile::TempDir, Client) {
         configured: false,
         metrics: None,
         idle_exit: None,
+        adopt: false,
     };
     std::thread::spawn(move || holdall_node::run(&settings).expect("the agent runs"));
     loop {
