@@ -52,13 +52,14 @@ fn a_pool_that_is_in_the_way_of_the_dead_alone_is_configured() {
     let (_dir, dir) = directory();
     let sync = || Config { durability: Durability::Sync, ..config() };
     with_agent(&dir, &sync(), |service| async move {
-        let mut service = service.borrow_mut();
-        service.input(attach(1001, 9, GONE));
+        service.borrow_mut().input(attach(1001, 9, GONE));
         let (who, ask) = (Arc::new(Who::default()), ask("gpu/0", Lasting::Connection));
         let (conn, call, heard) = (ConnNo(1001), CallNo(1), CallNo(0));
-        service.input(Input::Call { conn, call, heard, wish: Wish::Ask { who, ask } });
-        assert_eq!(service.books().grants().count(), 1);
-        drop(service.host.flush());
+        let wish = Wish::Ask { who, ask };
+        service.borrow_mut().input(Input::Call { conn, call, heard, wish });
+        assert_eq!(service.borrow().books().grants().count(), 1);
+        let (mut watch, last) = (service.borrow().host.watch(), service.borrow().host.last());
+        watch.synced(last).await.expect("there is room");
     });
     let mut configured = sync();
     let pools = "[pools.gpu]\nunits = 2\n";
