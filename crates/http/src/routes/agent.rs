@@ -15,6 +15,7 @@ use crate::view::Agent;
 /// About the agent, who you are to it, and what you may do
 #[utoipa::path(
     get,
+    operation_id = "agent",
     path = "/v1/agent",
     responses(
         (status = 200, body = Agent, description = "What it is, and how much it holds"),
@@ -46,6 +47,7 @@ enum How {
 /// End the agent
 #[utoipa::path(
     post,
+    operation_id = "agent_stop",
     path = "/v1/agent/stop",
     request_body = Stop,
     responses(
@@ -68,7 +70,7 @@ pub(super) async fn stop(
 }
 
 /// Whether the process runs
-#[utoipa::path(get, path = "/healthz", responses((status = 200, body = String, content_type = "text/plain", description = "It does")))]
+#[utoipa::path(get, operation_id = "healthz", path = "/healthz", responses((status = 200, body = String, content_type = "text/plain", description = "It does")))]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -76,6 +78,7 @@ pub(super) async fn healthz() -> &'static str {
 /// Whether the agent answers
 #[utoipa::path(
     get,
+    operation_id = "readyz",
     path = "/readyz",
     responses(
         (status = 200, body = String, content_type = "text/plain", description = "It does"),

@@ -49,6 +49,7 @@ pub(super) struct Page {
 /// Who asked for, got, gave back and lost what, and when; newest first
 #[utoipa::path(
     get,
+    operation_id = "audit",
     path = "/v1/audit",
     params(Which),
     responses(

@@ -43,6 +43,7 @@ pub(super) struct From {
 /// audit log). After a `Last-Event-ID` the lines that were missed are told after the snapshot.
 #[utoipa::path(
     get,
+    operation_id = "events",
     path = "/v1/events",
     params(From),
     responses(

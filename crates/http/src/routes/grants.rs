@@ -22,6 +22,7 @@ pub(super) struct Renewal {
 /// Let a reservation last for some time from now
 #[utoipa::path(
     post,
+    operation_id = "grants_renew",
     path = "/v1/grants/{number}/renew",
     params(("number" = String, Path, description = "The grant, as the status shows it", pattern = "^[0-9]+-[0-9]+$")),
     request_body = Renewal,
@@ -61,6 +62,7 @@ pub(super) struct How {
 /// Release a grant
 #[utoipa::path(
     delete,
+    operation_id = "grants_delete",
     path = "/v1/grants/{number}",
     params(("number" = String, Path, description = "The grant, as the status shows it", pattern = "^[0-9]+-[0-9]+$"), How),
     responses(

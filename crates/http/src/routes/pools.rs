@@ -13,6 +13,7 @@ use crate::view::Pool;
 /// All pools and locks
 #[utoipa::path(
     get,
+    operation_id = "pools_list",
     path = "/v1/pools",
     responses(
         (status = 200, body = Vec<Pool>, description = "By name"),
@@ -31,6 +32,7 @@ pub(super) async fn list(
 /// A pool or lock
 #[utoipa::path(
     get,
+    operation_id = "pools_get",
     path = "/v1/pools/{name}",
     params(("name" = String, Path, description = "Its name; a `/` in it is written `%2F`", pattern = "^[A-Za-z0-9._/-]{1,200}$")),
     responses(
@@ -76,6 +78,7 @@ enum Units {
 /// Add a pool or a lock
 #[utoipa::path(
     put,
+    operation_id = "pools_put",
     path = "/v1/pools/{name}",
     params(("name" = String, Path, description = "Its name; a `/` in it is written `%2F`", pattern = "^[A-Za-z0-9._/-]{1,200}$")),
     request_body = New,
@@ -118,6 +121,7 @@ pub(super) struct Size {
 /// Give a pool another number of units
 #[utoipa::path(
     patch,
+    operation_id = "pools_patch",
     path = "/v1/pools/{name}",
     params(("name" = String, Path, description = "Its name; a `/` in it is written `%2F`", pattern = "^[A-Za-z0-9._/-]{1,200}$")),
     request_body = Size,
@@ -150,6 +154,7 @@ pub(super) struct How {
 /// Remove a pool or a lock
 #[utoipa::path(
     delete,
+    operation_id = "pools_delete",
     path = "/v1/pools/{name}",
     params(("name" = String, Path, description = "Its name; a `/` in it is written `%2F`", pattern = "^[A-Za-z0-9._/-]{1,200}$"), How),
     responses(
@@ -183,6 +188,7 @@ pub(super) struct Drain {
 /// Give a unit, or all units of a pool, to nobody any more
 #[utoipa::path(
     put,
+    operation_id = "pools_drain",
     path = "/v1/drains/{name}",
     params(("name" = String, Path, description = "The unit or pool; a `/` in it is written `%2F`", pattern = "^[A-Za-z0-9._/-]{1,200}$")),
     request_body = Drain,
@@ -209,6 +215,7 @@ pub(super) async fn drain(
 /// Give a unit, or all units of a pool, to people again
 #[utoipa::path(
     delete,
+    operation_id = "pools_undrain",
     path = "/v1/drains/{name}",
     params(("name" = String, Path, description = "The unit or pool; a `/` in it is written `%2F`", pattern = "^[A-Za-z0-9._/-]{1,200}$")),
     responses(

@@ -153,6 +153,7 @@ fn check_id(id: &str) -> Result<(), Problem> {
 /// Ask for a set of things, under an id that the agent picks
 #[utoipa::path(
     post,
+    operation_id = "requests_post",
     path = "/v1/requests",
     request_body = Asked,
     responses(
@@ -177,6 +178,7 @@ pub(super) async fn post(
 /// Asking again with the same id and body is the same request.
 #[utoipa::path(
     put,
+    operation_id = "requests_put",
     path = "/v1/requests/{id}",
     params(("id" = String, Path, description = "Picked by the client, a UUID for example",
         pattern = "^[A-Za-z0-9._~-]{1,128}$")),
@@ -294,6 +296,7 @@ pub(super) struct Patience {
 /// How it stands with a request; this also renews it
 #[utoipa::path(
     get,
+    operation_id = "requests_get",
     path = "/v1/requests/{id}",
     params(("id" = String, Path, description = "As it was asked for", pattern = "^[A-Za-z0-9._~-]{1,128}$"), Patience),
     responses(
@@ -317,6 +320,7 @@ pub(super) async fn get(
 /// Renew the lease of a request
 #[utoipa::path(
     post,
+    operation_id = "requests_renew",
     path = "/v1/requests/{id}/renew",
     params(("id" = String, Path, description = "As it was asked for", pattern = "^[A-Za-z0-9._~-]{1,128}$")),
     responses(
@@ -354,6 +358,7 @@ async fn look(
 /// Give back what a request holds, or withdraw it
 #[utoipa::path(
     delete,
+    operation_id = "requests_delete",
     path = "/v1/requests/{id}",
     params(("id" = String, Path, description = "As it was asked for", pattern = "^[A-Za-z0-9._~-]{1,128}$")),
     responses(

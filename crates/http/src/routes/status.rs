@@ -24,6 +24,7 @@ pub(super) struct About {
 /// Who holds what, since when and why, and who waits, in the order of service
 #[utoipa::path(
     get,
+    operation_id = "status",
     path = "/v1/status",
     params(About),
     responses(
@@ -46,6 +47,7 @@ pub(super) async fn status(
 /// The chain of waiting from a request to whoever it ends at
 #[utoipa::path(
     get,
+    operation_id = "explain",
     path = "/v1/explain/{number}",
     params(("number" = String, Path, description = "The request, as the status shows it", pattern = "^[0-9]+-[0-9]+$")),
     responses(

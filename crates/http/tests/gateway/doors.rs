@@ -114,6 +114,12 @@ fn the_description_is_made_from_the_code() {
     for path in ["/v1/requests/{id}", "/v1/status", "/v1/events", "/v1/drains/{name}", "/readyz"] {
         assert!(paths.contains_key(path), "{path}");
     }
+    let operations = paths.values().flat_map(|path| path.as_object().expect("methods").values());
+    let mut names: Vec<_> = operations.map(|it| it["operationId"].to_string()).collect();
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!((all, names.len()), (22, 22), "each operation has a name of its own: {names:?}");
 }
 
 #[test]
