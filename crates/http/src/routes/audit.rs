@@ -23,17 +23,22 @@ pub(super) struct Which {
     /// Before this time.
     until_ms: Option<u64>,
     /// About this request.
+    #[param(max_length = 40)]
     request: Option<String>,
     /// About this pool or lock.
+    #[param(max_length = 200)]
     pool: Option<String>,
     /// Of this user.
+    #[param(max_length = 200)]
     user: Option<String>,
     /// With this text in it, in upper or lower case.
+    #[param(max_length = 500)]
     text: Option<String>,
     /// How many at most.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
     /// Where the last page ended.
+    #[param(max_length = 40)]
     cursor: Option<String>,
 }
 

@@ -34,6 +34,7 @@ const SLOW: Duration = Duration::from_secs(10);
 #[into_params(parameter_in = Query)]
 pub(super) struct From {
     /// The id of the last event that was heard, for those who cannot send the header `Last-Event-ID`.
+    #[param(max_length = 40)]
     last_event_id: Option<String>,
 }
 

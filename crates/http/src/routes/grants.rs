@@ -55,7 +55,7 @@ pub(super) struct How {
     #[param(required = false)]
     force: bool,
     /// Why it is forced.
-    #[param(max_length = 4096)]
+    #[param(max_length = 500)]
     reason: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use crate::view::{Explanation, Status};
 #[into_params(parameter_in = Query)]
 pub(super) struct About {
     /// Only what concerns these pools and locks, separated by commas.
-    #[param(example = "gpu,db")]
+    #[param(example = "gpu,db", max_length = 2000)]
     pool: Option<String>,
 }
 
