@@ -14,6 +14,7 @@ mod reach;
 mod run;
 mod show;
 mod status;
+mod token;
 mod until;
 mod usage;
 mod whatif;
@@ -68,6 +69,7 @@ enum Command {
     Usage(usage::Args),
     Whatif(whatif::Args),
     Pool(pool::Args),
+    Token(token::Args),
     Job(job::Args),
     Agent(agent::Args),
     Bench(bench::Args),
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
         Command::Usage(args) => usage::run(&args),
         Command::Whatif(args) => whatif::run(&args, &Protocols::known()),
         Command::Pool(args) => pool::run(&args),
+        Command::Token(args) => token::run(&args),
         Command::Job(args) => job::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),

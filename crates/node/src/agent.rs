@@ -17,8 +17,11 @@ use crate::config::Config;
 use crate::data::Data;
 use crate::directory::replaceable_socket;
 use crate::handover::{Handed, HandedSocket, become_program};
+use crate::http::Http;
 use crate::metrics;
-use crate::service::{End, Kept, Service, Shared, end_rounds, go_on_with, let_leave, serve};
+use crate::service::{
+    End, Kept, Service, Shared, end_rounds, go_on_with, let_leave, serve, serve_guest,
+};
 use crate::socket::{Claim, LastAgent, Socket};
 
 /// How often it looks whether its files and its socket are still there.
@@ -93,9 +96,10 @@ async fn live(
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
     let mut socket = claim.open(&last)?;
     info!(socket = %settings.socket.display(), "listening");
+    let mut http = Http::start(settings, &socket)?;
     tell_supervisor(NotifyState::Ready);
     let end = loop {
-        match until_end(&service, &mut socket, &mut signals, settings.idle_exit).await? {
+        match until_end(&service, &mut socket, &mut http, &mut signals, settings.idle_exit).await? {
             Some(End::Restarted(exe)) => {
                 say_last_words(&service).await;
                 service.borrow_mut().flush_audit();
@@ -123,6 +127,7 @@ async fn live(
 async fn until_end(
     service: &Shared,
     socket: &mut Socket,
+    http: &mut Http,
     signals: &mut Signals,
     idle_exit: Option<Duration>,
 ) -> anyhow::Result<Option<End>> {
@@ -139,6 +144,9 @@ async fn until_end(
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
+            (stream, peer) = http.guest() => {
+                tokio::task::spawn_local(serve_guest(service.clone(), stream, peer));
+            }
             caught = signals.next() => {
                 if caught?.signal != Signal::CHILD {
                     info!("asked to stop by a signal");

@@ -36,6 +36,8 @@ pub struct Config {
     /// For how long nothing is granted after the log was lost while the machine runs: the time that former
     /// clients have to come back.
     pub forgotten: String,
+    /// HTTP over TCP.
+    pub http: holdall_http::Config,
     /// Who may do what.
     pub rights: Listed,
     /// What one user may have at a time.
@@ -59,6 +61,7 @@ impl Default for Config {
             snapshot_records: 50_000,
             snapshot_bytes: 8 << 20,
             forgotten: "10s".into(),
+            http: holdall_http::Config::default(),
             rights: Listed::default(),
             limits: Limits::default(),
             pools: BTreeMap::new(),

@@ -10,6 +10,7 @@ mod containment;
 mod data;
 mod directory;
 mod handover;
+mod http;
 mod import;
 mod look;
 mod metrics;

@@ -45,7 +45,7 @@ pub(crate) struct Rights(u8);
 impl Rights {
     const ALL: Self = Self(u8::MAX);
 
-    fn of(list: &[Right]) -> Self {
+    pub(crate) fn of(list: &[Right]) -> Self {
         let bits = list.iter().fold(0, |bits, right| bits | 1 << *right as u8);
         if list.contains(&Right::Admin) { Self::ALL } else { Self(bits) }
     }

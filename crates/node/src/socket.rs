@@ -193,6 +193,20 @@ impl Socket {
         (self.listener.as_fd(), self.lock.as_fd(), about)
     }
 
+    /// Listens beside it, with the same access, for those who speak another language.
+    ///
+    /// # Errors
+    /// If that cannot be bound.
+    pub(crate) fn listen_beside(
+        &self,
+        name: &str,
+    ) -> anyhow::Result<(std::os::unix::net::UnixListener, Beside)> {
+        let mode = if self.access.for_others() { 0o755 } else { 0o700 };
+        let dir = Directory::for_socket(self.dir.path(), mode)?;
+        let (listener, place) = listen(&dir, name, self.access)?;
+        Ok((listener.into_std()?, Beside { dir, name: name.to_owned(), place }))
+    }
+
     pub(crate) async fn accept(&self) -> io::Result<Stream> {
         let (stream, _) = self.listener.accept().await?;
         Stream::new(stream.into_std()?)
@@ -226,11 +240,31 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let found = self.dir.stat_of(&self.name).map(|stat| (stat.st_dev, stat.st_ino));
-        if !self.handed_over && found.is_ok_and(|found| found == self.place) {
-            // If it stays, the next agent replaces it.
-            let _ = self.dir.remove(&self.name);
+        if !self.handed_over {
+            remove(&self.dir, &self.name, self.place);
         }
+    }
+}
+
+/// Where a socket beside another one is; it goes when this does.
+pub(crate) struct Beside {
+    dir: Directory,
+    name: String,
+    place: (u64, u64),
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        remove(&self.dir, &self.name, self.place);
+    }
+}
+
+/// Removes a socket, if nobody has put another in its place.
+fn remove(dir: &Directory, name: &str, place: (u64, u64)) {
+    let found = dir.stat_of(name).map(|stat| (stat.st_dev, stat.st_ino));
+    if found.is_ok_and(|found| found == place) {
+        // If it stays, the next agent replaces it.
+        let _ = dir.remove(name);
     }
 }
 

@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Take over files that were copied: what was held there is taken for lost
     #[arg(long)]
     adopt: bool,
+    /// Serve HTTP at this address, like 127.0.0.1:7421, to whoever has a token
+    #[arg(long, value_name = "ADDR")]
+    http: Option<SocketAddr>,
     /// Serve Prometheus metrics at this address, like 127.0.0.1:9187
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -129,6 +132,8 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         print(holdall_node::UNDERSTOOD)?;
         return Ok(ExitCode::SUCCESS);
     }
+    config.http.listen = args.http.or(config.http.listen);
+    config.http.tls().map_err(|error| usage(error.to_string()))?;
     let place = served(args.socket.clone(), args.data.clone())?;
     place.make_own_directory()?;
     if place.machine {

@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdall_cell::session::ConnNo;
@@ -17,6 +19,7 @@ use super::memory::until_known;
 use super::outbox::Outbox;
 use super::sessions::Calls;
 use super::{Peer, Service, Shared};
+use crate::rights::Rights;
 
 /// How long a client may take to say what it is.
 const GREETING: Duration = Duration::from_secs(10);
@@ -34,6 +37,31 @@ pub(super) const VISITORS: usize = 16;
 /// Serves a connection to its end.
 pub(crate) async fn serve(service: Shared, stream: Stream) {
     let Ok((pid, uid)) = stream.peer() else { return };
+    serve_as(service, stream, pid, uid, |_| {}).await;
+}
+
+/// Serves a connection that the gateway of HTTP has made for somebody.
+pub(crate) async fn serve_guest(service: Shared, stream: UnixStream, guest: holdall_http::Peer) {
+    let Ok(stream) = Stream::new(stream) else { return };
+    let holdall_http::Peer { uid, pid, groups, name, may } = guest;
+    let rights = match may {
+        Some(may) => Rights::of(&may),
+        None => service.borrow().rights.of(uid, || groups),
+    };
+    let introduce = |peer: &mut Peer| {
+        peer.rights = rights;
+        peer.who.user = name.unwrap_or_else(|| peer.who.user.clone());
+    };
+    serve_as(service, stream, pid, uid, introduce).await;
+}
+
+async fn serve_as(
+    service: Shared,
+    stream: Stream,
+    pid: u32,
+    uid: u32,
+    introduce: impl FnOnce(&mut Peer),
+) {
     let stream = Rc::new(stream);
     let unread = service.borrow().config.limits.unread_bytes;
     let outbox = Rc::new(Outbox::new(stream.clone(), uid, unread));
@@ -44,6 +72,9 @@ pub(crate) async fn serve(service: Shared, stream: Stream) {
         let _ = outbox.flush();
         return;
     };
+    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
+        introduce(peer);
+    }
     let greeted = greet(&service, conn, &outbox, &stream).await;
     let greeted = greeted.inspect_err(|error| debug!(conn = conn.0, "it does not greet: {error}"));
     if greeted.is_ok_and(|served| served) {
@@ -62,13 +93,20 @@ pub(super) async fn listen_to(service: Shared, conn: ConnNo, stream: Rc<Stream>)
     let Some((outbox, turn, incoming)) = known else { return };
     let names = service.borrow().user_names.clone();
     let user = names.of(outbox.uid()).await;
-    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
+    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn)
+        && peer.who.user == unnamed(outbox.uid())
+    {
         peer.who.user = user;
     }
     if let Err(error) = talk(&service, conn, &outbox, &stream, &turn, &incoming).await {
         debug!(conn = conn.0, "a connection ends: {error}");
     }
     service.borrow_mut().close(conn);
+}
+
+/// What a user is called as long as its name is not known.
+fn unnamed(uid: u32) -> Arc<str> {
+    uid.to_string().into()
 }
 
 /// Finds out which version is spoken; false if there is none.
@@ -271,7 +309,7 @@ impl Service {
         }
         // Groups that cannot be told give no rights.
         let rights = self.rights.of(uid, || stream.groups().unwrap_or_default());
-        let user = uid.to_string().into(); // Its name is asked for when it is let in.
+        let user = unnamed(uid); // Its name is asked for when it is let in.
         let who = Who { uid, user, host: self.host_name.clone(), pid, from: From::default() };
         let turn = self.turns.get(&uid).and_then(Weak::upgrade).unwrap_or_else(|| {
             self.turns.retain(|_, turn| turn.strong_count() > 0);

@@ -62,7 +62,7 @@ use holdall_wire::{Call, Reply, RequestNo, Who};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore};
 
-pub(crate) use self::connection::serve;
+pub(crate) use self::connection::{serve, serve_guest};
 pub use self::dump::note_panic;
 pub(crate) use self::ending::End;
 use self::ending::Restarting;

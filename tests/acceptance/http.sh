@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# The agent over HTTP: the life of a grant with curl, tokens, TLS, what survives `kill -9` of the agent, and the
+# description in /openapi.json held against a live agent (schemathesis, from PyPI; HTTP_SECONDS of it, 30 by default).
+set -euo pipefail
+. tests/lib/service.bash
+export http="$work/agent.http.sock"
+
+cat >"$work/config.toml" <<'END'
+[pools.gpu]
+units = 4
+END
+serve() { # OPTIONS
+    "$HOLDALL" agent --config "$work/config.toml" "$@" 2>>"$work/log" &
+    agent=$!
+    eventually curl -sf --unix-socket "$http" http://localhost/readyz
+}
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+call() { # METHOD PATH [BODY] over the Unix socket: prints the status, a blank and the body
+    curl -sS --max-time 60 --unix-socket "$http" -X "$1" "http://localhost$2" -o "$work/body" -w '%{http_code} ' \
+        ${3:+-H 'content-type: application/json' -d "$3"} && cat "$work/body"
+}
+told() { # TEXT COMMAND: what it prints has the text in it
+    local text=$1 out
+    shift
+    out=$("$@" 2>&1) || true
+    grep -qF -- "$text" <<<"$out" || fail "does not say '$text': $*: $out"
+}
+
+# The whole life of a grant.
+serve
+told '200 ok' call GET /healthz
+told '"state":"granted"' call PUT /v1/requests/mine '{"needs": ["gpu:4"], "ttl_ms": 2000, "reason": "a test"}'
+told "a test" "$HOLDALL" status gpu
+told '"exit":75' call PUT /v1/requests/other '{"needs": ["gpu"]}'
+told '"exit":78' call PUT /v1/requests/other '{"needs": ["gpu:9"]}'
+told '202 ' call PUT /v1/requests/other '{"needs": ["gpu"], "queue": true}'
+told '200 ' call POST /v1/requests/mine/renew
+told '"state":"released"' call DELETE /v1/requests/mine
+told '"state":"released"' call DELETE /v1/requests/mine
+told '"state":"granted"' call GET '/v1/requests/other?wait_ms=30000'
+told '"state":"released"' call DELETE /v1/requests/other
+told '"grants":[]' call GET /v1/status
+
+# Whoever stops renewing loses it; whoever waits gets it, with a higher fence.
+call PUT /v1/requests/left '{"needs": ["db"], "ttl_ms": 1000}' >"$work/first"
+told '"state":"granted"' call PUT /v1/requests/next '{"needs": ["db"], "wait_ms": 60000}'
+cp "$work/body" "$work/second"
+told '410 ' call GET /v1/requests/left
+python3 - "$work" <<'END'
+import json, sys
+first, second = (json.loads(open(f"{sys.argv[1]}/{name}").read().split(" ", name == "first")[-1])
+                 for name in ("first", "second"))
+fence = lambda grant: int(grant["taken"][0]["units"][0]["fence"])
+assert fence(second) > fence(first), (first, second)
+END
+told '"state":"released"' call DELETE /v1/requests/next
+
+# An agent that is killed is missed for a moment: the id finds the same grant again.
+told '"state":"granted"' call PUT /v1/requests/kept '{"needs": ["gpu:2", "db"], "ttl_ms": 60000}'
+number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+kill -9 "$agent"
+wait "$agent" 2>/dev/null || true
+serve
+told "\"request\":\"$number\"" call GET /v1/requests/kept
+told '"state":"granted"' call PUT /v1/requests/kept '{"needs": ["gpu:2", "db"], "ttl_ms": 60000}'
+told "\"request\":\"$number\"" cat "$work/body"
+told '"state":"released"' call DELETE /v1/requests/kept
+
+# Pools, drains, reservations, the audit log, and those who listen.
+told '204 ' call PUT /v1/pools/seat '{"units": ["red", "blue"]}'
+told '204 ' call PUT /v1/drains/seat%2Fred '{"reason": "wobbles"}'
+told 'wobbles' call GET /v1/pools/seat
+told '"state":"granted"' call POST /v1/requests '{"needs": ["seat/blue"], "reserve_ms": 600000}'
+number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+told '"state":"reserved"' call GET '/v1/status?pool=seat'
+told '204 ' call POST "/v1/grants/$number/renew" '{"reserve_ms": 700000}'
+told '"release":[]' call GET "/v1/explain/$number"
+told '204 ' call DELETE "/v1/grants/$number"
+told '"what":"asked"' call GET '/v1/audit?limit=5&pool=seat&text=BLUE'
+told 'event: snapshot' timeout 3 curl -sN --unix-socket "$http" http://localhost/v1/events
+
+# Over TCP: a token, or nothing but the page; TLS where there is a certificate.
+kill "$agent"
+wait "$agent" 2>/dev/null || true
+port=$(free_port)
+expect 65 "there is no token ci" token remove ci
+token=$("$HOLDALL" token add ci --may view,ask)
+told "view, ask" "$HOLDALL" token list
+if grep -qF "${token#hat_}" -r "$HOLDALL_DATA"; then fail "a token is on disk"; fi
+serve --http "127.0.0.1:$port"
+remote() { curl -sS --max-time 20 -o /dev/null -w '%{http_code}' "$@"; }
+told 401 remote "http://127.0.0.1:$port/v1/status"
+told 200 remote "http://127.0.0.1:$port/"
+told 200 remote -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"
+told 403 remote -H "authorization: Bearer $token" -X DELETE "http://127.0.0.1:$port/v1/pools/seat"
+told 421 remote -H 'host: evil.example' "http://127.0.0.1:$port/"
+told 403 remote -H 'origin: http://evil.example' "http://127.0.0.1:$port/"
+"$HOLDALL" token remove ci
+told 401 remote -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"
+expect 64 "tokens would go there in the clear" agent --socket "$work/other.sock" --data "$work/other" --http "0.0.0.0:$port"
+
+# What is described is what is done: tools from PyPI look, if they can be had.
+venv=${HTTP_VENV:-$work/venv}
+tools=openapi-spec-validator\ schemathesis
+if [ ! -x "$venv/bin/schemathesis" ] && ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q $tools; } >>"$work/log" 2>&1; then
+    not_tried "openapi-spec-validator and schemathesis, which PyPI has"
+else
+    curl -sf --unix-socket "$http" http://localhost/openapi.json >"$work/openapi.json"
+    "$venv/bin/python" -m openapi_spec_validator "$work/openapi.json" >/dev/null || fail "/openapi.json is not valid"
+    token=$("$HOLDALL" token add fuzz --may view,ask,reserve,pools,force)
+    # A call that waits as long as it may would take all the time there is.
+    sed -i 's/300000/100/g' "$work/openapi.json"
+    # Everything but the stream, which does not end.
+    timeout -s INT "${HTTP_SECONDS:-30}" "$venv/bin/schemathesis" run "$work/openapi.json" --url "http://127.0.0.1:$port" \
+        -H "Authorization: Bearer $token" --exclude-path /v1/events --workers 2 --no-color --max-examples 10000 \
+        --checks not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance \
+        >"$work/fuzz" 2>&1 || status=$?
+    # 1 are findings; 124 and 130 the end of its time.
+    case ${status:-0} in
+        0 | 124 | 130) ;;
+        *) tail -100 "$work/fuzz" >&2; fail "schemathesis: status $status" ;;
+    esac
+    if grep -q 'FAILURES' "$work/fuzz"; then tail -100 "$work/fuzz" >&2; fail "schemathesis has found something"; fi
+    told '200 ok' call GET /healthz
+fi
+echo "$script: ok"
