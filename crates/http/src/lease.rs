@@ -23,12 +23,14 @@ use tracing::debug;
 
 use crate::caller::{Peer, Service};
 use crate::link::{Link, in_time, unexpected};
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 
 /// The number of the call that attaches.
 const ATTACH: u64 = FIRST_QUERY;
 /// The number of the call that ends the session.
 const LEAVE: u64 = FIRST_QUERY - 1;
+/// How long the service may take for what it does at once.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How it stands with a request.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub(crate) enum Standing {
     Released,
     /// It is over for another reason.
     Over(Problem),
+    /// The connection has ended, and how it stands is not known: whoever comes back is told.
+    Away(Problem),
 }
 
 /// What is held.
@@ -58,6 +62,10 @@ pub(crate) struct Granted {
 impl Standing {
     fn is_settled(&self) -> bool {
         !matches!(self, Self::New | Self::Asked | Self::Waiting(_))
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self, Self::Released | Self::Over(_) | Self::Away(_))
     }
 }
 
@@ -116,7 +124,7 @@ impl Lease {
         let mut state = self.state.clone();
         let heard =
             state.wait_for(|state| !matches!(state.standing, Standing::New | Standing::Asked));
-        let _ = tokio::time::timeout(Duration::from_secs(30), heard).await;
+        let _ = tokio::time::timeout(PATIENCE, heard).await;
         self.state()
     }
 
@@ -128,9 +136,15 @@ impl Lease {
 
     async fn ended(&self) -> State {
         let mut state = self.state.clone();
-        let over = |state: &State| matches!(state.standing, Standing::Released | Standing::Over(_));
-        let _ = tokio::time::timeout(Duration::from_secs(30), state.wait_for(over)).await;
+        let ended = |state: &State| state.standing.has_ended();
+        let _ = tokio::time::timeout(PATIENCE, state.wait_for(ended)).await;
         self.state()
+    }
+
+    /// Waits until nobody talks about it any more.
+    async fn silent(&self) {
+        let mut state = self.state.clone();
+        let _ = tokio::time::timeout(PATIENCE, state.wait_for(|_| false)).await;
     }
 
     fn order(&self, order: Order) {
@@ -193,20 +207,19 @@ impl Leases {
         };
         let shared = self.shared(session);
         let lease = shared.get_or_try_init(|| begin(&*self.service, peer, attach)).await?;
-        if let Standing::Over(problem) = &lease.state().standing
-            && problem.kind() == Kind::Unreachable
-        {
+        if let Standing::Away(problem) = lease.state().standing {
             self.lock().remove(&session);
-            return Err(problem.clone());
+            return Err(problem);
         }
         Ok(Attached { session, lease: lease.clone(), _shared: shared })
     }
 
     /// Ends the session of a request that is over: the agent need not remember it, and whoever asks again
-    /// with its id begins anew.
-    pub(crate) fn leave(&self, attached: &Attached) {
-        self.lock().remove(&attached.session);
+    /// with its id begins anew. Nobody does so before it has ended.
+    pub(crate) async fn leave(&self, attached: &Attached) {
         attached.order(Order::Leave);
+        attached.silent().await;
+        self.lock().remove(&attached.session);
     }
 
     fn shared(&self, session: u128) -> Arc<OnceCell<Arc<Lease>>> {
@@ -289,11 +302,14 @@ struct Talk {
 }
 
 impl Talk {
-    /// Goes on until nobody wants to know any more, or the connection ends.
+    /// Goes on until nobody wants to know any more, or the session or the connection ends.
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         loop {
             let done = tokio::select! {
-                answer = self.link.answer() => answer.map(|answer| self.hear(answer)),
+                answer = self.link.answer() => match answer {
+                    Ok(answer) if answer.id == LEAVE => return,
+                    answer => answer.map(|answer| self.hear(answer)),
+                },
                 order = orders.recv() => match order {
                     Some(order) => self.carry_out(order).await,
                     None => return,
@@ -301,8 +317,8 @@ impl Talk {
             };
             if let Err(error) = done {
                 debug!("a connection to the service ends: {error}");
-                if !matches!(self.standing(), Standing::Released | Standing::Over(_)) {
-                    self.set(Standing::Over(Problem::unreachable(&error)));
+                if !self.standing().has_ended() {
+                    self.set(Standing::Away(Problem::unreachable(&error)));
                 }
                 return;
             }

@@ -81,6 +81,12 @@ impl Problem {
         if self.kind == this { Self::new(other, self.detail) } else { self }
     }
 
+    /// How to go on with a request of which it is not known how it stands.
+    pub(crate) fn ask_again(self, id: &str) -> Self {
+        let detail = format!("{}; PUT /v1/requests/{id} asks again for the same", self.detail);
+        Self { detail, ..self }
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

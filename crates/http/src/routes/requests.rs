@@ -217,22 +217,32 @@ async fn ask(
         return answer(gateway, caller, id, State::released());
     }
     let lease = gateway.leases.find_or_begin(&caller.0, &id, asked.ttl_ms).await;
-    let lease = lease.inspect_err(|_| gateway.forget(&caller.0, &id))?;
+    let lease = lease.map_err(|problem| match problem.kind() {
+        Kind::Unreachable => problem.ask_again(&id),
+        _ => {
+            gateway.forget(&caller.0, &id);
+            problem
+        }
+    })?;
     lease.ask(wire);
     let mut state = lease.settled(Duration::from_millis(asked.wait_ms)).await;
     if matches!(state.standing, Standing::New | Standing::Asked) {
         state = lease.heard().await;
     }
     match state.standing {
+        // It may wait, or be held by now: whoever asks again is told.
+        Standing::Away(problem) => Err(problem.ask_again(&id)),
         Standing::Over(problem) => {
             // Nothing is held. So it can be asked for again.
-            gateway.leases.leave(&lease);
+            gateway.leases.leave(&lease).await;
             gateway.forget(&caller.0, &id);
             Err(problem)
         }
         Standing::New | Standing::Asked | Standing::Waiting(_) if !asked.queue => {
-            lease.give_back().await;
-            gateway.leases.leave(&lease);
+            if let Standing::Away(problem) = lease.give_back().await.standing {
+                return Err(problem.ask_again(&id));
+            }
+            gateway.leases.leave(&lease).await;
             gateway.forget(&caller.0, &id);
             let text = format!("not granted within {} ms", asked.wait_ms);
             Err(Problem::new(Kind::Timeout, text))
@@ -272,7 +282,7 @@ fn answer(
             told.limit_ms = granted.limit;
         }
         Standing::Released => told.state = Stands::Released,
-        Standing::Over(problem) => return Err(problem),
+        Standing::Over(problem) | Standing::Away(problem) => return Err(problem),
     }
     let location = HeaderValue::from_str(&format!("/v1/requests/{}", told.id));
     let mut response = (status, Json(told)).into_response();
@@ -378,8 +388,8 @@ pub(super) async fn delete(
     let lease = gateway.leases.find(&caller.0, &id).await?;
     let state = lease.give_back().await;
     if let Standing::Released = state.standing {
-        gateway.leases.leave(&lease);
         gateway.remember_released(&caller.0, &id);
+        gateway.leases.leave(&lease).await;
     }
     answer(&gateway, &caller, id, state)
 }

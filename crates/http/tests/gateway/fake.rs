@@ -30,6 +30,8 @@ pub(crate) struct Model {
     pub(crate) displaced: usize,
     /// What users of the Unix socket may do.
     pub(crate) denied: bool,
+    /// Whether it takes its time to end a session.
+    pub(crate) dawdles: bool,
 }
 
 pub(crate) struct Request {
@@ -77,6 +79,15 @@ impl Fake {
         while self.model().requests.len() != requests {
             std::thread::yield_now();
         }
+    }
+
+    /// Hangs up on everybody.
+    pub(crate) fn hang_up(&self) {
+        for writer in self.model().writers.values() {
+            // One that has hung up itself is gone.
+            let _ = writer.shutdown(std::net::Shutdown::Both);
+        }
+        self.until_alone();
     }
 
     /// Takes away the first grant.
@@ -135,6 +146,10 @@ fn talk(
                 continue;
             }
             let call: Call = frame::read(content)?;
+            let dawdles = model.lock().expect("unpoisoned").dawdles;
+            if dawdles && matches!(call.body, Body::Leave) {
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
             model.lock().expect("unpoisoned").call(*conn, peer, call);
         }
         let mut bytes = [0; 4096];
@@ -235,6 +250,8 @@ impl Model {
                 self.tell(session, id, Reply::Done);
                 self.serve();
             }
+            // Another connection has taken its place.
+            Body::Leave if !self.writers.contains_key(&conn) => {}
             Body::Leave => {
                 let session = self.session_of(conn);
                 self.send(conn, id, Reply::Done);

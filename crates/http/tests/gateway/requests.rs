@@ -65,6 +65,40 @@ fn asking_again_after_a_lost_answer_is_harmless() {
 }
 
 #[test]
+fn whoever_is_cut_off_finds_its_request_again() {
+    let world = World::new();
+    let client = world.client();
+    client.post("/v1/requests", &json!({"needs": ["db"]}));
+    let body = json!({"needs": ["db"], "wait_ms": 60000});
+    let mut call = client.begin("POST", "/v1/requests", &body);
+    world.fake.until_there_are(2);
+    world.fake.hang_up();
+    let cut_off = crate::client::read(&mut *call);
+    assert_eq!((cut_off.status, &*cut_off.problem()), (503, "unreachable"));
+    let told = cut_off.json()["detail"].as_str().expect("words").to_owned();
+    let path = told.split_whitespace().find(|word| word.starts_with("/v1/")).expect("what to do");
+    let again = client.put(path, &json!({"needs": ["db"], "queue": true}));
+    let number = world.fake.model().requests[1].number.to_string();
+    assert_eq!((again.status, &again.json()["request"]), (202, &json!(number)));
+    let other = client.put(path, &json!({"needs": ["other"]}));
+    assert_eq!((other.status, &*other.problem()), (409, "conflict"));
+    assert_eq!(world.fake.model().asked, 2);
+}
+
+#[test]
+fn whoever_asks_again_after_its_time_begins_anew() {
+    let world = World::new();
+    let client = world.client();
+    client.put("/v1/requests/a", &json!({"needs": ["db"]}));
+    world.fake.model().dawdles = true;
+    for _ in 0..2 {
+        let late = client.put("/v1/requests/b", &json!({"needs": ["db"], "wait_ms": 1}));
+        assert_eq!((late.status, &*late.problem()), (409, "timeout"), "{late:?}");
+    }
+    assert_eq!(world.fake.model().displaced, 0);
+}
+
+#[test]
 fn whoever_does_not_renew_loses_it_and_the_fence_says_so() {
     let world = World::new();
     let client = world.client();
