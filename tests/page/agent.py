@@ -24,11 +24,6 @@ units = 6
 """
 
 
-def speaks_http(program: str) -> bool:
-    told = subprocess.run([program, "agent", "--help"], capture_output=True, text=True, check=False)
-    return "--http" in told.stdout
-
-
 class Agent:
     def __init__(self, program: str, directory: Path) -> None:
         self.program, self.directory = program, directory

@@ -1,4 +1,4 @@
-"""Agents to test against: a stand-in in this process, and a real one where there is one that speaks HTTP.
+"""Agents to test against: a stand-in in this process, and a real one where there is one.
 
 The real one is ``$HOLDALL_PROGRAM``, or the ``holdall`` that was built in this repository.
 """
@@ -72,15 +72,10 @@ class RealAgent:
     close = kill
 
 
-def _speaks_http(program: str) -> bool:
-    told = subprocess.run([program, "agent", "--help"], capture_output=True, text=True, check=False)
-    return "--http" in told.stdout
-
-
 def _real_program() -> str | None:
     named = os.environ.get("HOLDALL_PROGRAM")
     found = [named] if named else [str(BUILT / kind / "holdall") for kind in ("release", "debug")]
-    return next((program for program in found if os.access(program, os.X_OK) and _speaks_http(program)), None)
+    return next((program for program in found if os.access(program, os.X_OK)), None)
 
 
 REAL = _real_program()
@@ -95,7 +90,7 @@ def agent(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     elif REAL is not None:
         made = RealAgent(REAL, tmp_path, POOLS)
     else:
-        pytest.skip("no agent here that speaks HTTP: build one, or name one with HOLDALL_PROGRAM")
+        pytest.skip("no agent here: build one, or name one with HOLDALL_PROGRAM")
     for name in ("HOLDALL_GRANT", "HOLDALL_GRANT_AGENT", "HOLDALL_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOLDALL_AGENT", str(made.socket))
@@ -108,7 +103,7 @@ def agent(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture
 def real_program(tmp_path: Path) -> str:
     if REAL is None:
-        pytest.skip("no agent here that speaks HTTP: build one, or name one with HOLDALL_PROGRAM")
+        pytest.skip("no agent here: build one, or name one with HOLDALL_PROGRAM")
     return REAL
 
 

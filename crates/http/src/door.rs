@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::http::Request;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, getrlimit};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -24,9 +25,10 @@ use tracing::{debug, warn};
 use crate::caller::Service;
 use crate::guard::Door;
 
-/// How many connections there may be through one door, and how many of one user or address.
-const CONNECTIONS: usize = 1024;
-const OF_ONE: usize = 256;
+/// How many connections there may be through one door. One user or address has a quarter of them.
+pub(crate) const CONNECTIONS: usize = 1024;
+/// Each may take three of the files that this process may open; most of these are for others.
+const FILES_FOR_ONE: usize = 8;
 /// How long the head of a call may take, from the end of the call before; also a handshake.
 const HEAD: Duration = Duration::from_secs(30);
 /// How long somebody may not read what it is told.
@@ -47,7 +49,7 @@ pub(crate) async fn unix(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
-    let rooms = Rooms::default();
+    let rooms = Rooms::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -85,7 +87,7 @@ pub(crate) async fn tcp(
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let tls = tls.map(TlsAcceptor::from);
-    let rooms = Rooms::<IpAddr>::default();
+    let rooms = Rooms::<IpAddr>::new();
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -141,12 +143,9 @@ async fn turn_away(mut stream: impl AsyncWrite + Unpin) {
 
 /// How many connections there are, of whom.
 #[derive(Clone)]
-struct Rooms<K>(Arc<Mutex<HashMap<K, usize>>>);
-
-impl<K> Default for Rooms<K> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
+struct Rooms<K> {
+    most: usize,
+    taken: Arc<Mutex<HashMap<K, usize>>>,
 }
 
 /// One of them.
@@ -156,11 +155,20 @@ struct Room<K: Hash + Eq> {
 }
 
 impl<K: Hash + Eq + Copy> Rooms<K> {
+    fn new() -> Self {
+        let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize);
+        Self::with((files / FILES_FOR_ONE).clamp(16, CONNECTIONS))
+    }
+
+    fn with(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
+    }
+
     fn take(&self, whose: K) -> Option<Room<K>> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = taken.values().sum();
         let own = taken.get(&whose).copied().unwrap_or_default();
-        if all >= CONNECTIONS || own >= OF_ONE {
+        if all >= self.most || own >= self.most / 4 {
             return None;
         }
         taken.insert(whose, own + 1);
@@ -170,7 +178,7 @@ impl<K: Hash + Eq + Copy> Rooms<K> {
 
 impl<K: Hash + Eq> Drop for Room<K> {
     fn drop(&mut self) {
-        let mut taken = self.rooms.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.rooms.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = taken.get_mut(&self.whose) {
             *own -= 1;
             if *own == 0 {
@@ -186,13 +194,13 @@ mod tests {
 
     #[test]
     fn nobody_has_all_the_room_and_it_comes_back() {
-        let rooms = Rooms::default();
-        let mut greedy: Vec<_> = (0..OF_ONE).map(|_| rooms.take(1).expect("room")).collect();
+        let rooms = Rooms::with(8);
+        let mut greedy: Vec<_> = (0..2).map(|_| rooms.take(1).expect("room")).collect();
         assert!(rooms.take(1).is_none());
         assert!(rooms.take(2).is_some());
         greedy.pop();
         assert!(rooms.take(1).is_some());
         drop(greedy);
-        assert!(rooms.0.lock().expect("unpoisoned").is_empty());
+        assert!(rooms.taken.lock().expect("unpoisoned").is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
@@ -23,6 +23,12 @@ use crate::lease::Leases;
 use crate::token::Tokens;
 use crate::{door, routes};
 
+/// The name of its threads.
+pub const THREAD: &str = "http";
+/// How long calls may go on when it is to end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How many calls there may be at a time: as many as connections through both doors.
+const CALLS: usize = 2 * door::CONNECTIONS;
 /// How many calls look at everything at the same time.
 const LOOKS: usize = 4;
 /// Of how many requests it is remembered how they were asked for.
@@ -65,7 +71,8 @@ pub fn start(
     let tls = settings.config.tls()?;
     let shared = Arc::new(Shared::new(settings, service)?);
     let app = routes::all(shared.clone());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().thread_name(THREAD).build()?;
     let (stop, stopped) = oneshot::channel();
     let serve = async move {
         let unix = async {
@@ -84,7 +91,11 @@ pub fn start(
             ended = unix => ended,
             ended = tcp => ended,
             _ = stopped => Ok(()),
-        }
+        }?;
+        let idle = shared.calls.acquire_many(CALLS as u32);
+        // Whoever is not told by then learns it by the end of the connection.
+        let _ = tokio::time::timeout(LAST_WORDS, idle).await;
+        Ok(())
     };
     let run = move || {
         let served: io::Result<()> = runtime.block_on(serve);
@@ -93,7 +104,7 @@ pub fn start(
         }
         runtime.shutdown_background();
     };
-    let thread = std::thread::Builder::new().name("http".into()).spawn(run)?;
+    let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
     Ok(Gateway { stop: Some(stop), thread: Some(thread) })
 }
 
@@ -118,6 +129,8 @@ pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
     /// What tells the calls of this start from those of others.
     pub(crate) start_number: u32,
+    /// Each call has one of these.
+    pub(crate) calls: Semaphore,
     /// Whoever looks at everything has one of these.
     pub(crate) looks: Semaphore,
     asked: Mutex<HashMap<(u32, String), Asked>>,
@@ -156,6 +169,7 @@ impl Shared {
             service,
             names: settings.config.names.clone(),
             start_number: u32::from_le_bytes(number),
+            calls: Semaphore::new(CALLS),
             looks: Semaphore::new(LOOKS),
             asked: Mutex::default(),
         })
@@ -210,20 +224,39 @@ impl Shared {
 /// The key from which the numbers of sessions are made. It outlives the agent.
 fn key(data: &Path) -> anyhow::Result<[u8; 32]> {
     let path = data.join("http.key");
-    let mut key = [0; 32];
-    let told = || format!("{}", path.display());
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-        Ok(mut file) => {
+    let told = || path.display().to_string();
+    match std::fs::read(&path) {
+        Ok(kept) => kept.try_into().map_err(|_| {
+            anyhow::anyhow!("{}: it should hold 32 bytes; delete it to begin anew", told())
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut key = [0; 32];
             getrandom::fill(&mut key)?;
-            file.write_all(&key).and_then(|()| file.sync_all()).with_context(told)?;
+            // It is there as a whole, or not at all.
+            let new = data.join("http.key.new");
+            let _ = std::fs::remove_file(&new);
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+            file.and_then(|mut file| file.write_all(&key).and_then(|()| file.sync_all()))
+                .and_then(|()| std::fs::rename(&new, &path))
+                .with_context(told)?;
+            Ok(key)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let file = std::fs::File::open(&path);
-            file.and_then(|mut file| file.read_exact(&mut key)).with_context(|| {
-                format!("{}: it should hold 32 bytes; delete it to begin anew", told())
-            })?;
-        }
-        Err(error) => return Err(error).with_context(told),
+        Err(error) => Err(error).with_context(told),
     }
-    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_outlives_the_gateway_and_what_is_no_key_is_told() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("http.key.new"), "cut off").expect("written");
+        let first = key(dir.path()).expect("made");
+        assert_eq!(key(dir.path()).expect("kept"), first);
+        std::fs::write(dir.path().join("http.key"), "short").expect("written");
+        let told = key(dir.path()).expect_err("it is no key").to_string();
+        assert!(told.contains("http.key: it should hold 32 bytes"), "{told}");
+    }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
@@ -45,6 +45,8 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     static LAST: AtomicU64 = AtomicU64::new(0);
+    // There is one: it is closed by nobody.
+    let _call = gateway.calls.acquire().await;
     let id = format!("{:x}-{:x}", gateway.start_number, LAST.fetch_add(1, Ordering::Relaxed));
     let span = tracing::info_span!("http", id);
     let (method, path, began) =
@@ -58,12 +60,11 @@ pub(crate) async fn guard(
     .instrument(span.clone())
     .await;
     let status = response.status().as_u16();
-    // Looking is nothing to write about.
     let took_ms = began.elapsed().as_millis() as u64;
-    if method == Method::GET && status < 500 {
+    if status < 500 {
         tracing::debug!(parent: &span, %method, path, status, took_ms);
     } else {
-        tracing::info!(parent: &span, %method, path, status, took_ms);
+        tracing::warn!(parent: &span, %method, path, status, took_ms);
     }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {

@@ -35,5 +35,5 @@ mod view;
 
 pub use self::caller::{Peer, Service};
 pub use self::config::{Config, Unusable};
-pub use self::gateway::{Doors, Gateway, Settings, start};
+pub use self::gateway::{Doors, Gateway, Settings, THREAD, start};
 pub use self::routes::openapi;

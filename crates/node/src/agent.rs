@@ -153,7 +153,10 @@ async fn until_end(
                     service.borrow_mut().stop(Shutdown::AtOnce);
                 }
             }
-            _ = look.tick() => look_around(service, socket),
+            _ = look.tick() => {
+                look_around(service, socket);
+                http.restore(socket);
+            }
             end = &mut end => return Ok(end),
         }
     }

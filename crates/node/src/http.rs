@@ -9,9 +9,10 @@ use std::sync::Arc;
 use holdall_holders::Stream;
 use holdall_http::{Doors, Gateway, Peer};
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::agent::Settings;
+use crate::handover::is_handed_over;
 use crate::socket::{Beside, Socket};
 
 /// A connection that the gateway has made for somebody.
@@ -19,20 +20,41 @@ pub(crate) type Guest = (UnixStream, Peer);
 
 /// The gateway, and the connections that it makes.
 pub(crate) struct Http {
+    settings: holdall_http::Settings,
+    /// The name of its socket.
+    name: String,
+    line: mpsc::UnboundedSender<Guest>,
     guests: mpsc::UnboundedReceiver<Guest>,
-    _gateway: Gateway,
-    _socket: Option<Beside>,
+    gateway: Option<Gateway>,
+    beside: Option<Beside>,
 }
 
 impl Http {
-    /// Opens the doors and starts the gateway. Without a socket of its own the agent serves all the
-    /// same; an address that was asked for must be had.
+    /// Opens the doors and starts the gateway. An address that was asked for must be had; but an agent that
+    /// has taken the place of another serves those who hold something in any case.
     pub(crate) fn start(settings: &Settings, socket: &Socket) -> anyhow::Result<Self> {
-        let config = &settings.config.http;
+        let (line, guests) = mpsc::unbounded_channel();
+        let config = settings.config.http.clone();
+        let mut http = Self {
+            settings: holdall_http::Settings { data: settings.data.clone(), config },
+            name: name(&settings.socket),
+            line,
+            guests,
+            gateway: None,
+            beside: None,
+        };
+        match http.open(socket) {
+            Err(error) if is_handed_over() => error!("no HTTP: {error:#}"),
+            opened => opened?,
+        }
+        Ok(http)
+    }
+
+    fn open(&mut self, socket: &Socket) -> anyhow::Result<()> {
+        let config = &self.settings.config;
         let tcp = config.bind()?;
-        let beside = socket.listen_beside(&name(&settings.socket));
-        let (unix, place) = match beside {
-            Ok((listener, place)) => (Some(listener), Some(place)),
+        let (unix, beside) = match socket.listen_beside(&self.name) {
+            Ok((listener, beside)) => (Some(listener), Some(beside)),
             Err(error) => {
                 warn!("no HTTP over a Unix socket: {error:#}");
                 (None, None)
@@ -41,18 +63,29 @@ impl Http {
         if let Some(at) = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()) {
             info!(%at, tls = config.certificate.is_some(), "serving HTTP");
         }
-        let (sender, guests) = mpsc::unbounded_channel();
-        let own = holdall_http::Settings { data: settings.data.clone(), config: config.clone() };
-        let gateway = holdall_http::start(&own, Doors { unix, tcp }, Arc::new(Line(sender)))?;
-        Ok(Self { guests, _gateway: gateway, _socket: place })
+        let line = Arc::new(Line(self.line.clone()));
+        self.gateway = Some(holdall_http::start(&self.settings, Doors { unix, tcp }, line)?);
+        self.beside = beside;
+        Ok(())
+    }
+
+    /// If its socket has been removed, begins anew. Whoever is connected comes again.
+    pub(crate) fn restore(&mut self, socket: &Socket) {
+        if self.beside.as_ref().is_none_or(Beside::in_place) {
+            return;
+        }
+        warn!("the socket for HTTP was removed; binding it again");
+        (self.gateway, self.beside) = (None, None);
+        if let Err(error) = self.open(socket) {
+            error!("no HTTP any more: {error:#}");
+        }
     }
 
     /// The next connection of the gateway.
     pub(crate) async fn guest(&mut self) -> Guest {
         match self.guests.recv().await {
             Some(guest) => guest,
-            // The gateway has ended, and says so itself.
-            None => std::future::pending().await,
+            None => std::future::pending().await, // We could send one ourselves.
         }
     }
 }

@@ -253,6 +253,14 @@ pub(crate) struct Beside {
     place: (u64, u64),
 }
 
+impl Beside {
+    /// Whether it is still there.
+    pub(crate) fn in_place(&self) -> bool {
+        let found = self.dir.stat_of(&self.name).map(|stat| (stat.st_dev, stat.st_ino));
+        self.dir.in_place() && found.is_ok_and(|found| found == self.place)
+    }
+}
+
 impl Drop for Beside {
     fn drop(&mut self) {
         remove(&self.dir, &self.name, self.place);

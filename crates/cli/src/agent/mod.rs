@@ -127,13 +127,13 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => Config::read(path).map_err(|error| usage(format!("{error:#}")))?,
         None => Config::default(),
     };
+    config.http.listen = args.http.or(config.http.listen);
+    config.http.tls().map_err(|error| usage(error.to_string()))?;
     if let Some(dir) = &args.check_log {
         holdall_node::check_log(dir)?;
         print(holdall_node::UNDERSTOOD)?;
         return Ok(ExitCode::SUCCESS);
     }
-    config.http.listen = args.http.or(config.http.listen);
-    config.http.tls().map_err(|error| usage(error.to_string()))?;
     let place = served(args.socket.clone(), args.data.clone())?;
     place.make_own_directory()?;
     if place.machine {
@@ -168,13 +168,15 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// A panic in the middle of a step would leave things half changed. Whoever comes next starts from
-/// what is on disk.
+/// what is on disk. The gateway of HTTP keeps nothing: there it ends one connection.
 fn end_when_panicking() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         told(panic);
-        holdall_node::note_panic(&panic.to_string());
-        std::process::exit(70);
+        if std::thread::current().name() != Some(holdall_http::THREAD) {
+            holdall_node::note_panic(&panic.to_string());
+            std::process::exit(70);
+        }
     }));
 }
 

@@ -299,8 +299,9 @@ impl Service {
         let Some(peer) = self.peers.get(&conn) else { return Ok(()) };
         let failed = |error: std::io::Error| Fault::Failed(error.to_string());
         let means = match process_of(stream) {
-            Ok(ProcessId { pid, start }) => Means::Once { pid, start },
-            Err(_) => Means::Connection,
+            Ok(ProcessId { pid, start }) if pid == peer.who.pid => Means::Once { pid, start },
+            // It cannot be seen, or somebody else speaks for it.
+            _ => Means::Connection,
         };
         let (session, secret) = (SessionId(random().map_err(failed)?), random().map_err(failed)?);
         let (secret, uid, returns) = (Secret(secret), peer.who.uid, false);
