@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn told(explanation: &Explanation) -> String {
+/// In words.
+pub(crate) fn told(explanation: &Explanation) -> String {
     if explanation.held {
         return format!("{} waits for nothing: it is held", explanation.request);
     }

@@ -15,6 +15,7 @@ mod run;
 mod show;
 mod status;
 mod token;
+mod top;
 mod until;
 mod usage;
 mod whatif;
@@ -66,6 +67,7 @@ enum Command {
     Release(hold::ReleaseArgs),
     Status(status::Args),
     Explain(explain::Args),
+    Top(top::Args),
     Usage(usage::Args),
     Whatif(whatif::Args),
     Pool(pool::Args),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Whatif(args) => whatif::run(&args, &Protocols::known()),
         Command::Pool(args) => pool::run(&args),
         Command::Token(args) => token::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Job(args) => job::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),

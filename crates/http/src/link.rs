@@ -14,6 +14,9 @@ use crate::problem::{Kind, Problem};
 /// How long the service may take to answer what it can answer at once: it is in the same process.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long it may take to turn down what takes long itself.
+const BEGUN: Duration = Duration::from_secs(1);
+
 /// A connection.
 pub(crate) struct Link {
     stream: UnixStream,
@@ -68,6 +71,12 @@ impl Link {
             Reply::Done => Ok(()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Makes a call that is done in time, or begun: then its reply comes when nobody waits for it.
+    pub(crate) async fn begun(&mut self, body: Body) -> Result<(), Problem> {
+        let done = self.done(body);
+        tokio::time::timeout(BEGUN, done).await.unwrap_or(Ok(()))
     }
 
     /// About the agent.

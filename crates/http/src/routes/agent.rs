@@ -65,7 +65,8 @@ pub(super) async fn stop(
         How::Dismiss => Shutdown::Dismiss,
         How::Drain => Shutdown::Drain,
     };
-    caller.link(&gateway).await?.done(Body::Shutdown(shutdown)).await?;
+    // The last who holds something may take days to give it back.
+    caller.link(&gateway).await?.begun(Body::Shutdown(shutdown)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,0 +1,155 @@
+//! `holdall top`: pools, holders and the queue at a glance, as it changes.
+//!
+//! | module | what |
+//! |---|---|
+//! | `state` | what is seen and selected, and what a key does to it; no I/O |
+//! | `draw` | how that looks |
+//!
+//! Nothing waits for anything else here: keys are taken while the agent is asked, and whatever ends the
+//! command leaves the terminal as it was.
+
+mod draw;
+mod state;
+
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use holdall_client::Client;
+use holdall_wire::{Body, Name, Reply, RequestNo, Status};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use tokio::sync::mpsc;
+
+use self::state::{Act, Top};
+use crate::reach::{Reach, block_on, call, look};
+use crate::run::Signals;
+use crate::{explain, usage};
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_secs(1);
+/// How many rows are asked for; what is more is counted.
+const ROWS: usize = 5000;
+
+/// Watch pools, holders and the queue in a terminal; explain and release from there
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only what concerns these pools and locks
+    #[arg(value_name = "POOL")]
+    names: Vec<Name>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let is_terminal = rustix::termios::isatty(rustix::stdio::stdin())
+        && rustix::termios::isatty(rustix::stdio::stdout());
+    if !is_terminal {
+        let text = "top needs a terminal; `holdall status --watch` prints to whatever there is";
+        return Err(usage(text.to_owned()).into());
+    }
+    block_on(async {
+        let client = args.reach.connect().await?;
+        // Before there are other threads, which they could go to.
+        let mut signals = Signals::new()?;
+        let mut terminal = ratatui::try_init()?;
+        let done = tokio::select! {
+            done = live(&client, &args.names, &mut terminal) => done,
+            _ = signals.next() => Ok(()),
+        };
+        // If the terminal is gone, so is what was to be restored.
+        let _ = ratatui::try_restore();
+        done.map(|()| ExitCode::SUCCESS)
+    })
+}
+
+/// Something that is being done meanwhile.
+type Doing<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
+
+async fn live(
+    client: &Client,
+    names: &[Name],
+    terminal: &mut ratatui::DefaultTerminal,
+) -> anyhow::Result<()> {
+    let mut events = events();
+    let mut top = Top::new(client.agent().you.to_string());
+    let mut looking: Doing<'_, (Status, bool)> = Box::pin(ask(client, names));
+    let mut doing: Option<Doing<'_, Told>> = None;
+    loop {
+        terminal.draw(|frame| draw::draw(frame, &mut top))?;
+        let act = tokio::select! {
+            event = events.recv() => match event {
+                Some(Event::Key(key)) if key.kind == KeyEventKind::Press => top.key(key),
+                Some(_) => None, // It has another size, above all.
+                None => return Ok(()), // There is no terminal any more.
+            },
+            looked = &mut looking => {
+                top.looked(looked.map_err(|error| format!("{error:#}")));
+                looking = Box::pin(async {
+                    tokio::time::sleep(EVERY).await;
+                    ask(client, names).await
+                });
+                None
+            }
+            told = async {
+                match &mut doing {
+                    Some(doing) => doing.await,
+                    None => std::future::pending().await,
+                }
+            } => {
+                doing = None;
+                match told {
+                    Ok(Told::Text(text)) => top.show(&text),
+                    Ok(Told::Nothing) => {}
+                    Err(error) => top.show(&format!("{error:#}")),
+                }
+                None
+            }
+        };
+        match act {
+            Some(Act::Quit) => return Ok(()),
+            Some(Act::Explain(request)) => doing = Some(Box::pin(explained(client, request))),
+            Some(Act::Release { request, force }) => {
+                doing = Some(Box::pin(released(client, request, force)));
+            }
+            None => {}
+        }
+    }
+}
+
+/// What the agent said.
+enum Told {
+    Text(String),
+    Nothing,
+}
+
+async fn ask(client: &Client, names: &[Name]) -> anyhow::Result<(Status, bool)> {
+    let rows = |status: &Status| status.pools.len() + status.grants.len() + status.waiting.len();
+    look(client, names, |status| rows(status) >= ROWS).await
+}
+
+async fn explained(client: &Client, request: RequestNo) -> anyhow::Result<Told> {
+    match call(client, Body::Explain { request, most: u32::MAX }).await? {
+        Reply::Explanation(explanation) => Ok(Told::Text(explain::told(&explanation))),
+        _ => anyhow::bail!("the agent gave an unexpected reply"),
+    }
+}
+
+async fn released(client: &Client, request: RequestNo, force: bool) -> anyhow::Result<Told> {
+    match call(client, Body::Release { request, force }).await? {
+        Reply::Warning(text) => Ok(Told::Text(text)),
+        _ => Ok(Told::Nothing),
+    }
+}
+
+/// What is typed, and when the terminal has another size. The thread that reads it ends with the process.
+fn events() -> mpsc::UnboundedReceiver<Event> {
+    let (sender, events) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    events
+}

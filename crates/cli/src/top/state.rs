@@ -1,0 +1,379 @@
+//! What is seen and selected, and what a key does to it. No I/O.
+
+use std::collections::HashSet;
+
+use holdall_wire::{GrantView, PoolView, RequestNo, State, Status, WaitView};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::show;
+
+/// What a key makes necessary.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Quit,
+    Explain(RequestNo),
+    Release { request: RequestNo, force: bool },
+}
+
+/// The lists that one can move in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum List {
+    #[default]
+    Waiting,
+    Grants,
+}
+
+/// What keys mean.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// They move.
+    #[default]
+    Look,
+    /// They are the filter.
+    Filter,
+    /// Yes or no: whether to release a grant, by force or not.
+    Confirm { request: RequestNo, force: bool, question: String },
+    /// They move in a text, which begins with this line.
+    Read { lines: Vec<String>, first: usize },
+}
+
+/// Everything.
+pub(super) struct Top {
+    /// Who looks, as the agent sees it.
+    you: String,
+    pub(super) status: Status,
+    /// Whether there is more than is shown.
+    pub(super) more: bool,
+    /// Why nothing newer is shown.
+    pub(super) stale: Option<String>,
+    pub(super) list: List,
+    /// What is selected in each list.
+    waiting: Option<RequestNo>,
+    grant: Option<RequestNo>,
+    pub(super) filter: String,
+    pub(super) mode: Mode,
+    /// How many rows the selected list showed last.
+    pub(super) page: usize,
+}
+
+const KEYS: &str = "\
+Tab         to the other list
+↑ ↓ j k     to another row; PgUp, PgDn, Home, End further
+Enter, e    why a request waits, and for whom; all about a grant
+r           release a grant, after a question
+/           show only what has a text in it; Esc shows all again
+q, Ctrl-C   leave";
+
+impl Top {
+    pub(super) fn new(you: String) -> Self {
+        Self {
+            you,
+            status: Status::default(),
+            more: false,
+            stale: Some("the agent is asked".into()),
+            list: List::default(),
+            waiting: None,
+            grant: None,
+            filter: String::new(),
+            mode: Mode::default(),
+            page: 1,
+        }
+    }
+
+    /// What the agent has said, or why it says nothing.
+    pub(super) fn looked(&mut self, looked: Result<(Status, bool), String>) {
+        match looked {
+            Ok((status, more)) => (self.status, self.more, self.stale) = (status, more, None),
+            Err(why) => self.stale = Some(why),
+        }
+    }
+
+    /// Shows a text until it was read.
+    pub(super) fn show(&mut self, text: &str) {
+        let lines = text.lines().map(show::clean).collect();
+        self.mode = Mode::Read { lines, first: 0 };
+    }
+
+    /// The pools that are shown.
+    pub(super) fn pools(&self) -> Vec<&PoolView> {
+        let shown = |pool: &&PoolView| pool.declared || pool.removed || pool.waiting > 0;
+        let pools = self.status.pools.iter().filter(shown);
+        pools.filter(|pool| self.takes(&[pool.name.as_str()])).collect()
+    }
+
+    /// The grants that are shown.
+    pub(super) fn grants(&self) -> Vec<&GrantView> {
+        let takes = |grant: &&GrantView| {
+            let units = show::taken(&grant.taken);
+            self.takes_who(&[&units, &grant.request.to_string()], &grant.who)
+        };
+        self.status.grants.iter().filter(takes).collect()
+    }
+
+    /// The requests that are shown, in the order of service.
+    pub(super) fn waiting(&self) -> Vec<&WaitView> {
+        let takes = |wait: &&WaitView| {
+            let needs: Vec<_> = wait.needs.iter().map(ToString::to_string).collect();
+            self.takes_who(&[&needs.join(" "), &wait.request.to_string()], &wait.who)
+        };
+        self.status.waiting.iter().filter(takes).collect()
+    }
+
+    fn takes_who(&self, texts: &[&str], who: &holdall_wire::Who) -> bool {
+        let from = [&who.from.name, &who.from.reason].into_iter().flatten().map(String::as_str);
+        let own = texts.iter().copied().chain([&*who.user, who.from.command.as_str()]);
+        self.filter.is_empty() || self.takes(&own.chain(from).collect::<Vec<_>>())
+    }
+
+    fn takes(&self, texts: &[&str]) -> bool {
+        let wanted = self.filter.to_lowercase();
+        texts.iter().any(|text| text.to_lowercase().contains(&wanted))
+    }
+
+    /// The grants that are reservations.
+    pub(super) fn reserved(&self) -> HashSet<RequestNo> {
+        let reserved = self.status.grants.iter().filter(|grant| grant.state == State::Reserved);
+        reserved.map(|grant| grant.request).collect()
+    }
+
+    fn rows(&self, list: List) -> Vec<RequestNo> {
+        match list {
+            List::Waiting => self.waiting().iter().map(|wait| wait.request).collect(),
+            List::Grants => self.grants().iter().map(|grant| grant.request).collect(),
+        }
+    }
+
+    /// The row that is selected: what was selected, or the first if that is gone.
+    pub(super) fn selected(&self, list: List) -> usize {
+        let chosen = match list {
+            List::Waiting => self.waiting,
+            List::Grants => self.grant,
+        };
+        self.rows(list).iter().position(|row| Some(*row) == chosen).unwrap_or(0)
+    }
+
+    fn select(&mut self, at: usize) {
+        let rows = self.rows(self.list);
+        let chosen = rows.get(at.min(rows.len().saturating_sub(1))).copied();
+        match self.list {
+            List::Waiting => self.waiting = chosen,
+            List::Grants => self.grant = chosen,
+        }
+    }
+
+    /// What follows from a key.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Option<Act> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Act::Quit);
+        }
+        match &mut self.mode {
+            Mode::Look => self.look(key.code),
+            Mode::Filter => {
+                match key.code {
+                    KeyCode::Enter => self.mode = Mode::Look,
+                    KeyCode::Esc => (self.mode, self.filter) = (Mode::Look, String::new()),
+                    KeyCode::Backspace => drop(self.filter.pop()),
+                    KeyCode::Char(c) => self.filter.push(c),
+                    _ => {}
+                }
+                None
+            }
+            Mode::Confirm { request, force, .. } => {
+                let (request, force) = (*request, *force);
+                self.mode = Mode::Look;
+                matches!(key.code, KeyCode::Char('y' | 'Y'))
+                    .then_some(Act::Release { request, force })
+            }
+            Mode::Read { lines, first } => {
+                match key.code {
+                    KeyCode::Down | KeyCode::Char('j') if *first + 1 < lines.len() => *first += 1,
+                    KeyCode::Up | KeyCode::Char('k') => *first = first.saturating_sub(1),
+                    KeyCode::Down | KeyCode::Char('j') => {}
+                    _ => self.mode = Mode::Look,
+                }
+                None
+            }
+        }
+    }
+
+    fn look(&mut self, code: KeyCode) -> Option<Act> {
+        let at = self.selected(self.list);
+        match code {
+            KeyCode::Char('q') => return Some(Act::Quit),
+            KeyCode::Tab | KeyCode::BackTab | KeyCode::Left | KeyCode::Right => {
+                self.list = match self.list {
+                    List::Waiting => List::Grants,
+                    List::Grants => List::Waiting,
+                };
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.select(at + 1),
+            KeyCode::Up | KeyCode::Char('k') => self.select(at.saturating_sub(1)),
+            KeyCode::PageDown => self.select(at + self.page),
+            KeyCode::PageUp => self.select(at.saturating_sub(self.page)),
+            KeyCode::Home | KeyCode::Char('g') => self.select(0),
+            KeyCode::End | KeyCode::Char('G') => self.select(usize::MAX),
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Char('?' | 'h') => self.show(KEYS),
+            KeyCode::Enter | KeyCode::Char('e') => return self.explain(at),
+            KeyCode::Char('r') => self.ask_release(at),
+            _ => {}
+        }
+        None
+    }
+
+    fn explain(&mut self, at: usize) -> Option<Act> {
+        match self.list {
+            List::Waiting => self.waiting().get(at).map(|wait| Act::Explain(wait.request)),
+            List::Grants => {
+                let text = self.grants().get(at).map(|grant| about(grant))?;
+                self.show(&text);
+                None
+            }
+        }
+    }
+
+    /// A reservation of one's own is released; everything else is taken away by force.
+    fn ask_release(&mut self, at: usize) {
+        if self.list != List::Grants {
+            return self.show("only what is held can be released: Tab goes there");
+        }
+        let Some(grant) = self.grants().get(at).copied() else { return };
+        let (request, units) = (grant.request, show::shorten(&show::taken(&grant.taken), 60));
+        let force = grant.state != State::Reserved || *grant.who.user != *self.you;
+        let question = if force {
+            let who = show::who(&grant.who);
+            format!("take {request} ({units}) away by force from {who}?")
+        } else {
+            format!("release your reservation {request} ({units})?")
+        };
+        self.mode = Mode::Confirm { request, force, question };
+    }
+}
+
+/// All about a grant.
+fn about(grant: &GrantView) -> String {
+    let mut lines = vec![
+        format!("grant      {}", grant.request),
+        format!("holds      {}", show::taken(&grant.taken)),
+        format!("who        {} on {}", show::who(&grant.who), show::clean(&grant.who.host)),
+        format!("since      {} ago", show::ago(grant.since)),
+    ];
+    lines.extend(grant.until.map(|until| format!("until      {}", show::until(until))));
+    let reason = grant.who.from.reason.as_deref();
+    lines.extend(reason.map(|reason| format!("reason     {}", show::clean(reason))));
+    let pids: Vec<_> = grant.pids.iter().map(ToString::to_string).collect();
+    if !pids.is_empty() {
+        lines.push(format!("processes  {}", pids.join(" ")));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use holdall_wire::{From, Taken, Who};
+
+    use super::*;
+
+    fn who(user: &str, reason: &str) -> Who {
+        let from = From { command: "make".into(), reason: Some(reason.into()), name: None };
+        Who { user: user.into(), pid: 7, from, ..Who::default() }
+    }
+
+    /// Two grants and three that wait.
+    pub(crate) fn example() -> Top {
+        let grant = |n: u64, user: &str, state| GrantView {
+            request: RequestNo(n),
+            needs: Vec::new(),
+            taken: vec![Taken {
+                name: "gpu".parse().expect("a name"),
+                units: vec![(format!("gpu/{n}").parse().expect("a name"), n)],
+            }],
+            who: who(user, "\u{1b}[2J<script>\u{202e}"),
+            since: 0,
+            until: None,
+            state,
+            pids: vec![7],
+            part_of: None,
+            parts: Vec::new(),
+        };
+        let wait = |n: u64| WaitView {
+            request: RequestNo(n),
+            needs: vec!["gpu:2".parse().expect("a need")],
+            who: who("anna", &format!("reason {n}")),
+            since: 0,
+            within: None,
+            part_of: None,
+            hindrances: Vec::new(),
+        };
+        let unit = |n: u64| holdall_wire::UnitView {
+            name: format!("gpu/{n}").parse().expect("a name"),
+            holder: (n < 3).then_some(RequestNo(n)),
+            retiring: false,
+            drained: None,
+        };
+        let pool = PoolView {
+            name: "gpu".parse().expect("a name"),
+            lock: false,
+            declared: true,
+            removed: false,
+            units: (1..=4).map(unit).collect(),
+            free: 2,
+            holders: Vec::new(),
+            waiting: 3,
+        };
+        let status = Status {
+            pools: vec![pool],
+            grants: vec![grant(1, "anna", State::Reserved), grant(2, "ben", State::Held)],
+            waiting: (3..=5).map(wait).collect(),
+            left_out: 0,
+        };
+        let mut top = Top::new("anna".into());
+        top.looked(Ok((status, false)));
+        top
+    }
+
+    fn typed(top: &mut Top, keys: &str) -> Vec<Act> {
+        let code = |c| if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+        keys.chars().filter_map(|c| top.key(code(c).into())).collect()
+    }
+
+    #[test]
+    fn what_is_selected_stays_selected_while_the_queue_moves() {
+        let mut top = example();
+        assert_eq!(typed(&mut top, "je"), [Act::Explain(RequestNo(4))]);
+        let mut status = top.status.clone();
+        status.waiting.remove(0);
+        top.looked(Ok((status, false)));
+        assert_eq!(typed(&mut top, "e"), [Act::Explain(RequestNo(4))]);
+        assert_eq!(typed(&mut top, "jjjj\n"), [Act::Explain(RequestNo(5))], "not beyond the end");
+        top.looked(Ok((Status::default(), false)));
+        assert_eq!(typed(&mut top, "jke"), []);
+    }
+
+    #[test]
+    fn nothing_is_released_without_a_yes() {
+        let mut top = example();
+        assert_eq!(top.key(KeyCode::Tab.into()), None);
+        assert_eq!(typed(&mut top, "rn"), []);
+        let release = |request, force| Act::Release { request: RequestNo(request), force };
+        assert_eq!(typed(&mut top, "ry"), [release(1, false)], "one's own reservation");
+        assert_eq!(typed(&mut top, "jr"), []);
+        assert!(matches!(&top.mode, Mode::Confirm { question, .. } if question.contains("force")));
+        assert_eq!(typed(&mut top, "y"), [release(2, true)]);
+    }
+
+    #[test]
+    fn a_filter_is_typed_and_undone() {
+        let mut top = example();
+        assert_eq!(typed(&mut top, "/Reason 4q\n"), []);
+        assert_eq!((top.waiting().len(), top.filter.as_str()), (0, "Reason 4q"));
+        top.key(KeyCode::Char('/').into());
+        top.key(KeyCode::Backspace.into());
+        assert_eq!(typed(&mut top, "\ne"), [Act::Explain(RequestNo(4))]);
+        top.key(KeyCode::Esc.into());
+        assert_eq!(top.waiting().len(), 3);
+        let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(top.key(quit), Some(Act::Quit));
+    }
+}
