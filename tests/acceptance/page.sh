@@ -6,7 +6,7 @@ set -euo pipefail
 # Where a browser was installed for this, it is not passed over.
 HOLDALL_TRY_ALL=${HOLDALL_TRY_ALL:-${HOLDALL_TRY_PAGE:-}}
 unset HOLDALL_AGENT HOLDALL_DATA
-[ -n "${CHROMIUM:-$(command -v chromium chromium-browser google-chrome || true)}" ] || {
+chromium_for_tests || {
     not_tried "the page: there is no Chromium (Debian: apt-get install chromium)"
     exit 0
 }

@@ -21,9 +21,10 @@ serve() {
 serve
 grant=$("$HOLDALL" hold gpu:3 --for 1h --reason 'night run' 2>/dev/null)
 "$HOLDALL" run gpu:2 --reason "waits $(printf '\033[2J')long" -- true 2>/dev/null &
-eventually grep -q '"waiting":\[{' <("$HOLDALL" status --json)
+waits() { "$HOLDALL" status --json | grep -q '"waiting":\[{'; }
+eventually waits
 
-terminal -f /dev/null new-session -d -s top -x 140 -y 30 "sh --norc"
+terminal -f /dev/null new-session -d -s top -x 140 -y 30 "bash --norc --noprofile"
 press "PS1='re''ady> '" Enter
 eventually shows "ready>"
 press "stty -g >$work/before; $HOLDALL top; echo left with \$?; stty -g >$work/after" Enter

@@ -1,5 +1,5 @@
-# A Python of the tests' own, in target/test-python, with what requirements.txt names. Needs a network the first time.
-# Not a script by itself.
+# A Python of the tests' own, in target/test-python, with what requirements.txt names, and a browser. Needs a network the
+# first time. Not a script by itself.
 
 # Sets `python`, or says why there is none.
 python_for_tests() {
@@ -10,4 +10,14 @@ python_for_tests() {
         python3 -m venv "$venv" && "$python" -m pip install --quiet --disable-pip-version-check -r "$wanted" || return 1
         cp "$wanted" "$venv/installed.txt"
     fi >&2
+}
+
+# Sets `CHROMIUM`, or says that there is none.
+chromium_for_tests() {
+    CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
+    export CHROMIUM
+    [ -n "$CHROMIUM" ] || {
+        echo "there is no Chromium (Debian: apt-get install chromium)" >&2
+        return 1
+    }
 }

@@ -1,4 +1,4 @@
-"""Pictures of the page, taken from a running agent: `pictures.py HOLDALL FOLDER`."""
+"""Pictures of the page, taken from a running agent: `pictures.py HOLDALL FOLDER`; see `pictures`."""
 
 from __future__ import annotations
 
