@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,24 @@ def test_the_machines_if_there_is_one(tmp_path: Path) -> None:
     assert _place.meant().is_machines and _place.meant().http == Path("/run/holdall/agent.http.sock")
     with pytest.raises(holdall.Unreachable, match="systemctl"):
         _place.meant().start()
+
+
+def test_the_machines_is_woken_where_commands_knock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = _place.Place(tmp_path / "agent.sock")
+    monkeypatch.setattr(_place, "MACHINE_SOCKET", place.socket)
+    with socket.socket(socket.AF_UNIX) as supervisor, socket.socket(socket.AF_UNIX) as agent:
+        supervisor.bind(str(place.socket))
+        supervisor.listen()
+
+        def serve() -> None:
+            supervisor.accept()[0].close()
+            agent.bind(str(place.http))
+            agent.listen()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        place.start()
+        thread.join()
 
 
 def test_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 //! HTTP: the gateway of `holdall-http`, which runs on a thread of its own and reaches the service over
 //! pairs of sockets, as the peer for whom it speaks.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -92,9 +93,13 @@ impl Http {
 
 /// `agent.http.sock` beside `agent.sock`.
 fn name(socket: &Path) -> String {
-    let name = socket.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_default();
-    format!("{}.http.sock", name.strip_suffix(".sock").unwrap_or(&name))
+    let part = |part: Option<&OsStr>| part.map(|part| part.to_string_lossy().into_owned());
+    let (stem, kind) = (part(socket.file_stem()), part(socket.extension()));
+    format!(
+        "{}.http{}",
+        stem.unwrap_or_default(),
+        kind.map(|kind| format!(".{kind}")).unwrap_or_default()
+    )
 }
 
 /// How the gateway reaches the service.
@@ -124,6 +129,6 @@ mod tests {
     #[test]
     fn the_socket_for_http_is_beside_the_other() {
         assert_eq!(name(Path::new("/run/holdall/agent.sock")), "agent.http.sock");
-        assert_eq!(name(Path::new("x")), "x.http.sock");
+        assert_eq!(name(Path::new("x")), "x.http");
     }
 }

@@ -11,7 +11,9 @@ import os
 import pwd
 import re
 import shutil
+import socket
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +47,10 @@ class Place:
         return os.path.exists(f"{self.socket}.stopped")
 
     def start(self) -> None:
-        """Starts an agent, unless one runs, by running ``holdall``."""
+        """Starts an agent, unless one runs, by running ``holdall``; its supervisor starts the machine's."""
         if self.is_machines:
+            if self._wake():
+                return
             raise Unreachable(
                 f"the agent of this machine does not listen at {self.http}; "
                 "`systemctl start holdall.socket` starts it, agent= names another"
@@ -71,6 +75,22 @@ class Place:
             lines = done.stderr.decode(errors="replace").strip().splitlines()
             why = lines[-1] if lines else f"status {done.returncode}"
             raise Unreachable(f"no agent listens at {self.http}, and none can be started: {why}")
+
+    def _wake(self) -> bool:
+        """Knocks where commands do: a supervisor listens there, and starts the agent, which then speaks HTTP, too."""
+        end = time.monotonic() + _START_SECONDS
+        if not _listens(self.socket):
+            return False
+        while not _listens(self.http):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as knock:
+        return knock.connect_ex(str(path)) == 0
 
 
 def meant(agent: str | os.PathLike[str] | None = None) -> Place:
