@@ -100,14 +100,14 @@ struct One<'a> {
     until: Option<u64>,
 }
 
+impl<'a> One<'a> {
+    fn of(token: &'a Token) -> Self {
+        Self { name: &token.name, may: &token.may, made: token.made, until: token.until }
+    }
+}
+
 fn listed(tokens: &[Token]) -> Listed<'_> {
-    let one = |token: &'_ Token| One {
-        name: &token.name,
-        may: &token.may,
-        made: token.made,
-        until: token.until,
-    };
-    Listed { tokens: tokens.iter().map(one).collect() }
+    Listed { tokens: tokens.iter().map(One::of).collect() }
 }
 
 fn table(tokens: &[Token]) -> Table {

@@ -95,11 +95,10 @@ pub fn start(
         let idle = shared.calls.acquire_many(CALLS as u32);
         // Whoever is not told by then learns it by the end of the connection.
         let _ = tokio::time::timeout(LAST_WORDS, idle).await;
-        Ok(())
+        Ok::<_, io::Error>(())
     };
     let run = move || {
-        let served: io::Result<()> = runtime.block_on(serve);
-        if let Err(error) = served {
+        if let Err(error) = runtime.block_on(serve) {
             tracing::error!("HTTP is not served any more: {error}");
         }
         runtime.shutdown_background();
