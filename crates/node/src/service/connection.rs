@@ -85,18 +85,17 @@ async fn serve_as(
 
 /// Serves a client that is known to its end.
 pub(super) async fn listen_to(service: Shared, conn: ConnNo, stream: Rc<Stream>) {
-    let known = service
-        .borrow()
-        .peers
-        .get(&conn)
-        .map(|peer| (peer.outbox.clone(), peer.turn.clone(), peer.incoming.clone()));
-    let Some((outbox, turn, incoming)) = known else { return };
-    let names = service.borrow().user_names.clone();
-    let user = names.of(outbox.uid()).await;
-    if let Some(peer) = service.borrow_mut().peers.get_mut(&conn)
-        && peer.who.user == unnamed(outbox.uid())
-    {
-        peer.who.user = user;
+    let known = service.borrow().peers.get(&conn).map(|peer| {
+        let named = peer.who.user != unnamed(peer.who.uid);
+        (peer.outbox.clone(), peer.turn.clone(), peer.incoming.clone(), named)
+    });
+    let Some((outbox, turn, incoming, named)) = known else { return };
+    if !named {
+        let names = service.borrow().user_names.clone();
+        let user = names.of(outbox.uid()).await;
+        if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
+            peer.who.user = user;
+        }
     }
     if let Err(error) = talk(&service, conn, &outbox, &stream, &turn, &incoming).await {
         debug!(conn = conn.0, "a connection ends: {error}");
