@@ -67,11 +67,12 @@ eventually shows "ready>"
 hides "pools:" || fail "the screen is not what it was"
 eventually cmp "$work/before" "$work/after"
 # A signal leaves the terminal clean, too.
+rm "$work/after"
 press "clear; $HOLDALL top; echo left with \$?; stty -g >$work/after" Enter
 eventually shows "pools:"
 top=$(pgrep -P "$(terminal display-message -p -t top '#{pane_pid}')" -x holdall)
 kill "$top"
-eventually shows "left with"
+eventually shows "left with 0"
 eventually cmp "$work/before" "$work/after"
 expect 64 "needs a terminal" top </dev/null
 echo "$script: ok"
