@@ -35,7 +35,7 @@ def test_every_view_shows_what_there_is(tab: Page, agent: Agent) -> None:
     opened(tab, agent)
     status = agent.status()
     expect(tab.get_by_role("button", name=re.compile("drained by .*: fan broken"))).to_be_visible()
-    expect(tab.get_by_role("button", name=re.compile("^board.front, reserved, .* left by"))).to_be_visible()
+    expect(tab.get_by_role("button", name=re.compile("^front, reserved, .* left by"))).to_be_visible()
     expect(tab.locator(".row.waiting")).to_have_count(len(status["waiting"]))
     for row, waiting in zip(tab.locator(".row.waiting").all(), status["waiting"]):
         expect(row).to_contain_text(waiting["request"])

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn told(error: Error) -> anyhow::Error {
     match error {
-        Error::Name(_) => usage(error.to_string()).into(),
+        Error::Name(_) => usage(error.to_string()),
         Error::Exists(_) | Error::Missing(_) => Failure(CONFLICT, error.to_string()).into(),
         Error::File(..) => error.into(),
     }

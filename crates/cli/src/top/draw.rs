@@ -205,7 +205,7 @@ fn window(top: &mut Top, list: List, area: Rect) -> Window {
         top.page = rows.max(1);
     }
     // Full pages: what one looks at does not move with every key.
-    let first = if rows == 0 { 0 } else { selected / rows * rows };
+    let first = selected.checked_div(rows).unwrap_or(0) * rows;
     Window { first, rows, selected, chosen }
 }
 
@@ -228,8 +228,8 @@ fn popup(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'_>>) {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::{Terminal, buffer};
 
     use super::super::state::tests::example;
     use super::*;
@@ -239,7 +239,7 @@ mod tests {
         terminal.draw(|frame| draw(frame, top)).expect("drawn");
         let cells = terminal.backend().buffer().content();
         let rows = cells.chunks(wide as usize);
-        let row = |row: &[ratatui::buffer::Cell]| row.iter().map(|cell| cell.symbol()).collect();
+        let row = |row: &[buffer::Cell]| row.iter().map(buffer::Cell::symbol).collect();
         rows.map(row).collect::<Vec<String>>().join("\n")
     }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         && rustix::termios::isatty(rustix::stdio::stdout());
     if !is_terminal {
         let text = "top needs a terminal; `holdall status --watch` prints to whatever there is";
-        return Err(usage(text.to_owned()).into());
+        return Err(usage(text.to_owned()));
     }
     block_on(async {
         let client = args.reach.connect().await?;
