@@ -5,11 +5,15 @@
 python_for_tests() {
     local venv=target/test-python wanted=tests/lib/requirements.txt
     python="$PWD/$venv/bin/python"
+    mkdir -p target
+    exec 8>"$venv.lock"
+    flock 8
     if ! cmp -s "$wanted" "$venv/installed.txt"; then
         rm -rf "$venv"
         python3 -m venv "$venv" && "$python" -m pip install --quiet --disable-pip-version-check -r "$wanted" || return 1
         cp "$wanted" "$venv/installed.txt"
     fi >&2
+    exec 8>&-
 }
 
 # Sets `CHROMIUM`, or says that there is none.
