@@ -41,6 +41,8 @@ class Request:
     taken: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     heard: float = field(default_factory=time.monotonic)
     open_calls: int = 0
+    #: An agent that was restarted keeps to it, and does not know it any more.
+    knows_ttl: bool = True
 
     def view(self) -> dict[str, Any]:
         taken = [
@@ -51,7 +53,7 @@ class Request:
             "id": self.id,
             "state": self.state,
             "request": self.number,
-            "ttl_ms": int(self.ttl * 1000),
+            "ttl_ms": int(self.ttl * 1000) if self.knows_ttl else None,
             "taken": taken,
             "limit_ms": self.limit_ms,
             "warnings": [],
@@ -79,7 +81,7 @@ class MockAgent:
         self.http.unlink(missing_ok=True)
         with self._changed:
             for request in self.requests.values():
-                request.heard, request.open_calls = time.monotonic(), 0
+                request.heard, request.open_calls, request.knows_ttl = time.monotonic(), 0, False
         self._server = _Server(self)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 

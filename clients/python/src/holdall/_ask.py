@@ -91,7 +91,8 @@ class Asking:
                 asked_at = clock()
                 answer = self._step()
                 if answer is not None and answer.get("state") == "granted":
-                    return Granted(self._id, answer, asked_at)
+                    ttl = answer.get("ttl_ms") or self._wish["ttl_ms"]
+                    return Granted(self._id, {**answer, "ttl_ms": ttl}, asked_at)
                 if answer is not None and answer.get("state") != "waiting":
                     raise Lost(f"the request was taken out of the queue: {answer.get('state')}")
         except BaseException as error:

@@ -115,7 +115,9 @@ class Lease:
         except (HoldallError, Aborted) as error:
             log.debug("grant %s is not renewed yet: %s", self.number, error)
             return retry
-        self._ends_at = asked_at + min(self._ttl, float(reply.body["ttl_ms"]) / 1000)
+        # An agent that was restarted keeps to the time that was asked for, and does not know it any more.
+        told = reply.body["ttl_ms"]
+        self._ends_at = asked_at + (self._ttl if told is None else min(self._ttl, float(told) / 1000))
         return self._ttl / 3
 
     def _lose_ourselves(self, lost: Lost) -> float:
