@@ -5,7 +5,7 @@
 //! ordinary protocol what it was told. So rights, quotas and words are those of the socket.
 //!
 //! It keeps no state: what is asked for over HTTP belongs to a session of the wire with a lease, whose number
-//! and secret are computed from the user and the id that the client has picked ([`lease`]). A gateway
+//! and secret are computed from the user and the id that the client has picked (`lease`). A gateway
 //! that starts anew finds them again.
 //!
 //! ```text
