@@ -96,6 +96,20 @@ fn a_record_written_in_part_is_cut_off_and_nothing_is_lost() {
     }
 }
 
+#[test]
+fn what_was_begun_after_a_seal_may_not_be_removed() {
+    let disk = ten();
+    let (log, _) = open(&disk, short()).expect("kept");
+    log.seal().expect("sealed");
+    let (mut log, opened) = open(&disk, short()).expect("kept");
+    assert_eq!((opened.memory, opened.sealed), (Memory::Kept, true));
+    append(&mut *log, b"granted");
+    drop(log);
+    disk.remove("segment-0000000000000003").expect("it is there");
+    let (_, opened) = open(&disk, short()).expect("what is there can be read");
+    assert_eq!(opened.memory, Memory::Lost(Lost::Torn));
+}
+
 /// A segment has its length from the beginning, and loses what is not written only when it is sealed,
 /// or when another one follows.
 #[test]

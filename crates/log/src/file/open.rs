@@ -2,12 +2,13 @@
 //! segment begun. Only that last step changes what the directory says.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::backlog::Backlog;
 use super::doubt::{DOUBT, is_in_doubt, leave_doubt};
 use super::format::{SEGMENT_HEADER, SegmentHeader};
-use super::recover::{Extent, NEW_SEGMENT, Recovered, recover, segment_name, sequences};
+use super::recover::{Extent, NEW_SEGMENT, OPENING, Recovered, recover, segment_name, sequences};
 use super::syncer::Syncer;
 use super::writer::{Origin, Segment};
 use super::{FileLog, Options};
@@ -33,7 +34,7 @@ pub(super) fn open(
     let found = recover(&**disk, boot, Extent { below: None, in_doubt })?;
     let epochs = Epochs::new(disk.clone(), twin.cloned());
     let kept = epochs.read()?;
-    let memory = judge(&found, kept.is_some(), boot, place);
+    let memory = judge(&found, kept.map(|kept| kept.epoch), boot, place);
     let is_copy = found.last.as_ref().is_some_and(|last| last.boot == boot && last.place != place);
     if is_copy && !options.adopt {
         return Err(OpenError::Copied(disk.path().into()));
@@ -57,7 +58,8 @@ pub(super) fn open(
 
     let in_log = found.last.as_ref().map(|last| last.epoch);
     let mut epoch = epoch::next(kept, in_log).ok_or_else(|| OpenError::Exhausted(epochs.path()))?;
-    if let Err((path, error)) = epochs.raise(epoch, identity) {
+    let raised = announce(&**disk).and_then(|()| epochs.raise(epoch, identity));
+    if let Err((path, error)) = raised {
         // Nothing was lost, so numbers can go on where they were.
         if memory != Memory::Kept || !disk::is_full(&error) {
             return Err(OpenError::Io { path, error });
@@ -110,9 +112,9 @@ fn forget_unwritten(disk: &dyn Disk) -> Result<(), OpenError> {
 }
 
 /// Whether everything that may have left is remembered.
-fn judge(found: &Recovered, has_epoch: bool, boot: u128, place: Place) -> Memory {
+fn judge(found: &Recovered, kept: Option<u32>, boot: u128, place: Place) -> Memory {
     let Some(last) = &found.last else {
-        let is_new = !has_epoch && found.snapshot.is_none();
+        let is_new = kept.is_none() && found.snapshot.is_none();
         return if is_new { Memory::New } else { Memory::Lost(Lost::Missing) };
     };
     if last.boot != boot {
@@ -121,28 +123,35 @@ fn judge(found: &Recovered, has_epoch: bool, boot: u128, place: Place) -> Memory
     if last.place != place {
         return Memory::Lost(Lost::Adopted);
     }
-    if found.torn {
+    // Somebody has opened it after it was sealed, and the segment which that one began is gone.
+    let goes_on =
+        found.sealed && !found.is_being_opened && kept.is_some_and(|kept| kept > last.epoch);
+    if found.torn || goes_on {
         return Memory::Lost(Lost::Torn);
     }
     // Whoever opened it last may have ended before it could do anything about it.
     if found.next == last.first { last.memory } else { Memory::Kept }
 }
 
+/// Leaves a sign until the next segment has its name: an epoch may be in force which no segment has, and
+/// the end of the last segment may be cut off.
+pub(super) fn announce(disk: &dyn Disk) -> Result<(), (PathBuf, io::Error)> {
+    let created = match disk.create(OPENING) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created.and_then(|_| disk.sync_names()),
+    };
+    created.map_err(|error| (disk.path().join(OPENING), error))
+}
+
 /// Begins a segment: with it, whatever was void is cut off, and all the header says is in force. On a
 /// full disk it is as long as it can be.
 fn begin(disk: &dyn Disk, header: &mut SegmentHeader, found: &Recovered) -> io::Result<Segment> {
-    let file = match disk.create(NEW_SEGMENT) {
-        // Not removed: it tells that the end of the segment before may be cut off.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let file = disk.open(NEW_SEGMENT)?;
-            file.cut(0)?;
-            file
-        }
-        created => created?,
-    };
+    disk::remove_if_there(disk, NEW_SEGMENT)?;
+    let file = disk.create(NEW_SEGMENT)?;
     match file.allocate(header.capacity) {
         Err(error) if disk::is_full(&error) => {
             if header.memory == Memory::Kept {
+                announce(disk).map_err(|(_, error)| error)?;
                 // The room that the segment before has kept, and what was made ahead.
                 found.blank.iter().for_each(|name| drop(disk.remove(name)));
                 cut_end(disk, found)?;
@@ -192,6 +201,7 @@ fn tidy(disk: &dyn Disk, found: &Recovered) {
     for name in &found.unused {
         drop(disk.remove(name));
     }
+    drop(disk::remove_if_there(disk, OPENING));
 }
 
 fn cut_end(disk: &dyn Disk, found: &Recovered) -> io::Result<()> {

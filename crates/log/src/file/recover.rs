@@ -7,7 +7,7 @@
 //! # What cannot be read
 //! - The last segment is as long as it was made, unless it was sealed: if it is shorter, somebody else
 //!   has cut off its end, and nobody knows what was there. Only whoever opens a log on a full disk cuts
-//!   it, at the end of its records, and leaves [`NEW_SEGMENT`] until the next segment has its name.
+//!   it, at the end of its records, and leaves [`OPENING`] until the next segment has its name.
 //! - While the machine runs, everything that was written is there, in the order of writing. So only
 //!   the last record can be there in part, if its process was killed: nobody was told of it, and
 //!   nothing is lost. A whole record that is wrong and the last: the end is torn. Anything else is
@@ -29,6 +29,8 @@ use crate::{Identity, Index, OpenError, Record, Snapshot};
 
 /// A segment that is being begun.
 pub(super) const NEW_SEGMENT: &str = "segment.new";
+/// There while the log is being opened.
+pub(super) const OPENING: &str = "opening";
 
 /// What a directory contains.
 #[derive(Debug, Default)]
@@ -46,7 +48,7 @@ pub(super) struct Recovered {
     /// Whether a sync has failed.
     in_doubt: bool,
     /// Whether somebody has begun to open the log, and perhaps cut its end for room.
-    is_being_opened: bool,
+    pub(super) is_being_opened: bool,
     /// Whether more can be missing than a record that was being written.
     pub(super) torn: bool,
     /// The segment that holds the end, and where in it that is.
@@ -121,7 +123,7 @@ pub(super) fn recover(disk: &dyn Disk, boot: u128, extent: Extent) -> Result<Rec
     })?;
     let in_doubt = extent.in_doubt;
     let names = disk.names().map_err(|error| OpenError::Io { path: disk.path().into(), error })?;
-    let is_being_opened = names.iter().any(|name| name == NEW_SEGMENT);
+    let is_being_opened = names.iter().any(|name| name == OPENING);
     let mut found = Recovered {
         next: Index(1),
         next_sequence,

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::backlog::Job;
 use super::doubt::leave_doubt;
+use super::open::announce;
 use super::spare::{Order, Spare};
 use super::writer::Origin;
 use super::{Durability, Options, Syncing};
@@ -341,7 +342,8 @@ impl Shared {
         let Some(epoch) = epoch.filter(|epoch| *epoch > self.progress.borrow().epoch) else {
             return Ok(());
         };
-        match self.epochs.raise(epoch, self.identity) {
+        // No segment has this epoch until the log is opened again.
+        match announce(&*self.disk).and_then(|()| self.epochs.raise(epoch, self.identity)) {
             Ok(()) => self.progress.send_modify(|progress| progress.epoch = epoch),
             Err((path, error)) if is_full(&error) => {
                 let mut work = self.lock();
