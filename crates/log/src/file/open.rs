@@ -59,8 +59,9 @@ pub(super) fn open(
     let in_log = found.last.as_ref().map(|last| last.epoch);
     let mut epoch = epoch::next(kept, in_log).ok_or_else(|| OpenError::Exhausted(epochs.path()))?;
     let raised = announce(&**disk).and_then(|()| epochs.raise(epoch, identity));
+    let is_in_force = raised.is_ok();
     if let Err((path, error)) = raised {
-        // Nothing was lost, so numbers can go on where they were.
+        // Nothing was lost, so numbers can go on where they were. The twin may be ahead by now.
         if memory != Memory::Kept || !disk::is_full(&error) {
             return Err(OpenError::Io { path, error });
         }
@@ -86,6 +87,9 @@ pub(super) fn open(
         disk::remove_if_there(&**disk, DOUBT).map_err(failed)?; // The header says it from now on.
     }
     tidy(&**disk, &found);
+    if is_in_force {
+        drop(disk::remove_if_there(&**disk, OPENING)); // If it stays, so much less is noticed.
+    }
 
     let progress = Progress {
         may_leave: found.next.before(),
@@ -201,7 +205,6 @@ fn tidy(disk: &dyn Disk, found: &Recovered) {
     for name in &found.unused {
         drop(disk.remove(name));
     }
-    drop(disk::remove_if_there(disk, OPENING));
 }
 
 fn cut_end(disk: &dyn Disk, found: &Recovered) -> io::Result<()> {
