@@ -82,11 +82,21 @@ impl Entry {
         self.held.is_some() && self.left.is_none() && self.closing.is_none()
     }
 
+    /// Whether its processes are killed already.
+    fn is_killed(&self) -> bool {
+        self.left.as_ref().is_some_and(|left| left.how != How::Released)
+    }
+
+    /// Whether a release leads to its end: what is ending already comes to no other end by it.
+    pub(crate) fn can_be_released(&self) -> bool {
+        let is_ending = self.closing.is_some() || self.taken_away.is_some() || self.is_killed();
+        self.held.is_some() && !is_ending
+    }
+
     /// When it is to be looked at again.
     pub(super) fn due(&self) -> Option<u64> {
         let held = self.held.as_ref()?;
-        let is_killed = self.left.as_ref().is_some_and(|left| left.how != How::Released);
-        if is_killed || self.closing.is_some() {
+        if self.is_killed() || self.closing.is_some() {
             return None; // That is its end.
         }
         if let Some(taken_away) = &self.taken_away {

@@ -1,9 +1,10 @@
 //! How much room a log needs for a cell: new things are let in only if there is room for all that will
 //! follow from them, so that on a full disk what is held can still be given back.
 
-use holdall_wire::{Change, Kind, Name, RequestNo};
+use holdall_wire::{Change, Kind, Name};
 
 use super::Cell;
+use crate::books::Entry;
 use crate::input::{Input, Wish};
 use crate::session::ConnNo;
 
@@ -36,15 +37,14 @@ impl Cell {
 
     /// Whether a wish follows from what was let in: it is the end of a grant, or its use.
     fn follows(&self, conn: ConnNo, wish: &Wish) -> bool {
-        let held = |request: &RequestNo| {
-            self.books.get(*request).is_some_and(|entry| entry.held.is_some())
-        };
         match wish {
             Wish::Child { request, .. } => {
                 let session = self.books.sessions.of(conn);
                 session.is_some_and(|session| self.has_in_hand(session, *request))
             }
-            Wish::Release { request, .. } => held(request),
+            Wish::Release { request, .. } => {
+                self.books.get(*request).is_some_and(Entry::can_be_released)
+            }
             _ => self.gives_back(conn, wish),
         }
     }

@@ -1,7 +1,7 @@
 //! How a cell goes on after its host has started: with the engine as it was, or with one that is
 //! built again from the books.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_protocols::house::House;
 use holdall_wire::{Change, Kind, Name, RequestNo, Who};
@@ -33,7 +33,11 @@ impl Cell {
             self.configure(&start.pools)?
         };
         self.note_drained()?;
+        let (of, kept) = std::mem::take(&mut self.kept);
+        let kept = if of == start.epoch { kept } else { Vec::new() };
+        let kept: BTreeSet<_> = kept.into_iter().collect();
         let mut over = self.books.sessions.detach_all(self.now);
+        over.retain(|session| !kept.contains(session));
         if is_other_boot || start.lost {
             let all = self.books.sessions.means();
             let is_process = |means| matches!(means, Means::Process { .. } | Means::Once { .. });
@@ -41,8 +45,6 @@ impl Cell {
             over.extend(all.filter(|(_, means)| is_over(*means)).map(|(session, _)| session));
         }
         over.into_iter().try_for_each(|session| self.close(session))?;
-        let (of, kept) = std::mem::take(&mut self.kept);
-        let kept = if of == start.epoch { kept } else { Vec::new() };
         self.give_up_for_those_who_do_not_come_back(&kept)?;
         self.look_at_deadlines()?;
         // Nobody is there to be told anything, and all else is told once.
@@ -53,7 +55,10 @@ impl Cell {
 
     /// Whoever knows no sessions asks again over a new connection, and would wait for itself; unless its
     /// connection is kept.
-    fn give_up_for_those_who_do_not_come_back(&mut self, kept: &[SessionId]) -> Result<(), Defect> {
+    fn give_up_for_those_who_do_not_come_back(
+        &mut self,
+        kept: &BTreeSet<SessionId>,
+    ) -> Result<(), Defect> {
         let all = self.books.sessions.means();
         let once = all.filter(|(_, means)| matches!(means, Means::Once { .. }));
         let once: Vec<_> = once.filter(|(session, _)| !kept.contains(session)).collect();
@@ -136,8 +141,7 @@ impl Cell {
         wanted: &[Declared],
     ) -> Result<Vec<Effect>, Defect> {
         let mut unfit = Vec::new();
-        let configured: std::collections::BTreeSet<_> =
-            wanted.iter().map(|one| &one.name).collect();
+        let configured: BTreeSet<_> = wanted.iter().map(|one| &one.name).collect();
         for change in changes {
             let name = super::calls::name_of(&change).clone();
             let configured = configured.contains(&name);

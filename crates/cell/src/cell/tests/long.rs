@@ -1,5 +1,7 @@
 //! What leads to more facts than a record of a log has room for.
 
+use holdall_wire::Part;
+
 use super::*;
 use crate::replay::{PART_MAX, Parts};
 
@@ -162,6 +164,63 @@ fn what_leads_to_nothing_may_be_refused() {
     for input in must {
         assert_eq!(story.cell.admits(&input), None, "{input:?}");
     }
+}
+
+/// Each would be a record in the room that is kept for the ends of others.
+#[test]
+fn a_release_of_what_is_ending_already_may_be_refused() {
+    let mut story = Story::new(&[("gpu", 8)]);
+    let request = story.runs(1, "gpu", Leftovers::Wait);
+    let release = || {
+        let (by, may, unseen, beyond) = (who(1), true, false, None);
+        Wish::Release { request, force: true, by, may, unseen, beyond }
+    };
+    let call = |call| {
+        let (conn, call, heard) = (conn(1), CallNo(call), CallNo(0));
+        Input::Call { conn, call, heard, wish: release() }
+    };
+    assert_eq!(story.cell.admits(&call(3)), None);
+    story.calls(1, 3, release());
+    assert!(story.cell.admits(&call(4)).is_some(), "it was taken away");
+    story.restart("boot", false);
+    story.comes_back(1);
+    assert!(story.cell.admits(&call(4)).is_some());
+    // Its processes outlast its session, and are killed.
+    story.comes(2);
+    story.input(Input::Over(SessionId(1)));
+    assert!(story.cell.books.get(request).is_some_and(|entry| entry.left.is_some()));
+    let by_another =
+        Input::Call { conn: conn(2), call: CallNo(1), heard: CallNo(0), wish: release() };
+    assert!(story.cell.admits(&by_another).is_some(), "it is being killed");
+}
+
+/// A reservation that was released lasts as long as its parts, and no release makes that shorter.
+#[test]
+fn a_release_of_what_is_closing_may_be_refused() {
+    let mut story = Story::new(&[("gpu", 8)]);
+    story.comes(1);
+    story.asks(1, 1, "gpu:2", Lasting::Reservation(50_000));
+    let of = story.cell.books.grants().next().expect("held").0;
+    let needs = vec!["gpu".parse().expect("a need")];
+    let (lasting, part) = (Lasting::Command(Leftovers::Wait), Some(Part { of, outlasts: true }));
+    let (now, from, within, limit) = (false, From::default(), None, None);
+    let ask = Ask { needs, now, lasting, from, within, limit, part };
+    let effects = story.calls(1, 2, Wish::Ask { who: who(1), ask });
+    let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
+    story.input(Input::Prepared { request, holder: None, place: None });
+    story.calls(1, 3, Wish::Child { request, holder: child(9) });
+    let release = || {
+        let (by, may, unseen, beyond) = (who(1), true, false, None);
+        Wish::Release { request: of, force: false, by, may, unseen, beyond }
+    };
+    let call = |call| {
+        let (conn, call, heard) = (conn(1), CallNo(call), CallNo(0));
+        Input::Call { conn, call, heard, wish: release() }
+    };
+    assert_eq!(story.cell.admits(&call(4)), None);
+    story.calls(1, 4, release());
+    assert!(story.cell.books.get(of).is_some_and(|entry| entry.closing.is_some()));
+    assert!(story.cell.admits(&call(5)).is_some());
 }
 
 /// More than there is will be refused: that is not long.

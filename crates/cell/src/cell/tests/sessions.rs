@@ -293,6 +293,29 @@ fn whoever_keeps_its_connection_keeps_its_place() {
     }
 }
 
+/// Also one whose process cannot be seen.
+#[test]
+fn whoever_lasts_as_long_as_its_connection_lasts_as_long_as_that_is_kept() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 1)]);
+        for session in [1, 2] {
+            let hello = hello(session, Means::Connection, false);
+            story.input(Input::Attach { conn: conn(session), hello });
+            story.asks(session, 1, "gpu", Lasting::Connection);
+        }
+        story.replay(upgrade);
+        let epoch = story.epoch + 1;
+        story.input(Input::Keep { epoch, sessions: vec![SessionId(2)] });
+        story.start("boot", upgrade);
+        assert_eq!(story.cell.books.sessions.count(), 1);
+        assert_eq!(story.cell.engine.load(), (1, 0), "the second has it");
+        story.replay(false);
+        assert_eq!(story.cell.engine.load(), (1, 0));
+        story.start("boot", false);
+        assert_eq!(story.cell.engine.load(), (0, 0), "it was kept once");
+    }
+}
+
 /// Whoever comes back is told of every call that was taken, also of those that are not done.
 #[test]
 fn what_is_given_back_is_not_told_again_and_what_is_being_done_is_named() {
