@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::handover::{Handed, HandedSocket, become_program};
 use crate::http::Http;
 use crate::metrics;
 use crate::service::{
-    End, Kept, Service, Shared, end_rounds, go_on_with, let_leave, serve, serve_guest,
+    End, HandedOver, Service, Shared, end_rounds, go_on_with, let_leave, serve, serve_guest,
 };
 use crate::socket::{Claim, LastAgent, Socket};
 
@@ -76,7 +76,7 @@ async fn live(
     settings: &Settings,
     data: Data,
     handed: Option<HandedSocket>,
-    connections: Vec<(UnixStream, Kept)>,
+    mut connections: Vec<(UnixStream, HandedOver)>,
 ) -> anyhow::Result<()> {
     // Before there are other threads, which they could go to.
     let mut signals = Signals::new(&[Signal::TERM, Signal::INT])?;
@@ -89,7 +89,9 @@ async fn live(
     let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
     // Before anything is done about what the log says: another agent may be there.
     let claim = Claim::new(&settings.socket, access, &last, handed)?;
-    let sessions = connections.iter().filter_map(|(_, kept)| kept.session()).collect();
+    // Whoever is not understood any more ends, and what it held lasts as long as its process.
+    connections.retain(|(_, handed)| handed.is_spoken());
+    let sessions = connections.iter().filter_map(|(_, handed)| handed.session()).collect();
     let service = Service::new(data, settings.config.clone(), &settings.socket, sessions).await?;
     go_on_with(&service, connections);
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
@@ -101,19 +103,15 @@ async fn live(
     let end = loop {
         match until_end(&service, &mut socket, &mut http, &mut signals, settings.idle_exit).await? {
             Some(End::Restarted(exe)) => {
+                service.borrow_mut().listen(false);
                 say_last_words(&service).await;
                 service.borrow_mut().flush_audit();
-                // Somebody may have stopped it meanwhile.
-                if !matches!(service.borrow().ends(), Some(End::Restarted(_))) {
-                    continue;
+                // It may have been stopped meanwhile.
+                if matches!(service.borrow().ends(), Some(End::Restarted(_))) {
+                    let why = hand_over(&service.borrow(), &socket, &exe);
+                    service.borrow_mut().go_on(&why);
                 }
-                let why = {
-                    let own = service.borrow();
-                    let (listener, lock, about) = socket.to_hand_over();
-                    let connections = own.to_keep();
-                    become_program(&exe, [listener, lock, own.data_lock()], &connections, about)
-                };
-                service.borrow_mut().go_on(&why);
+                service.borrow_mut().listen(true);
             }
             end => break end,
         }
@@ -121,6 +119,13 @@ async fn live(
     info!("ending");
     tell_supervisor(NotifyState::Stopping);
     finish(&service, socket, end).await
+}
+
+/// Becomes another program. Returns only if that fails.
+fn hand_over(service: &Service, socket: &Socket, exe: &Path) -> anyhow::Error {
+    let (listener, lock, about) = socket.to_hand_over();
+    let connections = service.to_hand_over();
+    become_program(exe, [listener, lock, service.data_lock()], &connections, about)
 }
 
 /// Serves until the agent is to end; says how, or none if it was idle for long enough.

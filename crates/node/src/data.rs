@@ -38,6 +38,13 @@ const DUMPS: usize = 8;
 #[error("an agent runs already: it has {0} for itself")]
 pub struct InUse(pub PathBuf);
 
+/// What an agent that broke has left.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Dump {
+    /// The call that broke it, if it was one.
+    pub(crate) culprit: Option<(SessionId, CallNo)>,
+}
+
 /// A data directory that belongs to this process.
 #[derive(Debug)]
 pub(crate) struct Data {
@@ -137,10 +144,7 @@ impl Data {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn take_dump(
-        &self,
-        epoch: u32,
-    ) -> anyhow::Result<Option<Option<(SessionId, CallNo)>>> {
+    pub(crate) fn take_dump(&self, epoch: u32) -> anyhow::Result<Option<Dump>> {
         let Some(content) = self.dir.read(BROKEN)? else { return Ok(None) };
         let dump: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
         let kept = format!("broken-{epoch}.json");
@@ -153,7 +157,8 @@ impl Data {
         );
         let session = dump["session"].as_str();
         let session = session.and_then(|text| u128::from_str_radix(text, 16).ok()).map(SessionId);
-        Ok(Some(session.zip(dump["call"].as_u64().map(CallNo))))
+        let culprit = session.zip(dump["call"].as_u64().map(CallNo));
+        Ok(Some(Dump { culprit }))
     }
 
     fn forget_dumps(&self) -> anyhow::Result<()> {
@@ -264,12 +269,12 @@ mod tests {
         let leave = |what, culprit| leave_dump(data.dir(), what, culprit, &Status::default());
         let culprit = Some((SessionId(u128::MAX - 1), CallNo(7)));
         leave("B1", culprit).expect("written");
-        assert_eq!(data.take_dump(3).expect("readable"), Some(culprit));
+        assert_eq!(data.take_dump(3).expect("readable"), Some(Dump { culprit }));
         assert_eq!(data.take_dump(4).expect("nothing there"), None);
         assert!(data.dir().has("broken-3.json"));
         for epoch in 5..25 {
             leave("a timer", None).expect("written");
-            assert_eq!(data.take_dump(epoch).expect("readable"), Some(None));
+            assert_eq!(data.take_dump(epoch).expect("readable"), Some(Dump { culprit: None }));
         }
         let kept = data.dir().names().expect("ours").into_iter();
         assert_eq!(kept.filter(|name| name.starts_with("broken-")).count(), DUMPS);

@@ -6,7 +6,7 @@
 //! connections of those that know no sessions are kept open, too, since they would not come back.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Seek};
+use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,7 +21,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::service::{Kept, ToKeep};
+use tracing::warn;
+
+use crate::service::{HandedOver, ToHandOver};
 
 /// The variable that tells the program which descriptors it has got, and in which process.
 const HANDED: &str = "HOLDALL_HANDED";
@@ -38,7 +40,7 @@ pub(crate) struct Handed {
     /// The lock in the data directory.
     pub(crate) data: File,
     /// Connections.
-    pub(crate) connections: Vec<(UnixStream, Kept)>,
+    pub(crate) connections: Vec<(UnixStream, HandedOver)>,
 }
 
 /// A socket that was handed over.
@@ -61,20 +63,25 @@ pub(crate) struct About {
 
 /// Whether this program has taken the place of an agent.
 pub fn is_handed_over() -> bool {
-    numbers().is_some()
+    what_was_told().is_some()
 }
 
-fn numbers() -> Option<([i32; 4], About)> {
+/// What the agent in whose place this program is has told it. Whoever else inherits the variable has inherited
+/// nothing else.
+fn what_was_told() -> Option<String> {
     let text = std::env::var(HANDED).ok()?;
-    let all: Vec<u64> = text.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [process, listener, lock, data, connections, device, inode, supervised] = all[..] else {
+    let (process, rest) = text.split_once(' ')?;
+    (process.parse() == Ok(std::process::id())).then(|| rest.to_owned())
+}
+
+fn numbers(told: &str) -> Option<([i32; 4], About)> {
+    let all: Vec<u64> = told.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [listener, lock, data, connections, device, inode, supervised] = all[..] else {
         return None;
     };
     let number = |number: u64| i32::try_from(number).ok();
     let numbers = [number(listener)?, number(lock)?, number(data)?, number(connections)?];
-    let about = About { place: (device, inode), supervised: supervised != 0 };
-    // Whoever inherits the variable has inherited nothing else.
-    (process == u64::from(std::process::id())).then_some((numbers, about))
+    Some((numbers, About { place: (device, inode), supervised: supervised != 0 }))
 }
 
 impl Handed {
@@ -83,11 +90,17 @@ impl Handed {
     /// # Errors
     /// If it is not what it should be.
     pub(crate) fn take() -> anyhow::Result<Option<Self>> {
-        let Some(([listener, lock, data, connections], about)) = numbers() else { return Ok(None) };
+        let Some(told) = what_was_told() else { return Ok(None) };
+        let ([listener, lock, data, connections], about) = numbers(&told).with_context(|| {
+            format!(
+                "the agent before was another version, and what it hands over ({HANDED}) is not \
+                 understood; start the agent again"
+            )
+        })?;
         let opened = |number| inherited(number).context(HANDED);
         let (listener, lock) = (opened(listener)?.into(), opened(lock)?.into());
         let socket = HandedSocket { listener, lock, about };
-        let connections = read_connections(opened(connections)?.into())?;
+        let connections = connections_in(opened(connections)?.into());
         Ok(Some(Self { socket, data: opened(data)?.into(), connections }))
     }
 }
@@ -157,12 +170,14 @@ impl Asked {
         Ok((status.success() && output?.trim_end() == UNDERSTOOD, errors?))
     }
 
+    /// Kills what is left, and does not wait for it: that may be slow, or not be ours to kill by now.
     fn end(&mut self) -> io::Result<ExitStatus> {
         if let Some(group) = self.pid().filter(|_| !std::mem::replace(&mut self.is_over, true)) {
-            // Nobody may be left.
+            // Nobody may be left, and it may have gone to another group.
+            let _ = self.child.kill();
             let _ = kill_process_group(group, Signal::KILL);
         }
-        self.child.wait()
+        self.child.try_wait()?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -172,8 +187,12 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // It is killed: there is nothing to learn from it.
-        let _ = self.end();
+        // It is killed: there is nothing to learn from it, and only its number to be freed.
+        let is_slow = self.end().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        if let Some(pid) = self.pid().filter(|_| is_slow) {
+            let wait = move || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+            let _ = std::thread::Builder::new().spawn(wait);
+        }
     }
 }
 
@@ -194,18 +213,29 @@ pub(crate) fn own_program() -> io::Result<PathBuf> {
     Ok(replaced.map_or_else(|| exe.clone(), PathBuf::from))
 }
 
-/// The connections that were handed over, as a file tells of them.
-fn read_connections(mut list: File) -> anyhow::Result<Vec<(UnixStream, Kept)>> {
+/// The connections that were handed over, as a file tells of them; none if it is not understood: there is
+/// no way back, and everybody else goes on.
+fn connections_in(list: File) -> Vec<(UnixStream, HandedOver)> {
+    read_connections(list).unwrap_or_else(|error| {
+        warn!("the agent before was another version; clients without sessions are lost: {error:#}");
+        Vec::new()
+    })
+}
+
+fn read_connections(mut list: File) -> anyhow::Result<Vec<(UnixStream, HandedOver)>> {
     list.rewind()?;
-    let all: Vec<Kept> = serde_json::from_reader(BufReader::new(list)).context(HANDED)?;
-    let opened = all.into_iter().map(|kept| Ok((inherited(kept.number)?.into(), kept)));
+    let all: Vec<HandedOver> = serde_json::from_reader(BufReader::new(list)).context(HANDED)?;
+    let opened = all.into_iter().map(|one| Ok((inherited(one.number)?.into(), one)));
     opened.collect::<io::Result<_>>().context(HANDED)
 }
 
-fn write_connections(connections: &[ToKeep]) -> io::Result<File> {
-    let all: Vec<&Kept> = connections.iter().map(|one| &one.kept).collect();
+fn write_connections(connections: &[ToHandOver]) -> io::Result<File> {
+    let all: Vec<&HandedOver> = connections.iter().map(|one| &one.told).collect();
     let list = File::from(memfd_create("connections", MemfdFlags::CLOEXEC)?);
-    serde_json::to_writer(BufWriter::new(&list), &all)?;
+    let mut out = BufWriter::new(&list);
+    serde_json::to_writer(&mut out, &all)?;
+    out.flush()?;
+    drop(out);
     Ok(list)
 }
 
@@ -213,7 +243,7 @@ fn write_connections(connections: &[ToKeep]) -> io::Result<File> {
 pub(crate) fn become_program(
     exe: &Path,
     kept: [BorrowedFd<'_>; 3],
-    connections: &[ToKeep],
+    connections: &[ToHandOver],
     about: About,
 ) -> anyhow::Error {
     let failed = |error: io::Error| {
@@ -305,6 +335,44 @@ mod tests {
             until_gone(&pids).await;
         };
         tokio::time::timeout(Duration::from_secs(30), asked).await.expect("it lives");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_has_left_its_group_holds_up_nobody() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let script = "import os, time\nos.setpgid(0, os.getpgid(os.getppid()))\n\
+                      open('left', 'w')\ntime.sleep(20)\nopen('done', 'w')\n";
+        std::fs::write(dir.path().join("script.py"), script).expect("writable");
+        let (exe, pids) = program(dir.path(), "cd $(dirname $0)\nexec python3 script.py\n");
+        let asked = Asked::start(&exe, dir.path()).expect("it runs");
+        while !dir.path().join("left").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(asked);
+        tokio::time::timeout(Duration::from_secs(30), until_gone(&pids)).await.expect("it lives");
+        assert!(!dir.path().join("done").exists(), "it was waited for");
+    }
+
+    #[test]
+    fn what_is_handed_over_is_told_and_understood() {
+        let file = File::from(memfd_create("any", MemfdFlags::CLOEXEC).expect("a file"));
+        let about = About { place: (3, 4), supervised: true };
+        let told = told([file.as_fd(); 4], about);
+        let (process, rest) = told.split_once(' ').expect("a process first");
+        assert_eq!(process, std::process::id().to_string());
+        assert_eq!(numbers(rest), Some(([file.as_raw_fd(); 4], about)));
+        assert_eq!(numbers("1 2 3 4 5 6"), None, "of a version that told less");
+    }
+
+    #[test]
+    fn a_list_of_connections_that_is_not_understood_is_as_good_as_none() {
+        let list = write_connections(&[]).expect("written");
+        assert_eq!(read_connections(list).expect("read").len(), 0);
+        for text in ["", "[{}]", "[{\"number\":"] {
+            let mut list = File::from(memfd_create("list", MemfdFlags::CLOEXEC).expect("a file"));
+            list.write_all(text.as_bytes()).expect("written");
+            assert!(connections_in(list).is_empty(), "{text}");
+        }
     }
 
     #[tokio::test]

@@ -269,7 +269,8 @@ async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> 
         Err(Error::Lost) if exe.is_none() => {}
         done => drop(done?),
     }
-    client.lost().await;
+    // If it cannot become the program after all, it may stay where it is.
+    let _ = tokio::time::timeout(RESTART, client.lost()).await;
     let client = reach.connect().await?;
     if client.agent().since == since {
         anyhow::bail!("the agent goes on as the program it was; what it logs tells why");

@@ -65,13 +65,15 @@ async fn serve_as(
     let stream = Rc::new(stream);
     let unread = service.borrow().config.limits.unread_bytes;
     let outbox = Rc::new(Outbox::new(stream.clone(), uid, unread));
-    let Some(conn) = service.borrow_mut().open(&outbox, pid, &stream) else {
+    let let_in = service.borrow_mut().let_in(uid);
+    let Some(visitor) = let_in else {
         debug!(uid, "too many connections of this user");
         // Greeted and sent away: it knows that somebody is there.
         outbox.greet(frame::VERSION);
         let _ = outbox.flush();
         return;
     };
+    let conn = service.borrow_mut().open(&outbox, pid, &stream, visitor);
     if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
         introduce(peer);
     }
@@ -139,8 +141,7 @@ async fn talk(
     incoming: &RefCell<Incoming>,
 ) -> io::Result<()> {
     loop {
-        // Whoever does not read is not listened to either.
-        if incoming.borrow().ready() && !outbox.is_full() {
+        if incoming.borrow().ready() && is_heard(service, outbox) {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let at_leisure = {
@@ -167,7 +168,7 @@ async fn talk(
         if outbox.has_ended() {
             return Ok(());
         }
-        let heard = !outbox.is_full();
+        let heard = is_heard(service, outbox);
         if heard && incoming.borrow().ready() {
             continue;
         }
@@ -194,6 +195,11 @@ async fn talk(
     }
 }
 
+/// Whoever does not read is not listened to either, and nobody is when another program takes over.
+fn is_heard(service: &Shared, outbox: &Outbox) -> bool {
+    !outbox.is_full() && service.borrow().listens
+}
+
 /// Takes some of the calls that have come in, up to one that takes time.
 fn take_some(
     service: &Shared,
@@ -203,6 +209,10 @@ fn take_some(
 ) -> io::Result<Option<Call>> {
     let start = Instant::now();
     for _ in 0..CALLS {
+        // It may have had to wait for its turn.
+        if !service.borrow().listens {
+            break;
+        }
         let Some(content) = incoming.next_frame()? else { return Ok(None) };
         let call: Call = frame::read(content)?;
         let costly = costly(&call.body);
@@ -234,6 +244,12 @@ async fn take_at_leisure(
             service.borrow_mut().answer(conn, call.id, Reply::Warning(why));
         }
         until_known(service).await;
+    };
+    let until_its_time = async {
+        until_its_time.await;
+        while !service.borrow().listens {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     };
     if let Body::Child { request, pid } = call.body {
         on_child(service, conn, call.id, request, pid, stream).await;
@@ -294,18 +310,15 @@ async fn greeted(stream: &Stream, incoming: &RefCell<Incoming>) -> io::Result<u3
 }
 
 impl Service {
-    /// Takes a connection in, unless its user has too many.
+    /// Takes in a connection that is let in.
     pub(super) fn open(
         &mut self,
         outbox: &Rc<Outbox>,
         pid: u32,
         stream: &Stream,
-    ) -> Option<ConnNo> {
+        visitor: bool,
+    ) -> ConnNo {
         let uid = outbox.uid();
-        let visitor = !self.let_in(uid);
-        if visitor && !self.visitors.take(uid, 1) {
-            return None;
-        }
         // Groups that cannot be told give no rights.
         let rights = self.rights.of(uid, || stream.groups().unwrap_or_default());
         let user = unnamed(uid); // Its name is asked for when it is let in.
@@ -333,7 +346,7 @@ impl Service {
             walk: None,
         };
         self.peers.insert(ConnNo(self.last_peer), peer);
-        Some(ConnNo(self.last_peer))
+        ConnNo(self.last_peer)
     }
 
     /// A connection is over.
@@ -355,14 +368,24 @@ impl Service {
         }
     }
 
-    /// Whether there is room for one more connection of a user.
-    fn let_in(&mut self, uid: u32) -> bool {
+    /// Lets in one more connection of a user, unless there are too many; whether it may look and release
+    /// only.
+    fn let_in(&mut self, uid: u32) -> Option<bool> {
         let may = self.connections.take(uid, 1);
         let fits = may && self.files.take(uid, 1);
         if may && !fits {
             self.connections.give(uid, 1);
         }
-        fits
+        (fits || self.visitors.take(uid, 1)).then_some(!fits)
+    }
+
+    /// Whoever was let in by the program before is, whatever has become of the limits.
+    pub(super) fn let_in_again(&mut self, uid: u32, visitor: bool) {
+        if visitor {
+            return self.visitors.take_anyway(uid, 1);
+        }
+        self.connections.take_anyway(uid, 1);
+        self.files.take_anyway(uid, 1);
     }
 
     pub(super) fn is_visitor(&self, conn: ConnNo) -> bool {

@@ -30,7 +30,7 @@ pub(crate) enum End {
 pub(super) struct Restarting {
     /// The program, if one was named.
     exe: Option<String>,
-    /// Who is told what comes of it.
+    /// Who is told what comes of it, or was told that it is done.
     callers: Vec<(ConnNo, u64)>,
 }
 
@@ -99,8 +99,13 @@ impl Service {
         }
         let caller = (conn, id);
         match &mut self.restarting {
-            Some(_) if self.end.is_some() => return self.answer(conn, id, Reply::Done),
-            Some(restarting) => return restarting.callers.push(caller),
+            Some(restarting) => {
+                restarting.callers.push(caller);
+                if self.end.is_some() {
+                    self.answer(conn, id, Reply::Done);
+                }
+                return;
+            }
             None => {
                 let exe = exe.clone();
                 self.restarting = Some(Restarting { exe, callers: vec![caller] });
@@ -156,7 +161,7 @@ impl Service {
                 Reply::Failed(Fault::Failed(format!("{why:#}; the agent goes on as it is")))
             }
         };
-        let callers = self.restarting.as_mut().map(|one| std::mem::take(&mut one.callers));
+        let callers = self.restarting.as_ref().map(|one| one.callers.clone());
         for (conn, id) in callers.unwrap_or_default() {
             self.answer(conn, id, reply.clone());
         }
@@ -165,10 +170,12 @@ impl Service {
         }
     }
 
-    /// It could not be restarted, and goes on.
+    /// It could not be restarted, and goes on. Whoever was told otherwise learns it by the end of its
+    /// connection.
     pub(crate) fn go_on(&mut self, why: &anyhow::Error) {
         error!("the agent goes on as it is: {why:#}");
-        self.restarting = None;
+        let callers = self.restarting.take().map(|one| one.callers);
+        callers.into_iter().flatten().for_each(|(conn, _)| self.end_connection(conn));
         if matches!(self.end, Some(End::Restarted(_))) {
             self.end = None;
         }

@@ -19,50 +19,65 @@ use tracing::{debug, info, warn};
 use super::connection::listen_to;
 use super::outbox::Outbox;
 use super::sessions::{Calls, Numbered};
-use super::{Service, Shared};
+use super::{Peer, Service, Shared};
+
+/// The first version whose clients have sessions, and come back.
+const SESSIONS: u32 = 6;
 
 /// A connection, as another program is told of it.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct HandedOver {
     /// The number of its descriptor.
     pub(crate) number: i32,
     version: u32,
+    /// Whether it may look and release only.
+    visitor: bool,
     calls: Option<Box<Numbered>>,
     /// What has come in and was not taken, and what could not be sent.
     incoming: Vec<u8>,
     unsent: Vec<u8>,
 }
 
-impl Kept {
+impl HandedOver {
     /// The session that was drawn for it.
     pub(crate) fn session(&self) -> Option<SessionId> {
         self.calls.as_ref().map(|calls| calls.session)
     }
+
+    /// Whether this program speaks its version.
+    pub(crate) fn is_spoken(&self) -> bool {
+        frame::common(self.version) == Some(self.version)
+    }
 }
 
-/// A connection to be handed over. Its client has what was drawn for it no more.
-pub(crate) struct ToKeep {
-    pub(crate) kept: Kept,
+/// A connection to be handed over. It is open as long as this is.
+pub(crate) struct ToHandOver {
+    pub(crate) told: HandedOver,
     outbox: Rc<Outbox>,
 }
 
-impl AsFd for ToKeep {
+impl AsFd for ToHandOver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.outbox.stream().as_fd()
     }
 }
 
 /// Goes on with the connections that the program before has handed over.
-pub(crate) fn go_on_with(service: &Shared, all: Vec<(UnixStream, Kept)>) {
+pub(crate) fn go_on_with(service: &Shared, all: Vec<(UnixStream, HandedOver)>) {
     let mut count = 0;
-    for (socket, kept) in all {
-        let went_on = Stream::new(socket).ok().and_then(|stream| {
+    for (socket, handed) in all {
+        let session = handed.session();
+        let gone_on = Stream::new(socket).ok().and_then(|stream| {
             let stream = Rc::new(stream);
-            let conn = service.borrow_mut().go_on_with(&stream, kept)?;
-            tokio::task::spawn_local(listen_to(service.clone(), conn, stream));
-            Some(())
+            let conn = service.borrow_mut().go_on_with(&stream, handed)?;
+            Some(tokio::task::spawn_local(listen_to(service.clone(), conn, stream)))
         });
-        count += went_on.map_or(0, |()| 1);
+        if gone_on.is_some() {
+            count += 1;
+        } else if let Some(session) = session {
+            // As after every other end of such a connection.
+            service.borrow_mut().input(Input::Over(session));
+        }
     }
     if count > 0 {
         info!(count, "going on with the connections of clients without sessions");
@@ -70,53 +85,47 @@ pub(crate) fn go_on_with(service: &Shared, all: Vec<(UnixStream, Kept)>) {
 }
 
 impl Service {
-    /// The connections that another program can go on with: none if something is still to be told.
-    pub(crate) fn to_keep(&self) -> Vec<ToKeep> {
-        let all = self.peers.values().filter(|peer| {
-            let knows_sessions = peer.version.is_none_or(|version| version >= SESSIONS);
-            !knows_sessions && !matches!(peer.calls, Calls::Theirs(_) | Calls::Coming(_))
-        });
-        if !self.has_told_all() {
-            warn!(count = all.count(), "the disk is too slow: clients without sessions are lost");
-            return Vec::new();
-        }
-        let kept = all.filter_map(|peer| {
-            let mut incoming = Vec::new();
-            if let Some(call) = &peer.at_leisure {
-                frame::write(call, FROM_CLIENT_MAX, &mut incoming).ok()?;
-            }
-            incoming.extend_from_slice(peer.incoming.borrow_mut().buffer());
-            let calls = match &peer.calls {
-                Calls::Ours(calls) => Some(calls.clone()),
-                _ => None,
-            };
-            let (version, unsent) = (peer.version?, peer.outbox.unsent()?);
-            let number = peer.outbox.stream().as_fd().as_raw_fd();
-            let kept = Kept { number, version, calls, incoming, unsent };
-            Some(ToKeep { kept, outbox: peer.outbox.clone() })
-        });
-        kept.collect()
+    /// From now on clients are listened to, or not: then what they say is handed over, or waits in their sockets.
+    pub(crate) fn listen(&mut self, listens: bool) {
+        self.listens = listens;
+        self.peers.values().for_each(|peer| peer.outbox.wake());
     }
 
-    /// Goes on with a connection, if its session is known and there is room for it.
-    fn go_on_with(&mut self, stream: &Rc<Stream>, kept: Kept) -> Option<ConnNo> {
+    /// The connections that another program can go on with: those for which nothing waits for the disk.
+    pub(crate) fn to_hand_over(&self) -> Vec<ToHandOver> {
+        let awaited = self.host.awaited();
+        let all = self.peers.iter().filter(|(_, peer)| {
+            let knows_sessions = peer.version.is_none_or(|version| version >= SESSIONS);
+            let brings_one = matches!(peer.calls, Calls::Theirs(_) | Calls::Coming(_));
+            !knows_sessions && !brings_one && peer.outbox.goes_on()
+        });
+        let (lost, kept): (Vec<_>, Vec<_>) = all.partition(|(conn, _)| awaited.contains(conn));
+        if !lost.is_empty() {
+            warn!(count = lost.len(), "the disk is too slow: clients without sessions are lost");
+        }
+        kept.into_iter().filter_map(|(_, peer)| to_hand_over(peer)).collect()
+    }
+
+    /// Goes on with a connection, if its session is known.
+    fn go_on_with(&mut self, stream: &Rc<Stream>, handed: HandedOver) -> Option<ConnNo> {
         let (pid, uid) = stream.peer().ok()?;
         let unread = self.config.limits.unread_bytes;
         let outbox = Rc::new(Outbox::new(stream.clone(), uid, unread));
-        frame::common(kept.version).filter(|spoken| *spoken == kept.version)?;
-        let conn = self.open(&outbox, pid, stream)?;
-        outbox.put_back(kept.unsent);
+        self.let_in_again(uid, handed.visitor);
+        let conn = self.open(&outbox, pid, stream, handed.visitor);
+        outbox.put_back(handed.unsent);
         self.traffic.take_anyway(uid, outbox.len());
         let peer = self.peers.get_mut(&conn)?;
-        peer.version = Some(kept.version);
-        peer.incoming.borrow_mut().buffer().extend(kept.incoming);
-        let Some(calls) = kept.calls else { return Some(conn) };
+        peer.version = Some(handed.version);
+        peer.incoming.borrow_mut().buffer().extend(handed.incoming);
+        let Some(calls) = handed.calls else { return Some(conn) };
         let (session, secret, heard) = (calls.session, calls.secret, CallNo(0));
         peer.calls = Calls::Ours(calls);
         // What keeps it alive is known already.
         let hello = Hello { session, secret, uid, means: Means::Connection, returns: true, heard };
         self.input(Input::Attach { conn, hello });
         if self.books().sessions().of(conn).is_some() {
+            self.unwatch(session); // Its connection tells.
             return Some(conn);
         }
         debug!(conn = conn.0, "a client without a session is not known any more");
@@ -144,5 +153,19 @@ impl Service {
     }
 }
 
-/// The first version whose clients have sessions, and come back.
-const SESSIONS: u32 = 6;
+/// A connection as it is told of; none if something cannot be told.
+fn to_hand_over(peer: &Peer) -> Option<ToHandOver> {
+    let mut incoming = Vec::new();
+    if let Some(call) = &peer.at_leisure {
+        frame::write(call, FROM_CLIENT_MAX, &mut incoming).ok()?;
+    }
+    incoming.extend_from_slice(peer.incoming.borrow_mut().buffer());
+    let calls = match &peer.calls {
+        Calls::Ours(calls) => Some(calls.clone()),
+        _ => None,
+    };
+    let (version, unsent, visitor) = (peer.version?, peer.outbox.unsent()?, peer.visitor);
+    let number = peer.outbox.stream().as_fd().as_raw_fd();
+    let told = HandedOver { number, version, visitor, calls, incoming, unsent };
+    Some(ToHandOver { told, outbox: peer.outbox.clone() })
+}

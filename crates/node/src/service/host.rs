@@ -17,7 +17,7 @@ use holdall_cell::{Cell, Defect, Effect, Input, Out};
 use holdall_log::{Class, Entry, Error, Index, Log, Opened, SnapshotJob, Watch};
 use holdall_wire::Reply;
 use holdall_wire::event::What;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -279,6 +279,12 @@ impl Host {
     /// Whether nothing waits to leave.
     pub(super) fn is_idle(&self) -> bool {
         self.written.is_empty() && self.synced.is_empty()
+    }
+
+    /// The connections to which something waits to leave.
+    pub(super) fn awaited(&self) -> FxHashSet<ConnNo> {
+        let all = self.written.iter().chain(&self.synced);
+        all.filter_map(|held| held.what.conn()).collect()
     }
 
     /// How much waits to leave when it is written.

@@ -9,7 +9,7 @@
 //! | `host` | the cell and its log |
 //! | `start` | how they come back |
 //! | `connection`, `outbox`, `round` | frames in, frames out |
-//! | `kept` | connections that outlast the program |
+//! | `handed` | connections that outlast the program |
 //! | `sessions` | which session a connection speaks for, and how its calls are numbered |
 //! | `calls`, `looks`, `admission`, `rights`, `limits` | what clients want, and whether they may |
 //! | `effects`, `processes`, `commands` | what follows |
@@ -24,9 +24,9 @@ mod connection;
 mod dump;
 mod effects;
 mod ending;
+mod handed;
 mod history;
 mod host;
-mod kept;
 mod limits;
 mod looks;
 mod memory;
@@ -66,10 +66,10 @@ pub(crate) use self::connection::{serve, serve_guest};
 pub use self::dump::note_panic;
 pub(crate) use self::ending::End;
 use self::ending::Restarting;
+pub(crate) use self::handed::{HandedOver, ToHandOver, go_on_with};
 use self::history::Ended;
 pub(crate) use self::host::SnapshotEvery;
 use self::host::{Broken, Host, Leaving};
-pub(crate) use self::kept::{Kept, ToKeep, go_on_with};
 use self::memory::Awaited;
 use self::names::Names;
 use self::outbox::Outbox;
@@ -173,6 +173,8 @@ pub(crate) struct Service {
     timers: BTreeMap<TimerNo, tokio::task::AbortHandle>,
     pub(crate) since: u64,
     epoch: u32,
+    /// Whether what clients say is taken; not while another program takes over.
+    listens: bool,
     /// No more requests.
     pub(crate) draining: bool,
     /// Who is told when nothing is held any more.

@@ -131,6 +131,17 @@ impl Outbox {
         self.ends.get() && self.len() == 0
     }
 
+    /// Whether everything that is said and heard so far can be gone on from: the client is not to be
+    /// dropped.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.overrun.get() && !self.ends.get()
+    }
+
+    /// Looks again whether its client is listened to.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
     /// How many bytes are not sent yet.
     pub(super) fn len(&self) -> usize {
         self.bytes.borrow().len() - self.sent.get()

@@ -389,7 +389,13 @@ impl Service {
 
     /// A session is over.
     pub(super) fn forget_session(&mut self, session: SessionId) {
-        let process = self.sessions.remove(&session).and_then(|known| process_in(known.means));
+        self.unwatch(session);
+        self.sessions.remove(&session);
+    }
+
+    /// It need not be known when the process of a session ends.
+    pub(super) fn unwatch(&mut self, session: SessionId) {
+        let process = self.sessions.get(&session).and_then(|known| process_in(known.means));
         let Some(process) = process else { return };
         let Some(watched) = self.watched.get_mut(&process) else { return };
         watched.sessions.remove(&session);

@@ -96,6 +96,7 @@ impl Service {
                 admitted: None,
                 timers: BTreeMap::new(),
                 epoch: opened.epoch,
+                listens: true,
                 draining: false,
                 drainers: Vec::new(),
                 restarting: None,
@@ -152,7 +153,7 @@ impl Service {
         let broke = self.data.take_dump(opened.epoch)?;
         let rebuilt = from_facts || broke.is_some() || imported.is_some();
         self.start(opened, rebuilt, kept)?;
-        if let Some((session, call)) = broke.flatten() {
+        if let Some((session, call)) = broke.and_then(|dump| dump.culprit) {
             self.input(Input::Spare { session, call });
         }
         let entries = self.books().grants().map(|(_, entry, _)| entry);

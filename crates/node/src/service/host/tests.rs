@@ -15,6 +15,7 @@ use super::*;
 #[derive(Clone, Default)]
 pub(in crate::service) struct Trouble {
     appends: Arc<AtomicBool>,
+    flushes: Arc<AtomicBool>,
     room: Arc<AtomicBool>,
 }
 
@@ -22,6 +23,11 @@ impl Trouble {
     /// Nothing can be appended.
     pub(in crate::service) fn stop_appends(&self, stop: bool) {
         self.appends.store(stop, Relaxed);
+    }
+
+    /// Nothing that was appended is written.
+    pub(in crate::service) fn stop_flushes(&self, stop: bool) {
+        self.flushes.store(stop, Relaxed);
     }
 
     /// There is no room for anything new.
@@ -47,7 +53,8 @@ impl Log for Troubled {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.log.flush()
+        let fails = self.trouble.flushes.load(Relaxed);
+        if fails { Err(Error::Full("a test".into())) } else { self.log.flush() }
     }
 
     fn watch(&self) -> Watch {

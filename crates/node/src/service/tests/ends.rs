@@ -10,6 +10,7 @@ use holdall_wire::{Shutdown, Who};
 
 use super::super::dump;
 use super::*;
+use crate::data::Dump;
 use crate::handover::UNDERSTOOD;
 
 fn attach(conn: u64, session: u128, process: ProcessId) -> Input {
@@ -165,12 +166,13 @@ fn a_panic_leaves_a_note_of_the_call_that_was_being_done() {
     let (_dir, dir) = directory();
     with_agent(&dir, &config(), |service| async move {
         let data = &service.borrow().data;
-        dump::blame(Some((SessionId(1), CallNo(2))));
+        let culprit = Some((SessionId(1), CallNo(2)));
+        dump::blame(culprit);
         crate::note_panic("it panicked");
-        assert_eq!(data.take_dump(1).expect("readable"), Some(Some((SessionId(1), CallNo(2)))));
+        assert_eq!(data.take_dump(1).expect("readable"), Some(Dump { culprit }));
         dump::blame(None);
         crate::note_panic("it panicked");
-        assert_eq!(data.take_dump(2).expect("readable"), Some(None));
+        assert_eq!(data.take_dump(2).expect("readable"), Some(Dump { culprit: None }));
     });
     std::thread::spawn(|| crate::note_panic("no agent here")).join().expect("nothing happens");
 }
