@@ -181,7 +181,11 @@ fn lock(data: &Path) -> Result<File, Error> {
 fn write(data: &Path, kept: &Kept) -> Result<(), Error> {
     let new = data.join("tokens.json.new");
     let written = || {
-        let mut file = private().truncate(true).open(&new)?;
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = private().create_new(true).open(&new)?;
         file.write_all(serde_json::to_string_pretty(kept)?.as_bytes())?;
         give_to_owner(data, &file)?;
         file.sync_all()?;
@@ -190,15 +194,24 @@ fn write(data: &Path, kept: &Kept) -> Result<(), Error> {
     written().map_err(|error| Error::File(path(data), error))
 }
 
-/// What root makes in the directory of another user's agent is that user's.
+/// What root makes in the directory of another user's agent is that user's; what that user has linked
+/// there from elsewhere is not.
 fn give_to_owner(data: &Path, file: &File) -> io::Result<()> {
     let (dir, own) = (std::fs::metadata(data)?, file.metadata()?);
-    if dir.uid() == own.uid() { Ok(()) } else { fchown(file, Some(dir.uid()), Some(dir.gid())) }
+    if dir.uid() == own.uid() {
+        return Ok(());
+    }
+    if !own.is_file() || own.nlink() != 1 {
+        return Err(io::Error::other("it is a link, or no file"));
+    }
+    fchown(file, Some(dir.uid()), Some(dir.gid()))
 }
 
+/// No link is followed: the directory may be somebody else's than ours.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    options.write(true).create(true).mode(0o600).custom_flags(flags);
     options
 }
 
@@ -238,6 +251,20 @@ mod tests {
         let again = add(dir.path(), "ci", &[Right::View], None).expect("made");
         let uid = tokens.whose(&again).expect("good").uid;
         assert!(uid > peer.uid + 1, "what the old one held is not that of the new one");
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let theirs = dir.path().join("theirs");
+        std::fs::write(&theirs, "precious").expect("written");
+        let link = |name: &str| std::os::unix::fs::symlink(&theirs, dir.path().join(name));
+        link("tokens.json.new").expect("a link");
+        add(dir.path(), "ci", &[], None).expect("made in its place");
+        std::fs::remove_file(dir.path().join("tokens.lock")).expect("it is there");
+        link("tokens.lock").expect("a link");
+        assert!(matches!(add(dir.path(), "page", &[], None), Err(Error::File(..))));
+        assert_eq!(std::fs::read_to_string(&theirs).expect("there"), "precious");
     }
 
     #[test]

@@ -43,6 +43,10 @@ class Agent:
         self.place = place
         self._brought_back_at: float | None = None
 
+    def is_gone(self) -> bool:
+        """Whether no agent runs, so that nobody is given anything. One that has trouble with HTTP alone still grants."""
+        return self.place is not None and not self.place.listens()
+
     def bring_back(self) -> None:
         """Starts an agent in place of one that was killed; not in place of one that somebody has stopped, nor of one
         that is its supervisor's to start."""

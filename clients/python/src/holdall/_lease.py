@@ -107,8 +107,8 @@ class Lease:
             if self._end():
                 self._lose(lost)
             return 0.0
-        except NobodyListens as error:
-            if isinstance(error.__cause__, ConnectionRefusedError):
+        except NobodyListens:
+            if self._agent.is_gone():
                 self._ends_at = asked_at + self._ttl
             self._agent.bring_back()
             return retry

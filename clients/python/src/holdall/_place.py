@@ -42,6 +42,18 @@ class Place:
         """Whether it is the machine's, which is its supervisor's to start."""
         return self.socket == MACHINE_SOCKET
 
+    def listens(self) -> bool:
+        """Whether commands reach it, or a supervisor that starts it for them."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(1)
+            try:
+                connection.connect(str(self.socket))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+            except OSError:
+                pass
+            return True
+
     def was_stopped(self) -> bool:
         """Whether somebody has stopped it on purpose: then what already runs does not start another."""
         return os.path.exists(f"{self.socket}.stopped")
