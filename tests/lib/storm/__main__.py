@@ -214,7 +214,7 @@ class Storm:
             self.wrong(f"something is left: {status}")
         data = os.path.join(self.directory, "data")
         # Segments of the log go with the next snapshot, whenever that is; what was being written has no meaning.
-        known = {"agent.lock", "agent.log", "audit.jsonl", "doubt", "epoch", "lock", "opening"}
+        known = {"agent.lock", "agent.log", "audit.jsonl", "doubt", "epoch", "lock", "opening", "http.key"}
         files = {name for name in os.listdir(data) if not name.startswith(("segment-", "snapshot-", "snapshot.new"))}
         if files - known:
             self.wrong(f"files are left: {files - known}")
