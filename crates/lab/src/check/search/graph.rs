@@ -3,13 +3,19 @@
 use std::io;
 use std::sync::OnceLock;
 
+use rustc_hash::FxHashMap;
+
 use super::model::{Class, Label};
 use crate::check::checkpoint::{RecordReader, RecordWriter, Unread};
 
 /// Grows during the search. A state that has not been expanded yet has no edges.
 #[derive(Default)]
 pub(crate) struct Graph {
-    labels: Vec<Label>,
+    /// The label of each state, by its place among all labels.
+    labels: Vec<u32>,
+    /// There are few that differ.
+    all_labels: Vec<Label>,
+    label_places: FxHashMap<Label, u32>,
     parents: Vec<u32>,
     /// Where the edges of each state begin and how many there are, unless it is [`UNEXPANDED`].
     spans: Vec<(usize, u32)>,
@@ -20,6 +26,8 @@ pub(crate) struct Graph {
     /// Timers that are armed in a state but may not ring yet, by state.
     held: Vec<(u32, Class)>,
     complete: bool,
+    /// Whether some step leads to a state that was found before the one it is from, or to the same: every cycle has one.
+    leads_back: bool,
     /// The states that are on a cycle, once somebody asks.
     on_cycles: OnceLock<Vec<u32>>,
 }
@@ -45,7 +53,7 @@ impl Graph {
     }
 
     pub(crate) fn label(&self, state: u32) -> Label {
-        self.labels[state as usize]
+        self.all_labels[self.labels[state as usize] as usize]
     }
 
     /// The steps out of a state.
@@ -80,14 +88,18 @@ impl Graph {
         way
     }
 
-    /// The states that are on a cycle, in order, found by `find` the first time.
+    /// The states that are on a cycle, in order, found by `find` the first time if there may be some.
     pub(crate) fn on_cycles(&self, find: impl FnOnce() -> Vec<u32>) -> &[u32] {
-        self.on_cycles.get_or_init(find)
+        if self.leads_back { self.on_cycles.get_or_init(find) } else { &[] }
     }
 
     pub(crate) fn add_state(&mut self, label: Label, parent: u32) -> u32 {
         let id = u32::try_from(self.labels.len()).expect("--max-states is below 2^32");
-        self.labels.push(label);
+        let place = *self.label_places.entry(label).or_insert_with(|| {
+            self.all_labels.push(label);
+            self.all_labels.len() as u32 - 1
+        });
+        self.labels.push(place);
         self.parents.push(parent);
         self.spans.push(UNEXPANDED);
         id
@@ -104,6 +116,7 @@ impl Graph {
     }
 
     pub(crate) fn add_edge(&mut self, from: u32, to: u32, class: Class) {
+        self.leads_back |= to <= from;
         self.edges.push((to, class));
         self.spans[from as usize].1 += 1;
     }
@@ -126,6 +139,7 @@ impl Graph {
 
     /// Writes down what there is so far.
     pub(crate) fn write(&self, to: &mut RecordWriter) -> io::Result<()> {
+        to.put_list(self.all_labels.iter())?;
         to.put_list(self.labels.iter())?;
         to.put_list(self.parents.iter())?;
         to.put_list(self.spans.iter().map(|span| (*span != UNEXPANDED).then_some(*span)))?;
@@ -136,14 +150,31 @@ impl Graph {
 
     /// Reads it back, if it is a graph.
     pub(crate) fn read(from: &mut RecordReader) -> Result<Self, Unread> {
+        let all_labels: Vec<Label> = from.get_list()?;
+        let label_places = all_labels.iter().copied().zip(0..).collect();
         let labels = from.get_list()?;
         let parents = from.get_list()?;
         let spans: Vec<Option<(usize, u32)>> = from.get_list()?;
         let spans = spans.into_iter().map(|span| span.unwrap_or(UNEXPANDED)).collect();
         let edges = from.get_list()?;
         let (drops, held) = (from.get_list()?, from.get_list()?);
-        let graph = Self { labels, parents, spans, edges, drops, held, ..Self::default() };
-        graph.is_whole().then_some(graph).ok_or(Unread::Damaged)
+        let mut graph = Self {
+            labels,
+            all_labels,
+            label_places,
+            parents,
+            spans,
+            edges,
+            drops,
+            held,
+            ..Self::default()
+        };
+        if !graph.is_whole() {
+            return Err(Unread::Damaged);
+        }
+        let leads_back = |from: u32| graph.edges(from).iter().any(|(to, _)| *to <= from);
+        graph.leads_back = (0..graph.states() as u32).any(leads_back);
+        Ok(graph)
     }
 
     /// Whether all that is named is there.
@@ -154,6 +185,7 @@ impl Graph {
             start.checked_add(count as usize).is_some_and(|end| end <= self.edges.len())
         };
         (self.parents.len(), self.spans.len()) == (states, states)
+            && self.labels.iter().all(|place| (*place as usize) < self.all_labels.len())
             && self.parents.iter().all(|parent| there(*parent))
             && self.spans.iter().all(|span| *span == UNEXPANDED || inside(*span))
             && self.edges.iter().all(|(to, _)| there(*to))

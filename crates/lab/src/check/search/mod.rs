@@ -15,6 +15,7 @@
 //! resumed ends as one that was not.
 
 pub(crate) mod graph;
+mod known;
 pub(crate) mod limits;
 pub(crate) mod model;
 mod saved;
@@ -24,19 +25,22 @@ pub(crate) mod walk;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use hashbrown::HashTable;
 use serde::Serialize;
 
 use self::graph::Graph;
+use self::known::Known;
 use self::limits::Limits;
-use self::model::{AtRest, Breach, Expander, Label, Model, Step, Successors};
+use self::model::{AtRest, Breach, Expander, Label, Model, Successors};
 use super::Settings;
 use super::checkpoint::{BadCheckpoint, Checkpoint};
 
 /// States expanded between two visits to the table.
 const CHUNK: usize = 512;
+
+/// How many steps are looked up in the table together.
+const FETCHED_AHEAD: usize = 256;
 
 /// In how many states of a level it is seen how far stamps are apart.
 const GAPS_LOOKED_AT: usize = 256;
@@ -167,13 +171,15 @@ struct Outside<'a> {
 #[derive(Default)]
 struct Level {
     ids: Vec<u32>,
+    fingerprints: Vec<u64>,
     words: Vec<u32>,
     ends: Vec<usize>,
 }
 
 impl Level {
-    fn push(&mut self, id: u32, state: &[u32]) {
+    fn push(&mut self, id: u32, fingerprint: u64, state: &[u32]) {
         self.ids.push(id);
+        self.fingerprints.push(fingerprint);
         self.words.extend_from_slice(state);
         self.ends.push(self.words.len());
     }
@@ -194,19 +200,22 @@ impl Level {
     }
 }
 
-/// The successors of some states of a level.
-fn expand_some(expander: &mut dyn Expander, level: &Level, some: Range<usize>) -> Successors {
-    let mut out = Successors::default();
+/// Puts the successors of some states of a level in the place of what was there.
+fn expand_some(
+    expander: &mut dyn Expander,
+    level: &Level,
+    some: Range<usize>,
+    out: &mut Successors,
+) {
+    out.clear();
     for i in some {
-        expander.expand(level.state(i), &mut out);
+        expander.expand_known(level.state(i), level.fingerprints[i], out);
     }
-    out
 }
 
 struct Search {
     found: Explored,
-    /// State numbers, by fingerprint, which stands beside them: to look for it elsewhere is to wait for memory.
-    known: HashTable<(u64, u32)>,
+    known: Known,
     /// The level whose states are being expanded.
     level: Arc<Level>,
     /// How many of them were.
@@ -232,14 +241,14 @@ impl Search {
         let mut search = Self::empty(settings);
         let (fingerprint, label) = (expander.fingerprint(&start), expander.label(&start));
         let id = search.number(fingerprint, label, 0);
-        search.frontier.push(id, &start);
+        search.frontier.push(id, fingerprint, &start);
         search
     }
 
     fn empty(settings: &Settings) -> Self {
         Self {
             found: Explored::default(),
-            known: HashTable::new(),
+            known: Known::with_room(0),
             level: Arc::default(),
             entered: 0,
             frontier: Level::default(),
@@ -263,7 +272,7 @@ impl Search {
                 before + before.max(BEHIND_MIN)
             });
             for (id, state) in std::mem::take(&mut self.behind) {
-                self.frontier.push(id, &state);
+                self.frontier.push(id, self.found.fingerprints[id as usize], &state);
             }
             self.expand_all(expanders, outside);
         }
@@ -282,6 +291,7 @@ impl Search {
         expanders: &mut [Box<dyn Expander + Send + '_>],
         outside: &mut Outside<'_>,
     ) {
+        let mut out = Successors::default();
         while self.found.is_complete() {
             if self.entered == self.level.len() {
                 if self.frontier.len() == 0 {
@@ -289,15 +299,15 @@ impl Search {
                 }
                 self.begin_level(&*expanders[0]);
             }
-            match self.level.len() - self.entered {
-                ..=CHUNK => {
-                    let rest = self.entered..self.level.len();
-                    let out = expand_some(&mut *expanders[0], &self.level, rest);
-                    self.enter(&out);
-                    self.pause(outside);
-                }
-                _ => self.expand_level(expanders, outside),
+            let rest = self.level.len() - self.entered;
+            if rest > CHUNK && expanders.len() > 1 {
+                self.expand_level(expanders, outside);
+                continue;
             }
+            let some = self.entered..self.entered + rest.min(CHUNK);
+            expand_some(&mut *expanders[0], &self.level, some, &mut out);
+            self.enter(&out);
+            self.pause(outside);
         }
     }
 
@@ -336,9 +346,12 @@ impl Search {
         let next = AtomicUsize::new(0);
         // Bounded, so that the successors of a whole level never pile up.
         let (sender, results) = mpsc::sync_channel::<(usize, Successors)>(2 * expanders.len());
+        // What was entered leaves room for others.
+        let spare = Mutex::new(Vec::new());
+        let take_spare = || spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         std::thread::scope(|scope| {
             for expander in expanders {
-                let (sender, next) = (sender.clone(), &next);
+                let (sender, next, take_spare) = (sender.clone(), &next, &take_spare);
                 scope.spawn(move || {
                     loop {
                         let chunk = next.fetch_add(1, Ordering::Relaxed);
@@ -347,7 +360,8 @@ impl Search {
                         }
                         let start = from + chunk * CHUNK;
                         let some = start..level.len().min(start + CHUNK);
-                        let out = expand_some(&mut **expander, level, some);
+                        let mut out = take_spare().unwrap_or_default();
+                        expand_some(&mut **expander, level, some, &mut out);
                         if sender.send((chunk, out)).is_err() {
                             return; // The search has been cut off.
                         }
@@ -363,6 +377,7 @@ impl Search {
                     if self.found.is_complete() {
                         self.enter(&out);
                         self.pause(outside);
+                        spare.lock().unwrap_or_else(PoisonError::into_inner).push(out);
                     }
                     expected += 1;
                 }
@@ -384,6 +399,7 @@ impl Search {
     /// Enters the successors of the states that come next in the level.
     fn enter(&mut self, out: &Successors) {
         let (most, reason) = self.limit();
+        let mut fetched = 0;
         let (mut step, mut held, mut answered) = (0, 0, 0);
         for expanded in &out.states {
             if self.found.graph.states() >= most {
@@ -395,8 +411,13 @@ impl Search {
             self.expanded += 1;
             self.entered += 1;
             self.found.graph.expand(from);
+            if expanded.steps_end > fetched {
+                let ahead = out.steps[fetched..].iter().take(FETCHED_AHEAD);
+                self.known.fetch(ahead.map(|step| step.fingerprint));
+                fetched = (fetched + FETCHED_AHEAD).max(expanded.steps_end);
+            }
             for at in step..expanded.steps_end {
-                self.enter_step(from, &out.steps[at], out.state(at));
+                self.enter_step(from, out, at);
             }
             for class in &out.held[held..expanded.held_end] {
                 self.found.graph.add_held_timer(from, *class);
@@ -408,37 +429,34 @@ impl Search {
         }
     }
 
-    fn enter_step(&mut self, from: u32, step: &Step, state: &[u32]) {
+    fn enter_step(&mut self, from: u32, out: &Successors, at: usize) {
+        let step = &out.steps[at];
         if let Some(breach) = &step.breach {
             self.note_breach(from, breach);
         }
-        let known = self.find(step.fingerprint);
+        let known = self.known.find(step.fingerprint);
         let id = known.unwrap_or_else(|| self.number(step.fingerprint, step.label, from));
         match (known, &step.breach) {
-            (None, None) => self.frontier.push(id, state),
+            (None, None) => self.frontier.push(id, step.fingerprint, out.state(at)),
             (None, Some(_)) => {
-                self.behind.insert(id, state.to_vec());
+                self.behind.insert(id, out.state(at).to_vec());
             }
             (Some(_), None) if self.behind.remove(&id).is_some() => {
                 self.found.graph.set_parent(id, from);
-                self.frontier.push(id, state);
+                self.frontier.push(id, step.fingerprint, out.state(at));
             }
             (Some(_), _) => {}
         }
         self.found.graph.add_edge(from, id, step.class);
-        for class in &step.dropped {
-            self.found.graph.add_drop(from, id, *class);
+        for class in out.dropped(at) {
+            self.found.graph.add_drop(from, id, class);
         }
-    }
-
-    fn find(&self, fingerprint: u64) -> Option<u32> {
-        self.known.find(fingerprint, |known| known.0 == fingerprint).map(|(_, id)| *id)
     }
 
     fn number(&mut self, fingerprint: u64, label: Label, parent: u32) -> u32 {
         let id = self.found.graph.add_state(label, parent);
         self.found.fingerprints.push(fingerprint);
-        self.known.insert_unique(fingerprint, (fingerprint, id), |known| known.0);
+        self.known.insert(fingerprint, id);
         id
     }
 

@@ -32,7 +32,13 @@ pub(crate) trait Model: Sync {
 
 pub(crate) trait Expander {
     /// Appends all successors of a state.
-    fn expand(&mut self, state: &[u32], out: &mut Successors);
+    fn expand(&mut self, state: &[u32], out: &mut Successors) {
+        let fingerprint = self.fingerprint(state);
+        self.expand_known(state, fingerprint, out);
+    }
+
+    /// The same of a state whose fingerprint is known.
+    fn expand_known(&mut self, state: &[u32], fingerprint: u64, out: &mut Successors);
 
     fn fingerprint(&mut self, state: &[u32]) -> u64;
 
@@ -99,7 +105,7 @@ impl Class {
 }
 
 /// What the liveness properties ask of a state, by user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Label {
     /// Who waits for a grant.
     pub(crate) waiting: u32,
@@ -120,7 +126,7 @@ pub(crate) struct Label {
 }
 
 /// The number of a stage. Which stage has which number depends on who came first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct StageNumber(pub(crate) u8);
 
 impl StageNumber {
@@ -180,6 +186,8 @@ pub(crate) struct Successors {
     /// Where the state that each step leads to ends.
     ends: Vec<usize>,
     pub(crate) steps: Vec<Step>,
+    /// Messages under way before a step that it made worthless, so that they were taken out; by the place of the step.
+    dropped: Vec<(usize, Class)>,
     /// Timers that are armed but may not ring yet, of one state after another.
     pub(crate) held: Vec<Class>,
     /// Questions that are answered, by number, of one state after another.
@@ -202,17 +210,17 @@ pub(crate) struct Step {
     pub(crate) fingerprint: u64,
     pub(crate) action: Action,
     /// If the user that takes the step stops in the middle of it: how many messages have left.
-    pub(crate) cut: Option<usize>,
+    pub(crate) cut: Option<u32>,
     pub(crate) class: Class,
-    /// Messages under way before the step that it made worthless, so that they were taken out.
-    pub(crate) dropped: Vec<Class>,
     pub(crate) label: Label,
     pub(crate) breach: Option<Box<Breach>>,
 }
 
 impl Successors {
-    /// A step leads to a state.
-    pub(crate) fn push(&mut self, step: Step, state: &[u32]) {
+    /// A step leads to a state, and makes some messages worthless.
+    pub(crate) fn push(&mut self, step: Step, state: &[u32], dropped: &[Class]) {
+        let at = self.steps.len();
+        self.dropped.extend(dropped.iter().map(|class| (at, *class)));
         self.words.extend_from_slice(state);
         self.ends.push(self.words.len());
         self.steps.push(step);
@@ -233,7 +241,15 @@ impl Successors {
         &self.words[start..self.ends[step]]
     }
 
+    /// The messages that a step made worthless.
+    pub(crate) fn dropped(&self, step: usize) -> impl Iterator<Item = Class> + '_ {
+        let from = self.dropped.partition_point(|(at, _)| *at < step);
+        let here = self.dropped[from..].iter().take_while(move |(at, _)| *at == step);
+        here.map(|(_, class)| *class)
+    }
+
     pub(crate) fn clear(&mut self) {
+        self.dropped.clear();
         self.words.clear();
         self.ends.clear();
         self.steps.clear();

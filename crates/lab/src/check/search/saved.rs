@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::graph::Graph;
+use super::known::Known;
 use super::model::{Breach, Expander, Model};
 use super::{Explored, Level, Search};
 use crate::check::Settings;
@@ -73,8 +74,8 @@ impl Search {
             answers,
         };
         let mut search = Self { found, expanded, most_behind, ..Self::empty(settings) };
-        search.level = Arc::new(Level::read(from)?);
-        search.frontier = Level::read(from)?;
+        search.level = Arc::new(Level::read(from, &search.found.fingerprints)?);
+        search.frontier = Level::read(from, &search.found.fingerprints)?;
         search.behind = from.get_list()?.into_iter().collect();
         if !search.is_whole(model, expander) {
             return Err(Unread::Damaged);
@@ -108,9 +109,9 @@ impl Search {
     /// Finds all states by their fingerprints from now on.
     fn know_all(&mut self) {
         let fingerprints = &self.found.fingerprints;
-        self.known.reserve(fingerprints.len(), |known| known.0);
+        self.known = Known::with_room(fingerprints.len());
         for (fingerprint, id) in fingerprints.iter().copied().zip(0..) {
-            self.known.insert_unique(fingerprint, (fingerprint, id), |known| known.0);
+            self.known.insert(fingerprint, id);
         }
     }
 }
@@ -125,10 +126,11 @@ impl Level {
         to.put_list((from..self.len()).map(|i| (self.ids[i], self.state(i))))
     }
 
-    fn read(from: &mut RecordReader) -> Result<Self, Unread> {
+    fn read(from: &mut RecordReader, fingerprints: &[u64]) -> Result<Self, Unread> {
         let mut level = Self::default();
         from.get_each(|(id, state): (u32, Vec<u32>)| {
-            level.push(id, &state);
+            let fingerprint = fingerprints.get(id as usize).ok_or(Unread::Damaged)?;
+            level.push(id, *fingerprint, &state);
             Ok(())
         })?;
         Ok(level)

@@ -76,9 +76,10 @@ impl Walker<'_> {
         let mut state = start;
         let mut next = Successors::default();
         loop {
-            self.known.extend(way.last());
+            let fingerprint = way[way.len() - 1];
+            self.known.insert(fingerprint);
             next.clear();
-            self.expander.expand(&state, &mut next);
+            self.expander.expand_known(&state, fingerprint, &mut next);
             self.look(&way, &next);
             let taken = way.len() - 1;
             self.seen.longest = self.seen.longest.max(taken);

@@ -1,15 +1,14 @@
 //! Carries actions out: copies a state, lets one role make one step, and changes what follows.
 
-use std::sync::Arc;
-
-use holdall_core::{Addr, Call, Gone, Needs, Property, Request, RequestId};
+use holdall_core::{Call, Gone, Needs, Property, Request, RequestId};
 use holdall_registry::roles::{Item, Outcome, StateFingerprint, StepEffect, gap};
 use rustc_hash::FxHashMap;
 
-use super::World;
 use super::client::{Client, Overtaken, Stage};
-use super::prints::{Prints, read};
+use super::known::{KnownParts, Receiver};
+use super::prints::Prints;
 use super::steps::Steps;
+use super::{NOBODY, World};
 use crate::check::scope::{Then, UnitMask};
 use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
 
@@ -17,13 +16,14 @@ use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, 
 pub(crate) struct Executor<'w> {
     pub(super) world: &'w World<'w>,
     clients: FxHashMap<Client, u32>,
-    /// In which stage each client is, by number.
-    stages: Vec<Stage>,
+    known: KnownParts,
     /// The call that a client leads to.
     calls: FxHashMap<u32, u32>,
     steps: Steps,
     moves: Vec<(Action, Class)>,
     pub(super) next: Vec<u32>,
+    /// Where the items of `next` begin that were put under way by the step.
+    pub(super) fresh_at: usize,
     breach: Option<Box<Breach>>,
     dropped: Vec<Class>,
     /// How many messages the step has sent.
@@ -32,15 +32,18 @@ pub(crate) struct Executor<'w> {
     quota: Option<usize>,
     state_fingerprint: StateFingerprint,
     prints: Prints,
+    /// The label of the state whose successors are made.
+    label: Label,
 }
 
 impl Expander for Executor<'_> {
-    fn expand(&mut self, state: &[u32], out: &mut Successors) {
+    fn expand_known(&mut self, state: &[u32], fingerprint: u64, out: &mut Successors) {
         let mut moves = std::mem::take(&mut self.moves);
-        self.world.list_moves(state, &mut moves);
+        self.world.list_moves(state, &mut self.known, &mut moves);
         if self.world.is_plain() {
-            self.prints.begin(self.world, state);
+            self.prints.begin(self.world, state, fingerprint);
         }
+        self.label = self.known.label(self.world, state);
         for (action, class) in &moves {
             self.push(state, *action, *class, None, out);
             if let Some(lane) = self.world.may_stop_amid(state, *action) {
@@ -81,17 +84,19 @@ impl<'w> Executor<'w> {
         Self {
             world,
             clients: FxHashMap::default(),
-            stages: Vec::new(),
+            known: KnownParts::default(),
             calls: FxHashMap::default(),
             steps: Steps::default(),
             moves: Vec::new(),
             next: Vec::new(),
+            fresh_at: 0,
             breach: None,
             dropped: Vec::new(),
             sent: 0,
             quota: None,
             state_fingerprint: StateFingerprint::default(),
             prints: Prints::default(),
+            label: Label::default(),
         }
     }
 
@@ -104,31 +109,33 @@ impl<'w> Executor<'w> {
         stop: Option<(usize, usize)>,
         out: &mut Successors,
     ) {
-        let cut = stop.map(|(_, sent)| sent);
-        (self.sent, self.quota) = (0, cut);
+        (self.sent, self.quota) = (0, stop.map(|(_, sent)| sent));
         self.apply(state, action);
         self.quota = None;
         if let Some((lane, _)) = stop {
             self.crash(lane);
         }
-        let world = self.world;
-        let stage = |client| world.client_table.value(client).stage;
-        let stages = &mut self.stages;
-        let label = world.label_with(&self.next, |client| read(stages, client, stage));
+        let lanes = self.world.scope.users.len();
+        let label = match self.next[..lanes] == state[..lanes] && self.world.is_label_of_clients() {
+            true => self.label,
+            false => self.known.label(self.world, &self.next),
+        };
         let fingerprint = match self.world.is_plain() {
             true => self.prints.successor(self.world, state, &self.next),
             false => self.fingerprint_next(),
         };
+        let cut = stop.map(|(_, sent)| sent as u32);
         let breach = self.breach.take();
-        let dropped = std::mem::take(&mut self.dropped);
-        let step = Step { fingerprint, action, cut, class, dropped, label, breach };
-        out.push(step, &self.next);
+        let step = Step { fingerprint, action, cut, class, label, breach };
+        out.push(step, &self.next, &self.dropped);
+        self.dropped.clear();
     }
 
     /// Makes `next` of `state` by an action.
     fn apply(&mut self, state: &[u32], action: Action) {
         self.next.clear();
         self.next.extend_from_slice(state);
+        self.fresh_at = state.len();
         match action {
             Action::Ask(lane) => self.ask(lane),
             Action::Crash(lane) => self.crash(lane),
@@ -187,17 +194,19 @@ impl<'w> Executor<'w> {
         let mut at = self.world.items_at();
         while at < self.next.len() {
             let id = self.next[at];
-            if self.was_looked_at(before, id) || !self.world.is_stale(&self.next, id) {
+            let item = self.known.item(self.world, id);
+            let was_looked_at = at < self.fresh_at && self.is_unchanged(before, item.to);
+            if was_looked_at || !item.is_message || !self.world.is_stale(&self.next, id) {
                 at += 1;
                 continue;
             }
-            self.next.remove(at);
+            self.take_out(at);
             if self.world.items(before).contains(&id) {
-                self.dropped.push(self.world.class_of(id));
+                self.dropped.push(item.class);
             }
-            let Some(slot) = self.place_of(id) else { continue };
+            let Some(slot) = self.place_of(item.to) else { continue };
             let role = self.next[slot];
-            let outcome = self.outcome(slot, id);
+            let outcome = self.steps.outcome(self.world, role, id);
             if outcome.role != role || !outcome.effects.is_empty() || outcome.broken.is_some() {
                 let what = "a message was called stale that still changes something".into();
                 self.breach(Property::Local, None, what);
@@ -205,21 +214,19 @@ impl<'w> Executor<'w> {
         }
     }
 
-    /// Whether something was under way in the state before, to a role that has not changed since. If
-    /// it were stale, it would not be there any more.
-    fn was_looked_at(&self, before: &[u32], id: u32) -> bool {
-        let world = self.world;
+    /// Whether the role with an address has not changed since the state before. If something that was under way to it
+    /// were stale, it would not be there any more.
+    fn is_unchanged(&self, before: &[u32], to: Receiver) -> bool {
         let same = |place: usize| before[place] == self.next[place];
-        let unchanged = match world.parts.items.value(id).to() {
-            Addr::Manager(m) => m.index() >= world.managers || same(world.manager_at(m.index())),
-            Addr::User(user) => {
-                let lane = user.lane().index();
+        match to {
+            Receiver::Nobody => true,
+            Receiver::Manager { place } => same(place),
+            Receiver::User { lane, .. } => {
                 same(lane)
-                    && same(world.user_at(lane))
-                    && world.predecessor_at(lane).is_none_or(same)
+                    && same(self.world.user_at(lane))
+                    && self.world.predecessor_at(lane).is_none_or(same)
             }
-        };
-        unchanged && world.items(before).contains(&id)
+        }
     }
 
     fn ask(&mut self, lane: usize) {
@@ -253,31 +260,42 @@ impl<'w> Executor<'w> {
 
     /// Lets something happen to the role it is for.
     fn feed(&mut self, id: u32) {
-        let Some(slot) = self.place_of(id) else { return };
-        let outcome = self.outcome(slot, id);
+        let to = self.known.item(self.world, id).to;
+        let Some(slot) = self.place_of(to) else { return };
+        let mut steps = std::mem::take(&mut self.steps);
+        let outcome = steps.outcome(self.world, self.next[slot], id);
         self.next[slot] = outcome.role;
-        self.carry_out(self.world.parts.items.value(id).to(), &outcome);
+        self.carry_out(to, outcome);
+        self.steps = steps;
     }
 
-    /// The place of the role that something is for.
-    fn place_of(&self, id: u32) -> Option<usize> {
-        self.world.place_of(&self.next, self.world.parts.items.value(id).to())
+    /// The place of a role that takes part.
+    fn place_of(&mut self, who: Receiver) -> Option<usize> {
+        let place = match who {
+            Receiver::Nobody => None,
+            Receiver::Manager { place } => Some(place),
+            Receiver::User { lane, user } => {
+                let client = self.known.client(self.world, self.next[lane]);
+                match user {
+                    _ if client.user() == user => Some(self.world.user_at(lane)),
+                    _ if client.predecessor == Some(user) => self.world.predecessor_at(lane),
+                    _ => None,
+                }
+            }
+        };
+        place.filter(|place| self.next[*place] != NOBODY)
     }
 
-    /// What something leads to in the role at a place of `next`.
-    fn outcome(&mut self, slot: usize, id: u32) -> Arc<Outcome> {
-        self.steps.outcome(self.world, self.next[slot], id)
-    }
-
-    fn carry_out(&mut self, by: Addr, outcome: &Outcome) {
-        let lane = match by {
-            Addr::Manager(_) => None,
-            Addr::User(user) => Some(user.lane().index()),
+    fn carry_out(&mut self, by: Receiver, outcome: &Outcome) {
+        let (lane, speaks) = match by {
+            Receiver::User { lane, user } => {
+                (Some(lane), Some(lane).filter(|lane| self.client(*lane).user() == user))
+            }
+            _ => (None, None),
         };
         if let Some(what) = &outcome.broken {
             self.breach(Property::Local, lane, what.clone());
         }
-        let speaks = lane.filter(|lane| Addr::User(self.client(*lane).user()) == by);
         for did in &outcome.effects {
             match (did, speaks) {
                 (StepEffect::Send(id), _) => self.send(*id),
@@ -308,26 +326,16 @@ impl<'w> Executor<'w> {
             return;
         }
         self.sent += 1;
-        let world = self.world;
-        match world.parts.items.value(id).to() {
-            Addr::Manager(m) if m.index() >= world.managers => {
-                self.breach(
-                    Property::Local,
-                    None,
-                    format!("a message to {m:?}, which there is not"),
-                );
-            }
-            manager @ Addr::Manager(_) if world.place_of(&self.next, manager).is_none() => {}
-            // What may be lost is sent again; the same message under way twice is one.
-            Addr::Manager(_) if world.settings.loss > 0 && self.is_under_way(id) => {}
-            Addr::Manager(_) => self.next.push(id),
-            user => {
-                let there = world.place_of(&self.next, user).is_some();
-                let again = world.settings.loss > 0 && self.is_under_way(id);
-                if there && !again {
-                    self.next.push(id);
-                }
-            }
+        let to = self.known.item(self.world, id).to;
+        if to == Receiver::Nobody {
+            let to = self.world.parts.items.value(id).to();
+            let what = format!("a message to {to:?}, which there is not");
+            return self.breach(Property::Local, None, what);
+        }
+        // What may be lost is sent again; the same message under way twice is one.
+        let again = self.world.settings.loss > 0 && self.is_under_way(id);
+        if !again && self.place_of(to).is_some() {
+            self.next.push(id);
         }
     }
 
@@ -418,16 +426,21 @@ impl<'w> Executor<'w> {
     pub(super) fn remove(&mut self, id: u32) {
         let from = self.world.items_at();
         if let Some(at) = self.next[from..].iter().position(|other| *other == id) {
-            self.next.remove(from + at);
+            self.take_out(from + at);
         }
+    }
+
+    fn take_out(&mut self, at: usize) {
+        self.next.remove(at);
+        self.fresh_at -= usize::from(at < self.fresh_at);
     }
 
     pub(super) fn is_under_way(&self, id: u32) -> bool {
         self.world.items(&self.next).contains(&id)
     }
 
-    pub(super) fn client(&self, lane: usize) -> Client {
-        *self.world.client_table.value(self.next[lane])
+    pub(super) fn client(&mut self, lane: usize) -> Client {
+        *self.known.client(self.world, self.next[lane])
     }
 
     pub(super) fn change_client(&mut self, lane: usize, change: impl FnOnce(&mut Client)) {

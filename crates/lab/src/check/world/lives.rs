@@ -23,7 +23,7 @@ impl Executor<'_> {
         // Who is certainly gone need not be waited for. Otherwise a lease runs out all the same.
         let lasts = |id: u32| id == lapse && detector != Detector::Departed;
         let to_it = |id: &u32| world.parts.items.value(*id).to() == Addr::User(who);
-        let items = self.next.split_off(world.items_at());
+        let items = self.take_items();
         self.next.extend(items.into_iter().filter(|id| !to_it(id) || lasts(*id)));
         // A suspicion that was wrong until now is not raised again.
         match detector {
@@ -43,7 +43,7 @@ impl Executor<'_> {
         let world = self.world;
         self.next[world.manager_at(manager)] = NOBODY;
         let stopped = Addr::Manager(ManagerId(manager as u64));
-        let items = self.next.split_off(world.items_at());
+        let items = self.take_items();
         let kept = items.into_iter().filter(|id| world.parts.items.value(*id).to() != stopped);
         self.next.extend(kept);
     }
@@ -138,9 +138,15 @@ impl Executor<'_> {
         self.report(Gone::Departed(Party::Home(old)));
     }
 
+    /// Takes all items out; those that are put back count as put under way by the step.
+    fn take_items(&mut self) -> Vec<u32> {
+        self.fresh_at = self.world.items_at();
+        self.next.split_off(self.fresh_at)
+    }
+
     /// What was on its way to somebody who is no longer there is lost.
     fn drop_items_to(&mut self, gone: impl Fn(UserId) -> bool) {
-        let items = self.next.split_off(self.world.items_at());
+        let items = self.take_items();
         let to_gone = |id: &u32| match self.world.parts.items.value(*id).to() {
             Addr::Manager(_) => false,
             Addr::User(user) => gone(user),

@@ -7,6 +7,7 @@
 pub(crate) mod client;
 mod describe;
 mod executor;
+mod known;
 mod lives;
 mod moves;
 mod overtaking;
@@ -216,6 +217,11 @@ impl<'a> World<'a> {
             client.stage == Stage::Using && (script.endless || !only_endless)
         });
         using.fold(0, |mask, (client, _)| mask | client.units)
+    }
+
+    /// Whether labels say nothing that does not follow from the clients.
+    fn is_label_of_clients(&self) -> bool {
+        self.stages.is_none() && self.settings.crash_manager.is_none()
     }
 
     pub(crate) fn label(&self, state: &[u32]) -> Label {

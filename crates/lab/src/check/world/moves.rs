@@ -3,6 +3,7 @@
 use holdall_core::{Addr, CellId, Gone, Life, Order};
 
 use super::client::{Client, Stage};
+use super::known::KnownParts;
 use super::{NOBODY, World};
 use crate::check::Timers;
 use crate::check::scope::Then;
@@ -11,19 +12,30 @@ use holdall_registry::roles::Item;
 
 impl World<'_> {
     /// Everything that may happen next.
-    pub(crate) fn list_moves(&self, state: &[u32], moves: &mut Vec<(Action, Class)>) {
+    pub(super) fn list_moves(
+        &self,
+        state: &[u32],
+        known: &mut KnownParts,
+        moves: &mut Vec<(Action, Class)>,
+    ) {
         moves.clear();
         let items = self.items(state);
+        let mut timers = false;
         for (i, &id) in items.iter().enumerate() {
-            let item = self.parts.items.value(id);
-            if item.is_timer() || !self.may_happen(&items[..i], id, items) {
+            let item = known.item(self, id);
+            timers |= item.is_timer;
+            let may_happen = match item.is_free {
+                true => !items[..i].contains(&id),
+                false => !item.is_timer && self.may_happen(&items[..i], id, items),
+            };
+            if !may_happen {
                 continue;
             }
-            moves.push((Action::Deliver(id), self.class_of(id)));
-            if item.from().is_some() && items.contains(&self.loss_token) {
+            moves.push((Action::Deliver(id), item.class));
+            if self.settings.loss > 0 && item.is_message && items.contains(&self.loss_token) {
                 moves.push((Action::Lose(id), Class::UNFAIR));
             }
-            if self.settings.duplicates && item.can_be_duplicated() {
+            if self.settings.duplicates && self.parts.items.value(id).can_be_duplicated() {
                 moves.push((Action::Duplicate(id), Class::UNFAIR));
             }
         }
@@ -38,10 +50,11 @@ impl World<'_> {
         {
             moves.push((Action::CrashManager(manager), Class::UNFAIR));
         }
-        let calm = moves.iter().all(|(_, class)| *class == Class::UNFAIR);
-        if calm || self.settings.timers == Timers::Any {
-            for &id in items.iter().filter(|id| self.parts.items.value(**id).is_timer()) {
-                moves.push((Action::Deliver(id), self.class_of(id)));
+        let calm = || moves.iter().all(|(_, class)| *class == Class::UNFAIR);
+        if timers && (self.settings.timers == Timers::Any || calm()) {
+            for &id in items {
+                let item = known.item(self, id);
+                moves.extend(item.is_timer.then_some((Action::Deliver(id), item.class)));
             }
         }
     }

@@ -8,14 +8,13 @@
 use holdall_registry::roles::{NOBODY, mix};
 
 use super::World;
+use super::known::read;
 
 /// What is kept of one state, and of the parts.
 #[derive(Default)]
 pub(super) struct Prints {
-    /// What each place before the items adds in the state whose successors are made.
-    places: Vec<u64>,
-    /// The sum of these.
-    sum: u64,
+    /// What all places but the items add in the state whose successors are made.
+    roles: u64,
     clients: Vec<u64>,
     users: Vec<u64>,
     managers: Vec<u64>,
@@ -24,27 +23,29 @@ pub(super) struct Prints {
 }
 
 impl Prints {
-    /// Begins with the successors of a state.
-    pub(super) fn begin(&mut self, world: &World<'_>, state: &[u32]) {
-        self.places.clear();
-        self.sum = 0;
-        for (place, id) in state[..world.items_at()].iter().enumerate() {
-            let adds = self.adds(world, place, *id);
-            self.places.push(adds);
-            self.sum = self.sum.wrapping_add(adds);
-        }
+    /// Begins with the successors of a state, whose fingerprint is known.
+    pub(super) fn begin(&mut self, world: &World<'_>, state: &[u32], fingerprint: u64) {
+        self.roles = fingerprint.wrapping_sub(self.items(world, state));
     }
 
     /// The fingerprint of a successor of the state `before`, with which it was begun.
     pub(super) fn successor(&mut self, world: &World<'_>, before: &[u32], state: &[u32]) -> u64 {
-        let from = world.items_at();
-        let mut sum = self.sum;
-        for place in (0..from).filter(|place| state[*place] != before[*place]) {
-            let adds = self.adds(world, place, state[place]);
-            sum = sum.wrapping_sub(self.places[place]).wrapping_add(adds);
+        let mut sum = self.roles;
+        for place in 0..world.items_at() {
+            if state[place] != before[place] {
+                let (old, new) = (before[place], state[place]);
+                sum = sum.wrapping_sub(self.adds(world, place, old));
+                sum = sum.wrapping_add(self.adds(world, place, new));
+            }
         }
+        sum.wrapping_add(self.items(world, state))
+    }
+
+    /// What the items of a state add.
+    fn items(&mut self, world: &World<'_>, state: &[u32]) -> u64 {
+        let from = world.items_at();
         let item = |id| at_place(world.parts.items.fingerprint(id).plain, from);
-        state[from..].iter().fold(sum, |sum, id| sum.wrapping_add(read(&mut self.items, *id, item)))
+        state[from..].iter().fold(0, |sum, id| sum.wrapping_add(read(&mut self.items, *id, item)))
     }
 
     /// What the part in a place adds.
@@ -65,14 +66,6 @@ impl Prints {
 
 fn at_place(plain: u64, place: usize) -> u64 {
     mix(plain ^ mix(place as u64))
-}
-
-/// What is kept under a number. Numbers are given one after another, so whoever has one finds all below.
-pub(super) fn read<T: Copy>(kept: &mut Vec<T>, id: u32, of: impl Fn(u32) -> T) -> T {
-    for new in kept.len() as u32..=id {
-        kept.push(of(new));
-    }
-    kept[id as usize]
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Steps of roles, taken once and remembered.
 
-use std::sync::Arc;
-
 use holdall_registry::roles::Outcome;
 use rustc_hash::FxHashMap;
 
@@ -13,17 +11,17 @@ const REMEMBERED_MAX: usize = 1 << 22;
 /// What one thread remembers: by the number of the role and the number of what happened to it,
 /// which tells a user from a manager.
 #[derive(Default)]
-pub(crate) struct Steps(FxHashMap<(u32, u32), Arc<Outcome>>);
+pub(crate) struct Steps(FxHashMap<(u32, u32), Box<Outcome>>);
 
 impl Steps {
-    pub(crate) fn outcome(&mut self, world: &World<'_>, role: u32, input: u32) -> Arc<Outcome> {
+    pub(crate) fn outcome(&mut self, world: &World<'_>, role: u32, input: u32) -> &Outcome {
         if self.0.len() >= REMEMBERED_MAX {
             self.0.clear();
         }
         let take = || {
             let input = world.parts.items.value(input);
-            Arc::new(world.roles.step(&world.parts, role, input))
+            Box::new(world.roles.step(&world.parts, role, input))
         };
-        Arc::clone(self.0.entry((role, input)).or_insert_with(take))
+        self.0.entry((role, input)).or_insert_with(take)
     }
 }
