@@ -21,6 +21,19 @@ trap 'end_jobs; clean_up' EXIT
 runner_of() {
     "$HOLDALL" job show "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["runner"] or "")'
 }
+
+# Kills processes, and waits until they are gone, with their locks.
+are_gone() {
+    local pid
+    for pid; do
+        [ ! -e "/proc/$pid" ] || grep -q '^State:.[ZX]' "/proc/$pid/status" || return 1
+    done
+}
+kill_wholly() {
+    kill -9 "$@"
+    eventually are_gone "$@"
+}
+
 "$HOLDALL" pool add cpu --units 4
 "$HOLDALL" pool add board --units 2
 
@@ -215,7 +228,7 @@ stubborn=$("$HOLDALL" job submit stubborn.toml)
 eventually test -s stubborn
 runner=$(runner_of "$stubborn")
 expect 0 "" job cancel "$stubborn" a
-kill -9 "$runner"
+kill_wholly "$runner"
 expect 1 "" job wait "$stubborn"
 expect 0 "a: failed" job show "$stubborn"
 expect 0 "cancelled" job show "$stubborn"
@@ -259,7 +272,7 @@ for task in again free once; do
 done
 runner=$(runner_of "$killed")
 holder=$(pgrep -P "$runner" -f "^[^ ]* job holder")
-kill -9 "$runner" "$holder"
+kill_wholly "$runner" "$holder"
 expect 0 "" job resume "$killed"
 expect 0 "" job wait "$killed"
 expect 0 "once: failed" job show "$killed"
@@ -276,7 +289,7 @@ runner=$(runner_of "$deaf")
 kill -STOP "$runner"
 touch go
 eventually test -s "$HOLDALL_JOBS/$deaf"/running/*/0.1
-kill -9 "$runner"
+kill_wholly "$runner"
 expect 0 "" job resume "$deaf"
 expect 0 "" job wait "$deaf"
 [ "$(wc -l < ran)" -eq 1 ] || fail "it was run twice"
@@ -336,12 +349,12 @@ expect 0 "" job wait "$patient"
 printf '[task.a]\nrun = "echo $WORD > word; sleep 605"\nagain = true\n' > word.toml
 word=$(WORD=submitted "$HOLDALL" job submit word.toml)
 eventually test -s word
-kill -9 "$(runner_of "$word")"
+kill_wholly "$(runner_of "$word")"
 rm word
 WORD=resumed "$HOLDALL" job resume "$word"
 eventually test -s word
 [ "$(cat word)" = submitted ] || fail "it has the surroundings of whoever resumed it"
-kill -9 "$(runner_of "$word")"
+kill_wholly "$(runner_of "$word")"
 expect 0 "" job cancel "$word"
 expect 130 "" job wait "$word"
 expect 0 "cancelled" job show "$word"
@@ -350,7 +363,7 @@ expect 0 "cancelled" job show "$word"
 rm word
 bad=$("$HOLDALL" job submit word.toml)
 eventually test -s word
-kill -9 "$(runner_of "$bad")"
+kill_wholly "$(runner_of "$bad")"
 mkdir aside
 mv "$HOLDALL_JOBS/$bad/environ" "$HOLDALL_JOBS/$bad/running" aside
 expect 0 "$bad: $bad is damaged" job list
@@ -361,7 +374,7 @@ echo '{"ended":{"task":9,"outcome":"skipped","at":1}}' >> "$HOLDALL_JOBS/$bad/re
 expect 70 "it is damaged" job wait "$bad"
 expect 0 "$bad: " job list
 expect 0 "night-1  succeeded" job list
-rm -rf "${HOLDALL_JOBS:?}/$bad"
+eventually rm -rf "${HOLDALL_JOBS:?}/$bad" # Somebody may be about to find out that it cannot run.
 
 # Nor is a group, if what it holds is lost just then. (The task after it may begin before that is heard
 # of: then it runs again.)
