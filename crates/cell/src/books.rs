@@ -18,6 +18,7 @@
 mod drained;
 mod entry;
 mod owed;
+mod ties;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +31,9 @@ use serde::{Deserialize, Serialize};
 
 use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
+pub use self::ties::{Tie, Ties};
 use self::units::{UnitName, Use};
-use crate::facts::{Clock, Fact, How, Imported};
+use crate::facts::{Clock, Fact, GivenAbroad, How, Imported};
 use crate::session::{CallNo, SessionId, Sessions};
 use crate::sorted;
 
@@ -66,6 +68,9 @@ pub struct Books {
     life: u128,
     clock: Clock,
     pub(crate) sessions: Sessions,
+    /// Kept beside the rest, which has a form from before there were other cells.
+    #[serde(skip)]
+    ties: Ties,
 }
 
 /// How many requests a user has.
@@ -209,6 +214,13 @@ impl Books {
             Fact::Forced { request, .. } => drop(self.entry(*request)?),
             Fact::Clock { ahead } => self.clock.ahead = *ahead,
             Fact::Imported(grant) => self.import(grant)?,
+            Fact::Peer { cell, life: Some(life) } => drop(self.ties.lives.insert(*cell, *life)),
+            Fact::Peer { cell, life: None } => drop(self.ties.lives.remove(cell)),
+            Fact::Spans { request, id } => {
+                self.held(*request)?;
+                self.ties.spanning.insert(*request, *id);
+            }
+            Fact::HeldFor(given) => self.hold_for(given)?,
         }
         Ok(())
     }
@@ -290,6 +302,35 @@ impl Books {
         })
     }
 
+    /// Something is held for a request of another home, which holds and lets go as often as it likes.
+    fn hold_for(&mut self, given: &GivenAbroad) -> Result<(), Contradiction> {
+        let GivenAbroad { request, id, stance, leased, who, ask, taken, since, until } = given;
+        let request = *request;
+        if self.requests.contains_key(&request) {
+            return Err(Contradiction::Again(request));
+        }
+        // What was held before the memory was lost is held with the fences from then.
+        self.check_units(request, ask, taken, false)?;
+        self.highest = self.highest.max(request.0);
+        self.insert(request, None, who, ask, *since);
+        let (taken, limit_at, overtime) = (taken.clone(), None, None);
+        self.grant(request, Held { taken, since: *since, until: *until, limit_at, overtime })?;
+        let (id, stance, leased) = (*id, stance.clone(), *leased);
+        self.ties.foreign.insert(request, Tie { id, stance, leased });
+        Ok(())
+    }
+
+    /// What ties requests to other cells.
+    pub fn ties(&self) -> &Ties {
+        &self.ties
+    }
+
+    /// The books with what was kept beside them.
+    pub(crate) fn tied(mut self, ties: Ties) -> Self {
+        self.ties = ties;
+        self
+    }
+
     /// Whether it can be taken over.
     ///
     /// # Errors
@@ -304,6 +345,7 @@ impl Books {
     fn end(&mut self, request: RequestNo, how: &How) -> Result<(), Contradiction> {
         self.check_end(request)?;
         let ended = self.requests.remove(&request).ok_or(Contradiction::Unknown(request))?;
+        self.ties.end(request);
         self.give_back(request, &ended);
         if let Some(due) = ended.due() {
             self.due.remove(&(due, request));

@@ -15,14 +15,16 @@
 mod calls;
 mod ending;
 mod import;
+mod peers;
 mod room;
 mod start;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use holdall_core::CellId;
 use holdall_protocols::house::House;
 use holdall_wire::{Fault, Lasting, Name, Refusal, Reply, RequestNo, Taken};
 use serde::{Deserialize, Serialize};
@@ -32,7 +34,10 @@ use crate::engine::{self, Engine};
 use crate::events;
 use crate::facts::{Answer, Clock, Fact, How};
 use crate::input::{Effect, Input, Limits, Out, Wish};
+use crate::peer::Assertion;
 use crate::session::{CallNo, ConnNo, Hello, SessionId, Turn};
+
+pub(crate) use self::peers::Recovery;
 
 /// What must never happen in a cell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +59,8 @@ pub(crate) struct Settings {
     limits: Limits,
     /// For how many milliseconds anybody has some of a pool at most.
     longest: BTreeMap<Name, u64>,
+    /// The pools of which other cells keep what they hold when they are not heard of.
+    waits: BTreeSet<Name>,
 }
 
 /// A cell.
@@ -67,6 +74,10 @@ pub struct Cell {
     changed: Result<(), Fault>,
     /// The sessions whose connections outlast the start with this epoch.
     pub(crate) kept: (u32, Vec<SessionId>),
+    /// Whether it may not know all that it has given to other cells.
+    pub(crate) recovery: Option<Recovery>,
+    /// What other cells have said so far of what they hold.
+    pub(crate) asserting: BTreeMap<CellId, Assertion>,
 }
 
 impl Cell {
@@ -76,8 +87,9 @@ impl Cell {
     /// If there is no such protocol.
     pub fn new() -> Result<Self, Defect> {
         let (engine, books) = (start::engine(0, false)?, Books::default());
-        let (settings, out, kept) = Default::default();
-        Ok(Self { engine, books, settings, now: 0, out, changed: Ok(()), kept })
+        let (settings, out, kept, recovery, asserting) = Default::default();
+        let changed = Ok(());
+        Ok(Self { engine, books, settings, now: 0, out, changed, kept, recovery, asserting })
     }
 
     /// Takes an input, at a time in milliseconds that does not go back: [`Clock::steady`] of the clock
@@ -115,7 +127,16 @@ impl Cell {
                 self.out.is_new = true;
                 self.kept = (epoch, sessions);
             }
+            Input::Linked { cell, life } => self.linked(cell, life)?,
+            Input::Unlinked(cell) => self.unlinked(cell),
+            Input::Said { cell, message } => self.said(cell, *message)?,
+            Input::Members(members) => self.know(&members),
+            Input::Suspected(cell) => self.suspected(cell)?,
+            Input::Lapsed(cell) => self.lapsed(cell)?,
+            Input::LeaseOver(cell) => self.lease_over(cell)?,
+            Input::Forget(cell) => self.forget(cell)?,
         }
+        self.take_outgoing();
         let mut out = std::mem::take(&mut self.out);
         out.is_new |= !out.facts.is_empty();
         if !out.is_new {
@@ -160,7 +181,8 @@ impl Cell {
         let grant = self.books.next_due().map(|(at, _)| at);
         let lease = self.books.sessions.next_lapse();
         let drained = self.books.next_undrain();
-        grant.into_iter().chain(lease).chain(drained).min()
+        let recovery = self.recovery.as_ref().and_then(|recovery| recovery.until);
+        grant.into_iter().chain(lease).chain(drained).chain(recovery).min()
     }
 
     /// Something is so from now on.
@@ -322,6 +344,11 @@ impl Cell {
                 engine::Effect::Granted { request, taken, overtook } => {
                     self.granted(request, taken, overtook)?;
                 }
+                engine::Effect::HeldFor(request) => self.held_for(request)?,
+                engine::Effect::Kept(request, until) => self.kept(request, until)?,
+                engine::Effect::LetGo(request) => self.let_go(request)?,
+                engine::Effect::Lost(request) => self.take_away(request, How::Lost)?,
+                engine::Effect::Misbehaved(cell, what) => self.misbehaved(cell, what),
                 engine::Effect::Queued(request) => self.queued(request)?,
                 engine::Effect::Refused { request, why } => {
                     self.over(request, How::Refused(why))?;
@@ -353,6 +380,10 @@ impl Cell {
         let (session, is_command) = (entry.session, entry.leftovers().is_some());
         self.out.sync |= until.is_some();
         self.note(Fact::Granted { request, taken, since, until, limit_at, overtook })?;
+        if let Some(id) = self.engine.id_abroad(request) {
+            self.note(Fact::Spans { request, id })?;
+            self.tell_guards(request);
+        }
         if is_command {
             self.effect(Effect::Prepare(request));
         } else if let (Some((session, call)), Some(reply)) = (session, self.stands(request)) {

@@ -83,7 +83,18 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
             since: wall(grant.since),
             until: grant.until.map(wall),
         },
-        Fact::Session { .. }
+        Fact::HeldFor(given) => What::Granted {
+            request: given.request,
+            who: given.who.clone(),
+            taken: given.taken.clone(),
+            asked: wall(given.since),
+            until: given.until.map(wall),
+            limit: None,
+            overtook: 0,
+        },
+        Fact::Peer { .. }
+        | Fact::Spans { .. }
+        | Fact::Session { .. }
         | Fact::SessionOver(_)
         | Fact::Answered { .. }
         | Fact::Heard { .. }

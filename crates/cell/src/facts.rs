@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use holdall_core::{CellId, RequestId};
 use holdall_wire::holder::Record;
 use holdall_wire::{
     Ask, Change, Drained, Fault, Kind, Name, Place, Refusal, Reply, RequestNo, Taken, Who,
@@ -189,6 +190,45 @@ pub enum Fact {
         /// The request.
         request: RequestNo,
     },
+    /// Another cell was heard of in a certain life, or is gone for good.
+    Peer {
+        /// The cell.
+        cell: CellId,
+        /// Its life.
+        life: Option<u128>,
+    },
+    /// A grant is known to other cells, which guard a part of it.
+    Spans {
+        /// The grant.
+        request: RequestNo,
+        /// As what.
+        id: RequestId,
+    },
+    /// Something is held for a request of another home.
+    HeldFor(Box<GivenAbroad>),
+}
+
+/// What is held for a request of another home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenAbroad {
+    /// Its number here.
+    pub request: RequestNo,
+    /// The request.
+    pub id: RequestId,
+    /// What its user said last, as the protocol writes it.
+    pub stance: Vec<u8>,
+    /// Whether it is given to others some time after its home was last heard of.
+    pub leased: bool,
+    /// Who asked, at the other cell.
+    pub who: Arc<Who>,
+    /// What was asked for here.
+    pub ask: Ask,
+    /// What is held.
+    pub taken: Arc<[Taken]>,
+    /// Since when.
+    pub since: u64,
+    /// Until when, if it is a reservation.
+    pub until: Option<u64>,
 }
 
 /// A grant of an agent that had no log.

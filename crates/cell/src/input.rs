@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use holdall_core::Rung;
+use holdall_core::{CellId, Rung};
 use holdall_wire::event::What;
 use holdall_wire::holder::Record;
 use holdall_wire::{Ask, Change, Drained, Kind, Name, Place, Reply, RequestNo, Who};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Reservation, TimerNo};
+use crate::engine::{Member, Reservation, TimerNo};
 use crate::facts::Fact;
+use crate::peer::PeerMessage;
 use crate::session::{CallNo, ConnNo, Hello, Means, SessionId, Turned, Wrong};
 
 /// What happens to a cell. The log has it by position: with any change of this, or of the types of the
@@ -87,6 +88,43 @@ pub enum Input {
         /// The sessions.
         sessions: Vec<SessionId>,
     },
+    /// There is a link to another cell.
+    Linked {
+        /// The cell.
+        cell: CellId,
+        /// Its life: another one if it may have forgotten something.
+        life: u128,
+    },
+    /// The link to another cell is gone.
+    Unlinked(CellId),
+    /// Another cell says something over its link.
+    Said {
+        /// The cell.
+        cell: CellId,
+        /// What.
+        message: Box<PeerMessage>,
+    },
+    /// These are other cells, besides those that are known.
+    Members(Vec<Member>),
+    /// Another cell was not heard of for a while.
+    Suspected(CellId),
+    /// Another cell was not heard of for so long that it has stopped using what it held here.
+    Lapsed(CellId),
+    /// What is held at another cell must not be used much longer: it has not confirmed the lease.
+    LeaseOver(CellId),
+    /// Another cell is gone for good, as an operator says.
+    Forget(CellId),
+}
+
+/// The cells that this one is among.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// What others know this one by.
+    pub own: Member,
+    /// The others.
+    pub members: Vec<Member>,
+    /// For how many milliseconds at most they are waited for after memory was lost: a lease, and what is added to it.
+    pub patience: u64,
 }
 
 /// What an agent without a log has left.
@@ -136,6 +174,10 @@ pub struct Start {
     pub pools: Vec<Declared>,
     /// The limits of the configuration.
     pub limits: Limits,
+    /// The other cells, if there are some.
+    pub cluster: Option<Cluster>,
+    /// The pools of which other cells keep what they hold when they are not heard of (`on_partition = "wait"`).
+    pub waits: Vec<Name>,
 }
 
 /// A pool of the configuration.
@@ -296,6 +338,10 @@ pub enum Effect {
     Disarm(TimerNo),
     /// A pool is not as the configuration wants it, and why.
     Unfit(Name, String),
+    /// Another cell is told something, over the link that there is, or not at all.
+    Send(CellId, Box<PeerMessage>),
+    /// Another cell says what no honest one would: the link to it is to be cut.
+    Unlink(CellId, &'static str),
     /// A grant of an agent without a log could not be taken over: what it is, and why.
     LeftOut(RequestNo, String),
 }

@@ -18,6 +18,8 @@ pub mod engine;
 pub mod events;
 pub mod facts;
 mod input;
+pub mod lease;
+pub mod peer;
 pub mod plan;
 mod record;
 pub mod replay;
@@ -25,4 +27,4 @@ pub mod session;
 mod sorted;
 
 pub use cell::{Cell, Defect};
-pub use input::{Declared, Effect, Former, Import, Input, Limits, Out, Rest, Start, Wish};
+pub use input::{Cluster, Declared, Effect, Former, Import, Input, Limits, Out, Rest, Start, Wish};

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::books::{Books, Contradiction};
+use crate::books::{Books, Contradiction, Ties};
 use crate::cell::{Cell, Defect, Settings};
 use crate::facts::Fact;
 use crate::input::{Input, Out, Start};
@@ -16,7 +16,7 @@ pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
 /// not understood.
-pub const LOGIC: u32 = 1;
+pub const LOGIC: u32 = 2;
 
 /// Why a cell cannot come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +57,7 @@ pub enum Diverged {
     },
 }
 
-/// A snapshot. The books come first, and alone are enough for another logic.
+/// A snapshot. The books come first, and with the ties are enough for another logic.
 #[derive(Serialize, Deserialize)]
 struct Snapshot<'a> {
     now: u64,
@@ -66,17 +66,32 @@ struct Snapshot<'a> {
     engine: &'a [u8],
 }
 
+/// Reads a snapshot. What ties the books to other cells follows it, where there were others.
+fn read_snapshot(bytes: &[u8]) -> Result<Snapshot<'_>, Unreadable> {
+    let (mut kept, rest) =
+        postcard::take_from_bytes::<Snapshot<'_>>(bytes).map_err(Unreadable::Form)?;
+    if !rest.is_empty() {
+        let ties = postcard::from_bytes(rest).map_err(Unreadable::Form)?;
+        kept.books = kept.books.tied(ties);
+    }
+    Ok(kept)
+}
+
 impl Cell {
     /// The whole state.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn snapshot(&self) -> Result<Vec<u8>, Unreadable> {
-        let engine = (&self.engine, &self.settings);
+        let engine = (&self.engine, &self.settings, &self.recovery, &self.asserting);
         let engine = postcard::to_allocvec(&engine).map_err(Unreadable::Form)?;
         let (now, books) = (self.now, self.books.clone());
         let snapshot = Snapshot { now, books, engine: &engine };
-        postcard::to_allocvec(&snapshot).map_err(Unreadable::Form)
+        let bytes = postcard::to_allocvec(&snapshot).map_err(Unreadable::Form)?;
+        match self.books.ties() {
+            ties if *ties == Ties::default() => Ok(bytes),
+            ties => postcard::to_extend(ties, bytes).map_err(Unreadable::Form),
+        }
     }
 }
 
@@ -135,7 +150,7 @@ impl Replay {
         let mut replay =
             Self { logic, cell, books: None, begun, facts, got, diverged: None, parts };
         if let Some((written_by, bytes)) = snapshot {
-            let kept: Snapshot<'_> = postcard::from_bytes(bytes).map_err(Unreadable::Form)?;
+            let kept = read_snapshot(bytes)?;
             replay.cell.now = kept.now;
             if written_by == logic {
                 replay.take_engine(kept, bytes);
@@ -148,9 +163,10 @@ impl Replay {
 
     /// The engine of a snapshot, if it is understood: the books are enough otherwise.
     fn take_engine(&mut self, kept: Snapshot<'_>, bytes: &[u8]) {
-        match postcard::from_bytes::<(_, Settings)>(kept.engine) {
-            Ok((engine, settings)) => {
+        match postcard::from_bytes::<(_, Settings, _, _)>(kept.engine) {
+            Ok((engine, settings, recovery, asserting)) => {
                 (self.cell.engine, self.cell.settings) = (engine, settings);
+                (self.cell.recovery, self.cell.asserting) = (recovery, asserting);
                 self.cell.books = kept.books;
                 self.begun = Begun::Snapshot(bytes.to_vec());
             }
@@ -281,10 +297,7 @@ impl Replay {
         let mut books = match std::mem::replace(&mut self.begun, Begun::Nothing) {
             Begun::Nothing => Books::default(),
             Begun::Books(books) => *books,
-            Begun::Snapshot(bytes) => {
-                let kept: Snapshot<'_> = postcard::from_bytes(&bytes).map_err(Unreadable::Form)?;
-                kept.books
-            }
+            Begun::Snapshot(bytes) => read_snapshot(&bytes)?.books,
         };
         let facts = std::mem::take(&mut self.facts);
         let mut rest = &facts[..];

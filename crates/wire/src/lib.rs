@@ -16,7 +16,9 @@ pub use message::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,
     Part, Place, Refusal, Reply, RequestNo, Shutdown, TEXT_MAX, Taken,
 };
-pub use name::{Amount, BadNeed, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX};
+pub use name::{
+    Amount, BadNeed, CELL_NAME_MAX, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX, check_cell,
+};
 pub use right::Right;
 pub use span::span;
 pub use view::{

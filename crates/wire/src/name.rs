@@ -18,7 +18,11 @@ pub const NEEDS_MAX: usize = 1000;
 /// The most units one pool may have.
 pub const UNITS_MAX: u32 = 65_536;
 
-/// The name of a pool, a lock or a unit: letters, digits, `_ - . /`. Clones share the text.
+/// The longest name of a cell.
+pub const CELL_NAME_MAX: usize = 60;
+
+/// The name of a pool, a lock or a unit: letters, digits, `_ - . /`; and after an `@`, if it is not of the own cell, the
+/// name of the cell: letters, digits, `_ - .`. Clones share the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
@@ -26,6 +30,26 @@ impl Name {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The cell that it names, if it does.
+    pub fn cell(&self) -> Option<&str> {
+        self.0.split_once('@').map(|(_, cell)| cell)
+    }
+
+    /// The name as its own cell knows it.
+    #[must_use]
+    pub fn here(&self) -> Self {
+        match self.0.split_once('@') {
+            Some((name, _)) => Self(name.into()),
+            None => self.clone(),
+        }
+    }
+
+    /// The name as other cells know it.
+    #[must_use]
+    pub fn at(&self, cell: &str) -> Self {
+        Self(format!("{}@{cell}", self.here()).into())
     }
 
     /// The part of an environment variable's name that stands for this name.
@@ -46,20 +70,44 @@ impl FromStr for Name {
     type Err = BadNeed;
 
     fn from_str(text: &str) -> Result<Self, BadNeed> {
-        if text.is_empty() {
-            return Err(BadNeed::NoName);
-        }
-        if text.len() > NAME_MAX {
-            return Err(BadNeed::LongName(text.chars().take(20).collect(), text.len()));
-        }
-        let odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'));
-        if text.bytes().any(|byte| odd(byte.into()))
-            && let Some(c) = text.chars().find(|c| odd(*c))
-        {
-            return Err(BadNeed::BadName(text.into(), c));
+        match text.split_once('@') {
+            None => check(text)?,
+            Some((name, cell)) => {
+                check(name)?;
+                check_cell(cell)?;
+            }
         }
         Ok(Self(text.into()))
     }
+}
+
+/// Whether a text can be the name of something in a cell.
+fn check(text: &str) -> Result<(), BadNeed> {
+    if text.is_empty() {
+        return Err(BadNeed::NoName);
+    }
+    if text.len() > NAME_MAX {
+        return Err(BadNeed::LongName(text.chars().take(20).collect(), text.len()));
+    }
+    let odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'));
+    if text.bytes().any(|byte| odd(byte.into()))
+        && let Some(c) = text.chars().find(|c| odd(*c))
+    {
+        return Err(BadNeed::BadName(text.into(), c));
+    }
+    Ok(())
+}
+
+/// Whether a text can be the name of a cell.
+///
+/// # Errors
+/// If it cannot.
+pub fn check_cell(text: &str) -> Result<(), BadNeed> {
+    let odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    if text.is_empty() || text.len() > CELL_NAME_MAX || text.chars().any(odd) {
+        return Err(BadNeed::Cell(short(text)));
+    }
+    Ok(())
 }
 
 impl Serialize for Name {
@@ -115,7 +163,7 @@ pub enum Amount {
 /// One need of a request: `gpu`, `gpu:2`, `gpu:all`, `gpu/3`, `db:shared`. That is also how it is sent.
 ///
 /// The whole notation is `POOL[/UNIT][@CELL][:AMOUNT]`. Which slash is the one before a unit only the agent
-/// can tell, who knows the pools; and there are no cells yet.
+/// can tell, who knows the pools.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Need {
     /// Of what: a pool, a lock, or one unit of a pool.
@@ -149,9 +197,6 @@ impl FromStr for Need {
             Some((name, "shared")) => (name, Amount::Shared),
             Some((name, units)) => (name, Amount::Units(number(text, units)?)),
         };
-        if let Some((name, cell)) = name.split_once('@') {
-            return Err(BadNeed::Cell(short(name), short(cell)));
-        }
         Ok(Self { name: name.parse()?, amount })
     }
 }
@@ -191,11 +236,11 @@ pub enum BadNeed {
     /// A character that names may not have.
     #[error("{1:?} cannot be part of the name '{0}'; use letters, digits, _ - . /")]
     BadName(String, char),
-    /// A cell, of which there are none.
+    /// What stands after the `@` is no name of a cell.
     #[error(
-        "'{0}@{1}': '@' is for cells of several machines, which there are not yet; ask for '{0}'"
+        "'{0}' cannot be the name of a cell, which has 1 to {CELL_NAME_MAX} letters, digits, _ - ."
     )]
-    Cell(String, String),
+    Cell(String),
     /// A name beyond [`NAME_MAX`].
     #[error("the name '{0}...' has {1} characters; at most {NAME_MAX} are allowed")]
     LongName(String, usize),
@@ -246,11 +291,21 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_refused_by_name() {
-        for text in ["gpu@lab", "gpu/2@lab", "gpu@lab:2", "gpu@"] {
-            let bad = text.parse::<Need>().expect_err("there are no cells");
-            assert!(matches!(bad, BadNeed::Cell(..)) && bad.to_string().contains("cells"), "{bad}");
+    fn names_may_have_a_cell() {
+        for (text, here, cell) in [
+            ("gpu", "gpu", None),
+            ("gpu/2@lab-1:2", "gpu/2", Some("lab-1")),
+            ("a@b:all", "a", Some("b")),
+        ] {
+            let need: Need = text.parse().expect("a need");
+            assert_eq!((need.name.here().as_str(), need.name.cell()), (here, cell));
+            assert_eq!(need.to_string(), text);
         }
+        for text in ["gpu@", "@lab", "gpu@lab/1", "gpu@lab@lab", &format!("a@{}", "x".repeat(61))] {
+            assert!(text.parse::<Need>().is_err(), "{text}");
+        }
+        let name: Name = "gpu/0".parse().expect("a name");
+        assert_eq!(name.at("lab").as_str(), "gpu/0@lab");
     }
 
     #[test]

@@ -252,15 +252,19 @@ fn is_enough(need: &Need, taken: &Taken) -> bool {
     }
 }
 
-/// Whether this is what a need is for: its pool or lock, or the pool of its unit.
+/// Whether this is what a need is for: its pool or lock, or the pool of its unit; in the same cell.
 fn is_for(need: &Need, taken: &Taken) -> bool {
-    let rest = need.name.as_str().strip_prefix(taken.name.as_str());
+    if need.name == taken.name {
+        return true;
+    }
+    let (name, pool) = (need.name.here(), taken.name.here());
+    let rest = name.as_str().strip_prefix(pool.as_str());
     let unit = rest.and_then(|rest| rest.strip_prefix('/'));
     let named = |unit: &str| {
-        let mut units = taken.units.iter().map(|(unit, _)| unit);
-        units.any(|one| one.as_str() == unit || *one == need.name)
+        let mut units = taken.units.iter().map(|(unit, _)| unit.here());
+        units.any(|one| one.as_str() == unit || one == name)
     };
-    need.name == taken.name || unit.is_some_and(named)
+    need.name.cell() == taken.name.cell() && unit.is_some_and(named)
 }
 
 /// Whether this is as much of a pool or lock as was asked for.
@@ -277,9 +281,10 @@ fn is_asked_for(needs: &[Need], taken: &Taken) -> bool {
     units > 0 && (taken.units.len() == units || (all && taken.units.len() > units))
 }
 
-/// Each unit of a grant.
+/// Each unit of a grant that this cell guards: what others say of theirs is their word alone.
 fn units<'a>(ask: &'a Ask, taken: &'a [Taken]) -> impl Iterator<Item = Unit<'a>> {
-    taken.iter().enumerate().flat_map(|(at, taken)| {
+    let own = taken.iter().enumerate().filter(|(_, taken)| taken.name.cell().is_none());
+    own.flat_map(|(at, taken)| {
         // Mostly they come in the order of the needs.
         let same = |need: &&Need| need.name == taken.name;
         let need = ask.needs.get(at).filter(same).or_else(|| ask.needs.iter().find(same));

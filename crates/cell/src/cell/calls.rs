@@ -23,11 +23,19 @@ impl Cell {
         wish: Wish,
     ) -> Result<(), Defect> {
         let done = match wish {
-            Wish::Ask { who, ask } => {
+            Wish::Ask { who, mut ask } => {
                 let request = self.engine.next_number();
+                let bare = self.engine.refuse_bare(&ask.needs).err();
+                self.engine.name_as_here(&mut ask.needs);
                 let (asker, asked, at) = (who.clone(), ask.clone(), self.now);
                 self.note(Fact::Asked { request, session, call, who: asker, ask: asked, at })?;
-                return self.run(engine::Input::Ask { who, ask });
+                return match bare {
+                    Some(why) => {
+                        self.engine.go_above(request.0);
+                        self.over(request, How::Refused(why))
+                    }
+                    None => self.run(engine::Input::Ask { who, ask }),
+                };
             }
             Wish::End { request, rest } => match self.own(session, request) {
                 Ok(()) => return self.give_back(request, rest, session, call),
@@ -232,6 +240,12 @@ impl Cell {
             return conflict(format!(
                 "{request} is in use by process {pid} and ends with it; --force takes it away"
             ));
+        }
+        if self.books.ties().foreign(request).is_some() {
+            // Its home stops whoever uses it, and gives it back; or its lease runs out.
+            self.note(Fact::Forced { request, by: by.clone() })?;
+            self.engine.revoke(request);
+            return Ok(Ok(()));
         }
         let (asker, closing) = (entry.session, entry.closing.is_some());
         if force {

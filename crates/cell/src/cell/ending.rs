@@ -186,7 +186,8 @@ impl Cell {
         }
         self.note_drained()?;
         let lapsed: Vec<_> = self.books.sessions.lapsed(self.now).collect();
-        lapsed.into_iter().try_for_each(|session| self.close(session))
+        lapsed.into_iter().try_for_each(|session| self.close(session))?;
+        self.look_at_recovery()
     }
 
     /// All who wait are told to go, the last first: so nobody is granted what another leaves.

@@ -9,7 +9,7 @@ use holdall_wire::{Change, Kind, Name, RequestNo, Who};
 use super::{Cell, Defect, Settings};
 use crate::engine::{self, Effect as EngineEffect, Engine, Reservation};
 use crate::facts::{Clock, Fact, How};
-use crate::input::{Declared, Effect, Start};
+use crate::input::{Cluster, Declared, Effect, Start};
 use crate::plan::Plan;
 use crate::session::{Means, SessionId};
 
@@ -21,17 +21,28 @@ impl Cell {
     /// The host has started.
     pub(super) fn start(&mut self, start: &Start) -> Result<(), Defect> {
         let is_other_boot = !self.is_same_boot(start);
+        let is_another = self.is_another(start.cluster.as_ref(), start.life);
+        let is_new_life = self.books.life() != start.life && self.books.life() != 0;
         let clock = self.go_on_from(start);
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;
         let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
-        self.settings = Settings { limits: start.limits, longest: longest.collect() };
-        let mut unfit = if start.rebuilt || self.changes_kinds(&start.pools) {
-            self.rebuild(start.epoch, start.ephemeral, &start.pools)?
+        let waits = start.waits.iter().cloned().collect();
+        self.settings = Settings { limits: start.limits, longest: longest.collect(), waits };
+        self.recovery = None;
+        let mut unfit = if start.rebuilt || is_another || self.changes_kinds(&start.pools) {
+            self.rebuild(start)?
         } else {
+            self.engine.unlink_all();
             self.engine.start(start.epoch, start.ephemeral);
             self.configure(&start.pools)?
         };
+        if let Some(cluster) = &start.cluster {
+            self.engine.know(&cluster.members);
+            if is_new_life {
+                self.begin_recovery(cluster);
+            }
+        }
         self.note_drained()?;
         let (of, kept) = std::mem::take(&mut self.kept);
         let kept = if of == start.epoch { kept } else { Vec::new() };
@@ -155,14 +166,15 @@ impl Cell {
     /// Builds the engine again from the books: grants as they were, pools as large as these need them
     /// and then as they are meant to be, and then who waits asked again in the order of asking. Returns
     /// what could not be done.
-    fn rebuild(
-        &mut self,
-        epoch: u32,
-        ephemeral: bool,
-        configured: &[Declared],
-    ) -> Result<Vec<Effect>, Defect> {
-        self.engine = engine(epoch, ephemeral)?;
+    fn rebuild(&mut self, start: &Start) -> Result<Vec<Effect>, Defect> {
+        let configured = &start.pools;
+        self.engine = engine(start.epoch, start.ephemeral)?;
         self.engine.go_above(self.books.highest());
+        if let Some(Cluster { own, members, .. }) = &start.cluster {
+            let home = super::peers::home(own.cell, start.epoch, start.boottime);
+            self.engine.settle(own.name.clone(), home);
+            self.engine.know(members);
+        }
         let own = self.books.pools().filter(|(_, pool)| !pool.configured);
         let own = own.map(|(name, pool)| (name.clone(), pool.kind.clone()));
         let wanted = configured.iter().map(|one| (one.name.clone(), one.kind.clone()));
@@ -173,7 +185,10 @@ impl Cell {
         let plan = Plan::new(wanted, taken);
         let mut unfit = self.change_all(plan.begins, configured)?;
         for request in &grants {
-            self.restore(*request)?;
+            match self.books.ties().foreign(*request) {
+                Some(_) => self.hold_again(*request)?,
+                None => self.restore(*request)?,
+            }
         }
         // What is held comes before what is new, where both cannot be.
         unfit.extend(self.change_all(plan.unused, configured)?);
@@ -223,7 +238,13 @@ impl Cell {
             until: held.until,
             part_of: entry.ask.part.map(|part| part.of),
         };
-        self.run(engine::Input::Restore(reservation))?;
+        match self.books.ties().id(request) {
+            Some(id) => {
+                let effects = self.engine.restore_spanning(self.now, &reservation, id)?;
+                return self.take_effects(effects);
+            }
+            None => self.run(engine::Input::Restore(reservation))?,
+        }
         self.engine.put_within(request, within);
         Ok(())
     }

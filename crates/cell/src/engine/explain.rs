@@ -138,7 +138,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             followed.out_of_turn = mine.is_none();
             let first = self.manager.out_of_turn();
             let first = first.take_while(|(place, _)| mine.is_none_or(|mine| *place < mine));
-            let first = first.filter_map(|(_, id)| self.users.get(&id.user)?.request);
+            let first = first.filter_map(|(_, id)| self.request_of(id.user));
             ahead.extend(first.filter(|r| self.competes(*r, count)));
         }
         if mine.is_none()

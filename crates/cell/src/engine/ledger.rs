@@ -353,10 +353,20 @@ impl Ledger {
         Ok(())
     }
 
+    /// A request waits at a pool again, of which it held something.
+    pub(super) fn back_to_waiting(&mut self, count: &Count, request: RequestNo) -> Option<Resize> {
+        self.join(count.pool, request);
+        self.let_go(count, request)
+    }
+
     /// A request leaves a pool, wherever it stood; retiring units and unwanted locks go.
     pub(super) fn leave(&mut self, count: &Count, request: RequestNo) -> Option<Resize> {
+        self.pool_mut(count.pool)?.waiting.remove(&request);
+        self.let_go(count, request)
+    }
+
+    fn let_go(&mut self, count: &Count, request: RequestNo) -> Option<Resize> {
         let pool = self.pool_mut(count.pool)?;
-        pool.waiting.remove(&request);
         let held = pool.holders.remove(&request);
         pool.held -= held.map_or(0, u64::from);
         if let Some(units) = pool.units_mut().filter(|_| held.is_some()) {

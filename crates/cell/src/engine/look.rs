@@ -39,6 +39,8 @@ enum Next<L> {
     Held(Option<RequestNo>),
     /// Those who wait, after this place.
     Waiting(Option<L>),
+    /// Those who wait for other cells alone, after this one.
+    Elsewhere(Option<RequestNo>),
     /// Those who wait for parts of grants, after this one.
     Parts(Option<(RequestNo, RequestNo)>),
     /// Other locks, from this one on.
@@ -215,7 +217,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                     if !page.has_room() {
                         return None;
                     }
-                    let request = self.users.get(&id.user).and_then(|slot| slot.request);
+                    let request = self.request_of(id.user);
                     let concerns = |r: &RequestNo| {
                         let entry = self.requests.get(r);
                         entry.is_some_and(|entry| walk.concerns(entry, &self.ledger))
@@ -224,6 +226,21 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                         page.wait(view);
                     }
                     walk.next = Next::Waiting(Some(place));
+                }
+                Some(Next::Elsewhere(None))
+            }
+            Next::Elsewhere(after) => {
+                for request in self.waiting_elsewhere(after) {
+                    if !page.has_room() {
+                        return None;
+                    }
+                    let entry = self.requests.get(&request);
+                    if entry.is_some_and(|entry| walk.concerns(entry, &self.ledger))
+                        && let Some(view) = self.wait_view(request)
+                    {
+                        page.wait(view);
+                    }
+                    walk.next = Next::Elsewhere(Some(request));
                 }
                 Some(Next::Parts(None))
             }

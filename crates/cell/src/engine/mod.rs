@@ -14,10 +14,14 @@
 //! - What the protocol grants, the ledger has (`ledger`); anything else is a [`Defect`], and the
 //!   engine must not be stepped again.
 
+mod abroad;
+mod cells;
 mod defect;
 mod explain;
 mod few;
+mod foreign;
 mod ledger;
+mod link;
 mod look;
 mod names;
 mod needs;
@@ -26,6 +30,7 @@ mod pools;
 mod resemblance;
 mod restore;
 mod roles;
+mod serving;
 mod state;
 mod stock;
 #[cfg(test)]
@@ -36,70 +41,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_core::{
-    Broken, ManagerId, Need as Count, Needs, Options, Outbox, Protocol, Request, RequestId, Resize,
-    Role, Rung, Topology, Unsupported, UserId,
+    CellId, ManagerId, Need as Count, Needs, Options, Outbox, Protocol, Request, Resize, Rung,
+    Topology, Unsupported, UserId,
 };
-use holdall_protocols::house;
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use self::cells::Cells;
+pub use self::cells::Member;
 pub use self::defect::Defect;
+pub use self::foreign::HeldFor;
 use self::ledger::Ledger;
 pub use self::look::Walk;
 use self::roles::{Mail, ManagerTimer, Slot, Timers, UserTimer};
-
-/// What the engine needs of a manager beyond being one whose pools may change.
-pub trait Serving: Role<Call = Resize> {
-    /// A place in the order of service.
-    type Place: Copy + Ord;
-
-    /// Whether it picks units and tells them with a grant; otherwise it only counts them.
-    const PICKS: bool = true;
-
-    /// The requests that wait behind a place, in the order in which they would be served: first
-    /// those out of turn, then the others as they came.
-    fn waiting_after(
-        &self,
-        after: Option<Self::Place>,
-    ) -> impl Iterator<Item = (Self::Place, RequestId)> + '_;
-
-    /// Those who wait and are not served in the order in which they came, but before all others.
-    fn out_of_turn(&self) -> impl Iterator<Item = (Self::Place, RequestId)> + '_;
-
-    /// The place of a request, if it waits out of turn.
-    fn place_out_of_turn(&self, request: RequestId) -> Option<Self::Place>;
-
-    /// Its invariants, as far as the last step can have broken them: at a cost that does not grow
-    /// with all it knows.
-    ///
-    /// # Errors
-    /// Names the invariant that is broken.
-    fn check_last_step(&self) -> Result<(), Broken>;
-}
-
-impl Serving for house::Manager {
-    type Place = house::Place;
-
-    fn waiting_after(
-        &self,
-        after: Option<Self::Place>,
-    ) -> impl Iterator<Item = (Self::Place, RequestId)> + '_ {
-        Self::waiting_after(self, after)
-    }
-
-    fn out_of_turn(&self) -> impl Iterator<Item = (Self::Place, RequestId)> + '_ {
-        Self::out_of_turn(self)
-    }
-
-    fn place_out_of_turn(&self, request: RequestId) -> Option<Self::Place> {
-        Self::place_out_of_turn(self, request)
-    }
-
-    fn check_last_step(&self) -> Result<(), Broken> {
-        Self::check_last_step(self)
-    }
-}
+pub use self::serving::Serving;
+use crate::peer::PeerMessage;
 
 /// What happens to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +130,16 @@ pub enum Effect {
         /// counted.
         overtook: u32,
     },
+    /// Something is held for a request of another home.
+    HeldFor(RequestNo),
+    /// A request of another home is a reservation, and lasts until then.
+    Kept(RequestNo, u64),
+    /// Nothing is held any more for a request of another home.
+    LetGo(RequestNo),
+    /// A grant is not held any more where another cell guards it: its use must stop.
+    Lost(RequestNo),
+    /// Another cell says what no honest one would.
+    Misbehaved(CellId, &'static str),
     /// A request waits.
     Queued(RequestNo),
     /// A request is not granted, and forgotten.
@@ -223,8 +190,13 @@ pub struct Engine<P: Protocol> {
     /// For each grant, the requests that use a part of it, or want to.
     parts: BTreeMap<RequestNo, BTreeSet<RequestNo>>,
     ledger: Ledger,
+    cells: Cells<P>,
     timers: Timers<P>,
     mail: VecDeque<Mail<P>>,
+    /// What is to be said to other cells.
+    outgoing: Vec<(CellId, PeerMessage<P::ToManager, P::ToUser>)>,
+    /// Those who wait and were taken for dead by another cell.
+    lost: Vec<RequestNo>,
     /// Room for what a step leads to.
     of_user: Outbox<P, UserTimer<P>>,
     of_manager: Outbox<P, ManagerTimer<P>>,
@@ -248,7 +220,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// # Errors
     /// If the protocol has no such variant.
     pub fn new(variant: Option<&str>, epoch: u32, ephemeral: bool) -> Result<Self, Unsupported> {
-        let options = Options { variant: variant.map(Into::into), ..Options::default() };
+        let variant = variant.or(P::Manager::VARIANT).map(Into::into);
+        let options = Options { variant, ..Options::default() };
         let cfg = P::new(&Topology::of_pools(Vec::new()), &options)?;
         Ok(Self {
             manager: cfg.manager(ManagerId(0)),
@@ -259,8 +232,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             inside: BTreeMap::new(),
             parts: BTreeMap::new(),
             ledger: Ledger::default(),
+            cells: Cells::default(),
             timers: Timers::default(),
             mail: VecDeque::new(),
+            outgoing: Vec::new(),
+            lost: Vec::new(),
             of_user: Outbox::default(),
             of_manager: Outbox::default(),
             resizes: Vec::new(),
@@ -318,7 +294,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if let Some(part) = ask.part {
             return self.on_ask_part(request, who, ask, part.of);
         }
-        let counts = match self.resolve(&ask.needs) {
+        let resolved = self.resolve_everywhere(&ask.needs);
+        let inside = ask.within.filter(|outer| self.requests.contains_key(outer));
+        let resolved = resolved.and_then(|counts| match inside {
+            Some(outer) => self.refuse_nesting(outer, &counts).map(|()| counts),
+            None => Ok(counts),
+        });
+        let counts = match resolved {
             Ok(counts) => counts,
             Err(why) => {
                 self.effects.push(Effect::Refused { request, why });
@@ -334,8 +316,15 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if let Some(why) = self.waits_for_itself(request) {
             return self.refuse(request, why);
         }
-        self.call_ask(request)?;
-        if self.is_held(request) {
+        if let Some(why) = self.enter_abroad(request, ask.now) {
+            return self.refuse(request, why);
+        }
+        if self.cells.recovering {
+            self.cells.postponed.push(request);
+        } else {
+            self.call_ask(request)?;
+        }
+        if self.is_held(request) || ask.now && self.waits_only_for_others(request) {
             return Ok(());
         }
         if ask.now {
@@ -349,7 +338,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    fn refuse(&mut self, request: RequestNo, why: Refusal) -> Result<(), Defect> {
+    pub(super) fn refuse(&mut self, request: RequestNo, why: Refusal) -> Result<(), Defect> {
         self.end(request)?;
         self.effects.push(Effect::Refused { request, why });
         Ok(())
@@ -415,7 +404,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let overtook = self.overtaken_by(request, counts);
         let fence = self.draw();
         let mut taken = Vec::with_capacity(counts.len());
-        for (i, count) in counts.iter().enumerate() {
+        let own = counts.iter().filter(|count| abroad::guard(count).is_none());
+        for (i, count) in own.enumerate() {
             let same = former.as_ref().and_then(|former| former.get(i));
             taken.push(match same {
                 Some(same) => {
@@ -424,6 +414,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 }
                 None => self.ledger.assign(count, request, fence)?,
             });
+        }
+        if self.is_abroad(request) {
+            taken.extend(self.given_abroad(request));
+            self.in_order(request, &mut taken);
         }
         let taken: Arc<[Taken]> = taken.into();
         self.held.insert(request);
@@ -445,7 +439,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if self.parts.contains_key(&request) && self.closes(request)? {
             return Ok(()); // It ends with its last part.
         }
+        let foreign = self.requests.get(&request).map(|entry| entry.user);
+        if let Some(user) = foreign.filter(|user| self.cells.foreign.contains_key(user)) {
+            return P::Manager::end_foreign(self, user);
+        }
         let Some(entry) = self.requests.remove(&request) else { return Ok(()) };
+        self.cells.abroad.remove(&request);
         let held = self.held.remove(&request);
         if let Some(outer) = entry.within
             && let Some(inside) = self.inside.get_mut(&outer)

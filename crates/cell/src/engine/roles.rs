@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use holdall_core::{
-    Addr, Call, Effect as Wish, Event, ManagerId, Protocol, Request, RequestId, Role, Rung, UserId,
+    Addr, Call, CellId, Effect as Wish, Event, ManagerId, Protocol, Request, RequestId, Role, Rung,
+    UserId,
 };
 use holdall_wire::RequestNo;
 use serde::{Deserialize, Serialize};
 
 use super::{Defect, Effect, Engine, Serving, TimerNo};
 
-/// The only manager of a node.
+/// The manager here. Those of other cells have higher numbers.
 const MANAGER: ManagerId = ManagerId(0);
 
 /// A message under way.
@@ -85,7 +86,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub(super) fn fresh_user(&mut self) -> UserId {
         self.lanes.pop().unwrap_or_else(|| {
             self.lanes_made += 1;
-            UserId::first(self.lanes_made - 1)
+            UserId::first_at(self.cells.home, self.lanes_made - 1)
         })
     }
 
@@ -126,7 +127,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.deliver()
     }
 
-    fn deliver(&mut self) -> Result<(), Defect> {
+    pub(super) fn deliver(&mut self) -> Result<(), Defect> {
         while let Some(mail) = self.mail.pop_front() {
             match mail {
                 Mail::ToManager(from, msg) => self.step_manager(Event::Message { from, msg })?,
@@ -136,7 +137,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    fn step_manager(&mut self, event: Event<P::Manager>) -> Result<(), Defect> {
+    pub(super) fn step_manager(&mut self, event: Event<P::Manager>) -> Result<(), Defect> {
         let mut out = std::mem::take(&mut self.of_manager);
         self.manager.step(&self.cfg, event, &mut out);
         let me = Addr::Manager(MANAGER);
@@ -155,7 +156,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(())
     }
 
-    fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Result<(), Defect> {
+    pub(super) fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Result<(), Defect> {
         let Some(slot) = self.users.get_mut(&id) else {
             return Ok(()); // It is over; what comes late is dropped.
         };
@@ -183,16 +184,38 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn carry_out<T>(&mut self, from: Addr, wish: Wish<P, T>) -> Result<(), Defect> {
         match wish {
             Wish::Granted(request) => self.on_granted(&request)?,
-            Wish::Lost(request) => return Err(Defect::Lost(request)),
-            Wish::Misbehaved(who, what) => {
-                return Err(Defect::Accusation { by: from, who, what });
+            Wish::Lost(lost) => match self.request_of(lost.user) {
+                Some(request) if self.is_abroad(request) => self.lost.push(request),
+                _ => return Err(Defect::Lost(lost)),
+            },
+            Wish::Misbehaved(who, what) => match self.cell_of_role(who) {
+                Some(cell) => self.effects.push(Effect::Misbehaved(cell, what)),
+                None => return Err(Defect::Accusation { by: from, who, what }),
+            },
+            Wish::ToManager(MANAGER, msg) => self.mail.push_back(Mail::ToManager(from, msg)),
+            Wish::ToManager(to, msg) => P::Manager::to_guard(self, to, from, msg),
+            Wish::ToUser(to, msg) if to.home().cell == self.cells.home.cell => {
+                self.mail.push_back(Mail::ToUser(from, to, msg));
             }
-            Wish::ToManager(_, msg) => self.mail.push_back(Mail::ToManager(from, msg)),
-            Wish::ToUser(to, msg) => self.mail.push_back(Mail::ToUser(from, to, msg)),
+            Wish::ToUser(to, msg) => P::Manager::to_home(self, to, msg)?,
             // Timers are the caller's; the end of a request we know already.
             Wish::Arm(..) | Wish::Disarm(_) | Wish::Released(_) | Wish::Tally(..) => {}
         }
         Ok(())
+    }
+
+    /// The other cell that a role is of, if it is of one.
+    fn cell_of_role(&self, role: Addr) -> Option<CellId> {
+        match role {
+            Addr::Manager(manager) => self.cells.peer(manager).map(|peer| peer.member.cell),
+            Addr::User(user) => Some(user.home().cell).filter(|cell| *cell != self.cells.home.cell),
+        }
+    }
+
+    /// The timers that a user has armed.
+    pub(super) fn timers_of(&self, user: UserId) -> Vec<TimerNo> {
+        let armed = self.timers.users.get(&user).into_iter().flatten();
+        armed.map(|(number, _)| *number).collect()
     }
 
     fn arm_manager(&mut self, tag: ManagerTimer<P>, rung: Rung) {

@@ -9,6 +9,7 @@ use holdall_core::{Protocol, Rung, UserId};
 use holdall_wire::{Ask, Kind, Name, RequestNo, Who};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::cells::Cells;
 use super::ledger::Ledger;
 use super::roles::{Slot, Timers};
 use super::{Defect, Effect, Engine, Entry, Serving, TimerNo};
@@ -21,6 +22,7 @@ struct Written<'a, P: Protocol> {
     users: Vec<(&'a UserId, &'a Slot<P>)>,
     requests: Vec<(&'a RequestNo, &'a Entry)>,
     ledger: &'a Ledger,
+    cells: &'a Cells<P>,
     timers: &'a Timers<P>,
     counter: u64,
     lanes: &'a [UserId],
@@ -37,6 +39,7 @@ struct Read<P: Protocol> {
     users: Vec<(UserId, Slot<P>)>,
     requests: Vec<(RequestNo, Entry)>,
     ledger: Ledger,
+    cells: Cells<P>,
     timers: Timers<P>,
     counter: u64,
     lanes: Vec<UserId>,
@@ -58,8 +61,11 @@ impl<P: Protocol<Manager: Serving>> Serialize for Engine<P> {
             inside: _,
             parts: _,
             ledger,
+            cells,
             timers,
             mail: _,
+            outgoing: _,
+            lost: _,
             of_user: _,
             of_manager: _,
             resizes: _,
@@ -81,6 +87,7 @@ impl<P: Protocol<Manager: Serving>> Serialize for Engine<P> {
             users,
             requests,
             ledger,
+            cells,
             timers,
             counter,
             lanes,
@@ -117,6 +124,7 @@ impl<'de, P: Protocol<Manager: Serving>> Deserialize<'de> for Engine<P> {
             inside,
             parts,
             ledger: state.ledger,
+            cells: state.cells,
             timers: state.timers,
             counter: state.counter,
             lanes: state.lanes,

@@ -1,6 +1,7 @@
 //! What people are shown.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use holdall_core::{Need as Count, Protocol, RequestId};
@@ -23,8 +24,22 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// The requests that wait, in the order of service; then those for parts of grants.
     pub fn waiting(&self) -> Vec<RequestNo> {
         let waiting = self.manager.waiting_after(None);
-        let waiting = waiting.filter_map(|(_, id)| self.users.get(&id.user)?.request);
+        let waiting = waiting.filter_map(|(_, id)| self.request_of(id.user));
+        let waiting = waiting.chain(self.waiting_elsewhere(None));
         waiting.chain(self.waiting_for_parts().map(|(_, part)| part)).collect()
+    }
+
+    /// The requests here that wait for other cells alone, behind one of them.
+    pub(super) fn waiting_elsewhere(
+        &self,
+        after: Option<RequestNo>,
+    ) -> impl Iterator<Item = RequestNo> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let abroad = self.cells.abroad.range((from, Bound::Unbounded));
+        let elsewhere = abroad.filter(|(request, abroad)| {
+            !self.is_held(**request) && !self.manager.has_waiting(abroad.id)
+        });
+        elsewhere.map(|(request, _)| *request)
     }
 
     /// How many requests hold, and how many wait.
@@ -149,7 +164,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let mine = self.place_out_of_turn(request);
         let first = self.manager.out_of_turn().take(COUNTED);
         let first = first.take_while(|(place, _)| mine.is_none_or(|mine| *place < mine));
-        let first = first.filter_map(|(_, id)| self.users.get(&id.user)?.request);
+        let first = first.filter_map(|(_, id)| self.request_of(id.user));
         let mut ahead = first.filter(|r| self.competes(*r, count));
         let mut named: Vec<RequestNo> = ahead.by_ref().take(most).collect();
         let mut total = named.len() + ahead.count();
@@ -193,6 +208,24 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         all.collect()
     }
 
+    /// That another cell has not given what is needed of it.
+    fn hindrance_elsewhere(&self, request: RequestNo, need: &Need) -> Option<Hindrance> {
+        let guard = self.cells.named(need.name.cell()?).ok()?;
+        if self.cells.abroad.get(&request)?.given.contains_key(&guard) {
+            return None;
+        }
+        Some(Hindrance {
+            need: need.clone(),
+            wanted: 1,
+            free: 0,
+            holders: Vec::new(),
+            holders_total: 0,
+            ahead: Vec::new(),
+            ahead_total: 0,
+            drained: Vec::new(),
+        })
+    }
+
     fn hindrance(
         &self,
         request: RequestNo,
@@ -200,6 +233,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         need: &Need,
         most: usize,
     ) -> Option<Hindrance> {
+        if need.name.cell().is_some() {
+            return self.hindrance_elsewhere(request, need);
+        }
         let (pool, count) = match self.ledger.meaning(&need.name) {
             Meaning::Unit(id, pool, unit) => {
                 (pool, Count { pool: id, units: 1, named: BTreeSet::from([unit]) })

@@ -246,6 +246,7 @@ impl<'a> World<'a> {
             Effect::Arm(timer, ..) => drop(self.timers.insert(timer)),
             Effect::Disarm(timer) => drop(self.timers.remove(&timer)),
             Effect::Unused(_) | Effect::Unfit(..) | Effect::LeftOut(..) => {}
+            Effect::Send(..) | Effect::Unlink(..) => panic!("there are no other cells"),
         }
     }
 

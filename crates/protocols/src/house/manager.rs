@@ -88,6 +88,16 @@ impl Manager {
         Broken::unless(self.entries.looked_at().all(same), "H1: what is held makes up what is used")
     }
 
+    /// The stance under which a request holds what it asked for, if it does.
+    pub fn held_under(&self, request: RequestId) -> Option<u32> {
+        self.entry(request).filter(|entry| entry.held).map(|entry| entry.n)
+    }
+
+    /// Whether a request is among those that wait.
+    pub fn has_waiting(&self, request: RequestId) -> bool {
+        self.entry(request).is_some_and(|entry| !entry.held)
+    }
+
     /// Whether a message is to be heard at all. Whoever was taken for dead is told so.
     fn hears(
         &mut self,
@@ -148,7 +158,7 @@ impl Manager {
                 if heard {
                     self.end(cfg, request, out);
                 }
-                if cfg.resend && from == Addr::User(request.user) && state != State::Gone {
+                if cfg.resends() && from == Addr::User(request.user) && state != State::Gone {
                     out.to_user(request.user, ToUser::Over(request));
                 }
             }
@@ -242,7 +252,7 @@ impl Manager {
             if n == entry.n && entry.held {
                 let units = entry.units.clone();
                 out.to_user(request.user, ToUser::Yes { request, n, units });
-            } else if n == entry.n && cfg.resend {
+            } else if n == entry.n && cfg.resends() {
                 self.repeat(cfg, request, out);
             }
             if self.entry(request).is_some_and(|entry| n <= entry.n) && cfg.rules.stance {
@@ -479,7 +489,7 @@ impl Role for Manager {
         }
         match self.state(cfg, request) {
             State::Gone => return false,
-            State::Over => return !(cfg.resend && matches!(msg, ToManager::Release(_))),
+            State::Over => return !(cfg.resends() && matches!(msg, ToManager::Release(_))),
             State::New | State::Current => {}
         }
         let stance = self.entry(request).map(|entry| entry.n);

@@ -108,8 +108,23 @@ pub struct Stance {
 }
 
 impl ToManager {
+    /// An attempt to hold something, by a request that needs something elsewhere, too.
+    pub const fn attempt(request: RequestId, needs: Needs) -> Self {
+        Self::Try { request, needs, solo: false, span: Span::ONE }
+    }
+
+    /// The same message with other needs, if it has some: managers of other cells know pools by other numbers.
+    #[must_use]
+    pub fn with_needs(self, needs: Needs) -> Self {
+        match self {
+            Self::Queue(stance) => Self::Queue(Stance { needs, ..stance }),
+            Self::Release(request) => Self::Release(request),
+            Self::Try { request, solo, span, .. } => Self::Try { request, needs, solo, span },
+        }
+    }
+
     /// What the message is about.
-    const fn request(&self) -> RequestId {
+    pub const fn request(&self) -> RequestId {
         match self {
             Self::Queue(Stance { request, .. })
             | Self::Release(request)
@@ -163,8 +178,17 @@ pub enum ToUser {
 }
 
 impl ToUser {
+    /// The same message without the units that it names: elsewhere they have other numbers.
+    #[must_use]
+    pub fn without_units(self) -> Self {
+        match self {
+            Self::Yes { request, n, .. } => Self::Yes { request, n, units: Picked::new() },
+            other => other,
+        }
+    }
+
     /// What the message is about.
-    const fn request(&self) -> RequestId {
+    pub const fn request(&self) -> RequestId {
         match self {
             Self::No { request, .. }
             | Self::Over(request)
@@ -212,9 +236,8 @@ pub struct House {
     parks: u32,
     /// How many rounds a request takes at most (`span=`).
     span: u32,
-    /// Whether messages may be lost, and are therefore sent again until they are answered
-    /// (`resend=1`).
-    resend: bool,
+    /// Which messages may be lost, and are therefore sent again until they are answered (`resend=`).
+    resend: Resend,
     /// Whether a manager looks through everything after every change (`thorough=1`), as if it did
     /// not know what a change can affect. Nothing but the cost depends on it, as long as whoever
     /// waits reserves.
@@ -222,17 +245,51 @@ pub struct House {
     rules: Rules,
 }
 
+/// Which messages may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resend {
+    /// None (`resend=0`).
+    Nothing,
+    /// Any (`resend=1`).
+    Everything,
+    /// Those between cells (`resend=2`): a user's first manager is that of its own cell.
+    Abroad,
+}
+
+/// The bits of the id of a late pool below the number of its manager.
+const LATE_POOL_BITS: u32 = 32;
+
 /// Rings of patience before a holder is overdue start at this rung.
 const PATIENCE: u8 = 6;
 /// A request steps aside at most this often at a node.
 const PARKS_MAX: u32 = 16;
 
 impl House {
-    /// The manager that guards a pool. A pool that came later is on the first node.
+    /// The manager that guards a pool. Of a pool that came later, its id tells ([`House::pool_at`]).
     fn manager_of(&self, pool: PoolId) -> ManagerId {
-        let node = self.topology.pools.get(pool.index()).map(|pool| pool.node);
-        let at = node.and_then(|node| self.nodes.binary_search(&node).ok()).unwrap_or(0);
-        ManagerId(at as u64)
+        let Some(known) = self.topology.pools.get(pool.index()) else {
+            return ManagerId(pool.0 >> LATE_POOL_BITS);
+        };
+        ManagerId(self.nodes.binary_search(&known.node).unwrap_or(0) as u64)
+    }
+
+    /// The id of a pool that came later: the `number`-th of a manager.
+    pub const fn pool_at(manager: ManagerId, number: u32) -> PoolId {
+        PoolId(manager.0 << LATE_POOL_BITS | number as u64)
+    }
+
+    /// Whether some messages may be lost: then managers acknowledge releases.
+    fn resends(&self) -> bool {
+        self.resend != Resend::Nothing
+    }
+
+    /// Whether what is sent to a manager may be lost, and so may its answers.
+    fn may_lose(&self, to: ManagerId) -> bool {
+        match self.resend {
+            Resend::Nothing => false,
+            Resend::Everything => true,
+            Resend::Abroad => to != ManagerId(0),
+        }
     }
 
     fn setting(variant: Option<&str>, name: &str, default: u32) -> Result<u32, Unsupported> {
@@ -273,7 +330,7 @@ impl Protocol for House {
             source: "rounds after Rhee's positions; reservations as in backfilling",
             assumes: Assumes {
                 exactly_once: false,
-                no_loss: Self::setting(variant, "resend", 0)? == 0,
+                no_loss: Self::setting(variant, "resend", 0)? != 1,
                 suspicions: true,
                 named: true,
                 ..Assumes::RELIABLE
@@ -296,7 +353,11 @@ impl Protocol for House {
             bumps: setting("bumps", 4)?,
             parks: setting("parks", PARKS_MAX)?,
             span: setting("span", Span::MAX.into())?,
-            resend: setting("resend", 0)? != 0,
+            resend: match setting("resend", 0)? {
+                0 => Resend::Nothing,
+                2 => Resend::Abroad,
+                _ => Resend::Everything,
+            },
             thorough: setting("thorough", 0)? != 0,
             rules: Rules::new(options),
         })

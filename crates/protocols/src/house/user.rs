@@ -118,6 +118,11 @@ impl Quest {
         }
     }
 
+    /// Whether some of its messages may be lost.
+    fn may_lose(&self, cfg: &House) -> bool {
+        self.parts.iter().any(|part| cfg.may_lose(part.manager))
+    }
+
     /// Takes a new stance at one node, which ends whatever is held there.
     fn queue(&mut self, at: usize, out: &mut Out) {
         let parked = self.is_blocked_elsewhere(at);
@@ -245,14 +250,28 @@ impl User {
         Self { id, quest: None, owed: BTreeMap::new(), rung: 0 }
     }
 
+    /// The user of a request that was granted, as its managers know: all it still has to do is to give back.
+    pub fn granted(cfg: &House, request: Request) -> Self {
+        let mut quest = Quest::new(cfg, request);
+        quest.phase = Phase::Granted;
+        for part in &mut quest.parts {
+            (part.answered, part.held) = (true, true);
+        }
+        let user = Self::new(quest.request.id.user);
+        Self { quest: Some(quest), ..user }
+    }
+
     fn ask(&mut self, cfg: &House, request: Request, out: &mut Out) {
         let quest = Quest::new(cfg, request);
         for at in 0..quest.parts.len() {
             quest.send_stance(at, out);
         }
+        let may_lose = quest.may_lose(cfg);
         self.quest = Some(quest);
         self.rung = 0;
-        self.watch(cfg, out);
+        if may_lose {
+            self.watch(out);
+        }
     }
 
     /// Gives everything back, wherever it stands.
@@ -261,19 +280,18 @@ impl User {
         let request = quest.request.id;
         for part in &quest.parts {
             out.to_manager(part.manager, ToManager::Release(request));
-            if cfg.resend {
+            if cfg.may_lose(part.manager) {
                 self.owed.insert(part.manager, request);
             }
         }
-        self.watch(cfg, out);
+        if quest.may_lose(cfg) {
+            self.watch(out);
+        }
         Some(request)
     }
 
     /// Keeps the timer armed while something is not answered.
-    fn watch(&self, cfg: &House, out: &mut Out) {
-        if !cfg.resend {
-            return;
-        }
+    fn watch(&self, out: &mut Out) {
         let waits = self.quest.as_ref().is_some_and(|quest| quest.phase != Phase::Granted);
         if waits || !self.owed.is_empty() {
             out.arm(Timer::Resend, self.rung);
@@ -282,7 +300,7 @@ impl User {
         }
     }
 
-    fn on_resend(&mut self, cfg: &House, out: &mut Out) {
+    fn on_resend(&mut self, out: &mut Out) {
         if let Some(quest) = self.quest.as_ref().filter(|quest| quest.phase != Phase::Granted) {
             quest.resend(out);
         }
@@ -290,22 +308,22 @@ impl User {
             out.to_manager(*manager, ToManager::Release(*request));
         }
         self.rung = RUNG_MAX.min(self.rung + 1);
-        self.watch(cfg, out);
+        self.watch(out);
     }
 
     /// A manager has done with a request, and so with its release.
-    fn on_acknowledged(&mut self, cfg: &House, from: Addr, request: RequestId, out: &mut Out) {
+    fn on_acknowledged(&mut self, from: Addr, request: RequestId, out: &mut Out) {
         let owed = self.owed.len();
         self.owed.retain(|manager, owed| Addr::Manager(*manager) != from || *owed > request);
         if self.owed.len() < owed {
-            self.watch(cfg, out);
+            self.watch(out);
         }
     }
 
     fn on_message(&mut self, cfg: &House, from: Addr, msg: ToUser, out: &mut Out) {
         let about = msg.request();
         if let ToUser::Over(request) = msg {
-            self.on_acknowledged(cfg, from, request, out);
+            self.on_acknowledged(from, request, out);
         }
         let Some(quest) = self.quest.as_mut().filter(|quest| quest.request.id == about) else {
             return; // It crossed our release.
@@ -325,8 +343,8 @@ impl User {
             ToUser::Yes { n, units, .. } => quest.on_yes(cfg, at, n, units, out),
             ToUser::Yield { n, .. } => quest.on_yield(cfg, at, n, out),
         }
-        if quest.phase == Phase::Granted && !granted {
-            self.watch(cfg, out);
+        if quest.phase == Phase::Granted && !granted && quest.may_lose(cfg) {
+            self.watch(out);
         }
     }
 }
@@ -347,7 +365,7 @@ impl Role for User {
             }
             Event::Gone(_) => {}
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),
-            Event::Timer(Timer::Resend) => self.on_resend(cfg, out),
+            Event::Timer(Timer::Resend) => self.on_resend(out),
         }
     }
 

@@ -211,6 +211,14 @@ impl Serving for contract::Manager {
         None
     }
 
+    fn holds(&self, _: RequestId) -> bool {
+        false // There are no other cells.
+    }
+
+    fn has_waiting(&self, request: RequestId) -> bool {
+        Self::waiting(self).contains(&request)
+    }
+
     fn check_last_step(&self) -> Result<(), Broken> {
         Ok(())
     }

@@ -1,0 +1,56 @@
+//! What ties requests to other cells.
+
+use std::collections::BTreeMap;
+
+use holdall_core::{CellId, RequestId};
+use holdall_wire::RequestNo;
+use serde::{Deserialize, Serialize};
+
+/// What the books know of other cells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ties {
+    /// Grants of which other cells guard a part, with the ids by which they know them.
+    pub(super) spanning: BTreeMap<RequestNo, RequestId>,
+    /// What is held for requests of other homes.
+    pub(super) foreign: BTreeMap<RequestNo, Tie>,
+    /// The lives of other cells, as far as they were heard of.
+    pub(super) lives: BTreeMap<CellId, u128>,
+}
+
+/// A request of another home for which something is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tie {
+    /// The request.
+    pub id: RequestId,
+    /// What its user said last, as the protocol writes it.
+    pub stance: Vec<u8>,
+    /// Whether it is given to others some time after its home was last heard of.
+    pub leased: bool,
+}
+
+impl Ties {
+    /// The id by which other cells know a grant, if they do.
+    pub fn id(&self, request: RequestNo) -> Option<RequestId> {
+        self.spanning.get(&request).copied()
+    }
+
+    /// The grants of which other cells guard a part.
+    pub fn spanning(&self) -> impl Iterator<Item = RequestNo> {
+        self.spanning.keys().copied()
+    }
+
+    /// The request of another home that a grant stands for, if it does.
+    pub fn foreign(&self, request: RequestNo) -> Option<&Tie> {
+        self.foreign.get(&request)
+    }
+
+    /// The last known life of another cell.
+    pub fn life(&self, cell: CellId) -> Option<u128> {
+        self.lives.get(&cell).copied()
+    }
+
+    pub(super) fn end(&mut self, request: RequestNo) {
+        self.spanning.remove(&request);
+        self.foreign.remove(&request);
+    }
+}

@@ -1,0 +1,257 @@
+//! Other cells: what they say, and what becomes of them.
+//!
+//! # Why nothing is granted twice
+//! A unit is granted by the cell that guards it and by nobody else, so within that cell's memory it has one holder.
+//! What is left is a holder that the guard takes for gone, and a guard that has lost its memory.
+//! - A guard gives to others what a home held when the home has departed from it (it says so, or is forgotten by an
+//!   operator), or some time after its lease has run out ([`Input::Lapsed`](crate::Input)). The home counts the lease
+//!   from when it *sent* the last beat that was answered, the guard from when it heard it, and so the home
+//!   stops using it first ([`Input::LeaseOver`](crate::Input), [`crate::lease`]).
+//! - A cell in a new life may not know what it has given to others. So it gives nothing to anybody until every other
+//!   cell has said what it holds there, or its lease would have run out.
+
+use std::collections::BTreeSet;
+
+use holdall_core::{CellId, RequestId};
+use holdall_protocols::house::ToManager;
+use holdall_wire::{Ask, From, Lasting, RequestNo};
+
+use super::{Cell, Defect};
+use crate::engine::{HeldFor, Member};
+use crate::facts::{Fact, GivenAbroad, How};
+use crate::input::{Cluster, Effect};
+use crate::peer::{Assertion, PeerMessage};
+
+/// A cell that may not know all that it has given to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Recovery {
+    /// Those that have yet to say what they hold.
+    pub(super) missing: BTreeSet<CellId>,
+    /// When they will not be waited for any more; as long as it takes if nothing is said.
+    pub(super) until: Option<u64>,
+}
+
+impl Cell {
+    /// There is a link to another cell, in a certain life.
+    pub(super) fn linked(&mut self, cell: CellId, life: u128) -> Result<(), Defect> {
+        self.out.is_new = true;
+        self.asserting.remove(&cell);
+        let before = self.books.ties().life(cell);
+        if before != Some(life) {
+            self.note(Fact::Peer { cell, life: Some(life) })?;
+        }
+        let forgot = before.is_some_and(|before| before != life);
+        let effects = self.engine.link(self.now, cell, forgot)?;
+        self.take_effects(effects)
+    }
+
+    pub(super) fn unlinked(&mut self, cell: CellId) {
+        self.out.is_new = true;
+        self.asserting.remove(&cell);
+        self.engine.unlink(cell);
+    }
+
+    /// Another cell says something.
+    pub(super) fn said(&mut self, cell: CellId, message: PeerMessage) -> Result<(), Defect> {
+        self.out.is_new = true;
+        let PeerMessage::Assert(some) = message else {
+            let effects = self.engine.hear(self.now, cell, message)?;
+            return self.take_effects(effects);
+        };
+        let all = self.asserting.entry(cell).or_default();
+        all.waiting.extend(some.waiting);
+        all.held.extend(some.held);
+        if !some.last {
+            return Ok(());
+        }
+        let all: Assertion = self.asserting.remove(&cell).unwrap_or_default();
+        let effects = self.engine.reconcile(self.now, cell, all)?;
+        self.take_effects(effects)?;
+        self.has_said_all(cell)
+    }
+
+    /// A cell has said what it holds here, or never will.
+    fn has_said_all(&mut self, cell: CellId) -> Result<(), Defect> {
+        let Some(recovery) = &mut self.recovery else { return Ok(()) };
+        recovery.missing.remove(&cell);
+        if recovery.missing.is_empty() { self.recovered() } else { Ok(()) }
+    }
+
+    fn recovered(&mut self) -> Result<(), Defect> {
+        self.recovery = None;
+        let effects = self.engine.recovered(self.now)?;
+        self.take_effects(effects)
+    }
+
+    /// Looks whether those that have not said what they hold are waited for any longer.
+    pub(super) fn look_at_recovery(&mut self) -> Result<(), Defect> {
+        let until = self.recovery.as_ref().and_then(|recovery| recovery.until);
+        match until.is_some_and(|until| until <= self.now) {
+            true => {
+                self.out.is_new = true;
+                self.recovered()
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Other cells there are.
+    pub(super) fn know(&mut self, members: &[Member]) {
+        self.out.is_new = true;
+        self.engine.know(members);
+    }
+
+    /// Another cell is gone for good.
+    pub(super) fn forget(&mut self, cell: CellId) -> Result<(), Defect> {
+        self.out.sync = true;
+        self.note(Fact::Peer { cell, life: None })?;
+        let effects = self.engine.forget(self.now, cell)?;
+        self.take_effects(effects)?;
+        self.has_said_all(cell)
+    }
+
+    /// Another cell was not heard of for a while.
+    pub(super) fn suspected(&mut self, cell: CellId) -> Result<(), Defect> {
+        self.out.is_new = true;
+        let effects = self.engine.suspect(self.now, cell)?;
+        self.take_effects(effects)
+    }
+
+    /// Another cell was not heard of for as long as its lease lasts, and longer: it uses nothing any more of what it held.
+    pub(super) fn lapsed(&mut self, cell: CellId) -> Result<(), Defect> {
+        self.out.is_new = true;
+        let books = &self.books;
+        let stays = |request: RequestNo| {
+            let reserved = books.get(request).and_then(|entry| entry.held.as_ref()?.until);
+            reserved.is_some() || books.ties().foreign(request).is_some_and(|tie| !tie.leased)
+        };
+        let effects = self.engine.reclaim(self.now, cell, stays)?;
+        self.take_effects(effects)
+    }
+
+    /// The lease of this home with a guard runs out: what it holds there must not be used any more.
+    pub(super) fn lease_over(&mut self, cell: CellId) -> Result<(), Defect> {
+        let grants: Vec<_> = self.books.ties().spanning().collect();
+        for request in grants {
+            let is_reserved = self.books.get(request).is_some_and(|entry| entry.is_reserved());
+            if !is_reserved && self.engine.leased_by(request).contains(&cell) {
+                self.take_away(request, How::Lost)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Something is held for a request of another home.
+    pub(super) fn held_for(&mut self, request: RequestNo) -> Result<(), Defect> {
+        if self.books.get(request).is_some() {
+            return Ok(()); // It is in force again.
+        }
+        let Some(held) = self.engine.held_for(request) else { return Ok(()) };
+        let leased = !held.taken.iter().any(|taken| self.settings.waits.contains(&taken.name));
+        let stance = postcard::to_allocvec(&held.stance).unwrap_or_default();
+        let HeldFor { id, who, needs, taken, since, until, .. } = held;
+        let ask = Ask {
+            needs,
+            now: false,
+            lasting: Lasting::Connection,
+            from: From::default(),
+            within: None,
+            limit: None,
+            part: None,
+        };
+        let given = GivenAbroad { request, id, stance, leased, who, ask, taken, since, until };
+        self.note(Fact::HeldFor(Box::new(given)))
+    }
+
+    /// Nothing is held any more for a request of another home.
+    pub(super) fn let_go(&mut self, request: RequestNo) -> Result<(), Defect> {
+        match self.books.get(request) {
+            Some(_) => self.note(Fact::Ended { request, how: How::Released }),
+            None => Ok(()),
+        }
+    }
+
+    /// A request of another home is a reservation.
+    pub(super) fn kept(&mut self, request: RequestNo, until: u64) -> Result<(), Defect> {
+        self.out.sync = true;
+        self.note(Fact::Renewed { request, until })
+    }
+
+    /// What leaves for other cells.
+    pub(super) fn take_outgoing(&mut self) {
+        for (cell, mut message) in self.engine.take_outgoing() {
+            if let PeerMessage::ToUser { given: Some(given), .. } = &mut message {
+                given.leased =
+                    !given.taken.iter().any(|taken| self.settings.waits.contains(&taken.name));
+            }
+            self.out.effects.push(Effect::Send(cell, Box::new(message)));
+        }
+    }
+
+    /// What was held for a request of another home before the engine was built again.
+    pub(super) fn hold_again(&mut self, request: RequestNo) -> Result<(), Defect> {
+        let (Some(tie), Some(entry)) =
+            (self.books.ties().foreign(request), self.books.get(request))
+        else {
+            return Ok(());
+        };
+        let Some(held) = entry.held.clone() else { return Ok(()) };
+        let id: RequestId = tie.id;
+        let stance = postcard::from_bytes(&tie.stance).unwrap_or(ToManager::Release(id));
+        let (who, needs) = (entry.who.clone(), entry.ask.needs.clone());
+        let (taken, since, until) = (held.taken, held.since, held.until);
+        let kept = HeldFor { request, id, stance, who, needs, taken, since, until };
+        let effects = self.engine.hold_again(self.now, kept)?;
+        self.take_effects(effects)?;
+        if !self.engine.is_foreign(request) && self.books.get(request).is_some() {
+            self.note(Fact::Ended { request, how: How::Unrestored })?;
+        }
+        Ok(())
+    }
+
+    /// Whether an engine must be built again because the cell is another one for others, or in another life.
+    pub(super) fn is_another(&self, cluster: Option<&Cluster>, life: u128) -> bool {
+        match cluster {
+            Some(cluster) => {
+                self.books.life() != life || self.engine.cell() != Some(cluster.own.cell)
+            }
+            None => self.engine.cell().is_some(),
+        }
+    }
+
+    /// Begins to wait for what other cells hold, if this one may have forgotten it.
+    pub(super) fn begin_recovery(&mut self, cluster: &Cluster) {
+        let missing: BTreeSet<_> = cluster.members.iter().map(|member| member.cell).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let waits = !self.settings.waits.is_empty();
+        let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
+        self.recovery = Some(Recovery { missing, until });
+        self.engine.recover();
+    }
+
+    /// A grant of which others guard a part: they keep what is reserved, whatever becomes of this cell.
+    pub(super) fn tell_guards(&mut self, request: RequestNo) {
+        let held = self.books.get(request).and_then(|entry| entry.held.as_ref());
+        if let Some(until) = held.and_then(|held| held.until) {
+            self.engine.keep_abroad(request, until.saturating_sub(self.now));
+        }
+    }
+
+    /// What other cells hold is not known yet, and nothing is granted.
+    pub fn is_recovering(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// Another cell says what no honest one would.
+    pub(super) fn misbehaved(&mut self, cell: CellId, what: &'static str) {
+        self.effect(Effect::Unlink(cell, what));
+    }
+}
+
+/// The home of an engine: another one each time that it is built.
+pub(super) fn home(cell: CellId, epoch: u32, boottime: u64) -> holdall_core::Home {
+    let life = u64::from(epoch) << 32 | boottime & 0xffff_ffff;
+    holdall_core::Home { cell, life: holdall_core::Life(life) }
+}

@@ -1,0 +1,176 @@
+//! The other cells: what they are called, and what this cell has to do with them.
+//!
+//! Other cells are managers for the users here, numbered from 1 on as they became known (0 is the manager here), and homes of
+//! users for the manager here.
+//!
+//! # Invariants
+//! - A request here that some other cell guards a part of is in `abroad`, under the id by which the others know it.
+//! - A request of another home is in `foreign`, by its user, and has a number here like any other: the ledger, the
+//!   books and people know it by that. While the manager holds something for it, and only then, the
+//!   ledger does, with a fence of this cell.
+
+use std::collections::BTreeMap;
+
+use holdall_core::{CellId, Home, ManagerId, Needs, Protocol, RequestId, UserId};
+use holdall_wire::{Name, Refusal, RequestNo};
+use serde::{Deserialize, Serialize};
+
+use super::{Engine, Serving};
+use crate::peer::{Given, PeerMessage};
+
+/// A cell as others know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name, which people write after the `@`.
+    pub name: Name,
+    /// Its number, drawn at random once for all.
+    pub cell: CellId,
+}
+
+/// Another cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Peer {
+    pub(super) member: Member,
+    /// Whether there is a link to it.
+    pub(super) is_up: bool,
+    /// It is gone for good: nothing is said to it any more.
+    pub(super) forgotten: bool,
+}
+
+/// A request here of which others guard a part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Abroad {
+    pub(super) id: RequestId,
+    /// Whether it does not wait.
+    pub(super) now: bool,
+    /// What was given, by guard, and under which stance.
+    pub(super) given: BTreeMap<ManagerId, (u32, Given)>,
+}
+
+/// A request of another home.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(super) struct Foreign<P: Protocol> {
+    pub(super) id: RequestId,
+    pub(super) request: RequestNo,
+    /// What its user said last.
+    pub(super) stance: P::ToManager,
+    /// What it needs here; of its entry, with the units that are held.
+    pub(super) counts: Needs,
+    /// The stance under which it holds, if it does.
+    pub(super) held: Option<u32>,
+}
+
+/// Everything about other cells.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(super) struct Cells<P: Protocol> {
+    /// What this cell is called, if there are others.
+    pub(super) own: Option<Name>,
+    /// Where users here come from.
+    pub(super) home: Home,
+    pub(super) peers: Vec<Peer>,
+    pub(super) abroad: BTreeMap<RequestNo, Abroad>,
+    pub(super) foreign: BTreeMap<UserId, Foreign<P>>,
+    /// Whether homes have yet to say what they hold here, so that nothing is granted.
+    pub(super) recovering: bool,
+    /// What was asked for meanwhile.
+    pub(super) postponed: Vec<RequestNo>,
+}
+
+impl<P: Protocol> Default for Cells<P> {
+    fn default() -> Self {
+        let (own, home, peers, abroad, foreign, recovering, postponed) = Default::default();
+        Self { own, home, peers, abroad, foreign, recovering, postponed }
+    }
+}
+
+impl<P: Protocol> Cells<P> {
+    pub(super) fn peer(&self, manager: ManagerId) -> Option<&Peer> {
+        self.peers.get(manager.index().checked_sub(1)?)
+    }
+
+    /// The manager that another cell is.
+    pub(super) fn manager_of(&self, cell: CellId) -> Option<ManagerId> {
+        let at = self.peers.iter().position(|peer| peer.member.cell == cell)?;
+        Some(ManagerId(at as u64 + 1))
+    }
+
+    /// The manager of a cell by its name: 0 is that of this cell.
+    pub(super) fn named(&self, cell: &str) -> Result<ManagerId, Refusal> {
+        if self.own.as_ref().is_some_and(|own| own.as_str() == cell) {
+            return Ok(ManagerId(0));
+        }
+        let is_it = |peer: &Peer| peer.member.name.as_str() == cell && !peer.forgotten;
+        let at = self.peers.iter().position(is_it);
+        at.map(|at| ManagerId(at as u64 + 1)).ok_or_else(|| {
+            Refusal::Never(match self.own {
+                Some(_) => format!(
+                    "there is no cell '{cell}'; `holdall cluster members` lists those there are"
+                ),
+                None => format!(
+                    "there is no cell '{cell}': this machine is alone; `holdall cluster join` changes that"
+                ),
+            })
+        })
+    }
+
+    /// The users of another cell.
+    pub(super) fn users_of(&self, cell: CellId) -> Vec<UserId> {
+        let users = self.foreign.keys().copied();
+        users.filter(|user| user.home().cell == cell).collect()
+    }
+}
+
+impl<P: Protocol<Manager: Serving>> Engine<P> {
+    /// The request that a user acts for, here or elsewhere.
+    pub(super) fn request_of(&self, user: UserId) -> Option<RequestNo> {
+        match self.users.get(&user) {
+            Some(slot) => slot.request,
+            None => self.cells.foreign.get(&user).map(|foreign| foreign.request),
+        }
+    }
+
+    /// This is a cell among others from now on, or another life of it. Only while there are no requests.
+    pub fn settle(&mut self, own: Name, home: Home) {
+        (self.cells.own, self.cells.home) = (Some(own), home);
+    }
+
+    /// The other cells that there are. Those that are missing are forgotten.
+    pub fn know(&mut self, members: &[Member]) {
+        for member in members {
+            let known = self.cells.peers.iter_mut().find(|peer| peer.member.cell == member.cell);
+            match known {
+                Some(peer) => (peer.member, peer.forgotten) = (member.clone(), false),
+                None => {
+                    let member = member.clone();
+                    self.cells.peers.push(Peer { member, is_up: false, forgotten: false });
+                }
+            }
+        }
+    }
+
+    /// What this cell is for others, if there are some.
+    pub fn cell(&self) -> Option<CellId> {
+        self.cells.own.as_ref().map(|_| self.cells.home.cell)
+    }
+
+    /// Whether nothing is under way, nor owed to other cells.
+    pub fn is_idle(&self) -> bool {
+        self.users.is_empty() && self.cells.foreign.is_empty() && self.cells.abroad.is_empty()
+    }
+
+    /// The id by which other cells know a request, if they do.
+    pub fn id_abroad(&self, request: RequestNo) -> Option<RequestId> {
+        self.cells.abroad.get(&request).map(|abroad| abroad.id)
+    }
+
+    /// What is to be said to other cells, in this order.
+    pub fn take_outgoing(&mut self) -> Vec<(CellId, PeerMessage<P::ToManager, P::ToUser>)> {
+        std::mem::take(&mut self.outgoing)
+    }
+
+    pub(super) fn send(&mut self, to: CellId, message: PeerMessage<P::ToManager, P::ToUser>) {
+        self.outgoing.push((to, message));
+    }
+}

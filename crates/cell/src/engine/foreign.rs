@@ -1,0 +1,388 @@
+//! Requests of other homes, for what is guarded here.
+
+use std::sync::Arc;
+
+use holdall_core::{Addr, CellId, Event, Gone, Needs, Party, RequestId, UserId};
+use holdall_protocols::house::{House, Stance, ToManager, ToUser};
+use holdall_wire::{Need, Refusal, RequestNo, Taken, Who};
+
+use super::cells::Foreign;
+use super::{Defect, Effect, Engine, Entry};
+use crate::peer::{Given, Order, PeerMessage};
+
+/// The user that those who ask from elsewhere are here: nobody.
+const NOBODY: u32 = u32::MAX;
+
+/// A grant of a request of another home, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldFor {
+    /// Its number here.
+    pub request: RequestNo,
+    /// The request.
+    pub id: RequestId,
+    /// What its user said last.
+    pub stance: ToManager,
+    /// Who asked.
+    pub who: Arc<Who>,
+    /// For what.
+    pub needs: Vec<Need>,
+    /// What it holds.
+    pub taken: Arc<[Taken]>,
+    /// Since when.
+    pub since: u64,
+    /// Until when, if it is a reservation.
+    pub until: Option<u64>,
+}
+
+impl Engine<House> {
+    /// What a user of another cell says to the manager here. Its request is that cell's own.
+    pub(super) fn on_user_of(
+        &mut self,
+        from: CellId,
+        message: ToManager,
+        order: Option<Order>,
+    ) -> Result<(), Defect> {
+        let id = message.request();
+        if self.cells.recovering {
+            return Ok(()); // It is said again.
+        }
+        let Some(order) = order else {
+            self.leave_foreign(id.user);
+            return self.tell_manager_of(id.user, message);
+        };
+        let now = order.now;
+        let counts = match self.counts_of(from, id, order)? {
+            Ok(counts) => counts,
+            Err(why) => {
+                self.send(from, PeerMessage::Refused { request: id, why });
+                return Ok(());
+            }
+        };
+        self.let_go_before(id.user, &message)?;
+        if let Some(foreign) = self.cells.foreign.get_mut(&id.user) {
+            foreign.stance = message.clone();
+        }
+        self.tell_manager_of(id.user, message.with_needs(counts))?;
+        match self.cells.foreign.get(&id.user) {
+            Some(foreign) if now && foreign.held.is_none() => {
+                let why = Refusal::Busy(self.busy(foreign.request));
+                self.end_foreign(id.user)?;
+                self.send(from, PeerMessage::Refused { request: id, why });
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a request needs here, which is entered if it is new.
+    fn counts_of(
+        &mut self,
+        from: CellId,
+        id: RequestId,
+        order: Order,
+    ) -> Result<Result<Needs, Refusal>, Defect> {
+        if let Some(known) = self.cells.foreign.get(&id.user) {
+            return Ok(Ok(known.counts.clone()));
+        }
+        self.end_predecessors(id.user)?;
+        let counts = match self.resolve(&order.needs) {
+            Ok(counts) => counts,
+            Err(why) => return Ok(Err(why)),
+        };
+        self.tell_manager()?;
+        let request = self.draw_request();
+        let who = self.who_of(from, &order.who);
+        self.enter_as(request, order.needs, counts.clone(), who, id.user);
+        let stance = ToManager::Release(id);
+        let foreign = Foreign { id, request, stance, counts: counts.clone(), held: None };
+        self.cells.foreign.insert(id.user, foreign);
+        Ok(Ok(counts))
+    }
+
+    /// Whoever asks from elsewhere, as people here are shown it.
+    pub(super) fn who_of(&self, from: CellId, who: &Who) -> Arc<Who> {
+        let cell = self.cells.manager_of(from).and_then(|manager| self.cells.peer(manager));
+        let cell = cell.map_or("?", |peer| peer.member.name.as_str());
+        let user = format!("{}@{cell}", who.user).into();
+        Arc::new(Who { uid: NOBODY, user, ..who.clone() })
+    }
+
+    /// A request that is entered for a user that is there already, or elsewhere.
+    pub(super) fn enter_as(
+        &mut self,
+        request: RequestNo,
+        needs: Vec<Need>,
+        counts: Needs,
+        who: Arc<Who>,
+        user: UserId,
+    ) {
+        for count in counts.iter() {
+            self.ledger.join(count.pool, request);
+        }
+        let (since, lasts, until, within, taken, part_of, closing) =
+            (self.now, None, None, None, None, None, false);
+        let entry = Entry {
+            user,
+            needs,
+            counts,
+            who,
+            since,
+            lasts,
+            until,
+            within,
+            taken,
+            part_of,
+            closing,
+        };
+        self.requests.insert(request, entry);
+    }
+
+    /// The users of a lane follow each other: those before are over.
+    fn end_predecessors(&mut self, user: UserId) -> Result<(), Defect> {
+        let same_lane = |other: &UserId| other.lane() == user.lane() && *other < user;
+        let before: Vec<_> = self.cells.foreign.keys().copied().filter(same_lane).collect();
+        for before in before {
+            self.leave_foreign(before);
+            let over = ToManager::Release(RequestId { user: before, seq: 1 });
+            self.tell_manager_of(before, over)?;
+        }
+        Ok(())
+    }
+
+    fn tell_manager_of(&mut self, user: UserId, msg: ToManager) -> Result<(), Defect> {
+        self.step_manager(Event::Message { from: Addr::User(user), msg })?;
+        self.deliver()?;
+        self.tell_manager()
+    }
+
+    /// A later stance ends a hold: in the ledger first, since the manager may pass on at once what comes back.
+    fn let_go_before(&mut self, user: UserId, message: &ToManager) -> Result<(), Defect> {
+        let ToManager::Queue(Stance { n, .. }) = message else { return Ok(()) };
+        let Some(foreign) = self.cells.foreign.get_mut(&user) else { return Ok(()) };
+        if foreign.held.is_none_or(|held| held >= *n) {
+            return Ok(());
+        }
+        foreign.held = None;
+        let (request, counts) = (foreign.request, foreign.counts.clone());
+        let Some(entry) = self.requests.get_mut(&request) else { return Ok(()) };
+        let held = std::mem::replace(&mut entry.counts, counts);
+        entry.taken = None;
+        self.held.remove(&request);
+        for count in held.iter() {
+            self.resizes.extend(self.ledger.back_to_waiting(count, request));
+        }
+        self.effects.push(Effect::LetGo(request));
+        self.tell_manager()
+    }
+
+    /// What the manager here says to a user of another cell.
+    pub(super) fn to_home(&mut self, user: UserId, message: ToUser) -> Result<(), Defect> {
+        let given = match &message {
+            ToUser::Yes { n, units, .. } => match self.hold_for(user, *n, units)? {
+                Some(given) => Some(given),
+                None => return Ok(()), // It was given up meanwhile.
+            },
+            ToUser::Over(_) => {
+                self.leave_foreign(user);
+                None
+            }
+            ToUser::No { .. } | ToUser::Park { .. } | ToUser::Yield { .. } => None,
+        };
+        let message = message.without_units();
+        self.send(user.home().cell, PeerMessage::ToUser { message, given });
+        Ok(())
+    }
+
+    /// The manager holds what a request of another home asked for.
+    fn hold_for(
+        &mut self,
+        user: UserId,
+        n: u32,
+        units: &holdall_core::Picked,
+    ) -> Result<Option<Given>, Defect> {
+        let Some(foreign) = self.cells.foreign.get(&user) else { return Ok(None) };
+        let (request, counts, held) =
+            (foreign.request, foreign.counts.with(units), foreign.held.is_some());
+        let Some(entry) = self.requests.get(&request) else { return Ok(None) };
+        let former = entry.taken.clone();
+        let taken: Arc<[Taken]> = match former {
+            Some(taken) if held => taken,
+            former => {
+                let fence = self.draw();
+                let mut taken = Vec::with_capacity(counts.len());
+                for (i, count) in counts.iter().enumerate() {
+                    taken.push(match former.as_ref().and_then(|former| former.get(i)) {
+                        Some(same) => {
+                            self.ledger.assign_again(count, request, same)?;
+                            same.clone()
+                        }
+                        None => self.ledger.assign(count, request, fence)?,
+                    });
+                }
+                self.held.insert(request);
+                self.effects.push(Effect::HeldFor(request));
+                taken.into()
+            }
+        };
+        let now = self.now;
+        if let Some(entry) = self.requests.get_mut(&request) {
+            if entry.taken.is_none() {
+                entry.since = now;
+            }
+            (entry.taken, entry.counts) = (Some(taken.clone()), counts);
+        }
+        if let Some(foreign) = self.cells.foreign.get_mut(&user) {
+            foreign.held = Some(n);
+        }
+        Ok(Some(Given { taken, leased: true }))
+    }
+
+    /// A request of another home is over, as far as names go; the manager is yet to be told.
+    fn leave_foreign(&mut self, user: UserId) {
+        let Some(foreign) = self.cells.foreign.remove(&user) else { return };
+        let Some(entry) = self.requests.remove(&foreign.request) else { return };
+        for count in entry.counts.iter() {
+            self.resizes.extend(self.ledger.leave(count, foreign.request));
+        }
+        if self.held.remove(&foreign.request) {
+            self.effects.push(Effect::LetGo(foreign.request));
+        }
+    }
+
+    /// A request of another home is over, whether its user knows it or not: it is told.
+    pub(super) fn end_foreign(&mut self, user: UserId) -> Result<(), Defect> {
+        self.leave_foreign(user);
+        self.report(Gone::Reclaimed(user))
+    }
+
+    /// The manager is told of somebody, and what follows is done.
+    fn report(&mut self, gone: Gone) -> Result<(), Defect> {
+        self.step_manager(Event::Gone(gone))?;
+        self.deliver()?;
+        self.tell_manager()
+    }
+
+    /// Another cell has not been heard of for a while: those of it who wait are in the way of others no more. What they
+    /// hold they may be using.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn suspect(&mut self, now: u64, cell: CellId) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        self.suspect_all(cell)?;
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    fn suspect_all(&mut self, cell: CellId) -> Result<(), Defect> {
+        for user in self.cells.users_of(cell) {
+            if self.cells.foreign.get(&user).is_some_and(|foreign| foreign.held.is_none()) {
+                self.leave_foreign(user);
+                self.report(Gone::Suspected(user))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The lease of another cell has run out: whatever it held is given to others, but for what `stays` says.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn reclaim(
+        &mut self,
+        now: u64,
+        cell: CellId,
+        stays: impl Fn(RequestNo) -> bool,
+    ) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        self.suspect_all(cell)?;
+        for user in self.cells.users_of(cell) {
+            if self.cells.foreign.get(&user).is_some_and(|foreign| !stays(foreign.request)) {
+                self.end_foreign(user)?;
+            }
+        }
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// Those of a cell who are not among these are over, and know it.
+    pub(super) fn end_others(
+        &mut self,
+        cell: CellId,
+        stay: impl Fn(&UserId) -> bool,
+    ) -> Result<(), Defect> {
+        for user in self.cells.users_of(cell).into_iter().filter(|user| !stay(user)) {
+            self.leave_foreign(user);
+            self.report(Gone::Departed(Party::User(user)))?;
+        }
+        Ok(())
+    }
+
+    /// What is held for a request of another home, as it is kept.
+    pub fn held_for(&self, request: RequestNo) -> Option<HeldFor> {
+        let entry = self.requests.get(&request)?;
+        let foreign = self.cells.foreign.get(&entry.user)?;
+        Some(HeldFor {
+            request,
+            id: foreign.id,
+            stance: foreign.stance.clone(),
+            who: entry.who.clone(),
+            needs: entry.needs.clone(),
+            taken: entry.taken.clone()?,
+            since: entry.since,
+            until: entry.until,
+        })
+    }
+
+    /// Whether a request is that of another home.
+    pub fn is_foreign(&self, request: RequestNo) -> bool {
+        let user = self.requests.get(&request).map(|entry| entry.user);
+        user.is_some_and(|user| self.cells.foreign.contains_key(&user))
+    }
+
+    /// What was held for a request of another home is held again, or not at all.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn hold_again(&mut self, now: u64, kept: HeldFor) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        self.holds_again(kept)?;
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// The home of a request is told that it is over here: it stops whoever uses it, and gives it back.
+    pub fn revoke(&mut self, request: RequestNo) {
+        let Some(user) = self.requests.get(&request).map(|entry| entry.user) else { return };
+        if let Some(id) = self.cells.foreign.get(&user).map(|foreign| foreign.id) {
+            let message = ToUser::Over(id);
+            self.send(user.home().cell, PeerMessage::ToUser { message, given: None });
+        }
+    }
+
+    /// The same. Tells whether it is held.
+    pub(super) fn holds_again(&mut self, kept: HeldFor) -> Result<bool, Defect> {
+        let HeldFor { request, id, stance, who, needs, taken, since, until } = kept;
+        self.go_above(request.0);
+        let Some(counts) = self.as_it_was(&needs, &taken) else { return Ok(false) };
+        self.tell_manager()?;
+        self.enter_as(request, needs, counts.clone(), who, id.user);
+        if let Some(entry) = self.requests.get_mut(&request) {
+            (entry.since, entry.until, entry.taken) = (since, until, Some(taken));
+        }
+        let foreign =
+            Foreign { id, request, stance: stance.clone(), counts: counts.clone(), held: None };
+        self.cells.foreign.insert(id.user, foreign);
+        let stance = if matches!(stance, ToManager::Release(_)) {
+            ToManager::attempt(id, counts)
+        } else {
+            stance.with_needs(counts)
+        };
+        self.tell_manager_of(id.user, stance)?;
+        let held = self.cells.foreign.get(&id.user).is_some_and(|foreign| foreign.held.is_some());
+        if !held {
+            if let Some(entry) = self.requests.get_mut(&request) {
+                entry.taken = None;
+            }
+            self.end_foreign(id.user)?;
+        }
+        Ok(held)
+    }
+}

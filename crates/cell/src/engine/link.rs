@@ -1,0 +1,262 @@
+//! Links to other cells come and go, and cells with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdall_core::{Addr, CellId, Event, ManagerId, RequestId, UserId};
+use holdall_protocols::house::{House, ToManager, ToUser};
+use holdall_wire::{Refusal, RequestNo};
+
+use super::abroad::guard;
+use super::foreign::HeldFor;
+use super::{Defect, Effect, Engine};
+use crate::peer::{Asserted, Assertion, PeerMessage};
+
+/// How many requests are asserted in one message.
+const ASSERTED_MAX: usize = 256;
+
+impl Engine<House> {
+    /// Takes what another cell says.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn hear(
+        &mut self,
+        now: u64,
+        from: CellId,
+        message: PeerMessage,
+    ) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        let Some(guard) = self.cells.manager_of(from) else { return Ok(Vec::new()) };
+        let (asks, own) = (|id: &RequestId| id.user.home().cell == from, self.cells.home.cell);
+        let is_own = |id: &RequestId| id.user.home().cell == own;
+        match message {
+            PeerMessage::ToManager { message, order } if asks(&message.request()) => {
+                self.on_user_of(from, message, order)?;
+            }
+            PeerMessage::ToUser { message, given } if is_own(&message.request()) => {
+                self.on_guard(guard, message, given)?;
+            }
+            PeerMessage::Refused { request, why } if is_own(&request) => {
+                self.on_refused(request, why)?;
+            }
+            PeerMessage::Keep { request, millis } if asks(&request) => {
+                self.keep(request.user, millis);
+            }
+            PeerMessage::Assert(_) => {} // The cell puts these together.
+            _ => self.effects.push(Effect::Misbehaved(from, "a request that is not its own")),
+        }
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// A reservation of another home lasts for so long.
+    fn keep(&mut self, user: UserId, millis: u64) {
+        let until = self.now.saturating_add(millis);
+        let request = self.cells.foreign.get(&user).map(|foreign| foreign.request);
+        if let Some(request) = request.filter(|request| self.held.contains(request)) {
+            if let Some(entry) = self.requests.get_mut(&request) {
+                entry.until = Some(until);
+            }
+            self.effects.push(Effect::Kept(request, until));
+        }
+    }
+
+    /// There is a link to another cell. What this home has there is asserted; and if the other cell has lost its memory, whoever
+    /// waits there asks again.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn link(&mut self, now: u64, cell: CellId, forgot: bool) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        let Some(guard) = self.cells.manager_of(cell) else { return Ok(Vec::new()) };
+        self.cells.peers[guard.index() - 1].is_up = true;
+        for assertion in self.assertions(guard) {
+            self.send(cell, PeerMessage::Assert(assertion));
+        }
+        for request in self.waiting_at(guard) {
+            if forgot {
+                // What was held there and not granted is not held any more.
+                self.ask_as_another(request)?;
+            } else {
+                self.ring_for(request)?;
+            }
+        }
+        self.ask_those_again_who_were_lost()?;
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// The link to another cell is gone.
+    pub fn unlink(&mut self, cell: CellId) {
+        if let Some(guard) = self.cells.manager_of(cell) {
+            self.cells.peers[guard.index() - 1].is_up = false;
+        }
+    }
+
+    /// There are no links: the host has just started.
+    pub fn unlink_all(&mut self) {
+        self.cells.peers.iter_mut().for_each(|peer| peer.is_up = false);
+    }
+
+    /// Whether there is a link to another cell.
+    pub fn is_linked(&self, cell: CellId) -> bool {
+        let guard = self.cells.manager_of(cell);
+        guard.and_then(|guard| self.cells.peer(guard)).is_some_and(|peer| peer.is_up)
+    }
+
+    /// The requests here that wait, and have a part at a guard.
+    fn waiting_at(&self, at: ManagerId) -> Vec<RequestNo> {
+        let has_part = |request: &RequestNo| {
+            let entry = self.requests.get(request);
+            entry.is_some_and(|entry| entry.counts.iter().any(|count| guard(count) == Some(at)))
+        };
+        let waiting = self.cells.abroad.keys().copied().filter(|request| !self.is_held(*request));
+        waiting.filter(has_part).collect()
+    }
+
+    /// Whoever sends again after a while does so now.
+    fn ring_for(&mut self, request: RequestNo) -> Result<(), Defect> {
+        let Some(user) = self.requests.get(&request).map(|entry| entry.user) else { return Ok(()) };
+        for timer in self.timers_of(user) {
+            self.effects.push(Effect::Disarm(timer));
+            self.on_timer(timer)?;
+        }
+        Ok(())
+    }
+
+    /// All that has to do with a guard.
+    fn assertions(&self, at: ManagerId) -> Vec<Assertion> {
+        let waiting = self.waiting_at(at).into_iter().filter_map(|request| self.id_abroad(request));
+        let waiting: Vec<RequestId> = waiting.collect();
+        let held = self.cells.abroad.iter().filter(|(request, _)| self.is_held(**request));
+        let held = held.filter_map(|(request, abroad)| {
+            let entry = self.requests.get(request)?;
+            Some(Asserted {
+                request: abroad.id,
+                order: self.order(at, entry.user)?,
+                given: abroad.given.get(&at)?.1.clone(),
+                millis: entry.until.map(|until| until.saturating_sub(self.now)),
+            })
+        });
+        let held: Vec<Asserted> = held.collect();
+        let mut all: Vec<Assertion> = Vec::new();
+        for some in waiting.chunks(ASSERTED_MAX) {
+            all.push(Assertion { waiting: some.to_vec(), ..Assertion::default() });
+        }
+        for some in held.chunks(ASSERTED_MAX) {
+            all.push(Assertion { held: some.to_vec(), ..Assertion::default() });
+        }
+        all.push(Assertion { last: true, ..Assertion::default() });
+        all
+    }
+
+    /// A home has said all that it has to do with here. What it does not know of is over. What it holds and this cell does not know of
+    /// is held again, if this cell's memory was lost; otherwise it was given up, and the home is told.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn reconcile(
+        &mut self,
+        now: u64,
+        home: CellId,
+        assertion: Assertion,
+    ) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        let is_its = |id: &RequestId| id.user.home().cell == home;
+        let held: BTreeMap<UserId, &Asserted> = assertion
+            .held
+            .iter()
+            .filter(|one| is_its(&one.request))
+            .map(|one| (one.request.user, one))
+            .collect();
+        let waiting: BTreeSet<UserId> = assertion.waiting.iter().map(|id| id.user).collect();
+        self.end_others(home, |user| held.contains_key(user) || waiting.contains(user))?;
+        for (user, asserted) in held {
+            let is_held = |foreign: &super::cells::Foreign<House>| foreign.held.is_some();
+            let known = self.cells.foreign.get(&user).is_some_and(is_held);
+            if !known && !(self.cells.recovering && self.hold_as_asserted(home, asserted)?) {
+                let message = ToUser::Over(asserted.request);
+                self.send(home, PeerMessage::ToUser { message, given: None });
+            } else if let Some(millis) = asserted.millis {
+                self.keep(user, millis);
+            }
+        }
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    fn hold_as_asserted(&mut self, home: CellId, asserted: &Asserted) -> Result<bool, Defect> {
+        if self.cells.foreign.contains_key(&asserted.request.user) {
+            self.end_foreign(asserted.request.user)?;
+        }
+        let fences = asserted.given.taken.iter().flat_map(|taken| &taken.units);
+        let highest = fences.map(|(_, fence)| *fence).max().unwrap_or_default();
+        if highest > self.counter {
+            return Ok(false); // No fence of this cell.
+        }
+        let kept = HeldFor {
+            request: self.draw_request(),
+            id: asserted.request,
+            stance: ToManager::Release(asserted.request),
+            who: self.who_of(home, &asserted.order.who),
+            needs: asserted.order.needs.clone(),
+            taken: asserted.given.taken.clone(),
+            since: self.now,
+            until: None,
+        };
+        self.holds_again(kept)
+    }
+
+    /// Whether homes have yet to say what they hold here: then nothing is granted.
+    pub fn is_recovering(&self) -> bool {
+        self.cells.recovering
+    }
+
+    /// Nothing is granted until [`Engine::recovered`].
+    pub fn recover(&mut self) {
+        self.cells.recovering = true;
+    }
+
+    /// Whatever homes hold is known again.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn recovered(&mut self, now: u64) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        self.cells.recovering = false;
+        for request in std::mem::take(&mut self.cells.postponed) {
+            if self.requests.contains_key(&request) {
+                self.call_ask(request)?;
+            }
+        }
+        self.ask_those_again_who_were_lost()?;
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// Another cell is gone for good. What it held here is free; whoever waits for something there waits in vain; and what
+    /// is still held there nobody guards.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn forget(&mut self, now: u64, cell: CellId) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        self.end_others(cell, |_| false)?;
+        let Some(at) = self.cells.manager_of(cell) else {
+            return Ok(std::mem::take(&mut self.effects));
+        };
+        let peer = &mut self.cells.peers[at.index() - 1];
+        (peer.is_up, peer.forgotten) = (false, true);
+        let name = peer.member.name.clone();
+        for request in self.waiting_at(at) {
+            let why = format!("the cell '{name}' was forgotten; nobody guards what is there");
+            self.refuse(request, Refusal::Never(why))?;
+        }
+        let mut owing: Vec<UserId> = self.users.keys().copied().collect();
+        owing.sort_unstable();
+        for user in owing {
+            if self.users.get(&user).is_some_and(|slot| slot.request.is_none()) {
+                let msg = ToUser::Over(RequestId { user, seq: 1 });
+                self.step_user(user, Event::Message { from: Addr::Manager(at), msg })?;
+            }
+        }
+        self.deliver()?;
+        Ok(std::mem::take(&mut self.effects))
+    }
+}

@@ -1,0 +1,133 @@
+//! A program that asks, uses what it gets for a while, and gives it back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use holdall_cell::Wish;
+use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
+use holdall_wire::{Ask, From, Lasting, Leftovers, Need, RequestNo, Taken, Who};
+
+/// What a client is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It wants nothing until then.
+    Idle(u64),
+    /// It has asked with this call, and perhaps waits.
+    Asking(CallNo),
+    /// It uses something.
+    Using { request: RequestNo, until: u64 },
+    /// It uses nothing any more, and is giving back with this call, once it could be made.
+    Leaving(RequestNo, Option<CallNo>),
+}
+
+/// A client.
+pub(crate) struct Client {
+    pub(crate) home: usize,
+    pub(crate) state: State,
+    pub(crate) conn: Option<ConnNo>,
+    session: u128,
+    returns: bool,
+    /// Its calls by number, from 1 on, and those whose end it has heard.
+    pub(crate) calls: Vec<Wish>,
+    pub(crate) answered: BTreeSet<CallNo>,
+    /// Until when by the clock of its machine it may use what others guard.
+    pub(crate) deadline: Option<u64>,
+    pub(crate) paused_until: u64,
+    /// How often it was granted something.
+    pub(crate) grants: u32,
+}
+
+impl Client {
+    pub(crate) fn new(home: usize, session: u128) -> Self {
+        let (calls, answered) = Default::default();
+        let state = State::Idle(0);
+        let (conn, deadline) = (None, None);
+        let (returns, paused_until, grants) = (false, 0, 0);
+        Self {
+            home,
+            state,
+            conn,
+            session,
+            returns,
+            calls,
+            answered,
+            deadline,
+            paused_until,
+            grants,
+        }
+    }
+
+    /// It has lost everything, and begins anew under another name.
+    pub(crate) fn begin_anew(&mut self, session: u128, at: u64) {
+        let (grants, paused_until) = (self.grants, self.paused_until);
+        *self = Self { grants, paused_until, ..Self::new(self.home, session) };
+        self.state = State::Idle(at);
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        SessionId(self.session)
+    }
+
+    pub(crate) fn hello(&mut self, conn: ConnNo) -> Hello {
+        let returns = std::mem::replace(&mut self.returns, true);
+        self.conn = Some(conn);
+        Hello {
+            session: self.session(),
+            secret: Secret(self.session * 3),
+            uid: 1000,
+            means: Means::Process { pid: 7, start: self.session as u64 },
+            returns,
+            heard: self.heard(),
+        }
+    }
+
+    pub(crate) fn heard(&self) -> CallNo {
+        let mut upto = CallNo(0);
+        while self.answered.contains(&upto.next()) {
+            upto = upto.next();
+        }
+        upto
+    }
+
+    /// Makes a call; its number.
+    pub(crate) fn call(&mut self, wish: Wish) -> CallNo {
+        self.calls.push(wish);
+        CallNo(self.calls.len() as u64)
+    }
+
+    pub(crate) fn ask(&mut self, needs: Vec<Need>, lasting: Lasting, now: bool) -> CallNo {
+        let from = From::default();
+        let who = Who { uid: 1000, user: "me".into(), pid: 7, ..Who::default() };
+        let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
+        let call = self.call(Wish::Ask { who: Arc::new(who), ask });
+        self.state = State::Asking(call);
+        call
+    }
+
+    /// What it has asked for with a call was for a command, or reserves.
+    pub(crate) fn asked(&self, call: CallNo) -> Option<&Ask> {
+        match self.calls.get(call.0 as usize - 1)? {
+            Wish::Ask { ask, .. } => Some(ask),
+            _ => None,
+        }
+    }
+}
+
+/// A request for a command, which ends with it.
+pub(crate) const COMMAND: Lasting = Lasting::Command(Leftovers::Wait);
+
+/// Each unit that was given, with its cell.
+pub(crate) fn units<'a>(
+    taken: &'a [Taken],
+    needs: &'a [Need],
+    home: &'a str,
+) -> impl Iterator<Item = (String, u64, bool)> + 'a {
+    taken.iter().flat_map(move |taken| {
+        let need = needs.iter().find(|need| need.name == taken.name);
+        let shared = need.is_some_and(|need| need.amount == holdall_wire::Amount::Shared);
+        taken.units.iter().map(move |(unit, fence)| {
+            let cell = unit.cell().unwrap_or(home);
+            (unit.at(cell).to_string(), *fence, shared)
+        })
+    })
+}
