@@ -37,8 +37,6 @@ use crate::input::{Effect, Input, Limits, Out, Wish};
 use crate::peer::Assertion;
 use crate::session::{CallNo, ConnNo, Hello, SessionId, Turn};
 
-pub(crate) use self::peers::Recovery;
-
 /// What must never happen in a cell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Defect {
@@ -74,8 +72,6 @@ pub struct Cell {
     changed: Result<(), Fault>,
     /// The sessions whose connections outlast the start with this epoch.
     pub(crate) kept: (u32, Vec<SessionId>),
-    /// Whether it may not know all that it has given to other cells.
-    pub(crate) recovery: Option<Recovery>,
     /// What other cells have said so far of what they hold.
     pub(crate) asserting: BTreeMap<CellId, Assertion>,
 }
@@ -87,9 +83,9 @@ impl Cell {
     /// If there is no such protocol.
     pub fn new() -> Result<Self, Defect> {
         let (engine, books) = (start::engine(0, false)?, Books::default());
-        let (settings, out, kept, recovery, asserting) = Default::default();
+        let (settings, out, kept, asserting) = Default::default();
         let changed = Ok(());
-        Ok(Self { engine, books, settings, now: 0, out, changed, kept, recovery, asserting })
+        Ok(Self { engine, books, settings, now: 0, out, changed, kept, asserting })
     }
 
     /// Takes an input, at a time in milliseconds that does not go back: [`Clock::steady`] of the clock
@@ -181,7 +177,7 @@ impl Cell {
         let grant = self.books.next_due().map(|(at, _)| at);
         let lease = self.books.sessions.next_lapse();
         let drained = self.books.next_undrain();
-        let recovery = self.recovery.as_ref().and_then(|recovery| recovery.until);
+        let recovery = self.books.ties().patient_until();
         grant.into_iter().chain(lease).chain(drained).chain(recovery).min()
     }
 

@@ -93,6 +93,7 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
             overtook: 0,
         },
         Fact::Peer { .. }
+        | Fact::Recovery { .. }
         | Fact::Spans { .. }
         | Fact::Session { .. }
         | Fact::SessionOver(_)

@@ -206,6 +206,14 @@ pub enum Fact {
     },
     /// Something is held for a request of another home.
     HeldFor(Box<GivenAbroad>),
+    /// Nothing is granted until these cells have said what they hold here, because that may have been forgotten; or if
+    /// there are none, from now on.
+    Recovery {
+        /// The cells.
+        missing: Vec<CellId>,
+        /// When they will not be waited for any more; as long as it takes if nothing is said.
+        until: Option<u64>,
+    },
 }
 
 /// What is held for a request of another home.

@@ -30,7 +30,7 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { lease: 60_000, grace: 10_000, stopping: 15_000, suspicion: 10_000 }
+        Self { lease: 60_000, grace: 10_000, stopping: 15_000, suspicion: 25_000 }
     }
 }
 

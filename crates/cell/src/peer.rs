@@ -78,8 +78,8 @@ pub struct Given {
 /// The requests of a home that have to do with a guard. Those that the guard knows besides are over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assertion {
-    /// Those that wait.
-    pub waiting: Vec<RequestId>,
+    /// Those that wait; and the stance under which they were told that something is held for them, if so.
+    pub waiting: Vec<(RequestId, Option<u32>)>,
     /// Those that hold something there.
     pub held: Vec<Asserted>,
     /// Whether that were all; more follows otherwise.

@@ -83,7 +83,7 @@ impl Cell {
     /// # Errors
     /// If it cannot be written.
     pub fn snapshot(&self) -> Result<Vec<u8>, Unreadable> {
-        let engine = (&self.engine, &self.settings, &self.recovery, &self.asserting);
+        let engine = (&self.engine, &self.settings, &self.asserting);
         let engine = postcard::to_allocvec(&engine).map_err(Unreadable::Form)?;
         let (now, books) = (self.now, self.books.clone());
         let snapshot = Snapshot { now, books, engine: &engine };
@@ -163,10 +163,10 @@ impl Replay {
 
     /// The engine of a snapshot, if it is understood: the books are enough otherwise.
     fn take_engine(&mut self, kept: Snapshot<'_>, bytes: &[u8]) {
-        match postcard::from_bytes::<(_, Settings, _, _)>(kept.engine) {
-            Ok((engine, settings, recovery, asserting)) => {
+        match postcard::from_bytes::<(_, Settings, _)>(kept.engine) {
+            Ok((engine, settings, asserting)) => {
                 (self.cell.engine, self.cell.settings) = (engine, settings);
-                (self.cell.recovery, self.cell.asserting) = (recovery, asserting);
+                self.cell.asserting = asserting;
                 self.cell.books = kept.books;
                 self.begun = Begun::Snapshot(bytes.to_vec());
             }

@@ -123,7 +123,8 @@ pub(crate) fn units<'a>(
     home: &'a str,
 ) -> impl Iterator<Item = (String, u64, bool)> + 'a {
     taken.iter().flat_map(move |taken| {
-        let need = needs.iter().find(|need| need.name == taken.name);
+        let full = |name: &holdall_wire::Name| name.at(name.cell().unwrap_or(home));
+        let need = needs.iter().find(|need| full(&need.name) == full(&taken.name));
         let shared = need.is_some_and(|need| need.amount == holdall_wire::Amount::Shared);
         taken.units.iter().map(move |(unit, fence)| {
             let cell = unit.cell().unwrap_or(home);

@@ -47,7 +47,7 @@ impl Default for Settings {
 }
 
 /// The terms of the simulated leases: short, so that they run out often.
-const TERMS: Terms = Terms { lease: 4000, grace: 1000, stopping: 1200, suspicion: 900 };
+const TERMS: Terms = Terms { lease: 4000, grace: 1000, stopping: 1200, suspicion: 1800 };
 
 /// Something that is wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

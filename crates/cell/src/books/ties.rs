@@ -1,6 +1,6 @@
 //! What ties requests to other cells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_core::{CellId, RequestId};
 use holdall_wire::RequestNo;
@@ -15,6 +15,9 @@ pub struct Ties {
     pub(super) foreign: BTreeMap<RequestNo, Tie>,
     /// The lives of other cells, as far as they were heard of.
     pub(super) lives: BTreeMap<CellId, u128>,
+    /// The cells that have yet to say what they hold here, and until when they are waited for.
+    pub(super) missing: BTreeSet<CellId>,
+    pub(super) until: Option<u64>,
 }
 
 /// A request of another home for which something is held.
@@ -47,6 +50,16 @@ impl Ties {
     /// The last known life of another cell.
     pub fn life(&self, cell: CellId) -> Option<u128> {
         self.lives.get(&cell).copied()
+    }
+
+    /// The cells that have yet to say what they hold here.
+    pub fn missing(&self) -> &BTreeSet<CellId> {
+        &self.missing
+    }
+
+    /// When these are not waited for any more, if that is so.
+    pub fn patient_until(&self) -> Option<u64> {
+        self.until
     }
 
     pub(super) fn end(&mut self, request: RequestNo) {

@@ -10,8 +10,6 @@
 //! - A cell in a new life may not know what it has given to others. So it gives nothing to anybody until every other
 //!   cell has said what it holds there, or its lease would have run out.
 
-use std::collections::BTreeSet;
-
 use holdall_core::{CellId, RequestId};
 use holdall_protocols::house::ToManager;
 use holdall_wire::{Ask, From, Lasting, RequestNo};
@@ -21,15 +19,6 @@ use crate::engine::{HeldFor, Member};
 use crate::facts::{Fact, GivenAbroad, How};
 use crate::input::{Cluster, Effect};
 use crate::peer::{Assertion, PeerMessage};
-
-/// A cell that may not know all that it has given to others.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Recovery {
-    /// Those that have yet to say what they hold.
-    pub(super) missing: BTreeSet<CellId>,
-    /// When they will not be waited for any more; as long as it takes if nothing is said.
-    pub(super) until: Option<u64>,
-}
 
 impl Cell {
     /// There is a link to another cell, in a certain life.
@@ -72,25 +61,32 @@ impl Cell {
 
     /// A cell has said what it holds here, or never will.
     fn has_said_all(&mut self, cell: CellId) -> Result<(), Defect> {
-        let Some(recovery) = &mut self.recovery else { return Ok(()) };
-        recovery.missing.remove(&cell);
-        if recovery.missing.is_empty() { self.recovered() } else { Ok(()) }
+        let ties = self.books.ties();
+        if !ties.missing().contains(&cell) {
+            return Ok(());
+        }
+        let missing = ties.missing().iter().copied().filter(|other| *other != cell).collect();
+        self.wait_for(missing, ties.patient_until())
     }
 
-    fn recovered(&mut self) -> Result<(), Defect> {
-        self.recovery = None;
+    /// Nothing is granted until these have said what they hold here.
+    fn wait_for(&mut self, missing: Vec<CellId>, until: Option<u64>) -> Result<(), Defect> {
+        let is_over = missing.is_empty();
+        let until = until.filter(|_| !is_over);
+        self.note(Fact::Recovery { missing, until })?;
+        if !is_over {
+            self.engine.recover();
+            return Ok(());
+        }
         let effects = self.engine.recovered(self.now)?;
         self.take_effects(effects)
     }
 
     /// Looks whether those that have not said what they hold are waited for any longer.
     pub(super) fn look_at_recovery(&mut self) -> Result<(), Defect> {
-        let until = self.recovery.as_ref().and_then(|recovery| recovery.until);
+        let until = self.books.ties().patient_until();
         match until.is_some_and(|until| until <= self.now) {
-            true => {
-                self.out.is_new = true;
-                self.recovered()
-            }
+            true => self.wait_for(Vec::new(), None),
             false => Ok(()),
         }
     }
@@ -219,16 +215,17 @@ impl Cell {
         }
     }
 
-    /// Begins to wait for what other cells hold, if this one may have forgotten it.
-    pub(super) fn begin_recovery(&mut self, cluster: &Cluster) {
-        let missing: BTreeSet<_> = cluster.members.iter().map(|member| member.cell).collect();
-        if missing.is_empty() {
-            return;
-        }
-        let waits = !self.settings.waits.is_empty();
-        let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
-        self.recovery = Some(Recovery { missing, until });
-        self.engine.recover();
+    /// Waits for what other cells hold, if this one may have forgotten it, in this life or in one before.
+    pub(super) fn recover(&mut self, cluster: &Cluster, is_new_life: bool) -> Result<(), Defect> {
+        let ties = self.books.ties();
+        let (missing, until): (Vec<CellId>, _) = if is_new_life {
+            let waits = !self.settings.waits.is_empty();
+            let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
+            (cluster.members.iter().map(|member| member.cell).collect(), until)
+        } else {
+            (ties.missing().iter().copied().collect(), ties.patient_until())
+        };
+        if missing.is_empty() { Ok(()) } else { self.wait_for(missing, until) }
     }
 
     /// A grant of which others guard a part: they keep what is reserved, whatever becomes of this cell.
@@ -241,7 +238,7 @@ impl Cell {
 
     /// What other cells hold is not known yet, and nothing is granted.
     pub fn is_recovering(&self) -> bool {
-        self.recovery.is_some()
+        !self.books.ties().missing().is_empty()
     }
 
     /// Another cell says what no honest one would.

@@ -29,9 +29,9 @@ impl Cell {
         let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
         let waits = start.waits.iter().cloned().collect();
         self.settings = Settings { limits: start.limits, longest: longest.collect(), waits };
-        self.recovery = None;
+        self.asserting.clear();
         let mut unfit = if start.rebuilt || is_another || self.changes_kinds(&start.pools) {
-            self.rebuild(start)?
+            self.rebuild(start, is_new_life)?
         } else {
             self.engine.unlink_all();
             self.engine.start(start.epoch, start.ephemeral);
@@ -39,9 +39,7 @@ impl Cell {
         };
         if let Some(cluster) = &start.cluster {
             self.engine.know(&cluster.members);
-            if is_new_life {
-                self.begin_recovery(cluster);
-            }
+            self.recover(cluster, is_new_life)?;
         }
         self.note_drained()?;
         let (of, kept) = std::mem::take(&mut self.kept);
@@ -166,7 +164,7 @@ impl Cell {
     /// Builds the engine again from the books: grants as they were, pools as large as these need them
     /// and then as they are meant to be, and then who waits asked again in the order of asking. Returns
     /// what could not be done.
-    fn rebuild(&mut self, start: &Start) -> Result<Vec<Effect>, Defect> {
+    fn rebuild(&mut self, start: &Start, is_new_life: bool) -> Result<Vec<Effect>, Defect> {
         let configured = &start.pools;
         self.engine = engine(start.epoch, start.ephemeral)?;
         self.engine.go_above(self.books.highest());
@@ -202,6 +200,10 @@ impl Cell {
         };
         for request in grants.into_iter().filter(is_closing).collect::<Vec<_>>() {
             self.run(engine::Input::End(request))?;
+        }
+        let others = start.cluster.as_ref().is_some_and(|cluster| !cluster.members.is_empty());
+        if is_new_life && others || self.is_recovering() {
+            self.engine.recover();
         }
         self.ask_again()?;
         for name in before {

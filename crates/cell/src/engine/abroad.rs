@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdall_core::{
     Addr, Event, ManagerId, Need as Count, Needs, Protocol, Request, RequestId, UserId,
 };
-use holdall_protocols::house::{House, ToManager, ToUser, User};
+use holdall_protocols::house::{House, Stance, ToManager, ToUser, User};
 use holdall_wire::{Name, Need, Refusal, RequestNo, Taken};
 
 use super::cells::Abroad;
@@ -184,6 +184,17 @@ pub(super) fn guard(count: &Count) -> Option<ManagerId> {
     (manager != ManagerId(0)).then_some(manager)
 }
 
+impl<P: Protocol<Manager: Serving>> Engine<P> {
+    /// A request that was entered is asked for, or will be when it is known what others hold here.
+    pub(super) fn ask_or_postpone(&mut self, request: RequestNo) -> Result<(), Defect> {
+        if self.cells.recovering {
+            self.cells.postponed.push(request);
+            return Ok(());
+        }
+        self.call_ask(request)
+    }
+}
+
 impl Engine<House> {
     /// What a user here says to the manager of another cell.
     pub(super) fn to_guard(&mut self, to: ManagerId, from: Addr, message: ToManager) {
@@ -194,6 +205,13 @@ impl Engine<House> {
             return self.mail.push_back(Mail::ToUser(Addr::Manager(to), user, over));
         }
         let cell = peer.member.cell;
+        if let ToManager::Queue(Stance { n, .. }) = &message
+            && let Some(request) = self.request_of(user)
+            && let Some(abroad) = self.cells.abroad.get_mut(&request)
+            && abroad.given.get(&to).is_some_and(|(before, _)| before < n)
+        {
+            abroad.given.remove(&to); // A later stance gives it back.
+        }
         let order = match message {
             ToManager::Release(_) => None,
             ToManager::Queue(_) | ToManager::Try { .. } => self.order(to, user),
@@ -263,7 +281,8 @@ impl Engine<House> {
 
     /// A request that waits is asked for anew by another user; the one before gives back whatever it has.
     pub(super) fn ask_as_another(&mut self, request: RequestNo) -> Result<(), Defect> {
-        if self.is_held(request) || !self.requests.contains_key(&request) {
+        let is_postponed = self.cells.postponed.contains(&request);
+        if is_postponed || self.is_held(request) || !self.requests.contains_key(&request) {
             return Ok(());
         }
         let user = self.fresh_user();
@@ -275,7 +294,7 @@ impl Engine<House> {
         }
         self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
         self.call_end(before, false)?;
-        self.call_ask(request)
+        self.ask_or_postpone(request)
     }
 
     /// A grant of which others guard a part is in force again, under the id by which they know it.

@@ -124,8 +124,11 @@ impl Engine<House> {
 
     /// All that has to do with a guard.
     fn assertions(&self, at: ManagerId) -> Vec<Assertion> {
-        let waiting = self.waiting_at(at).into_iter().filter_map(|request| self.id_abroad(request));
-        let waiting: Vec<RequestId> = waiting.collect();
+        let waiting = self.waiting_at(at).into_iter().filter_map(|request| {
+            let abroad = self.cells.abroad.get(&request)?;
+            Some((abroad.id, abroad.given.get(&at).map(|(n, _)| *n)))
+        });
+        let waiting: Vec<_> = waiting.collect();
         let held = self.cells.abroad.iter().filter(|(request, _)| self.is_held(**request));
         let held = held.filter_map(|(request, abroad)| {
             let entry = self.requests.get(request)?;
@@ -167,8 +170,16 @@ impl Engine<House> {
             .filter(|one| is_its(&one.request))
             .map(|one| (one.request.user, one))
             .collect();
-        let waiting: BTreeSet<UserId> = assertion.waiting.iter().map(|id| id.user).collect();
+        let waiting: BTreeSet<UserId> = assertion.waiting.iter().map(|(id, _)| id.user).collect();
         self.end_others(home, |user| held.contains_key(user) || waiting.contains(user))?;
+        for (id, stance) in assertion.waiting.iter().filter(|(id, _)| is_its(id)) {
+            let held = self.cells.foreign.get(&id.user).and_then(|foreign| foreign.held);
+            if stance.is_some() && held != *stance {
+                // It was given up, and the home must not take it for held.
+                let message = ToUser::Over(*id);
+                self.send(home, PeerMessage::ToUser { message, given: None });
+            }
+        }
         for (user, asserted) in held {
             let is_held = |foreign: &super::cells::Foreign<House>| foreign.held.is_some();
             let known = self.cells.foreign.get(&user).is_some_and(is_held);

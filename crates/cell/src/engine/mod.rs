@@ -319,11 +319,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if let Some(why) = self.enter_abroad(request, ask.now) {
             return self.refuse(request, why);
         }
-        if self.cells.recovering {
-            self.cells.postponed.push(request);
-        } else {
-            self.call_ask(request)?;
-        }
+        self.ask_or_postpone(request)?;
         if self.is_held(request) || ask.now && self.waits_only_for_others(request) {
             return Ok(());
         }
