@@ -49,9 +49,6 @@ impl World<'_> {
 
     /// A machine loses power, and with it everything that runs there.
     fn lose_power(&mut self, node: usize) {
-        if self.nodes[node].running.is_none() {
-            return;
-        }
         let kept = self.rng.random_range(0..=100);
         self.nodes[node].lose_power(kept);
         self.is_gone(node);
@@ -71,10 +68,8 @@ impl World<'_> {
             return;
         }
         self.lose_power(node);
-        if self.nodes[node].running.is_none() {
-            self.nodes[node].dead = true;
-            self.after(9000, Event::Forget(node));
-        }
+        self.nodes[node].dead = true;
+        self.after(9000, Event::Forget(node));
     }
 
     /// What a machine was connected to is not any more.

@@ -43,6 +43,8 @@ pub(crate) struct Node {
     logic: u32,
     /// It is gone for good.
     pub(crate) dead: bool,
+    /// Others were told so.
+    pub(crate) forgotten: bool,
 }
 
 /// How long a rung of a timer is.
@@ -55,7 +57,7 @@ impl Node {
         let name = format!("c{index}").parse().expect("a name");
         let member = Member { name, cell: CellId(100 + index as u64) };
         let (disk, running, boots) = (Disk::default(), None, 0);
-        Self { member, disk, running, fast, boots, logic: LOGIC, dead: false }
+        Self { member, disk, running, fast, boots, logic: LOGIC, dead: false, forgotten: false }
     }
 
     /// The time by its own clock.

@@ -249,13 +249,13 @@ impl<'a> World<'a> {
         if self.nodes[node].running.is_some() || self.nodes[node].dead {
             return Ok(());
         }
-        let others = self.others(node).into_iter().filter(|other| !self.nodes[*other].dead);
+        let others = self.others(node).into_iter().filter(|other| !self.nodes[*other].forgotten);
         let members = others.map(|other| self.nodes[other].member.clone()).collect();
         let life: u128 = self.rng.random_range(1..u128::MAX);
         let at = self.at;
         let mutant = self.settings.mutant;
         let effects = self.nodes[node].start(at, members, (life, upgrade), mutant);
-        self.tell(|| format!("c{node} starts"));
+        self.tell(|| format!("c{node} starts, another version: {upgrade}, with {effects:?}"));
         self.carry_out(node, effects)
     }
 
@@ -279,6 +279,7 @@ impl<'a> World<'a> {
     }
 
     fn take(&mut self, node: usize, effect: Effect) -> Done {
+        self.tell(|| format!("c{node} -> {effect:?}"));
         match effect {
             Effect::Send(cell, message) => self.send(node, cell, Body::Peer(message)),
             Effect::Unlink(_, what) => {
@@ -452,6 +453,7 @@ impl<'a> World<'a> {
 
     fn forget(&mut self, gone: usize) -> Done {
         let cell = self.nodes[gone].member.cell;
+        self.nodes[gone].forgotten = true;
         for node in self.others(gone) {
             if let Some(running) = &mut self.nodes[node].running {
                 running.leases.remove(cell);
@@ -555,7 +557,20 @@ impl<'a> World<'a> {
         request: RequestNo,
         taken: &[Taken],
     ) -> Done {
-        let home = self.nodes[self.clients[client].home].member.name.clone();
+        let node = self.clients[client].home;
+        let clock = self.nodes[node].clock(self.at);
+        let running = self.nodes[node].running.as_ref();
+        let may = running.is_some_and(|running| {
+            let guards = running.cell.engine().leased_by(request);
+            let deadlines = guards.iter().map(|guard| running.leases.deadline(*guard));
+            deadlines.into_iter().all(|at| at.is_some_and(|at| at > clock + TERMS.stopping))
+        });
+        if !may {
+            // It hears of it too late, or nobody knows until when it may use it.
+            self.clients[client].state = State::Leaving(request, None);
+            return Ok(());
+        }
+        let home = self.nodes[node].member.name.clone();
         let needs = self.clients[client].asked(call).map(|ask| ask.needs.clone());
         let needs = needs.unwrap_or_default();
         let paused: Vec<bool> =

@@ -22,7 +22,7 @@ impl Cell {
     pub(super) fn start(&mut self, start: &Start) -> Result<(), Defect> {
         let is_other_boot = !self.is_same_boot(start);
         let is_another = self.is_another(start.cluster.as_ref(), start.life);
-        let is_new_life = self.books.life() != start.life && self.books.life() != 0;
+        let is_new_life = self.books.life() != start.life && (self.books.life() != 0 || start.lost);
         let clock = self.go_on_from(start);
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;

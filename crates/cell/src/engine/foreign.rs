@@ -63,6 +63,10 @@ impl Engine<House> {
             foreign.stance = message.clone();
         }
         self.tell_manager_of(id.user, message.with_needs(counts))?;
+        if !self.manager.knows(id) {
+            self.leave_foreign(id.user); // It was over already.
+            return self.tell_manager();
+        }
         match self.cells.foreign.get(&id.user) {
             Some(foreign) if now && foreign.held.is_none() => {
                 let why = Refusal::Busy(self.busy(foreign.request));

@@ -93,6 +93,11 @@ impl Manager {
         self.entry(request).filter(|entry| entry.held).map(|entry| entry.n)
     }
 
+    /// Whether a request is under way here.
+    pub fn knows(&self, request: RequestId) -> bool {
+        self.entry(request).is_some() || self.choosing.contains_key(&request)
+    }
+
     /// Whether a request is among those that wait.
     pub fn has_waiting(&self, request: RequestId) -> bool {
         self.entry(request).is_some_and(|entry| !entry.held)
