@@ -115,7 +115,8 @@ impl Cell {
 
     /// Another cell was not heard of for as long as its lease lasts, and longer: it uses nothing any more of what it held.
     pub(super) fn lapsed(&mut self, cell: CellId) -> Result<(), Defect> {
-        self.out.is_new = true;
+        // A home that hears nothing of it must not find it held again when the machine has lost power meanwhile.
+        (self.out.is_new, self.out.sync) = (true, true);
         let books = &self.books;
         let stays = |request: RequestNo| {
             let reserved = books.get(request).and_then(|entry| entry.held.as_ref()?.until);

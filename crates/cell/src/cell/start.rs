@@ -180,6 +180,7 @@ impl Cell {
         let before: Vec<Name> = self.books.pools().map(|(name, _)| name.clone()).collect();
         let grants: Vec<_> = self.books.grants().map(|(request, ..)| request).collect();
         let taken = self.books.grants().flat_map(|(.., held)| held.taken.iter());
+        let taken = taken.filter(|taken| taken.name.cell().is_none());
         let plan = Plan::new(wanted, taken);
         let mut unfit = self.change_all(plan.begins, configured)?;
         for request in &grants {

@@ -149,7 +149,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub fn leased_by(&self, request: RequestNo) -> Vec<holdall_core::CellId> {
         let given = self.cells.abroad.get(&request).into_iter().flat_map(|abroad| &abroad.given);
         let leased = given.filter(|(_, (_, given))| given.leased);
-        leased.filter_map(|(guard, _)| Some(self.cells.peer(*guard)?.member.cell)).collect()
+        let guards = leased.filter_map(|(guard, _)| self.cells.peer(*guard));
+        guards.filter(|peer| !peer.forgotten).map(|peer| peer.member.cell).collect()
     }
 
     /// Puts what is held into the order in which it was asked for.
