@@ -113,6 +113,9 @@ pub enum Refusal {
     /// He was removed.
     #[error("it says that this cell was removed from the cluster; leave it and join under a new id")]
     Removed,
+    /// Whoever says this was removed himself.
+    #[error("it was itself removed from the cluster")]
+    Expelled,
     /// Those above do not want him.
     #[error("{0}")]
     Above(String),
@@ -126,7 +129,7 @@ pub enum Refusal {
     #[error("a member is called {0} already; take another name, or remove that one first")]
     NameTaken(CellName),
     /// Another member has the id.
-    #[error("this cell is a member already; if its certificate was lost, remove it and join under a new id")]
+    #[error("this cell is a member already; a token made for it alone (`holdall cluster token --for NAME`) lets it join again")]
     IdTaken,
     /// The authority's key is elsewhere.
     #[error("this member cannot let others join: the key of the authority is with {0}; join there")]
@@ -254,6 +257,11 @@ async fn send_bytes(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Res
     let length = u32::try_from(bytes.len()).map_err(|_| Bad::Long(bytes.len()))?;
     to.write_all(&[&length.to_le_bytes(), bytes].concat()).await?;
     to.flush().await
+}
+
+/// Says that nothing more will be said.
+pub(crate) async fn close(stream: &mut (impl AsyncWrite + Unpin)) {
+    drop(stream.shutdown().await);
 }
 
 /// The bytes of one frame. Not more is read than belongs to it.

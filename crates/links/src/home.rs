@@ -23,7 +23,7 @@ use crate::cell::{Cell, CellId};
 use crate::member::{self, Record, Roster};
 use crate::store;
 use crate::tls::Tls;
-use crate::token::{JoinToken, Kept, NoGood, Secret, Tokens};
+use crate::token::{For, Good, JoinToken, Kept, NoGood, Secret, Tokens};
 
 const CA: &str = "ca.pem";
 const CA_KEY: &str = "ca.key";
@@ -96,6 +96,10 @@ impl Home {
     /// # Errors
     /// If the directory belongs to a member already, or cannot be written.
     pub fn init(dir: &Path, cell: &Cell, addresses: &[String]) -> Result<Self, Error> {
+        check_addresses(addresses)?;
+        if Self::is_in(dir) {
+            return Err(Error::Member(dir.into()));
+        }
         let authority = Authority::make(card::now())?;
         let asked = Asked::new()?;
         let certificate = authority.issue(cell, &asked.request, card::now())?;
@@ -116,7 +120,6 @@ impl Home {
         certificate: &CertificateDer<'_>,
         roster: &Roster,
     ) -> Result<Self, Error> {
-        Self::check_new(dir)?;
         let home = Self { dir: dir.into(), cell: cell.clone(), pin: Pin::of(authority) };
         let own = asked.with(certificate);
         let own = own.ok_or_else(|| home.certificate("it is for another key"))?;
@@ -130,9 +133,9 @@ impl Home {
         Ok(home)
     }
 
-    /// Whether a member may be founded here.
-    pub(crate) fn check_new(dir: &Path) -> Result<(), Error> {
-        if dir.join(CELL).exists() { Err(Error::Member(dir.into())) } else { Ok(()) }
+    /// Whether this is the directory of a member.
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(CELL).exists()
     }
 
     /// The directory of a member.
@@ -181,6 +184,10 @@ impl Home {
         store::keep(&self.dir.join(MEMBERS), FIRST, &roster.records())
     }
 
+    pub(crate) fn unsaved(&self, why: std::io::Error) -> store::Error {
+        store::Error::File(self.dir.join(MEMBERS), why)
+    }
+
     /// What TLS needs.
     pub(crate) fn tls(&self) -> Result<Tls, Error> {
         let own = store::read(&self.dir.join(CELL))?;
@@ -210,17 +217,17 @@ impl Home {
         Ok(self.authority()?.issue(cell, request, card::now())?)
     }
 
-    /// Makes a token with which so many machines may join within that time.
+    /// Makes a token with which somebody may join within that time.
     ///
     /// # Errors
     /// If the key of the authority is not here, or the token cannot be kept.
-    pub fn add_token(&self, good: Duration, uses: u32) -> Result<JoinToken, Error> {
+    pub fn add_token(&self, good: Duration, whose: For) -> Result<JoinToken, Error> {
         if !self.signs() {
             return Err(Error::NoKey);
         }
         let mut secret = Secret::default();
         getrandom::fill(&mut secret)?;
-        Tokens::of(&self.dir).add(&secret, good, uses, now())?;
+        Tokens::of(&self.dir).add(&secret, good, whose, now())?;
         Ok(JoinToken { pin: self.pin, secret })
     }
 
@@ -241,7 +248,7 @@ impl Home {
         if revoked { Ok(()) } else { Err(Error::NoToken(label.chars().take(80).collect())) }
     }
 
-    pub(crate) fn redeem(&self, secret: &Secret, cell: CellId) -> Result<Result<(), NoGood>, Error> {
+    pub(crate) fn redeem(&self, secret: &Secret, cell: CellId) -> Result<Result<Good, NoGood>, Error> {
         Ok(Tokens::of(&self.dir).redeem(secret, cell, now())?)
     }
 
@@ -262,7 +269,7 @@ impl Home {
         Ok(store::replace(&self.dir.join(CA_KEY), authority.key_pem().as_bytes())?)
     }
 
-    fn authority(&self) -> Result<Authority, Error> {
+    pub(crate) fn authority(&self) -> Result<Authority, Error> {
         let path = self.dir.join(CA_KEY);
         let key = store::read(&path)?.ok_or(Error::NoKey)?;
         let key = String::from_utf8(key);
@@ -359,17 +366,17 @@ mod tests {
         let (_other_dir, other) = founded();
         let key = home.export_key().expect("here");
         std::fs::remove_file(home.dir.join(CA_KEY)).expect("there");
-        assert!(matches!(home.add_token(Duration::from_secs(60), 1), Err(Error::NoKey)));
+        assert!(matches!(home.add_token(Duration::from_secs(60), For::New(1)), Err(Error::NoKey)));
         let foreign = home.import_key(&other.export_key().expect("here"));
         assert!(matches!(foreign, Err(Error::Authority(ca::Error::OtherKey))));
         home.import_key(&key).expect("its own");
-        assert!(home.add_token(Duration::from_secs(60), 1).is_ok());
+        assert!(home.add_token(Duration::from_secs(60), For::New(1)).is_ok());
     }
 
     #[test]
     fn tokens_are_listed_and_revoked() {
         let (_dir, home) = founded();
-        let token = home.add_token(Duration::from_secs(60), 1).expect("made");
+        let token = home.add_token(Duration::from_secs(60), For::New(1)).expect("made");
         assert_eq!(token.pin(), home.pin());
         let label = home.tokens().expect("kept")[0].label();
         assert!(matches!(home.revoke_token("nothing"), Err(Error::NoToken(_))));

@@ -5,7 +5,8 @@
 //!
 //! Join tokens are kept here, in a file beside the authority's key: only a hash of the secret, until when it is
 //! good, and who has used it. Whoever has used one may use it again as long as it is good: the answer may have been
-//! lost on the way. Client tokens are the agent's own ([`crate::Above::client`]).
+//! lost on the way. A token can be for one cell alone, which may be a member already: that is how one comes back whose
+//! certificate has expired. Client tokens are the agent's own ([`crate::Above::client`]).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -140,6 +141,24 @@ pub struct Kept {
     pub uses: u32,
     /// Who has used it.
     pub used: Vec<CellId>,
+    /// The only one who may.
+    pub only: Option<CellId>,
+}
+
+/// For whom a join token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// So many machines that are no members yet.
+    New(u32),
+    /// This cell, also if it is a member already.
+    Cell(CellId),
+}
+
+/// That a token is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Good {
+    /// Whether the cell may be a member already.
+    pub(crate) again: bool,
 }
 
 /// Why a token is not accepted.
@@ -154,6 +173,9 @@ pub enum NoGood {
     /// Somebody else has used it.
     #[error("the token was used by another machine")]
     Used,
+    /// It is for another cell.
+    #[error("the token is for another cell")]
+    Other,
 }
 
 /// The join tokens of a member that signs.
@@ -172,13 +194,17 @@ impl Tokens {
         Self(dir.join(FILE))
     }
 
-    /// Keeps a new token, good for so long and for so many.
-    pub(crate) fn add(&self, secret: &Secret, good: Duration, uses: u32, now: u64) -> Result<(), store::Error> {
+    /// Keeps a new token, good for so long.
+    pub(crate) fn add(&self, secret: &Secret, good: Duration, whose: For, now: u64) -> Result<(), store::Error> {
         let hash = Hash::hash(secret);
+        let (uses, only) = match whose {
+            For::New(uses) => (uses, None),
+            For::Cell(cell) => (1, Some(cell)),
+        };
         let until = now.saturating_add(good.as_millis() as u64);
         self.change(|kept| {
             kept.retain(|it| now < it.until.saturating_add(REMEMBERED.as_millis() as u64));
-            kept.push(Kept { hash, made: now, until, uses, used: Vec::new() });
+            kept.push(Kept { hash, made: now, until, uses, used: Vec::new(), only });
         })
     }
 
@@ -197,20 +223,24 @@ impl Tokens {
     }
 
     /// Whether a cell may join with this secret. It has used the token then.
-    pub(crate) fn redeem(&self, secret: &Secret, cell: CellId, now: u64) -> Result<Result<(), NoGood>, store::Error> {
+    pub(crate) fn redeem(&self, secret: &Secret, cell: CellId, now: u64) -> Result<Result<Good, NoGood>, store::Error> {
         let hash = Hash::hash(secret);
         self.change(|kept| {
             let found = kept.iter_mut().find(|it| it.hash == hash).ok_or(NoGood::Unknown)?;
             if now >= found.until {
                 return Err(NoGood::Expired);
             }
+            if found.only.is_some_and(|only| only != cell) {
+                return Err(NoGood::Other);
+            }
+            let again = found.only.is_some() || found.used.contains(&cell);
             if !found.used.contains(&cell) {
                 if found.used.len() >= found.uses as usize {
                     return Err(NoGood::Used);
                 }
                 found.used.push(cell);
             }
-            Ok(())
+            Ok(Good { again })
         })
     }
 
@@ -265,21 +295,31 @@ mod tests {
         let redeem = |secret, cell, now| tokens.redeem(secret, CellId(cell), now).expect("kept");
         let secret = [7; 16];
         assert_eq!(redeem(&secret, 1, 0), Err(NoGood::Unknown));
-        tokens.add(&secret, HOUR, 1, 1000).expect("kept");
+        tokens.add(&secret, HOUR, For::New(1), 1000).expect("kept");
         let on_disk = std::fs::read(dir.path().join(FILE)).expect("there");
         assert!(!on_disk.windows(16).any(|it| it == secret), "only its hash is on disk");
-        assert_eq!(redeem(&secret, 1, 1000), Ok(()));
-        assert_eq!(redeem(&secret, 1, 2000), Ok(()), "the answer may have been lost");
+        assert_eq!(redeem(&secret, 1, 1000), Ok(Good { again: false }));
+        assert_eq!(redeem(&secret, 1, 2000), Ok(Good { again: true }), "the answer may have been lost");
         assert_eq!(redeem(&secret, 2, 2000), Err(NoGood::Used));
         assert_eq!(redeem(&secret, 1, 1000 + 3_600_000), Err(NoGood::Expired));
         assert_eq!(redeem(&[8; 16], 1, 1000), Err(NoGood::Unknown));
     }
 
     #[test]
+    fn a_token_may_be_for_one_cell_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::of(dir.path());
+        tokens.add(&[7; 16], HOUR, For::Cell(CellId(2)), 0).expect("kept");
+        let redeem = |cell| tokens.redeem(&[7; 16], CellId(cell), 0).expect("kept");
+        assert_eq!(redeem(1), Err(NoGood::Other));
+        assert_eq!(redeem(2), Ok(Good { again: true }));
+    }
+
+    #[test]
     fn a_revoked_token_is_good_for_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let tokens = Tokens::of(dir.path());
-        tokens.add(&[7; 16], HOUR, 5, 0).expect("kept");
+        tokens.add(&[7; 16], HOUR, For::New(5), 0).expect("kept");
         let label = tokens.list().expect("kept")[0].label();
         assert!(!tokens.revoke("00000000").expect("kept"));
         assert!(tokens.revoke(&label).expect("kept"));
@@ -290,8 +330,8 @@ mod tests {
     fn tokens_that_are_long_over_are_dropped() {
         let dir = tempfile::tempdir().expect("a directory");
         let tokens = Tokens::of(dir.path());
-        tokens.add(&[7; 16], HOUR, 1, 0).expect("kept");
-        tokens.add(&[8; 16], HOUR, 1, 30 * 86_400_000).expect("kept");
+        tokens.add(&[7; 16], HOUR, For::New(1), 0).expect("kept");
+        tokens.add(&[8; 16], HOUR, For::New(1), 30 * 86_400_000).expect("kept");
         assert_eq!(tokens.list().expect("kept").len(), 1);
     }
 

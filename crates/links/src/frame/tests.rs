@@ -58,18 +58,20 @@ fn frames_of_links_are_these_bytes() {
 fn refusals_are_these_bytes() {
     golden(&Refusal::Crossed, "01000000 00");
     golden(&Refusal::Removed, "01000000 01");
-    golden(&Refusal::Above("no".into()), "04000000 02 02 6e6f");
-    golden(&Refusal::Stranger, "01000000 03");
-    golden(&Refusal::Token(NoGood::Unknown), "02000000 04 00");
-    golden(&Refusal::Token(NoGood::Expired), "02000000 04 01");
-    golden(&Refusal::Token(NoGood::Used), "02000000 04 02");
-    golden(&Refusal::NameTaken(lab1()), "06000000 05 04 6c616231");
-    golden(&Refusal::IdTaken, "01000000 06");
-    golden(&Refusal::NoKey("a".into()), "03000000 07 01 61");
-    golden(&Refusal::Full, "01000000 08");
-    golden(&Refusal::Guessing, "01000000 09");
-    golden(&Refusal::Client, "01000000 0a");
-    golden(&Refusal::Failed("a".into()), "03000000 0b 01 61");
+    golden(&Refusal::Expelled, "01000000 02");
+    golden(&Refusal::Above("no".into()), "04000000 03 02 6e6f");
+    golden(&Refusal::Stranger, "01000000 04");
+    golden(&Refusal::Token(NoGood::Unknown), "02000000 05 00");
+    golden(&Refusal::Token(NoGood::Expired), "02000000 05 01");
+    golden(&Refusal::Token(NoGood::Used), "02000000 05 02");
+    golden(&Refusal::Token(NoGood::Other), "02000000 05 03");
+    golden(&Refusal::NameTaken(lab1()), "06000000 06 04 6c616231");
+    golden(&Refusal::IdTaken, "01000000 07");
+    golden(&Refusal::NoKey("a".into()), "03000000 08 01 61");
+    golden(&Refusal::Full, "01000000 09");
+    golden(&Refusal::Guessing, "01000000 0a");
+    golden(&Refusal::Client, "01000000 0b");
+    golden(&Refusal::Failed("a".into()), "03000000 0c 01 61");
 }
 
 #[test]
@@ -86,10 +88,10 @@ fn words_of_those_who_join_and_of_clients_are_these_bytes() {
         &JoinAnswer::Joined { certificate: vec![1], records: vec![] },
         "04000000 00 01 01 00",
     );
-    golden(&JoinAnswer::Refused(Refusal::Full), "02000000 01 08");
+    golden(&JoinAnswer::Refused(Refusal::Full), "02000000 01 09");
     golden(&"hat_00".to_owned(), "07000000 06 6861745f3030");
     golden(&ClientAnswer::Welcome, "01000000 00");
-    golden(&ClientAnswer::Refused(Refusal::Client), "02000000 01 0a");
+    golden(&ClientAnswer::Refused(Refusal::Client), "02000000 01 0b");
 }
 
 #[test]
