@@ -32,7 +32,9 @@ pub struct Cell {
 
 /// A text that is no name of a cell.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no name for a cell: 1 to {NAME_MAX} lower-case letters, digits and hyphens, no hyphen at an end")]
+#[error(
+    "'{0}' is no name for a cell: 1 to {NAME_MAX} lower-case letters, digits and hyphens, no hyphen at an end"
+)]
 pub struct BadName(String);
 
 /// A text that is no id of a cell.

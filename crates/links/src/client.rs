@@ -69,7 +69,11 @@ async fn show(address: &str, token: &ClientToken) -> io::Result<(Stream, ClientA
 }
 
 /// Looks at the token of somebody who wants to be a client; what those above are told if it is good.
-pub(crate) async fn serve(hub: &Hub, mut stream: Stream, from: SocketAddr) -> io::Result<Option<Event>> {
+pub(crate) async fn serve(
+    hub: &Hub,
+    mut stream: Stream,
+    from: SocketAddr,
+) -> io::Result<Option<Event>> {
     let token: String = frame::receive(&mut stream, STRANGER_MAX).await?;
     let (name, place) = match admitted(hub, &token, from) {
         Ok(admitted) => admitted,

@@ -53,7 +53,11 @@ async fn serve(hub: Arc<Hub>, stream: TcpStream, from: SocketAddr, place: Place)
 }
 
 /// Finds out who it is and what he wants; a link if he is a member, and nothing if all is done.
-async fn receive(hub: &Hub, stream: TcpStream, from: SocketAddr) -> Result<Option<Box<Greeted>>, Ending> {
+async fn receive(
+    hub: &Hub,
+    stream: TcpStream,
+    from: SocketAddr,
+) -> Result<Option<Box<Greeted>>, Ending> {
     stream.set_nodelay(true)?;
     let (mut stream, card) = hub.tls().accept(stream).await?;
     let (purpose, _) = frame::answer_hello(&mut stream).await?;

@@ -111,7 +111,9 @@ pub enum Refusal {
     #[error("another connection is the link")]
     Crossed,
     /// He was removed.
-    #[error("it says that this cell was removed from the cluster; leave it and join under a new id")]
+    #[error(
+        "it says that this cell was removed from the cluster; leave it and join under a new id"
+    )]
     Removed,
     /// Whoever says this was removed himself.
     #[error("it was itself removed from the cluster")]
@@ -129,7 +131,9 @@ pub enum Refusal {
     #[error("a member is called {0} already; take another name, or remove that one first")]
     NameTaken(CellName),
     /// Another member has the id.
-    #[error("this cell is a member already; a token made for it alone (`holdall cluster token --for NAME`) lets it join again")]
+    #[error(
+        "this cell is a member already; a token made for it alone (`holdall cluster token --for NAME`) lets it join again"
+    )]
     IdTaken,
     /// The authority's key is elsewhere.
     #[error("this member cannot let others join: the key of the authority is with {0}; join there")]
@@ -141,7 +145,9 @@ pub enum Refusal {
     #[error("too many wrong tokens; wait a minute")]
     Guessing,
     /// The client's token is not known.
-    #[error("the token is not known here, was removed, or has expired; `holdall token add` makes another")]
+    #[error(
+        "the token is not known here, was removed, or has expired; `holdall token add` makes another"
+    )]
     Client,
     /// It could not be done.
     #[error("it failed there: {0}")]
@@ -157,7 +163,9 @@ pub(crate) enum Bad {
     Content,
     #[error("whoever is there does not speak holdall's links")]
     Magic,
-    #[error("it speaks versions {0} to {1} of the links, this one {OLDEST} to {VERSION}; upgrade the older one")]
+    #[error(
+        "it speaks versions {0} to {1} of the links, this one {OLDEST} to {VERSION}; upgrade the older one"
+    )]
     Version(u16, u16),
 }
 
@@ -240,7 +248,10 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Bad> {
 }
 
 /// Sends one frame at once.
-pub(crate) async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), value: &T) -> io::Result<()> {
+pub(crate) async fn send<T: Serialize>(
+    to: &mut (impl AsyncWrite + Unpin),
+    value: &T,
+) -> io::Result<()> {
     to.write_all(&encode(value)?).await?;
     to.flush().await
 }
@@ -265,7 +276,10 @@ pub(crate) async fn close(stream: &mut (impl AsyncWrite + Unpin)) {
 }
 
 /// The bytes of one frame. Not more is read than belongs to it.
-pub(crate) async fn receive_bytes(from: &mut (impl AsyncRead + Unpin), max: usize) -> io::Result<Vec<u8>> {
+pub(crate) async fn receive_bytes(
+    from: &mut (impl AsyncRead + Unpin),
+    max: usize,
+) -> io::Result<Vec<u8>> {
     let length = from.read_u32_le().await? as usize;
     if length > max {
         return Err(Bad::Long(length).into());

@@ -43,7 +43,11 @@ pub(crate) enum Ending {
 }
 
 /// Greets a peer to whom we have connected.
-pub(crate) async fn as_dialer(hub: &Hub, mut stream: Stream, card: Card) -> Result<Greeted, Ending> {
+pub(crate) async fn as_dialer(
+    hub: &Hub,
+    mut stream: Stream,
+    card: Card,
+) -> Result<Greeted, Ending> {
     frame::hello(&mut stream, Purpose::Link).await?;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     let heard = heard(&mut stream).await;
@@ -61,7 +65,11 @@ pub(crate) async fn as_dialer(hub: &Hub, mut stream: Stream, card: Card) -> Resu
 }
 
 /// Greets a peer that has connected to us. Hello is said.
-pub(crate) async fn as_acceptor(hub: &Hub, mut stream: Stream, card: Option<Card>) -> Result<Greeted, Ending> {
+pub(crate) async fn as_acceptor(
+    hub: &Hub,
+    mut stream: Stream,
+    card: Option<Card>,
+) -> Result<Greeted, Ending> {
     let card = or_refuse(&mut stream, card.ok_or(Refusal::Stranger)).await?;
     let peer = &card.cell;
     let (start, bytes) = heard(&mut stream).await?;

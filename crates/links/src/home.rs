@@ -35,10 +35,14 @@ const FIRST: &str = "holdall members 1";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The machine belongs to no cluster.
-    #[error("{0} has no certificate: this machine is no member of a cluster; make one (`holdall cluster init`) or join one")]
+    #[error(
+        "{0} has no certificate: this machine is no member of a cluster; make one (`holdall cluster init`) or join one"
+    )]
     NoMember(PathBuf),
     /// It belongs to one already.
-    #[error("{0} has a certificate: this machine is a member of a cluster already; move that directory away to leave it")]
+    #[error(
+        "{0} has a certificate: this machine is a member of a cluster already; move that directory away to leave it"
+    )]
     Member(PathBuf),
     /// Something kept is missing or damaged.
     #[error(transparent)]
@@ -201,7 +205,11 @@ impl Home {
     }
 
     /// Takes another certificate for the own cell.
-    pub(crate) fn renew(&self, asked: &Asked, certificate: &CertificateDer<'_>) -> Result<Tls, Error> {
+    pub(crate) fn renew(
+        &self,
+        asked: &Asked,
+        certificate: &CertificateDer<'_>,
+    ) -> Result<Tls, Error> {
         let card = Card::read(certificate).map_err(|error| self.certificate(&error.to_string()))?;
         if card.cell != self.cell {
             return Err(self.certificate("it is for another cell"));
@@ -213,7 +221,11 @@ impl Home {
     }
 
     /// A certificate for a member, if the key of the authority is here.
-    pub(crate) fn issue(&self, cell: &Cell, request: &[u8]) -> Result<CertificateDer<'static>, Error> {
+    pub(crate) fn issue(
+        &self,
+        cell: &Cell,
+        request: &[u8],
+    ) -> Result<CertificateDer<'static>, Error> {
         Ok(self.authority()?.issue(cell, request, card::now())?)
     }
 
@@ -248,7 +260,11 @@ impl Home {
         if revoked { Ok(()) } else { Err(Error::NoToken(label.chars().take(80).collect())) }
     }
 
-    pub(crate) fn redeem(&self, secret: &Secret, cell: CellId) -> Result<Result<Good, NoGood>, Error> {
+    pub(crate) fn redeem(
+        &self,
+        secret: &Secret,
+        cell: CellId,
+    ) -> Result<Result<Good, NoGood>, Error> {
         Ok(Tokens::of(&self.dir).redeem(secret, cell, now())?)
     }
 
@@ -294,7 +310,8 @@ impl Home {
 /// Whether these can be the addresses of a member.
 pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), Error> {
     let with_port = |text: &String| {
-        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        text.rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
     };
     let fine = member::are_addresses(addresses) && addresses.iter().all(with_port);
     if fine { Ok(()) } else { Err(Error::Addresses) }
@@ -347,7 +364,9 @@ mod tests {
     #[test]
     fn what_is_missing_or_damaged_is_named() {
         let (_dir, home) = founded();
-        for (file, content) in [(MEMBERS, &b"holdall members 1\nxxxx"[..]), (CA, b"x"), (CELL, b"x")] {
+        for (file, content) in
+            [(MEMBERS, &b"holdall members 1\nxxxx"[..]), (CA, b"x"), (CELL, b"x")]
+        {
             let path = home.dir.join(file);
             let whole = std::fs::read(&path).expect("there");
             std::fs::write(&path, content).expect("written");

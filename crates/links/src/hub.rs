@@ -177,7 +177,12 @@ impl Hub {
     }
 
     /// Whether a connection may become the link with this peer.
-    pub(crate) fn would_admit(&self, peer: CellId, dialer: CellId, start: u64) -> Result<(), Refusal> {
+    pub(crate) fn would_admit(
+        &self,
+        peer: CellId,
+        dialer: CellId,
+        start: u64,
+    ) -> Result<(), Refusal> {
         let state = self.state();
         if state.roster.is_removed(self.own().id) {
             return Err(Refusal::Expelled);
@@ -407,7 +412,8 @@ mod tests {
             cell: CellId(cell),
             part: Part::About(About { version: 1, bytes: vec![0; length] }),
         };
-        let records: Vec<_> = (0..40).map(|n| record(n, ABOUT_MAX / (1 + n as usize % 7))).collect();
+        let records: Vec<_> =
+            (0..40).map(|n| record(n, ABOUT_MAX / (1 + n as usize % 7))).collect();
         let frames = told(&records);
         let mut back = Vec::new();
         for frame in frames {

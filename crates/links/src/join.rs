@@ -126,7 +126,11 @@ pub(crate) async fn serve(hub: &Hub, mut stream: Stream, from: IpAddr) -> io::Re
     Ok(())
 }
 
-async fn admit(hub: &Hub, joining: &Joining, from: IpAddr) -> Result<CertificateDer<'static>, Refusal> {
+async fn admit(
+    hub: &Hub,
+    joining: &Joining,
+    from: IpAddr,
+) -> Result<CertificateDer<'static>, Refusal> {
     if !hub.patience.lasts(from, Instant::now()) {
         return Err(Refusal::Guessing);
     }
@@ -147,7 +151,8 @@ async fn admit(hub: &Hub, joining: &Joining, from: IpAddr) -> Result<Certificate
     check(hub, joining, good)?;
     let cell = Cell { id: joining.id, name: joining.name.clone() };
     let certificate = hub.home.issue(&cell, &joining.request).map_err(failed)?;
-    let added = hub.change(|roster| roster.add(cell.id, &cell.name, &joining.addresses, home::now()));
+    let added =
+        hub.change(|roster| roster.add(cell.id, &cell.name, &joining.addresses, home::now()));
     if !added {
         return Err(Refusal::Full);
     }
@@ -176,7 +181,8 @@ fn check(hub: &Hub, joining: &Joining, good: Good) -> Result<(), Refusal> {
 /// Who lets others join, and where.
 fn signers(hub: &Hub) -> String {
     let signers = hub.members().into_iter().filter(|(_, it)| it.signs && !it.removed);
-    let named: Vec<_> = signers.map(|(_, it)| format!("{} ({})", it.name, it.addresses.join(", "))).collect();
+    let named: Vec<_> =
+        signers.map(|(_, it)| format!("{} ({})", it.name, it.addresses.join(", "))).collect();
     if named.is_empty() { "nobody".into() } else { named.join(" or ") }
 }
 

@@ -120,7 +120,11 @@ async fn send(
 }
 
 /// The last words: what is known of the members, and why this is the end.
-async fn farewell(stop: Stop, mut outgoing: Outgoing, to: &mut (impl AsyncWrite + Unpin)) -> Ending {
+async fn farewell(
+    stop: Stop,
+    mut outgoing: Outgoing,
+    to: &mut (impl AsyncWrite + Unpin),
+) -> Ending {
     let (refusal, ending) = match stop {
         Stop::Removed => (Refusal::Removed, Ending::Removed),
         Stop::Replaced => (Refusal::Crossed, Ending::Replaced),

@@ -163,7 +163,8 @@ fn within(length: usize, max: usize) -> Result<(), Unsaid> {
 async fn keep_certificate(hub: Arc<Hub>) {
     loop {
         let well = hub.renew_if_stale();
-        let wait = if well { hub.config.renewal } else { hub.config.compare.min(hub.config.renewal) };
+        let wait =
+            if well { hub.config.renewal } else { hub.config.compare.min(hub.config.renewal) };
         sleep(wait).await;
     }
 }

@@ -152,7 +152,8 @@ impl Record {
 
 /// Whether these can be the addresses of a member.
 pub(crate) fn are_addresses(addresses: &[String]) -> bool {
-    let plain = |text: &String| text.len() <= ADDRESS_MAX && text.bytes().all(|b| b.is_ascii_graphic());
+    let plain =
+        |text: &String| text.len() <= ADDRESS_MAX && text.bytes().all(|b| b.is_ascii_graphic());
     addresses.len() <= ADDRESSES_MAX && addresses.iter().all(plain)
 }
 
@@ -222,7 +223,13 @@ impl Roster {
     }
 
     /// Another cell joins, or the own one. Nothing changes for one that was removed.
-    pub fn add(&mut self, cell: CellId, name: &CellName, addresses: &[String], now: u64) -> Option<Record> {
+    pub fn add(
+        &mut self,
+        cell: CellId,
+        name: &CellName,
+        addresses: &[String],
+        now: u64,
+    ) -> Option<Record> {
         let said = self.member(cell);
         if said.is_some_and(|said| said.removed) || !self.has_room_for(cell) {
             return None;
@@ -313,7 +320,8 @@ impl Roster {
     }
 
     fn has_room_for(&self, cell: CellId) -> bool {
-        let is_known = self.parts.range((cell, Kind::Member)..=(cell, Kind::Forgotten)).next().is_some();
+        let is_known =
+            self.parts.range((cell, Kind::Member)..=(cell, Kind::Forgotten)).next().is_some();
         is_known || self.parts.len() < CELLS_MAX || self.cells() < CELLS_MAX
     }
 

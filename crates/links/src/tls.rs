@@ -62,7 +62,8 @@ impl Tls {
         server.alpn_protocols = vec![SPOKEN.to_vec()];
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
-        let client = believing(Pin::of(authority))?.with_client_auth_cert(chain, key.clone_key())?;
+        let client =
+            believing(Pin::of(authority))?.with_client_auth_cert(chain, key.clone_key())?;
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(server)),
             connector: connector(client),
@@ -179,7 +180,8 @@ impl ServerCertVerifier for Pinned {
 
 /// What went wrong on a connection, for people.
 pub(crate) fn told(error: &io::Error) -> String {
-    const OTHER: &str = "it belongs to another cluster: its certificate was signed by another authority";
+    const OTHER: &str =
+        "it belongs to another cluster: its certificate was signed by another authority";
     const CLOCKS: &str = "compare the clocks of both machines";
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {

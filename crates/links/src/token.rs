@@ -195,7 +195,13 @@ impl Tokens {
     }
 
     /// Keeps a new token, good for so long.
-    pub(crate) fn add(&self, secret: &Secret, good: Duration, whose: For, now: u64) -> Result<(), store::Error> {
+    pub(crate) fn add(
+        &self,
+        secret: &Secret,
+        good: Duration,
+        whose: For,
+        now: u64,
+    ) -> Result<(), store::Error> {
         let hash = Hash::hash(secret);
         let (uses, only) = match whose {
             For::New(uses) => (uses, None),
@@ -223,7 +229,12 @@ impl Tokens {
     }
 
     /// Whether a cell may join with this secret. It has used the token then.
-    pub(crate) fn redeem(&self, secret: &Secret, cell: CellId, now: u64) -> Result<Result<Good, NoGood>, store::Error> {
+    pub(crate) fn redeem(
+        &self,
+        secret: &Secret,
+        cell: CellId,
+        now: u64,
+    ) -> Result<Result<Good, NoGood>, store::Error> {
         let hash = Hash::hash(secret);
         self.change(|kept| {
             let found = kept.iter_mut().find(|it| it.hash == hash).ok_or(NoGood::Unknown)?;
@@ -299,7 +310,11 @@ mod tests {
         let on_disk = std::fs::read(dir.path().join(FILE)).expect("there");
         assert!(!on_disk.windows(16).any(|it| it == secret), "only its hash is on disk");
         assert_eq!(redeem(&secret, 1, 1000), Ok(Good { again: false }));
-        assert_eq!(redeem(&secret, 1, 2000), Ok(Good { again: true }), "the answer may have been lost");
+        assert_eq!(
+            redeem(&secret, 1, 2000),
+            Ok(Good { again: true }),
+            "the answer may have been lost"
+        );
         assert_eq!(redeem(&secret, 2, 2000), Err(NoGood::Used));
         assert_eq!(redeem(&secret, 1, 1000 + 3_600_000), Err(NoGood::Expired));
         assert_eq!(redeem(&[8; 16], 1, 1000), Err(NoGood::Unknown));

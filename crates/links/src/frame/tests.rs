@@ -45,10 +45,8 @@ fn frames_of_links_are_these_bytes() {
         &Frame::Told(vec![member()]),
         "19000000 07 01 07 00 00 03 ac02 04 6c616231 01 09 6c6162313a37343230 01",
     );
-    let records = vec![
-        Record { cell: CellId(7), part: about },
-        Record { cell: CellId(8), part: forgotten },
-    ];
+    let records =
+        vec![Record { cell: CellId(7), part: about }, Record { cell: CellId(8), part: forgotten }];
     golden(&Frame::Told(records), "0e000000 07 02 07 01 ac02 02 6869 08 02 01 01 77");
     golden(&Frame::Renew(vec![1]), "03000000 08 01 01");
     golden(&Frame::Renewed(vec![1]), "03000000 09 01 01");
@@ -84,10 +82,7 @@ fn words_of_those_who_join_and_of_clients_are_these_bytes() {
         request: vec![2],
     };
     golden(&joining, "1d000000 01010101010101010101010101010101 07 04 6c616231 01 03 613a31 01 02");
-    golden(
-        &JoinAnswer::Joined { certificate: vec![1], records: vec![] },
-        "04000000 00 01 01 00",
-    );
+    golden(&JoinAnswer::Joined { certificate: vec![1], records: vec![] }, "04000000 00 01 01 00");
     golden(&JoinAnswer::Refused(Refusal::Full), "02000000 01 09");
     golden(&"hat_00".to_owned(), "07000000 06 6861745f3030");
     golden(&ClientAnswer::Welcome, "01000000 00");

@@ -13,14 +13,16 @@ fn any_part() -> impl Strategy<Value = Part> {
         },
     );
     let bytes = || proptest::collection::vec(0u8..3, 0..3);
-    let about = (0u64..4, bytes()).prop_map(|(version, bytes)| Part::About(About { version, bytes }));
+    let about =
+        (0u64..4, bytes()).prop_map(|(version, bytes)| Part::About(About { version, bytes }));
     let forgotten =
         (0u64..4, bytes()).prop_map(|(version, word)| Part::Forgotten(Forgotten { version, word }));
     prop_oneof![member, about, forgotten]
 }
 
 fn any_records() -> impl Strategy<Value = Vec<Record>> {
-    let record = (0..CELLS, any_part()).prop_map(|(cell, part)| Record { cell: CellId(cell), part });
+    let record =
+        (0..CELLS, any_part()).prop_map(|(cell, part)| Record { cell: CellId(cell), part });
     proptest::collection::vec(record, 0..12)
 }
 
@@ -187,7 +189,10 @@ fn what_is_beyond_the_bounds_is_refused_as_a_whole() {
 #[test]
 fn no_more_cells_are_taken_than_fit() {
     let mut roster = stranger();
-    let about = |cell| Record { cell: CellId(cell), part: Part::About(About { version: 1, bytes: vec![] }) };
+    let about = |cell| Record {
+        cell: CellId(cell),
+        part: Part::About(About { version: 1, bytes: vec![] }),
+    };
     let told = (0..CELLS_MAX as u128 + 9).map(about).collect();
     assert_eq!(roster.merge(told).expect("sound").len(), CELLS_MAX);
     assert!(roster.forget(CellId(3), vec![]).is_some(), "one that is known");

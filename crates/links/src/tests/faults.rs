@@ -9,10 +9,10 @@ async fn behind_proxy(config: Config) -> (Node, Node, Proxy) {
     let mut a = first(2, "a", config.clone()).await;
     let (listener, address) = listen().await;
     let proxy = Proxy::before(address.clone()).await;
-    let dir = joined(&a, 1, "b", &proxy.address).await;
     // The other way leads nowhere, so that all there is goes through the proxy.
     let nowhere = ["127.0.0.1:9".to_owned()];
     a.links.set_addresses(&nowhere).expect("an address");
+    let dir = joined(&a, 1, "b", &proxy.address).await;
     let mut b = Node::start(dir, listener, address, config);
     a.up(b.id()).await;
     b.up(a.id()).await;

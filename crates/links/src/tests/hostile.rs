@@ -128,13 +128,10 @@ async fn records_beyond_the_bounds_end_the_link_and_are_not_kept() {
 async fn only_certificates_of_the_authority_are_accepted() {
     let mut a = first(1, "a", quick()).await;
     let other = first(2, "b", quick()).await;
-    let foreign = {
-        // It believes a, but its certificate is from elsewhere.
-        let dir = joined(&a, 2, "b", "127.0.0.1:9").await;
-        let home = Home::open(&home_in(&dir)).expect("whole");
-        certify(&other.home(), &home, card::now());
-        home
-    };
+    // It believes a, but its certificate is from elsewhere.
+    let dir = joined(&a, 2, "b", "127.0.0.1:9").await;
+    let foreign = Home::open(&home_in(&dir)).expect("whole");
+    certify(&other.home(), &foreign, card::now());
     let why = refused(&foreign, &a).await;
     assert!(why.contains("another authority"), "{why}");
     still_serves(&mut a).await;

@@ -74,7 +74,9 @@ async fn another_cluster_is_known_by_its_digest() {
 async fn a_member_without_the_key_says_who_has_it() {
     let (a, b) = pair(quick()).await;
     let token = a.home().add_token(HOUR, For::New(1)).expect("made");
-    let Refusal::NoKey(signers) = refusal(tried(&b, 3, "c", &token).await) else { panic!("another") };
+    let Refusal::NoKey(signers) = refusal(tried(&b, 3, "c", &token).await) else {
+        panic!("another")
+    };
     assert_eq!(signers, format!("a ({})", a.address));
     b.home().import_key(&a.home().export_key().expect("here")).expect("its own");
     let token = b.home().add_token(HOUR, For::New(1)).expect("made");
@@ -122,7 +124,7 @@ async fn who_was_away_too_long_comes_back_with_a_token_of_its_own() {
     assert_eq!(refusal(again(plain).await), Refusal::IdTaken);
     let own = a.home().add_token(HOUR, For::Cell(CellId(2))).expect("made");
     again(own).await.expect("joined again");
-    let listener = TcpListener::bind(&address).await.expect("free again");
+    let listener = rebind(&address).await;
     let mut b = Node::start(dir, listener, address, quick());
     b.up(a.id()).await;
     a.up(b.id()).await;

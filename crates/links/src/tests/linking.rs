@@ -43,8 +43,7 @@ async fn what_is_said_reaches_all_and_stays() {
     let mut b = further(&a, 2, "b", quick()).await;
     b.links.set_about(b"boards".to_vec()).expect("short");
     let mut c = further(&a, 3, "c", quick()).await;
-    c.up(b.id()).await;
-    c.up(a.id()).await;
+    c.sees(|c| c.peer(CellId(1)).up && c.peer(CellId(2)).up).await;
     for node in [&mut a, &mut c] {
         node.sees(|node| node.links.about(CellId(2)).as_deref() == Some(b"boards")).await;
     }
@@ -74,7 +73,7 @@ async fn who_was_not_there_hears_of_it_later() {
     let (dir, address) = (b.dir, b.address);
     drop((b.links, b.events));
     a.links.set_about(b"news".to_vec()).expect("short");
-    let (listener, _) = (TcpListener::bind(&address).await.expect("free again"), ());
+    let listener = rebind(&address).await;
     b = Node::start(dir, listener, address, quick());
     b.sees(|b| b.links.about(CellId(1)).as_deref() == Some(b"news")).await;
 }
@@ -85,8 +84,7 @@ async fn those_above_may_refuse_and_both_know_why() {
     let mut b = further(&a, 2, "b", quick()).await;
     *a.words.refused.lock().expect("whole") = Some("b".into());
     // Perhaps there was a link already; there is none again.
-    let b_again = b.restart().await;
-    b = b_again;
+    b = b.restart().await;
     let said = |peer: PeerView| peer.why.is_some_and(|why| why.contains("b is not wanted"));
     b.sees(|b| said(b.peer(CellId(1)))).await;
     assert!(!b.peer(a.id()).up);
@@ -124,11 +122,15 @@ async fn who_is_removed_has_no_links_and_never_comes_back() {
         node.sees(|node| !node.peer(CellId(3)).up).await;
         node.members(|all| all.iter().any(|(id, it)| *id == CellId(3) && it.removed)).await;
     }
-    c.sees(|c| c.links.is_removed()).await;
+    // What is told is on disk.
+    let hears =
+        |all: &[(CellId, Member)]| all.iter().any(|(id, it)| *id == CellId(3) && it.removed);
+    c.until(|event| matches!(event, Event::Members(all) if hears(&all)).then_some(())).await;
+    assert!(c.links.is_removed());
     let (dir, address) = (c.dir, c.address);
     drop((c.links, c.events));
     std::fs::write(&members, before).expect("written");
-    let listener = TcpListener::bind(&address).await.expect("free again");
+    let listener = rebind(&address).await;
     let mut c = Node::start(dir, listener, address, quick());
     assert!(!c.links.is_removed(), "its old directory knows nothing");
     c.sees(|c| c.links.is_removed()).await;

@@ -85,6 +85,19 @@ async fn listen() -> (TcpListener, String) {
     (listener, address)
 }
 
+/// An address that was listened at, as soon as it is free again.
+async fn rebind(address: &str) -> TcpListener {
+    let bound = async {
+        loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => return listener,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    timeout(PATIENCE, bound).await.expect("it is free again")
+}
+
 /// The first member of a cluster.
 async fn first(id: u128, name: &str, config: Config) -> Node {
     let dir = tempfile::tempdir().expect("a directory");
@@ -110,7 +123,12 @@ async fn joined(at: &Node, id: u128, name: &str, address: &str) -> tempfile::Tem
 }
 
 impl Node {
-    fn start(dir: tempfile::TempDir, listener: TcpListener, address: String, config: Config) -> Self {
+    fn start(
+        dir: tempfile::TempDir,
+        listener: TcpListener,
+        address: String,
+        config: Config,
+    ) -> Self {
         let home = Home::open(&home_in(&dir)).expect("whole");
         let words = Arc::new(Words::default());
         *words.greeting.lock().expect("whole") = home.cell().to_string();
@@ -123,12 +141,7 @@ impl Node {
     async fn restart(self) -> Self {
         let Self { dir, address, links, config, .. } = self;
         drop(links);
-        let listener = loop {
-            match TcpListener::bind(&address).await {
-                Ok(listener) => break listener,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        };
+        let listener = rebind(&address).await;
         Self::start(dir, listener, address, config)
     }
 
