@@ -1,7 +1,7 @@
 //! What keeps memory bounded: budgets of bytes, rooms for connections, patience with wrong tokens.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ impl Room {
 
     /// A place for a connection from there, if there is one.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        let address = address.to_canonical();
+        let address = neighbourhood(address);
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.values().sum::<usize>() >= self.all {
             return None;
@@ -77,36 +77,46 @@ impl Drop for Place {
     }
 }
 
-/// Wrong tokens within a minute: so many from one address, and so many of all.
+/// Wrong tokens within a minute: so many from one address.
 #[derive(Debug)]
 pub(crate) struct Patience {
     each: usize,
-    all: usize,
-    wrong: Mutex<Vec<(IpAddr, Instant)>>,
+    /// The oldest first.
+    wrong: Mutex<VecDeque<(IpAddr, Instant)>>,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How many wrong tokens are remembered.
+const REMEMBERED: usize = 1000;
 
 impl Patience {
-    pub(crate) fn new(each: usize, all: usize) -> Self {
-        Self { each, all, wrong: Mutex::default() }
+    pub(crate) fn new(each: usize) -> Self {
+        Self { each, wrong: Mutex::default() }
     }
 
     /// Whether somebody from there may try.
     pub(crate) fn lasts(&self, address: IpAddr, now: Instant) -> bool {
-        let address = address.to_canonical();
+        let address = neighbourhood(address);
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         wrong.retain(|(_, at)| now.saturating_duration_since(*at) < MINUTE);
-        let here = wrong.iter().filter(|(from, _)| *from == address).count();
-        here < self.each && wrong.len() < self.all
+        wrong.iter().filter(|(from, _)| *from == address).count() < self.each
     }
 
     /// Somebody from there tried, and was wrong.
     pub(crate) fn tried(&self, address: IpAddr, now: Instant) {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if wrong.len() < self.all {
-            wrong.push((address.to_canonical(), now));
+        if wrong.len() >= REMEMBERED {
+            wrong.pop_front();
         }
+        wrong.push_back((neighbourhood(address), now));
+    }
+}
+
+/// What counts as one address: a machine has as many of IPv6 as it likes, but they begin alike.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
     }
 }
 
@@ -144,16 +154,26 @@ mod tests {
 
     #[test]
     fn patience_ends_and_comes_back() {
-        let patience = Patience::new(2, 3);
+        let patience = Patience::new(2);
         let start = Instant::now();
         for _ in 0..2 {
             assert!(patience.lasts(address(1), start));
             patience.tried(address(1), start);
         }
         assert!(!patience.lasts(address(1), start) && patience.lasts(address(2), start));
-        patience.tried(address(2), start);
-        patience.tried(address(2), start);
-        assert!(!patience.lasts(address(3), start), "all together have tried enough");
         assert!(patience.lasts(address(1), start + MINUTE));
+        for n in 0..2000u128 {
+            patience.tried(Ipv6Addr::from_bits(n << 64).into(), start);
+        }
+        assert_eq!(patience.wrong.lock().expect("whole").len(), REMEMBERED);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let at = |text: &str| neighbourhood(text.parse().expect("an address"));
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));
+        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
     }
 }

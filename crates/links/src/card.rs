@@ -1,7 +1,7 @@
 //! What a certificate says about its cell.
 //!
 //! The identity is a subject alternative name of the form `holdall://NAME/ID`. Whether the certificate is to be
-//! believed is decided before, by the TLS handshake ([`crate::tls`]); here it is only read.
+//! believed is decided before, by the TLS handshake; here it is only read.
 
 use rustls::pki_types::CertificateDer;
 use time::OffsetDateTime;

@@ -38,7 +38,7 @@ pub enum Unserved {
 /// A client's connection: bytes in and out.
 #[derive(Debug)]
 pub struct ClientStream {
-    stream: Stream,
+    stream: Box<Stream>,
     /// At the agent: its place among the clients, free again when it is gone.
     _place: Option<Place>,
 }
@@ -55,7 +55,7 @@ pub async fn connect(address: &str, token: &ClientToken) -> Result<ClientStream,
         Err(_) => return Err(unreachable("no answer".into())),
     };
     match answer {
-        ClientAnswer::Welcome => Ok(ClientStream { stream, _place: None }),
+        ClientAnswer::Welcome => Ok(ClientStream { stream: stream.into(), _place: None }),
         ClientAnswer::Refused(refusal) => Err(Unserved::Refused(address.into(), refusal)),
     }
 }
@@ -84,7 +84,7 @@ pub(crate) async fn serve(
         }
     };
     frame::send(&mut stream, &ClientAnswer::Welcome).await?;
-    let stream = ClientStream { stream, _place: Some(place) };
+    let stream = ClientStream { stream: stream.into(), _place: Some(place) };
     Ok(Some(Event::Client { name, from, stream }))
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::card::Card;
 use crate::frame::{self, Frame, GREETING_MAX, LINK_MAX, Purpose, Refusal};
 use crate::hub::{Hub, Line};
-use crate::peer::Outgoing;
+use crate::peer::{Outgoing, Stop};
 use crate::tls::{self, Stream};
 
 /// A connection that is a link.
@@ -34,10 +34,8 @@ pub(crate) enum Ending {
     Silent(Duration),
     #[error("its certificate has expired")]
     Expired,
-    #[error("it was removed, or this cell was")]
-    Removed,
-    #[error("another connection took its place")]
-    Replaced,
+    #[error("{0}")]
+    Stopped(Stop),
     #[error("it misbehaved: {0}")]
     Misbehaved(String),
 }
@@ -50,11 +48,7 @@ pub(crate) async fn as_dialer(
 ) -> Result<Greeted, Ending> {
     frame::hello(&mut stream, Purpose::Link).await?;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
-    let heard = heard(&mut stream).await;
-    if let Err(Ending::Refused(Refusal::Removed)) = heard {
-        hub.was_removed();
-    }
-    let (start, bytes) = heard?;
+    let (start, bytes) = heard(hub, &mut stream).await?;
     let wanted = hub.above.welcome(&card.cell, &bytes).map_err(Refusal::Above);
     let admitted = match wanted {
         Ok(()) => hub.admit(&card, hub.own().id, start).await,
@@ -72,14 +66,14 @@ pub(crate) async fn as_acceptor(
 ) -> Result<Greeted, Ending> {
     let card = or_refuse(&mut stream, card.ok_or(Refusal::Stranger)).await?;
     let peer = &card.cell;
-    let (start, bytes) = heard(&mut stream).await?;
+    let (start, bytes) = heard(hub, &mut stream).await?;
     let wanted = hub.would_admit(peer.id, peer.id, start);
     let wanted = wanted.and_then(|()| hub.above.welcome(peer, &bytes).map_err(Refusal::Above));
     or_refuse(&mut stream, wanted).await?;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     match frame::receive(&mut stream, LINK_MAX).await? {
         Frame::Ready => {}
-        Frame::Refused(refusal) => return Err(Ending::Refused(refusal)),
+        Frame::Refused(refusal) => return Err(hub.refused(refusal)),
         _ => return Err(Ending::Misbehaved("it is neither ready nor refuses".into())),
     }
     let admitted = hub.admit(&card, peer.id, start).await;
@@ -96,10 +90,10 @@ fn greeting(hub: &Hub, card: &Card) -> Result<Frame, Ending> {
     Ok(Frame::Greeting { start: hub.start, bytes })
 }
 
-async fn heard(stream: &mut Stream) -> Result<(u64, Vec<u8>), Ending> {
+async fn heard(hub: &Hub, stream: &mut Stream) -> Result<(u64, Vec<u8>), Ending> {
     match frame::receive(stream, GREETING_MAX + 64).await? {
         Frame::Greeting { start, bytes } => Ok((start, bytes)),
-        Frame::Refused(refusal) => Err(Ending::Refused(refusal)),
+        Frame::Refused(refusal) => Err(hub.refused(refusal)),
         _ => Err(Ending::Misbehaved("it does not greet".into())),
     }
 }

@@ -9,9 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::above::Above;
 use crate::bounds::{Patience, Room};
@@ -20,15 +19,17 @@ use crate::cell::{Cell, CellId};
 use crate::config::Config;
 use crate::event::{Event, Inbox};
 use crate::frame::{Frame, Refusal};
-use crate::home::{self, Asked, Home};
+use crate::greet::Ending;
+use crate::home::{self, Home};
 use crate::member::{ABOUT_MAX, Known, Member, Part, Record, Roster, Unsound};
 use crate::peer::{Counts, Live, Outbox, Outgoing, Peer, Stop, outbox};
+use crate::renew::Papers;
 use crate::tls::Tls;
 
 /// How many bytes of records are told in one frame, about.
 const TOLD_TOGETHER: usize = ABOUT_MAX;
-/// Wrong tokens within a minute: from one address, and of all.
-const WRONG: (usize, usize) = (10, 100);
+/// Wrong tokens within a minute from one address.
+const WRONG: usize = 10;
 
 pub(crate) struct Hub {
     pub(crate) home: Home,
@@ -42,8 +43,7 @@ pub(crate) struct Hub {
     /// Those who join do so one after another.
     pub(crate) joining: tokio::sync::Mutex<()>,
     state: Mutex<State>,
-    tls: Mutex<Arc<Tls>>,
-    asked: Mutex<Option<Asked>>,
+    pub(crate) papers: Papers,
     /// Told whenever a link or a record has changed.
     changed: watch::Sender<()>,
     saving: tokio::sync::Mutex<()>,
@@ -83,19 +83,18 @@ impl Hub {
         let mut roster = home.roster()?;
         let own = roster.member(home.cell().id).map(|own| own.addresses.clone());
         roster.say_member(&own.unwrap_or_default(), home.signs());
-        let tls = home.tls()?;
+        let papers = Papers::new(home.tls()?);
         let mut start = [0; 8];
         getrandom::fill(&mut start)?;
         let mut state = State { roster, peers: BTreeMap::new(), pending: Pending::default() };
         state.meet(home.cell().id);
         Ok(Self {
             clients: Room::new(config.clients.all, config.clients.each),
-            patience: Patience::new(WRONG.0, WRONG.1),
+            patience: Patience::new(WRONG),
             start: u64::from_le_bytes(start),
             joining: tokio::sync::Mutex::default(),
             state: Mutex::new(state),
-            tls: Mutex::new(Arc::new(tls)),
-            asked: Mutex::default(),
+            papers,
             changed: watch::Sender::new(()),
             saving: tokio::sync::Mutex::default(),
             home,
@@ -110,7 +109,7 @@ impl Hub {
     }
 
     pub(crate) fn tls(&self) -> Arc<Tls> {
-        locked(&self.tls).clone()
+        self.papers.tls()
     }
 
     /// Looks at, or into, what is known of the members.
@@ -165,12 +164,11 @@ impl Hub {
             state.pending.note(record, self.own().id);
         }
         state.meet(self.own().id);
-        let expelled = state.roster.is_removed(self.own().id);
+        let expelled = state.roster.is_removed(self.own().id).then_some(Stop::Expelled);
         for (id, peer) in &state.peers {
-            if let Some(live) = &peer.live
-                && (expelled || state.roster.is_removed(*id))
-            {
-                live.stop.send_replace(Some(Stop::Removed));
+            let removed = state.roster.is_removed(*id).then_some(Stop::Removed);
+            if let (Some(live), Some(stop)) = (&peer.live, expelled.or(removed)) {
+                live.stop.send_replace(Some(stop));
             }
         }
         self.changed.send_replace(());
@@ -237,9 +235,12 @@ impl Hub {
         Some((line, outgoing))
     }
 
-    /// A member says that this cell was removed: it is believed, as if it had told the record.
-    pub(crate) fn was_removed(&self) {
-        self.change(|roster| roster.remove(self.own().id, home::now()));
+    /// A member refuses this cell. If it says that this cell was removed, it is believed, as if it had told the record.
+    pub(crate) fn refused(&self, refusal: Refusal) -> Ending {
+        if refusal == Refusal::Removed {
+            self.change(|roster| roster.remove(self.own().id, home::now()));
+        }
+        Ending::Refused(refusal)
     }
 
     /// A link is gone: those above are told, then there may be another.
@@ -287,65 +288,16 @@ impl Hub {
         }
     }
 
-    pub(crate) fn members(&self) -> Vec<(CellId, Member)> {
-        self.roster(|it| it.members().map(|(id, member)| (id, member.clone())).collect())
-    }
-
-    /// A certificate for a peer whose own is stale.
-    pub(crate) fn sign(&self, peer: &Cell, request: &[u8]) -> Option<Frame> {
-        let issued = self.home.issue(peer, request);
-        let issued = issued.inspect_err(|error| warn!(%peer, "no certificate is issued: {error}"));
-        Some(Frame::Renewed(issued.ok()?.to_vec()))
-    }
-
-    /// Asks for another certificate if the own one is stale. Whether all is well.
-    pub(crate) fn renew_if_stale(&self) -> bool {
-        if !self.tls().card.is_stale(crate::card::now()) {
-            return true;
-        }
-        let asked = match Asked::new() {
-            Ok(asked) => asked,
-            Err(error) => {
-                error!("no key for a new certificate: {error}");
-                return false;
-            }
-        };
-        let request = asked.request.clone();
-        *locked(&self.asked) = Some(asked);
-        if self.home.signs() {
-            if let Some(Frame::Renewed(certificate)) = self.sign(self.own(), &request) {
-                self.renewed(certificate);
-            }
-        } else if !self.ask_signer(request) {
-            warn!("the own certificate is stale, and there is no link with a member that signs");
-        }
-        !self.tls().card.is_stale(crate::card::now())
-    }
-
-    /// Asks one of those who sign, another each time; whether there is any.
-    fn ask_signer(&self, request: Vec<u8>) -> bool {
+    /// The links to those who sign.
+    pub(crate) fn signers(&self) -> Vec<Outbox> {
         let state = self.state();
         let signs = |id: CellId| state.roster.member(id).is_some_and(|it| it.signs && !it.removed);
         let signers = state.peers.iter().filter(|(id, _)| signs(**id));
-        let signers: Vec<_> = signers.filter_map(|(_, peer)| peer.live.as_ref()).collect();
-        let turn = crate::dial::random() as usize;
-        let Some(signer) = signers.get(turn.checked_rem(signers.len()).unwrap_or(0)) else {
-            return false;
-        };
-        signer.outbox.say(Frame::Renew(request));
-        true
+        signers.filter_map(|(_, peer)| Some(peer.live.as_ref()?.outbox.clone())).collect()
     }
 
-    /// The certificate that was asked for.
-    pub(crate) fn renewed(&self, certificate: Vec<u8>) {
-        let Some(asked) = locked(&self.asked).take() else { return };
-        match self.home.renew(&asked, &CertificateDer::from(certificate)) {
-            Ok(tls) => {
-                info!(until = tls.card.until, "the own certificate was renewed");
-                *locked(&self.tls) = Arc::new(tls);
-            }
-            Err(error) => error!("the new certificate is of no use: {error}"),
-        }
+    pub(crate) fn members(&self) -> Vec<(CellId, Member)> {
+        self.roster(|it| it.members().map(|(id, member)| (id, member.clone())).collect())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -396,7 +348,7 @@ fn told(records: &[Record]) -> Vec<Frame> {
     frames
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

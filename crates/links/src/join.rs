@@ -102,7 +102,8 @@ async fn ask(
 ) -> io::Result<(CertificateDer<'static>, JoinAnswer)> {
     let (mut stream, _) = tls::connect_as_nobody(token.pin, dial::tcp(at).await?).await?;
     let authority = tls::authority_of(&stream, token.pin);
-    let authority = authority.ok_or(io::Error::other("it sent no certificate of its authority"))?;
+    let authority =
+        authority.ok_or_else(|| io::Error::other("it sent no certificate of its authority"))?;
     frame::hello(&mut stream, Purpose::Join).await?;
     frame::send(&mut stream, joining).await?;
     Ok((authority, frame::receive(&mut stream, JOINED_MAX).await?))

@@ -10,6 +10,7 @@
 //! | [`home`], `store` | the directory of a member, and files that are known to be whole |
 //! | `frame` | what is said on a connection, and the bytes of it |
 //! | `bounds`, [`config`] | budgets, rooms, patience; times and sizes |
+//! | `renew` | the own certificate, renewed in time |
 //! | `door`, `dial`, `greet` | connections that come in and go out, and how they become links |
 //! | `link`, [`peer`] | a link that is up; what can be seen of it |
 //! | [`join`](mod@join), [`client`] | becoming a member; clients without an agent |
@@ -41,6 +42,7 @@ mod link;
 mod links;
 pub mod member;
 pub mod peer;
+mod renew;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ use crate::greet::{Ending, Greeted};
 use crate::hub::{Hub, Line};
 use crate::member::Roster;
 use crate::peer::{Counts, Outgoing, Stop, count};
+use crate::renew;
 
 /// How long the last words of a link may take.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -76,10 +77,10 @@ fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
             hub.take(peer.id, records).map_err(|bad| Ending::Misbehaved(bad.to_string()))?;
         }
         Frame::Renew(request) if request.len() <= REQUEST_MAX => {
-            hub.sign(peer, &request).into_iter().for_each(|it| line.outbox.say(it));
+            renew::sign(hub, peer, &request).into_iter().for_each(|it| line.outbox.say(it));
         }
-        Frame::Renewed(certificate) => hub.renewed(certificate),
-        Frame::Refused(refusal) => return Err(Ending::Refused(refusal)),
+        Frame::Renewed(certificate) => renew::renewed(hub, certificate),
+        Frame::Refused(refusal) => return Err(hub.refused(refusal)),
         Frame::Greeting { .. } | Frame::Ready | Frame::Renew(_) => {
             return Err(Ending::Misbehaved("it said something out of place".into()));
         }
@@ -125,9 +126,10 @@ async fn farewell(
     mut outgoing: Outgoing,
     to: &mut (impl AsyncWrite + Unpin),
 ) -> Ending {
-    let (refusal, ending) = match stop {
-        Stop::Removed => (Refusal::Removed, Ending::Removed),
-        Stop::Replaced => (Refusal::Crossed, Ending::Replaced),
+    let refusal = match stop {
+        Stop::Expelled => Refusal::Expelled,
+        Stop::Removed => Refusal::Removed,
+        Stop::Replaced => Refusal::Crossed,
     };
     let words = async {
         while let Ok(frame) = outgoing.control.try_recv() {
@@ -138,7 +140,7 @@ async fn farewell(
     };
     // Whoever does not listen to them does not need them.
     drop(timeout(FAREWELL, words).await);
-    ending
+    Ending::Stopped(stop)
 }
 
 /// Asks the peer from time to time whether it is there, and what it knows.
@@ -166,10 +168,7 @@ async fn watch_over(hub: &Hub, line: &Line) -> Ending {
 async fn overdue(mut stop: watch::Receiver<Option<Stop>>) -> Ending {
     let stop = stopped(&mut stop).await;
     sleep(2 * FAREWELL).await;
-    match stop {
-        Stop::Removed => Ending::Removed,
-        Stop::Replaced => Ending::Replaced,
-    }
+    Ending::Stopped(stop)
 }
 
 async fn stopped(stop: &mut watch::Receiver<Option<Stop>>) -> Stop {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use crate::above::Above;
 use crate::card::Card;
@@ -15,7 +14,7 @@ use crate::home::{self, Home, check_addresses};
 use crate::hub::Hub;
 use crate::member::{ABOUT_MAX, Member, WORD_MAX};
 use crate::peer::{PeerView, Unsent};
-use crate::{dial, door, store};
+use crate::{dial, door, renew, store};
 
 /// The links of a member. They end when this is dropped.
 pub struct Links {
@@ -59,7 +58,7 @@ impl Links {
         let hub = Arc::new(Hub::new(home, config, above, inbox)?);
         let mut tasks = JoinSet::new();
         tasks.spawn(dial::dial_members(hub.clone()));
-        tasks.spawn(keep_certificate(hub.clone()));
+        tasks.spawn(renew::keep_certificate(hub.clone()));
         let announcing = hub.clone();
         tasks.spawn(async move { announcing.announce().await });
         if let Some(listener) = listener {
@@ -157,14 +156,4 @@ impl Links {
 
 fn within(length: usize, max: usize) -> Result<(), Unsaid> {
     if length > max { Err(Unsaid::Long(length, max)) } else { Ok(()) }
-}
-
-/// Renews the own certificate in time, for ever.
-async fn keep_certificate(hub: Arc<Hub>) {
-    loop {
-        let well = hub.renew_if_stale();
-        let wait =
-            if well { hub.config.renewal } else { hub.config.compare.min(hub.config.renewal) };
-        sleep(wait).await;
-    }
 }

@@ -54,11 +54,13 @@ pub enum Unsent {
 }
 
 /// Why a link is ended from here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stop {
-    /// The peer, or this cell, was removed.
+    #[error("this cell was removed from the cluster")]
+    Expelled,
+    #[error("it was removed from the cluster")]
     Removed,
-    /// Another connection takes its place.
+    #[error("another connection took its place")]
     Replaced,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
         file.write_all(content)?;
         file.sync_all()?;
         std::fs::rename(&new, path)?;
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
     };
     written().map_err(|error| Error::File(path.into(), error))
 }
@@ -81,8 +81,8 @@ pub(crate) fn kept<T: DeserializeOwned>(path: &Path, first: &str) -> Result<Opti
     let Some(content) = read(path)? else { return Ok(None) };
     let damaged = |why| Error::Damaged(path.into(), why);
     let rest = content.strip_prefix(first.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
-    let rest = rest.ok_or(damaged("its first line is not the one of this version"))?;
-    let (sum, encoded) = rest.split_first_chunk().ok_or(damaged("it is cut off"))?;
+    let rest = rest.ok_or_else(|| damaged("its first line is not the one of this version"))?;
+    let (sum, encoded) = rest.split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
     if u32::from_le_bytes(*sum) != crc32c::crc32c(encoded) {
         return Err(damaged("its checksum is wrong"));
     }

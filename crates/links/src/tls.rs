@@ -103,7 +103,8 @@ async fn connect(connector: &TlsConnector, stream: TcpStream) -> io::Result<(Str
     let name = ServerName::try_from(ANYBODY).map_err(io::Error::other)?;
     let stream = TlsStream::from(connector.connect(name, stream).await?);
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let certificate = certificate.ok_or(io::Error::other("a server without certificate"))?;
+    let certificate =
+        certificate.ok_or_else(|| io::Error::other("a server without certificate"))?;
     let card = Card::read(certificate).map_err(io::Error::other)?;
     Ok((stream, card))
 }
