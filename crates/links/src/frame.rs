@@ -35,6 +35,8 @@ pub(crate) const JOINED_MAX: usize = 128 << 20;
 
 const MAGIC: &[u8; 8] = b"hallink\n";
 const HEAD: usize = 4;
+/// How much is read and written at once; and made room for before it has arrived.
+pub(crate) const AT_ONCE: usize = 32 << 10;
 
 /// Why a connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,7 +286,7 @@ pub(crate) async fn receive_bytes(
     if length > max {
         return Err(Bad::Long(length).into());
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(length.min(AT_ONCE));
     from.take(length as u64).read_to_end(&mut bytes).await?;
     if bytes.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -15,7 +15,7 @@ use tracing::info;
 use crate::ca::REQUEST_MAX;
 use crate::card;
 use crate::event::Event;
-use crate::frame::{self, Frame, LINK_MAX, Refusal};
+use crate::frame::{self, AT_ONCE, Frame, LINK_MAX, Refusal};
 use crate::greet::{Ending, Greeted};
 use crate::hub::{Hub, Line};
 use crate::member::Roster;
@@ -34,8 +34,8 @@ pub(crate) async fn run(hub: &Hub, greeted: Greeted) -> Ending {
     let (reader, writer) = tokio::io::split(stream);
     let stop = outgoing.stop.clone();
     let ending = tokio::select! {
-        ending = hear(hub, &line, BufReader::new(reader)) => ending,
-        ending = speak(outgoing, &line.counts, BufWriter::new(writer)) => ending,
+        ending = hear(hub, &line, BufReader::with_capacity(AT_ONCE, reader)) => ending,
+        ending = speak(outgoing, &line.counts, BufWriter::with_capacity(AT_ONCE, writer)) => ending,
         ending = watch_over(hub, &line) => ending,
         ending = overdue(stop) => ending,
     };
@@ -144,7 +144,7 @@ async fn farewell(
 }
 
 /// Asks the peer from time to time whether it is there, and what it knows.
-async fn watch_over(hub: &Hub, line: &Line) -> Ending {
+pub(crate) async fn watch_over(hub: &Hub, line: &Line) -> Ending {
     let config = &hub.config;
     let mut compared: Option<Instant> = None;
     loop {

@@ -138,6 +138,20 @@ async fn only_certificates_of_the_authority_are_accepted() {
 }
 
 #[tokio::test]
+async fn whoever_sends_the_certificate_of_the_authority_is_not_of_it_yet() {
+    let a = first(1, "a", quick()).await;
+    let other = first(2, "b", quick()).await;
+    // Its chain has the right authority, which anybody can get, above a certificate that it did not sign.
+    let (listener, address) = listen().await;
+    let dir = joined(&a, 2, "b", &address).await;
+    certify(&other.home(), &Home::open(&home_in(&dir)).expect("whole"), card::now());
+    let rogue = Node::start(dir, listener, address, quick());
+    let token = crate::token::ClientToken::new(a.home().pin(), "hat_x");
+    let error = crate::client::connect(&rogue.address, &token).await.expect_err("not believed");
+    assert!(error.to_string().contains("another authority"), "{error}");
+}
+
+#[tokio::test]
 async fn certificates_are_good_from_a_day_before_to_their_end() {
     let a = first(1, "a", quick()).await;
     let dir = joined(&a, 2, "b", "127.0.0.1:9").await;

@@ -38,6 +38,53 @@ async fn the_largest_message_is_carried_and_no_larger() {
 }
 
 #[tokio::test]
+async fn room_in_the_queue_comes_back() {
+    let config = Config { queue_bytes: 4096, inbox_bytes: 4096, ..quick() };
+    let (a, mut b) = pair(config).await;
+    for n in 0..50 {
+        a.links.send(b.id(), vec![n; 1024]).expect("there is room again");
+        assert_eq!(b.message().await.1, [n; 1024]);
+    }
+}
+
+#[tokio::test]
+async fn who_connect_at_the_same_time_come_to_one_link() {
+    let config = Config { retry_min: Duration::from_millis(1), ..quick() };
+    let (mut a, mut b) = pair(config).await;
+    for _ in 0..10 {
+        (a, b) = tokio::join!(a.restart(), b.restart());
+        heard_from(&mut a, &b.links).await;
+        heard_from(&mut b, &a.links).await;
+    }
+}
+
+/// Hears something from the other, who says it until it is heard: links may lose.
+async fn heard_from(node: &mut Node, other: &Links) {
+    let own = node.id();
+    let said = async {
+        loop {
+            let _ = other.send(own, b"hi".to_vec());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        heard = node.message() => assert_eq!(heard.0, other.own().id),
+        () = said => {}
+    }
+}
+
+#[tokio::test]
+async fn a_link_ends_with_the_certificate_of_the_peer() {
+    let a = first(1, "a", quick()).await;
+    let (inbox, _events) = crate::event::inbox(9, 9);
+    let hub = crate::hub::Hub::new(a.home(), quick(), a.words.clone(), inbox).expect("made");
+    let over = card::Card { cell: cell(2, "b"), from: 0, until: card::now() - 1 };
+    let (line, _outgoing) = hub.admit(&over, CellId(2), 1).await.expect("admitted");
+    let ending = timeout(PATIENCE, crate::link::watch_over(&hub, &line)).await.expect("it ends");
+    assert_eq!(ending.to_string(), "its certificate has expired");
+}
+
+#[tokio::test]
 async fn what_is_said_reaches_all_and_stays() {
     let mut a = first(1, "a", quick()).await;
     let mut b = further(&a, 2, "b", quick()).await;
