@@ -36,7 +36,13 @@ pub(crate) async fn dial_members(hub: Arc<Hub>) {
 /// Connects to one member whenever there is no link with it, until it is removed.
 async fn dial_member(hub: Arc<Hub>, peer: CellId) {
     let mut delay = hub.config.retry_min;
-    while wanted(&hub, peer).await.is_some() {
+    loop {
+        if is_up(&hub, peer) {
+            delay = hub.config.retry_min;
+        }
+        if wanted(&hub, peer).await.is_none() {
+            return;
+        }
         if hub.own().id > peer {
             // The other begins, so that connections seldom cross.
             sleep(hub.config.retry_min).await;
@@ -66,9 +72,8 @@ async fn wanted(hub: &Hub, peer: CellId) -> Option<Vec<String>> {
         if hub.roster(|roster| roster.is_removed(peer) || roster.is_removed(hub.own().id)) {
             return None;
         }
-        let up = hub.peers(|peers| peers.get(&peer).is_some_and(|peer| peer.live.is_some()));
         let addresses = addresses(hub, peer);
-        if !up && !addresses.is_empty() {
+        if !is_up(hub, peer) && !addresses.is_empty() {
             return Some(addresses);
         }
         drop(changes.changed().await);
@@ -83,6 +88,10 @@ async fn moved(hub: &Hub, peer: CellId, from: &[String]) {
     }
 }
 
+fn is_up(hub: &Hub, peer: CellId) -> bool {
+    hub.peers(|peers| peers.get(&peer).is_some_and(|peer| peer.live.is_some()))
+}
+
 fn addresses(hub: &Hub, peer: CellId) -> Vec<String> {
     hub.roster(|roster| roster.member(peer).map(|it| it.addresses.clone()).unwrap_or_default())
 }
@@ -94,7 +103,7 @@ async fn connect(hub: &Hub, peer: CellId, addresses: &[String]) -> Result<Box<Gr
         let tried = timeout(hub.config.handshake, connect_to(hub, peer, address)).await;
         match tried {
             Ok(Ok(greeted)) => return Ok(Box::new(greeted)),
-            Ok(Err(ending)) => why = format!("{address}: {ending}"),
+            Ok(Err(ending)) => why = format!("{address}: {}", ending.told()),
             Err(_) => why = format!("{address}: no answer"),
         }
     }

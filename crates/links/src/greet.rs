@@ -40,6 +40,21 @@ pub(crate) enum Ending {
     Misbehaved(String),
 }
 
+impl Ending {
+    /// For people. Some of it may come from the peer.
+    pub(crate) fn told(&self) -> String {
+        brief(&self.to_string())
+    }
+}
+
+/// A text of a bounded length, on one line, that does nothing to a terminal.
+fn brief(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
+}
+
+/// The longest reason that is told.
+const WORDS_MAX: usize = 500;
+
 /// Greets a peer to whom we have connected.
 pub(crate) async fn as_dialer(
     hub: &Hub,
@@ -49,8 +64,7 @@ pub(crate) async fn as_dialer(
     frame::hello(&mut stream, Purpose::Link).await?;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     let (start, bytes) = heard(hub, &mut stream).await?;
-    let wanted = hub.above.welcome(&card.cell, &bytes).map_err(Refusal::Above);
-    let admitted = match wanted {
+    let admitted = match welcome(hub, &card, &bytes) {
         Ok(()) => hub.admit(&card, hub.own().id, start).await,
         Err(refusal) => Err(refusal),
     };
@@ -68,7 +82,7 @@ pub(crate) async fn as_acceptor(
     let peer = &card.cell;
     let (start, bytes) = heard(hub, &mut stream).await?;
     let wanted = hub.would_admit(peer.id, peer.id, start);
-    let wanted = wanted.and_then(|()| hub.above.welcome(peer, &bytes).map_err(Refusal::Above));
+    let wanted = wanted.and_then(|()| welcome(hub, &card, &bytes));
     or_refuse(&mut stream, wanted).await?;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     match frame::receive(&mut stream, LINK_MAX).await? {
@@ -79,6 +93,11 @@ pub(crate) async fn as_acceptor(
     let admitted = hub.admit(&card, peer.id, start).await;
     let (line, outgoing) = or_refuse(&mut stream, admitted).await?;
     Ok(Greeted { stream, line, outgoing, greeting: bytes })
+}
+
+fn welcome(hub: &Hub, card: &Card, greeting: &[u8]) -> Result<(), Refusal> {
+    let wanted = hub.above.welcome(&card.cell, greeting);
+    wanted.map_err(|why| Refusal::Above(brief(&why)))
 }
 
 fn greeting(hub: &Hub, card: &Card) -> Result<Frame, Ending> {
@@ -107,5 +126,17 @@ async fn or_refuse<T>(stream: &mut Stream, wanted: Result<T, Refusal>) -> Result
             frame::close(stream).await;
             Err(Ending::Refusing(refusal))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_of_others_are_short_and_harmless() {
+        let why = format!("\u{1b}[2Jno\n{}", "x".repeat(5000));
+        let told = Ending::Refused(Refusal::Above(why)).told();
+        assert!(told.starts_with("[2Jnox") && told.chars().count() == WORDS_MAX);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn run(hub: &Hub, greeted: Greeted) -> Ending {
         ending = watch_over(hub, &line) => ending,
         ending = overdue(stop) => ending,
     };
-    hub.ended(peer, ending.to_string()).await;
+    hub.ended(peer, ending.told()).await;
     ending
 }
 

@@ -17,8 +17,11 @@ use crate::peer::{PeerView, Unsent};
 use crate::{dial, door, renew, store};
 
 /// The links of a member. They end when this is dropped.
+///
+/// They run in the runtime that started them, which may have a thread of its own: everything here may be called, and
+/// events taken, from any thread.
 pub struct Links {
-    hub: Arc<Hub>,
+    pub(crate) hub: Arc<Hub>,
     _tasks: JoinSet<()>,
 }
 
@@ -28,6 +31,12 @@ pub enum Unsaid {
     /// There is no such member.
     #[error("no member has the id {0}; `holdall cluster members` lists them")]
     Unknown(CellId),
+    /// There is no member of that name.
+    #[error("no member is called {0}; `holdall cluster members` lists them")]
+    Nobody(String),
+    /// There are two members of that name.
+    #[error("{0} members are called {1}; say the id of one")]
+    Several(usize, String),
     /// The own cell.
     #[error("a cell does not remove itself; say it at another member")]
     Own,
@@ -131,6 +140,25 @@ impl Links {
     /// Every cell that is or was a member.
     pub fn members(&self) -> Vec<(CellId, Member)> {
         self.hub.members()
+    }
+
+    /// The member that people mean by this: a name, or an id.
+    ///
+    /// # Errors
+    /// If it is not exactly one.
+    pub fn named(&self, text: &str) -> Result<CellId, Unsaid> {
+        let short = || text.chars().take(80).collect();
+        self.hub.roster(|roster| {
+            if let Some(id) = text.parse().ok().filter(|id| roster.member(*id).is_some()) {
+                return Ok(id);
+            }
+            let found: Vec<_> = roster.named(text).map(|(id, _)| id).collect();
+            match found[..] {
+                [] => Err(Unsaid::Nobody(short())),
+                [one] => Ok(one),
+                _ => Err(Unsaid::Several(found.len(), short())),
+            }
+        })
     }
 
     /// What a cell last said about itself, as far as it was heard.

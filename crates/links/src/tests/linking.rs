@@ -3,6 +3,7 @@ use std::time::Duration;
 use rcgen::KeyPair;
 
 use super::*;
+use crate::Unsaid;
 use crate::card;
 use crate::home::Asked;
 use crate::peer::Unsent;
@@ -183,6 +184,20 @@ async fn who_is_removed_has_no_links_and_never_comes_back() {
     c.sees(|c| c.links.is_removed()).await;
     assert!(!a.peer(c.id()).up && !b.peer(c.id()).up);
     assert!(b.links.remove(b.id()).await.is_err(), "nobody removes itself");
+}
+
+#[tokio::test]
+async fn members_are_found_by_name_or_id() {
+    let (a, b) = pair(quick()).await;
+    assert_eq!(a.links.named("b").expect("one"), b.id());
+    assert_eq!(a.links.named(&b.id().to_string()).expect("one"), b.id());
+    assert!(matches!(a.links.named("c"), Err(Unsaid::Nobody(_))));
+    // As if another signer had let it join at the same moment.
+    let twin = "b".parse().expect("a name");
+    assert!(a.links.hub.change(|roster| roster.add(CellId(3), &twin, &[], 0)));
+    assert!(matches!(a.links.named("b"), Err(Unsaid::Several(2, _))));
+    a.links.remove(CellId(3)).await.expect("kept");
+    assert_eq!(a.links.named("b").expect("one again"), b.id());
 }
 
 #[tokio::test]
