@@ -129,12 +129,22 @@ impl Home {
         let own = own.ok_or_else(|| home.certificate("it is for another key"))?;
         store::make_dir(dir)?;
         store::replace(&dir.join(CA), pem(authority).as_bytes())?;
-        if let Some(key) = authority_key {
-            store::replace(&dir.join(CA_KEY), key.as_bytes())?;
+        match authority_key {
+            Some(key) => store::replace(&dir.join(CA_KEY), key.as_bytes())?,
+            None => home.drop_foreign_key()?,
         }
         home.save(roster)?;
         store::replace(&dir.join(CELL), own.as_bytes())?;
         Ok(home)
+    }
+
+    /// A key of another authority may lie here, if a cluster was begun and never finished.
+    fn drop_foreign_key(&self) -> Result<(), Error> {
+        if self.signs() && matches!(self.authority(), Err(Error::Authority(_))) {
+            let path = self.dir.join(CA_KEY);
+            std::fs::remove_file(&path).map_err(|error| store::Error::File(path, error))?;
+        }
+        Ok(())
     }
 
     /// Whether this is the directory of a member.

@@ -80,6 +80,9 @@ pub async fn join(
         return Err(unreachable("it gave a certificate for another cell".into()));
     }
     known.merge(records).map_err(|error| unreachable(error.to_string()))?;
+    // Who was a member before may be elsewhere now.
+    let signs = known.member(cell.id).is_some_and(|own| own.signs);
+    known.say_member(addresses, signs);
     Ok(Home::found(dir, cell, &authority, None, &asked, &certificate, &known)?)
 }
 

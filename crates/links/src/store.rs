@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{file}: {why}", file = .0.display(), why = .1)]
     File(PathBuf, io::Error),
     /// It is not what was written.
-    #[error("{file} is damaged ({1}): put back a copy, or leave the cluster and join it anew", file = .0.display())]
+    #[error("{file} is damaged ({1}): put back a copy, or move the directory away and join again with a token for this member", file = .0.display())]
     Damaged(PathBuf, &'static str),
 }
 

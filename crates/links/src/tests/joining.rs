@@ -117,7 +117,8 @@ async fn who_was_away_too_long_comes_back_with_a_token_of_its_own() {
     let Node { dir, links, .. } = b;
     drop(links);
     let again = |token: JoinToken| {
-        let (dir, at, addresses) = (home_in(&dir), a.address.clone(), [address.clone()]);
+        let addresses = [address.clone(), "127.0.0.1:9".to_owned()];
+        let (dir, at) = (home_in(&dir), a.address.clone());
         async move { join(&dir, &cell(2, "b"), &addresses, &at, &token).await }
     };
     let plain = a.home().add_token(HOUR, For::New(1)).expect("made");
@@ -128,4 +129,16 @@ async fn who_was_away_too_long_comes_back_with_a_token_of_its_own() {
     let mut b = Node::start(dir, listener, address, quick());
     b.up(a.id()).await;
     a.up(b.id()).await;
+    a.members(|all| all.iter().any(|(id, it)| *id == CellId(2) && it.addresses.len() == 2)).await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_was_begun_and_not_finished_is_no_hindrance() {
+    let a = first(1, "a", quick()).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    Home::init(&home_in(&dir), &cell(2, "b"), &[]).expect("made");
+    std::fs::remove_file(home_in(&dir).join("cell.pem")).expect("it was the last");
+    let token = a.home().add_token(HOUR, For::New(1)).expect("made");
+    let home = join(&home_in(&dir), &cell(2, "b"), &[], &a.address, &token).await.expect("joined");
+    assert!(!home.signs(), "the key of an authority that nobody knows");
 }
