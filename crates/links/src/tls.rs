@@ -209,7 +209,12 @@ pub(crate) fn told(error: &io::Error) -> String {
         },
         Some(rustls::Error::InvalidMessage(_)) => "whoever is there does not speak TLS".into(),
         Some(other) => other.to_string(),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
+        None if is_end(error.kind()) => "it closed the connection".into(),
         None => error.to_string(),
     }
+}
+
+fn is_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }

@@ -63,7 +63,7 @@ async fn only_so_many_may_wait_to_show_who_they_are() {
     for _ in 0..3 {
         kept.push(TcpStream::connect(&a.address).await.expect("reached"));
     }
-    for _ in 0..200 {
+    for _ in 0..2000 {
         let mut further = TcpStream::connect(&a.address).await.expect("reached");
         closed(&mut further).await;
     }
