@@ -221,8 +221,9 @@ impl Books {
                 self.ties.spanning.insert(*request, *id);
             }
             Fact::HeldFor(given) => self.hold_for(given)?,
-            Fact::Recovery { missing, until } => {
+            Fact::Recovery { missing, until, horizon } => {
                 (self.ties.missing, self.ties.until) = (missing.iter().copied().collect(), *until);
+                self.ties.horizon = *horizon;
             }
         }
         Ok(())

@@ -18,6 +18,8 @@ pub struct Ties {
     /// The cells that have yet to say what they hold here, and until when they are waited for.
     pub(super) missing: BTreeSet<CellId>,
     pub(super) until: Option<u64>,
+    /// Up to which fence everything is remembered.
+    pub(super) horizon: u64,
 }
 
 /// A request of another home for which something is held.
@@ -60,6 +62,11 @@ impl Ties {
     /// When these are not waited for any more, if that is so.
     pub fn patient_until(&self) -> Option<u64> {
         self.until
+    }
+
+    /// Up to which fence everything is remembered.
+    pub fn horizon(&self) -> u64 {
+        self.horizon
     }
 
     pub(super) fn end(&mut self, request: RequestNo) {

@@ -54,7 +54,8 @@ impl Cell {
             return Ok(());
         }
         let all: Assertion = self.asserting.remove(&cell).unwrap_or_default();
-        let effects = self.engine.reconcile(self.now, cell, all)?;
+        let horizon = self.books.ties().horizon();
+        let effects = self.engine.reconcile(self.now, cell, all, horizon)?;
         self.take_effects(effects)?;
         self.has_said_all(cell)
     }
@@ -66,14 +67,19 @@ impl Cell {
             return Ok(());
         }
         let missing = ties.missing().iter().copied().filter(|other| *other != cell).collect();
-        self.wait_for(missing, ties.patient_until())
+        self.wait_for(missing, ties.patient_until(), ties.horizon())
     }
 
     /// Nothing is granted until these have said what they hold here.
-    fn wait_for(&mut self, missing: Vec<CellId>, until: Option<u64>) -> Result<(), Defect> {
+    fn wait_for(
+        &mut self,
+        missing: Vec<CellId>,
+        until: Option<u64>,
+        horizon: u64,
+    ) -> Result<(), Defect> {
         let is_over = missing.is_empty();
         let until = until.filter(|_| !is_over);
-        self.note(Fact::Recovery { missing, until })?;
+        self.note(Fact::Recovery { missing, until, horizon })?;
         if !is_over {
             self.engine.recover();
             return Ok(());
@@ -86,7 +92,7 @@ impl Cell {
     pub(super) fn look_at_recovery(&mut self) -> Result<(), Defect> {
         let until = self.books.ties().patient_until();
         match until.is_some_and(|until| until <= self.now) {
-            true => self.wait_for(Vec::new(), None),
+            true => self.wait_for(Vec::new(), None, 0),
             false => Ok(()),
         }
     }
@@ -217,8 +223,16 @@ impl Cell {
     }
 
     /// Waits for what other cells hold, if this one may have forgotten it, in this life or in one before.
-    pub(super) fn recover(&mut self, cluster: &Cluster, is_new_life: bool) -> Result<(), Defect> {
+    /// All fences up to a `horizon` are remembered.
+    pub(super) fn recover(
+        &mut self,
+        cluster: &Cluster,
+        is_new_life: bool,
+        horizon: u64,
+    ) -> Result<(), Defect> {
         let ties = self.books.ties();
+        // What is remembered from before one loss may be forgotten by the next.
+        let horizon = if ties.missing().is_empty() { horizon } else { ties.horizon() };
         let (missing, until): (Vec<CellId>, _) = if is_new_life {
             let waits = !self.settings.waits.is_empty();
             let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
@@ -226,7 +240,7 @@ impl Cell {
         } else {
             (ties.missing().iter().copied().collect(), ties.patient_until())
         };
-        if missing.is_empty() { Ok(()) } else { self.wait_for(missing, until) }
+        if missing.is_empty() { Ok(()) } else { self.wait_for(missing, until, horizon) }
     }
 
     /// A grant of which others guard a part: they keep what is reserved, whatever becomes of this cell.

@@ -21,6 +21,7 @@ impl Cell {
     /// The host has started.
     pub(super) fn start(&mut self, start: &Start) -> Result<(), Defect> {
         let is_other_boot = !self.is_same_boot(start);
+        let horizon = self.books.highest();
         let is_another = self.is_another(start.cluster.as_ref(), start.life);
         let is_new_life = self.books.life() != start.life && (self.books.life() != 0 || start.lost);
         let clock = self.go_on_from(start);
@@ -39,7 +40,7 @@ impl Cell {
         };
         if let Some(cluster) = &start.cluster {
             self.engine.know(&cluster.members);
-            self.recover(cluster, is_new_life)?;
+            self.recover(cluster, is_new_life, horizon)?;
         }
         self.note_drained()?;
         let (of, kept) = std::mem::take(&mut self.kept);

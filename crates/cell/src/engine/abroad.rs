@@ -329,7 +329,8 @@ impl Engine<House> {
                 Some(Err(_)) => {} // That cell is forgotten, and nobody guards it any more.
             }
         }
-        let needs: Vec<Need> = kept.needs.iter().map(here).collect();
+        let is_own = |need: &&Need| need.name.cell().is_none();
+        let needs: Vec<Need> = kept.needs.iter().filter(is_own).cloned().collect();
         let mut counts = match own.is_empty() {
             true => Vec::new(),
             false => match self.as_it_was(&needs, &own) {

@@ -152,7 +152,8 @@ impl Engine<House> {
     }
 
     /// A home has said all that it has to do with here. What it does not know of is over. What it holds and this cell does not know of
-    /// is held again, if this cell's memory was lost; otherwise it was given up, and the home is told.
+    /// is held again, if this cell has lost its memory of it: of all fences above `horizon`. Otherwise it was given up, and
+    /// the home is told.
     ///
     /// # Errors
     /// If an invariant is broken. Nothing may then be granted any more.
@@ -161,6 +162,7 @@ impl Engine<House> {
         now: u64,
         home: CellId,
         assertion: Assertion,
+        horizon: u64,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         let is_its = |id: &RequestId| id.user.home().cell == home;
@@ -183,7 +185,9 @@ impl Engine<House> {
         for (user, asserted) in held {
             let is_held = |foreign: &super::cells::Foreign<House>| foreign.held.is_some();
             let known = self.cells.foreign.get(&user).is_some_and(is_held);
-            if !known && !(self.cells.recovering && self.hold_as_asserted(home, asserted)?) {
+            let fences = asserted.given.taken.iter().flat_map(|taken| &taken.units);
+            let forgotten = self.cells.recovering && fences.clone().all(|unit| unit.1 > horizon);
+            if !known && !(forgotten && self.hold_as_asserted(home, asserted)?) {
                 let message = ToUser::Over(asserted.request);
                 self.send(home, PeerMessage::ToUser { message, given: None });
             } else if let Some(millis) = asserted.millis {
