@@ -703,7 +703,10 @@ impl<'a> World<'a> {
                 };
                 let asked =
                     asked.map(|ask| ask.needs.iter().map(ToString::to_string).collect::<Vec<_>>());
-                let what = format!("{:?} {asked:?}", client.state);
+                let recovering = self.nodes.iter().filter_map(|node| node.running.as_ref());
+                let recovering = recovering.map(|running| running.cell.books().ties().missing());
+                let recovering: Vec<_> = recovering.collect();
+                let what = format!("{:?} {asked:?}; missing: {recovering:?}", client.state);
                 return Err(Violation::Starved {
                     client: index,
                     cell: format!("c{}", client.home),

@@ -49,6 +49,11 @@ impl Ties {
         self.foreign.get(&request)
     }
 
+    /// The homes for which something is held.
+    pub fn homes(&self) -> impl Iterator<Item = CellId> {
+        self.foreign.values().map(|tie| tie.id.user.home().cell)
+    }
+
     /// The last known life of another cell.
     pub fn life(&self, cell: CellId) -> Option<u128> {
         self.lives.get(&cell).copied()

@@ -112,6 +112,14 @@ impl Cell {
         self.has_said_all(cell)
     }
 
+    /// Those that were forgotten while the host was away, or whose end the host has forgotten.
+    pub(super) fn forget_all_but(&mut self, members: &[Member]) -> Result<(), Defect> {
+        let gone = self.engine.peers().chain(self.books.ties().homes());
+        let gone = gone.filter(|cell| members.iter().all(|member| member.cell != *cell));
+        let gone: std::collections::BTreeSet<_> = gone.collect();
+        gone.into_iter().try_for_each(|cell| self.forget(cell))
+    }
+
     /// Another cell was not heard of for a while.
     pub(super) fn suspected(&mut self, cell: CellId) -> Result<(), Defect> {
         self.out.is_new = true;

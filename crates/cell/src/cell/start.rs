@@ -40,6 +40,7 @@ impl Cell {
         };
         if let Some(cluster) = &start.cluster {
             self.engine.know(&cluster.members);
+            self.forget_all_but(&cluster.members)?;
             self.recover(cluster, is_new_life, horizon)?;
         }
         self.note_drained()?;

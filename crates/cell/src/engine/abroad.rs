@@ -356,7 +356,6 @@ impl Engine<House> {
         self.cells.abroad.insert(kept.request, Abroad { id, now: false, given });
         let role = User::granted(&self.cfg, Request { id, needs: counts });
         self.users.insert(id.user, Slot { role, request: Some(kept.request) });
-        self.lanes_made = self.lanes_made.max(id.user.lane().number + 1);
         if let Some(local) = local {
             for (count, taken) in local.iter().zip(&own) {
                 self.ledger.assign_again(count, kept.request, taken)?;

@@ -150,6 +150,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
     }
 
+    /// The other cells that are not forgotten.
+    pub fn peers(&self) -> impl Iterator<Item = CellId> {
+        let known = self.cells.peers.iter().filter(|peer| !peer.forgotten);
+        known.map(|peer| peer.member.cell)
+    }
+
     /// What this cell is for others, if there are some.
     pub fn cell(&self) -> Option<CellId> {
         self.cells.own.as_ref().map(|_| self.cells.home.cell)

@@ -175,7 +175,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         self.of_user = out;
         if over {
             self.users.remove(&id);
-            self.lanes.extend(id.next_generation());
+            // Of an earlier home nobody knows how many there were.
+            let next = id.next_generation().filter(|next| next.home() == self.cells.home);
+            self.lanes.extend(next);
             self.disarm_user(id, None);
         }
         Ok(())
