@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
-pub use self::ties::{Tie, Ties};
+pub use self::ties::{Recovery, Tie, Ties};
 use self::units::{UnitName, Use};
 use crate::facts::{Clock, Fact, GivenAbroad, How, Imported};
 use crate::session::{CallNo, SessionId, Sessions};
@@ -221,9 +221,10 @@ impl Books {
                 self.ties.spanning.insert(*request, *id);
             }
             Fact::HeldFor(given) => self.hold_for(given)?,
-            Fact::Recovery { missing, until, horizon } => {
-                (self.ties.missing, self.ties.until) = (missing.iter().copied().collect(), *until);
-                self.ties.horizon = *horizon;
+            Fact::Recovery { missing, until, horizon, held } => {
+                let (missing, held) =
+                    (missing.iter().copied().collect(), held.iter().copied().collect());
+                self.ties.recovery = Recovery { missing, until: *until, horizon: *horizon, held };
             }
         }
         Ok(())

@@ -177,7 +177,7 @@ impl Cell {
         let grant = self.books.next_due().map(|(at, _)| at);
         let lease = self.books.sessions.next_lapse();
         let drained = self.books.next_undrain();
-        let recovery = self.books.ties().patient_until();
+        let recovery = self.books.ties().recovery().until;
         grant.into_iter().chain(lease).chain(drained).chain(recovery).min()
     }
 

@@ -213,8 +213,10 @@ pub enum Fact {
         missing: Vec<CellId>,
         /// When they will not be waited for any more; as long as it takes if nothing is said.
         until: Option<u64>,
-        /// Whatever has a fence up to this one is remembered: if it is not held, it was given up.
+        /// Whatever has a fence up to this one is remembered: if it is not among those that follow, it was given up.
         horizon: u64,
+        /// The requests of others for which something was held, as far as is remembered.
+        held: Vec<RequestId>,
     },
 }
 

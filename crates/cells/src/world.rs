@@ -704,7 +704,8 @@ impl<'a> World<'a> {
                 let asked =
                     asked.map(|ask| ask.needs.iter().map(ToString::to_string).collect::<Vec<_>>());
                 let recovering = self.nodes.iter().filter_map(|node| node.running.as_ref());
-                let recovering = recovering.map(|running| running.cell.books().ties().missing());
+                let recovering =
+                    recovering.map(|running| &running.cell.books().ties().recovery().missing);
                 let recovering: Vec<_> = recovering.collect();
                 let what = format!("{:?} {asked:?}; missing: {recovering:?}", client.state);
                 return Err(Violation::Starved {

@@ -15,11 +15,27 @@ pub struct Ties {
     pub(super) foreign: BTreeMap<RequestNo, Tie>,
     /// The lives of other cells, as far as they were heard of.
     pub(super) lives: BTreeMap<CellId, u128>,
-    /// The cells that have yet to say what they hold here, and until when they are waited for.
-    pub(super) missing: BTreeSet<CellId>,
-    pub(super) until: Option<u64>,
+    pub(super) recovery: Recovery,
+}
+
+/// What a cell waits for that may have forgotten what it has given to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// The cells that have yet to say what they hold here; none if it waits for nothing.
+    pub missing: BTreeSet<CellId>,
+    /// When these are not waited for any more, if that is so.
+    pub until: Option<u64>,
     /// Up to which fence everything is remembered.
-    pub(super) horizon: u64,
+    pub horizon: u64,
+    /// The requests for which something was held, as far as is remembered.
+    pub held: BTreeSet<RequestId>,
+}
+
+impl Recovery {
+    /// Whether a request may hold something with these fences: it did, or that was forgotten.
+    pub fn allows(&self, request: RequestId, mut fences: impl Iterator<Item = u64>) -> bool {
+        self.held.contains(&request) || fences.all(|fence| fence > self.horizon)
+    }
 }
 
 /// A request of another home for which something is held.
@@ -59,19 +75,14 @@ impl Ties {
         self.lives.get(&cell).copied()
     }
 
-    /// The cells that have yet to say what they hold here.
-    pub fn missing(&self) -> &BTreeSet<CellId> {
-        &self.missing
+    /// What the cell waits for.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
-    /// When these are not waited for any more, if that is so.
-    pub fn patient_until(&self) -> Option<u64> {
-        self.until
-    }
-
-    /// Up to which fence everything is remembered.
-    pub fn horizon(&self) -> u64 {
-        self.horizon
+    /// The requests for which something is held.
+    pub fn all_foreign(&self) -> impl Iterator<Item = (RequestNo, RequestId)> {
+        self.foreign.iter().map(|(request, tie)| (*request, tie.id))
     }
 
     pub(super) fn end(&mut self, request: RequestNo) {

@@ -10,11 +10,14 @@
 //! - A cell in a new life may not know what it has given to others. So it gives nothing to anybody until every other
 //!   cell has said what it holds there, or its lease would have run out.
 
+use std::collections::BTreeSet;
+
 use holdall_core::{CellId, RequestId};
 use holdall_protocols::house::ToManager;
 use holdall_wire::{Ask, From, Lasting, RequestNo};
 
 use super::{Cell, Defect};
+use crate::books::Recovery;
 use crate::engine::{HeldFor, Member};
 use crate::facts::{Fact, GivenAbroad, How};
 use crate::input::{Cluster, Effect};
@@ -54,32 +57,25 @@ impl Cell {
             return Ok(());
         }
         let all: Assertion = self.asserting.remove(&cell).unwrap_or_default();
-        let horizon = self.books.ties().horizon();
-        let effects = self.engine.reconcile(self.now, cell, all, horizon)?;
+        let recovery = self.books.ties().recovery();
+        let effects = self.engine.reconcile(self.now, cell, all, recovery)?;
         self.take_effects(effects)?;
         self.has_said_all(cell)
     }
 
     /// A cell has said what it holds here, or never will.
     fn has_said_all(&mut self, cell: CellId) -> Result<(), Defect> {
-        let ties = self.books.ties();
-        if !ties.missing().contains(&cell) {
-            return Ok(());
-        }
-        let missing = ties.missing().iter().copied().filter(|other| *other != cell).collect();
-        self.wait_for(missing, ties.patient_until(), ties.horizon())
+        let mut recovery = self.books.ties().recovery().clone();
+        if recovery.missing.remove(&cell) { self.wait_for(recovery) } else { Ok(()) }
     }
 
-    /// Nothing is granted until these have said what they hold here.
-    fn wait_for(
-        &mut self,
-        missing: Vec<CellId>,
-        until: Option<u64>,
-        horizon: u64,
-    ) -> Result<(), Defect> {
-        let is_over = missing.is_empty();
-        let until = until.filter(|_| !is_over);
-        self.note(Fact::Recovery { missing, until, horizon })?;
+    /// Nothing is granted until those that are missing have said what they hold here.
+    fn wait_for(&mut self, recovery: Recovery) -> Result<(), Defect> {
+        let is_over = recovery.missing.is_empty();
+        let Recovery { missing, until, horizon, held } =
+            if is_over { Recovery::default() } else { recovery };
+        let (missing, held) = (missing.into_iter().collect(), held.into_iter().collect());
+        self.note(Fact::Recovery { missing, until, horizon, held })?;
         if !is_over {
             self.engine.recover();
             return Ok(());
@@ -90,11 +86,55 @@ impl Cell {
 
     /// Looks whether those that have not said what they hold are waited for any longer.
     pub(super) fn look_at_recovery(&mut self) -> Result<(), Defect> {
-        let until = self.books.ties().patient_until();
+        let until = self.books.ties().recovery().until;
         match until.is_some_and(|until| until <= self.now) {
-            true => self.wait_for(Vec::new(), None, 0),
+            true => self.wait_for(Recovery::default()),
             false => Ok(()),
         }
+    }
+
+    /// Memory may have been lost: what others hold here is what they say. What was remembered of it is how far
+    /// they are to be believed. Reservations are never forgotten.
+    pub(super) fn doubt_what_others_hold(&mut self) -> Result<Recovery, Defect> {
+        let mut recovery = self.books.ties().recovery().clone();
+        if recovery.missing.is_empty() {
+            recovery.horizon = self.books.highest();
+        }
+        let all: Vec<_> = self.books.ties().all_foreign().collect();
+        for (request, id) in all {
+            let held = self.books.get(request).and_then(|entry| entry.held.as_ref());
+            if held.is_some_and(|held| held.until.is_none()) {
+                recovery.held.insert(id);
+                self.note(Fact::Ended { request, how: How::Lost })?;
+            }
+        }
+        Ok(recovery)
+    }
+
+    /// Waits for what other cells hold, if this one may have forgotten it, in this life or in one before.
+    pub(super) fn recover(
+        &mut self,
+        cluster: &Cluster,
+        doubts: Option<Recovery>,
+    ) -> Result<(), Defect> {
+        let members = cluster.members.iter().map(|member| member.cell);
+        let recovery = match doubts {
+            Some(recovery) => {
+                let waits = !self.settings.waits.is_empty();
+                let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
+                Recovery { missing: members.collect(), until, ..recovery }
+            }
+            None => {
+                let mut recovery = self.books.ties().recovery().clone();
+                if recovery.missing.is_empty() {
+                    return Ok(());
+                }
+                let members: BTreeSet<_> = members.collect();
+                recovery.missing.retain(|cell| members.contains(cell));
+                recovery
+            }
+        };
+        self.wait_for(recovery)
     }
 
     /// Other cells there are.
@@ -116,7 +156,7 @@ impl Cell {
     pub(super) fn forget_all_but(&mut self, members: &[Member]) -> Result<(), Defect> {
         let gone = self.engine.peers().chain(self.books.ties().homes());
         let gone = gone.filter(|cell| members.iter().all(|member| member.cell != *cell));
-        let gone: std::collections::BTreeSet<_> = gone.collect();
+        let gone: BTreeSet<_> = gone.collect();
         gone.into_iter().try_for_each(|cell| self.forget(cell))
     }
 
@@ -230,27 +270,6 @@ impl Cell {
         }
     }
 
-    /// Waits for what other cells hold, if this one may have forgotten it, in this life or in one before.
-    /// All fences up to a `horizon` are remembered.
-    pub(super) fn recover(
-        &mut self,
-        cluster: &Cluster,
-        is_new_life: bool,
-        horizon: u64,
-    ) -> Result<(), Defect> {
-        let ties = self.books.ties();
-        // What is remembered from before one loss may be forgotten by the next.
-        let horizon = if ties.missing().is_empty() { horizon } else { ties.horizon() };
-        let (missing, until): (Vec<CellId>, _) = if is_new_life {
-            let waits = !self.settings.waits.is_empty();
-            let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
-            (cluster.members.iter().map(|member| member.cell).collect(), until)
-        } else {
-            (ties.missing().iter().copied().collect(), ties.patient_until())
-        };
-        if missing.is_empty() { Ok(()) } else { self.wait_for(missing, until, horizon) }
-    }
-
     /// A grant of which others guard a part: they keep what is reserved, whatever becomes of this cell.
     pub(super) fn tell_guards(&mut self, request: RequestNo) {
         let held = self.books.get(request).and_then(|entry| entry.held.as_ref());
@@ -261,7 +280,7 @@ impl Cell {
 
     /// What other cells hold is not known yet, and nothing is granted.
     pub fn is_recovering(&self) -> bool {
-        !self.books.ties().missing().is_empty()
+        !self.books.ties().recovery().missing.is_empty()
     }
 
     /// Another cell says what no honest one would.

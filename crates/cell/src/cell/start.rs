@@ -21,9 +21,13 @@ impl Cell {
     /// The host has started.
     pub(super) fn start(&mut self, start: &Start) -> Result<(), Defect> {
         let is_other_boot = !self.is_same_boot(start);
-        let horizon = self.books.highest();
         let is_another = self.is_another(start.cluster.as_ref(), start.life);
         let is_new_life = self.books.life() != start.life && (self.books.life() != 0 || start.lost);
+        let others = start.cluster.as_ref().is_some_and(|cluster| !cluster.members.is_empty());
+        let doubts = match is_new_life && others {
+            true => Some(self.doubt_what_others_hold()?),
+            false => None,
+        };
         let clock = self.go_on_from(start);
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;
@@ -32,7 +36,7 @@ impl Cell {
         self.settings = Settings { limits: start.limits, longest: longest.collect(), waits };
         self.asserting.clear();
         let mut unfit = if start.rebuilt || is_another || self.changes_kinds(&start.pools) {
-            self.rebuild(start, is_new_life)?
+            self.rebuild(start, doubts.is_some())?
         } else {
             self.engine.unlink_all();
             self.engine.start(start.epoch, start.ephemeral);
@@ -41,7 +45,7 @@ impl Cell {
         if let Some(cluster) = &start.cluster {
             self.engine.know(&cluster.members);
             self.forget_all_but(&cluster.members)?;
-            self.recover(cluster, is_new_life, horizon)?;
+            self.recover(cluster, doubts)?;
         }
         self.note_drained()?;
         let (of, kept) = std::mem::take(&mut self.kept);
@@ -166,7 +170,7 @@ impl Cell {
     /// Builds the engine again from the books: grants as they were, pools as large as these need them
     /// and then as they are meant to be, and then who waits asked again in the order of asking. Returns
     /// what could not be done.
-    fn rebuild(&mut self, start: &Start, is_new_life: bool) -> Result<Vec<Effect>, Defect> {
+    fn rebuild(&mut self, start: &Start, doubts: bool) -> Result<Vec<Effect>, Defect> {
         let configured = &start.pools;
         self.engine = engine(start.epoch, start.ephemeral)?;
         self.engine.go_above(self.books.highest());
@@ -204,8 +208,7 @@ impl Cell {
         for request in grants.into_iter().filter(is_closing).collect::<Vec<_>>() {
             self.run(engine::Input::End(request))?;
         }
-        let others = start.cluster.as_ref().is_some_and(|cluster| !cluster.members.is_empty());
-        if is_new_life && others || self.is_recovering() {
+        if doubts || self.is_recovering() {
             self.engine.recover();
         }
         self.ask_again()?;

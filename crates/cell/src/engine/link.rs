@@ -9,6 +9,7 @@ use holdall_wire::{Refusal, RequestNo};
 use super::abroad::guard;
 use super::foreign::HeldFor;
 use super::{Defect, Effect, Engine};
+use crate::books::Recovery;
 use crate::peer::{Asserted, Assertion, PeerMessage};
 
 /// How many requests are asserted in one message.
@@ -152,7 +153,7 @@ impl Engine<House> {
     }
 
     /// A home has said all that it has to do with here. What it does not know of is over. What it holds and this cell does not know of
-    /// is held again, if this cell has lost its memory of it: of all fences above `horizon`. Otherwise it was given up, and
+    /// is held again, if this cell may have forgotten it. Otherwise it was given up, and
     /// the home is told.
     ///
     /// # Errors
@@ -162,7 +163,7 @@ impl Engine<House> {
         now: u64,
         home: CellId,
         assertion: Assertion,
-        horizon: u64,
+        recovery: &Recovery,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         let is_its = |id: &RequestId| id.user.home().cell == home;
@@ -186,7 +187,8 @@ impl Engine<House> {
             let is_held = |foreign: &super::cells::Foreign<House>| foreign.held.is_some();
             let known = self.cells.foreign.get(&user).is_some_and(is_held);
             let fences = asserted.given.taken.iter().flat_map(|taken| &taken.units);
-            let forgotten = self.cells.recovering && fences.clone().all(|unit| unit.1 > horizon);
+            let forgotten = self.cells.recovering
+                && recovery.allows(asserted.request, fences.map(|unit| unit.1));
             if !known && !(forgotten && self.hold_as_asserted(home, asserted)?) {
                 let message = ToUser::Over(asserted.request);
                 self.send(home, PeerMessage::ToUser { message, given: None });
