@@ -16,6 +16,7 @@ export class History {
   #since = Infinity;
   #loading = null;
   #seen = 0;
+  #gaps = 0;
   /** Whether not everything could be loaded. */
   partial = false;
 
@@ -25,6 +26,7 @@ export class History {
 
   /** Sees to it that everything since then is known. */
   async load(since) {
+    if (this.#gaps !== this.#store.gaps) [this.#gaps, this.#since] = [this.#store.gaps, Infinity];
     if (since >= this.#since) return;
     if (this.#loading) await this.#loading;
     if (since >= this.#since) return;

@@ -105,6 +105,8 @@ impl Service {
                 moment: None,
                 touched: Instant::now(),
                 socket: socket.to_owned(),
+                no_http: None,
+                happened: Arc::default(),
                 host_name: rustix::system::uname().nodename().to_string_lossy().into(),
             })
         });
