@@ -89,8 +89,13 @@ told '"what":"asked"' call GET '/v1/audit?limit=5&pool=seat&text=BLUE'
 told '"state":"granted"' call PUT /v1/requests/hangs '{"needs": ["seat/blue"]}'
 number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
 told '204 ' call DELETE "/v1/grants/$number?force=true&reason=it+hangs"
-forced() { call GET "/v1/audit?request=$number" | grep -q 'forced by .*: it hangs'; }
-eventually forced
+told '"state":"granted"' call PUT /v1/requests/again '{"needs": ["seat/blue"]}'
+again=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+expect 64 "--force" release "$again" --reason "by hand"
+"$HOLDALL" release "$again" --force --reason "by hand"
+forced() { call GET "/v1/audit?request=$1" | grep -q "forced by .*: $2"; }
+eventually forced "$number" "it hangs"
+eventually forced "$again" "by hand"
 told 'event: snapshot' timeout 3 curl -sN --unix-socket "$http" http://localhost/v1/events
 
 # Over TCP: a token, or nothing but the page; TLS where there is a certificate.

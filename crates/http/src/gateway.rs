@@ -33,7 +33,7 @@ const CALLS: usize = 2 * door::CONNECTIONS;
 /// How many calls look at everything at the same time.
 const LOOKS: usize = 4;
 /// How many may listen to what happens; one user is a quarter of them ([`Rooms`]).
-const LISTENERS: usize = 64;
+const LISTENERS: usize = 256;
 
 /// What a gateway needs to know.
 #[derive(Clone, Debug)]

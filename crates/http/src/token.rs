@@ -137,8 +137,10 @@ impl Tokens {
 
     /// Waits until the token of somebody was removed, or its time is over; for ever if it has come without one.
     pub(crate) async fn gone(&self, peer: &Peer) {
-        let has_one = peer.uid >= FIRST_UID && peer.may.is_some();
-        while !has_one || self.find(|token| token.uid == peer.uid).is_some() {
+        if peer.uid < FIRST_UID || peer.may.is_none() {
+            return std::future::pending().await;
+        }
+        while self.find(|token| token.uid == peer.uid).is_some() {
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -143,10 +143,12 @@ enum Stands {
 /// The id of a request: picked by the client, known to it and to the agent.
 fn check_id(id: &str) -> Result<(), Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '~' | '-');
-    if (1..=128).contains(&id.len()) && id.chars().all(plain) {
+    // Dots alone mean something else in a path.
+    let is_path = matches!(id, "." | "..");
+    if (1..=128).contains(&id.len()) && id.chars().all(plain) && !is_path {
         return Ok(());
     }
-    let text = "an id has 1 to 128 letters, digits and `. _ ~ -`; take a UUID";
+    let text = "an id has 1 to 128 letters, digits and `. _ ~ -`, not dots alone; take a UUID";
     Err(Problem::new(Kind::Usage, text))
 }
 

@@ -92,6 +92,7 @@ fn what_is_not_there_is_told() {
         ("/v1/pools/none", 404, "unknown"),
         ("/v1/explain/1-1", 404, "unknown"),
         ("/v1/explain/x", 400, "usage"),
+        ("/v1/requests/..", 400, "usage"),
         ("/v1/pools/a%20b", 400, "usage"),
         ("/v1/status?pol=x", 400, "usage"),
         ("/v1/audit?limit=0", 400, "usage"),

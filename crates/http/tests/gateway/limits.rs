@@ -72,7 +72,7 @@ fn whoever_hangs_up_has_read_all_it_wants() {
 fn one_user_does_not_listen_for_all() {
     let world = World::with_tcp(Config::default());
     let client = world.client();
-    let listening: Vec<_> = (0..16).map(|_| client.listen("/v1/events", &[])).collect();
+    let listening: Vec<_> = (0..64).map(|_| client.listen("/v1/events", &[])).collect();
     let full = client.get("/v1/events");
     assert_eq!((full.status, &*full.problem()), (429, "limit"));
     let wall = token::add(world.dir.path(), "wall", &[Right::View], None).expect("made");
