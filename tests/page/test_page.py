@@ -171,6 +171,32 @@ def test_timeline_and_usage_come_from_the_audit_log(tab: Page, serve: Serve, wor
     expect(tab.locator(".usage-card").first).to_contain_text(re.compile(r"[1-9]\d* %"))
 
 
+def test_what_is_held_lasts_also_if_the_log_is_read_before_anything_else_is_known(tab: Page, serve: Serve, world: World) -> None:
+    server = serve(world, token=None)
+    server.talks.clear()
+    tab.goto(server.url + "?view=timeline&hours=1")
+    drawn = "(c) => new Set(new Uint32Array(c.getContext('2d').getImageData(200, 30, c.width - 210, 200).data.buffer)).size"
+    tab.wait_for_function(f"() => ({drawn})(document.querySelector('canvas')) > 10")
+    server.talks.set()
+    expect(tab.locator("#link")).to_have_text("live")
+    box = tab.locator(".timeline-scroll canvas").bounding_box()
+    assert box
+    tab.mouse.move(box["x"] + box["width"] - 12, box["y"] + 35)
+    expect(tab.locator(".tip")).to_contain_text("still held")
+
+
+def test_what_was_missed_is_read_from_the_log(tab: Page, serve: Serve, world: World) -> None:
+    server = serve(world, token=None)
+    opened(tab, server, "?view=log")
+    expect(tab.locator(".row.line").first).to_be_visible()
+    server.stop()
+    expect(tab.locator("#stale")).to_be_visible()
+    world.ask(["missed"], who=world.who(user="grace"))
+    serve(world, port=server.server_port, token=None, forgets=True)
+    expect(tab.locator("#link")).to_have_text("live")
+    expect(tab.locator(".row.line", has_text="grace").first).to_be_visible()
+
+
 def test_the_log_is_searched_and_goes_back(tab: Page, serve: Serve, world: World) -> None:
     opened(tab, serve(world, token=None), "?view=log")
     lines = len(world.audit)

@@ -96,6 +96,8 @@ export class History {
     for (const [number, grant] of this.#store.grants) {
       if (!this.uses.has(number)) this.uses.set(number, use(grant, grant.since));
     }
+    // Before the stream has begun, what is held is not known.
+    if (!this.#store.starts) return this.uses;
     const now = this.#store.now();
     // What is no longer held and whose end was not told has ended some time ago.
     for (const known of this.uses.values()) {
