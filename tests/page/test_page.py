@@ -312,6 +312,10 @@ def test_on_a_phone(tab: Page, serve: Serve, world: World) -> None:
         tab.locator("nav a").nth(view).click()
         tab.wait_for_timeout(200)
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        if tab.locator(".graph-drawing").count():
+            # Who waits and who holds are seen side by side.
+            expect(tab.locator(".node.held").first).to_be_attached()
+            assert tab.evaluate("(d => d.scrollWidth - d.clientWidth)(document.querySelector('.graph-drawing'))") <= 0
     tab.locator("nav a").first.click()
     tab.locator(".row.waiting").first.click()
     expect(tab.locator("#details")).to_be_in_viewport()

@@ -19,6 +19,7 @@ use crate::caller::{Peer, Service};
 use crate::config::{Config, Tcp};
 use crate::feed::Feed;
 use crate::lease::Leases;
+use crate::looks::Looks;
 use crate::rooms::Rooms;
 use crate::token::Tokens;
 use crate::unread::Unread;
@@ -30,8 +31,6 @@ pub const THREAD: &str = "http";
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How many calls there may be at a time: as many as connections through both doors.
 const CALLS: usize = 2 * door::CONNECTIONS;
-/// How many calls look at everything at the same time.
-const LOOKS: usize = 4;
 /// How many may listen to what happens; one user is a quarter of them ([`Rooms`]).
 const LISTENERS: usize = 256;
 
@@ -139,8 +138,8 @@ pub(crate) struct Shared {
     pub(crate) start_number: u32,
     /// Each call has one of these.
     pub(crate) calls: Semaphore,
-    /// Whoever looks at everything has one of these.
-    pub(crate) looks: Semaphore,
+    /// Whose turn it is to look at everything.
+    pub(crate) looks: Looks,
     /// How many listen to what happens.
     pub(crate) listeners: Rooms<u32>,
     /// What was answered and is not read.
@@ -172,7 +171,7 @@ impl Shared {
             names: settings.config.names.clone(),
             start_number: u32::from_le_bytes(number),
             calls: Semaphore::new(CALLS),
-            looks: Semaphore::new(LOOKS),
+            looks: Looks::new(),
             listeners: Rooms::new(LISTENERS),
             unread: Unread::new(settings.unread_bytes.saturating_mul(4)),
             asked: Memory::default(),

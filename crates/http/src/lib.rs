@@ -29,6 +29,7 @@ mod gateway;
 mod guard;
 mod lease;
 mod link;
+mod looks;
 mod problem;
 mod rooms;
 mod routes;

@@ -10,7 +10,17 @@ import * as words from "./words.js";
 
 const FIRST = 30;
 const MOST = 90;
-const BOX = { width: 250, height: 46, row: 58, arcs: 76, between: 240 };
+const ROW = 58;
+const HEIGHT = 46;
+const WIDE = { box: 250, arcs: 76, between: 240 };
+const WIDE_FROM = 2 * WIDE.box + WIDE.arcs + WIDE.between + 24;
+
+/** How wide everything is; on a phone, as narrow as can be read. */
+function frameFor(width) {
+  if (!width || width >= WIDE_FROM - 200) return WIDE;
+  const [arcs, between] = [30, 56];
+  return { arcs, between, box: Math.max(118, (width - arcs - between - 20) / 2) };
+}
 
 export class Graph {
   element;
@@ -20,6 +30,7 @@ export class Graph {
   #chain = null;
   #asked = "";
   #drawn = "";
+  #frame = WIDE;
 
   constructor(store) {
     this.#store = store;
@@ -27,6 +38,7 @@ export class Graph {
     this.#hint = el("p", { class: "hint" });
     this.element = el("section", { class: "panel panel-graph", "aria-label": "Wait-for graph" },
       el("h2", {}, "Who waits for whom"), this.#hint, this.#drawing);
+    new ResizeObserver(() => this.#draw()).observe(this.#drawing);
   }
 
   async update() {
@@ -95,7 +107,8 @@ export class Graph {
   #draw() {
     const { nodes, edges, chain } = this.#picture();
     const selected = address().selected;
-    const state = JSON.stringify([[...nodes.keys()], edges, selected, [...chain]]);
+    this.#frame = frameFor(this.#drawing.clientWidth);
+    const state = JSON.stringify([[...nodes.keys()], edges, selected, [...chain], this.#frame]);
     if (state === this.#drawn) return;
     this.#drawn = state;
     this.#hint.textContent = this.#words(nodes.size);
@@ -115,8 +128,8 @@ export class Graph {
   }
 
   #svg(nodes, edges, chain, selected) {
-    const size = layOut(nodes, edges);
-    const lines = edges.map((edge) => curve(nodes, edge, chain));
+    const size = layOut(nodes, edges, this.#frame);
+    const lines = edges.map((edge) => curve(nodes, edge, chain, this.#frame));
     const boxes = [...nodes].map(([number, node]) => this.#box(number, node, chain, selected));
     return svg("svg", { width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}` },
       svg("defs", {}, arrow("arrow"), arrow("arrow-chain")), lines, boxes);
@@ -124,6 +137,7 @@ export class Graph {
 
   #box(number, node, chain, selected) {
     const { one, kind, x, y } = node;
+    const { box } = this.#frame;
     const what = kind === "held" ? unitsOf(one) : words.needs(one.needs);
     const marks = ["node", kind, chain.has(number) ? "chain" : "", chain.size && !chain.has(number) ? "faded" : "",
       number === selected ? "selected" : "", kind === "held" ? `state-${one.state}` : ""].filter(Boolean).join(" ");
@@ -136,9 +150,9 @@ export class Graph {
     };
     return svg("g", { class: marks, transform: `translate(${x},${y})`, tabindex: "0", role: "button", onclick: open, onkeydown: press,
       "aria-label": `${number}, ${kind}, ${words.shorten(what, 60)}, ${words.who(one.who)}` },
-      svg("rect", { width: BOX.width, height: BOX.height, rx: 8 }),
-      svg("text", { x: 12, y: 19, class: "node-what" }, `${number}  ${words.shorten(what, 26)}`),
-      svg("text", { x: 12, y: 36, class: "node-who" }, words.shorten(`${one.who.user}${one.who.from?.reason ? `: ${one.who.from.reason}` : ""}`, 36)));
+      svg("rect", { width: box, height: HEIGHT, rx: 8 }),
+      svg("text", { x: 10, y: 19, class: "node-what" }, words.shorten(`${number}  ${what}`, Math.floor(box / 7.6))),
+      svg("text", { x: 10, y: 36, class: "node-who" }, words.shorten(`${one.who.user}${one.who.from?.reason ? `: ${one.who.from.reason}` : ""}`, Math.floor(box / 6.9))));
   }
 }
 
@@ -148,7 +162,7 @@ function link(edges, nodes, from, to, kind) {
 }
 
 /** Two columns; whoever holds stands near those who wait for it. */
-function layOut(nodes, edges) {
+function layOut(nodes, edges, { box, arcs, between }) {
   const all = [...nodes.values()];
   const waiting = all.filter((node) => node.kind === "waiting");
   const held = all.filter((node) => node.kind === "held");
@@ -159,25 +173,25 @@ function layOut(nodes, edges) {
   };
   const near = new Map(held.map((node) => [node, middle(node)]));
   held.sort((a, b) => near.get(a) - near.get(b));
-  waiting.forEach((node, i) => Object.assign(node, { x: BOX.arcs, y: 16 + i * BOX.row }));
+  waiting.forEach((node, i) => Object.assign(node, { x: arcs, y: 16 + i * ROW }));
   let next = 16;
   held.forEach((node, i) => {
-    const rest = (waiting.length - held.length + i) * BOX.row + 16;
-    const wished = Math.min(16 + near.get(node) * BOX.row, Math.max(rest, next));
-    Object.assign(node, { x: BOX.arcs + BOX.width + BOX.between, y: Math.max(next, wished) });
-    next = node.y + BOX.row;
+    const rest = (waiting.length - held.length + i) * ROW + 16;
+    const wished = Math.min(16 + near.get(node) * ROW, Math.max(rest, next));
+    Object.assign(node, { x: arcs + box + between, y: Math.max(next, wished) });
+    next = node.y + ROW;
   });
-  const height = Math.max(waiting.length * BOX.row + 16, next) + 16;
-  return { width: BOX.arcs + 2 * BOX.width + BOX.between + 24, height };
+  const height = Math.max(waiting.length * ROW + 16, next) + 16;
+  return { width: arcs + 2 * box + between + 12, height };
 }
 
-function curve(nodes, { from, to, kind }, chain) {
+function curve(nodes, { from, to, kind }, chain, { box, arcs, between }) {
   const [a, b] = [nodes.get(from), nodes.get(to)];
   const on = chain.has(from) && chain.has(to);
-  const [y1, y2] = [a.y + BOX.height / 2, b.y + BOX.height / 2];
+  const [y1, y2] = [a.y + HEIGHT / 2, b.y + HEIGHT / 2];
   const marks = ["edge", kind, on ? "chain" : "", chain.size && !on ? "faded" : ""].filter(Boolean).join(" ");
-  const [x1, x2] = kind === "ahead" ? [a.x, b.x - 3] : [a.x + BOX.width, b.x - 3];
-  const bend = kind === "ahead" ? -Math.min(70, 18 + Math.abs(y1 - y2) / 9) : BOX.between / 2;
+  const [x1, x2] = kind === "ahead" ? [a.x, b.x - 3] : [a.x + box, b.x - 3];
+  const bend = kind === "ahead" ? -Math.min(arcs - 6, 18 + Math.abs(y1 - y2) / 9) : between / 2;
   const far = kind === "ahead" ? x2 + bend : x2 - bend;
   const path = `M${x1},${y1} C${x1 + bend},${y1} ${far},${y2} ${x2},${y2}`;
   return svg("path", { class: marks, d: path, "marker-end": `url(#${on ? "arrow-chain" : "arrow"})` });

@@ -84,7 +84,7 @@ pub(super) async fn audit(
         user: which.user,
         text: which.text,
     };
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let audit = gateway.audit.clone();
     let read = move || {
         let (lines, next) = audit.before(place, &wanted, limit).map_err(unreadable)?;

@@ -64,7 +64,7 @@ pub(super) async fn events(
     // One that is not known is as one that is not known any more.
     let last = last.map(|last| last.parse::<Place>().unwrap_or(Place::NOWHERE));
     let (first, receiver) = {
-        let _one_of_few = gateway.looks.acquire().await;
+        let _turn = gateway.looks.turn(caller.0.uid).await;
         gateway.feed.listen(agent, last).await?
     };
     let first = counted(&gateway.unread, caller.0.uid, first)?;

@@ -23,7 +23,7 @@ use crate::view::Pool;
     ),
 )]
 pub(super) async fn list(gateway: Gateway, caller: Caller) -> Result<Response, Problem> {
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(&[]).await?;
     long_answer(|| Ok(status.pools.into_iter().map(Pool::from).collect::<Vec<_>>())).await
 }
@@ -45,7 +45,7 @@ pub(super) async fn get(
     Path(text): Path<String>,
 ) -> Result<axum::Json<Pool>, Problem> {
     let name = name(&text)?;
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(std::slice::from_ref(&name)).await?;
     let found = status.pools.into_iter().find(|pool| pool.name == name);
     let found =

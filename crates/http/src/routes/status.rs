@@ -41,7 +41,7 @@ pub(super) async fn status(
 ) -> Result<Response, Problem> {
     let names = about.pool.as_deref().unwrap_or_default().split(',').filter(|one| !one.is_empty());
     let names = names.map(name).collect::<Result<Vec<_>, _>>()?;
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(&names).await?;
     long_answer(|| Ok(Status::from(status))).await
 }
@@ -63,7 +63,7 @@ pub(super) async fn explain(
     Path(text): Path<String>,
 ) -> Result<Json<Explanation>, Problem> {
     let body = Body::Explain { request: number(&text)?, most: u32::MAX };
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     match caller.link(&gateway).await?.call(body).await {
         Ok(Reply::Explanation(explanation)) => Ok(Json(explanation.into())),
         Ok(other) => Err(unexpected(&other)),
