@@ -149,6 +149,8 @@ def test_the_graph_shows_the_chain_of_a_request(tab: Page, serve: Serve, world: 
     expect(tab.locator(".node.chain")).to_have_count(len(chain["chain"]) + len(chain["release"]))
     expect(tab.locator(".edge.chain")).not_to_have_count(0)
     expect(tab.locator("#details")).to_contain_text(chain["release"][0]["request"])
+    tab.locator(".node.waiting").first.hover()
+    expect(tab.locator(".edge.near")).not_to_have_count(0)
     tab.locator(".node.held").first.press("Enter")
     expect(tab.locator("#details h2")).to_contain_text("Grant")
 

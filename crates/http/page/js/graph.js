@@ -3,13 +3,15 @@
 
 import { address, go } from "./address.js";
 import { call } from "./api.js";
-import { el, svg } from "./dom.js";
+import { el, setText, svg } from "./dom.js";
 import { requestFilter } from "./filter.js";
 import { unitsOf } from "./lists.js";
 import * as words from "./words.js";
 
 const FIRST = 30;
 const MOST = 90;
+// With more lines than this, they are drawn faintly; those of the box one points at stand out.
+const DENSE = 60;
 const ROW = 58;
 const HEIGHT = 46;
 const WIDE = { box: 250, arcs: 76, between: 240 };
@@ -18,8 +20,8 @@ const WIDE_FROM = 2 * WIDE.box + WIDE.arcs + WIDE.between + 24;
 /** How wide everything is; on a phone, as narrow as can be read. */
 function frameFor(width) {
   if (!width || width >= WIDE_FROM - 200) return WIDE;
-  const [arcs, between] = [30, 56];
-  return { arcs, between, box: Math.max(118, (width - arcs - between - 20) / 2) };
+  const [arcs, between] = [30, 44];
+  return { arcs, between, box: Math.max(100, Math.floor((width - arcs - between - 24) / 2)) };
 }
 
 export class Graph {
@@ -109,9 +111,9 @@ export class Graph {
     const selected = address().selected;
     this.#frame = frameFor(this.#drawing.clientWidth);
     const state = JSON.stringify([[...nodes.keys()], edges, selected, [...chain], this.#frame]);
+    setText(this.#hint, this.#words(nodes.size));
     if (state === this.#drawn) return;
     this.#drawn = state;
-    this.#hint.textContent = this.#words(nodes.size);
     this.#drawing.replaceChildren(nodes.size ? this.#svg(nodes, edges, chain, selected) : "");
   }
 
@@ -131,8 +133,15 @@ export class Graph {
     const size = layOut(nodes, edges, this.#frame);
     const lines = edges.map((edge) => curve(nodes, edge, chain, this.#frame));
     const boxes = [...nodes].map(([number, node]) => this.#box(number, node, chain, selected));
-    return svg("svg", { width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}` },
+    return svg("svg", { class: edges.length > DENSE ? "dense" : "", width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}` },
       svg("defs", {}, arrow("arrow"), arrow("arrow-chain")), lines, boxes);
+  }
+
+  /** The lines from and to a box stand out. */
+  #pointAt(number) {
+    for (const edge of this.#drawing.querySelectorAll(".edge")) {
+      edge.classList.toggle("near", edge.dataset.from === number || edge.dataset.to === number);
+    }
   }
 
   #box(number, node, chain, selected) {
@@ -148,7 +157,9 @@ export class Graph {
         open();
       }
     };
+    const [mark, unmark] = [() => this.#pointAt(number), () => this.#pointAt(null)];
     return svg("g", { class: marks, transform: `translate(${x},${y})`, tabindex: "0", role: "button", onclick: open, onkeydown: press,
+      onpointerenter: mark, onpointerleave: unmark, onfocus: mark, onblur: unmark,
       "aria-label": `${number}, ${kind}, ${words.shorten(what, 60)}, ${words.who(one.who)}` },
       svg("rect", { width: box, height: HEIGHT, rx: 8 }),
       svg("text", { x: 10, y: 19, class: "node-what" }, words.shorten(`${number}  ${what}`, Math.floor(box / 7.6))),
@@ -161,17 +172,17 @@ function link(edges, nodes, from, to, kind) {
   edges.push({ from, to, kind });
 }
 
-/** Two columns; whoever holds stands near those who wait for it. */
+/** Two columns; whoever holds stands near the first who waits for it. */
 function layOut(nodes, edges, { box, arcs, between }) {
   const all = [...nodes.values()];
   const waiting = all.filter((node) => node.kind === "waiting");
   const held = all.filter((node) => node.kind === "held");
   const rows = new Map(waiting.map((node, i) => [node.one.request, i]));
-  const middle = (node) => {
+  const first = (node) => {
     const from = edges.filter((edge) => edge.to === node.one.request).map((edge) => rows.get(edge.from) ?? 0);
-    return from.reduce((sum, row) => sum + row, 0) / Math.max(1, from.length);
+    return from.length ? Math.min(...from) : 0;
   };
-  const near = new Map(held.map((node) => [node, middle(node)]));
+  const near = new Map(held.map((node) => [node, first(node)]));
   held.sort((a, b) => near.get(a) - near.get(b));
   waiting.forEach((node, i) => Object.assign(node, { x: arcs, y: 16 + i * ROW }));
   let next = 16;
@@ -194,7 +205,7 @@ function curve(nodes, { from, to, kind }, chain, { box, arcs, between }) {
   const bend = kind === "ahead" ? -Math.min(arcs - 6, 18 + Math.abs(y1 - y2) / 9) : between / 2;
   const far = kind === "ahead" ? x2 + bend : x2 - bend;
   const path = `M${x1},${y1} C${x1 + bend},${y1} ${far},${y2} ${x2},${y2}`;
-  return svg("path", { class: marks, d: path, "marker-end": `url(#${on ? "arrow-chain" : "arrow"})` });
+  return svg("path", { class: marks, d: path, "data-from": from, "data-to": to, "marker-end": `url(#${on ? "arrow-chain" : "arrow"})` });
 }
 
 function arrow(id) {
