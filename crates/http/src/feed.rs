@@ -111,7 +111,8 @@ impl Feed {
             none => {
                 let seen = self.seen();
                 let audit = self.audit.clone();
-                let place = off_thread(move || audit.end()).await?.map_err(unreadable)?;
+                let place =
+                    off_thread(move || audit.end()).await?.map_err(|error| unreadable(&error))?;
                 let status = self.look().await?;
                 let status = off_thread(move || Arc::new(status.into())).await?;
                 let sender = broadcast::Sender::new(BEHIND);
@@ -198,7 +199,9 @@ fn first(
     let since = match last.map(|last| audit.after(last, Some(place))) {
         None => Since::default(),
         // A place that is not known is one since which something is missing.
-        Some(found) => found.ok().flatten().unwrap_or(Since { left_out: 1, ..Since::default() }),
+        Some(found) => {
+            found.ok().flatten().unwrap_or_else(|| Since { left_out: 1, ..Since::default() })
+        }
     };
     let snapshot = Snapshot { at: now(), missed: since.left_out > 0, agent, status };
     let mut all = message("snapshot", place, &snapshot);
@@ -253,7 +256,8 @@ fn lines(since: &Since) -> String {
     let mut all = String::new();
     if left_out > 0 || since.left_out > 0 {
         let last = since.lines.get(left_out.saturating_sub(1));
-        let (at, place) = last.map_or((now(), since.end), |(line, place)| (line.at, *place));
+        let (at, place) =
+            last.map_or_else(|| (now(), since.end), |(line, place)| (line.at, *place));
         let bytes =
             since.left_out + told[..left_out].iter().map(|one| one.len() as u64).sum::<u64>();
         all += &missing(place, at, &format!("{bytes} bytes of lines: they came too fast"));

@@ -51,7 +51,7 @@ impl Audit {
 
     /// The end of the log; if nothing is in it, its beginning.
     pub(crate) fn end(&self) -> io::Result<Place> {
-        self.open()?.first_mut().map_or(Ok(Place::default()), Part::end)
+        self.open()?.first_mut().map_or_else(|| Ok(Place::default()), Part::end)
     }
 
     /// All files with something in them, the newest first. If they are rotated meanwhile, one may be found
@@ -178,7 +178,7 @@ impl Since {
 }
 
 /// What whoever wants to read it is told.
-pub(crate) fn unreadable(error: io::Error) -> Problem {
+pub(crate) fn unreadable(error: &io::Error) -> Problem {
     Problem::new(Kind::Failed, format!("the audit log: {error}"))
 }
 

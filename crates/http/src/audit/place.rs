@@ -106,7 +106,7 @@ impl Part {
             let ends = |text: &[u8]| text.iter().rposition(|byte| *byte == b'\n');
             if let Some(end) = ends(&text) {
                 let begins = ends(&text[..end]).map(|at| at + 1);
-                if let Some(begins) = begins.or((from == 0).then_some(0)) {
+                if let Some(begins) = begins.or_else(|| (from == 0).then_some(0)) {
                     return Ok((text[begins..end].to_vec(), from + end as u64 + 1));
                 }
             }

@@ -87,7 +87,8 @@ pub(super) async fn audit(
     let _turn = gateway.looks.turn(caller.0.uid).await;
     let audit = gateway.audit.clone();
     let read = move || {
-        let (lines, next) = audit.before(place, &wanted, limit).map_err(unreadable)?;
+        let (lines, next) =
+            audit.before(place, &wanted, limit).map_err(|error| unreadable(&error))?;
         Ok(Page { lines, cursor: next.map(|place| place.to_string()) })
     };
     long_answer(read).await
