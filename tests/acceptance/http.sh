@@ -85,6 +85,17 @@ told '204 ' call POST "/v1/grants/$number/renew" '{"reserve_ms": 700000}'
 told '"release":[]' call GET "/v1/explain/$number"
 told '204 ' call DELETE "/v1/grants/$number"
 told '"what":"asked"' call GET '/v1/audit?limit=5&pool=seat&text=BLUE'
+# Whoever takes something away says why.
+told '"state":"granted"' call PUT /v1/requests/hangs '{"needs": ["seat/blue"]}'
+number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+told '204 ' call DELETE "/v1/grants/$number?force=true&reason=it+hangs"
+told '"state":"granted"' call PUT /v1/requests/again '{"needs": ["seat/blue"]}'
+again=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+expect 64 "--force" release "$again" --reason "by hand"
+"$HOLDALL" release "$again" --force --reason "by hand"
+forced() { call GET "/v1/audit?request=$1" | grep -q "forced by .*: $2"; }
+eventually forced "$number" "it hangs"
+eventually forced "$again" "by hand"
 told 'event: snapshot' timeout 3 curl -sN --unix-socket "$http" http://localhost/v1/events
 
 # Over TCP: a token, or nothing but the page; TLS where there is a certificate.
@@ -103,8 +114,39 @@ told 200 remote -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/sta
 told 403 remote -H "authorization: Bearer $token" -X DELETE "http://127.0.0.1:$port/v1/pools/seat"
 told 421 remote -H 'host: evil.example' "http://127.0.0.1:$port/"
 told 403 remote -H 'origin: http://evil.example' "http://127.0.0.1:$port/"
+# Who listens with a token is let go with it.
+curl -sN --max-time 60 -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/events" >"$work/events" &
+listens=$!
+eventually grep -q '^event: snapshot' "$work/events"
 "$HOLDALL" token remove ci
+wait "$listens" || [ $? -eq 18 ] || fail "whoever listens is not let go: $?"
 told 401 remote -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"
+# A port that somebody else has: an agent does not start, and one that is restarted goes on without it until it can be had.
+python3 -c '
+import socket, sys, time
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+s.bind(("127.0.0.1", 0))
+s.listen()
+print(s.getsockname()[1], flush=True)
+time.sleep(600)' >"$work/taken" &
+stranger=$!
+eventually test -s "$work/taken"
+taken=$(cat "$work/taken")
+expect 71 "cannot listen at 127.0.0.1:$taken" agent --socket "$work/other.sock" --data "$work/other" --http "127.0.0.1:$taken"
+kill "$agent"
+wait "$agent" 2>/dev/null || true
+printf '[http]\nlisten = "127.0.0.1:%s"\n' "$port" >>"$work/config.toml"
+serve
+sed -i "s/:$port\"/:$taken\"/" "$work/config.toml"
+"$HOLDALL" agent restart
+eventually curl -sf --unix-socket "$http" http://localhost/healthz
+told "no HTTP over TCP: cannot listen at 127.0.0.1:$taken" "$HOLDALL" agent status
+told '503 ' call GET /readyz
+kill "$stranger"
+eventually curl -sf "http://127.0.0.1:$taken/readyz"
+if "$HOLDALL" agent status | grep -q "no HTTP"; then fail "it says that HTTP is missing, which is there"; fi
+sed -i '/^\[http\]$/,$d' "$work/config.toml"
 expect 64 "tokens would go there in the clear" agent --socket "$work/other.sock" --data "$work/other" --http "0.0.0.0:$port"
 
 if command -v openssl >/dev/null; then

@@ -258,9 +258,14 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, world: World, port: int = 0, token: str | None = "secret") -> None:
+    def __init__(self, world: World, port: int = 0, token: str | None = "secret", forgets: bool = False) -> None:
         self.world, self.token = world, token
         self.over = threading.Event()
+        #: Those who listen are told something as soon as this is set.
+        self.talks = threading.Event()
+        self.talks.set()
+        #: Whether what they missed is not known any more.
+        self.forgets = forgets
         super().__init__(("127.0.0.1", port), Handler)
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -270,6 +275,7 @@ class Server(ThreadingHTTPServer):
 
     def stop(self) -> None:
         self.over.set()
+        self.talks.set()
         for reader in list(self.world.readers):
             reader.put(("end", {}))
         self.shutdown()
@@ -342,7 +348,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("content-type", "text/event-stream")
             self.send_header("connection", "close")
             self.end_headers()
-            self._event("snapshot", {**world.status(), "agent": world.agent()})
+            self.server.talks.wait()
+            self._event("snapshot", {**world.status(), "agent": world.agent(), "missed": self.server.forgets})
             while not self.server.over.is_set():
                 kind, data = mine.get()
                 if kind == "end":

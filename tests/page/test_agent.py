@@ -90,6 +90,9 @@ def test_reserving_renewing_and_taking_away(tab: Page, agent: Agent) -> None:
     tab.fill("dialog input[name=reason]", "it hangs")
     tab.click("dialog button[type=submit]")
     agent.until(lambda: other["request"] not in [grant["request"] for grant in agent.status()["grants"]])
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("5")
+    expect(tab.locator(".row.line", has_text="forced").first).to_contain_text("it hangs")
 
 
 def test_a_wrong_token(tab: Page, agent: Agent) -> None:

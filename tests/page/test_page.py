@@ -149,6 +149,8 @@ def test_the_graph_shows_the_chain_of_a_request(tab: Page, serve: Serve, world: 
     expect(tab.locator(".node.chain")).to_have_count(len(chain["chain"]) + len(chain["release"]))
     expect(tab.locator(".edge.chain")).not_to_have_count(0)
     expect(tab.locator("#details")).to_contain_text(chain["release"][0]["request"])
+    tab.locator(".node.waiting").first.hover()
+    expect(tab.locator(".edge.near")).not_to_have_count(0)
     tab.locator(".node.held").first.press("Enter")
     expect(tab.locator("#details h2")).to_contain_text("Grant")
 
@@ -169,6 +171,32 @@ def test_timeline_and_usage_come_from_the_audit_log(tab: Page, serve: Serve, wor
     tab.keyboard.press("4")
     expect(tab.locator(".usage-card")).to_have_count(4)
     expect(tab.locator(".usage-card").first).to_contain_text(re.compile(r"[1-9]\d* %"))
+
+
+def test_what_is_held_lasts_also_if_the_log_is_read_before_anything_else_is_known(tab: Page, serve: Serve, world: World) -> None:
+    server = serve(world, token=None)
+    server.talks.clear()
+    tab.goto(server.url + "?view=timeline&hours=1")
+    drawn = "(c) => new Set(new Uint32Array(c.getContext('2d').getImageData(200, 30, c.width - 210, 200).data.buffer)).size"
+    tab.wait_for_function(f"() => ({drawn})(document.querySelector('canvas')) > 10")
+    server.talks.set()
+    expect(tab.locator("#link")).to_have_text("live")
+    box = tab.locator(".timeline-scroll canvas").bounding_box()
+    assert box
+    tab.mouse.move(box["x"] + box["width"] - 12, box["y"] + 35)
+    expect(tab.locator(".tip")).to_contain_text("still held")
+
+
+def test_what_was_missed_is_read_from_the_log(tab: Page, serve: Serve, world: World) -> None:
+    server = serve(world, token=None)
+    opened(tab, server, "?view=log")
+    expect(tab.locator(".row.line").first).to_be_visible()
+    server.stop()
+    expect(tab.locator("#stale")).to_be_visible()
+    world.ask(["missed"], who=world.who(user="grace"))
+    serve(world, port=server.server_port, token=None, forgets=True)
+    expect(tab.locator("#link")).to_have_text("live")
+    expect(tab.locator(".row.line", has_text="grace").first).to_be_visible()
 
 
 def test_the_log_is_searched_and_goes_back(tab: Page, serve: Serve, world: World) -> None:
@@ -286,6 +314,10 @@ def test_on_a_phone(tab: Page, serve: Serve, world: World) -> None:
         tab.locator("nav a").nth(view).click()
         tab.wait_for_timeout(200)
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        if tab.locator(".graph-drawing").count():
+            # Who waits and who holds are seen side by side.
+            expect(tab.locator(".node.held").first).to_be_attached()
+            assert tab.evaluate("(d => d.scrollWidth - d.clientWidth)(document.querySelector('.graph-drawing'))") <= 0
     tab.locator("nav a").first.click()
     tab.locator(".row.waiting").first.click()
     expect(tab.locator("#details")).to_be_in_viewport()

@@ -80,6 +80,9 @@ pub(crate) struct ReleaseArgs {
     /// Even if it is somebody else's, or in use: its command is stopped. Goes to the audit log
     #[arg(long)]
     force: bool,
+    /// Why it is forced, for the audit log
+    #[arg(long, requires = "force")]
+    reason: Option<String>,
     #[command(flatten)]
     reach: Reach,
 }
@@ -188,7 +191,8 @@ pub(crate) fn renew(args: &RenewArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn release(args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
-    call(&args.reach, Body::Release { request: args.grant, force: args.force })
+    let (request, force, reason) = (args.grant, args.force, args.reason.clone());
+    call(&args.reach, Body::Release { request, force, reason })
 }
 
 fn call(reach: &Reach, body: Body) -> anyhow::Result<ExitCode> {

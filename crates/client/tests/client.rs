@@ -206,7 +206,7 @@ async fn one_client_cannot_have_everything_but_can_still_look() {
     let mut visitors = vec![agent.client().await];
     assert!(closed(visitors[0].request(&["c"]).await).contains("can look and release"));
     assert_eq!(status(&visitors[0]).await.grants.len(), 2);
-    let release = Body::Release { request: RequestNo(1), force: false };
+    let release = Body::Release { request: RequestNo(1), force: false, reason: None };
     let told = visitors[0].call(release).await;
     assert!(matches!(told, Err(Error::Fault(Fault::Conflict(_)))), "it is listened to: {told:?}");
     let turned_away = loop {
@@ -238,7 +238,7 @@ async fn reservations_of_one_user_are_bounded_and_a_place_comes_back() {
     hold("b").await.expect("free").keep();
     let third = hold("c").await;
     assert!(matches!(third, Err(Error::Refused(Refusal::Closed(_)))), "{third:?}");
-    client.call(Body::Release { request, force: false }).await.expect("ours");
+    client.call(Body::Release { request, force: false, reason: None }).await.expect("ours");
     hold("c").await.expect("there is room again").keep();
     drop(client);
     agent.stop().await;

@@ -34,4 +34,7 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// If the service has ended, or there are no descriptors left.
     fn connect(&self, peer: &Peer) -> io::Result<UnixStream>;
+
+    /// A number that grows whenever something has happened that others may see.
+    fn happened(&self) -> u64;
 }

@@ -1,7 +1,7 @@
 //! What a configuration says about HTTP over TCP.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +25,23 @@ pub struct Config {
     /// Whether tokens may go over the network in the clear: there is a proxy that speaks TLS, or the
     /// network is one that nobody else is in.
     pub plain: bool,
+}
+
+/// An address of TCP where it listens.
+#[derive(Debug)]
+pub struct Tcp {
+    pub(crate) listener: TcpListener,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+}
+
+impl Tcp {
+    /// The address.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn at(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
 }
 
 /// Why a configuration cannot be used.
@@ -85,12 +102,13 @@ impl Config {
     /// Takes the address, if one is named.
     ///
     /// # Errors
-    /// If somebody else has it.
-    pub fn bind(&self) -> Result<Option<std::net::TcpListener>, Unusable> {
+    /// If somebody else has it, or what TLS needs is not there.
+    pub fn open(&self) -> Result<Option<Tcp>, Unusable> {
+        let tls = self.tls()?;
         let bind = |at| {
-            let listener = std::net::TcpListener::bind(at)?;
+            let listener = TcpListener::bind(at)?;
             listener.set_nonblocking(true)?;
-            Ok(listener)
+            Ok(Tcp { listener, tls })
         };
         self.listen.map(|at| bind(at).map_err(|error| Unusable::Listen(at, error))).transpose()
     }

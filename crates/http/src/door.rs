@@ -1,11 +1,10 @@
 //! The doors: where connections come in, how many, and how slow they may be.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::Hash;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,6 +16,7 @@ use rustix::process::{Resource, getrlimit};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
@@ -24,8 +24,10 @@ use tracing::{debug, warn};
 
 use crate::caller::Service;
 use crate::guard::Door;
+use crate::problem::{Kind, Problem};
+use crate::rooms::{Full, Rooms};
 
-/// How many connections there may be through one door. One user or address has a quarter of them.
+/// How many connections there may be through one door; one user or address has a quarter of them ([`Rooms`]).
 pub(crate) const CONNECTIONS: usize = 1024;
 /// Each may take three of the files that this process may open; most of these are for others.
 const FILES_FOR_ONE: usize = 8;
@@ -37,9 +39,10 @@ const UNREAD: Duration = Duration::from_secs(30);
 const HEAD_BYTES: usize = 32 << 10;
 const HEADERS: usize = 64;
 
-/// What somebody is told for whom there is no room.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
-                      content-length: 0\r\n\r\n";
+/// How long whoever is sent away may take to hear it.
+const SENT_AWAY: Duration = Duration::from_secs(1);
+/// How many are sent away with a word at the same time; others are without one.
+const WORDS: usize = 64;
 
 /// Serves whoever comes to the Unix socket.
 pub(crate) async fn unix(
@@ -49,7 +52,7 @@ pub(crate) async fn unix(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
-    let rooms = Rooms::new();
+    let (rooms, words) = (rooms(), Arc::new(Semaphore::new(WORDS)));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -58,7 +61,7 @@ pub(crate) async fn unix(
                 continue;
             }
         };
-        let stream = stream.into_std()?;
+        let Ok(stream) = stream.into_std() else { continue };
         let peer = match service.peer(&stream) {
             Ok(peer) => peer,
             Err(error) => {
@@ -67,12 +70,12 @@ pub(crate) async fn unix(
             }
         };
         let Ok(stream) = UnixStream::from_std(stream) else { continue };
-        let room = rooms.take(peer.uid);
-        let app = app.clone();
+        let room = rooms.take(peer.uid, 1);
+        let (app, words) = (app.clone(), words.clone());
         tokio::spawn(async move {
             match room {
-                Some(_room) => serve(stream, Door::Unix(peer), app).await,
-                None => turn_away(stream).await,
+                Ok(_room) => serve(stream, Door::Unix(peer), app).await,
+                Err(full) => turn_away(stream, full, &words).await,
             }
         });
     }
@@ -87,7 +90,7 @@ pub(crate) async fn tcp(
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let tls = tls.map(TlsAcceptor::from);
-    let rooms = Rooms::<IpAddr>::new();
+    let (rooms, words) = (rooms::<IpAddr>(), Arc::new(Semaphore::new(WORDS)));
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -98,10 +101,15 @@ pub(crate) async fn tcp(
         };
         // Answers are short.
         let _ = stream.set_nodelay(true);
-        let room = rooms.take(from.ip());
-        let (app, tls) = (app.clone(), tls.clone());
+        let room = rooms.take(from.ip(), 1);
+        let (app, tls, words) = (app.clone(), tls.clone(), words.clone());
         tokio::spawn(async move {
-            let Some(_room) = room else { return turn_away(stream).await };
+            let _room = match room {
+                Ok(room) => room,
+                Err(full) if tls.is_none() => return turn_away(stream, full, &words).await,
+                // A handshake costs more than others should pay for it.
+                Err(_) => return,
+            };
             let Some(tls) = tls else { return serve(stream, Door::Tcp { tls: false }, app).await };
             match tokio::time::timeout(HEAD, tls.accept(stream)).await {
                 Ok(Ok(stream)) => serve(stream, Door::Tcp { tls: true }, app).await,
@@ -136,71 +144,27 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Send + 'static, door: Door,
     }
 }
 
-async fn turn_away(mut stream: impl AsyncWrite + Unpin) {
+/// Says why there is no room, and closes. Some are waited for until they have heard it: whoever is still
+/// saying something finds the connection reset otherwise, and the answer gone.
+async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin, full: Full, words: &Semaphore) {
+    let problem = match full {
+        Full::Own => Problem::new(Kind::Limit, "you have as many connections here as you may"),
+        Full::All => Problem::new(Kind::Unreachable, "there are as many connections as may be"),
+    };
+    let tell = async {
+        stream.write_all(problem.before_any_call().as_bytes()).await?;
+        stream.shutdown().await?;
+        if let Ok(_one_of_few) = words.try_acquire() {
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+        }
+        Ok::<_, io::Error>(())
+    };
     // It is sent away in any case.
-    let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(FULL)).await;
+    let _ = tokio::time::timeout(SENT_AWAY, tell).await;
 }
 
-/// How many connections there are, of whom.
-#[derive(Clone)]
-struct Rooms<K> {
-    most: usize,
-    taken: Arc<Mutex<HashMap<K, usize>>>,
-}
-
-/// One of them.
-struct Room<K: Hash + Eq> {
-    whose: K,
-    rooms: Rooms<K>,
-}
-
-impl<K: Hash + Eq + Copy> Rooms<K> {
-    fn new() -> Self {
-        let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize);
-        Self::with((files / FILES_FOR_ONE).clamp(16, CONNECTIONS))
-    }
-
-    fn with(most: usize) -> Self {
-        Self { most, taken: Arc::default() }
-    }
-
-    fn take(&self, whose: K) -> Option<Room<K>> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = taken.values().sum();
-        let own = taken.get(&whose).copied().unwrap_or_default();
-        if all >= self.most || own >= self.most / 4 {
-            return None;
-        }
-        taken.insert(whose, own + 1);
-        Some(Room { whose, rooms: self.clone() })
-    }
-}
-
-impl<K: Hash + Eq> Drop for Room<K> {
-    fn drop(&mut self) {
-        let mut taken = self.rooms.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = taken.get_mut(&self.whose) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.whose);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_has_all_the_room_and_it_comes_back() {
-        let rooms = Rooms::with(8);
-        let mut greedy: Vec<_> = (0..2).map(|_| rooms.take(1).expect("room")).collect();
-        assert!(rooms.take(1).is_none());
-        assert!(rooms.take(2).is_some());
-        greedy.pop();
-        assert!(rooms.take(1).is_some());
-        drop(greedy);
-        assert!(rooms.taken.lock().expect("unpoisoned").is_empty());
-    }
+/// How many connections there may be through one door, with the files that this process may open.
+fn rooms<K: Hash + Eq + Copy>() -> Rooms<K> {
+    let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize);
+    Rooms::new((files / FILES_FOR_ONE).clamp(16, CONNECTIONS))
 }

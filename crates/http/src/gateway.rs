@@ -1,26 +1,28 @@
 //! The gateway as a whole: what all calls share, and the thread it runs on.
 
-use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use holdall_wire::Right;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::asked::Memory;
 use crate::audit::Audit;
 use crate::caller::{Peer, Service};
-use crate::config::Config;
+use crate::config::{Config, Tcp};
 use crate::feed::Feed;
 use crate::lease::Leases;
+use crate::looks::Looks;
+use crate::rooms::Rooms;
 use crate::token::Tokens;
+use crate::unread::Unread;
 use crate::{door, routes};
 
 /// The name of its threads.
@@ -29,10 +31,8 @@ pub const THREAD: &str = "http";
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How many calls there may be at a time: as many as connections through both doors.
 const CALLS: usize = 2 * door::CONNECTIONS;
-/// How many calls look at everything at the same time.
-const LOOKS: usize = 4;
-/// Of how many requests it is remembered how they were asked for.
-const REMEMBERED: usize = 1 << 16;
+/// How many may listen to what happens; one user is a quarter of them ([`Rooms`]).
+const LISTENERS: usize = 256;
 
 /// What a gateway needs to know.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// What the configuration says.
     pub config: Config,
+    /// How many bytes of answers a user may leave unread; all of them, four times that.
+    pub unread_bytes: usize,
 }
 
 /// Where the gateway listens.
@@ -49,7 +51,7 @@ pub struct Doors {
     /// The Unix socket.
     pub unix: Option<UnixListener>,
     /// TCP, if it is wanted.
-    pub tcp: Option<TcpListener>,
+    pub tcp: Option<Tcp>,
 }
 
 /// A gateway that runs, until this is dropped.
@@ -68,7 +70,6 @@ pub fn start(
     doors: Doors,
     service: Arc<dyn Service>,
 ) -> anyhow::Result<Gateway> {
-    let tls = settings.config.tls()?;
     let shared = Arc::new(Shared::new(settings, service)?);
     let app = routes::all(shared.clone());
     let runtime =
@@ -83,7 +84,7 @@ pub fn start(
         };
         let tcp = async {
             match doors.tcp {
-                Some(listener) => door::tcp(listener, app.clone(), tls).await,
+                Some(Tcp { listener, tls }) => door::tcp(listener, app.clone(), tls).await,
                 None => std::future::pending().await,
             }
         };
@@ -105,6 +106,13 @@ pub fn start(
     };
     let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
     Ok(Gateway { stop: Some(stop), thread: Some(thread) })
+}
+
+impl Gateway {
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
 }
 
 impl Drop for Gateway {
@@ -130,20 +138,14 @@ pub(crate) struct Shared {
     pub(crate) start_number: u32,
     /// Each call has one of these.
     pub(crate) calls: Semaphore,
-    /// Whoever looks at everything has one of these.
-    pub(crate) looks: Semaphore,
-    asked: Mutex<HashMap<(u32, String), Asked>>,
-}
-
-/// How a request was asked for, as far as it is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// What tells it from others.
-    pub(crate) digest: [u8; 32],
-    pub(crate) ttl: u64,
-    /// Whether its owner has given it back: an ask that comes late holds nothing.
-    pub(crate) released: bool,
-    until: Instant,
+    /// Whose turn it is to look at everything.
+    pub(crate) looks: Looks,
+    /// How many listen to what happens.
+    pub(crate) listeners: Rooms<u32>,
+    /// What was answered and is not read.
+    pub(crate) unread: Unread,
+    /// How requests were asked for.
+    pub(crate) asked: Memory,
 }
 
 impl Shared {
@@ -169,54 +171,11 @@ impl Shared {
             names: settings.config.names.clone(),
             start_number: u32::from_le_bytes(number),
             calls: Semaphore::new(CALLS),
-            looks: Semaphore::new(LOOKS),
-            asked: Mutex::default(),
+            looks: Looks::new(),
+            listeners: Rooms::new(LISTENERS),
+            unread: Unread::new(settings.unread_bytes.saturating_mul(4)),
+            asked: Memory::default(),
         })
-    }
-
-    /// Remembers how a request was asked for, unless it is known: then returns that.
-    pub(crate) fn remember(&self, peer: &Peer, id: &str, digest: [u8; 32], ttl: u64) -> Asked {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if asked.len() >= REMEMBERED {
-            asked.retain(|_, known| known.until > now);
-        }
-        let until = now + Duration::from_millis(ttl.saturating_mul(2));
-        let new = Asked { digest, ttl, released: false, until };
-        if asked.len() >= REMEMBERED {
-            return new;
-        }
-        let known = asked.entry((peer.uid, id.to_owned())).or_insert(new);
-        if known.released && known.until < now {
-            *known = new;
-        }
-        *known
-    }
-
-    /// Remembers for a while that a request was given back.
-    pub(crate) fn remember_released(&self, peer: &Peer, id: &str) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = asked.get_mut(&(peer.uid, id.to_owned())) {
-            known.released = true;
-            known.until = Instant::now() + Duration::from_millis(known.ttl);
-        }
-    }
-
-    /// What is remembered of a request that is known.
-    pub(crate) fn remembered(&self, peer: &Peer, id: &str) -> Option<Asked> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = asked.get_mut(&(peer.uid, id.to_owned()))?;
-        let now = Instant::now();
-        if !known.released {
-            known.until = now + Duration::from_millis(known.ttl.saturating_mul(2));
-        }
-        Some(*known).filter(|known| known.until > now)
-    }
-
-    /// A request is not known any more.
-    pub(crate) fn forget(&self, peer: &Peer, id: &str) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.remove(&(peer.uid, id.to_owned()));
     }
 }
 

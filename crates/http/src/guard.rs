@@ -20,6 +20,7 @@ use tracing::Instrument;
 use crate::caller::Peer;
 use crate::gateway::Shared;
 use crate::problem::{Kind, Problem};
+use crate::unread;
 
 /// Through which door a call has come.
 #[derive(Clone, Debug)]
@@ -53,7 +54,15 @@ pub(crate) async fn guard(
         (request.method().clone(), request.uri().path().to_owned(), Instant::now());
     let mut response = async {
         match admit(&gateway, &mut request) {
-            Ok(()) => next.run(request).await,
+            Ok(Some(peer)) => {
+                let response = tokio::select! {
+                    response = next.run(request) => response,
+                    () = gateway.tokens.gone(&peer) => no_token().into_response(),
+                };
+                unread::count(&gateway.unread, peer.uid, &method, response).await
+            }
+            // What is told to everybody is part of the program, or short.
+            Ok(None) => next.run(request).await,
             Err(problem) => problem.into_response(),
         }
     }
@@ -84,8 +93,8 @@ pub(crate) async fn guard(
     response
 }
 
-/// Finds out who calls, and whether it may be here at all.
-fn admit(gateway: &Shared, request: &mut Request) -> Result<(), Problem> {
+/// Finds out who calls, as far as that matters, and whether it may be here at all.
+fn admit(gateway: &Shared, request: &mut Request) -> Result<Option<Peer>, Problem> {
     let door = request.extensions().get::<Door>().cloned();
     let door = door.ok_or_else(|| Problem::new(Kind::Failed, "a call without a door"))?;
     let headers = request.headers();
@@ -97,18 +106,21 @@ fn admit(gateway: &Shared, request: &mut Request) -> Result<(), Problem> {
         Door::Unix(peer) => Some(peer),
         Door::Tcp { .. } => bearer(headers).and_then(|token| gateway.tokens.whose(token)),
     };
-    match peer {
-        Some(peer) => drop(request.extensions_mut().insert(peer)),
-        None if request.uri().path().starts_with("/v1/") => {
-            return Err(Problem::new(
-                Kind::Unauthenticated,
-                "a token is needed here, as `holdall token add` makes them: \
-                 `Authorization: Bearer TOKEN`",
-            ));
-        }
-        None => {}
+    if peer.is_none() && request.uri().path().starts_with("/v1/") {
+        return Err(no_token());
     }
-    Ok(())
+    if let Some(peer) = &peer {
+        request.extensions_mut().insert(peer.clone());
+    }
+    Ok(peer)
+}
+
+fn no_token() -> Problem {
+    Problem::new(
+        Kind::Unauthenticated,
+        "a token is needed here, as `holdall token add` makes them: \
+         `Authorization: Bearer TOKEN`",
+    )
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -23,7 +23,7 @@ use tracing::debug;
 
 use crate::caller::{Peer, Service};
 use crate::link::{Link, in_time, unexpected};
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 
 /// The number of the call that attaches.
 const ATTACH: u64 = FIRST_QUERY;
@@ -266,6 +266,8 @@ async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc
                 "there is no such request any more: it was not renewed in time, or never asked for",
             ));
         }
+        // A user has so many sessions, with leases that are not too long.
+        Reply::Failed(Fault::Conflict(why)) => return Err(Problem::new(Kind::Limit, why)),
         Reply::Failed(fault) => return Err(fault.into()),
         other => return Err(unexpected(&other)),
     };

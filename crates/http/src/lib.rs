@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 mod audit;
 mod caller;
 mod config;
@@ -28,12 +29,17 @@ mod gateway;
 mod guard;
 mod lease;
 mod link;
+mod looks;
 mod problem;
+mod rooms;
 mod routes;
+mod threads;
 pub mod token;
+mod unread;
 mod view;
 
 pub use self::caller::{Peer, Service};
-pub use self::config::{Config, Unusable};
+pub use self::config::{Config, Tcp, Unusable};
 pub use self::gateway::{Doors, Gateway, Settings, THREAD, start};
+pub use self::link::NO_CALL;
 pub use self::routes::openapi;

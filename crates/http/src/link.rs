@@ -17,6 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may take to turn down what takes long itself.
 const BEGUN: Duration = Duration::from_secs(1);
 
+/// The number of the answer to somebody for whose connection there is no room. Calls have higher ones.
+pub const NO_CALL: u64 = 0;
+
 /// A connection.
 pub(crate) struct Link {
     stream: UnixStream,
@@ -112,12 +115,20 @@ impl Link {
     pub(crate) async fn send(&mut self, id: u64, body: Body) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame::write(&Call { id, body }, FROM_CLIENT_MAX, &mut bytes)?;
-        self.stream.write_all(&bytes).await
+        let Err(error) = self.stream.write_all(&bytes).await else { return Ok(()) };
+        // Whoever is sent away is told why before the connection ends.
+        Err(self.answer().await.err().unwrap_or(error))
     }
 
     /// The next answer, to whichever call. Nothing is lost if the caller stops waiting for it.
     pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
-        Ok(frame::read(&self.next_frame().await?)?)
+        match frame::read(&self.next_frame().await?)? {
+            // To no call: it is about the connection.
+            Answer { id: NO_CALL, reply: Reply::Failed(fault) } => {
+                Err(io::Error::new(io::ErrorKind::QuotaExceeded, fault.to_string()))
+            }
+            answer => Ok(answer),
+        }
     }
 
     async fn next_frame(&mut self) -> io::Result<Vec<u8>> {
@@ -126,7 +137,7 @@ impl Link {
                 return Ok(content.to_vec());
             }
             if self.stream.read_buf(self.incoming.buffer()).await? == 0 {
-                let why = "it closed the connection; perhaps this user has too many";
+                let why = "it closed the connection";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
             }
         }

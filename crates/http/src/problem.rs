@@ -6,6 +6,8 @@ use holdall_wire::{Fault, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+const JSON: &str = "application/problem+json";
+
 /// The kinds of problems; `urn:holdall:problem:` stands before their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -71,9 +73,11 @@ impl Problem {
         Self::new(Kind::Lost, detail)
     }
 
-    /// The agent does not answer, or not as it should.
+    /// The agent does not answer, or not as it should, or has no room for one more connection of this user.
     pub(crate) fn unreachable(why: &std::io::Error) -> Self {
-        Self::new(Kind::Unreachable, format!("the agent takes no calls now: {why}"))
+        let full = why.kind() == std::io::ErrorKind::QuotaExceeded;
+        let kind = if full { Kind::Limit } else { Kind::Unreachable };
+        Self::new(kind, format!("the agent takes no calls now: {why}"))
     }
 
     /// The same words as a problem of another kind, if it is of this one.
@@ -99,7 +103,8 @@ impl From<Refusal> for Problem {
             Refusal::Withdrawn => Kind::Lost,
             Refusal::Never(_) => Kind::Never,
             Refusal::Senseless(_) => Kind::Usage,
-            Refusal::Closed(_) => Kind::Unreachable,
+            // As a rule a limit; if the agent ends, whoever asked finds that out.
+            Refusal::Closed(_) => Kind::Limit,
             Refusal::Denied(_) => Kind::Denied,
             Refusal::Conflict(_) => Kind::Conflict,
         };
@@ -140,22 +145,38 @@ pub(crate) struct Told {
     exit: u8,
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// Its body.
+    fn told(&self) -> String {
         let (name, _, exit, title) = self.kind.facts();
         let told = Told {
             kind: format!("urn:holdall:problem:{name}"),
             title,
             status: self.status.as_u16(),
-            detail: self.detail,
+            detail: self.detail.clone(),
             exit,
         };
         // Texts and numbers can always be written.
-        let body = serde_json::to_string(&told).unwrap_or_default();
-        let mut response = (self.status, body).into_response();
+        serde_json::to_string(&told).unwrap_or_default()
+    }
+
+    /// All that somebody is told who is sent away at the door.
+    pub(crate) fn before_any_call(&self) -> String {
+        let body = self.told();
+        format!(
+            "HTTP/1.1 {}\r\ncontent-type: {JSON}\r\nretry-after: 1\r\nconnection: close\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.status,
+            body.len(),
+        )
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.told()).into_response();
         let headers = response.headers_mut();
-        let json = HeaderValue::from_static("application/problem+json");
-        headers.insert(header::CONTENT_TYPE, json);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
         match self.kind {
             Kind::Unauthenticated => {
                 let scheme = HeaderValue::from_static("Bearer realm=\"holdall\"");

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac_sha256::Hash;
 use holdall_wire::Right;
@@ -23,6 +23,9 @@ const FILE: &str = "tokens.json";
 const FIRST_UID: u32 = 0xF000_0000;
 /// What tokens begin with, so that people and programs that look for secrets know them.
 const PREFIX: &str = "hat_";
+
+/// How soon somebody whose token was removed is let go.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is kept of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,7 +131,23 @@ impl Tokens {
 
     /// Whose token this is.
     pub(crate) fn whose(&self, token: &str) -> Option<Peer> {
-        let (hash, now) = (hash(token), now());
+        let hash = hash(token);
+        self.find(|token| token.hash == hash)
+    }
+
+    /// Waits until the token of somebody was removed, or its time is over; for ever if it has come without one.
+    pub(crate) async fn gone(&self, peer: &Peer) {
+        if peer.uid < FIRST_UID || peer.may.is_none() {
+            return std::future::pending().await;
+        }
+        while self.find(|token| token.uid == peer.uid).is_some() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The token that is meant, if it is good.
+    fn find(&self, meant: impl Fn(&Token) -> bool) -> Option<Peer> {
+        let now = now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let version = std::fs::metadata(path(&self.data)).ok();
         let version = version.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.size()));
@@ -136,7 +155,7 @@ impl Tokens {
             let tokens = list(&self.data).inspect_err(|error| tracing::error!("tokens: {error}"));
             *known = (version, tokens.unwrap_or_default());
         }
-        let good = |token: &&Token| token.hash == hash && token.until.is_none_or(|at| now < at);
+        let good = |token: &&Token| meant(token) && token.until.is_none_or(|at| now < at);
         known.1.iter().find(good).map(Token::peer)
     }
 }

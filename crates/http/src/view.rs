@@ -383,6 +383,8 @@ pub(crate) struct Agent {
     ephemeral: bool,
     /// What has to be over before anything is granted, if nothing is.
     waits_for: Option<String>,
+    /// Where HTTP is not served although it should be, and why.
+    no_http: Option<String>,
 }
 
 /// A right that an agent gives to users, groups and tokens.
@@ -444,6 +446,7 @@ impl std::convert::From<wire::AgentView> for Agent {
                 .collect(),
             ephemeral: agent.ephemeral,
             waits_for: agent.waits_for,
+            no_http: agent.no_http,
         }
     }
 }

@@ -98,7 +98,8 @@ async fn live(
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
     let mut socket = claim.open(&last)?;
     info!(socket = %settings.socket.display(), "listening");
-    let mut http = Http::start(settings, &socket)?;
+    let mut http = Http::start(settings, &socket, service.borrow().happened.clone())?;
+    service.borrow_mut().no_http = http.missing();
     tell_supervisor(NotifyState::Ready);
     let end = loop {
         match until_end(&service, &mut socket, &mut http, &mut signals, settings.idle_exit).await? {
@@ -161,6 +162,7 @@ async fn until_end(
             _ = look.tick() => {
                 look_around(service, socket);
                 http.restore(socket);
+                service.borrow_mut().no_http = http.missing();
             }
             end = &mut end => return Ok(end),
         }

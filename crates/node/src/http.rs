@@ -6,9 +6,10 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdall_holders::Stream;
-use holdall_http::{Doors, Gateway, Peer};
+use holdall_http::{Doors, Gateway, Peer, Tcp};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
@@ -24,61 +25,101 @@ pub(crate) struct Http {
     settings: holdall_http::Settings,
     /// The name of its socket.
     name: String,
-    line: mpsc::UnboundedSender<Guest>,
+    line: Arc<Line>,
     guests: mpsc::UnboundedReceiver<Guest>,
     gateway: Option<Gateway>,
     beside: Option<Beside>,
+    /// The doors that could not be opened, and why.
+    missing: Vec<String>,
 }
 
 impl Http {
     /// Opens the doors and starts the gateway. An address that was asked for must be had; but an agent that
-    /// has taken the place of another serves those who hold something in any case.
-    pub(crate) fn start(settings: &Settings, socket: &Socket) -> anyhow::Result<Self> {
+    /// has taken the place of another serves those who hold something in any case, and tries again.
+    pub(crate) fn start(
+        settings: &Settings,
+        socket: &Socket,
+        happened: Arc<AtomicU64>,
+    ) -> anyhow::Result<Self> {
         let (line, guests) = mpsc::unbounded_channel();
         let config = settings.config.http.clone();
+        let unread_bytes = settings.config.limits.unread_bytes;
         let mut http = Self {
-            settings: holdall_http::Settings { data: settings.data.clone(), config },
+            settings: holdall_http::Settings { data: settings.data.clone(), config, unread_bytes },
             name: name(&settings.socket),
-            line,
+            line: Arc::new(Line { guests: line, happened }),
             guests,
             gateway: None,
             beside: None,
+            missing: Vec::new(),
         };
-        match http.open(socket) {
-            Err(error) if is_handed_over() => error!("no HTTP: {error:#}"),
-            opened => opened?,
+        if is_handed_over() {
+            http.open_what_can_be(socket);
+        } else {
+            let tcp = http.settings.config.open()?;
+            http.open(socket, tcp)?;
         }
         Ok(http)
     }
 
-    fn open(&mut self, socket: &Socket) -> anyhow::Result<()> {
-        let config = &self.settings.config;
-        let tcp = config.bind()?;
-        let (unix, beside) = match socket.listen_beside(&self.name) {
-            Ok((listener, beside)) => (Some(listener), Some(beside)),
+    /// Why some doors are not open, if they are not.
+    pub(crate) fn missing(&self) -> Option<String> {
+        (!self.missing.is_empty()).then(|| self.missing.join("; "))
+    }
+
+    fn open(&mut self, socket: &Socket, tcp: Option<Tcp>) -> anyhow::Result<()> {
+        let unix = match socket.listen_beside(&self.name) {
+            Ok((listener, beside)) => {
+                self.beside = Some(beside);
+                Some(listener)
+            }
             Err(error) => {
-                warn!("no HTTP over a Unix socket: {error:#}");
-                (None, None)
+                self.missing.push(format!("no HTTP over a Unix socket: {error:#}"));
+                None
             }
         };
-        if let Some(at) = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()) {
-            info!(%at, tls = config.certificate.is_some(), "serving HTTP");
+        if let Some(at) = tcp.as_ref().and_then(|tcp| tcp.at().ok()) {
+            info!(%at, tls = self.settings.config.certificate.is_some(), "serving HTTP");
         }
-        let line = Arc::new(Line(self.line.clone()));
+        let line = self.line.clone();
         self.gateway = Some(holdall_http::start(&self.settings, Doors { unix, tcp }, line)?);
-        self.beside = beside;
         Ok(())
     }
 
-    /// If its socket has been removed, begins anew. Whoever is connected comes again.
+    /// Opens the doors that can be had, anew if some are open: whoever is connected comes again.
+    fn open_what_can_be(&mut self, socket: &Socket) {
+        (self.gateway, self.beside) = (None, None);
+        let before = std::mem::take(&mut self.missing);
+        let tcp = self.settings.config.open().unwrap_or_else(|error| {
+            self.missing.push(format!("no HTTP over TCP: {error:#}"));
+            None
+        });
+        if let Err(error) = self.open(socket, tcp) {
+            self.missing.push(format!("no HTTP: {error:#}"));
+        }
+        for why in self.missing.iter().filter(|why| !before.contains(why)) {
+            error!("{why}; trying again");
+        }
+    }
+
+    /// If something of it is missing that can be had, begins anew.
     pub(crate) fn restore(&mut self, socket: &Socket) {
-        if self.beside.as_ref().is_none_or(Beside::in_place) {
+        let in_place = self.beside.as_ref().is_none_or(Beside::in_place);
+        let runs = self.gateway.as_ref().is_some_and(|gateway| !gateway.has_ended());
+        if in_place && runs && (self.missing.is_empty() || !self.more_can_be(socket)) {
             return;
         }
-        warn!("the socket for HTTP was removed; binding it again");
-        (self.gateway, self.beside) = (None, None);
-        if let Err(error) = self.open(socket) {
-            error!("no HTTP any more: {error:#}");
+        if !in_place {
+            warn!("the socket for HTTP was removed; binding it again");
+        }
+        self.open_what_can_be(socket);
+    }
+
+    /// Whether a door that is missing can be opened now: those who use the other are not disturbed before.
+    fn more_can_be(&self, socket: &Socket) -> bool {
+        match self.beside {
+            None => socket.listen_beside(&self.name).is_ok(),
+            Some(_) => self.settings.config.open().is_ok(),
         }
     }
 
@@ -103,7 +144,10 @@ fn name(socket: &Path) -> String {
 }
 
 /// How the gateway reaches the service.
-struct Line(mpsc::UnboundedSender<Guest>);
+struct Line {
+    guests: mpsc::UnboundedSender<Guest>,
+    happened: Arc<AtomicU64>,
+}
 
 impl holdall_http::Service for Line {
     fn peer(&self, connection: &UnixStream) -> io::Result<Peer> {
@@ -116,9 +160,13 @@ impl holdall_http::Service for Line {
 
     fn connect(&self, peer: &Peer) -> io::Result<UnixStream> {
         let (here, there) = UnixStream::pair()?;
-        let sent = self.0.send((there, peer.clone()));
+        let sent = self.guests.send((there, peer.clone()));
         sent.map_err(|_| io::Error::new(io::ErrorKind::NotConnected, "it is ending"))?;
         Ok(here)
+    }
+
+    fn happened(&self) -> u64 {
+        self.happened.load(Ordering::Relaxed)
     }
 }
 

@@ -13,7 +13,7 @@
 //! nothing, and what is asked for lasts as long as the connection.
 //!
 //! New variants are added at the end of these enums: postcard numbers them, and programs of the version
-//! before go on. A struct grows only where it is the last of its frame, at its end, by a field that may be
+//! before go on. A struct grows only where it is the last of its frame, at its end, by fields that may be
 //! missing (as [`AgentView::waits_for`]): older programs do not read it, and do not say it.
 
 use std::fmt;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{Name, Need};
-use crate::view::{AgentView, Drained, Explanation, Status};
+use crate::view::{AgentView, Drained, Explanation, Status, if_said};
 
 /// The number of a request, and of the grant it becomes: unique on its node for ever. The upper
 /// half counts the starts of the agent; people see `3-17`.
@@ -142,6 +142,9 @@ pub enum Body {
         request: RequestNo,
         /// Even if it is somebody else's, or still in use.
         force: bool,
+        /// Why, if it is forced; of at most [`TEXT_MAX`] bytes. Older clients do not say it.
+        #[serde(deserialize_with = "if_said")]
+        reason: Option<String>,
     },
     /// About the agent itself.
     Agent,

@@ -288,9 +288,14 @@ pub struct AgentView {
     /// What has to be over before anything is granted, if nothing is. Agents of version 5 do not say it.
     #[serde(deserialize_with = "if_said")]
     pub waits_for: Option<String>,
+    /// Where HTTP is not served although it should be, and why. Older agents do not say it.
+    #[serde(deserialize_with = "if_said")]
+    pub no_http: Option<String>,
 }
 
-/// The last field of a frame, which older programs do not say.
-fn if_said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// The last fields of a frame, which older programs do not say.
+pub(crate) fn if_said<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     Ok(Option::deserialize(deserializer).unwrap_or_default())
 }

@@ -31,9 +31,14 @@ fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8], added: fn(&T) -> &[u
     all
 }
 
-/// Version 6 says what an agent waits for.
+/// Version 6 says what an agent waits for, and where it does not serve HTTP.
 fn added_to_answer(answer: &Answer) -> &[u8] {
-    if matches!(answer.reply, Reply::Agent(_)) { &[0] } else { &[] }
+    if matches!(answer.reply, Reply::Agent(_)) { &[0, 0] } else { &[] }
+}
+
+/// And why something is forced.
+fn added_to_call(call: &Call) -> &[u8] {
+    if matches!(call.body, Body::Release { .. }) { &[0] } else { &[] }
 }
 
 #[test]
@@ -52,7 +57,7 @@ fn a_command_of_version_5_is_understood() {
 
 #[test]
 fn what_else_version_5_says_is_understood() {
-    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-others.client"), |_| &[]);
+    let calls: Vec<Call> = read_back(include_bytes!("golden/v5-others.client"), added_to_call);
     let said = |is: fn(&Body) -> bool| calls.iter().any(|call| is(&call.body));
     assert!(said(|body| matches!(body, Body::Status { .. })));
     assert!(said(|body| matches!(body, Body::Explain { .. })));
@@ -83,8 +88,10 @@ fn version_6_keeps_its_bytes() {
         Body::Shutdown(Shutdown::Dismiss),
         Body::Shutdown(Shutdown::Drain),
         Body::Restart { exe: Some("x".into()) },
+        Body::Release { request: RequestNo(5), force: true, reason: Some("x".into()) },
     ];
-    let expected = ["0dac0201010701e0d403", "0e", "0f07", "1000", "1001", "1002", "11010178"];
+    let expected =
+        ["0dac0201010701e0d403", "0e", "0f07", "1000", "1001", "1002", "11010178", "090501010178"];
     for (body, expected) in bodies.iter().zip(expected) {
         assert_eq!(hex(body), expected, "{body:?}");
     }

@@ -224,6 +224,9 @@ fn told(view: &AgentView) -> String {
     } else {
         "\nnames      what is not declared is refused (ephemeral = false)"
     });
+    if let Some(why) = &view.no_http {
+        state.push_str(&format!("\nHTTP       {why}; trying again"));
+    }
     state.push_str("\ncommands   ");
     match &view.no_cgroups {
         None => state.push_str("each in a cgroup of its own; what moves itself to another is not seen"),

@@ -34,6 +34,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, top: &mut Top) {
                 vec![Line::raw(&**question), Line::raw("y: yes   any other key: no")],
             );
         }
+        Mode::Reason { text, .. } => {
+            let typed = format!("{}▏", show::clean(text));
+            let lines =
+                ["why? It goes to the audit log.", &*typed, "Enter: take it away   Esc: no"];
+            popup(frame, body, lines.into_iter().map(|line| Line::raw(line.to_owned())).collect());
+        }
         Mode::Look | Mode::Filter => {}
     }
 }

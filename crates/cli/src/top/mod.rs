@@ -109,7 +109,9 @@ async fn live(
             Some(Act::Quit) => return Ok(()),
             Some(Act::Explain(request)) => doing = Some(Box::pin(explained(client, request))),
             Some(Act::Release { request, force }) => {
-                doing = Some(Box::pin(released(client, request, force)));
+                let (force, reason) = (force.is_some(), force.filter(|reason| !reason.is_empty()));
+                let body = Body::Release { request, force, reason };
+                doing = Some(Box::pin(released(client, body)));
             }
             None => {}
         }
@@ -134,8 +136,8 @@ async fn explained(client: &Client, request: RequestNo) -> anyhow::Result<Told> 
     }
 }
 
-async fn released(client: &Client, request: RequestNo, force: bool) -> anyhow::Result<Told> {
-    match call(client, Body::Release { request, force }).await? {
+async fn released(client: &Client, body: Body) -> anyhow::Result<Told> {
+    match call(client, body).await? {
         Reply::Warning(text) => Ok(Told::Text(text)),
         _ => Ok(Told::Nothing),
     }

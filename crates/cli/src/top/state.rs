@@ -12,7 +12,11 @@ use crate::show;
 pub(super) enum Act {
     Quit,
     Explain(RequestNo),
-    Release { request: RequestNo, force: bool },
+    /// With the reason, if it is forced.
+    Release {
+        request: RequestNo,
+        force: Option<String>,
+    },
 }
 
 /// The lists that one can move in.
@@ -33,6 +37,8 @@ pub(super) enum Mode {
     Filter,
     /// Yes or no: whether to release a grant, by force or not.
     Confirm { request: RequestNo, force: bool, question: String },
+    /// They are the reason for which a grant is taken away.
+    Reason { request: RequestNo, text: String },
     /// They move in a text, which begins with this line.
     Read { lines: Vec<String>, first: usize },
 }
@@ -180,9 +186,27 @@ impl Top {
             }
             Mode::Confirm { request, force, .. } => {
                 let (request, force) = (*request, *force);
-                self.mode = Mode::Look;
-                matches!(key.code, KeyCode::Char('y' | 'Y'))
-                    .then_some(Act::Release { request, force })
+                let yes = matches!(key.code, KeyCode::Char('y' | 'Y'));
+                self.mode = match yes && force {
+                    true => Mode::Reason { request, text: String::new() },
+                    false => Mode::Look,
+                };
+                (yes && !force).then_some(Act::Release { request, force: None })
+            }
+            Mode::Reason { request, text } => {
+                match key.code {
+                    KeyCode::Enter => {
+                        let force = Some(std::mem::take(text));
+                        let act = Act::Release { request: *request, force };
+                        self.mode = Mode::Look;
+                        return Some(act);
+                    }
+                    KeyCode::Esc => self.mode = Mode::Look,
+                    KeyCode::Backspace => drop(text.pop()),
+                    KeyCode::Char(c) => text.push(c),
+                    _ => {}
+                }
+                None
             }
             Mode::Read { lines, first } => {
                 match key.code {
@@ -356,11 +380,19 @@ pub(super) mod tests {
         let mut top = example();
         assert_eq!(top.key(KeyCode::Tab.into()), None);
         assert_eq!(typed(&mut top, "rn"), []);
-        let release = |request, force| Act::Release { request: RequestNo(request), force };
-        assert_eq!(typed(&mut top, "ry"), [release(1, false)], "one's own reservation");
+        let release = |request, force: Option<&str>| {
+            let force = force.map(ToOwned::to_owned);
+            Act::Release { request: RequestNo(request), force }
+        };
+        assert_eq!(typed(&mut top, "ry"), [release(1, None)], "one's own reservation");
         assert_eq!(typed(&mut top, "jr"), []);
         assert!(matches!(&top.mode, Mode::Confirm { question, .. } if question.contains("force")));
-        assert_eq!(typed(&mut top, "y"), [release(2, true)]);
+        assert_eq!(typed(&mut top, "ytoo lonk"), [], "a reason is asked for");
+        top.key(KeyCode::Backspace.into());
+        assert_eq!(typed(&mut top, "g\n"), [release(2, Some("too long"))]);
+        assert_eq!(typed(&mut top, "ryno"), []);
+        top.key(KeyCode::Esc.into());
+        assert_eq!(top.mode, Mode::Look, "it is thought better of");
     }
 
     #[test]

@@ -3,14 +3,26 @@
 
 import { address, go } from "./address.js";
 import { call } from "./api.js";
-import { el, svg } from "./dom.js";
+import { el, setText, svg } from "./dom.js";
 import { requestFilter } from "./filter.js";
 import { unitsOf } from "./lists.js";
 import * as words from "./words.js";
 
 const FIRST = 30;
 const MOST = 90;
-const BOX = { width: 250, height: 46, row: 58, arcs: 76, between: 240 };
+// With more lines than this, they are drawn faintly; those of the box one points at stand out.
+const DENSE = 60;
+const ROW = 58;
+const HEIGHT = 46;
+const WIDE = { box: 250, arcs: 76, between: 240 };
+const WIDE_FROM = 2 * WIDE.box + WIDE.arcs + WIDE.between + 24;
+
+/** How wide everything is; on a phone, as narrow as can be read. */
+function frameFor(width) {
+  if (!width || width >= WIDE_FROM - 200) return WIDE;
+  const [arcs, between] = [30, 44];
+  return { arcs, between, box: Math.max(100, Math.floor((width - arcs - between - 24) / 2)) };
+}
 
 export class Graph {
   element;
@@ -20,6 +32,7 @@ export class Graph {
   #chain = null;
   #asked = "";
   #drawn = "";
+  #frame = WIDE;
 
   constructor(store) {
     this.#store = store;
@@ -27,6 +40,7 @@ export class Graph {
     this.#hint = el("p", { class: "hint" });
     this.element = el("section", { class: "panel panel-graph", "aria-label": "Wait-for graph" },
       el("h2", {}, "Who waits for whom"), this.#hint, this.#drawing);
+    new ResizeObserver(() => this.#draw()).observe(this.#drawing);
   }
 
   async update() {
@@ -95,10 +109,11 @@ export class Graph {
   #draw() {
     const { nodes, edges, chain } = this.#picture();
     const selected = address().selected;
-    const state = JSON.stringify([[...nodes.keys()], edges, selected, [...chain]]);
+    this.#frame = frameFor(this.#drawing.clientWidth);
+    const state = JSON.stringify([[...nodes.keys()], edges, selected, [...chain], this.#frame]);
+    setText(this.#hint, this.#words(nodes.size));
     if (state === this.#drawn) return;
     this.#drawn = state;
-    this.#hint.textContent = this.#words(nodes.size);
     this.#drawing.replaceChildren(nodes.size ? this.#svg(nodes, edges, chain, selected) : "");
   }
 
@@ -115,15 +130,23 @@ export class Graph {
   }
 
   #svg(nodes, edges, chain, selected) {
-    const size = layOut(nodes, edges);
-    const lines = edges.map((edge) => curve(nodes, edge, chain));
+    const size = layOut(nodes, edges, this.#frame);
+    const lines = edges.map((edge) => curve(nodes, edge, chain, this.#frame));
     const boxes = [...nodes].map(([number, node]) => this.#box(number, node, chain, selected));
-    return svg("svg", { width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}` },
+    return svg("svg", { class: edges.length > DENSE ? "dense" : "", width: size.width, height: size.height, viewBox: `0 0 ${size.width} ${size.height}` },
       svg("defs", {}, arrow("arrow"), arrow("arrow-chain")), lines, boxes);
+  }
+
+  /** The lines from and to a box stand out. */
+  #pointAt(number) {
+    for (const edge of this.#drawing.querySelectorAll(".edge")) {
+      edge.classList.toggle("near", edge.dataset.from === number || edge.dataset.to === number);
+    }
   }
 
   #box(number, node, chain, selected) {
     const { one, kind, x, y } = node;
+    const { box } = this.#frame;
     const what = kind === "held" ? unitsOf(one) : words.needs(one.needs);
     const marks = ["node", kind, chain.has(number) ? "chain" : "", chain.size && !chain.has(number) ? "faded" : "",
       number === selected ? "selected" : "", kind === "held" ? `state-${one.state}` : ""].filter(Boolean).join(" ");
@@ -134,11 +157,13 @@ export class Graph {
         open();
       }
     };
+    const [mark, unmark] = [() => this.#pointAt(number), () => this.#pointAt(null)];
     return svg("g", { class: marks, transform: `translate(${x},${y})`, tabindex: "0", role: "button", onclick: open, onkeydown: press,
+      onpointerenter: mark, onpointerleave: unmark, onfocus: mark, onblur: unmark,
       "aria-label": `${number}, ${kind}, ${words.shorten(what, 60)}, ${words.who(one.who)}` },
-      svg("rect", { width: BOX.width, height: BOX.height, rx: 8 }),
-      svg("text", { x: 12, y: 19, class: "node-what" }, `${number}  ${words.shorten(what, 26)}`),
-      svg("text", { x: 12, y: 36, class: "node-who" }, words.shorten(`${one.who.user}${one.who.from?.reason ? `: ${one.who.from.reason}` : ""}`, 36)));
+      svg("rect", { width: box, height: HEIGHT, rx: 8 }),
+      svg("text", { x: 10, y: 19, class: "node-what" }, words.shorten(`${number}  ${what}`, Math.floor(box / 7.6))),
+      svg("text", { x: 10, y: 36, class: "node-who" }, words.shorten(`${one.who.user}${one.who.from?.reason ? `: ${one.who.from.reason}` : ""}`, Math.floor(box / 6.9))));
   }
 }
 
@@ -147,40 +172,40 @@ function link(edges, nodes, from, to, kind) {
   edges.push({ from, to, kind });
 }
 
-/** Two columns; whoever holds stands near those who wait for it. */
-function layOut(nodes, edges) {
+/** Two columns; whoever holds stands near the first who waits for it. */
+function layOut(nodes, edges, { box, arcs, between }) {
   const all = [...nodes.values()];
   const waiting = all.filter((node) => node.kind === "waiting");
   const held = all.filter((node) => node.kind === "held");
   const rows = new Map(waiting.map((node, i) => [node.one.request, i]));
-  const middle = (node) => {
+  const first = (node) => {
     const from = edges.filter((edge) => edge.to === node.one.request).map((edge) => rows.get(edge.from) ?? 0);
-    return from.reduce((sum, row) => sum + row, 0) / Math.max(1, from.length);
+    return from.length ? Math.min(...from) : 0;
   };
-  const near = new Map(held.map((node) => [node, middle(node)]));
+  const near = new Map(held.map((node) => [node, first(node)]));
   held.sort((a, b) => near.get(a) - near.get(b));
-  waiting.forEach((node, i) => Object.assign(node, { x: BOX.arcs, y: 16 + i * BOX.row }));
+  waiting.forEach((node, i) => Object.assign(node, { x: arcs, y: 16 + i * ROW }));
   let next = 16;
   held.forEach((node, i) => {
-    const rest = (waiting.length - held.length + i) * BOX.row + 16;
-    const wished = Math.min(16 + near.get(node) * BOX.row, Math.max(rest, next));
-    Object.assign(node, { x: BOX.arcs + BOX.width + BOX.between, y: Math.max(next, wished) });
-    next = node.y + BOX.row;
+    const rest = (waiting.length - held.length + i) * ROW + 16;
+    const wished = Math.min(16 + near.get(node) * ROW, Math.max(rest, next));
+    Object.assign(node, { x: arcs + box + between, y: Math.max(next, wished) });
+    next = node.y + ROW;
   });
-  const height = Math.max(waiting.length * BOX.row + 16, next) + 16;
-  return { width: BOX.arcs + 2 * BOX.width + BOX.between + 24, height };
+  const height = Math.max(waiting.length * ROW + 16, next) + 16;
+  return { width: arcs + 2 * box + between + 12, height };
 }
 
-function curve(nodes, { from, to, kind }, chain) {
+function curve(nodes, { from, to, kind }, chain, { box, arcs, between }) {
   const [a, b] = [nodes.get(from), nodes.get(to)];
   const on = chain.has(from) && chain.has(to);
-  const [y1, y2] = [a.y + BOX.height / 2, b.y + BOX.height / 2];
+  const [y1, y2] = [a.y + HEIGHT / 2, b.y + HEIGHT / 2];
   const marks = ["edge", kind, on ? "chain" : "", chain.size && !on ? "faded" : ""].filter(Boolean).join(" ");
-  const [x1, x2] = kind === "ahead" ? [a.x, b.x - 3] : [a.x + BOX.width, b.x - 3];
-  const bend = kind === "ahead" ? -Math.min(70, 18 + Math.abs(y1 - y2) / 9) : BOX.between / 2;
+  const [x1, x2] = kind === "ahead" ? [a.x, b.x - 3] : [a.x + box, b.x - 3];
+  const bend = kind === "ahead" ? -Math.min(arcs - 6, 18 + Math.abs(y1 - y2) / 9) : between / 2;
   const far = kind === "ahead" ? x2 + bend : x2 - bend;
   const path = `M${x1},${y1} C${x1 + bend},${y1} ${far},${y2} ${x2},${y2}`;
-  return svg("path", { class: marks, d: path, "marker-end": `url(#${on ? "arrow-chain" : "arrow"})` });
+  return svg("path", { class: marks, d: path, "data-from": from, "data-to": to, "marker-end": `url(#${on ? "arrow-chain" : "arrow"})` });
 }
 
 function arrow(id) {

@@ -16,6 +16,7 @@ export class History {
   #since = Infinity;
   #loading = null;
   #seen = 0;
+  #gaps = 0;
   /** Whether not everything could be loaded. */
   partial = false;
 
@@ -25,6 +26,7 @@ export class History {
 
   /** Sees to it that everything since then is known. */
   async load(since) {
+    if (this.#gaps !== this.#store.gaps) [this.#gaps, this.#since] = [this.#store.gaps, Infinity];
     if (since >= this.#since) return;
     if (this.#loading) await this.#loading;
     if (since >= this.#since) return;
@@ -94,6 +96,8 @@ export class History {
     for (const [number, grant] of this.#store.grants) {
       if (!this.uses.has(number)) this.uses.set(number, use(grant, grant.since));
     }
+    // Before the stream has begun, what is held is not known.
+    if (!this.#store.starts) return this.uses;
     const now = this.#store.now();
     // What is no longer held and whose end was not told has ended some time ago.
     for (const known of this.uses.values()) {

@@ -19,6 +19,7 @@ export class Log {
   #cursor = null;
   #asked = null;
   #loading = false;
+  #failed = false;
   #ask = whenQuiet(200, () => this.#begin());
 
   constructor(store) {
@@ -37,7 +38,8 @@ export class Log {
 
   update() {
     const { pool, user, text } = address();
-    const asked = JSON.stringify([pool, user, text]);
+    const { gaps, starts } = this.#store;
+    const asked = JSON.stringify([pool, user, text, gaps, this.#failed ? starts : 0]);
     if (asked !== this.#asked) {
       this.#asked = asked;
       this.#ask();
@@ -64,9 +66,10 @@ export class Log {
         this.#older.push(...answer.lines);
         this.#cursor = answer.cursor ?? null;
       }
+      this.#failed = false;
       setText(this.#hint, "");
     } catch (problem) {
-      this.#cursor = null;
+      [this.#cursor, this.#failed] = [null, true];
       setText(this.#hint, `The audit log cannot be read: ${problem.message}`);
     } finally {
       this.#loading = false;

@@ -63,7 +63,8 @@ export class Pools {
       this.#rowsOf(rows, pool, pool.units, meant, width);
     }
     if (locks.length) this.#rowsOf(rows, { name: "Locks", locks: locks.length }, locks, null, width);
-    setText(this.#head, units || locks.length ? `${units} units, ${locks.length} locks` : "");
+    const counts = [words.count(units, "unit"), words.count(locks.length, "lock")];
+    setText(this.#head, units || locks.length ? counts.join(", ") : "");
     this.#list.set(rows);
     this.element.classList.toggle("empty", rows.length === 0);
   }

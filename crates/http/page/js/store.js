@@ -12,6 +12,9 @@ export class Store {
   /** Lines of the audit log since the page is open, newest first. */
   log = [];
   agent = null;
+  /** How often the stream began, and how often lines of the log were missed then. */
+  starts = 0;
+  gaps = 0;
   /** How far the agent's clock is ahead of ours. */
   #ahead = 0;
   #listeners = new Set();
@@ -47,10 +50,16 @@ export class Store {
 
   #snapshot(data) {
     this.agent = data.agent;
+    this.starts += 1;
+    // What is known of the log has a hole in it: it is read anew.
+    if (data.missed) {
+      this.gaps += 1;
+      this.log = [];
+    }
     this.pools = byKey(data.pools, "name");
     this.grants = byKey(data.grants, "request");
     this.waiting = byKey(data.waiting, "request");
-    this.#mark("pools", "grants", "waiting", "agent");
+    this.#mark("pools", "grants", "waiting", "agent", "log");
   }
 
   #change(data) {

@@ -55,6 +55,11 @@ export function fence(text) {
   }
 }
 
+/** So many of something. */
+export function count(number, one) {
+  return `${number} ${one}${number === 1 ? "" : "s"}`;
+}
+
 /** Needs as they were written. */
 export function needs(all, most = 160) {
   return shorten(all.slice(0, 60).join(" ") + (all.length > 60 ? " …" : ""), most);

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{Caller, Gateway};
 use crate::extract;
 use crate::link::Link;
-use crate::problem::{Problem, Told};
+use crate::problem::{Kind, Problem, Told};
 use crate::view::Agent;
 
 /// About the agent, who you are to it, and what you may do
@@ -76,7 +76,7 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether the agent answers
+/// Whether the agent answers, at all doors where it should
 #[utoipa::path(
     get,
     operation_id = "readyz",
@@ -87,6 +87,9 @@ pub(super) async fn healthz() -> &'static str {
     ),
 )]
 pub(super) async fn readyz(gateway: Gateway) -> Result<&'static str, Problem> {
-    Link::open(&*gateway.service, &gateway.own).await?.agent().await?;
-    Ok("ready\n")
+    let agent = Link::open(&*gateway.service, &gateway.own).await?.agent().await?;
+    match agent.no_http {
+        None => Ok("ready\n"),
+        Some(why) => Err(Problem::new(Kind::Unreachable, why)),
+    }
 }

@@ -1,14 +1,15 @@
 //! The audit log.
 
-use axum::Json;
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::events::may_view;
 use super::{Caller, Gateway};
-use crate::audit::{Line, Wanted};
+use crate::audit::{Line, Wanted, unreadable};
 use crate::extract::Query;
 use crate::problem::{Kind, Problem, Told};
+use crate::threads::long_answer;
 
 /// How many lines are told at most.
 const LINES_MAX: usize = 10_000;
@@ -38,7 +39,7 @@ pub(super) struct Which {
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
     /// Where the last page ended.
-    #[param(max_length = 40)]
+    #[param(max_length = 60)]
     cursor: Option<String>,
 }
 
@@ -66,7 +67,7 @@ pub(super) async fn audit(
     gateway: Gateway,
     caller: Caller,
     Query(which): Query<Which>,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Response, Problem> {
     let wrong = |text: &str| Problem::new(Kind::Usage, text);
     let limit = which.limit.unwrap_or(100);
     if !(1..=LINES_MAX).contains(&limit) {
@@ -83,11 +84,12 @@ pub(super) async fn audit(
         user: which.user,
         text: which.text,
     };
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let audit = gateway.audit.clone();
-    let read = tokio::task::spawn_blocking(move || audit.before(place, &wanted, limit));
-    let failed = |why: String| Problem::new(Kind::Failed, format!("the audit log: {why}"));
-    let read = read.await.map_err(|error| failed(error.to_string()))?;
-    let (lines, next) = read.map_err(|error| failed(error.to_string()))?;
-    Ok(Json(Page { lines, cursor: next.map(|place| place.to_string()) }))
+    let read = move || {
+        let (lines, next) =
+            audit.before(place, &wanted, limit).map_err(|error| unreadable(&error))?;
+        Ok(Page { lines, cursor: next.map(|place| place.to_string()) })
+    };
+    long_answer(read).await
 }

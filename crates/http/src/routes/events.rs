@@ -1,7 +1,5 @@
 //! What happens, told as it happens (server-sent events).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -19,11 +17,10 @@ use crate::audit::Place;
 use crate::extract::Query;
 use crate::gateway::Shared;
 use crate::problem::{Kind, Problem, Told};
+use crate::unread::{Pieces, counted};
 use crate::view::{Agent, Right};
 
-/// How many may listen.
-const READERS: usize = 64;
-/// How often something is said in any case, and whoever listens must still be known.
+/// How often something is said in any case, and whoever listens must still be allowed to.
 const PING: Duration = Duration::from_secs(15);
 /// How long somebody may not read before it is dropped.
 const SLOW: Duration = Duration::from_secs(10);
@@ -34,7 +31,7 @@ const SLOW: Duration = Duration::from_secs(10);
 #[into_params(parameter_in = Query)]
 pub(super) struct From {
     /// The id of the last event that was heard, for those who cannot send the header `Last-Event-ID`.
-    #[param(max_length = 40)]
+    #[param(max_length = 60)]
     last_event_id: Option<String>,
 }
 
@@ -58,15 +55,29 @@ pub(super) async fn events(
     headers: HeaderMap,
     Query(from): Query<From>,
 ) -> Result<Response, Problem> {
-    let reader = Reader::new()?;
+    let listener = gateway.listeners.take(caller.0.uid, 1).map_err(|_| {
+        Problem::new(Kind::Limit, "as many listen to what happens as may, of this user or of all")
+    })?;
     let agent = may_view(&gateway, &caller).await?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
     let last = last.map(ToOwned::to_owned).or(from.last_event_id);
     // One that is not known is as one that is not known any more.
-    let last = last.map(|last| last.parse::<Place>().unwrap_or_default());
-    let (first, receiver) = gateway.feed.listen(&agent, last).await?;
+    let last = last.map(|last| last.parse::<Place>().unwrap_or(Place::NOWHERE));
+    let (first, receiver) = {
+        let _turn = gateway.looks.turn(caller.0.uid).await;
+        gateway.feed.listen(agent, last).await?
+    };
+    let first = counted(&gateway.unread, caller.0.uid, first)?;
     let (sender, sent) = mpsc::channel(4);
-    tokio::spawn(tell(gateway.0.clone(), caller, first, receiver, sender, reader));
+    let gateway = gateway.0.clone();
+    tokio::spawn(async move {
+        let _listener = listener;
+        tokio::select! {
+            () = tell(&gateway, &caller, first, receiver, &sender) => {}
+            () = gateway.tokens.gone(&caller.0) => {}
+            () = sender.closed() => {}
+        }
+    });
     let body = Body::from_stream(ReceiverStream::new(sent).map(Ok::<_, std::io::Error>));
     let kind = [(header::CONTENT_TYPE, "text/event-stream")];
     Ok((kind, body).into_response())
@@ -82,56 +93,29 @@ pub(super) async fn may_view(gateway: &Shared, caller: &Caller) -> Result<Agent,
     Err(Problem::new(Kind::Denied, text))
 }
 
-/// Tells one who listens, until it is gone or does not keep up.
+/// Tells one who listens, until it does not keep up or may not look any more.
 async fn tell(
-    gateway: Arc<Shared>,
-    caller: Caller,
-    first: Vec<Bytes>,
+    gateway: &Shared,
+    caller: &Caller,
+    first: Bytes,
     mut receiver: Receiver<Bytes>,
-    sender: mpsc::Sender<Bytes>,
-    _reader: Reader,
+    sender: &mpsc::Sender<Bytes>,
 ) {
-    for message in first {
-        if sender.send_timeout(message, SLOW).await.is_err() {
-            return;
-        }
-    }
+    let mut next = Some(first);
     loop {
-        let message = tokio::select! {
-            message = tokio::time::timeout(PING, receiver.recv()) => message,
-            () = sender.closed() => return,
+        let message = match next.take() {
+            Some(message) => message,
+            None => match tokio::time::timeout(PING, receiver.recv()).await {
+                Ok(Ok(message)) => message,
+                Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return,
+                Err(_) if may_view(gateway, caller).await.is_ok() => Bytes::from_static(b":\n\n"),
+                Err(_) => return,
+            },
         };
-        let message = match message {
-            Ok(Ok(message)) => message,
-            Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return,
-            Err(_) if may_view(&gateway, &caller).await.is_ok() => Bytes::from_static(b":\n\n"),
-            Err(_) => return,
-        };
-        if sender.send_timeout(message, SLOW).await.is_err() {
-            return;
+        for piece in Pieces(message) {
+            if sender.send_timeout(piece, SLOW).await.is_err() {
+                return;
+            }
         }
-    }
-}
-
-/// One of those who listen.
-struct Reader;
-
-static LISTENING: AtomicUsize = AtomicUsize::new(0);
-
-impl Reader {
-    fn new() -> Result<Self, Problem> {
-        if LISTENING.fetch_add(1, Ordering::SeqCst) >= READERS {
-            LISTENING.fetch_sub(1, Ordering::SeqCst);
-            let text =
-                format!("{READERS} listen to what happens, which is as many as there may be");
-            return Err(Problem::new(Kind::Limit, text));
-        }
-        Ok(Self)
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        LISTENING.fetch_sub(1, Ordering::SeqCst);
     }
 }

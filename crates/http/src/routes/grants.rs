@@ -54,7 +54,7 @@ pub(super) struct How {
     #[serde(default)]
     #[param(required = false)]
     force: bool,
-    /// Why it is forced.
+    /// Why it is forced, for the audit log.
     #[param(max_length = 500)]
     reason: Option<String>,
 }
@@ -76,11 +76,8 @@ pub(super) async fn delete(
     Path(text): Path<String>,
     Query(how): Query<How>,
 ) -> Result<StatusCode, Problem> {
-    let request = number(&text)?;
-    if how.force {
-        let reason = how.reason.unwrap_or_default();
-        tracing::warn!(%request, who = ?caller.0.name, uid = caller.0.uid, reason, "forced over HTTP");
-    }
-    caller.link(&gateway).await?.done(Body::Release { request, force: how.force }).await?;
+    let How { force, reason } = how;
+    let body = Body::Release { request: number(&text)?, force, reason };
+    caller.link(&gateway).await?.done(body).await?;
     Ok(StatusCode::NO_CONTENT)
 }

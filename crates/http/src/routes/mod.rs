@@ -15,6 +15,7 @@ mod status;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -91,7 +92,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 pub(crate) fn all(shared: Arc<Shared>) -> Router {
     let (router, openapi) = described().split_for_parts();
     // What is made from the code can be written.
-    let openapi = openapi.to_json().unwrap_or_default();
+    let openapi = Bytes::from(openapi.to_json().unwrap_or_default());
     let json = [(axum::http::header::CONTENT_TYPE, "application/json")];
     router
         .route("/openapi.json", get(|| async move { (json, openapi) }))

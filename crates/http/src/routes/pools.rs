@@ -1,6 +1,7 @@
 //! Pools and locks, and what of them is drained.
 
 use axum::http::StatusCode;
+use axum::response::Response;
 use holdall_wire::{Body, Change, Kind as PoolKind};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -8,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Caller, Gateway, name};
 use crate::extract::{Json, Path, Query};
 use crate::problem::{Kind, Problem, Told};
+use crate::threads::long_answer;
 use crate::view::Pool;
 
 /// All pools and locks
@@ -20,13 +22,10 @@ use crate::view::Pool;
         (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
     ),
 )]
-pub(super) async fn list(
-    gateway: Gateway,
-    caller: Caller,
-) -> Result<axum::Json<Vec<Pool>>, Problem> {
-    let _one_of_few = gateway.looks.acquire().await;
+pub(super) async fn list(gateway: Gateway, caller: Caller) -> Result<Response, Problem> {
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(&[]).await?;
-    Ok(axum::Json(status.pools.into_iter().map(Into::into).collect()))
+    long_answer(|| Ok(status.pools.into_iter().map(Pool::from).collect::<Vec<_>>())).await
 }
 
 /// A pool or lock
@@ -46,7 +45,7 @@ pub(super) async fn get(
     Path(text): Path<String>,
 ) -> Result<axum::Json<Pool>, Problem> {
     let name = name(&text)?;
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(std::slice::from_ref(&name)).await?;
     let found = status.pools.into_iter().find(|pool| pool.name == name);
     let found =

@@ -143,10 +143,12 @@ enum Stands {
 /// The id of a request: picked by the client, known to it and to the agent.
 fn check_id(id: &str) -> Result<(), Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '~' | '-');
-    if (1..=128).contains(&id.len()) && id.chars().all(plain) {
+    // Dots alone mean something else in a path.
+    let is_path = matches!(id, "." | "..");
+    if (1..=128).contains(&id.len()) && id.chars().all(plain) && !is_path {
         return Ok(());
     }
-    let text = "an id has 1 to 128 letters, digits and `. _ ~ -`; take a UUID";
+    let text = "an id has 1 to 128 letters, digits and `. _ ~ -`, not dots alone; take a UUID";
     Err(Problem::new(Kind::Usage, text))
 }
 
@@ -208,7 +210,7 @@ async fn ask(
     asked.check()?;
     let wire = asked.wire()?;
     let digest = asked.digest();
-    let known = gateway.remember(&caller.0, &id, digest, asked.ttl_ms);
+    let known = gateway.asked.add(&caller.0, &id, digest, asked.ttl_ms);
     if known.digest != digest {
         let text = "this id is that of another request; take a new one";
         return Err(Problem::new(Kind::Conflict, text));
@@ -218,9 +220,9 @@ async fn ask(
     }
     let lease = gateway.leases.find_or_begin(&caller.0, &id, asked.ttl_ms).await;
     let lease = lease.map_err(|problem| match problem.kind() {
-        Kind::Unreachable => problem.ask_again(&id),
+        Kind::Unreachable | Kind::Limit => problem.ask_again(&id),
         _ => {
-            gateway.forget(&caller.0, &id);
+            gateway.asked.remove(&caller.0, &id);
             problem
         }
     })?;
@@ -235,19 +237,35 @@ async fn ask(
         Standing::Over(problem) => {
             // Nothing is held. So it can be asked for again.
             gateway.leases.leave(&lease).await;
-            gateway.forget(&caller.0, &id);
-            Err(problem)
+            gateway.asked.remove(&caller.0, &id);
+            Err(limit_or_end(gateway, caller, problem).await)
         }
         Standing::New | Standing::Asked | Standing::Waiting(_) if !asked.queue => {
             if let Standing::Away(problem) = lease.give_back().await.standing {
                 return Err(problem.ask_again(&id));
             }
             gateway.leases.leave(&lease).await;
-            gateway.forget(&caller.0, &id);
+            gateway.asked.remove(&caller.0, &id);
             let text = format!("not granted within {} ms", asked.wait_ms);
             Err(Problem::new(Kind::Timeout, text))
         }
         _ => answer(gateway, caller, id, state),
+    }
+}
+
+/// The agent takes no requests because of a limit, unless it is about to end.
+async fn limit_or_end(gateway: &Shared, caller: &Caller, problem: Problem) -> Problem {
+    if problem.kind() != Kind::Limit {
+        return problem;
+    }
+    let agent = match caller.link(gateway).await {
+        Ok(mut link) => link.agent().await,
+        Err(problem) => Err(problem),
+    };
+    match agent {
+        Ok(agent) if !agent.stopping => problem,
+        Err(other) if other.kind() == Kind::Limit => problem,
+        _ => problem.instead_of(Kind::Limit, Kind::Unreachable),
     }
 }
 
@@ -258,7 +276,7 @@ fn answer(
     id: String,
     state: State,
 ) -> Result<Response, Problem> {
-    let ttl_ms = gateway.remembered(&caller.0, &id).map(|asked| asked.ttl);
+    let ttl_ms = gateway.asked.find(&caller.0, &id).map(|asked| asked.ttl);
     let mut told = Request {
         id,
         state: Stands::Waiting,
@@ -354,7 +372,7 @@ async fn look(
     patience: Duration,
 ) -> Result<Response, Problem> {
     check_id(&id)?;
-    if gateway.remembered(&caller.0, &id).is_some_and(|known| known.released) {
+    if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
         return answer(gateway, caller, id, State::released());
     }
     let lease = gateway.leases.find(&caller.0, &id).await?;
@@ -382,13 +400,13 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     check_id(&id)?;
-    if gateway.remembered(&caller.0, &id).is_some_and(|known| known.released) {
+    if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
         return answer(&gateway, &caller, id, State::released());
     }
     let lease = gateway.leases.find(&caller.0, &id).await?;
     let state = lease.give_back().await;
     if let Standing::Released = state.standing {
-        gateway.remember_released(&caller.0, &id);
+        gateway.asked.released(&caller.0, &id);
         gateway.leases.leave(&lease).await;
     }
     answer(&gateway, &caller, id, state)

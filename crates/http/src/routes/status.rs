@@ -1,6 +1,7 @@
 //! Who holds, who waits, and why.
 
 use axum::Json;
+use axum::response::Response;
 use holdall_wire::{Body, Reply};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -9,6 +10,7 @@ use super::{Caller, Gateway, name, number};
 use crate::extract::{Path, Query};
 use crate::link::unexpected;
 use crate::problem::{Kind, Problem, Told};
+use crate::threads::long_answer;
 use crate::view::{Explanation, Status};
 
 /// What a status is about.
@@ -36,12 +38,12 @@ pub(super) async fn status(
     gateway: Gateway,
     caller: Caller,
     Query(about): Query<About>,
-) -> Result<Json<Status>, Problem> {
+) -> Result<Response, Problem> {
     let names = about.pool.as_deref().unwrap_or_default().split(',').filter(|one| !one.is_empty());
     let names = names.map(name).collect::<Result<Vec<_>, _>>()?;
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(&names).await?;
-    Ok(Json(status.into()))
+    long_answer(|| Ok(Status::from(status))).await
 }
 
 /// The chain of waiting from a request to whoever it ends at
@@ -61,7 +63,7 @@ pub(super) async fn explain(
     Path(text): Path<String>,
 ) -> Result<Json<Explanation>, Problem> {
     let body = Body::Explain { request: number(&text)?, most: u32::MAX };
-    let _one_of_few = gateway.looks.acquire().await;
+    let _turn = gateway.looks.turn(caller.0.uid).await;
     match caller.link(&gateway).await?.call(body).await {
         Ok(Reply::Explanation(explanation)) => Ok(Json(explanation.into())),
         Ok(other) => Err(unexpected(&other)),

@@ -97,7 +97,35 @@ impl Client {
             line.clear();
             reader.read_line(&mut line).expect("a head");
         }
-        Events(reader)
+        Events(BufReader::new(Chunks { reader, left: 0 }))
+    }
+}
+
+/// What is in the chunks of an answer without a length.
+struct Chunks {
+    reader: BufReader<Box<dyn Both>>,
+    left: usize,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.left == 0 {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line)? == 0 {
+                return Ok(0);
+            }
+            // Before each length but the first the last chunk ends.
+            if !line.trim().is_empty() {
+                self.left = usize::from_str_radix(line.trim(), 16).expect("a length");
+                if self.left == 0 {
+                    return Ok(0);
+                }
+            }
+        }
+        let most = buffer.len().min(self.left);
+        let read = self.reader.read(&mut buffer[..most])?;
+        self.left -= read;
+        Ok(read)
     }
 }
 
@@ -129,7 +157,7 @@ pub(crate) fn read(stream: &mut dyn Read) -> Answer {
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
-pub(crate) struct Events(BufReader<Box<dyn Both>>);
+pub(crate) struct Events(BufReader<Chunks>);
 
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -139,7 +167,7 @@ pub(crate) struct Event {
 }
 
 impl Events {
-    /// The next event; none when the stream has ended. What stands between chunks is skipped.
+    /// The next event; none when the stream has ended.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let (mut kind, mut id) = (String::new(), String::new());
         loop {

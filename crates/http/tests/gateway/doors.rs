@@ -92,6 +92,7 @@ fn what_is_not_there_is_told() {
         ("/v1/pools/none", 404, "unknown"),
         ("/v1/explain/1-1", 404, "unknown"),
         ("/v1/explain/x", 400, "usage"),
+        ("/v1/requests/..", 400, "usage"),
         ("/v1/pools/a%20b", 400, "usage"),
         ("/v1/status?pol=x", 400, "usage"),
         ("/v1/audit?limit=0", 400, "usage"),
@@ -137,7 +138,8 @@ fn one_user_does_not_have_all_connections() {
     let world = World::new();
     let client = world.client();
     let mut idle: Vec<_> = (0..256).map(|_| client.connect()).collect();
-    assert_eq!(client.get("/healthz").status, 503);
+    let full = client.get("/healthz");
+    assert_eq!((full.status, &*full.problem()), (429, "limit"));
     // Those who are here are served.
     idle[0].write_all(text("GET", "/healthz", "", &[]).as_bytes()).expect("sent");
     assert_eq!(read(&mut *idle[0]).status, 200);
@@ -177,4 +179,38 @@ fn tls_is_spoken_where_there_is_a_certificate() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"));
+}
+
+#[test]
+fn a_token_that_is_removed_is_good_for_nothing_that_goes_on_either() {
+    let world = World::with_tcp(Config::default());
+    let may = [Right::View, Right::Ask];
+    let ci = token::add(world.dir.path(), "ci", &may, None).expect("made");
+    let header = format!("authorization: Bearer {ci}");
+    let mut events = world.remote().listen("/v1/events", &[&header]);
+    assert_eq!(events.next().expect("an event").kind, "snapshot");
+    world.client().put("/v1/requests/mine", &json!({"needs": ["db"]}));
+    let waits = json!({"needs": ["db"], "wait_ms": 300_000}).to_string();
+    let mut waiting = world.remote().connect();
+    waiting
+        .write_all(text("PUT", "/v1/requests/theirs", &waits, &[&header]).as_bytes())
+        .expect("sent");
+    world.fake.until_there_are(2);
+    token::remove(world.dir.path(), "ci").expect("removed");
+    while events.next().is_some() {}
+    let told = read(&mut *waiting);
+    assert_eq!((told.status, &*told.problem()), (401, "unauthenticated"));
+    // Who came over the Unix socket goes on.
+    assert_eq!(world.client().get("/v1/requests/mine").status, 200);
+}
+
+#[test]
+fn an_agent_is_not_ready_without_a_door_that_it_should_have() {
+    let world = World::new();
+    assert_eq!(world.client().get("/readyz").status, 200);
+    world.fake.model().no_http = Some("no HTTP over TCP: somebody is there".into());
+    let told = world.client().get("/readyz");
+    assert_eq!((told.status, &*told.problem()), (503, "unreachable"));
+    assert!(told.body.contains("somebody is there"));
+    assert_eq!(world.client().get("/healthz").status, 200);
 }

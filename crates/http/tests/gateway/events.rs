@@ -76,3 +76,52 @@ fn the_audit_log_is_read_page_by_page() {
     assert_eq!((times(&page), &page["cursor"]), (vec![2, 1], &json!(null)));
     assert_eq!(times(&world.client().get("/v1/audit?request=1-4").json()), [4]);
 }
+
+#[test]
+fn what_happens_is_told_also_if_it_is_not_in_the_audit_log() {
+    let world = World::new();
+    let client = world.client();
+    let mut events = client.listen("/v1/events", &[]);
+    events.next().expect("a snapshot");
+    client.put("/v1/requests/a", &json!({"needs": ["db"]}));
+    let change = events.next_of("change");
+    assert_eq!(change.data["grants"].as_array().map(Vec::len), Some(1), "{change:?}");
+}
+
+/// Somebody may restore or remove the log while others listen.
+#[test]
+fn another_log_in_the_place_of_the_old_one_is_gone_on_with() {
+    let world = World::new();
+    world.log(1);
+    let client = world.client();
+    let mut events = client.listen("/v1/events", &[]);
+    events.next().expect("a snapshot");
+    world.log(2);
+    assert_eq!(events.next_of("audit").data["at"], 2);
+    std::fs::remove_file(world.dir.path().join("audit.jsonl")).expect("removed");
+    world.log(7);
+    let told = events.next_of("audit").data;
+    assert_eq!(told["what"], "left-out", "{told}");
+    world.log(8);
+    assert_eq!(events.next_of("audit").data["at"], 8);
+}
+
+#[test]
+fn whoever_missed_very_much_is_told_so_and_the_last_of_it() {
+    let mut world = World::new();
+    world.log(1);
+    let client = world.client();
+    let last = client.listen("/v1/events", &[]).next().expect("a snapshot").id;
+    let many: Vec<u64> = (100_000..160_000).collect();
+    world.log_all(&many);
+    world.start(); // Nobody has listened meanwhile.
+    let mut events = client.listen("/v1/events", &[&format!("last-event-id: {last}")]);
+    assert_eq!(events.next().expect("a snapshot").data["missed"], true);
+    let first = events.next_of("audit").data["at"].as_u64().expect("a time");
+    assert!(first > 100_000, "not from the first on: {first}");
+    let mut expected = first + 1;
+    while expected < 160_000 {
+        assert_eq!(events.next_of("audit").data["at"], expected);
+        expected += 1;
+    }
+}

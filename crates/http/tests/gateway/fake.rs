@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use holdall_http::{Peer, Service};
+use holdall_http::{NO_CALL, Peer, Service};
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{
     AgentView, Amount, Answer, Attach, Body, Call, Fault, GrantView, PoolView, Refusal, Reply,
@@ -32,6 +32,26 @@ pub(crate) struct Model {
     pub(crate) denied: bool,
     /// Whether it takes its time to end a session.
     pub(crate) dawdles: bool,
+    /// How often something has happened.
+    happened: u64,
+    /// How many wait beside those who have asked.
+    pub(crate) crowd: u64,
+    /// What it has not enough of.
+    pub(crate) lacks: Lacks,
+    /// Whether it is about to end.
+    pub(crate) stopping: bool,
+    /// Where it does not serve HTTP.
+    pub(crate) no_http: Option<String>,
+}
+
+/// What a service has not enough of for one more.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Lacks {
+    #[default]
+    Nothing,
+    Connections,
+    Sessions,
+    Requests,
 }
 
 pub(crate) struct Request {
@@ -119,6 +139,10 @@ impl Service for Fake {
         });
         Ok(here)
     }
+
+    fn happened(&self) -> u64 {
+        self.model().happened
+    }
 }
 
 fn talk(
@@ -135,6 +159,11 @@ fn talk(
         model.last += 1;
         *conn = model.last;
         model.writers.insert(*conn, stream.try_clone()?);
+        if model.lacks == Lacks::Connections {
+            let fault = Fault::Conflict("there are too many".into());
+            model.send(*conn, NO_CALL, Reply::Failed(fault));
+            return Ok(());
+        }
     }
     let mut incoming = Incoming::new(FROM_CLIENT_MAX);
     let mut greeted = false;
@@ -185,6 +214,7 @@ impl Model {
     }
 
     fn call(&mut self, conn: u64, peer: &Peer, call: Call) {
+        self.happened += u64::from(call.body.is_numbered());
         let id = call.id;
         let may = |right| peer.may.as_ref().is_some_and(|may| may.contains(&right));
         let denied = || Reply::Failed(Fault::Denied("you may not".into()));
@@ -193,8 +223,15 @@ impl Model {
             Body::Agent => {
                 let you = peer.name.clone().unwrap_or_else(|| "anna".into());
                 let your_rights = peer.may.clone().unwrap_or_default();
-                let view = AgentView { you, your_rights, ..AgentView::default() };
+                let (stopping, no_http) = (self.stopping, self.no_http.clone());
+                let view =
+                    AgentView { you, your_rights, stopping, no_http, ..AgentView::default() };
                 self.send(conn, id, Reply::Agent(view));
+            }
+            Body::Ask(_) if self.lacks == Lacks::Requests => {
+                let why = Refusal::Closed("it takes no more requests".into());
+                let session = self.session_of(conn);
+                self.tell(session, id, Reply::Refused(why));
             }
             Body::Ask(ask) => {
                 let session = self.session_of(conn);
@@ -276,6 +313,10 @@ impl Model {
 
     fn attach(&mut self, conn: u64, id: u64, attach: &Attach) {
         assert!(attach.lease.is_some_and(|lease| lease >= 1000));
+        if self.lacks == Lacks::Sessions {
+            let fault = Fault::Conflict("a user has 0 sessions at most".into());
+            return self.send(conn, id, Reply::Failed(fault));
+        }
         match self.sessions.get(&attach.session) {
             None if attach.returns => {
                 return self.send(conn, id, Reply::Failed(Fault::Forgotten));
@@ -384,10 +425,20 @@ impl Model {
             part_of: None,
             hindrances: Vec::new(),
         };
+        let stranger = |n: u64| WaitView {
+            request: RequestNo((9 << 32) | n),
+            needs: vec!["gpu".parse().expect("a need")],
+            who: Who::default(),
+            since: 7,
+            within: None,
+            part_of: None,
+            hindrances: Vec::new(),
+        };
+        let waiting = self.requests.iter().filter(|it| it.taken.is_none()).map(wait);
         Status {
             pools: vec![pool],
             grants: self.requests.iter().filter_map(grant).collect(),
-            waiting: self.requests.iter().filter(|it| it.taken.is_none()).map(wait).collect(),
+            waiting: waiting.chain((0..self.crowd).map(stranger)).collect(),
             left_out: 0,
         }
     }

@@ -4,5 +4,6 @@ mod client;
 mod doors;
 mod events;
 mod fake;
+mod limits;
 mod requests;
 mod world;

@@ -8,6 +8,9 @@ use holdall_http::{Config, Doors, Gateway, Settings, start};
 use crate::client::Client;
 use crate::fake::Fake;
 
+/// How much of their answers users may leave unread.
+pub(crate) const UNREAD: usize = 1 << 20;
+
 /// A gateway before a fake service, in a directory of its own.
 pub(crate) struct World {
     pub(crate) fake: Arc<Fake>,
@@ -40,9 +43,13 @@ impl World {
         let path = self.dir.path().join("agent.http.sock");
         let _ = std::fs::remove_file(&path);
         let unix = UnixListener::bind(path).expect("a socket");
-        let tcp = self.config.bind().expect("a port");
-        self.tcp = tcp.as_ref().map(|tcp| tcp.local_addr().expect("bound"));
-        let settings = Settings { data: self.dir.path().to_owned(), config: self.config.clone() };
+        let tcp = self.config.open().expect("a port");
+        self.tcp = tcp.as_ref().map(|tcp| tcp.at().expect("bound"));
+        let settings = Settings {
+            data: self.dir.path().to_owned(),
+            config: self.config.clone(),
+            unread_bytes: UNREAD,
+        };
         let gateway = start(&settings, Doors { unix: Some(unix), tcp }, self.fake.clone());
         self.gateway = Some(gateway.expect("it starts"));
     }
@@ -57,12 +64,19 @@ impl World {
 
     /// A line for the audit log.
     pub(crate) fn log(&self, at: u64) {
+        self.log_all(&[at]);
+    }
+
+    /// Lines, at once.
+    pub(crate) fn log_all(&self, times: &[u64]) {
         use std::io::Write;
         let file = std::fs::File::options()
             .append(true)
             .create(true)
             .open(self.dir.path().join("audit.jsonl"));
-        let line = format!("{{\"at\":{at},\"what\":\"asked\",\"request\":\"1-{at}\"}}\n");
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("written");
+        let line =
+            |at: &u64| format!("{{\"at\":{at},\"what\":\"asked\",\"request\":\"1-{at}\"}}\n");
+        let lines: String = times.iter().map(line).collect();
+        file.and_then(|mut file| file.write_all(lines.as_bytes())).expect("written");
     }
 }

@@ -12,7 +12,7 @@ use holdall_cell::{Input, Rest, Wish};
 use holdall_holders::{Holder, Stream};
 use holdall_wire::{
     Ask, Body, Call, Change, Drained, Fault, Kind, Lasting, Name, Reply, RequestNo, Right,
-    Shutdown, Who,
+    Shutdown, TEXT_MAX, Who,
 };
 use tracing::{debug, info};
 
@@ -168,7 +168,7 @@ impl Service {
             Body::Change(change) => self.change(conn, change),
             Body::Drain { name, reason, millis } => self.drain(conn, name, &reason, millis),
             Body::Leave => Ok(Wish::Leave),
-            Body::Release { request, force } => self.release(conn, request, force),
+            Body::Release { request, force, reason } => self.release(conn, request, force, reason),
             Body::Renew { request, millis } => self.renew(conn, request, millis),
             _ => Err(Fault::Wrong("this call cannot be made so".into())),
         }
@@ -176,6 +176,17 @@ impl Service {
 
     fn caller(&self, conn: ConnNo) -> Arc<Who> {
         self.peers.get(&conn).map(|peer| Arc::new(peer.who.clone())).unwrap_or_default()
+    }
+
+    /// The same, with the reason that it gives for what it does to others.
+    fn caller_because(&self, conn: ConnNo, reason: Option<String>) -> Result<Arc<Who>, Fault> {
+        let Some(reason) = reason else { return Ok(self.caller(conn)) };
+        if reason.len() > TEXT_MAX {
+            return Err(Fault::Wrong(format!("a reason has at most {TEXT_MAX} bytes")));
+        }
+        let mut by = self.caller(conn);
+        Arc::make_mut(&mut by).from.reason = Some(in_one_line(&reason));
+        Ok(by)
     }
 
     /// Whether the session of a connection holds a grant, and has not given it back.
@@ -199,7 +210,14 @@ impl Service {
         Some(Rest { holder: holder.record(), pids: holder.pids() })
     }
 
-    fn release(&mut self, conn: ConnNo, request: RequestNo, force: bool) -> Result<Wish, Fault> {
+    fn release(
+        &mut self,
+        conn: ConnNo,
+        request: RequestNo,
+        force: bool,
+        reason: Option<String>,
+    ) -> Result<Wish, Fault> {
+        let by = self.caller_because(conn, reason)?;
         let entry = self.books().get(request).filter(|entry| entry.held.is_some());
         let Some(entry) = entry else { return Err(self.unknown(request)) };
         let peer = self.peers.get(&conn).ok_or(Fault::Forgotten)?;
@@ -226,7 +244,7 @@ impl Service {
         // Somebody knows better than we do.
         let unseen = holder
             .is_some_and(|holder| matches!(**holder, Holder::Unknown(..) | Holder::Client(..)));
-        Ok(Wish::Release { request, force, by: self.caller(conn), may, unseen, beyond })
+        Ok(Wish::Release { request, force, by, may, unseen, beyond })
     }
 
     fn renew(&mut self, conn: ConnNo, request: RequestNo, millis: u64) -> Result<Wish, Fault> {
@@ -280,8 +298,7 @@ impl Service {
             let most = "bytes, since it is shown with every unit";
             return Err(Fault::Wrong(format!("this reason has at most {REASON_MAX} {most}")));
         }
-        let plain = |c: char| if c.is_control() { ' ' } else { c };
-        let reason = reason.chars().map(plain).collect::<String>().into();
+        let reason = in_one_line(reason).into();
         let by = self.caller(conn).user.clone();
         let until = millis.map(|millis| self.clock.now().saturating_add(millis));
         self.change(conn, Change::Drain { name, drained: Drained { reason, by, until } })
@@ -315,6 +332,11 @@ impl Service {
         }
         Ok(Reply::Locked(conn.0))
     }
+}
+
+/// A text of somebody's as others read it.
+fn in_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What a forced release does not end, in words; none if it ends everything.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use holdall_cell::session::ConnNo;
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
-use holdall_wire::{Answer, Attach, Body, Call, From, Lasting, Reply, Who};
+use holdall_wire::{Answer, Attach, Body, Call, Fault, From, Lasting, Reply, Who};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
@@ -37,7 +37,7 @@ pub(super) const VISITORS: usize = 16;
 /// Serves a connection to its end.
 pub(crate) async fn serve(service: Shared, stream: Stream) {
     let Ok((pid, uid)) = stream.peer() else { return };
-    serve_as(service, stream, pid, uid, |_| {}).await;
+    serve_as(service, stream, pid, uid, false, |_| {}).await;
 }
 
 /// Serves a connection that the gateway of HTTP has made for somebody.
@@ -52,7 +52,7 @@ pub(crate) async fn serve_guest(service: Shared, stream: UnixStream, guest: hold
         peer.rights = rights;
         peer.who.user = name.unwrap_or_else(|| peer.who.user.clone());
     };
-    serve_as(service, stream, pid, uid, introduce).await;
+    serve_as(service, stream, pid, uid, true, introduce).await;
 }
 
 async fn serve_as(
@@ -60,6 +60,7 @@ async fn serve_as(
     stream: Stream,
     pid: u32,
     uid: u32,
+    is_guest: bool,
     introduce: impl FnOnce(&mut Peer),
 ) {
     let stream = Rc::new(stream);
@@ -70,6 +71,11 @@ async fn serve_as(
         debug!(uid, "too many connections of this user");
         // Greeted and sent away: it knows that somebody is there.
         outbox.greet(frame::VERSION);
+        if is_guest {
+            let why = "this user has as many connections as it may (limits.connections)";
+            let reply = Reply::Failed(Fault::Conflict(why.into()));
+            outbox.push(&Answer { id: holdall_http::NO_CALL, reply });
+        }
         let _ = outbox.flush();
         return;
     };

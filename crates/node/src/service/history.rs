@@ -3,6 +3,7 @@
 //! log.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use holdall_cell::facts::{Fact, Imported};
 use holdall_cell::session::{CallNo, SessionId};
@@ -100,6 +101,7 @@ impl Service {
 
     /// Something has happened, and is in the log.
     pub(super) fn tell_of(&mut self, at: u64, what: What) {
+        self.happened.fetch_add(1, Ordering::Relaxed);
         let line = match what {
             What::Asked { request, who, needs, .. } => {
                 metrics::requested();
@@ -122,7 +124,9 @@ impl Service {
                 line(at, "overrun", request, who).taken(&taken)
             }
             What::Forced { request, who, taken, by } => {
-                let by = format!("forced by {} (uid {}, pid {})", by.user, by.uid, by.pid);
+                let reason = by.from.reason.as_ref().map(|reason| format!(": {reason}"));
+                let reason = reason.unwrap_or_default();
+                let by = format!("forced by {} (uid {}, pid {}){reason}", by.user, by.uid, by.pid);
                 warn!(%request, "{by}");
                 self.remember(request, "forced", at);
                 line(at, "forced", request, who).taken(&taken).detail(Some(by))

@@ -39,6 +39,7 @@ impl Service {
             rights: self.config.rights.told(),
             ephemeral: self.config.ephemeral,
             waits_for: self.awaited.told(),
+            no_http: self.no_http.clone(),
         }
     }
 

@@ -48,6 +48,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use holdall_cell::books::Books;
@@ -190,6 +191,10 @@ pub(crate) struct Service {
     touched: Instant,
     /// Where clients reach it.
     socket: PathBuf,
+    /// Where they should over HTTP and do not, and why.
+    pub(crate) no_http: Option<String>,
+    /// How many events there were, for others who look.
+    pub(crate) happened: Arc<AtomicU64>,
     host_name: Arc<str>,
 }
 

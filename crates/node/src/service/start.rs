@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
@@ -105,6 +106,8 @@ impl Service {
                 moment: None,
                 touched: Instant::now(),
                 socket: socket.to_owned(),
+                no_http: None,
+                happened: Arc::default(),
                 host_name: rustix::system::uname().nodename().to_string_lossy().into(),
             })
         });

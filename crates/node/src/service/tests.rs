@@ -282,7 +282,10 @@ fn pools_and_reservations_outlive_whoever_made_them() {
         assert!(matches!(all, Reply::Refused(Refusal::Busy(_))), "{all:?}");
         let resize = Change::Resize { name: name(), units: 1 };
         assert_eq!(client.call(Body::Change(resize)).await, Reply::Done);
-        assert_eq!(client.call(Body::Release { request, force: false }).await, Reply::Done);
+        assert_eq!(
+            client.call(Body::Release { request, force: false, reason: None }).await,
+            Reply::Done
+        );
         granted(&client.ask("gpu", Lasting::Connection).await);
     });
 }

@@ -59,7 +59,10 @@ fn whoever_has_no_file_left_for_its_process_may_look_and_release_and_not_ask() {
         assert!(service.borrow().watched.is_empty());
         let asked = client.ask("y", Lasting::Connection).await;
         assert!(matches!(asked, Reply::Refused(Refusal::Closed(_))), "{asked:?}");
-        assert_eq!(client.call(Body::Release { request, force: false }).await, Reply::Done);
+        assert_eq!(
+            client.call(Body::Release { request, force: false, reason: None }).await,
+            Reply::Done
+        );
         let means: Vec<_> = service.borrow().books().sessions().means().collect();
         assert!(matches!(means[..], [(SessionId(5), Means::Connection)]), "{means:?}");
         drop(client);
