@@ -15,20 +15,21 @@ impl Line {
                 let part_of = part.map(|part| part.of);
                 What::Ask(ask(*request, who, needs, part_of))
             }
-            Happened::Granted { request, taken, until, limit, .. } => {
-                let until = [*until, *limit].into_iter().flatten().min();
-                What::Grant(grant(*request, taken, until))
+            Happened::Granted { request, who, taken, until, limit, .. } => {
+                What::Grant(Grant { limit: *limit, ..grant(*request, who, taken, *until) })
             }
-            Happened::Restored { request, taken, until, .. } => {
-                What::Grant(grant(*request, taken, *until))
+            Happened::Restored { request, who, taken, until, .. } => {
+                What::Grant(grant(*request, who, taken, *until))
             }
-            Happened::Ended { request, how, .. } => What::End { r: *request, how: ended(*how) },
-            Happened::Refused { request, why, .. } => {
+            Happened::Ended { request, who, how, .. } => end(*request, who, ended(*how)),
+            Happened::Refused { request, who, why, .. } => {
                 let withdrawn = matches!(why, Refusal::Withdrawn);
-                let how = if withdrawn { How::Withdrawn } else { How::Refused };
-                What::End { r: *request, how }
+                end(*request, who, if withdrawn { How::Withdrawn } else { How::Refused })
             }
-            Happened::Forced { request, .. } => What::End { r: *request, how: How::Forced },
+            Happened::Forced { request, who, .. } => end(*request, who, How::Forced),
+            Happened::TakenAway { request, who, how: Ending::Overrun, .. } => {
+                end(*request, who, How::Overrun)
+            }
             Happened::Pool { name, kind, .. } => {
                 let units = match kind {
                     Some(Kind::Numbered(units)) => Some(*units),
@@ -56,7 +57,7 @@ fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<Reque
     let command = Some(who.from.command.clone()).filter(|command| !command.is_empty());
     Ask {
         r: Some(request),
-        user: Some(who.user.as_ref().into()),
+        user: user(who),
         name: who.from.name.clone(),
         command,
         needs: needs.to_vec(),
@@ -65,11 +66,20 @@ fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<Reque
     }
 }
 
-fn grant(r: RequestNo, taken: &[Taken], until: Option<u64>) -> Grant {
+fn user(who: &Who) -> Option<String> {
+    Some(who.user.as_ref().into())
+}
+
+fn end(r: RequestNo, who: &Who, how: How) -> What {
+    What::End { r, how, user: user(who) }
+}
+
+fn grant(r: RequestNo, who: &Who, taken: &[Taken], until: Option<u64>) -> Grant {
     let units = |taken: &Taken| {
         (taken.name.clone(), taken.units.iter().map(|(unit, _)| unit.clone()).collect())
     };
-    Grant { r, got: taken.iter().map(units).collect(), until }
+    let got = taken.iter().map(units).collect();
+    Grant { r, got, until, limit: None, user: user(who) }
 }
 
 fn ended(how: Ending) -> How {
@@ -123,9 +133,9 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "{\"t\":5,\"k\":\"grant\",\"r\":\"3-17\",\"got\":{\"gpu\":[\"gpu/1\"]},\"until\":50}\n",
-                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"killed\"}\n",
-                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"withdrawn\"}\n",
+                "{\"t\":5,\"k\":\"grant\",\"r\":\"3-17\",\"got\":{\"gpu\":[\"gpu/1\"]},\"until\":90,\"limit\":50,\"u\":\"anna\"}\n",
+                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"killed\",\"u\":\"anna\"}\n",
+                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"withdrawn\",\"u\":\"anna\"}\n",
                 "{\"t\":5,\"k\":\"pool\",\"pool\":\"gpu\",\"units\":0}\n",
             ]
         );

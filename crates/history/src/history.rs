@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use holdall_wire::{Name, Need, RequestNo};
 
+use crate::forecast::Estimate;
 use crate::line::How;
 use crate::note::Note;
 use crate::pools::{PoolSeen, Pools};
@@ -32,8 +33,12 @@ pub struct Use {
     pub how: Option<How>,
     /// What it got.
     pub got: BTreeMap<Name, Vec<Name>>,
-    /// Until when it is held at most, if that was known when it was granted.
+    /// Until when it was reserved, if that was known when it was granted.
     pub until: Option<u64>,
+    /// When its time was over, if it had been used for longer.
+    pub limit: Option<u64>,
+    /// When it was told to expect its grant, and when that was: the first time.
+    pub expected: Option<(u64, Estimate)>,
     /// How long it is going to be used, in a workload that is made up.
     pub service: Option<u64>,
     /// The grant of which it is a part. What it holds is held by that one already.
