@@ -60,7 +60,7 @@ fn what(audited: Audited) -> Option<What> {
                 (taken.name, taken.units.into_iter().map(|(unit, _)| unit).collect())
             };
             let got = taken.into_iter().map(units).collect();
-            Some(What::Grant(Grant { r, got, until: None, limit: None, user: None }))
+            Some(What::Grant(Grant { r, got, ..Grant::default() }))
         }
         ("renewed", _) => None,
         ("pool", _) => pool(&detail?),

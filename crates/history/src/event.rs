@@ -51,6 +51,13 @@ impl Line {
         };
         Some(Self { at, what })
     }
+
+    /// The line for somebody who was turned away at the door.
+    pub fn turned_away(at: u64, user: &str, ask: &holdall_wire::Ask) -> Self {
+        let command = Some(ask.from.command.clone()).filter(|command| !command.is_empty());
+        let (user, name, needs) = (Some(user.into()), ask.from.name.clone(), ask.needs.clone());
+        Self { at, what: What::Ask(Ask { user, name, command, needs, ..Ask::default() }) }
+    }
 }
 
 fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<RequestNo>) -> Ask {
@@ -74,12 +81,20 @@ fn end(r: RequestNo, who: &Who, how: How) -> What {
     What::End { r, how, user: user(who) }
 }
 
+/// So many units of a pool are named at most: a line stays short, however much is granted.
+const NAMED: usize = 100;
+
 fn grant(r: RequestNo, who: &Who, taken: &[Taken], until: Option<u64>) -> Grant {
-    let units = |taken: &Taken| {
-        (taken.name.clone(), taken.units.iter().map(|(unit, _)| unit.clone()).collect())
+    let named = |taken: &Taken| {
+        let units = taken.units.iter().take(NAMED).map(|(unit, _)| unit.clone());
+        (taken.name.clone(), units.collect())
     };
-    let got = taken.iter().map(units).collect();
-    Grant { r, got, until, limit: None, user: user(who) }
+    let more = |taken: &Taken| {
+        let more = taken.units.len().checked_sub(NAMED + 1)? + 1;
+        Some((taken.name.clone(), u32::try_from(more).unwrap_or(u32::MAX)))
+    };
+    let (got, more) = (taken.iter().map(named).collect(), taken.iter().filter_map(more).collect());
+    Grant { r, got, more, until, limit: None, user: user(who) }
 }
 
 fn ended(how: Ending) -> How {
@@ -140,5 +155,15 @@ mod tests {
             ]
         );
         assert_eq!(Line::of_event(5, &Happened::Started { epoch: 1 }), None);
+    }
+
+    #[test]
+    fn a_line_is_short_however_much_is_granted() {
+        let name = |text: String| text.parse::<holdall_wire::Name>().expect("a name");
+        let units = (0..65_536).map(|n| (name(format!("gpu/{n}")), 1)).collect();
+        let all = [Taken { name: name("gpu".into()), units }];
+        let grant = grant(RequestNo(1), &Who::default(), &all, None);
+        assert_eq!((grant.got["gpu"].len(), grant.more["gpu"]), (100, 65_436));
+        assert!(Line { at: 1, what: What::Grant(grant) }.to_text().expect("JSON").len() < 2000);
     }
 }

@@ -33,6 +33,8 @@ pub struct Use {
     pub how: Option<How>,
     /// What it got.
     pub got: BTreeMap<Name, Vec<Name>>,
+    /// How many more units of a pool it got than are named.
+    pub more: BTreeMap<Name, u32>,
     /// Until when it was reserved, if that was known when it was granted.
     pub until: Option<u64>,
     /// When its time was over, if it had been used for longer.
@@ -70,6 +72,13 @@ impl Use {
     pub fn waits_at(&self, at: u64) -> bool {
         let over = self.granted.or(self.ended);
         self.asked.is_some_and(|asked| asked <= at) && over.is_none_or(|over| over > at)
+    }
+
+    /// How many units of a pool it got.
+    pub fn units_of(&self, pool: &Name) -> u32 {
+        let named = self.got.get(pool).map_or(0, Vec::len);
+        let named = u32::try_from(named).unwrap_or(u32::MAX);
+        named.saturating_add(self.more.get(pool).copied().unwrap_or(0))
     }
 
     /// What it is called: its name, or else its command.

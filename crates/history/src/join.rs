@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use holdall_wire::{Name, RequestNo};
 
-use crate::history::{History, Use};
 use crate::forecast::Estimate;
+use crate::history::{History, Use};
 use crate::line::{Ask, Expect, Grant, How, Line, What};
 use crate::note::Note;
 
@@ -91,6 +91,7 @@ impl Joiner {
             ended: turned_away.then_some(now),
             how: turned_away.then_some(How::Refused),
             got: BTreeMap::new(),
+            more: BTreeMap::new(),
             until: None,
             limit: None,
             expected: None,
@@ -120,6 +121,7 @@ impl Joiner {
             ended: None,
             how: None,
             got: BTreeMap::new(),
+            more: BTreeMap::new(),
             until: None,
             limit: None,
             expected: None,
@@ -157,7 +159,7 @@ impl Joiner {
         one.granted = Some(now);
         one.until = grant.until.map(|until| until.max(now));
         one.limit = grant.limit.map(|limit| limit.max(now));
-        one.got = grant.got;
+        (one.got, one.more) = (grant.got, grant.more);
     }
 
     fn expect(&mut self, now: u64, expect: &Expect) {

@@ -40,35 +40,33 @@ impl Default for Retention {
 pub struct Keeper {
     dir: PathBuf,
     retention: Retention,
-    file: File,
+    /// The last file, and when it was begun.
+    file: Option<(File, u64)>,
     size: u64,
-    begun: u64,
     mark: Option<Mark>,
 }
 
 impl Keeper {
-    /// Goes on with the history in a directory, or begins one. `now` is the time of the line that comes first.
+    /// Goes on with the history in a directory, or begins one with what is written first. `now` is the time in milliseconds
+    /// since 1970.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn open(dir: &Path, retention: Retention, now: u64) -> io::Result<Self> {
-        let (begun, file, size, mark) = match files(dir)?.pop() {
-            Some((begun, path)) => {
-                let mut file = OpenOptions::new().read(true).append(true).open(path)?;
-                let mark = last_mark(&mut file)?;
-                let size = match &mark {
-                    Some((_, end)) => file.set_len(*end).map(|()| *end)?,
-                    None => end_line(&mut file)?,
-                };
-                (begun, file, size, mark.map(|(mark, _)| mark))
-            }
-            None => {
-                let (file, size) = begin(dir, now, None)?;
-                (now, file, size, None)
-            }
-        };
-        let mut keeper = Self { dir: dir.into(), retention, file, size, begun, mark };
-        keeper.begin_anew(now)?;
+        let dir = dir.to_owned();
+        let mut keeper = Self { dir, retention, file: None, size: 0, mark: None };
+        if let Some((begun, path)) = files(&keeper.dir)?.pop() {
+            let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+            keeper.size = match last_mark(&mut file)? {
+                Some((mark, end)) => {
+                    file.set_len(end)?;
+                    keeper.mark = Some(mark);
+                    end
+                }
+                None => end_line(&mut file)?,
+            };
+            keeper.file = Some((file, begun));
+        }
         keeper.make_room(now)?;
         Ok(keeper)
     }
@@ -88,34 +86,40 @@ impl Keeper {
         mark: Option<Mark>,
         now: u64,
     ) -> io::Result<()> {
-        let mut text = Vec::new();
+        let (mut text, mut first) = (Vec::new(), None);
         for line in lines {
+            first.get_or_insert(line.at);
             let line = if self.retention.anonymous { line.anonymous() } else { line };
             line.write_to(&mut text)?;
         }
         if let Some(mark) = &mark {
             Line { at: now, what: What::Mark(mark.clone()) }.write_to(&mut text)?;
         }
-        if let Err(error) = self.file.write_all(&text) {
+        self.begin_if_due(first.unwrap_or(now))?;
+        let Some((file, _)) = &mut self.file else { return Ok(()) };
+        if let Err(error) = file.write_all(&text) {
             // A part of it would be taken for all of it.
-            self.file.set_len(self.size)?;
+            file.set_len(self.size)?;
             return Err(error);
         }
         self.size += text.len() as u64;
         self.mark = mark.or(self.mark.take());
-        if self.begin_anew(now)? { self.make_room(now) } else { Ok(()) }
+        Ok(())
     }
 
-    /// Begins a new file if this one is large or old.
-    fn begin_anew(&mut self, now: u64) -> io::Result<bool> {
+    /// Begins a new file if there is none, or if the last one is large or old.
+    fn begin_if_due(&mut self, now: u64) -> io::Result<()> {
+        let begun = self.file.as_ref().map(|(_, begun)| *begun);
         let large = self.size >= self.retention.bytes / PARTS;
-        let due = large || now.saturating_sub(self.begun) > self.retention.millis / PARTS;
-        if due {
-            // Whatever the clock says: the names are in the order of the files.
-            self.begun = now.max(self.begun + 1);
-            (self.file, self.size) = begin(&self.dir, self.begun, self.mark.as_ref())?;
+        let old = |begun| now.saturating_sub(begun) > self.retention.millis / PARTS;
+        if begun.is_some_and(|begun| !large && !old(begun)) {
+            return Ok(());
         }
-        Ok(due)
+        // Whatever the clock says: the names are in the order of the files.
+        let now = now.max(begun.map_or(0, |begun| begun + 1));
+        let (file, size) = begin(&self.dir, now, self.mark.as_ref())?;
+        (self.file, self.size) = (Some((file, now)), size);
+        self.make_room(now)
     }
 
     /// Removes what need not be kept.
@@ -276,7 +280,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
         keeper.write([ask(6), ask(7)], None, 7).expect("writable");
-        keeper.file.write_all(b"{\"t\":8,\"k\":\"as").expect("torn");
+        keeper.file.as_mut().expect("a file").0.write_all(b"{\"t\":8,\"k\":\"as").expect("torn");
         drop(keeper);
         let mut keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
         keeper.write([end(10, 6)], None, 10).expect("writable");
@@ -305,7 +309,7 @@ mod tests {
         // More than is looked through at once.
         let long = (0..2 * CHUNK).map(|_| 'x').collect::<String>();
         let torn = ask(7).to_text().expect("JSON") + &long;
-        keeper.file.write_all(torn.as_bytes()).expect("torn");
+        keeper.file.as_mut().expect("a file").0.write_all(torn.as_bytes()).expect("torn");
         drop(keeper);
         let keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
         assert_eq!(keeper.mark(), Some(&mark(40)));

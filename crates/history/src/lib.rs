@@ -35,7 +35,7 @@ pub use self::keep::{Keeper, Retention, files};
 pub use self::line::{Ask, Expect, Grant, How, Line, Mark, VERSION, What};
 pub use self::note::Note;
 pub use self::pools::PoolSeen;
-pub use self::read::{Kind, Unreadable, kind_of, read};
+pub use self::read::{Kind, Unreadable, kind_of, parse, read};
 pub use self::record::lines;
 pub use self::replay::{Asker, BadChange, Changes, Replay, agent_settings, served};
 pub use self::stats::{Waits, percentile};

@@ -89,12 +89,15 @@ pub struct Ask {
 }
 
 /// A request was granted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The request.
     pub r: RequestNo,
     /// The units of each pool; of a lock, the lock itself.
     pub got: BTreeMap<Name, Vec<Name>>,
+    /// How many more units of a pool, if there are too many to be named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub more: BTreeMap<Name, u32>,
     /// Until when it is reserved, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until: Option<u64>,
@@ -241,7 +244,7 @@ mod tests {
             r#"{"t":5,"k":"pool","pool":"gpu","units":4}"#,
             r#"{"t":5,"k":"pool","pool":"db","units":null}"#,
             r#"{"t":6,"k":"gap","lines":12}"#,
-            r#"{"t":3,"k":"grant","r":"3-17","got":{"db":["db"]},"until":9,"limit":8,"u":"anna"}"#,
+            r#"{"t":3,"k":"grant","r":"3-17","got":{"db":["db"]},"more":{"db":2},"until":9,"limit":8,"u":"anna"}"#,
             r#"{"t":6,"k":"expect","r":"3-17","half":[5,9],"nine":[1,20],"u":"anna"}"#,
             r#"{"t":6,"k":"mark","upto":12,"of":"0123456789abcdef"}"#,
         ] {

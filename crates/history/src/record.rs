@@ -144,7 +144,7 @@ impl<'a> Desk<'a> {
             held.push((pool, units));
         }
         self.held.insert(request, held);
-        Grant { r, got, until: None, limit: None, user: None }
+        Grant { r, got, ..Grant::default() }
     }
 
     /// Takes the units before this number into use.

@@ -20,6 +20,6 @@ pub use name::{Amount, BadNeed, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX};
 pub use right::Right;
 pub use span::span;
 pub use view::{
-    AgentView, Drained, Explanation, GrantView, Hindrance, PoolView, State, Status, UnitView,
-    WaitView, Who, needs_size,
+    AgentView, Drained, Expected, Explanation, GrantView, Hindrance, HistoryPage, HistoryPlace,
+    Outlook, PoolView, Prospects, State, Status, UnitView, WaitView, Who, needs_size,
 };

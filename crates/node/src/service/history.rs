@@ -1,5 +1,5 @@
 //! What has become of requests. What they cost follows from the facts of the cell, at once; the audit
-//! log, metrics, and whoever asks later how one has ended, are told of its events when these are in the
+//! log, the history, metrics, and whoever asks later how one has ended, are told of its events when these are in the
 //! log.
 
 use std::sync::Arc;
@@ -100,6 +100,9 @@ impl Service {
 
     /// Something has happened, and is in the log.
     pub(super) fn tell_of(&mut self, at: u64, what: What) {
+        if let Some(history) = &mut self.history {
+            history.add(at, &what);
+        }
         let line = match what {
             What::Asked { request, who, needs, .. } => {
                 metrics::requested();
@@ -169,8 +172,22 @@ impl Service {
         self.ended.push_back(Ended { request, how, at });
     }
 
-    pub(crate) fn flush_audit(&mut self) {
+    /// Hands over what is to be written down.
+    pub(super) fn hand_over_history(&mut self) {
+        self.audit.hand_over();
+        let upto = self.host.told_upto();
+        if let Some(history) = &mut self.history {
+            history.hand_over(upto);
+        }
+    }
+
+    /// Waits until everything that is in the log is in the audit log and in the history.
+    pub(crate) fn flush_history(&mut self) {
+        self.hand_over_history();
         self.audit.flush();
+        if let Some(history) = &mut self.history {
+            history.flush();
+        }
     }
 
     /// A request is not there: how it has ended, if that is remembered.

@@ -276,6 +276,12 @@ impl Host {
         due
     }
 
+    /// Up to which record all events have left.
+    pub(super) fn told_upto(&self) -> u64 {
+        let may_leave = self.watch.may_leave().0;
+        self.written.front().map_or(may_leave, |held| may_leave.min(held.index.0.saturating_sub(1)))
+    }
+
     /// Whether nothing waits to leave.
     pub(super) fn is_idle(&self) -> bool {
         self.written.is_empty() && self.synced.is_empty()

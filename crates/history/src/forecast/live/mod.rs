@@ -72,7 +72,7 @@ impl Live {
         !self.waiting.is_empty()
     }
 
-    /// Takes in a line of former times; they come in order, and before anything happens.
+    /// Takes in a line of former times; they come in order, and before anything happens ([`Live::has_remembered`]).
     pub fn remember(&mut self, line: Line) {
         match line.what {
             What::Ask(ask) if ask.part_of.is_none() => {
@@ -100,8 +100,12 @@ impl Live {
 
     /// This stands already: it happened before, and is remembered or not.
     pub fn stands(&mut self, at: u64, what: &Happened) {
-        self.former = BTreeMap::new();
         self.take(at, what);
+    }
+
+    /// There are no more lines of former times.
+    pub fn has_remembered(&mut self) {
+        self.former = BTreeMap::new();
     }
 
     /// Something happens.

@@ -64,7 +64,7 @@ impl Pools {
     /// The opposite.
     pub(super) fn undrain(&mut self, name: &Name) {
         if let Some((pool, units)) = self.meant(name) {
-            units.for_each(|unit| drop(pool.drained.remove(&unit)));
+            pool.drained.retain(|unit, _| !units.contains(unit));
         }
     }
 

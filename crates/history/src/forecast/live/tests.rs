@@ -25,10 +25,7 @@ struct Agent(Live);
 impl Agent {
     fn with(pool: &str, kind: Units) -> Self {
         let mut agent = Self::default();
-        agent.0.stands(
-            0,
-            &Happened::Pool { name: name(pool), kind: Some(kind), configured: true },
-        );
+        agent.0.stands(0, &Happened::Pool { name: name(pool), kind: Some(kind), configured: true });
         agent
     }
 

@@ -1,0 +1,184 @@
+//! The history that an agent keeps, and what it tells those who wait (`docs/history.md`).
+//!
+//! The agent's thread hands over what has happened, once that is in the log, and is done with it. A thread of its own writes
+//! it down (`writer`) and keeps up with who waits and who holds what; another one, which yields to everybody else, plays on from
+//! there (`estimates`). What it comes to is on a board at which the agent's thread only looks.
+//!
+//! # Invariants
+//! - What is written goes as far into the log as its last mark says: no more, and nothing before is missing but for gaps that
+//!   are noted. After a crash the rest is made up for from the log ([`Before`]).
+//! - Nothing here waits for a disk, or for a lock that is held for long, on the agent's thread, but for [`History::flush`].
+
+mod board;
+mod config;
+mod estimates;
+mod page;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdall_history::forecast::Live;
+use holdall_history::{Keeper, Line, Mark};
+use holdall_wire::event::What;
+use holdall_wire::{Need, Outlook, Prospects, RequestNo, Taken};
+use tracing::info;
+
+use self::board::Board;
+pub use self::config::{History as Config, Keep};
+use self::estimates::Estimates;
+pub(crate) use self::page::page;
+use crate::handoff::{Giver, Item};
+
+/// Something that has happened.
+#[derive(Debug)]
+enum Happened {
+    /// In the log, at a time by the wall.
+    Event(u64, What),
+    /// At the door.
+    Line(Line),
+}
+
+impl Item for Happened {
+    fn size(&self) -> usize {
+        let needs = |needs: &[Need]| 64 * needs.len();
+        let taken = |taken: &[Taken]| {
+            taken.iter().map(|taken| 64 + 64 * taken.units.len().min(100)).sum::<usize>()
+        };
+        256 + match self {
+            Self::Event(_, What::Asked { needs: all, who, .. }) => needs(all) + who.size(),
+            Self::Event(_, What::Granted { taken: all, .. }) => taken(all),
+            Self::Event(..) => 0,
+            Self::Line(_) => 1024,
+        }
+    }
+}
+
+/// What happened before, as far as the log tells and the history does not.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    /// What is to be made up for, in order.
+    pub(crate) events: Vec<(u64, What)>,
+    /// How many records are missing before that; 0 if that is not known.
+    pub(crate) gap: Option<u64>,
+    /// Up to which record that goes.
+    pub(crate) upto: u64,
+    /// What stands after it.
+    pub(crate) standing: Vec<(u64, What)>,
+    /// What time it is.
+    pub(crate) now: u64,
+}
+
+/// A history that is about to be gone on with.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    keeper: Keeper,
+    config: Config,
+}
+
+impl Kept {
+    /// Opens what a data directory has of it, unless none is to be kept.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn open(dir: &Path, config: &Config, now: u64) -> std::io::Result<Option<Self>> {
+        let Some(retention) = config.retention() else { return Ok(None) };
+        let keeper = Keeper::open(dir, retention, now)?;
+        Ok(Some(Self { keeper, config: config.clone() }))
+    }
+
+    /// How far it goes.
+    pub(crate) fn mark(&self) -> Option<&Mark> {
+        self.keeper.mark()
+    }
+}
+
+/// Where everything goes that has happened.
+pub(crate) struct History {
+    giver: Giver<Happened>,
+    /// Up to which record of the log all is handed over.
+    upto: Arc<AtomicU64>,
+    board: Board,
+    /// Dropped last: whoever writes tells it what is new.
+    _estimates: Estimates,
+}
+
+impl History {
+    /// Goes on with a history, of this log.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub(crate) fn start(
+        dir: &Path,
+        kept: Kept,
+        log: String,
+        before: Before,
+    ) -> std::io::Result<Self> {
+        let Kept { keeper, config } = kept;
+        if let Some(gap) = before.gap {
+            info!(records = gap, "the history has a gap: the log does not have them any more");
+        }
+        let board = Board::default();
+        let estimates = Estimates::start(Live::new(config.is_anonymous()), board.clone())?;
+        let upto = Arc::new(AtomicU64::new(before.upto));
+        let writer = writer::Writer {
+            keeper,
+            dir: dir.to_owned(),
+            log,
+            upto: upto.clone(),
+            queue: estimates.queue(),
+            last: 0,
+            lost: 0,
+        };
+        let giver = Giver::start("history", move |taker| writer.run(&taker, before))?;
+        Ok(Self { giver, upto, board, _estimates: estimates })
+    }
+
+    /// Something has happened, and is in the log.
+    pub(crate) fn add(&mut self, at: u64, what: &What) {
+        let matters = match what {
+            What::Asked { .. } | What::Granted { .. } | What::Renewed { .. } => true,
+            What::Forced { .. } | What::TakenAway { .. } | What::Ended { .. } => true,
+            What::Refused { .. } | What::Changed { .. } | What::Pool { .. } => true,
+            What::Restored { .. } => true,
+            What::Started { .. } | What::Queued { .. } => false,
+            What::Runs { .. } | What::Ending { .. } => false,
+        };
+        if matters {
+            self.giver.add(Happened::Event(at, what.clone()));
+        }
+    }
+
+    /// Somebody was turned away at the door.
+    pub(crate) fn add_line(&mut self, line: Line) {
+        self.giver.add(Happened::Line(line));
+    }
+
+    /// Hands over what has happened, which is everything up to a record of the log.
+    pub(crate) fn hand_over(&mut self, upto: u64) {
+        self.giver.hand_over();
+        // Only after what it counts.
+        self.upto.store(upto, Ordering::Release);
+    }
+
+    /// What is handed over is to be written now: the log is about to forget it.
+    pub(crate) fn hurry(&mut self) {
+        self.giver.hurry();
+    }
+
+    /// Waits until all that was handed over is written.
+    pub(crate) fn flush(&mut self) {
+        self.giver.flush();
+    }
+
+    /// When a request that waits will probably be granted.
+    pub(crate) fn outlook(&self, request: RequestNo) -> Outlook {
+        self.board.outlook(request)
+    }
+
+    /// The same of all of them.
+    pub(crate) fn prospects(&self) -> Prospects {
+        self.board.prospects()
+    }
+}
