@@ -72,6 +72,11 @@ impl<N> Past<N> {
         self.groups.is_empty()
     }
 
+    /// How many uses there were.
+    pub fn added(&self) -> u64 {
+        self.added
+    }
+
     /// A use has ended, which took so many milliseconds.
     pub fn add(&mut self, kind: &Kind, length: u64) {
         self.added += 1;

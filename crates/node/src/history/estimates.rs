@@ -35,8 +35,8 @@ struct Queue {
     live: Live,
     /// It has changed since it was last looked at.
     changed: bool,
-    /// Who was told what for the first time, to be noted.
-    told: Vec<Expect>,
+    /// Who was told what for the first time, and when, to be noted.
+    told: Vec<(u64, Expect)>,
     closed: bool,
 }
 
@@ -76,8 +76,8 @@ impl Followed {
         self.0.lock().live.remember(line);
     }
 
-    /// Who was told what since the last time.
-    pub(super) fn told(&self) -> Vec<Expect> {
+    /// Who was told what since the last time, and when.
+    pub(super) fn told(&self) -> Vec<(u64, Expect)> {
         std::mem::take(&mut self.0.lock().told)
     }
 }
@@ -190,7 +190,7 @@ impl Estimator {
                 && let Some(user) = queue.live.is_told_first(request)
             {
                 let user = Some(user.into());
-                queue.told.push(Expect { r: request, half, nine, user });
+                queue.told.push((made, Expect { r: request, half, nine, user }));
             }
         }
         drop(queue);

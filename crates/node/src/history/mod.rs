@@ -16,8 +16,6 @@ mod page;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdall_history::forecast::Live;
 use holdall_history::{Keeper, Line, Mark};
@@ -34,10 +32,12 @@ use crate::handoff::{Giver, Item};
 /// Something that has happened.
 #[derive(Debug)]
 enum Happened {
-    /// In the log, at a time by the wall.
-    Event(u64, What),
+    /// By a record of the log, at a time by the wall.
+    Event(u64, u64, What),
     /// At the door.
     Line(Line),
+    /// Nothing else up to this record of the log.
+    Nothing(u64),
 }
 
 impl Item for Happened {
@@ -47,11 +47,15 @@ impl Item for Happened {
             taken.iter().map(|taken| 64 + 64 * taken.units.len().min(100)).sum::<usize>()
         };
         256 + match self {
-            Self::Event(_, What::Asked { needs: all, who, .. }) => needs(all) + who.size(),
-            Self::Event(_, What::Granted { taken: all, .. }) => taken(all),
-            Self::Event(..) => 0,
+            Self::Event(_, _, What::Asked { needs: all, who, .. }) => needs(all) + who.size(),
+            Self::Event(_, _, What::Granted { taken: all, .. }) => taken(all),
+            Self::Event(..) | Self::Nothing(_) => 0,
             Self::Line(_) => 1024,
         }
+    }
+
+    fn must_stay(&self) -> bool {
+        matches!(self, Self::Nothing(_))
     }
 }
 
@@ -97,8 +101,6 @@ impl Kept {
 /// Where everything goes that has happened.
 pub(crate) struct History {
     giver: Giver<Happened>,
-    /// Up to which record of the log all is handed over.
-    upto: Arc<AtomicU64>,
     board: Board,
     /// Dropped last: whoever writes tells it what is new.
     _estimates: Estimates,
@@ -121,22 +123,22 @@ impl History {
         }
         let board = Board::default();
         let estimates = Estimates::start(Live::new(config.is_anonymous()), board.clone())?;
-        let upto = Arc::new(AtomicU64::new(before.upto));
         let writer = writer::Writer {
             keeper,
             dir: dir.to_owned(),
             log,
-            upto: upto.clone(),
+            upto: before.upto,
             queue: estimates.queue(),
             last: 0,
             lost: 0,
         };
         let giver = Giver::start("history", move |taker| writer.run(&taker, before))?;
-        Ok(Self { giver, upto, board, _estimates: estimates })
+        Ok(Self { giver, board, _estimates: estimates })
     }
 
-    /// Something has happened, and is in the log.
-    pub(crate) fn add(&mut self, at: u64, what: &What) {
+    /// Something has happened, by a record that is in the log. All that a record leads to is added before any of it is handed
+    /// over.
+    pub(crate) fn add(&mut self, record: u64, at: u64, what: &What) {
         let matters = match what {
             What::Asked { .. } | What::Granted { .. } | What::Renewed { .. } => true,
             What::Forced { .. } | What::TakenAway { .. } | What::Ended { .. } => true,
@@ -146,7 +148,7 @@ impl History {
             What::Runs { .. } | What::Ending { .. } => false,
         };
         if matters {
-            self.giver.add(Happened::Event(at, what.clone()));
+            self.giver.add(Happened::Event(record, at, what.clone()));
         }
     }
 
@@ -155,20 +157,20 @@ impl History {
         self.giver.add(Happened::Line(line));
     }
 
-    /// Hands over what has happened, which is everything up to a record of the log.
-    pub(crate) fn hand_over(&mut self, upto: u64) {
+    /// Hands over what has happened.
+    pub(crate) fn hand_over(&mut self) {
         self.giver.hand_over();
-        // Only after what it counts.
-        self.upto.store(upto, Ordering::Release);
     }
 
-    /// What is handed over is to be written now: the log is about to forget it.
-    pub(crate) fn hurry(&mut self) {
+    /// What has happened up to a record is to be written now: the log is about to forget it.
+    pub(crate) fn hurry(&mut self, upto: u64) {
+        self.giver.add(Happened::Nothing(upto));
         self.giver.hurry();
     }
 
-    /// Waits until all that was handed over is written.
-    pub(crate) fn flush(&mut self) {
+    /// Waits until all is written that has happened up to a record.
+    pub(crate) fn flush(&mut self, upto: u64) {
+        self.giver.add(Happened::Nothing(upto));
         self.giver.flush();
     }
 

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdall_history::forecast::Live;
 use holdall_history::{Expect, Keeper, Line, Mark, What as Noted, files};
+use holdall_wire::event::What;
 use tracing::{error, warn};
 
 use super::estimates::Followed;
@@ -25,8 +24,8 @@ pub(super) struct Writer {
     pub(super) dir: PathBuf,
     /// What tells the log from others.
     pub(super) log: String,
-    /// Up to which record everything is handed over.
-    pub(super) upto: Arc<AtomicU64>,
+    /// The record up to which everything is written.
+    pub(super) upto: u64,
     pub(super) queue: Followed,
     /// The time of the last line.
     pub(super) last: u64,
@@ -41,11 +40,8 @@ impl Writer {
         drop(before);
         self.read_back();
         self.queue.change(Live::has_remembered);
-        loop {
-            // Whatever it counts is in this batch, or was in one before.
-            let upto = self.upto.load(Ordering::Acquire);
-            let Some(batch) = taker.next(COLLECT) else { return };
-            self.take(batch, upto);
+        while let Some(batch) = taker.next(COLLECT) {
+            self.take(batch);
         }
     }
 
@@ -57,40 +53,47 @@ impl Writer {
             lines.push(Line { at: self.last, what: Noted::Gap { lines: gap } });
         }
         lines.extend(before.events.iter().filter_map(|(at, what)| Line::of_event(*at, what)));
-        self.write(lines, before.upto);
+        self.write(lines);
     }
 
-    fn take(&mut self, Batch { items, left_out }: Batch<Happened>, upto: u64) {
+    fn take(&mut self, Batch { items, left_out }: Batch<Happened>) {
         self.lost += left_out as u64;
-        let told = self.queue.told();
+        self.upto = items.iter().filter_map(Happened::record).fold(self.upto, u64::max);
         let mut lines: Vec<Line> = items.iter().filter_map(Happened::line).collect();
-        // They were worked out before what has just happened, or at the same time.
-        let at = lines.first().map_or(self.last, |line| line.at);
-        lines.splice(..0, told.into_iter().map(|expect| expected(at, expect)));
-        self.write(lines, upto);
-        if items.is_empty() {
-            return;
+        let told = self.queue.told().into_iter();
+        let told: Vec<Line> = told.map(|told| self.expected(told, lines.first())).collect();
+        lines.splice(..0, told);
+        self.write(lines);
+        let events = || items.iter().filter_map(Happened::event);
+        if events().next().is_some() {
+            self.queue.change(|live| events().for_each(|(at, what)| live.happens(at, what)));
         }
-        self.queue.change(|live| {
-            for item in &items {
-                if let Happened::Event(at, what) = item {
-                    live.happens(*at, what);
-                }
-            }
-        });
+    }
+
+    /// The line for an estimate that was made some time ago. Lines are in the order of time, so it may have to be told as of
+    /// later.
+    fn expected(&self, (made, expect): (u64, Expect), next: Option<&Line>) -> Line {
+        let at = made.max(self.last);
+        let at = next.map_or(at, |next| at.min(next.at.max(self.last)));
+        let since = at.saturating_sub(made);
+        let from_then =
+            |(from, to): (u64, u64)| (from.saturating_sub(since), to.saturating_sub(since));
+        let (half, nine) = (from_then(expect.half), from_then(expect.nine));
+        Line { at, what: Noted::Expect(Expect { half, nine, ..expect }) }
     }
 
     /// Writes lines, and how far they go.
-    fn write(&mut self, mut lines: Vec<Line>, upto: u64) {
-        let mark = Mark { upto, of: self.log.clone() };
+    fn write(&mut self, mut lines: Vec<Line>) {
+        let mark = Mark { upto: self.upto, of: self.log.clone() };
         if lines.is_empty() && self.lost == 0 && self.keeper.mark() == Some(&mark) {
             return;
         }
-        self.last = lines.last().map_or(self.last, |line| line.at);
         let count = lines.len() as u64;
         if self.lost > 0 {
-            lines.insert(0, Line { at: self.last, what: Noted::Gap { lines: self.lost } });
+            let at = lines.first().map_or(self.last, |line| line.at);
+            lines.insert(0, Line { at, what: Noted::Gap { lines: self.lost } });
         }
+        self.last = lines.last().map_or(self.last, |line| line.at);
         match self.keeper.write(lines, Some(mark), self.last) {
             Ok(()) => self.lost = 0,
             Err(error) => {
@@ -129,14 +132,26 @@ impl Writer {
 }
 
 impl Happened {
-    fn line(&self) -> Option<Line> {
+    /// The record of the log that it goes up to.
+    fn record(&self) -> Option<u64> {
         match self {
-            Self::Event(at, what) => Line::of_event(*at, what),
-            Self::Line(line) => Some(line.clone()),
+            Self::Event(record, ..) | Self::Nothing(record) => Some(*record),
+            Self::Line(_) => None,
         }
     }
-}
 
-fn expected(at: u64, expect: Expect) -> Line {
-    Line { at, what: Noted::Expect(expect) }
+    fn event(&self) -> Option<(u64, &What)> {
+        match self {
+            Self::Event(_, at, what) => Some((*at, what)),
+            _ => None,
+        }
+    }
+
+    fn line(&self) -> Option<Line> {
+        match self {
+            Self::Event(_, at, what) => Line::of_event(*at, what),
+            Self::Line(line) => Some(line.clone()),
+            Self::Nothing(_) => None,
+        }
+    }
 }

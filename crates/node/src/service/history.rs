@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use holdall_cell::facts::{Fact, Imported};
 use holdall_cell::session::{CallNo, SessionId};
+use holdall_log::Index;
 use holdall_wire::event::{Ending, What};
 use holdall_wire::{Ask, Fault, Lasting, Refusal, RequestNo, Who};
 use tracing::{debug, info, warn};
@@ -99,9 +100,9 @@ impl Service {
     }
 
     /// Something has happened, and is in the log.
-    pub(super) fn tell_of(&mut self, at: u64, what: What) {
+    pub(super) fn tell_of(&mut self, record: Index, at: u64, what: What) {
         if let Some(history) = &mut self.history {
-            history.add(at, &what);
+            history.add(record.0, at, &what);
         }
         let line = match what {
             What::Asked { request, who, needs, .. } => {
@@ -175,18 +176,17 @@ impl Service {
     /// Hands over what is to be written down.
     pub(super) fn hand_over_history(&mut self) {
         self.audit.hand_over();
-        let upto = self.host.told_upto();
         if let Some(history) = &mut self.history {
-            history.hand_over(upto);
+            history.hand_over();
         }
     }
 
     /// Waits until everything that is in the log is in the audit log and in the history.
     pub(crate) fn flush_history(&mut self) {
-        self.hand_over_history();
         self.audit.flush();
+        let upto = self.host.told_upto();
         if let Some(history) = &mut self.history {
-            history.flush();
+            history.flush(upto);
         }
     }
 

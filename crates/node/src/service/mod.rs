@@ -231,7 +231,8 @@ impl Service {
                     let effects = out.effects.into_iter();
                     effects.for_each(|effect| self.take_up(effect, out.sync));
                     if !out.events.is_empty() {
-                        self.hold(Leaving::Events(out.events), false);
+                        let record = self.host.last();
+                        self.hold(Leaving::Events(record, out.events), false);
                     }
                     out.facts.into_iter().for_each(|fact| self.note(fact));
                 }

@@ -26,9 +26,9 @@ impl Service {
 
     /// What is in the history by then need not be in the log.
     fn hurry_history(&mut self) {
-        self.hand_over_history();
+        let upto = self.host.told_upto();
         if let Some(history) = &mut self.history {
-            history.hurry();
+            history.hurry(upto);
         }
     }
 

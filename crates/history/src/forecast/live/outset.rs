@@ -19,15 +19,18 @@ const LOCK: u32 = 1 << 20;
 /// With more grants than this nothing is played.
 const HELD_MAX: usize = 20_000;
 
+/// With fewer uses to go by nothing is said.
+const LEAST: u64 = 5;
+
 /// Why nothing can be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// Nobody waits.
     #[error("nobody waits")]
     Nobody,
-    /// No use has ended.
-    #[error("no use is recorded yet from which it could be told")]
-    NoPast,
+    /// Hardly any use has ended.
+    #[error("only {0} uses are recorded from which it could be told, and it takes {LEAST}")]
+    NoPast(u64),
     /// There is too much to be played.
     #[error("too much is held to play on")]
     TooMuch,
@@ -61,8 +64,8 @@ impl Live {
         if self.waiting.is_empty() {
             return Err(Unknown::Nobody);
         }
-        if self.past.is_empty() {
-            return Err(Unknown::NoPast);
+        if self.past.added() < LEAST {
+            return Err(Unknown::NoPast(self.past.added()));
         }
         if self.held.len() > HELD_MAX {
             return Err(Unknown::TooMuch);

@@ -75,12 +75,14 @@ impl Agent {
         );
     }
 
-    /// Asked for, granted and used before, for as long as this.
-    fn used(&mut self, number: u64, pool: &str, unit: &str, length: u64) {
-        let at = NOW - 1000 * MINUTE;
-        self.ask(at, number, pool, Lasting::Connection);
-        self.grant(at, number, pool, &[unit], None);
-        self.end(at + length, number);
+    /// Asked for, granted and used before, often enough, for as long as this.
+    fn used(&mut self, pool: &str, unit: &str, length: u64) {
+        for number in 100..105 {
+            let at = NOW - number * 10 * MINUTE;
+            self.ask(at, number, pool, Lasting::Connection);
+            self.grant(at, number, pool, &[unit], None);
+            self.end(at + length, number);
+        }
     }
 
     fn expected(&self) -> Vec<(u64, Estimate)> {
@@ -103,9 +105,10 @@ fn exactly(minutes: u64) -> Estimate {
 fn who_waits_is_told_when_from_reservations_and_former_uses() {
     let mut agent = Agent::with("gpu", Units::Numbered(1));
     agent.ask(NOW - 9 * MINUTE, 1, "gpu", Lasting::Connection);
-    assert_eq!(agent.0.outset(NOW).expect_err("nothing to go by"), Unknown::NoPast);
+    assert_eq!(agent.0.outset(NOW).expect_err("nothing to go by"), Unknown::NoPast(0));
     agent.grant(NOW - 9 * MINUTE, 1, "gpu", &["gpu/0"], None);
     agent.end(NOW - 5 * MINUTE, 1);
+    agent.used("gpu", "gpu/0", 4 * MINUTE);
     assert_eq!(agent.0.outset(NOW).expect_err("nothing to tell"), Unknown::Nobody);
     agent.ask(NOW - 5 * MINUTE, 2, "gpu", Lasting::Reservation(12 * MINUTE));
     agent.grant(NOW - 5 * MINUTE, 2, "gpu", &["gpu/0"], Some(NOW + 7 * MINUTE));
@@ -136,7 +139,7 @@ fn who_waits_is_told_when_from_reservations_and_former_uses() {
 #[test]
 fn a_unit_that_is_drained_is_nobodys_when_its_use_ends() {
     let mut agent = Agent::with("seat", Units::Named(vec![name("red"), name("blue")]));
-    agent.used(1, "seat", "red", 4 * MINUTE);
+    agent.used("seat", "red", 4 * MINUTE);
     agent.ask(NOW, 2, "seat:2", Lasting::Reservation(3 * MINUTE));
     agent.grant(NOW, 2, "seat", &["red", "blue"], Some(NOW + 3 * MINUTE));
     let drained = Drained { reason: "".into(), by: "".into(), until: Some(NOW + 20 * MINUTE) };
@@ -153,7 +156,7 @@ fn a_unit_that_is_drained_is_nobodys_when_its_use_ends() {
 #[test]
 fn locks_are_shared_or_not() {
     let mut agent = Agent::default();
-    agent.used(1, "db", "db", 4 * MINUTE);
+    agent.used("db", "db", 4 * MINUTE);
     agent.ask(NOW, 2, "db:shared", Lasting::Reservation(3 * MINUTE));
     agent.grant(NOW, 2, "db", &["db"], Some(NOW + 3 * MINUTE));
     agent.ask(NOW, 3, "db", Lasting::Connection);
@@ -172,7 +175,9 @@ fn former_uses_are_remembered_from_lines() {
         r#"{"t":1000,"k":"ask","r":"1-1","u":"anna","n":"job","needs":["gpu"]}"#,
         r#"{"t":2000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
         r#"{"t":122000,"k":"end","r":"1-1","how":"released"}"#,
-    ] {
+    ]
+    .repeat(5)
+    {
         agent.0.remember(serde_json::from_str(text).expect("a line"));
     }
     agent.ask(NOW, 2, "gpu", Lasting::Connection);
@@ -184,7 +189,7 @@ fn former_uses_are_remembered_from_lines() {
 #[test]
 fn many_who_hold_and_wait_are_told_all_the_same() {
     let mut agent = Agent::with("gpu", Units::Numbered(2));
-    agent.used(1, "gpu", "gpu/0", MINUTE);
+    agent.used("gpu", "gpu/0", MINUTE);
     for number in 2..1500 {
         agent.ask(NOW, number, "gpu", Lasting::Connection);
         if number < 4 {
