@@ -74,13 +74,21 @@ pub(crate) fn range((from, to): (u64, u64)) -> String {
 /// What may take longer is not told more exactly.
 const YEAR: u64 = 366 * 24 * 3_600_000;
 
+/// The same in a sentence.
+fn within(times: (u64, u64)) -> String {
+    match range(times) {
+        now if now == "now" => now,
+        range => format!("in {range}"),
+    }
+}
+
 /// When a request will probably be granted.
 pub(crate) fn outlook(outlook: &Outlook) -> String {
     match outlook {
         Outlook::Expected(Expected { made, half, nine, .. }) => format!(
-            "probably granted in {}, and in nine of ten cases in {} (worked out {} ago)",
-            range(*half),
-            range(*nine),
+            "probably granted {}, and in nine of ten cases {} (worked out {} ago)",
+            within(*half),
+            within(*nine),
             ago(*made)
         ),
         Outlook::Unknown(why) => format!("when it is granted cannot be told: {}", clean(why)),
