@@ -4,7 +4,6 @@
 //! on. It takes at most a twentieth of a core, a quarter of a second of that at once, and yields to everybody else.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use holdall_history::forecast::{Live, RUNS, Runs, Unknown};
@@ -82,11 +81,8 @@ impl Followed {
     }
 }
 
-/// The thread, as long as it is wanted.
-pub(super) struct Estimates {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
+/// The thread, as long as it is wanted. Nobody waits for its end: it leaves nothing behind.
+pub(super) struct Estimates(Arc<Shared>);
 
 impl Estimates {
     /// Begins with a queue.
@@ -98,21 +94,19 @@ impl Estimates {
         let shared = Arc::new(Shared { queue: Mutex::new(queue), moved: Condvar::new() });
         let own = shared.clone();
         let work = move || Estimator { shared: own, board, budget: Budget::new() }.run();
-        let thread = std::thread::Builder::new().name("estimates".into()).spawn(work)?;
-        Ok(Self { shared, thread: Some(thread) })
+        std::thread::Builder::new().name("estimates".into()).spawn(work)?;
+        Ok(Self(shared))
     }
 
     pub(super) fn queue(&self) -> Followed {
-        Followed(self.shared.clone())
+        Followed(self.0.clone())
     }
 }
 
 impl Drop for Estimates {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
-        self.shared.moved.notify_one();
-        // One that panicked does nothing more.
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.0.lock().closed = true;
+        self.0.moved.notify_one();
     }
 }
 
@@ -138,19 +132,20 @@ impl Estimator {
 
     /// Waits until there is something to be worked out. False if nothing will be.
     fn wait(&self) -> bool {
-        std::thread::sleep(PAUSE);
         let mut queue = self.shared.lock();
         let begun = Instant::now();
         loop {
-            let awaited = queue.live.is_awaited();
-            if queue.closed || queue.changed && awaited || awaited && begun.elapsed() >= AGAIN {
+            let waited = begun.elapsed();
+            let is_due =
+                queue.live.is_awaited() && (waited >= AGAIN || queue.changed && waited >= PAUSE);
+            if queue.closed || is_due {
                 queue.changed = false;
                 return !queue.closed;
             }
-            queue = if awaited {
-                let left = AGAIN.saturating_sub(begun.elapsed());
-                let waited = self.shared.moved.wait_timeout(queue, left);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+            let left = if waited < PAUSE { PAUSE - waited } else { AGAIN.saturating_sub(waited) };
+            queue = if queue.live.is_awaited() {
+                let woken = self.shared.moved.wait_timeout(queue, left);
+                woken.unwrap_or_else(PoisonError::into_inner).0
             } else {
                 self.shared.moved.wait(queue).unwrap_or_else(PoisonError::into_inner)
             };

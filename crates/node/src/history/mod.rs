@@ -21,7 +21,7 @@ use holdall_history::forecast::Live;
 use holdall_history::{Keeper, Line, Mark};
 use holdall_wire::event::What;
 use holdall_wire::{Need, Outlook, Prospects, RequestNo, Taken};
-use tracing::info;
+use tracing::{error, info};
 
 use self::board::Board;
 pub use self::config::{History as Config, Keep};
@@ -82,14 +82,15 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Opens what a data directory has of it, unless none is to be kept.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub(crate) fn open(dir: &Path, config: &Config, now: u64) -> std::io::Result<Option<Self>> {
-        let Some(retention) = config.retention() else { return Ok(None) };
-        let keeper = Keeper::open(dir, retention, now)?;
-        Ok(Some(Self { keeper, config: config.clone() }))
+    /// Opens what a data directory has of it, unless none is to be kept, or none can be: an agent serves without it, too.
+    pub(crate) fn open(dir: &Path, config: &Config, now: u64) -> Option<Self> {
+        match Keeper::open(dir, config.retention()?, now) {
+            Ok(keeper) => Some(Self { keeper, config: config.clone() }),
+            Err(error) => {
+                error!("no history is kept: that in {} cannot be written: {error}", dir.display());
+                None
+            }
+        }
     }
 
     /// How far it goes.
@@ -102,7 +103,7 @@ impl Kept {
 pub(crate) struct History {
     giver: Giver<Happened>,
     board: Board,
-    /// Dropped last: whoever writes tells it what is new.
+    /// As long as this is there they are made.
     _estimates: Estimates,
 }
 

@@ -299,7 +299,7 @@ async fn until_gone(stream: &Stream, incoming: &RefCell<Incoming>) -> io::Error 
 /// Whether a call may take much longer than most: it looks at everything.
 fn costly(body: &Body) -> bool {
     match body {
-        Body::Status { .. } | Body::Explain { .. } => true,
+        Body::Status { .. } | Body::Explain { .. } | Body::Prospects => true,
         Body::Change(_) | Body::Drain { .. } | Body::Attach(_) => true,
         Body::Release { .. } | Body::Stop { .. } => true,
         Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::session::SessionId;
 use holdall_cell::{Declared, Input, Limits, Start, events};
@@ -52,8 +51,7 @@ impl Service {
         let (log, opened) = data.open_log(config.durability == Durability::Sync, socket)?;
         tell(&opened);
         let clock = Clock::new();
-        let noted = Kept::open(data.dir().path(), &config.history, clock.wall())
-            .with_context(|| format!("the history in {}", data.dir().path().display()))?;
+        let noted = Kept::open(data.dir().path(), &config.history, clock.wall());
         let mark = noted.as_ref().and_then(Kept::mark);
         let (Replayed { cell, from_facts, diverged }, before) = replay_since(&opened, mark)?;
         if let Some(diverged) = &diverged {
