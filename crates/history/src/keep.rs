@@ -103,7 +103,7 @@ impl Keeper {
             return Err(error);
         }
         self.size += text.len() as u64;
-        self.mark = mark.or(self.mark.take());
+        self.mark = mark.or_else(|| self.mark.take());
         Ok(())
     }
 
