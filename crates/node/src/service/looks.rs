@@ -10,6 +10,7 @@ use holdall_wire::{
 };
 
 use super::{PROTOCOL, Service};
+use crate::history::History;
 
 /// How many of those who wait are followed to explain why another waits.
 const EXPLAINED: usize = 64;
@@ -75,7 +76,7 @@ impl Service {
     /// What everybody who waits can expect.
     pub(super) fn prospects(&self) -> Prospects {
         let none = || Prospects { unknown: NO_HISTORY.into(), ..Prospects::default() };
-        self.history.as_ref().map_or_else(none, |history| history.prospects())
+        self.history.as_ref().map_or_else(none, History::prospects)
     }
 
     /// People have only the clock on the wall.
