@@ -66,12 +66,110 @@ for n in 1 2 3 4 5 6 7 8 9 10; do
     "$HOLDALL" run --name "job $n" gpu -- sleep 0.2 &
 done
 wait
+# It is killed. The next one makes up for what it had not written yet, and notes nothing as missing; nor does it after starts in which
+# nothing happens.
+agent_pid() { "$HOLDALL" agent status --json | grep -o '"pid":[0-9]*' | cut -d: -f2; }
+for n in 1 2 3; do
+    kill -9 "$(agent_pid)"
+    "$HOLDALL" agent start >/dev/null
+done
+"$HOLDALL" agent restart
+ls "$work"/data/history-*.jsonl >/dev/null || fail "the agent keeps no history"
+# It is written a tenth of a second later.
+sleep 1
 ends_with 0 usage --by name --json
 says "$work/out" '"job 7"'
+[ ! -s "$work/err" ] || fail "something is odd: $(cat "$work/err")"
+[ "$(cat "$work"/data/history-*.jsonl | grep -c '"k":"ask"')" -eq 11 ] || fail "not every request is there once"
 ends_with 0 usage --by pool
 says "$work/out" gpu
 ends_with 0 whatif --units gpu=10 --json
 # Of ten who wait for two, the last waits for four uses: the mean is 0.4 s, and 0 with ten. The replay comes near what was recorded.
 close=$(grep -o '"close":[0-9.]*' "$work/out" | cut -d: -f2)
 [ "${close%%.*}" = 1 ] || [ "$(echo "$close" | cut -c1-3)" = 0.9 ] || fail "only $close of the waits are near"
+
+# Who waits is told when: behind a reservation, exactly then.
+reserved=$("$HOLDALL" hold gpu:2 --for 1h 2>/dev/null)
+"$HOLDALL" run --by 2h gpu -- true &
+waits=$!
+expected() { "$HOLDALL" status --json | grep -q '"expected":\[{"request"'; }
+tries=0
+until expected; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 300 ] || fail "nobody is told when: $("$HOLDALL" status)"
+    sleep 0.2
+done
+ends_with 0 status
+says "$work/out" "59m"
+says "$work/out" "worked out"
+request=$("$HOLDALL" status --json | grep -o '"waiting":\[{"request":"[^"]*"' | grep -o '[0-9]*-[0-9]*')
+ends_with 0 explain "$request"
+says "$work/out" "probably granted in 59m"
+# It will very probably not be granted by then: given up now, not then.
+ends_with 75 run --by 30m gpu -- true
+says "$work/err" "probably granted in"
+ends_with 64 run --by soon gpu -- true
+"$HOLDALL" release "$reserved"
+wait "$waits" || fail "it was granted in time, and given up"
+sleep 1
+ends_with 0 usage --forecast
+says "$work/out" "estimates that were given"
+"$HOLDALL" agent stop
+
+# Anonymous, or none at all: neither names nor commands, and it is said why nobody is told when.
+serve() {
+    printf '%s\n' "$1" >"$work/config.toml"
+    "$HOLDALL" agent --config "$work/config.toml" 2>>"$work/log" &
+    agent=$!
+    tries=0
+    until "$HOLDALL" agent status >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 300 ] || fail "no agent: $(cat "$work/log")"
+        sleep 0.1
+    done
+}
+export HOLDALL_DATA="$work/anonymous"
+serve 'history = "anonymous"'
+"$HOLDALL" run --name secret board -- sleep 0.1
+kill "$agent" && wait "$agent"
+grep -q '"k":"grant"' "$HOLDALL_DATA"/history-*.jsonl || fail "nothing is kept"
+! grep -qE 'secret|sleep|"u":' "$HOLDALL_DATA"/history-*.jsonl || fail "names are kept"
+export HOLDALL_DATA="$work/none"
+serve 'history = "off"'
+"$HOLDALL" run board -- sleep 2 &
+holds=$!
+sleep 0.5
+"$HOLDALL" run board -- true &
+waits=$!
+sleep 0.5
+ends_with 0 status
+says "$work/out" "keeps no history"
+wait "$holds" "$waits"
+kill "$agent" && wait "$agent"
+! ls "$HOLDALL_DATA"/history-*.jsonl 2>/dev/null || fail "a history is kept"
+
+# Others see their own, and everybody's if the configuration says so. Only root can be another user.
+if [ "$(id -u)" -eq 0 ]; then
+    export HOLDALL_DATA="$work/everybody"
+    chmod 755 "$work"
+    cp "$HOLDALL" "$work/holdall"
+    other() { setpriv --reuid 4711 --regid 4711 --groups 4711 "$work/holdall" "$@" >"$work/out" 2>"$work/err"; }
+    serve 'socket_mode = "0666"'
+    "$HOLDALL" run --name theirs board -- true
+    other run --name own board -- true
+    sleep 1
+    other usage --by name || fail "one's own cannot be read: $(cat "$work/err")"
+    says "$work/err" "your own"
+    says "$work/out" own
+    ! grep -q theirs "$work/out" || fail "it sees what others did"
+    status=0
+    other whatif || status=$?
+    [ "$status" -eq 77 ] || fail "what if: $status instead of 77"
+    kill "$agent" && wait "$agent"
+    serve 'socket_mode = "0666"
+history = {everybody = "view"}'
+    other usage --by name || fail "everybody's cannot be read: $(cat "$work/err")"
+    says "$work/out" theirs
+    kill "$agent" && wait "$agent"
+fi
 echo "history.sh: ok"

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdall_wire::event::{Ending, What};
-use holdall_wire::{Need, Refusal, RequestNo, Taken, Who};
+use holdall_wire::{Ask, Change, Need, Refusal, RequestNo, Taken, Who};
 
 use crate::books::{Books, Entry};
 use crate::facts::{Fact, How};
@@ -21,16 +21,7 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
     };
     let what = match fact {
         Fact::Started { epoch, .. } => What::Started { epoch: *epoch },
-        Fact::Asked { request, who, ask, .. } => What::Asked {
-            request: *request,
-            who: who.clone(),
-            needs: ask.needs.as_slice().into(),
-            lasting: ask.lasting,
-            now: ask.now,
-            limit: ask.limit,
-            within: ask.within,
-            part: ask.part,
-        },
+        Fact::Asked { request, who, ask, .. } => asked(*request, who, ask),
         Fact::Queued { request } => What::Queued { request: *request },
         Fact::Granted { request, taken, until, limit_at, overtook, .. } => {
             let entry = books.get(*request)?;
@@ -71,7 +62,9 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
             What::Ending { request: *request, who, taken, how: ending(how, is_left)? }
         }
         Fact::Ended { request, how } => ended(*request, books.get(*request)?, how, wall)?,
-        Fact::Changed { by, change } => What::Changed { by: by.clone(), change: change.clone() },
+        Fact::Changed { by, change } => {
+            What::Changed { by: by.clone(), change: on_the_wall(change.clone(), wall) }
+        }
         Fact::Pool { name, kind, configured } => {
             What::Pool { name: name.clone(), kind: kind.clone(), configured: *configured }
         }
@@ -105,6 +98,58 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
         | Fact::Clock { .. } => return None,
     };
     Some((wall(when), what))
+}
+
+/// What would have been told of all that stands: pools, what is drained, and who waits and holds. In no order but
+/// this, and that each request is asked for before it is granted.
+pub fn standing(books: &Books) -> Vec<(u64, What)> {
+    let wall = |at: u64| books.clock().wall(at);
+    let mut told = Vec::new();
+    for (name, pool) in books.pools() {
+        let (name, kind) = (name.clone(), Some(pool.kind.clone()));
+        told.push((0, What::Pool { name, kind, configured: pool.configured }));
+    }
+    for (name, drained) in books.drained() {
+        let change = Change::Drain { name: name.clone(), drained: drained.clone() };
+        told.push((0, What::Changed { by: None, change: on_the_wall(change, wall) }));
+    }
+    for (request, entry) in books.waiting() {
+        told.push((wall(entry.asked), asked(request, &entry.who, &entry.ask)));
+    }
+    for (request, entry, held) in books.grants() {
+        told.push((wall(entry.asked), asked(request, &entry.who, &entry.ask)));
+        let granted = What::Granted {
+            request,
+            who: entry.who.clone(),
+            taken: held.taken.clone(),
+            asked: wall(entry.asked),
+            until: held.until.map(wall),
+            limit: held.limit_at.map(wall),
+            overtook: 0,
+        };
+        told.push((wall(held.since), granted));
+    }
+    told
+}
+
+fn asked(request: RequestNo, who: &Arc<Who>, ask: &Ask) -> What {
+    What::Asked {
+        request,
+        who: who.clone(),
+        needs: ask.needs.as_slice().into(),
+        lasting: ask.lasting,
+        now: ask.now,
+        limit: ask.limit,
+        within: ask.within,
+        part: ask.part,
+    }
+}
+
+fn on_the_wall(mut change: Change, wall: impl Fn(u64) -> u64) -> Change {
+    if let Change::Drain { drained, .. } = &mut change {
+        drained.until = drained.until.map(wall);
+    }
+    change
 }
 
 fn held(books: &Books, request: RequestNo) -> Option<(Arc<Who>, Arc<[Taken]>)> {

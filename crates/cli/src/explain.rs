@@ -69,6 +69,9 @@ pub(crate) fn told(explanation: &Explanation) -> String {
             }
         }
     }
+    if let Some(outlook) = &explanation.outlook {
+        lines.push(show::outlook(outlook));
+    }
     if explanation.left_out > 0 {
         lines.push(format!("and {} more", explanation.left_out));
     }

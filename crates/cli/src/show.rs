@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdall_wire::{Drained, Hindrance, Need, RequestNo, Taken, Who};
+use holdall_wire::{Drained, Expected, Hindrance, Need, Outlook, RequestNo, Taken, Who};
 use serde::Serialize;
 
 /// The version of everything printed as JSON.
@@ -56,6 +56,42 @@ pub(crate) fn until(millis: u64) -> String {
     match at {
         Ok(at) => format!("until {} ({left})", at.strftime("%Y-%m-%d %H:%M:%S %Z")),
         Err(_) => format!("for {left}"),
+    }
+}
+
+/// In how long something is, at the earliest and at the latest.
+pub(crate) fn range((from, to): (u64, u64)) -> String {
+    let (from, to) = (from.saturating_sub(now()), to.saturating_sub(now()));
+    match (from / 1000, to / 1000) {
+        (0, 0) => "now".into(),
+        _ if from >= YEAR => "more than a year".into(),
+        (from, _) if to >= YEAR => format!("{} or much later", span(from)),
+        (from, to) if from == to => span(from),
+        (from, to) => format!("{} to {}", span(from), span(to)),
+    }
+}
+
+/// What may take longer is not told more exactly.
+const YEAR: u64 = 366 * 24 * 3_600_000;
+
+/// The same in a sentence.
+fn within(times: (u64, u64)) -> String {
+    match range(times) {
+        now if now == "now" => now,
+        range => format!("in {range}"),
+    }
+}
+
+/// When a request will probably be granted.
+pub(crate) fn outlook(outlook: &Outlook) -> String {
+    match outlook {
+        Outlook::Expected(Expected { made, half, nine, .. }) => format!(
+            "probably granted {}, and in nine of ten cases {} (worked out {} ago)",
+            within(*half),
+            within(*nine),
+            ago(*made)
+        ),
+        Outlook::Unknown(why) => format!("when it is granted cannot be told: {}", clean(why)),
     }
 }
 
@@ -146,6 +182,20 @@ mod tests {
     fn what_is_nearly_over_is_not_told_as_over() {
         let left = [0, 300, 1000, 5999, 60_000].map(|millis| soon(Duration::from_millis(millis)));
         assert_eq!(left, ["a moment", "a moment", "1s", "6s", "1m00s"]);
+    }
+
+    #[test]
+    fn ranges_of_time_are_told_from_now_on() {
+        let in_minutes = |from: u64, to: u64| {
+            let at = |minutes: u64| now() + minutes * 60_000 + 500;
+            range((at(from), at(to)))
+        };
+        assert_eq!(in_minutes(0, 0), "now");
+        assert_eq!(in_minutes(5, 5), "5m00s");
+        assert_eq!(in_minutes(0, 90), "0s to 1h30m");
+        assert_eq!(in_minutes(5, 5_000_000), "5m00s or much later");
+        assert_eq!(in_minutes(600_000, 5_000_000), "more than a year");
+        assert_eq!(range((0, 1)), "now", "it is over already");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `holdall status`: who holds, since when and why; who waits, in order.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,10 +8,13 @@ use std::time::Duration;
 use comfy_table::{Table, presets};
 use holdall_client::Client;
 use holdall_commands::print_to_reader;
-use holdall_wire::{GrantView, Name, State, Status, WaitView};
+use holdall_wire::{
+    Body, Expected, GrantView, Name, Outlook, Prospects, Reply, State, Status, WaitView,
+};
+use serde::Serialize;
 
 use crate::pool;
-use crate::reach::{Reach, block_on, look};
+use crate::reach::{Reach, block_on, call, look};
 use crate::show;
 
 /// Show who holds what, since when and why, and who waits, in the order of service
@@ -49,10 +53,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         loop {
             let all = args.all || args.json;
             let (status, more) = ask(&client, &args.names, all).await?;
+            let prospects = prospects(&client, &status).await;
             let text = if args.json {
-                show::json(&status)?
+                show::json(&Shown { status: &status, prospects })?
             } else {
-                told(&status, more, !args.names.is_empty())
+                told(&status, &prospects.unwrap_or_default(), more, !args.names.is_empty())
             };
             if args.watch && !args.json && rustix::termios::isatty(rustix::stdio::stdout()) {
                 // Home, and clear below.
@@ -84,7 +89,28 @@ async fn ask(client: &Client, names: &[Name], all: bool) -> anyhow::Result<(Stat
     Ok((status, more))
 }
 
-fn told(status: &Status, more: bool, some: bool) -> String {
+/// All that is shown.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    /// What those who wait can expect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prospects: Option<Prospects>,
+}
+
+/// What those who wait can expect. Older agents do not tell.
+async fn prospects(client: &Client, status: &Status) -> Option<Prospects> {
+    if status.waiting.is_empty() {
+        return None;
+    }
+    match call(client, Body::Prospects).await {
+        Ok(Reply::Prospects(prospects)) => Some(prospects),
+        _ => None,
+    }
+}
+
+fn told(status: &Status, prospects: &Prospects, more: bool, some: bool) -> String {
     let mut parts = Vec::new();
     let pools = status.pools.iter().filter(|p| some || p.declared || p.removed);
     let pools: Vec<_> = pools.cloned().collect();
@@ -97,7 +123,8 @@ fn told(status: &Status, more: bool, some: bool) -> String {
         parts.push(grants(&status.grants).trim_fmt());
     }
     if !status.waiting.is_empty() {
-        parts.push(waiting(&status.waiting).trim_fmt());
+        parts.push(waiting(&status.waiting, &prospects.expected).trim_fmt());
+        parts.extend(when(status, prospects));
     }
     if more {
         let how_many = if some { String::new() } else { format!("{} ", status.left_out) };
@@ -151,10 +178,30 @@ fn state(grant: &GrantView) -> String {
     }
 }
 
-fn waiting(waiting: &[WaitView]) -> Table {
+/// How far to trust what is said of those who wait, or why nothing is.
+fn when(status: &Status, prospects: &Prospects) -> Option<String> {
+    let expected = prospects.expected.iter();
+    let mut shown =
+        expected.filter(|one| status.waiting.iter().any(|wait| wait.request == one.request));
+    match shown.next() {
+        Some(one) => Some(format!(
+            "granted in: half of the cases (nine of ten), worked out {} ago",
+            show::ago(one.made)
+        )),
+        None if prospects.unknown.is_empty() => None,
+        None => Some(show::outlook(&Outlook::Unknown(prospects.unknown.clone()))),
+    }
+}
+
+fn waiting(waiting: &[WaitView], expected: &[Expected]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["waiting", "for", "since", "who", "because"]);
+    table.set_header(["waiting", "for", "since", "granted in", "who", "because"]);
+    let expected: BTreeMap<_, _> = expected.iter().map(|one| (one.request, one)).collect();
+    let granted_in = |wait: &WaitView| match expected.get(&wait.request) {
+        Some(one) => format!("{} ({})", show::range(one.half), show::range(one.nine)),
+        None => "?".into(),
+    };
     for wait in waiting {
         table.add_row([
             match wait.part_of {
@@ -163,6 +210,7 @@ fn waiting(waiting: &[WaitView]) -> Table {
             },
             show::needs(&wait.needs),
             show::ago(wait.since),
+            granted_in(wait),
             show::who(&wait.who),
             show::shorten(&show::hindrances(&wait.hindrances), 120),
         ]);

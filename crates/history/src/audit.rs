@@ -59,7 +59,8 @@ fn what(audited: Audited) -> Option<What> {
             let units = |taken: Taken| {
                 (taken.name, taken.units.into_iter().map(|(unit, _)| unit).collect())
             };
-            Some(What::Grant(Grant { r, got: taken.into_iter().map(units).collect(), until: None }))
+            let got = taken.into_iter().map(units).collect();
+            Some(What::Grant(Grant { r, got, ..Grant::default() }))
         }
         ("renewed", _) => None,
         ("pool", _) => pool(&detail?),
@@ -67,7 +68,10 @@ fn what(audited: Audited) -> Option<What> {
             let lines = detail?.split(' ').next()?.parse().ok()?;
             Some(What::Gap { lines })
         }
-        (word, Some(r)) => Some(How::of(word).map_or(What::Other, |how| What::End { r, how })),
+        (word, Some(r)) => {
+            let end = |how| What::End { r, how, user: None };
+            Some(How::of(word).map_or(What::Other, end))
+        }
         (_, None) => Some(What::Other),
     }
 }

@@ -15,20 +15,21 @@ impl Line {
                 let part_of = part.map(|part| part.of);
                 What::Ask(ask(*request, who, needs, part_of))
             }
-            Happened::Granted { request, taken, until, limit, .. } => {
-                let until = [*until, *limit].into_iter().flatten().min();
-                What::Grant(grant(*request, taken, until))
+            Happened::Granted { request, who, taken, until, limit, .. } => {
+                What::Grant(Grant { limit: *limit, ..grant(*request, who, taken, *until) })
             }
-            Happened::Restored { request, taken, until, .. } => {
-                What::Grant(grant(*request, taken, *until))
+            Happened::Restored { request, who, taken, until, .. } => {
+                What::Grant(grant(*request, who, taken, *until))
             }
-            Happened::Ended { request, how, .. } => What::End { r: *request, how: ended(*how) },
-            Happened::Refused { request, why, .. } => {
+            Happened::Ended { request, who, how, .. } => end(*request, who, ended(*how)),
+            Happened::Refused { request, who, why, .. } => {
                 let withdrawn = matches!(why, Refusal::Withdrawn);
-                let how = if withdrawn { How::Withdrawn } else { How::Refused };
-                What::End { r: *request, how }
+                end(*request, who, if withdrawn { How::Withdrawn } else { How::Refused })
             }
-            Happened::Forced { request, .. } => What::End { r: *request, how: How::Forced },
+            Happened::Forced { request, who, .. } => end(*request, who, How::Forced),
+            Happened::TakenAway { request, who, how: Ending::Overrun, .. } => {
+                end(*request, who, How::Overrun)
+            }
             Happened::Pool { name, kind, .. } => {
                 let units = match kind {
                     Some(Kind::Numbered(units)) => Some(*units),
@@ -50,13 +51,20 @@ impl Line {
         };
         Some(Self { at, what })
     }
+
+    /// The line for somebody who was turned away at the door.
+    pub fn turned_away(at: u64, user: &str, ask: &holdall_wire::Ask) -> Self {
+        let command = Some(ask.from.command.clone()).filter(|command| !command.is_empty());
+        let (user, name, needs) = (Some(user.into()), ask.from.name.clone(), ask.needs.clone());
+        Self { at, what: What::Ask(Ask { user, name, command, needs, ..Ask::default() }) }
+    }
 }
 
 fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<RequestNo>) -> Ask {
     let command = Some(who.from.command.clone()).filter(|command| !command.is_empty());
     Ask {
         r: Some(request),
-        user: Some(who.user.as_ref().into()),
+        user: user(who),
         name: who.from.name.clone(),
         command,
         needs: needs.to_vec(),
@@ -65,11 +73,28 @@ fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<Reque
     }
 }
 
-fn grant(r: RequestNo, taken: &[Taken], until: Option<u64>) -> Grant {
-    let units = |taken: &Taken| {
-        (taken.name.clone(), taken.units.iter().map(|(unit, _)| unit.clone()).collect())
+fn user(who: &Who) -> Option<String> {
+    Some(who.user.as_ref().into())
+}
+
+fn end(r: RequestNo, who: &Who, how: How) -> What {
+    What::End { r, how, user: user(who) }
+}
+
+/// So many units of a pool are named at most: a line stays short, however much is granted.
+const NAMED: usize = 100;
+
+fn grant(r: RequestNo, who: &Who, taken: &[Taken], until: Option<u64>) -> Grant {
+    let named = |taken: &Taken| {
+        let units = taken.units.iter().take(NAMED).map(|(unit, _)| unit.clone());
+        (taken.name.clone(), units.collect())
     };
-    Grant { r, got: taken.iter().map(units).collect(), until }
+    let more = |taken: &Taken| {
+        let more = taken.units.len().checked_sub(NAMED + 1)? + 1;
+        Some((taken.name.clone(), u32::try_from(more).unwrap_or(u32::MAX)))
+    };
+    let (got, more) = (taken.iter().map(named).collect(), taken.iter().filter_map(more).collect());
+    Grant { r, got, more, until, limit: None, user: user(who) }
 }
 
 fn ended(how: Ending) -> How {
@@ -123,12 +148,22 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "{\"t\":5,\"k\":\"grant\",\"r\":\"3-17\",\"got\":{\"gpu\":[\"gpu/1\"]},\"until\":50}\n",
-                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"killed\"}\n",
-                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"withdrawn\"}\n",
+                "{\"t\":5,\"k\":\"grant\",\"r\":\"3-17\",\"got\":{\"gpu\":[\"gpu/1\"]},\"until\":90,\"limit\":50,\"u\":\"anna\"}\n",
+                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"killed\",\"u\":\"anna\"}\n",
+                "{\"t\":5,\"k\":\"end\",\"r\":\"3-17\",\"how\":\"withdrawn\",\"u\":\"anna\"}\n",
                 "{\"t\":5,\"k\":\"pool\",\"pool\":\"gpu\",\"units\":0}\n",
             ]
         );
         assert_eq!(Line::of_event(5, &Happened::Started { epoch: 1 }), None);
+    }
+
+    #[test]
+    fn a_line_is_short_however_much_is_granted() {
+        let name = |text: String| text.parse::<holdall_wire::Name>().expect("a name");
+        let units = (0..65_536).map(|n| (name(format!("gpu/{n}")), 1)).collect();
+        let all = [Taken { name: name("gpu".into()), units }];
+        let grant = grant(RequestNo(1), &Who::default(), &all, None);
+        assert_eq!((grant.got["gpu"].len(), grant.more["gpu"]), (100, 65_436));
+        assert!(Line { at: 1, what: What::Grant(grant) }.to_text().expect("JSON").len() < 2000);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use holdall_wire::{Name, Need, RequestNo};
 
+use crate::forecast::Estimate;
 use crate::line::How;
 use crate::note::Note;
 use crate::pools::{PoolSeen, Pools};
@@ -32,8 +33,14 @@ pub struct Use {
     pub how: Option<How>,
     /// What it got.
     pub got: BTreeMap<Name, Vec<Name>>,
-    /// Until when it is held at most, if that was known when it was granted.
+    /// How many more units of a pool it got than are named.
+    pub more: BTreeMap<Name, u32>,
+    /// Until when it was reserved, if that was known when it was granted.
     pub until: Option<u64>,
+    /// When its time was over, if it had been used for longer.
+    pub limit: Option<u64>,
+    /// When it was told to expect its grant, and when that was: the first time.
+    pub expected: Option<(u64, Estimate)>,
     /// How long it is going to be used, in a workload that is made up.
     pub service: Option<u64>,
     /// The grant of which it is a part. What it holds is held by that one already.
@@ -65,6 +72,13 @@ impl Use {
     pub fn waits_at(&self, at: u64) -> bool {
         let over = self.granted.or(self.ended);
         self.asked.is_some_and(|asked| asked <= at) && over.is_none_or(|over| over > at)
+    }
+
+    /// How many units of a pool it got.
+    pub fn units_of(&self, pool: &Name) -> u32 {
+        let named = self.got.get(pool).map_or(0, Vec::len);
+        let named = u32::try_from(named).unwrap_or(u32::MAX);
+        named.saturating_add(self.more.get(pool).copied().unwrap_or(0))
     }
 
     /// What it is called: its name, or else its command.

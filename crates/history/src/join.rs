@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use holdall_wire::{Name, RequestNo};
 
+use crate::forecast::Estimate;
 use crate::history::{History, Use};
-use crate::line::{Ask, Grant, How, Line, What};
+use crate::line::{Ask, Expect, Grant, How, Line, What};
 use crate::note::Note;
 
 /// A clock that is so many milliseconds behind what it said before was set back. Lines may be written a little
@@ -40,9 +41,11 @@ impl Joiner {
             What::Begin { .. } => {}
             What::Ask(ask) => self.ask(now, ask),
             What::Grant(grant) => self.grant(now, grant),
-            What::End { r, how } => self.end(now, r, how),
+            What::End { r, how, .. } => self.end(now, r, how),
             What::Pool { pool, units } => self.history.pools.tell(now, pool, units),
-            What::Gap { lines } => self.gaps += lines,
+            What::Gap { lines } => self.gaps += lines.max(1),
+            What::Expect(expect) => self.expect(now, &expect),
+            What::Mark(_) => {}
             What::Other => self.unknown += 1,
         }
     }
@@ -88,7 +91,10 @@ impl Joiner {
             ended: turned_away.then_some(now),
             how: turned_away.then_some(How::Refused),
             got: BTreeMap::new(),
+            more: BTreeMap::new(),
             until: None,
+            limit: None,
+            expected: None,
             service,
             part_of,
         };
@@ -115,7 +121,10 @@ impl Joiner {
             ended: None,
             how: None,
             got: BTreeMap::new(),
+            more: BTreeMap::new(),
             until: None,
+            limit: None,
+            expected: None,
             service: None,
             part_of: None,
         });
@@ -149,7 +158,16 @@ impl Joiner {
         let one = &mut self.history.uses[at];
         one.granted = Some(now);
         one.until = grant.until.map(|until| until.max(now));
-        one.got = grant.got;
+        one.limit = grant.limit.map(|limit| limit.max(now));
+        (one.got, one.more) = (grant.got, grant.more);
+    }
+
+    fn expect(&mut self, now: u64, expect: &Expect) {
+        let Expect { r, half, nine, .. } = expect;
+        if let Some(at) = self.open.get(r) {
+            let estimate = Estimate { half: *half, nine: *nine };
+            self.history.uses[*at].expected.get_or_insert((now, estimate));
+        }
     }
 
     fn end(&mut self, now: u64, request: RequestNo, how: How) {

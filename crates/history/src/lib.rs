@@ -31,11 +31,11 @@ pub mod whatif;
 
 pub use self::export::{csv, json_lines};
 pub use self::history::{History, Period, Use};
-pub use self::keep::{Keeper, Retention};
-pub use self::line::{Ask, Grant, How, Line, VERSION, What};
+pub use self::keep::{Keeper, Retention, files};
+pub use self::line::{Ask, Expect, Grant, How, Line, Mark, VERSION, What};
 pub use self::note::Note;
 pub use self::pools::PoolSeen;
-pub use self::read::{Kind, Unreadable, kind_of, read};
+pub use self::read::{Kind, Unreadable, kind_of, parse, read};
 pub use self::record::lines;
 pub use self::replay::{Asker, BadChange, Changes, Replay, agent_settings, served};
 pub use self::stats::{Waits, percentile};

@@ -38,6 +38,9 @@ pub enum What {
         r: RequestNo,
         /// How.
         how: How,
+        /// Whose it is.
+        #[serde(rename = "u", skip_serializing_if = "Option::is_none", default)]
+        user: Option<String>,
     },
     /// A pool is there, or has changed.
     Pool {
@@ -48,9 +51,13 @@ pub enum What {
     },
     /// Lines were left out.
     Gap {
-        /// How many.
+        /// How many at least; 0 if that is not known.
         lines: u64,
     },
+    /// When somebody who waits was told to expect its grant.
+    Expect(Expect),
+    /// Everything is here up to a record of the agent's log.
+    Mark(Mark),
     /// Something that this version does not know.
     #[serde(other)]
     Other,
@@ -82,15 +89,47 @@ pub struct Ask {
 }
 
 /// A request was granted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The request.
     pub r: RequestNo,
     /// The units of each pool; of a lock, the lock itself.
     pub got: BTreeMap<Name, Vec<Name>>,
-    /// Until when it is held at most, in milliseconds since 1970, if that is known.
+    /// How many more units of a pool, if there are too many to be named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub more: BTreeMap<Name, u32>,
+    /// Until when it is reserved, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until: Option<u64>,
+    /// When its time is over, if it is used for longer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit: Option<u64>,
+    /// Whose it is.
+    #[serde(rename = "u", skip_serializing_if = "Option::is_none", default)]
+    pub user: Option<String>,
+}
+
+/// When a request was expected to be granted, in milliseconds from then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expect {
+    /// The request.
+    pub r: RequestNo,
+    /// In half of the cases.
+    pub half: (u64, u64),
+    /// In nine of ten.
+    pub nine: (u64, u64),
+    /// Whose it is.
+    #[serde(rename = "u", skip_serializing_if = "Option::is_none", default)]
+    pub user: Option<String>,
+}
+
+/// How far into the log of an agent a history goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Up to this record.
+    pub upto: u64,
+    /// Of this log.
+    pub of: String,
 }
 
 /// How a request ended.
@@ -160,8 +199,16 @@ impl Line {
     /// The same without what tells people apart: user, name and command.
     #[must_use]
     pub fn anonymous(mut self) -> Self {
-        if let What::Ask(ask) = &mut self.what {
-            (ask.user, ask.name, ask.command) = (None, None, None);
+        match &mut self.what {
+            What::Ask(ask) => (ask.user, ask.name, ask.command) = (None, None, None),
+            What::Grant(Grant { user, .. })
+            | What::Expect(Expect { user, .. })
+            | What::End { user, .. } => *user = None,
+            What::Begin { .. }
+            | What::Pool { .. }
+            | What::Gap { .. }
+            | What::Mark(_)
+            | What::Other => {}
         }
         self
     }
@@ -172,6 +219,13 @@ impl Line {
     /// Never, as far as we know: all of it can be written as JSON.
     pub fn to_text(&self) -> serde_json::Result<String> {
         serde_json::to_string(self).map(|text| text + "\n")
+    }
+
+    /// Adds it to a text.
+    pub(crate) fn write_to(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+        serde_json::to_writer(&mut *text, self)?;
+        text.push(b'\n');
+        Ok(())
     }
 }
 
@@ -190,6 +244,9 @@ mod tests {
             r#"{"t":5,"k":"pool","pool":"gpu","units":4}"#,
             r#"{"t":5,"k":"pool","pool":"db","units":null}"#,
             r#"{"t":6,"k":"gap","lines":12}"#,
+            r#"{"t":3,"k":"grant","r":"3-17","got":{"db":["db"]},"more":{"db":2},"until":9,"limit":8,"u":"anna"}"#,
+            r#"{"t":6,"k":"expect","r":"3-17","half":[5,9],"nine":[1,20],"u":"anna"}"#,
+            r#"{"t":6,"k":"mark","upto":12,"of":"0123456789abcdef"}"#,
         ] {
             let line: Line = serde_json::from_str(text).expect("a line");
             assert_eq!(line.to_text().expect("JSON"), format!("{text}\n"));
@@ -218,5 +275,13 @@ mod tests {
         };
         let text = Line { at: 1, what: What::Ask(ask) }.anonymous().to_text().expect("JSON");
         assert_eq!(text, "{\"t\":1,\"k\":\"ask\",\"r\":\"0-1\",\"needs\":[\"gpu\"]}\n");
+        for text in [
+            r#"{"t":3,"k":"grant","r":"3-17","got":{"db":["db"]},"u":"anna"}"#,
+            r#"{"t":4,"k":"end","r":"3-17","how":"released","u":"anna"}"#,
+            r#"{"t":6,"k":"expect","r":"3-17","half":[5,9],"nine":[1,20],"u":"anna"}"#,
+        ] {
+            let line: Line = serde_json::from_str(text).expect("a line");
+            assert!(!line.anonymous().to_text().expect("JSON").contains("anna"));
+        }
     }
 }

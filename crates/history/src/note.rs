@@ -94,10 +94,7 @@ impl fmt::Display for Note {
                 write!(f, "{lines} lines are of a kind that this version does not know: left out")
             }
             Self::Gaps(lines) => {
-                write!(
-                    f,
-                    "{lines} lines were never written: they came faster than the disk took them"
-                )
+                write!(f, "{lines} lines or more are missing: the agent could not write them")
             }
             Self::JumpedBack { to, by } => {
                 let at = jiff::Timestamp::from_millisecond(*to as i64);

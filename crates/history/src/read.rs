@@ -77,6 +77,18 @@ pub fn read(path: &Path) -> Result<History, Unreadable> {
     Ok(history)
 }
 
+/// Makes a history of the text of one, which is called this.
+///
+/// # Errors
+/// If it is none, or of a later version.
+pub fn parse(name: &str, text: &str) -> Result<History, Unreadable> {
+    let (mut joiner, mut notes) = (Joiner::default(), Vec::new());
+    add(Path::new(name), text, true, &mut joiner, &mut notes)?;
+    let mut history = joiner.finish();
+    history.notes.splice(..0, notes);
+    Ok(history)
+}
+
 fn add(
     path: &Path,
     text: &str,

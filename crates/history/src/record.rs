@@ -35,11 +35,12 @@ pub fn lines(replay: &Replay, fates: &[Fate]) -> Vec<Line> {
         let r = RequestNo((1 << 32) | (request as u64 + 1));
         let what = match step {
             Step::Ask => What::Ask(desk.ask(request, r)),
-            Step::Grant => What::Grant(Grant { r, got: desk.grant(request), until: None }),
+            Step::Grant => What::Grant(desk.grant(request, r)),
             Step::End | Step::EndAtOnce => {
                 desk.end(request);
                 let granted = fates[request].granted.is_some();
-                What::End { r, how: if granted { How::Released } else { How::Withdrawn } }
+                let how = if granted { How::Released } else { How::Withdrawn };
+                What::End { r, how, user: None }
             }
         };
         lines.push(Line { at: at(tick), what });
@@ -119,7 +120,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn grant(&mut self, request: usize) -> BTreeMap<Name, Vec<Name>> {
+    fn grant(&mut self, request: usize, r: RequestNo) -> Grant {
         let (mut got, mut held) = (BTreeMap::new(), Vec::new());
         for need in self.needs(request).iter() {
             let pool = need.pool.index();
@@ -143,7 +144,7 @@ impl<'a> Desk<'a> {
             held.push((pool, units));
         }
         self.held.insert(request, held);
-        got
+        Grant { r, got, ..Grant::default() }
     }
 
     /// Takes the units before this number into use.

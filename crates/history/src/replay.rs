@@ -388,9 +388,9 @@ impl World {
             }
         }
         if one.needs.is_empty() {
-            for (pool, units) in &one.got {
+            for pool in one.got.keys() {
                 let Ok(at) = self.names.binary_search(pool) else { continue };
-                let units = u32::try_from(units.len()).unwrap_or(u32::MAX).max(1);
+                let units = one.units_of(pool).max(1);
                 add(at, if self.locks.contains(&at) { self.capacities[at] } else { units }, None);
             }
         }

@@ -225,6 +225,10 @@ fn hold(
     for (pool, units) in one.got.iter().filter(|_| millis > 0) {
         let lock = history.pools().get(pool).is_some_and(|pool| pool.lock);
         units.iter().for_each(|unit| tell(pool, unit, millis, lock));
+        // Those that are not named have the name of their pool.
+        if let Some(more) = one.more.get(pool) {
+            tell(pool, pool, millis.saturating_mul(u64::from(*more)), lock);
+        }
     }
 }
 

@@ -331,6 +331,35 @@ pub(crate) struct Explanation {
     circular: bool,
     /// How many of all these were found and are not shown, nor followed.
     left_out: u32,
+    /// When it will probably be granted, if it waits.
+    outlook: Option<Outlook>,
+}
+
+/// When a request that waits will probably be granted. Times are milliseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Outlook {
+    /// When this was worked out.
+    made: Option<u64>,
+    /// In half of the cases it is granted between these times.
+    half: Option<[u64; 2]>,
+    /// In nine of ten cases.
+    nine: Option<[u64; 2]>,
+    /// Why nothing can be said, if nothing can.
+    unknown: Option<String>,
+}
+
+impl std::convert::From<wire::Outlook> for Outlook {
+    fn from(it: wire::Outlook) -> Self {
+        match it {
+            wire::Outlook::Expected(wire::Expected { made, half, nine, .. }) => Self {
+                made: Some(made),
+                half: Some(half.into()),
+                nine: Some(nine.into()),
+                unknown: None,
+            },
+            wire::Outlook::Unknown(why) => Self { unknown: Some(why), ..Self::default() },
+        }
+    }
 }
 
 impl std::convert::From<wire::Explanation> for Explanation {
@@ -342,6 +371,7 @@ impl std::convert::From<wire::Explanation> for Explanation {
             release: it.release.into_iter().map(Into::into).collect(),
             circular: it.circular,
             left_out: it.left_out,
+            outlook: it.outlook.map(Into::into),
         }
     }
 }

@@ -106,7 +106,7 @@ async fn live(
             Some(End::Restarted(exe)) => {
                 service.borrow_mut().listen(false);
                 say_last_words(&service).await;
-                service.borrow_mut().flush_audit();
+                service.borrow_mut().flush_history();
                 // It may have been stopped meanwhile.
                 if matches!(service.borrow().ends(), Some(End::Restarted(_))) {
                     let why = hand_over(&service.borrow(), &socket, &exe);
@@ -183,7 +183,7 @@ async fn say_last_words(service: &Shared) {
 /// of the connection.
 async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::Result<()> {
     if let Some(End::Broken(why)) = end {
-        service.borrow_mut().flush_audit();
+        service.borrow_mut().flush_history();
         anyhow::bail!("{why}");
     }
     if end.is_some() {
@@ -193,7 +193,7 @@ async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::R
     say_last_words(service).await;
     drop(socket);
     let mut service = service.borrow_mut();
-    service.flush_audit();
+    service.flush_history();
     service.seal()
 }
 

@@ -9,6 +9,7 @@ use holdall_cell::engine::{Effect, Engine, Input};
 use holdall_wire::{Change, Kind, Name, Taken};
 use serde::Deserialize;
 
+use crate::history::Config as History;
 use crate::rights::{Listed, Table};
 use crate::service::{Served, SnapshotEvery};
 use crate::socket::Access;
@@ -48,6 +49,8 @@ pub struct Config {
     pub audit_bytes: u64,
     /// How many old audit logs are kept.
     pub audit_files: u32,
+    /// What is kept of what was asked for, granted and used.
+    pub history: History,
 }
 
 impl Default for Config {
@@ -67,6 +70,7 @@ impl Default for Config {
             pools: BTreeMap::new(),
             audit_bytes: 16 << 20,
             audit_files: 4,
+            history: History::default(),
         }
     }
 }
@@ -243,6 +247,7 @@ impl Config {
     fn check(&self) -> anyhow::Result<()> {
         self.access()?;
         self.limits.check()?;
+        self.history.check()?;
         self.forgotten()?;
         Table::new(&self.rights)?;
         for (name, pool) in &self.pools {

@@ -5,6 +5,7 @@
 //! | `lock`, `segment-*`, `snapshot-*`, `epoch`, `doubt` | the log of the cell (`docs/log.md`); a twin of `epoch` is beside the directory |
 //! | `agent.lock` | locked by the agent as long as it lives: those without a log look at it |
 //! | `audit.jsonl` | the audit log |
+//! | `history-*.jsonl` | the history (`docs/history.md`) |
 //! | `http.key`, `tokens.json` | of the gateway of HTTP (`docs/http.md`) |
 //! | `agent.log` | what an agent in the background says |
 //! | `broken.json` | what was known when an invariant broke; the next agent gives it another name |

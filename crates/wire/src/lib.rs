@@ -22,6 +22,6 @@ pub use name::{
 pub use right::Right;
 pub use span::span;
 pub use view::{
-    AgentView, Drained, Explanation, GrantView, Hindrance, PoolView, State, Status, UnitView,
-    WaitView, Who, needs_size,
+    AgentView, Drained, Expected, Explanation, GrantView, Hindrance, HistoryPage, HistoryPlace,
+    Outlook, PoolView, Prospects, State, Status, UnitView, WaitView, Who, needs_size,
 };

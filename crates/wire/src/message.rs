@@ -14,7 +14,7 @@
 //!
 //! New variants are added at the end of these enums: postcard numbers them, and programs of the version
 //! before go on. A struct grows only where it is the last of its frame, at its end, by fields that may be
-//! missing (as [`AgentView::waits_for`]): older programs do not read it, and do not say it.
+//! missing (as [`AgentView::waits_for`] and [`Explanation::outlook`]): older programs do not read it, and do not say it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{Name, Need};
-use crate::view::{AgentView, Drained, Explanation, Status, if_said};
+use crate::view::{
+    AgentView, Drained, Explanation, HistoryPage, HistoryPlace, Prospects, Status, if_said,
+};
 
 /// The number of a request, and of the grant it becomes: unique on its node for ever. The upper
 /// half counts the starts of the agent; people see `3-17`.
@@ -176,6 +178,13 @@ pub enum Body {
         /// The program; the one that it runs if none is named.
         exe: Option<String>,
     },
+    /// When everybody who waits will probably be granted what it asks for.
+    Prospects,
+    /// A page of the history of the agent: one's own, or everybody's if one has the right to it.
+    History {
+        /// Where it begins; with the first file that is not older than this if it is its first byte.
+        from: HistoryPlace,
+    },
 }
 
 impl Body {
@@ -189,6 +198,7 @@ impl Body {
             Self::Status { .. } | Self::Explain { .. } | Self::Agent => false,
             Self::Stop { .. } | Self::Lock { .. } | Self::Attach(_) | Self::Heard(_) => false,
             Self::Shutdown(_) | Self::Restart { .. } => false,
+            Self::Prospects | Self::History { .. } => false,
         }
     }
 }
@@ -405,6 +415,10 @@ pub enum Reply {
         /// missing was not taken, if the client has heard nothing of it, and else is over.
         answers: Vec<(u64, Option<Self>)>,
     },
+    /// What everybody who waits can expect.
+    Prospects(Prospects),
+    /// A page of the history.
+    History(HistoryPage),
 }
 
 /// What is held of one pool or lock.

@@ -177,6 +177,61 @@ pub struct Explanation {
     pub circular: bool,
     /// How many of all these were found and are not shown, nor followed.
     pub left_out: u32,
+    /// When it will probably be granted, if it waits. Older agents do not say it.
+    #[serde(deserialize_with = "if_said")]
+    pub outlook: Option<Outlook>,
+}
+
+/// When a request that waits will probably be granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outlook {
+    /// In these ranges of time.
+    Expected(Expected),
+    /// Nothing can be said, and why.
+    Unknown(String),
+}
+
+/// When a request will probably be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The request.
+    pub request: RequestNo,
+    /// When this was worked out.
+    pub made: u64,
+    /// In half of the cases it is granted between these times: a quarter earlier, a quarter later.
+    pub half: (u64, u64),
+    /// In nine of ten cases.
+    pub nine: (u64, u64),
+}
+
+/// What everybody who waits can expect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prospects {
+    /// Of the first who wait, as far as it is worked out.
+    pub expected: Vec<Expected>,
+    /// Why nothing is said of others.
+    pub unknown: String,
+}
+
+/// A part of the history of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryPage {
+    /// Its lines, as they are kept (`docs/history.md`).
+    pub text: String,
+    /// Whether they are those of everybody, and not only the caller's own.
+    pub all: bool,
+    /// What follows on it, if something does.
+    pub next: Option<HistoryPlace>,
+}
+
+/// A place in the history of an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryPlace {
+    /// The file, by the time at which it was begun.
+    pub file: u64,
+    /// The byte of it.
+    pub byte: u64,
 }
 
 /// About how many bytes a number, a length or a small field takes.
@@ -294,8 +349,8 @@ pub struct AgentView {
 }
 
 /// The last fields of a frame, which older programs do not say.
-pub(crate) fn if_said<'de, D: Deserializer<'de>>(
+pub(crate) fn if_said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<String>, D::Error> {
+) -> Result<Option<T>, D::Error> {
     Ok(Option::deserialize(deserializer).unwrap_or_default())
 }

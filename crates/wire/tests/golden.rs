@@ -6,7 +6,10 @@
 use std::fmt::Write as _;
 
 use holdall_wire::frame::{self, FROM_NODE_MAX, Incoming};
-use holdall_wire::{Answer, Attach, Body, Call, Fault, Refusal, Reply, RequestNo, Shutdown};
+use holdall_wire::{
+    Answer, Attach, Body, Call, Expected, Fault, HistoryPage, HistoryPlace, Prospects, Refusal,
+    Reply, RequestNo, Shutdown,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,9 +34,14 @@ fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8], added: fn(&T) -> &[u
     all
 }
 
-/// Version 6 says what an agent waits for, and where it does not serve HTTP.
+/// Version 6 says what an agent waits for, where it does not serve HTTP, and when a request will probably be
+/// granted.
 fn added_to_answer(answer: &Answer) -> &[u8] {
-    if matches!(answer.reply, Reply::Agent(_)) { &[0, 0] } else { &[] }
+    match answer.reply {
+        Reply::Agent(_) => &[0, 0],
+        Reply::Explanation(_) => &[0],
+        _ => &[],
+    }
 }
 
 /// And why something is forced.
@@ -88,10 +96,22 @@ fn version_6_keeps_its_bytes() {
         Body::Shutdown(Shutdown::Dismiss),
         Body::Shutdown(Shutdown::Drain),
         Body::Restart { exe: Some("x".into()) },
+        Body::Prospects,
+        Body::History { from: HistoryPlace { file: 300, byte: 7 } },
         Body::Release { request: RequestNo(5), force: true, reason: Some("x".into()) },
     ];
-    let expected =
-        ["0dac0201010701e0d403", "0e", "0f07", "1000", "1001", "1002", "11010178", "090501010178"];
+    let expected = [
+        "0dac0201010701e0d403",
+        "0e",
+        "0f07",
+        "1000",
+        "1001",
+        "1002",
+        "11010178",
+        "12",
+        "13ac0207",
+        "090501010178",
+    ];
     for (body, expected) in bodies.iter().zip(expected) {
         assert_eq!(hex(body), expected, "{body:?}");
     }
@@ -103,6 +123,13 @@ fn version_6_keeps_its_bytes() {
     let attached = Reply::Attached { life: 9, last: 3, answers };
     assert_eq!(hex(&attached), "0c09030301010905020003010a01");
     assert_eq!(hex(&Reply::Failed(Fault::Forgotten)), "0204");
+    let (request, unknown) = (RequestNo(5), "x".into());
+    let expected = Expected { request, made: 300, half: (1, 2), nine: (3, 4) };
+    let prospects = Prospects { expected: vec![expected], unknown };
+    assert_eq!(hex(&Reply::Prospects(prospects)), "0d0105ac02010203040178");
+    let next = Some(HistoryPlace { file: 300, byte: 7 });
+    let page = HistoryPage { text: "x".into(), all: true, next };
+    assert_eq!(hex(&Reply::History(page)), "0e01780101ac0207");
 }
 
 fn hex(value: &impl Serialize) -> String {

@@ -58,7 +58,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let left_out = chain.left_out + (found - waiting.rows - release.rows) as u32;
         let (chain_shown, release) = (waiting.status.waiting, release.status.grants);
         let circular = chain.circular;
-        Some(Explanation { request, held, chain: chain_shown, release, circular, left_out })
+        let (chain, outlook) = (chain_shown, None);
+        Some(Explanation { request, held, chain, release, circular, left_out, outlook })
     }
 
     /// Follows so many requests, and of those ahead of one at a pool some; or all.

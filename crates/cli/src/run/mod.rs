@@ -26,6 +26,7 @@ use self::child::{Running, Use};
 pub(crate) use self::waiting::Signals;
 use crate::failure::{Failure, LOST, NEVER, OVER_LIMIT};
 use crate::reach::{ANSWER, Reach, block_on};
+use crate::until::until;
 use crate::{USAGE, show, usage};
 
 /// How long an agent may take to answer however short the wait is: it may have to start first.
@@ -146,6 +147,9 @@ pub(crate) struct Wanted {
     /// Wait no longer than this, like 30s or 5m
     #[arg(short = 'w', long, value_name = "TIME", value_parser = span)]
     wait: Option<Duration>,
+    /// Give up, at once if it will very probably not be granted by then: 18:00, 2026-11-16T18:00 or 2h
+    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with_all = ["no_wait", "wait"])]
+    by: Option<Duration>,
     /// The exit status if it is not granted in time
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::failure::NOT_NOW)]
     conflict_exit_code: u8,
@@ -191,9 +195,10 @@ impl Wanted {
 
     async fn wait_for(&self, ask: &Ask, signals: &mut Signals) -> anyhow::Result<(Client, Grant)> {
         let start = Instant::now();
-        let deadline =
-            self.wait.or_else(|| self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
-        let reached_by = self.wait.map(|wait| start + wait.max(LEAST));
+        let wait = self.wait.or(self.by);
+        let deadline = wait.or_else(|| self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
+        let deadline = waiting::Deadline { at: deadline, foresees: self.by.is_some() };
+        let reached_by = wait.map(|wait| start + wait.max(LEAST));
         let client = waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
         loop {
             let granted = waiting::granted(&client, ask.clone(), deadline, signals);

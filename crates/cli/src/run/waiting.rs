@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdall_client::{Client, Grant, Presence};
 use holdall_holders::Caught;
-use holdall_wire::{Ask, Body, Explanation, Lasting, Reply, RequestNo};
+use holdall_wire::{Ask, Body, Explanation, Lasting, Outlook, Reply, RequestNo};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -119,14 +119,37 @@ async fn over(deadline: Option<Instant>) {
     }
 }
 
+/// How long somebody waits.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline {
+    /// Until then.
+    pub(super) at: Option<Instant>,
+    /// Not even so long if it will very probably not be granted by then.
+    pub(super) foresees: bool,
+}
+
+impl Deadline {
+    /// Why not to wait any more, if it is foreseen not to be granted in time: nine of ten cases are later, and half of the rest.
+    fn foresees(self, outlook: Option<&Outlook>) -> Option<Failure> {
+        let Some(Outlook::Expected(expected)) = outlook.filter(|_| self.foresees) else {
+            return None;
+        };
+        let earliest = Duration::from_millis(expected.nine.0.saturating_sub(show::now()));
+        let left = self.at?.saturating_duration_since(Instant::now());
+        let text =
+            || format!("not granted in time: {}", show::outlook(&Outlook::Expected(*expected)));
+        (earliest > left).then(|| Failure(NOT_NOW, text()))
+    }
+}
+
 /// Asks, and waits until it is granted, the time is over, or a signal comes.
 pub(super) async fn granted(
     client: &Client,
     ask: Ask,
-    deadline: Option<Instant>,
+    deadline: Deadline,
     signals: &mut Signals,
 ) -> anyhow::Result<Grant> {
-    let line = Line::new(show::needs(&ask.needs));
+    let line = Line::new(show::needs(&ask.needs), deadline.foresees);
     let reserves = matches!(ask.lasting, Lasting::Reservation(_));
     let give_up = || {
         if reserves && *client.presence().borrow() != Presence::Here {
@@ -154,7 +177,7 @@ pub(super) async fn granted(
                 give_up();
                 return Err(error);
             }
-            () = over(deadline) => {
+            () = over(deadline.at) => {
                 // However short the wait is, the agent may say whether it is one.
                 while waiting.number().is_none()
                     && let Ok(heard) = tokio::time::timeout(LAST_WORD, waiting.heard()).await
@@ -169,6 +192,10 @@ pub(super) async fn granted(
             }
             explanation = explained => {
                 asked = None;
+                let outlook = explanation.as_ref().and_then(|explained| explained.outlook.as_ref());
+                if let Some(foreseen) = deadline.foresees(outlook) {
+                    return Err(foreseen.into());
+                }
                 line.show(explanation);
             }
             () = line.pause(), if idle => match waiting.number() {
@@ -206,17 +233,19 @@ async fn why(client: &Client, number: Option<RequestNo>) -> String {
 struct Line {
     bar: Option<ProgressBar>,
     needs: String,
+    /// Whether the agent is asked why we wait though nobody is shown it.
+    asks: bool,
 }
 
 impl Line {
-    fn new(needs: String) -> Self {
+    fn new(needs: String, asks: bool) -> Self {
         let terminal = rustix::termios::isatty(rustix::stdio::stderr());
         let bar = terminal.then(|| {
             let style = ProgressStyle::with_template("holdall: {msg} ({elapsed})")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
             ProgressBar::new_spinner().with_style(style)
         });
-        Self { bar, needs }
+        Self { bar, needs, asks }
     }
 
     async fn pause(&self) {
@@ -225,6 +254,7 @@ impl Line {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
             Some(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            None if self.asks => tokio::time::sleep(Duration::from_secs(1)).await,
             None => std::future::pending().await,
         }
     }
@@ -240,7 +270,9 @@ impl Line {
         let at = explanation.release.first();
         let at = at.map(|grant| format!(" [{}]", show::who(&grant.who))).unwrap_or_default();
         let number = explanation.request;
-        bar.set_message(format!("{number} waits for {}: {reason}{at}", self.needs));
+        let outlook = explanation.outlook.as_ref().map(show::outlook);
+        let outlook = outlook.map(|outlook| format!("; {outlook}")).unwrap_or_default();
+        bar.set_message(format!("{number} waits for {}: {reason}{at}{outlook}", self.needs));
         bar.tick();
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use holdall_commands::cannot_write;
-use holdall_history::forecast::{Backtest, Checked, Effort, Failed, backtest};
+use holdall_history::forecast::{Backtest, Checked, Effort, Failed, backtest, given};
 use holdall_history::{History, Period, served};
 use holdall_lab::figures::{Said, curves};
 use serde::Serialize;
@@ -29,18 +29,36 @@ struct Answer<'a> {
     /// Shares of the cases, and how often the range for each held.
     curve: Vec<(f64, f64)>,
     estimates: &'a [Checked],
+    /// The estimates that were given while they waited, if some were recorded.
+    given: Option<Given>,
+}
+
+/// How often estimates held that were given.
+#[derive(Serialize)]
+struct Given {
+    checked: usize,
+    half: Option<f64>,
+    nine: Option<f64>,
+    outside: Option<(f64, f64)>,
+}
+
+impl Given {
+    fn of(done: &Backtest) -> Option<Self> {
+        let (half, nine, outside) = (done.half(), done.nine(), done.outside());
+        let checked = done.checked.len();
+        (checked > 0).then_some(Self { checked, half, nine, outside })
+    }
 }
 
 pub(super) fn run(
     history: &History,
     period: Period,
+    everybodys: bool,
     json: bool,
     svg: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let done = backtest(history, period, &served(), EFFORT).map_err(|error| match error {
-        Failed::Sim(holdall_sim::Error::Failure { .. }) => error.into(),
-        _ => misuse(error),
-    })?;
+    // Whoever does not see the others cannot play what came.
+    let done = if everybodys { checked_again(history, period)? } else { Backtest::default() };
     let curve = curve(&done);
     if let Some(path) = svg {
         let picture = draw(&done, &curve);
@@ -54,9 +72,17 @@ pub(super) fn run(
         outside: done.outside(),
         curve,
         estimates: &done.checked,
+        given: Given::of(&given(history, period)),
     };
     print(&if json { show::json(&answer)? } else { told(&answer) })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn checked_again(history: &History, period: Period) -> anyhow::Result<Backtest> {
+    backtest(history, period, &served(), EFFORT).map_err(|error| match error {
+        Failed::Sim(holdall_sim::Error::Failure { .. }) => error.into(),
+        _ => misuse(error),
+    })
 }
 
 fn curve(done: &Backtest) -> Vec<(f64, f64)> {
@@ -65,19 +91,18 @@ fn curve(done: &Backtest) -> Vec<(f64, f64)> {
 }
 
 fn told(answer: &Answer<'_>) -> String {
+    let mut lines = Vec::new();
+    lines.extend(answer.given.as_ref().and_then(|given| {
+        let held = held(given.half, given.nine, given.outside?);
+        Some(format!("{} estimates that were given: {held}", given.checked))
+    }));
     let unknown = format!("of {} requests that waited there was nothing to go by", answer.unknown);
-    let Some((early, late)) = answer.outside else {
-        return format!("no estimate can be checked: {unknown}");
+    let Some(outside) = answer.outside else {
+        lines.push(format!("no estimate can be made again and checked: {unknown}"));
+        return lines.join("\n");
     };
-    let mut lines = vec![format!(
-        "{} requests that waited: the range for half of the cases held in {} %, that for nine of ten in {} % \
-         ({} % came earlier, {} % later)",
-        answer.checked,
-        percent(answer.half),
-        percent(answer.nine),
-        percent(Some(early)),
-        percent(Some(late)),
-    )];
+    let held = held(answer.half, answer.nine, outside);
+    lines.push(format!("{} requests that waited, looked at again: {held}", answer.checked));
     if answer.unknown > 0 {
         lines.push(unknown);
     }
@@ -88,6 +113,16 @@ fn told(answer: &Answer<'_>) -> String {
         .push(format!("range for, %   {}", column(|(share, _)| format!("{:>5.0}", share * 100.0))));
     lines.push(format!("held in, %     {}", column(|(_, held)| format!("{:>5.1}", held * 100.0))));
     lines.join("\n")
+}
+
+fn held(half: Option<f64>, nine: Option<f64>, (early, late): (f64, f64)) -> String {
+    format!(
+        "the range for half of the cases held in {} %, that for nine of ten in {} % ({} % came earlier, {} % later)",
+        percent(half),
+        percent(nine),
+        percent(Some(early)),
+        percent(Some(late)),
+    )
 }
 
 fn draw(done: &Backtest, curve: &[(f64, f64)]) -> String {

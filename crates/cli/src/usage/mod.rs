@@ -2,7 +2,7 @@
 
 mod forecast;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use holdall_commands::{cannot_write, say};
 use holdall_history::usage::{By, Row, Usage, usage};
-use holdall_history::{History, Period, csv, json_lines, read};
+use holdall_history::{History, Period, Unreadable, csv, json_lines, parse, read};
 use holdall_lab::figures::{BarChart, BarRow};
-use holdall_wire::{Name, Status, span};
+use holdall_wire::{Body, HistoryPlace, Name, Reply, Status, span};
 
-use crate::reach::{Reach, block_on, look};
+use crate::reach::{Reach, block_on, call, look};
 use crate::{print, show, usage as misuse};
 
 /// Show who used what and for how long, who waited, and how busy everything was
@@ -74,25 +74,67 @@ enum Format {
     Jsonl,
 }
 
+/// What was read.
+pub(crate) struct Recorded {
+    pub(crate) history: History,
+    /// The part of it that is meant.
+    pub(crate) period: Period,
+    /// Whether it is everybody's, and not only one's own.
+    pub(crate) everybodys: bool,
+}
+
 impl Source {
     /// The history, and the part of it that is meant. What is odd about it is said.
-    pub(crate) fn read(&self) -> anyhow::Result<(History, Period)> {
-        let path = match &self.from {
-            Some(path) => path.clone(),
-            None => self.reach.place()?.data.clone(),
-        };
-        let mut history = read(&path).map_err(misuse)?;
-        let now = match &self.from {
-            Some(_) => None,
+    pub(crate) fn read(&self) -> anyhow::Result<Recorded> {
+        let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
+        let (mut history, everybodys, now) = match &self.from {
+            Some(path) => (read(path).map_err(misuse)?, true, None),
             None => {
-                history.know_pools(self.pools());
-                Some(show::now())
+                let now = show::now();
+                let (history, everybodys) = self.of_agent(now.saturating_sub(since))?;
+                (history, everybodys, Some(now))
             }
         };
+        if now.is_some() {
+            history.know_pools(self.pools());
+        }
         history.notes.iter().for_each(say);
-        let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
         let period = history.period(now, Some(since));
-        Ok((history, period))
+        Ok(Recorded { history, period, everybodys })
+    }
+
+    /// The history of the agent that is meant, and whether it is everybody's: its files, or what it gives whoever may not read
+    /// these.
+    fn of_agent(&self, since: u64) -> anyhow::Result<(History, bool)> {
+        let here = match read(&self.reach.place()?.data) {
+            Ok(history) => return Ok((history, true)),
+            Err(error) => error,
+        };
+        let is_elsewhere = match &here {
+            Unreadable::Nothing(_) => true,
+            Unreadable::File { why, .. } => {
+                matches!(why.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound)
+            }
+            _ => false,
+        };
+        if !is_elsewhere {
+            return Err(misuse(here));
+        }
+        block_on(async {
+            // Without an agent it is not there.
+            let client = self.reach.connect().await.map_err(|_| misuse(here))?;
+            let (mut text, mut all) = (String::new(), true);
+            let mut next = Some(HistoryPlace { file: since, byte: 0 });
+            while let Some(from) = next {
+                let Reply::History(page) = call(&client, Body::History { from }).await? else {
+                    anyhow::bail!("the agent gave an unexpected reply");
+                };
+                text.push_str(&page.text);
+                (all, next) = (page.all, page.next);
+            }
+            let history = parse("the history of the agent", &text).map_err(misuse)?;
+            Ok((history, all))
+        })
     }
 
     /// The pools that the agent has now, if one runs.
@@ -110,7 +152,10 @@ impl Source {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (history, period) = args.source.read()?;
+    let Recorded { history, period, everybodys } = args.source.read()?;
+    if !everybodys {
+        say("these are your own requests; `holdall agent status` shows who may see everybody's");
+    }
     if let Some(format) = args.export {
         let mut out = Vec::new();
         match format {
@@ -120,7 +165,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return write_out(&out);
     }
     if args.forecast {
-        return forecast::run(&history, period, args.json, args.svg.as_deref());
+        return forecast::run(&history, period, everybodys, args.json, args.svg.as_deref());
     }
     let by = match args.by {
         Key::User => By::User,
@@ -143,7 +188,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn write_out(bytes: &[u8]) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(cannot_write("the result", error))
         }
         _ => Ok(ExitCode::SUCCESS),

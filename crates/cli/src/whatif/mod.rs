@@ -14,7 +14,8 @@ use holdall_sim::{Contender, Error};
 use holdall_wire::{Amount, Name, Need};
 use serde::Serialize;
 
-use crate::usage::Source;
+use crate::failure::{CONFLICT, DENIED, Failure};
+use crate::usage::{Recorded, Source};
 use crate::{print, show, usage as misuse};
 
 /// The protocol that agents run.
@@ -97,7 +98,12 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     };
     let contender = |name: &str| protocols.contender(name, &[]).map_err(misuse);
     let (served, other) = (served(), contender(&args.protocol)?);
-    let (history, period) = args.source.read()?;
+    let Recorded { history, period, everybodys } = args.source.read()?;
+    if !everybodys {
+        let text = "what if needs everybody's requests, and you may see only your own; `holdall agent status` shows \
+                    who may see all";
+        return Err(Failure(DENIED, text.into()).into());
+    }
     let before = Replay::of(&history, period, &Changes::default()).map_err(misuse)?;
     before.notes.iter().for_each(say);
     let (near, unchanged) = summed(&before, &served)?;
@@ -144,9 +150,7 @@ fn summed(replay: &Replay, by: &Contender) -> anyhow::Result<(Option<Nearness>, 
 fn failed(error: Failed) -> anyhow::Error {
     match error {
         Failed::Sim(Error::Failure { .. }) | Failed::Broken(..) => error.into(),
-        Failed::Never { .. } => {
-            crate::failure::Failure(crate::failure::CONFLICT, error.to_string()).into()
-        }
+        Failed::Never { .. } => Failure(CONFLICT, error.to_string()).into(),
         _ => misuse(error),
     }
 }

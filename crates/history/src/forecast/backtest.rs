@@ -1,10 +1,10 @@
 //! How often estimates would have held: each is made from what was known at the time, and compared with what came.
 
 use holdall_core::Needs;
-use holdall_sim::{Contender, Error, TracePool};
+use holdall_sim::{Contender, Error, TracePool, draws};
 use serde::Serialize;
 
-use super::{Estimate, Kind, Known, Past, Queue, times};
+use super::{Estimate, Kind, Known, Past, Queue, Runs, course};
 use crate::history::{History, Period, Use};
 use crate::replay::{BadChange, Changes, Replay};
 
@@ -17,8 +17,9 @@ pub struct Checked {
     pub estimate: Estimate,
     /// After how many milliseconds it was granted.
     pub came: u64,
-    /// The share of runs in which it was granted earlier; of those in which it was granted at the same time, half.
-    pub rank: f64,
+    /// The share of runs in which it was granted earlier; of those in which it was granted at the same time, half. Of
+    /// estimates that were given it is not known.
+    pub rank: Option<f64>,
 }
 
 /// All estimates that were checked.
@@ -48,7 +49,7 @@ impl Backtest {
 
     /// How often the range held that is for this share of the cases.
     pub fn holds(&self, share: f64) -> Option<f64> {
-        self.share(|c| (c.rank - 0.5).abs() <= share / 2.0)
+        self.share(|c| c.rank.is_some_and(|rank| (rank - 0.5).abs() <= share / 2.0))
     }
 
     /// How often it came before the range for nine of ten cases, and after it.
@@ -67,6 +68,17 @@ pub struct Effort {
     pub runs: u32,
     /// The seed.
     pub seed: u64,
+}
+
+/// The estimates that were given, as far as they were recorded, and what came.
+pub fn given(history: &History, period: Period) -> Backtest {
+    let asked = |one: &&Use| one.asked.is_some_and(|asked| period.has(asked));
+    let checked = history.uses.iter().filter(asked).filter_map(|one| {
+        let ((at, estimate), granted) = (one.expected?, one.granted?);
+        let (came, at) = (granted.checked_sub(at)?, history.wall(at));
+        Some(Checked { at, estimate, came, rank: None })
+    });
+    Backtest { checked: checked.collect(), unknown: 0 }
 }
 
 /// Looks at requests of a period that had to wait, evenly spread over all of them: what would have been expected when they
@@ -104,14 +116,21 @@ pub fn backtest(
         }
         while let Some(other) = history.uses.get(asked).filter(|other| other.first() < now) {
             if let Some(needs) = &needs[asked] {
-                past.ask(other.first(), needs.clone(), kind(history, other));
+                past.ask(other.first(), needs.clone(), kind(history, other).into());
             }
             asked += 1;
         }
         let queue = queue_at(history, &needs, &replay.trace.pools, now, at);
         let seed = effort.seed.wrapping_add(at as u64);
-        let runs = times(&queue, &past, now, contender, effort.runs, seed)?;
-        match runs.and_then(|mut runs| runs.pop()) {
+        let mut runs = Runs::default();
+        for run in 0..effort.runs {
+            let in_numbers = |needs: &Needs| Some(needs.clone());
+            match course(&queue, &past, now, in_numbers, &mut draws(seed, run)) {
+                Some(course) => runs.play(&course, contender)?,
+                None => break,
+            }
+        }
+        match runs.sorted().pop() {
             Some(runs) => done.checked.extend(checked(history.wall(now), &runs, came)),
             None => done.unknown += 1,
         }
@@ -122,7 +141,7 @@ pub fn backtest(
 fn checked(at: u64, runs: &[u64], came: u64) -> Option<Checked> {
     let (earlier, until) =
         (runs.partition_point(|time| *time < came), runs.partition_point(|time| *time <= came));
-    let rank = (earlier + until) as f64 / (2 * runs.len()) as f64;
+    let rank = Some((earlier + until) as f64 / (2 * runs.len()) as f64);
     Some(Checked { at, estimate: Estimate::of(runs)?, came, rank })
 }
 
@@ -157,7 +176,7 @@ pub(crate) fn kind(history: &History, one: &Use) -> Kind {
 }
 
 /// At most so many requests before now are played again, to come to what the protocol remembers.
-const LEAD_MAX: usize = 500;
+pub(super) const LEAD_MAX: usize = 500;
 
 /// The queue at a moment, at which one request has just been made.
 fn queue_at(
@@ -176,14 +195,15 @@ fn queue_at(
         };
         let ago = |time: u64| now - time;
         let granted = one.granted.filter(|granted| *granted <= now);
-        let held = granted.is_some() && over.is_none();
+        let since = |end: u64| one.granted.filter(|_| granted.is_some()).map(|from| end - from);
         queue.requests.push(Known {
             needs,
             kind: kind(history, one),
             asked: ago(one.first()),
             granted: granted.map(ago),
             ended: over.map(ago),
-            left: one.until.filter(|_| held).map(|until| until.saturating_sub(now)),
+            lasts: one.until.and_then(since),
+            limit: one.limit.and_then(since),
         });
     }
     queue

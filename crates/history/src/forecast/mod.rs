@@ -10,13 +10,15 @@
 //! - Without any use to go by there is no estimate.
 
 mod backtest;
+mod live;
 mod past;
 
 use holdall_core::{Need, Needs, PoolId};
-use holdall_sim::{Asked, Contender, Error, Trace, TracePool, draws, play, trace_settings};
+use holdall_sim::{Asked, Contender, Error, Trace, TracePool, play, trace_settings};
 use serde::Serialize;
 
-pub use self::backtest::{Backtest, Checked, Effort, Failed, backtest};
+pub use self::backtest::{Backtest, Checked, Effort, Failed, backtest, given};
+pub use self::live::{Live, Outset, Unknown};
 pub use self::past::{Kind, Past};
 use crate::replay::agent_settings;
 use crate::stats::percentile;
@@ -51,14 +53,29 @@ pub struct Known {
     pub granted: Option<u64>,
     /// When it ended or was given up, if it did.
     pub ended: Option<u64>,
-    /// In how many milliseconds it ends, if it is held and that is known; a unit that is drained is held like this.
-    pub left: Option<u64>,
+    /// How long it lasts from its grant on, if that is known: it is a reservation. A unit that is drained is held like this.
+    pub lasts: Option<u64>,
+    /// How long it lasts at most.
+    pub limit: Option<u64>,
 }
 
 impl Known {
     /// Whether it waits now.
     pub const fn waits(&self) -> bool {
         self.granted.is_none() && self.ended.is_none()
+    }
+
+    /// How much longer it lasts, granted so long ago.
+    fn rest<N>(&self, past: &Past<N>, age: u64, draw: &mut impl FnMut(u64) -> u64) -> u64 {
+        let known = self.lasts.map(|lasts| lasts.saturating_sub(age));
+        let rest = known.unwrap_or_else(|| past.rest(&self.kind, age, draw));
+        rest.min(self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(age)))
+    }
+
+    /// How long it lasts, once it is granted.
+    fn length<N>(&self, past: &Past<N>, draw: &mut impl FnMut(u64) -> u64) -> u64 {
+        let length = self.lasts.unwrap_or_else(|| past.length(&self.kind, draw));
+        length.min(self.limit.unwrap_or(u64::MAX))
     }
 }
 
@@ -69,15 +86,13 @@ pub struct Estimate {
     pub half: (u64, u64),
     /// In nine of ten cases.
     pub nine: (u64, u64),
-    /// In the middle of the cases.
-    pub median: u64,
 }
 
 impl Estimate {
     /// From times in order.
     fn of(times: &[u64]) -> Option<Self> {
         let at = |percent| percentile(times, percent);
-        Some(Self { half: (at(25)?, at(75)?), nine: (at(5)?, at(95)?), median: at(50)? })
+        Some(Self { half: (at(25)?, at(75)?), nine: (at(5)?, at(95)?) })
     }
 
     /// Whether it will very probably not be granted within so many milliseconds.
@@ -86,59 +101,62 @@ impl Estimate {
     }
 }
 
-/// What everybody who waits can expect, of the first [`WAITING_MAX`]. Nothing at all if there is no use to go by.
-///
-/// # Errors
-/// If the protocol cannot serve such requests.
-pub fn forecast(
-    queue: &Queue,
-    past: &Past,
-    now: u64,
-    contender: &Contender,
-    runs: u32,
-    seed: u64,
-) -> Result<Option<Vec<Estimate>>, Error> {
-    let times = times(queue, past, now, contender, runs, seed)?;
-    Ok(times.map(|times| times.iter().filter_map(|times| Estimate::of(times)).collect()))
+/// One way in which it may go on.
+#[derive(Clone, Debug)]
+pub struct Course {
+    trace: Trace,
+    /// Which of its requests wait now: of the queue, the first [`WAITING_MAX`], in its order.
+    waiting: Vec<usize>,
+    lead: u64,
 }
 
-/// When everybody who waits is granted in each of the runs, in order of time.
-fn times(
-    queue: &Queue,
-    past: &Past,
-    now: u64,
-    contender: &Contender,
-    runs: u32,
-    seed: u64,
-) -> Result<Option<Vec<Vec<u64>>>, Error> {
-    if past.is_empty() || !queue.requests.iter().any(Known::waits) {
-        return Ok(None);
-    }
-    let mut times: Vec<Vec<u64>> = Vec::new();
-    for run in 0..runs {
-        let (trace, waiting) = one_course(queue, past, now, &mut draws(seed, run));
-        let settings = trace_settings(&trace, &agent_settings());
-        let played = play(&settings, contender, &trace)?;
-        times.resize(waiting.len(), Vec::new());
-        for (times, request) in times.iter_mut().zip(waiting) {
-            let granted = played.fates[request].granted;
-            times.push(granted.map_or(FAR, |at| at.saturating_sub(queue.lead)));
+/// When everybody who waits is granted, in each of the courses that were played.
+#[derive(Clone, Debug, Default)]
+pub struct Runs(Vec<Vec<u64>>);
+
+impl Runs {
+    /// Plays one more.
+    ///
+    /// # Errors
+    /// If the protocol cannot serve such requests.
+    pub fn play(&mut self, course: &Course, contender: &Contender) -> Result<(), Error> {
+        let settings = trace_settings(&course.trace, &agent_settings());
+        let played = play(&settings, contender, &course.trace)?;
+        self.0.resize(course.waiting.len(), Vec::new());
+        for (times, request) in self.0.iter_mut().zip(&course.waiting) {
+            let granted = played.fates[*request].granted;
+            times.push(granted.map_or(FAR, |at| at.saturating_sub(course.lead)));
         }
+        Ok(())
     }
-    times.iter_mut().for_each(|times| times.sort_unstable());
-    Ok(Some(times))
+
+    /// The times of each, in order.
+    fn sorted(mut self) -> Vec<Vec<u64>> {
+        self.0.iter_mut().for_each(|times| times.sort_unstable());
+        self.0
+    }
+
+    /// What everybody who waits can expect, in the order of the queue.
+    pub fn estimates(self) -> Vec<Estimate> {
+        self.sorted().iter().filter_map(|times| Estimate::of(times)).collect()
+    }
 }
 
 /// Of what has no end: ten years.
-const FAR: u64 = 10 * 365 * 24 * 3_600_000;
+pub const FAR: u64 = 10 * 365 * 24 * 3_600_000;
 
-/// How things went and may go on, from the lead on; and which of the requests wait now.
-fn one_course(
+/// How things went and may go on, from the lead on. `in_numbers` tells what needs of the past are in those of the queue, if there
+/// are such pools. Nothing if nobody waits, or there is no use to go by.
+pub fn course<N>(
     queue: &Queue,
-    past: &Past,
+    past: &Past<N>,
     now: u64,
+    in_numbers: impl Fn(&N) -> Option<Needs>,
     draw: &mut impl FnMut(u64) -> u64,
-) -> (Trace, Vec<usize>) {
+) -> Option<Course> {
+    if past.is_empty() || !queue.requests.iter().any(Known::waits) {
+        return None;
+    }
     let lead = queue.lead;
     // What was held when the lead began comes first.
     let mut asked: Vec<(u64, bool, Option<usize>, Asked)> = Vec::new();
@@ -148,13 +166,12 @@ fn one_course(
         let (service, patience) = match (used, known.ended) {
             (Some(used), Some(ended)) => (used.saturating_sub(ended), None),
             (Some(used), None) => {
-                let age = known.granted.unwrap_or(used);
-                let left = known.left.unwrap_or_else(|| past.rest(&known.kind, age, draw));
+                let left = known.rest(past, known.granted.unwrap_or(used), draw);
                 // What is over now has not been given back yet.
                 (used + left.max(1), None)
             }
             (None, Some(ended)) => (0, Some(known.asked.min(lead).saturating_sub(ended))),
-            (None, None) => (past.length(&known.kind, draw), None),
+            (None, None) => (known.length(past, draw), None),
         };
         let at = lead.saturating_sub(known.asked);
         let (needs, service) = (known.needs.clone(), service.min(FAR));
@@ -162,9 +179,9 @@ fn one_course(
         asked.push((if early { 0 } else { at }, !early, Some(number), request));
     }
     for (after, needs, kind) in past.arrivals(now, draw) {
-        if fits(needs, &queue.pools) {
+        if let Some(needs) = in_numbers(needs).filter(|needs| fits(needs, &queue.pools)) {
             let (at, service) = (lead + after, past.length(kind, draw).min(FAR));
-            let request = Asked { at, needs: needs.clone(), service, patience: None, user: 0 };
+            let request = Asked { at, needs, service, patience: None, user: 0 };
             asked.push((at, true, None, request));
         }
     }
@@ -174,7 +191,8 @@ fn one_course(
     let waiting = waiting.into_iter().take(WAITING_MAX).collect::<Vec<_>>();
     let requests = asked.into_iter().map(|(at, _, _, request)| Asked { at, ..request }).collect();
     let watched = Some(waiting.iter().copied().collect());
-    (Trace { pools: queue.pools.clone(), requests, watched }, waiting)
+    let trace = Trace { pools: queue.pools.clone(), requests, watched };
+    Some(Course { trace, waiting, lead })
 }
 
 /// Whether there is such a thing at all: pools may have been changed since.
@@ -189,6 +207,8 @@ pub fn need(pool: usize, units: u32) -> Need {
 
 #[cfg(test)]
 mod tests {
+    use holdall_sim::draws;
+
     use super::*;
 
     const MINUTE: u64 = 60_000;
@@ -213,12 +233,19 @@ mod tests {
     }
 
     fn held(age: u64, left: Option<u64>) -> Known {
-        let (asked, granted) = (age, Some(age));
-        Known { needs: needs(1), kind: kind("job"), asked, granted, ended: None, left }
+        let (asked, granted, lasts) = (age, Some(age), left.map(|left| age + left));
+        let kind = kind("job");
+        Known { needs: needs(1), kind, asked, granted, ended: None, lasts, limit: None }
     }
 
     fn ask(queue: &Queue, past: &Past) -> Option<Vec<Estimate>> {
-        forecast(queue, past, 0, &house(), 100, 1).expect("played")
+        let mut runs = Runs::default();
+        for run in 0..100 {
+            let in_numbers = |needs: &Needs| Some(needs.clone());
+            let course = course(queue, past, 0, in_numbers, &mut draws(1, run))?;
+            runs.play(&course, &house()).expect("played");
+        }
+        Some(runs.estimates())
     }
 
     #[test]
@@ -228,7 +255,7 @@ mod tests {
         let all = ask(&queue(1, vec![held(0, Some(7 * MINUTE))], 3), &past).expect("estimates");
         let expected = [7, 12, 17].map(|minutes| minutes * MINUTE);
         for (estimate, expected) in all.iter().zip(expected) {
-            assert_eq!((estimate.nine, estimate.median), ((expected, expected), expected));
+            assert_eq!(estimate.nine, (expected, expected));
         }
     }
 
@@ -238,6 +265,15 @@ mod tests {
         (1..=10).for_each(|minutes| past.add(&kind("job"), minutes * MINUTE));
         let all = ask(&queue(1, vec![held(8 * MINUTE, None)], 1), &past).expect("estimates");
         assert_eq!(all[0].nine, (MINUTE, 2 * MINUTE), "9 or 10 minutes in all");
+    }
+
+    #[test]
+    fn a_limit_is_no_deadline() {
+        let mut past = Past::default();
+        (1..=9).for_each(|minutes| past.add(&kind("job"), minutes * MINUTE));
+        let limited = Known { limit: Some(5 * MINUTE), ..held(0, None) };
+        let all = ask(&queue(1, vec![limited], 1), &past).expect("estimates");
+        assert_eq!(all[0].nine, (MINUTE, 5 * MINUTE), "most end before it, and all at it");
     }
 
     #[test]
@@ -252,7 +288,7 @@ mod tests {
         let queue = queue(2, vec![held(0, None), held(3 * MINUTE, None)], 5);
         let all = ask(&queue, &past).expect("estimates");
         assert_eq!(Some(all.clone()), ask(&queue, &past));
-        assert!(all.windows(2).all(|pair| pair[0].median <= pair[1].median), "{all:?}");
+        assert!(all.windows(2).all(|pair| pair[0].half.0 <= pair[1].half.0), "{all:?}");
         assert!(all.iter().all(|e| e.nine.0 <= e.half.0 && e.half.1 <= e.nine.1), "{all:?}");
         assert!(all[4].is_later_than(MINUTE) && !all[0].is_later_than(MINUTE * 10));
     }

@@ -1,6 +1,6 @@
 //! How long uses have taken, and what came when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use holdall_core::Needs;
@@ -27,44 +27,88 @@ enum Group {
 }
 
 /// Uses before now. Like are those with the same name or command; if there are few, also those of the same user, and then those of a
-/// pool; at last all.
-#[derive(Clone, Debug, Default)]
-pub struct Past {
-    /// Lengths of uses, the latest last.
-    lengths: BTreeMap<Group, Vec<u64>>,
+/// pool; at last all. What was asked for is told in needs of the kind `N`.
+///
+/// It is bounded, whatever comes: of groups those that were added to last are kept, of each its latest uses, and of what was
+/// asked for the latest.
+#[derive(Clone, Debug)]
+pub struct Past<N = Needs> {
+    groups: BTreeMap<Group, Lengths>,
+    /// How many uses there were.
+    added: u64,
     /// When something was asked for, what, and for what kind of use; in order.
-    asked: Vec<(u64, Needs, Kind)>,
+    asked: VecDeque<(u64, N, Arc<Kind>)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lengths {
+    /// The latest last.
+    all: Vec<u64>,
+    /// Which use was the last of this group.
+    last: u64,
 }
 
 /// With so many uses a group is enough by itself.
 const ENOUGH: usize = 20;
 /// Only the latest of a group count: habits change.
 const LATEST: usize = 500;
+/// So many groups are kept at most.
+const GROUPS: usize = 2000;
+/// And so many times at which something was asked for.
+const ASKED: usize = 100_000;
 const DAY: u64 = 24 * 3_600_000;
 /// So many days before are chosen from.
 const DAYS: u64 = 28;
 
-impl Past {
+impl<N> Default for Past<N> {
+    fn default() -> Self {
+        Self { groups: BTreeMap::new(), added: 0, asked: VecDeque::new() }
+    }
+}
+
+impl<N> Past<N> {
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
+        self.groups.is_empty()
+    }
+
+    /// How many uses there were.
+    pub fn added(&self) -> u64 {
+        self.added
     }
 
     /// A use has ended, which took so many milliseconds.
     pub fn add(&mut self, kind: &Kind, length: u64) {
+        self.added += 1;
         for group in groups(kind) {
-            let lengths = self.lengths.entry(group).or_default();
+            let lengths = self.groups.entry(group).or_default();
             // Now and then, so that it costs little.
-            if lengths.len() >= 2 * LATEST {
-                lengths.drain(..LATEST);
+            if lengths.all.len() >= 2 * LATEST {
+                lengths.all.drain(..LATEST);
             }
-            lengths.push(length);
+            lengths.all.push(length);
+            lengths.last = self.added;
+        }
+        if self.groups.len() > GROUPS {
+            self.forget_half();
         }
     }
 
+    /// Forgets the groups to which nothing was added for longest.
+    fn forget_half(&mut self) {
+        let mut last: Vec<u64> = self.groups.values().map(|lengths| lengths.last).collect();
+        let middle = last.len() / 2;
+        let (_, limit, _) = last.select_nth_unstable(middle);
+        let limit = *limit;
+        self.groups.retain(|_, lengths| lengths.last >= limit);
+    }
+
     /// Something was asked for, at a time that is not before the others.
-    pub fn ask(&mut self, at: u64, needs: Needs, kind: Kind) {
-        self.asked.push((at, needs, kind));
+    pub fn ask(&mut self, at: u64, needs: N, kind: Arc<Kind>) {
+        if self.asked.len() >= ASKED {
+            self.asked.pop_front();
+        }
+        self.asked.push_back((at, needs, kind));
     }
 
     /// How long a use takes.
@@ -102,7 +146,7 @@ impl Past {
     }
 
     fn latest(&self, group: &Group) -> &[u64] {
-        let all = self.lengths.get(group).map_or(&[][..], Vec::as_slice);
+        let all = self.groups.get(group).map_or(&[][..], |lengths| &lengths.all);
         &all[all.len().saturating_sub(LATEST)..]
     }
 
@@ -112,8 +156,8 @@ impl Past {
         &self,
         now: u64,
         draw: &mut impl FnMut(u64) -> u64,
-    ) -> impl Iterator<Item = (u64, &Needs, &Kind)> + '_ {
-        let begin = self.asked.first().map_or(now, |(at, ..)| *at);
+    ) -> impl Iterator<Item = (u64, &N, &Kind)> + '_ {
+        let begin = self.asked.front().map_or(now, |(at, ..)| *at);
         let days = 1..=(now.saturating_sub(begin) / DAY).min(DAYS);
         let alike = |back: &u64| kind_of_day(now - back * DAY) == kind_of_day(now);
         let mut choice: Vec<u64> = days.clone().filter(alike).collect();
@@ -123,8 +167,9 @@ impl Past {
         let back = choice.get(draw(choice.len() as u64) as usize);
         let from = back.map_or(u64::MAX, |back| now - back * DAY);
         let first = self.asked.partition_point(|(at, ..)| *at < from);
-        let came = self.asked[first..].iter().take_while(move |(at, ..)| at - from < 3 * DAY);
-        came.map(move |(at, needs, kind)| (at - from, needs, kind))
+        let since = move |at: &u64| at.saturating_sub(from);
+        let came = self.asked.range(first..).take_while(move |(at, ..)| since(at) < 3 * DAY);
+        came.map(move |(at, needs, kind)| (since(at), needs, &**kind))
     }
 }
 
@@ -156,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_nearest_kin_with_enough_uses_counts() {
-        let mut past = Past::default();
+        let mut past: Past = Past::default();
         (0..30).for_each(|_| past.add(&kind("long", "ben", "gpu"), 1000));
         past.add(&kind("new", "anna", "gpu"), 1);
         let mut draw = holdall_sim::draws(1, 1);
@@ -171,19 +216,34 @@ mod tests {
 
     #[test]
     fn only_the_latest_uses_count() {
-        let mut past = Past::default();
+        let mut past: Past = Past::default();
         (0..5000).for_each(|n| past.add(&kind("x", "ben", "gpu"), n));
         let mut draw = holdall_sim::draws(1, 1);
         assert!((0..500).all(|_| past.length(&kind("x", "ben", "gpu"), &mut draw) >= 4500));
     }
 
     #[test]
+    fn however_many_names_there_are_it_stays_small() {
+        let mut past: Past = Past::default();
+        for n in 0..10_000 {
+            past.add(&kind(&format!("job {n}"), "ben", "gpu"), n);
+            assert!(past.groups.len() <= GROUPS);
+        }
+        let mut draw = holdall_sim::draws(1, 1);
+        assert!(past.length(&kind("new", "anna", "gpu"), &mut draw) >= 9500, "the pool is kept");
+        let needs = Needs::new(vec![super::super::need(0, 1)]).expect("sensible");
+        let some = Arc::new(kind("job", "ben", "gpu"));
+        (0..ASKED as u64 + 5).for_each(|at| past.ask(at, needs.clone(), some.clone()));
+        assert_eq!((past.asked.len(), past.asked[0].0), (ASKED, 5));
+    }
+
+    #[test]
     fn others_come_as_on_a_day_before() {
-        let mut past = Past::default();
+        let mut past: Past = Past::default();
         let needs = Needs::new(vec![super::super::need(0, 1)]).expect("sensible");
         for day in 0..12 {
             let of_day = kind(&format!("day {day}"), "ben", "gpu");
-            past.ask(day * DAY + 8 * 3_600_000, needs.clone(), of_day);
+            past.ask(day * DAY + 8 * 3_600_000, needs.clone(), of_day.into());
         }
         let now = 12 * DAY + 7 * 3_600_000; // A Tuesday.
         let mut seen = std::collections::BTreeSet::new();

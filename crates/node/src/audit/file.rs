@@ -117,7 +117,7 @@ impl Line {
     }
 
     /// About how many bytes it takes.
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let taken = self.taken.iter().flat_map(|taken| taken.iter());
         let taken: usize = taken.map(|taken| 64 + 64 * taken.units.len()).sum();
         let detail = self.detail.as_ref().map_or(0, String::len);
@@ -255,7 +255,7 @@ mod tests {
         log.write(&[Line::new(0, "granted")]).expect("writable");
         for n in 1..101 {
             let line = Line::new(n, "granted").about(RequestNo(n)).needs(&needs).taken(&all);
-            assert!(line.size() < 10_000);
+            assert!(line.bytes() < 10_000);
             log.write(&[line]).expect("writable");
         }
         let text = std::fs::read_to_string(dir.path().join(NAME)).expect("it is there");

@@ -99,6 +99,10 @@ impl Service {
         let Some(peer) = self.peers.get(&conn) else { return };
         let line = Line::new(self.clock.wall(), "refused").of(Some(Arc::new(peer.who.clone())));
         self.audit.add(line.needs(&ask.needs).detail(Some(why.to_string())));
+        if let Some(history) = &mut self.history {
+            let (at, user) = (self.clock.wall(), &peer.who.user);
+            history.add_line(holdall_history::Line::turned_away(at, user, ask));
+        }
     }
 }
 

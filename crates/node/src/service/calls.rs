@@ -87,6 +87,7 @@ impl Service {
             Body::Restart { exe } => return self.on_restart(conn, id, exe),
             Body::Shutdown(Shutdown::Drain) => return self.on_drain(conn, id),
             Body::Shutdown(how) => Ok(self.on_stop(conn, how)),
+            Body::Prospects => Ok(Reply::Prospects(self.prospects())),
             Body::Status { names, more } => self.on_status(conn, names, more),
             Body::Stop { now: true } => Ok(self.on_stop(conn, Shutdown::AtOnce)),
             Body::Stop { now: false } => Ok(self.on_stop(conn, Shutdown::Drain)),

@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 use super::commands::on_child;
 use super::memory::until_known;
 use super::outbox::Outbox;
+use super::readers::history_page;
 use super::sessions::Calls;
 use super::{Peer, Service, Shared};
 use crate::rights::Rights;
@@ -261,6 +262,15 @@ async fn take_at_leisure(
         on_child(service, conn, call.id, request, pid, stream).await;
         return Ok(());
     }
+    if let Body::History { from } = call.body {
+        tokio::select! {
+            reply = history_page(service, conn, from) => {
+                service.borrow_mut().answer(conn, call.id, reply);
+            }
+            gone = until_gone(stream, incoming) => return Err(gone),
+        }
+        return Ok(());
+    }
     tokio::select! {
         () = until_its_time => {}
         gone = until_gone(stream, incoming) => return Err(gone),
@@ -295,7 +305,7 @@ async fn until_gone(stream: &Stream, incoming: &RefCell<Incoming>) -> io::Error 
 /// Whether a call may take much longer than most: it looks at everything.
 fn costly(body: &Body) -> bool {
     match body {
-        Body::Status { .. } | Body::Explain { .. } => true,
+        Body::Status { .. } | Body::Explain { .. } | Body::Prospects => true,
         Body::Change(_) | Body::Drain { .. } | Body::Attach(_) => true,
         Body::Release { .. } | Body::Stop { .. } => true,
         Body::Ask(ask) => ask.now || matches!(ask.lasting, Lasting::Reservation(_)),
@@ -370,6 +380,7 @@ impl Service {
             Body::Attach(attach) => self.is_to_wait(conn, attach, stream),
             Body::Child { .. } => !self.was_made(conn, call.id),
             Body::Ask(ask) => !ask.now && self.awaited.told().is_some(),
+            Body::History { .. } => true,
             _ => false,
         }
     }

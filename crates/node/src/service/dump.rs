@@ -54,7 +54,7 @@ impl Service {
         }
         // What was logged before it is as it was.
         drop(self.host.flush());
-        self.flush_audit();
+        self.flush_history();
         std::process::exit(70)
     }
 }

@@ -72,8 +72,8 @@ impl Service {
                 self.tell(conn, id, reply);
             }
             Leaving::Effect(effect) => self.carry_out(effect),
-            Leaving::Events(events) => {
-                events.into_iter().for_each(|(at, what)| self.tell_of(at, what));
+            Leaving::Events(record, events) => {
+                events.into_iter().for_each(|(at, what)| self.tell_of(record, at, what));
             }
         }
     }

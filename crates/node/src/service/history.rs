@@ -1,5 +1,5 @@
 //! What has become of requests. What they cost follows from the facts of the cell, at once; the audit
-//! log, metrics, and whoever asks later how one has ended, are told of its events when these are in the
+//! log, the history, metrics, and whoever asks later how one has ended, are told of its events when these are in the
 //! log.
 
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use holdall_cell::facts::{Fact, Imported};
 use holdall_cell::session::{CallNo, SessionId};
+use holdall_log::Index;
 use holdall_wire::event::{Ending, What};
 use holdall_wire::{Ask, Fault, Lasting, Refusal, RequestNo, Who};
 use tracing::{debug, info, warn};
@@ -100,8 +101,11 @@ impl Service {
     }
 
     /// Something has happened, and is in the log.
-    pub(super) fn tell_of(&mut self, at: u64, what: What) {
+    pub(super) fn tell_of(&mut self, record: Index, at: u64, what: What) {
         self.happened.fetch_add(1, Ordering::Relaxed);
+        if let Some(history) = &mut self.history {
+            history.add(record.0, at, &what);
+        }
         let line = match what {
             What::Asked { request, who, needs, .. } => {
                 metrics::requested();
@@ -173,8 +177,21 @@ impl Service {
         self.ended.push_back(Ended { request, how, at });
     }
 
-    pub(crate) fn flush_audit(&mut self) {
+    /// Hands over what is to be written down.
+    pub(super) fn hand_over_history(&mut self) {
+        self.audit.hand_over();
+        if let Some(history) = &mut self.history {
+            history.hand_over();
+        }
+    }
+
+    /// Waits until everything that is in the log is in the audit log and in the history.
+    pub(crate) fn flush_history(&mut self) {
         self.audit.flush();
+        let upto = self.host.told_upto();
+        if let Some(history) = &mut self.history {
+            history.flush(upto);
+        }
     }
 
     /// A request is not there: how it has ended, if that is remembered.

@@ -55,8 +55,8 @@ pub(super) enum Leaving {
     Effect(Effect),
     /// A reply to a call.
     Answer(ConnNo, u64, Reply),
-    /// What has happened, for people, and when by the wall.
-    Events(Vec<(u64, What)>),
+    /// What has happened by a record, for people, and when by the wall.
+    Events(Index, Vec<(u64, What)>),
 }
 
 impl Leaving {
@@ -64,7 +64,7 @@ impl Leaving {
     fn conn(&self) -> Option<ConnNo> {
         match self {
             Self::Answer(conn, ..) => Some(*conn),
-            Self::Events(_) => None,
+            Self::Events(..) => None,
             Self::Effect(effect) => match effect {
                 Effect::Reply { conn, .. } | Effect::Welcome { conn, .. } => Some(*conn),
                 Effect::TurnedAway(conn, _) | Effect::NotTaken(conn, ..) => Some(*conn),
@@ -274,6 +274,12 @@ impl Host {
             due.push(held.what);
         }
         due
+    }
+
+    /// Up to which record all events have left.
+    pub(super) fn told_upto(&self) -> u64 {
+        let may_leave = self.watch.may_leave().0;
+        self.written.front().map_or(may_leave, |held| may_leave.min(held.index.0.saturating_sub(1)))
     }
 
     /// Whether nothing waits to leave.

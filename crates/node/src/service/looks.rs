@@ -5,13 +5,17 @@ use holdall_cell::session::ConnNo;
 use holdall_holders::stopped;
 use holdall_protocols::house::Place;
 use holdall_wire::{
-    AgentView, Fault, GrantView, NEEDS_MAX, Name, Reply, RequestNo, Right, State, Status, WaitView,
+    AgentView, Fault, GrantView, NEEDS_MAX, Name, Outlook, Prospects, Reply, RequestNo, Right,
+    State, Status, WaitView,
 };
 
 use super::{PROTOCOL, Service};
+use crate::history::History;
 
 /// How many of those who wait are followed to explain why another waits.
 const EXPLAINED: usize = 64;
+/// Why nobody knows when it is somebody's turn.
+const NO_HISTORY: &str = "this agent keeps no history to go by";
 /// How many processes of a grant are told.
 const PIDS_MAX: usize = 1000;
 /// How many of them are looked at to see whether it is stopped.
@@ -54,7 +58,26 @@ impl Service {
         let explanation = self.engine().explain(request, most);
         let mut explanation = explanation.ok_or_else(|| self.unknown(request))?;
         self.show_times(&mut explanation.release, &mut explanation.chain);
+        if !explanation.held {
+            explanation.outlook = Some(self.outlook(request));
+        }
         Ok(Reply::Explanation(explanation))
+    }
+
+    /// When a request that waits will probably be granted.
+    fn outlook(&self, request: RequestNo) -> Outlook {
+        let part_of = self.books().get(request).and_then(|entry| entry.ask.part);
+        match &self.history {
+            _ if part_of.is_some() => Outlook::Unknown("it waits for a part of a grant".into()),
+            Some(history) => history.outlook(request),
+            None => Outlook::Unknown(NO_HISTORY.into()),
+        }
+    }
+
+    /// What everybody who waits can expect.
+    pub(super) fn prospects(&self) -> Prospects {
+        let none = || Prospects { unknown: NO_HISTORY.into(), ..Prospects::default() };
+        self.history.as_ref().map_or_else(none, History::prospects)
     }
 
     /// People have only the clock on the wall.

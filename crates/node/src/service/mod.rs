@@ -13,7 +13,7 @@
 //! | `sessions` | which session a connection speaks for, and how its calls are numbered |
 //! | `calls`, `looks`, `admission`, `rights`, `limits` | what clients want, and whether they may |
 //! | `effects`, `processes`, `commands` | what follows |
-//! | `history` | the audit log |
+//! | `history`, `readers` | the audit log and the history, and who reads that |
 //! | `time` | deadlines |
 //! | `ending`, `dump` | how the agent ends, and what it leaves if it breaks |
 
@@ -34,6 +34,7 @@ mod names;
 mod outbox;
 mod processes;
 mod quota;
+mod readers;
 mod rights;
 mod round;
 mod sessions;
@@ -83,6 +84,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::containment::Containment;
 use crate::data::Data;
+use crate::history::History;
 use crate::metrics;
 use crate::rights::{Rights, Table};
 
@@ -142,6 +144,10 @@ pub(crate) struct Service {
     /// When the cell is to look at its deadlines.
     deadline: Option<u64>,
     audit: Audit,
+    /// What is kept of all that happens, if anything is.
+    history: Option<History>,
+    /// Whoever reads it waits for its turn.
+    readers: Rc<Semaphore>,
     containment: Containment,
     peers: FxHashMap<ConnNo, Peer>,
     sessions: FxHashMap<SessionId, Session>,
@@ -230,7 +236,8 @@ impl Service {
                     let effects = out.effects.into_iter();
                     effects.for_each(|effect| self.take_up(effect, out.sync));
                     if !out.events.is_empty() {
-                        self.hold(Leaving::Events(out.events), false);
+                        let record = self.host.last();
+                        self.hold(Leaving::Events(record, out.events), false);
                     }
                     out.facts.into_iter().for_each(|fact| self.note(fact));
                 }

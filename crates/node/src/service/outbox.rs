@@ -239,6 +239,9 @@ impl Outbox {
 
 /// As how many replies one counts: of long ones, only one waits at a time.
 fn weight(reply: &Reply) -> usize {
-    let is_long = matches!(reply, Reply::Status { .. } | Reply::Explanation(_));
+    let is_long = matches!(
+        reply,
+        Reply::Status { .. } | Reply::Explanation(_) | Reply::Prospects(_) | Reply::History(_)
+    );
     if is_long { AWAITED + 1 } else { 1 }
 }

@@ -21,7 +21,7 @@ pub(super) fn needed(body: &Body) -> Option<Right> {
     match body {
         Body::Change(_) | Body::Drain { .. } => Some(Right::Pools),
         Body::Renew { .. } => Some(Right::Reserve),
-        Body::Status { .. } => Some(Right::View),
+        Body::Status { .. } | Body::Prospects | Body::History { .. } => Some(Right::View),
         Body::Stop { .. } | Body::Shutdown(_) | Body::Restart { .. } => Some(Right::Admin),
         _ => None,
     }

@@ -103,7 +103,7 @@ impl Service {
             due.into_iter().for_each(|leaving| self.leave(leaving));
         }
         self.send();
-        self.audit.hand_over();
+        self.hand_over_history();
         self.round.has_begun = false;
         if let Some(error) = self.host.ended() {
             return self.give_up(error.to_string());

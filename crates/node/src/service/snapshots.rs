@@ -19,7 +19,16 @@ impl Service {
     /// Makes a snapshot if enough has come since the last one.
     pub(super) fn snapshot_if_due(&mut self) {
         if let Some(job) = self.host.snapshot_if_due() {
+            self.hurry_history();
             drop(make(job));
+        }
+    }
+
+    /// What is in the history by then need not be in the log.
+    fn hurry_history(&mut self) {
+        let upto = self.host.told_upto();
+        if let Some(history) = &mut self.history {
+            history.hurry(upto);
         }
     }
 
@@ -34,6 +43,7 @@ impl Service {
 
     /// Makes one now; whoever waits is told when it is there, or why it is not.
     pub(super) fn snapshot_now(&mut self) -> oneshot::Receiver<Result<(), String>> {
+        self.hurry_history();
         match self.host.begin_snapshot() {
             Ok(job) => make(job),
             Err(why) => {

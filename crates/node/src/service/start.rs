@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::session::SessionId;
-use holdall_cell::{Declared, Input, Limits, Start};
+use holdall_cell::{Declared, Input, Limits, Start, events};
+use holdall_history::Mark;
 use holdall_holders::boot;
 use holdall_log::{Index, Lost, Memory, Opened};
 use holdall_wire::{Change, Name};
 use rustc_hash::FxHashMap;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tracing::{error, info, warn};
 
 use super::connection::VISITORS;
@@ -24,11 +25,12 @@ use super::names::{self, Names};
 use super::quota::Quota;
 use super::round::Round;
 use super::{Service, Shared, dump, files_for_clients};
-use crate::audit::Audit;
+use crate::audit;
 use crate::clock::{Clock, clamp};
 use crate::config::{Config, Durability};
 use crate::containment::Containment;
 use crate::data::Data;
+use crate::history::{Before, History, Kept};
 use crate::import::{self, HOLDERS, STATE};
 use crate::rights::Table;
 
@@ -49,7 +51,10 @@ impl Service {
     ) -> anyhow::Result<Shared> {
         let (log, opened) = data.open_log(config.durability == Durability::Sync, socket)?;
         tell(&opened);
-        let Replayed { cell, from_facts, diverged } = replay(&opened)?;
+        let clock = Clock::new();
+        let noted = Kept::open(data.dir().path(), &config.history, clock.wall());
+        let mark = noted.as_ref().and_then(Kept::mark);
+        let (Replayed { cell, from_facts, diverged }, before) = replay_since(&opened, mark)?;
         if let Some(diverged) = &diverged {
             error!(
                 "the log does not lead to what it led to before; going on from what came of it: {diverged}"
@@ -57,12 +62,17 @@ impl Service {
             data.report("diverged.txt", &diverged.to_string());
         }
         dump::note_in(data.dir());
+        let history = noted.map(|noted| {
+            let standing = events::standing(cell.books());
+            let before = Before { standing, now: clock.wall(), ..before };
+            History::start(data.dir().path(), noted, of_log(&opened), before)
+        });
         let host = Host::new(cell, log, &opened, config.snapshots());
         let rights = Table::new(&config.rights)?;
-        let audit = Audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
+        let audit = audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
         let containment = Containment::find(config.cgroups, data.dir());
         let limits = config.limits;
-        let clock = Clock::new();
+        let history = history.transpose()?;
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 me: me.clone(),
@@ -73,6 +83,8 @@ impl Service {
                 clock,
                 deadline: None,
                 audit,
+                history,
+                readers: Rc::new(Semaphore::new(1)),
                 containment,
                 peers: FxHashMap::default(),
                 sessions: FxHashMap::default(),
@@ -258,17 +270,40 @@ fn tell(opened: &Opened) {
     }
 }
 
-/// What a log leads to.
+/// What a log leads to, and what of it a history does not tell that goes as far as a mark.
 ///
 /// # Errors
-/// If it cannot be understood.
-pub(crate) fn replay(opened: &Opened) -> anyhow::Result<Replayed> {
+/// If the log cannot be understood.
+fn replay_since(opened: &Opened, mark: Option<&Mark>) -> anyhow::Result<(Replayed, Before)> {
     let snapshot = opened.snapshot.as_ref().map(|snapshot| (snapshot.logic, &*snapshot.payload));
+    let begin = opened.snapshot.as_ref().map_or(0, |snapshot| snapshot.upto.0);
+    let upto = opened.records.last().map_or(begin, |record| record.index.0);
+    let is_other = mark.is_some_and(|mark| mark.of != of_log(opened));
+    let told = mark.filter(|_| !is_other).map(|mark| mark.upto);
     let mut replay = Replay::new(LOGIC, snapshot)?;
+    let mut before = Before { upto, ..Before::default() };
     for record in &opened.records {
-        replay.take(record.logic, &record.payload)?;
+        let out = replay.take(record.logic, &record.payload)?;
+        if record.index.0 > told.unwrap_or(0) {
+            before.events.extend(out.into_iter().flat_map(|out| out.events));
+        }
     }
-    Ok(replay.finish()?)
+    let replayed = replay.finish()?;
+    before.gap = match told {
+        _ if is_other => Some(0),
+        // The log was shortened.
+        Some(told) if told > upto => Some(0),
+        // Facts alone do not say what to tell.
+        Some(told) if replayed.from_facts && told < upto => Some(upto - told),
+        Some(told) if told < begin => Some(begin - told),
+        _ => None,
+    };
+    Ok((replayed, before))
+}
+
+/// What tells a log from others, in a history.
+fn of_log(opened: &Opened) -> String {
+    format!("{:016x}", opened.identity.0 as u64)
 }
 
 /// Ends rounds until something is so, and says whether it is.

@@ -21,6 +21,7 @@ mod carriers;
 mod ends;
 mod greedy;
 mod handed;
+mod history;
 
 /// How long anything may take.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);

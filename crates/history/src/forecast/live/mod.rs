@@ -1,0 +1,206 @@
+//! The queue as it is, from what happens in an agent: who waits and who holds what, and what came of those before.
+//!
+//! It follows the events of the agent, on any thread, and asks it nothing. What it remembers is bounded, but for those who wait
+//! and hold, which the agent bounds.
+
+mod outset;
+mod pools;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use holdall_wire::event::What as Happened;
+use holdall_wire::{Change, Lasting, Need, RequestNo, Taken, Who};
+
+pub use self::outset::{Outset, Unknown};
+use self::pools::Pools;
+use super::backtest::LEAD_MAX;
+use super::past::{Kind, Past};
+use crate::line::{Line, What};
+
+/// A request that waits or holds. Times are milliseconds since 1970.
+#[derive(Clone, Debug)]
+struct Open {
+    user: Arc<str>,
+    needs: Arc<[Need]>,
+    kind: Arc<Kind>,
+    asked: u64,
+    /// When it was granted, and what.
+    held: Option<(u64, Arc<[Taken]>)>,
+    /// How long it lasts from its grant on, if that is known, and how long at most.
+    lasts: Option<u64>,
+    limit: Option<u64>,
+    /// Whether it was told when to expect its grant.
+    told: bool,
+}
+
+/// A request that is over.
+#[derive(Clone, Debug)]
+struct Over {
+    open: Open,
+    ended: u64,
+}
+
+/// The queue, and what came before.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    anonymous: bool,
+    pools: Pools,
+    waiting: BTreeMap<RequestNo, Open>,
+    held: BTreeMap<RequestNo, Open>,
+    /// Those that ended last, in that order, and when the last one ended that is forgotten.
+    recent: VecDeque<Over>,
+    forgotten: u64,
+    past: Past<Arc<[Need]>>,
+    /// Requests of former times that had not ended, while these are read.
+    former: BTreeMap<RequestNo, (Arc<Kind>, Option<u64>)>,
+}
+
+/// Of so many requests of former times it is not forgotten that they have not ended.
+const FORMER: usize = 100_000;
+
+impl Live {
+    /// One that tells nobody apart, or does.
+    pub fn new(anonymous: bool) -> Self {
+        Self { anonymous, ..Self::default() }
+    }
+
+    /// Whether somebody waits.
+    pub fn is_awaited(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes in a line of former times; they come in order, and before anything happens ([`Live::has_remembered`]).
+    pub fn remember(&mut self, line: Line) {
+        match line.what {
+            What::Ask(ask) if ask.part_of.is_none() => {
+                let label = ask.name.or(ask.command).map(Into::into);
+                let pools = self.pools.of_all(&ask.needs);
+                let kind = Arc::new(Kind { label, user: ask.user.map(Into::into), pools });
+                self.past.ask(line.at, ask.needs.into(), kind.clone());
+                if let Some(r) = ask.r.filter(|_| self.former.len() < FORMER) {
+                    self.former.insert(r, (kind, None));
+                }
+            }
+            What::Grant(grant) => {
+                if let Some((_, granted)) = self.former.get_mut(&grant.r) {
+                    *granted = Some(line.at);
+                }
+            }
+            What::End { r, .. } => {
+                if let Some((kind, Some(granted))) = self.former.remove(&r) {
+                    self.past.add(&kind, line.at.saturating_sub(granted));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// This stands already: it happened before, and is remembered or not.
+    pub fn stands(&mut self, at: u64, what: &Happened) {
+        self.take(at, what);
+    }
+
+    /// There are no more lines of former times.
+    pub fn has_remembered(&mut self) {
+        self.former = BTreeMap::new();
+    }
+
+    /// Something happens.
+    pub fn happens(&mut self, at: u64, what: &Happened) {
+        if let Happened::Asked { request, now: false, part: None, .. } = what {
+            self.take(at, what);
+            if let Some(open) = self.waiting.get(request) {
+                self.past.ask(at, open.needs.clone(), open.kind.clone());
+            }
+            return;
+        }
+        if let Some((kind, length)) = self.take(at, what) {
+            self.past.add(&kind, length);
+        }
+    }
+
+    /// Keeps up with what happens. Returns the kind and the length of the use that is over by it.
+    fn take(&mut self, at: u64, what: &Happened) -> Option<(Arc<Kind>, u64)> {
+        match what {
+            Happened::Asked { request, who, needs, lasting, limit, part: None, .. } => {
+                let lasts = match lasting {
+                    Lasting::Reservation(millis) => Some(*millis),
+                    _ => None,
+                };
+                let open = self.open(at, who, needs, lasts, *limit);
+                self.waiting.insert(*request, open);
+            }
+            Happened::Granted { request, taken, until, limit, .. } => {
+                let mut open = self.waiting.remove(request)?;
+                open.held = Some((at, taken.clone()));
+                open.lasts = until.map(|until| until.saturating_sub(at));
+                open.limit = limit.map(|limit| limit.saturating_sub(at));
+                self.held.insert(*request, open);
+            }
+            Happened::Restored { request, who, needs, taken, since, until } => {
+                let lasts = until.map(|until| until.saturating_sub(*since));
+                let mut open = self.open(*since, who, needs, lasts, None);
+                open.held = Some((*since, taken.clone()));
+                self.held.insert(*request, open);
+            }
+            Happened::Renewed { request, until, .. } => {
+                let open = self.held.get_mut(request)?;
+                let (granted, _) = open.held.as_ref()?;
+                open.lasts = Some(until.saturating_sub(*granted));
+            }
+            Happened::Ended { request, .. } => {
+                let open = self.held.remove(request)?;
+                return self.is_over(open, at);
+            }
+            Happened::Refused { request, .. } => {
+                let open = self.waiting.remove(request)?;
+                return self.is_over(open, at);
+            }
+            Happened::Pool { name, kind, .. } => self.pools.tell(name, kind.as_ref()),
+            Happened::Changed { change: Change::Drain { name, drained }, .. } => {
+                self.pools.drain(name, drained.until);
+            }
+            Happened::Changed { change: Change::Undrain { name }, .. } => self.pools.undrain(name),
+            _ => {}
+        }
+        None
+    }
+
+    fn open(
+        &self,
+        asked: u64,
+        who: &Who,
+        needs: &Arc<[Need]>,
+        lasts: Option<u64>,
+        limit: Option<u64>,
+    ) -> Open {
+        let pools = self.pools.of_all(needs);
+        let command = Some(who.from.command.as_str()).filter(|command| !command.is_empty());
+        let label = who.from.name.as_deref().or(command).map(Into::into);
+        let (label, user) =
+            if self.anonymous { (None, None) } else { (label, Some(who.user.clone())) };
+        let kind = Arc::new(Kind { label, user, pools });
+        let (user, needs) = (who.user.clone(), needs.clone());
+        Open { user, needs, kind, asked, held: None, lasts, limit, told: false }
+    }
+
+    fn is_over(&mut self, open: Open, ended: u64) -> Option<(Arc<Kind>, u64)> {
+        if self.recent.len() == LEAD_MAX {
+            let forgotten = self.recent.pop_front().map_or(0, |over| over.ended);
+            self.forgotten = self.forgotten.max(forgotten);
+        }
+        let used = open.held.as_ref();
+        let used = used.map(|(granted, _)| (open.kind.clone(), ended.saturating_sub(*granted)));
+        self.recent.push_back(Over { open, ended });
+        used
+    }
+
+    /// Whether this is the first time that a request that waits is told when to expect its grant; and whose it is.
+    pub fn is_told_first(&mut self, request: RequestNo) -> Option<&str> {
+        let open = self.waiting.get_mut(&request)?;
+        (!std::mem::replace(&mut open.told, true)).then_some(&open.user)
+    }
+}

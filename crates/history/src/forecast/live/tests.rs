@@ -1,0 +1,202 @@
+use holdall_sim::draws;
+use holdall_wire::event::Ending;
+use holdall_wire::{Drained, From, Kind as Units, Name, Refusal};
+
+use super::super::{Estimate, Runs};
+use super::*;
+
+const MINUTE: u64 = 60_000;
+/// Some day.
+const NOW: u64 = 20_000 * 24 * 3_600_000;
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn who(label: &str) -> Arc<Who> {
+    let from = From { name: Some(label.into()), ..From::default() };
+    Arc::new(Who { user: "anna".into(), from, ..Who::default() })
+}
+
+/// An agent in which something happens.
+#[derive(Default)]
+struct Agent(Live);
+
+impl Agent {
+    fn with(pool: &str, kind: Units) -> Self {
+        let mut agent = Self::default();
+        agent.0.stands(0, &Happened::Pool { name: name(pool), kind: Some(kind), configured: true });
+        agent
+    }
+
+    fn ask(&mut self, at: u64, number: u64, needs: &str, lasting: Lasting) {
+        let needs: Vec<Need> = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
+        self.0.happens(
+            at,
+            &Happened::Asked {
+                request: RequestNo(number),
+                who: who("job"),
+                needs: needs.into(),
+                lasting,
+                now: false,
+                limit: None,
+                within: None,
+                part: None,
+            },
+        );
+    }
+
+    fn grant(&mut self, at: u64, number: u64, pool: &str, units: &[&str], until: Option<u64>) {
+        let units = units.iter().map(|unit| (name(unit), 1)).collect();
+        self.0.happens(
+            at,
+            &Happened::Granted {
+                request: RequestNo(number),
+                who: who("job"),
+                taken: [Taken { name: name(pool), units }].into(),
+                asked: at,
+                until,
+                limit: None,
+                overtook: 0,
+            },
+        );
+    }
+
+    fn end(&mut self, at: u64, number: u64) {
+        self.0.happens(
+            at,
+            &Happened::Ended {
+                request: RequestNo(number),
+                who: who("job"),
+                taken: Vec::new().into(),
+                since: 0,
+                how: Ending::Released,
+            },
+        );
+    }
+
+    /// Asked for, granted and used before, often enough, for as long as this.
+    fn used(&mut self, pool: &str, unit: &str, length: u64) {
+        for number in 100..105 {
+            let at = NOW - number * 10 * MINUTE;
+            self.ask(at, number, pool, Lasting::Connection);
+            self.grant(at, number, pool, &[unit], None);
+            self.end(at + length, number);
+        }
+    }
+
+    fn expected(&self) -> Vec<(u64, Estimate)> {
+        let outset = self.0.outset(NOW).expect("somebody waits");
+        let mut runs = Runs::default();
+        for run in 0..50 {
+            let course = self.0.course(&outset, &mut draws(1, run)).expect("a course");
+            runs.play(&course, &crate::served()).expect("played");
+        }
+        outset.waiting.iter().map(|request| request.0).zip(runs.estimates()).collect()
+    }
+}
+
+fn exactly(minutes: u64) -> Estimate {
+    let at = minutes * MINUTE;
+    Estimate { half: (at, at), nine: (at, at) }
+}
+
+#[test]
+fn who_waits_is_told_when_from_reservations_and_former_uses() {
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    agent.ask(NOW - 9 * MINUTE, 1, "gpu", Lasting::Connection);
+    assert_eq!(agent.0.outset(NOW).expect_err("nothing to go by"), Unknown::NoPast(0));
+    agent.grant(NOW - 9 * MINUTE, 1, "gpu", &["gpu/0"], None);
+    agent.end(NOW - 5 * MINUTE, 1);
+    agent.used("gpu", "gpu/0", 4 * MINUTE);
+    assert_eq!(agent.0.outset(NOW).expect_err("nothing to tell"), Unknown::Nobody);
+    agent.ask(NOW - 5 * MINUTE, 2, "gpu", Lasting::Reservation(12 * MINUTE));
+    agent.grant(NOW - 5 * MINUTE, 2, "gpu", &["gpu/0"], Some(NOW + 7 * MINUTE));
+    agent.ask(NOW, 3, "gpu", Lasting::Reservation(30 * MINUTE));
+    agent.ask(NOW, 4, "gpu", Lasting::Connection);
+    agent.ask(NOW, 5, "gpu", Lasting::Connection);
+    assert_eq!(agent.expected(), [(3, exactly(7)), (4, exactly(37)), (5, exactly(41))]);
+    let renewed = Happened::Renewed {
+        request: RequestNo(2),
+        who: who("job"),
+        taken: Vec::new().into(),
+        until: NOW + 10 * MINUTE,
+    };
+    agent.0.happens(NOW, &renewed);
+    let withdrawn = Happened::Refused {
+        request: RequestNo(3),
+        who: who("job"),
+        needs: Vec::new().into(),
+        asked: NOW,
+        why: Refusal::Withdrawn,
+    };
+    agent.0.happens(NOW, &withdrawn);
+    assert_eq!(agent.expected(), [(4, exactly(10)), (5, exactly(14))]);
+    assert_eq!(agent.0.is_told_first(RequestNo(4)), Some("anna"));
+    assert_eq!(agent.0.is_told_first(RequestNo(4)), None);
+}
+
+#[test]
+fn a_unit_that_is_drained_is_nobodys_when_its_use_ends() {
+    let mut agent = Agent::with("seat", Units::Named(vec![name("red"), name("blue")]));
+    agent.used("seat", "red", 4 * MINUTE);
+    agent.ask(NOW, 2, "seat:2", Lasting::Reservation(3 * MINUTE));
+    agent.grant(NOW, 2, "seat", &["red", "blue"], Some(NOW + 3 * MINUTE));
+    let drained = Drained { reason: "".into(), by: "".into(), until: Some(NOW + 20 * MINUTE) };
+    let drain = Change::Drain { name: name("seat/red"), drained };
+    agent.0.happens(NOW, &Happened::Changed { by: None, change: drain });
+    agent.ask(NOW, 3, "seat", Lasting::Connection);
+    agent.ask(NOW, 4, "seat/red", Lasting::Connection);
+    assert_eq!(agent.expected(), [(3, exactly(3)), (4, exactly(20))]);
+    let undrain = Change::Undrain { name: name("seat") };
+    agent.0.happens(NOW, &Happened::Changed { by: None, change: undrain });
+    assert_eq!(agent.expected(), [(3, exactly(3)), (4, exactly(3))]);
+}
+
+#[test]
+fn locks_are_shared_or_not() {
+    let mut agent = Agent::default();
+    agent.used("db", "db", 4 * MINUTE);
+    agent.ask(NOW, 2, "db:shared", Lasting::Reservation(3 * MINUTE));
+    agent.grant(NOW, 2, "db", &["db"], Some(NOW + 3 * MINUTE));
+    agent.ask(NOW, 3, "db", Lasting::Connection);
+    assert_eq!(agent.expected(), [(3, exactly(3))]);
+    agent.end(NOW, 2);
+    agent.grant(NOW, 3, "db", &["db"], Some(NOW + 6 * MINUTE));
+    agent.ask(NOW, 4, "db:shared other", Lasting::Connection);
+    agent.ask(NOW, 5, "db:shared", Lasting::Connection);
+    assert_eq!(agent.expected(), [(4, exactly(6)), (5, exactly(6))]);
+}
+
+#[test]
+fn former_uses_are_remembered_from_lines() {
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    for text in [
+        r#"{"t":1000,"k":"ask","r":"1-1","u":"anna","n":"job","needs":["gpu"]}"#,
+        r#"{"t":2000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+        r#"{"t":122000,"k":"end","r":"1-1","how":"released"}"#,
+    ]
+    .repeat(5)
+    {
+        agent.0.remember(serde_json::from_str(text).expect("a line"));
+    }
+    agent.ask(NOW, 2, "gpu", Lasting::Connection);
+    agent.grant(NOW, 2, "gpu", &["gpu/0"], None);
+    agent.ask(NOW, 3, "gpu", Lasting::Connection);
+    assert_eq!(agent.expected(), [(3, exactly(2))]);
+}
+
+#[test]
+fn many_who_hold_and_wait_are_told_all_the_same() {
+    let mut agent = Agent::with("gpu", Units::Numbered(2));
+    agent.used("gpu", "gpu/0", MINUTE);
+    for number in 2..1500 {
+        agent.ask(NOW, number, "gpu", Lasting::Connection);
+        if number < 4 {
+            agent.grant(NOW, number, "gpu", &[&format!("gpu/{}", number - 2)], None);
+        }
+    }
+    let all = agent.expected();
+    assert_eq!((all.len(), all[0]), (500, (4, exactly(1))));
+    assert_eq!(all[499], (503, exactly(250)));
+}

@@ -1,0 +1,246 @@
+//! The thread that works out what those who wait can expect.
+//!
+//! It plays on from the queue as it is, some hundred times, and begins anew when the queue has changed, or after a while since uses go
+//! on. It takes at most a twentieth of a core, a quarter of a second of that at once, and yields to everybody else.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use holdall_history::forecast::{Live, RUNS, Runs, Unknown};
+use holdall_history::{Expect, Line, served};
+use holdall_sim::{Contender, draws};
+use holdall_wire::Expected;
+use holdall_wire::event::What;
+use rustix::time::{ClockId, clock_gettime};
+use tracing::warn;
+
+use super::board::Board;
+
+/// The share of a core that it takes at most.
+const SHARE: f64 = 0.05;
+/// How much of that may be taken at once.
+const AT_ONCE: Duration = Duration::from_millis(250);
+/// After what time it is done again though nothing has happened.
+const AGAIN: Duration = Duration::from_secs(30);
+/// The least time between two.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Its priority.
+const NICE: i32 = 19;
+/// So many who were told wait to be noted at most.
+const TOLD: usize = 10_000;
+
+#[derive(Debug, Default)]
+struct Queue {
+    live: Live,
+    /// It has changed since it was last looked at.
+    changed: bool,
+    /// Who was told what for the first time, and when, to be noted.
+    told: Vec<(u64, Expect)>,
+    closed: bool,
+}
+
+/// The queue, for whoever keeps it up with what happens.
+#[derive(Clone, Debug)]
+pub(super) struct Followed(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    moved: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Followed {
+    /// Something happens.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Live)) {
+        let mut queue = self.0.lock();
+        change(&mut queue.live);
+        queue.changed = true;
+        self.0.moved.notify_one();
+    }
+
+    /// What stands already.
+    pub(super) fn begin_with(&self, standing: &[(u64, What)]) {
+        let mut queue = self.0.lock();
+        standing.iter().for_each(|(at, what)| queue.live.stands(*at, what));
+    }
+
+    /// A line of former times.
+    pub(super) fn remember(&self, line: Line) {
+        self.0.lock().live.remember(line);
+    }
+
+    /// Who was told what since the last time, and when.
+    pub(super) fn told(&self) -> Vec<(u64, Expect)> {
+        std::mem::take(&mut self.0.lock().told)
+    }
+}
+
+/// The thread, as long as it is wanted. Nobody waits for its end: it leaves nothing behind.
+pub(super) struct Estimates(Arc<Shared>);
+
+impl Estimates {
+    /// Begins with a queue.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub(super) fn start(live: Live, board: Board) -> std::io::Result<Self> {
+        let queue = Queue { live, ..Queue::default() };
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), moved: Condvar::new() });
+        let own = shared.clone();
+        let work = move || Estimator { shared: own, board, budget: Budget::new() }.run();
+        std::thread::Builder::new().name("estimates".into()).spawn(work)?;
+        Ok(Self(shared))
+    }
+
+    pub(super) fn queue(&self) -> Followed {
+        Followed(self.0.clone())
+    }
+}
+
+impl Drop for Estimates {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.moved.notify_one();
+    }
+}
+
+struct Estimator {
+    shared: Arc<Shared>,
+    board: Board,
+    budget: Budget,
+}
+
+impl Estimator {
+    fn run(mut self) {
+        // Whoever asks comes first.
+        let _ = rustix::process::setpriority_process(None, NICE);
+        let contender = served();
+        let mut seed = 0;
+        while self.wait() {
+            seed += 1;
+            if self.estimate(&contender, seed).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until there is something to be worked out. False if nothing will be.
+    fn wait(&self) -> bool {
+        let mut queue = self.shared.lock();
+        let begun = Instant::now();
+        loop {
+            let waited = begun.elapsed();
+            let is_due =
+                queue.live.is_awaited() && (waited >= AGAIN || queue.changed && waited >= PAUSE);
+            if queue.closed || is_due {
+                queue.changed = false;
+                return !queue.closed;
+            }
+            let left = if waited < PAUSE { PAUSE - waited } else { AGAIN.saturating_sub(waited) };
+            queue = if queue.live.is_awaited() {
+                let woken = self.shared.moved.wait_timeout(queue, left);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                self.shared.moved.wait(queue).unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+    }
+
+    /// Plays on from the queue as it is, and tells what came of it. Nothing if that is not wanted any more.
+    fn estimate(&mut self, contender: &Contender, seed: u64) -> Option<()> {
+        let made = now();
+        let outset = match self.shared.lock().live.outset(made) {
+            Ok(outset) => outset,
+            Err(Unknown::Nobody) => return Some(()),
+            Err(why) => {
+                self.board.clear(why.to_string());
+                return Some(());
+            }
+        };
+        let mut runs = Runs::default();
+        for run in 0..RUNS {
+            // Played without the lock: others go on meanwhile.
+            let course = self.shared.lock().live.course(&outset, &mut draws(seed, run));
+            let Some(course) = course else { return Some(()) };
+            if let Err(error) = runs.play(&course, contender) {
+                warn!("what comes cannot be played: {error}");
+                self.board.clear(format!("what comes cannot be played: {error}"));
+                return Some(());
+            }
+            self.pause()?;
+        }
+        let mut expected = Vec::new();
+        let mut queue = self.shared.lock();
+        for (request, estimate) in outset.waiting.iter().zip(runs.estimates()) {
+            let (request, half, nine) = (*request, estimate.half, estimate.nine);
+            let at = |(from, to): (u64, u64)| (made + from, made + to);
+            expected.push(Expected { request, made, half: at(half), nine: at(nine) });
+            if queue.told.len() < TOLD
+                && let Some(user) = queue.live.is_told_first(request)
+            {
+                let user = Some(user.into());
+                queue.told.push((made, Expect { r: request, half, nine, user }));
+            }
+        }
+        drop(queue);
+        self.board.post(expected);
+        Some(())
+    }
+
+    /// Waits until there is time for more. Nothing if that is not wanted any more.
+    fn pause(&mut self) -> Option<()> {
+        let until = Instant::now() + self.budget.pause();
+        let mut queue = self.shared.lock();
+        loop {
+            if queue.closed {
+                return None;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Some(());
+            }
+            let waited = self.shared.moved.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// How much time of a core may be taken.
+struct Budget {
+    /// What is left of it, in seconds.
+    left: f64,
+    at: Instant,
+    spent: Duration,
+}
+
+impl Budget {
+    fn new() -> Self {
+        Self { left: AT_ONCE.as_secs_f64(), at: Instant::now(), spent: cpu() }
+    }
+
+    /// How long to wait until there is some again.
+    fn pause(&mut self) -> Duration {
+        let (at, spent) = (Instant::now(), cpu());
+        let earned = SHARE * (at - self.at).as_secs_f64();
+        let used = spent.saturating_sub(self.spent).as_secs_f64();
+        (self.at, self.spent) = (at, spent);
+        self.left = (self.left + earned - used).min(AT_ONCE.as_secs_f64());
+        Duration::from_secs_f64((-self.left / SHARE).max(0.0))
+    }
+}
+
+/// What this thread has used of a core.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.max(0).unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}

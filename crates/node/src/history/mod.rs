@@ -1,0 +1,187 @@
+//! The history that an agent keeps, and what it tells those who wait (`docs/history.md`).
+//!
+//! The agent's thread hands over what has happened, once that is in the log, and is done with it. A thread of its own writes
+//! it down (`writer`) and keeps up with who waits and who holds what; another one, which yields to everybody else, plays on from
+//! there (`estimates`). What it comes to is on a board at which the agent's thread only looks.
+//!
+//! # Invariants
+//! - What is written goes as far into the log as its last mark says: no more, and nothing before is missing but for gaps that
+//!   are noted. After a crash the rest is made up for from the log ([`Before`]).
+//! - Nothing here waits for a disk, or for a lock that is held for long, on the agent's thread, but for [`History::flush`].
+
+mod board;
+mod config;
+mod estimates;
+mod page;
+mod writer;
+
+use std::path::Path;
+
+use holdall_history::forecast::Live;
+use holdall_history::{Keeper, Line, Mark};
+use holdall_wire::event::What;
+use holdall_wire::{Need, Outlook, Prospects, RequestNo, Taken};
+use tracing::{error, info};
+
+use self::board::Board;
+pub use self::config::{History as Config, Keep};
+use self::estimates::Estimates;
+pub(crate) use self::page::page;
+use crate::handoff::{Giver, Item};
+
+/// Something that has happened.
+#[derive(Debug)]
+enum Happened {
+    /// By a record of the log, at a time by the wall.
+    Event(u64, u64, What),
+    /// At the door.
+    Line(Line),
+    /// Nothing else up to this record of the log.
+    Nothing(u64),
+}
+
+impl Item for Happened {
+    fn size(&self) -> usize {
+        let needs = |needs: &[Need]| 64 * needs.len();
+        let taken = |taken: &[Taken]| {
+            taken.iter().map(|taken| 64 + 64 * taken.units.len().min(100)).sum::<usize>()
+        };
+        256 + match self {
+            Self::Event(_, _, What::Asked { needs: all, who, .. }) => needs(all) + who.size(),
+            Self::Event(_, _, What::Granted { taken: all, .. }) => taken(all),
+            Self::Event(..) | Self::Nothing(_) => 0,
+            Self::Line(_) => 1024,
+        }
+    }
+
+    fn must_stay(&self) -> bool {
+        matches!(self, Self::Nothing(_))
+    }
+}
+
+/// What happened before, as far as the log tells and the history does not.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    /// What is to be made up for, in order.
+    pub(crate) events: Vec<(u64, What)>,
+    /// How many records are missing before that; 0 if that is not known.
+    pub(crate) gap: Option<u64>,
+    /// Up to which record that goes.
+    pub(crate) upto: u64,
+    /// What stands after it.
+    pub(crate) standing: Vec<(u64, What)>,
+    /// What time it is.
+    pub(crate) now: u64,
+}
+
+/// A history that is about to be gone on with.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    keeper: Keeper,
+    config: Config,
+}
+
+impl Kept {
+    /// Opens what a data directory has of it, unless none is to be kept, or none can be: an agent serves without it, too.
+    pub(crate) fn open(dir: &Path, config: &Config, now: u64) -> Option<Self> {
+        match Keeper::open(dir, config.retention()?, now) {
+            Ok(keeper) => Some(Self { keeper, config: config.clone() }),
+            Err(error) => {
+                error!("no history is kept: that in {} cannot be written: {error}", dir.display());
+                None
+            }
+        }
+    }
+
+    /// How far it goes.
+    pub(crate) fn mark(&self) -> Option<&Mark> {
+        self.keeper.mark()
+    }
+}
+
+/// Where everything goes that has happened.
+pub(crate) struct History {
+    giver: Giver<Happened>,
+    board: Board,
+    /// As long as this is there they are made.
+    _estimates: Estimates,
+}
+
+impl History {
+    /// Goes on with a history, of this log.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub(crate) fn start(
+        dir: &Path,
+        kept: Kept,
+        log: String,
+        before: Before,
+    ) -> std::io::Result<Self> {
+        let Kept { keeper, config } = kept;
+        if let Some(gap) = before.gap {
+            info!(records = gap, "the history has a gap: the log does not have them any more");
+        }
+        let board = Board::default();
+        let estimates = Estimates::start(Live::new(config.is_anonymous()), board.clone())?;
+        let writer = writer::Writer {
+            keeper,
+            dir: dir.to_owned(),
+            log,
+            upto: before.upto,
+            queue: estimates.queue(),
+            last: 0,
+            lost: 0,
+        };
+        let giver = Giver::start("history", move |taker| writer.run(&taker, before))?;
+        Ok(Self { giver, board, _estimates: estimates })
+    }
+
+    /// Something has happened, by a record that is in the log. All that a record leads to is added before any of it is handed
+    /// over.
+    pub(crate) fn add(&mut self, record: u64, at: u64, what: &What) {
+        let matters = match what {
+            What::Asked { .. } | What::Granted { .. } | What::Renewed { .. } => true,
+            What::Forced { .. } | What::TakenAway { .. } | What::Ended { .. } => true,
+            What::Refused { .. } | What::Changed { .. } | What::Pool { .. } => true,
+            What::Restored { .. } => true,
+            What::Started { .. } | What::Queued { .. } => false,
+            What::Runs { .. } | What::Ending { .. } => false,
+        };
+        if matters {
+            self.giver.add(Happened::Event(record, at, what.clone()));
+        }
+    }
+
+    /// Somebody was turned away at the door.
+    pub(crate) fn add_line(&mut self, line: Line) {
+        self.giver.add(Happened::Line(line));
+    }
+
+    /// Hands over what has happened.
+    pub(crate) fn hand_over(&mut self) {
+        self.giver.hand_over();
+    }
+
+    /// What has happened up to a record is to be written now: the log is about to forget it.
+    pub(crate) fn hurry(&mut self, upto: u64) {
+        self.giver.add(Happened::Nothing(upto));
+        self.giver.hurry();
+    }
+
+    /// Waits until all is written that has happened up to a record.
+    pub(crate) fn flush(&mut self, upto: u64) {
+        self.giver.add(Happened::Nothing(upto));
+        self.giver.flush();
+    }
+
+    /// When a request that waits will probably be granted.
+    pub(crate) fn outlook(&self, request: RequestNo) -> Outlook {
+        self.board.outlook(request)
+    }
+
+    /// The same of all of them.
+    pub(crate) fn prospects(&self) -> Prospects {
+        self.board.prospects()
+    }
+}

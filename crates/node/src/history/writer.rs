@@ -1,0 +1,157 @@
+//! The thread that writes the history down, and keeps the queue up with what happens.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use holdall_history::forecast::Live;
+use holdall_history::{Expect, Keeper, Line, Mark, What as Noted, files};
+use holdall_wire::event::What;
+use tracing::{error, warn};
+
+use super::estimates::Followed;
+use super::{Before, Happened};
+use crate::handoff::{Batch, Taker};
+
+/// How long it is collected what has happened.
+const COLLECT: Duration = Duration::from_millis(100);
+/// Of former times so many bytes are read, or one file.
+const READ_BACK: u64 = 16 << 20;
+
+pub(super) struct Writer {
+    pub(super) keeper: Keeper,
+    pub(super) dir: PathBuf,
+    /// What tells the log from others.
+    pub(super) log: String,
+    /// The record up to which everything is written.
+    pub(super) upto: u64,
+    pub(super) queue: Followed,
+    /// The time of the last line.
+    pub(super) last: u64,
+    /// How many lines could not be written.
+    pub(super) lost: u64,
+}
+
+impl Writer {
+    pub(super) fn run(mut self, taker: &Taker<Happened>, before: Before) {
+        self.make_up(&before);
+        self.queue.begin_with(&before.standing);
+        drop(before);
+        self.read_back();
+        self.queue.change(Live::has_remembered);
+        while let Some(batch) = taker.next(COLLECT) {
+            self.take(batch);
+        }
+    }
+
+    /// Writes what the log has and the history does not.
+    fn make_up(&mut self, before: &Before) {
+        self.last = before.events.first().map_or(before.now, |(at, _)| *at);
+        let mut lines = Vec::new();
+        if let Some(gap) = before.gap {
+            lines.push(Line { at: self.last, what: Noted::Gap { lines: gap } });
+        }
+        lines.extend(before.events.iter().filter_map(|(at, what)| Line::of_event(*at, what)));
+        self.write(lines);
+    }
+
+    fn take(&mut self, Batch { items, left_out }: Batch<Happened>) {
+        self.lost += left_out as u64;
+        self.upto = items.iter().filter_map(Happened::record).fold(self.upto, u64::max);
+        let mut lines: Vec<Line> = items.iter().filter_map(Happened::line).collect();
+        let told = self.queue.told().into_iter();
+        let told: Vec<Line> = told.map(|told| self.expected(told, lines.first())).collect();
+        lines.splice(..0, told);
+        self.write(lines);
+        let events = || items.iter().filter_map(Happened::event);
+        if events().next().is_some() {
+            self.queue.change(|live| events().for_each(|(at, what)| live.happens(at, what)));
+        }
+    }
+
+    /// The line for an estimate that was made some time ago. Lines are in the order of time, so it may have to be told as of
+    /// later.
+    fn expected(&self, (made, expect): (u64, Expect), next: Option<&Line>) -> Line {
+        let at = made.max(self.last);
+        let at = next.map_or(at, |next| at.min(next.at.max(self.last)));
+        let since = at.saturating_sub(made);
+        let from_then =
+            |(from, to): (u64, u64)| (from.saturating_sub(since), to.saturating_sub(since));
+        let (half, nine) = (from_then(expect.half), from_then(expect.nine));
+        Line { at, what: Noted::Expect(Expect { half, nine, ..expect }) }
+    }
+
+    /// Writes lines, and how far they go.
+    fn write(&mut self, mut lines: Vec<Line>) {
+        let mark = Mark { upto: self.upto, of: self.log.clone() };
+        if lines.is_empty() && self.lost == 0 && self.keeper.mark() == Some(&mark) {
+            return;
+        }
+        let count = lines.len() as u64;
+        if self.lost > 0 {
+            let at = lines.first().map_or(self.last, |line| line.at);
+            lines.insert(0, Line { at, what: Noted::Gap { lines: self.lost } });
+        }
+        self.last = lines.last().map_or(self.last, |line| line.at);
+        match self.keeper.write(lines, Some(mark), self.last) {
+            Ok(()) => self.lost = 0,
+            Err(error) => {
+                if self.lost == 0 {
+                    error!("the history is incomplete: {error}");
+                }
+                self.lost += count;
+            }
+        }
+    }
+
+    /// Takes in how long uses have taken before, and what came when, from the last files.
+    fn read_back(&mut self) {
+        let mut all = match files(&self.dir) {
+            Ok(files) => files,
+            Err(error) => return warn!("former uses are not known: {error}"),
+        };
+        let mut bytes = 0;
+        let mut recent = Vec::new();
+        while let Some((_, path)) = all.pop() {
+            bytes += path.metadata().map_or(0, |file| file.len());
+            if bytes > READ_BACK && !recent.is_empty() {
+                break;
+            }
+            recent.push(path);
+        }
+        for path in recent.into_iter().rev() {
+            let Ok(file) = File::open(&path) else { continue };
+            for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+                if let Ok(line) = serde_json::from_slice::<Line>(&line) {
+                    self.queue.remember(line);
+                }
+            }
+        }
+    }
+}
+
+impl Happened {
+    /// The record of the log that it goes up to.
+    fn record(&self) -> Option<u64> {
+        match self {
+            Self::Event(record, ..) | Self::Nothing(record) => Some(*record),
+            Self::Line(_) => None,
+        }
+    }
+
+    fn event(&self) -> Option<(u64, &What)> {
+        match self {
+            Self::Event(_, at, what) => Some((*at, what)),
+            _ => None,
+        }
+    }
+
+    fn line(&self) -> Option<Line> {
+        match self {
+            Self::Event(_, at, what) => Line::of_event(*at, what),
+            Self::Line(line) => Some(line.clone()),
+            Self::Nothing(_) => None,
+        }
+    }
+}
