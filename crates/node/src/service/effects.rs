@@ -91,6 +91,8 @@ impl Service {
             Effect::Reply { .. } | Effect::Welcome { .. } => {}
             Effect::NotTaken(..) | Effect::TurnedAway(..) | Effect::Prepare(_) => {}
             Effect::Arm(..) | Effect::Disarm(_) | Effect::Unfit(..) | Effect::LeftOut(..) => {}
+            // The agent tells its cell of no others, so that one says nothing to them.
+            Effect::Send(..) | Effect::Unlink(..) => {}
         }
     }
 

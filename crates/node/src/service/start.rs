@@ -249,6 +249,8 @@ impl Service {
                 lease: limits.lease_hours.saturating_mul(3_600_000),
                 waiting: u32::try_from(limits.waiting).unwrap_or(u32::MAX),
             },
+            cluster: None,
+            waits: Vec::new(),
         })
     }
 }
