@@ -447,7 +447,8 @@ impl<'a> World<'a> {
             }
         }
         let cgroup = CgroupId { path: "grant".into(), inode: request.0, root: 1 };
-        let holder = Some(Record { cgroup: Some(cgroup), ..Record::default() });
+        let boot = running.cell.clock().boot.to_string();
+        let holder = Some(Record { boot, cgroup: Some(cgroup), ..Record::default() });
         self.input(node, Input::Prepared { request, holder, place: None })
     }
 

@@ -95,7 +95,8 @@ impl Books {
                 None => self.check_whole(request, &unit)?,
             };
             match same {
-                Some(highest) if unit.fence != highest => {
+                // What comes back after a loss of memory may have a fence that was forgotten.
+                Some(highest) if is_new && unit.fence != highest => {
                     return Err(Contradiction::Behind { request, number: unit.fence, highest });
                 }
                 None if is_new => self.above(request, unit.fence)?,
@@ -161,6 +162,7 @@ impl Books {
                     self.uses.entry(unit.key()).or_insert(fresh)
                 }
             };
+            used.fence = used.fence.max(if entry.ask.part.is_none() { fence } else { 0 });
             match entry.ask.part {
                 Some(Part { of, .. }) => {
                     used.parts.insert(request, PartOf { of, fence, shared });

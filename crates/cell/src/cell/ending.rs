@@ -1,5 +1,6 @@
 //! How requests end without a call: with their session, their processes, or their time.
 
+use holdall_wire::holder::Record;
 use holdall_wire::{Change, Drained, Refusal, Reply, RequestNo};
 
 use super::{Cell, Defect};
@@ -130,7 +131,7 @@ impl Cell {
         if !entry.is_in_hand() {
             return Ok(());
         }
-        match entry.holder.clone() {
+        match entry.holder.clone().filter(|holder| !self.is_of_another_boot(holder)) {
             None => self.end(request, how),
             Some(holder) => {
                 self.note(Fact::Left { request, how, call: None })?;
@@ -138,6 +139,11 @@ impl Cell {
                 Ok(())
             }
         }
+    }
+
+    /// Whether processes ended with the boot of the machine that they ran in.
+    fn is_of_another_boot(&self, holder: &Record) -> bool {
+        !holder.boot.is_empty() && *holder.boot != *self.books.clock().boot
     }
 
     /// Nothing is left of what used a grant.

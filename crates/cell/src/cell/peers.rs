@@ -147,6 +147,13 @@ impl Cell {
     pub(super) fn forget(&mut self, cell: CellId) -> Result<(), Defect> {
         self.out.sync = true;
         self.note(Fact::Peer { cell, life: None })?;
+        // Nobody begins to use what nobody guards.
+        let is_untold = |request: &RequestNo| {
+            let entry = self.books.get(*request);
+            entry.is_some_and(|entry| !entry.ready) && self.engine.is_given_by(*request, cell)
+        };
+        let untold: Vec<_> = self.books.ties().spanning().filter(is_untold).collect();
+        untold.into_iter().try_for_each(|request| self.take_away(request, How::Lost))?;
         let effects = self.engine.forget(self.now, cell)?;
         self.take_effects(effects)?;
         self.has_said_all(cell)

@@ -153,6 +153,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         guards.filter(|peer| !peer.forgotten).map(|peer| peer.member.cell).collect()
     }
 
+    /// Whether another cell has given something to a request.
+    pub fn is_given_by(&self, request: RequestNo, cell: holdall_core::CellId) -> bool {
+        let guard = self.cells.manager_of(cell);
+        let abroad = self.cells.abroad.get(&request);
+        guard.zip(abroad).is_some_and(|(guard, abroad)| abroad.given.contains_key(&guard))
+    }
+
     /// Puts what is held into the order in which it was asked for.
     pub(super) fn in_order(&self, request: RequestNo, taken: &mut [Taken]) {
         let Some(entry) = self.requests.get(&request) else { return };
