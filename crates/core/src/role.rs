@@ -67,6 +67,13 @@ pub trait Role: Data {
         false
     }
 
+    /// Reads some of what its next step will read elsewhere in memory, and returns something made of it.
+    /// Nothing depends on that: a world with very many roles calls it of those whose turn comes next, so
+    /// that the processor waits for the memory of all of them at once.
+    fn touch(&self) -> u64 {
+        0
+    }
+
     /// Where the request in it stands, in a word of the protocol's own; empty if it has none. For
     /// people only: it tells in which stage of a request a fault does which harm.
     fn stage(&self) -> &'static str {

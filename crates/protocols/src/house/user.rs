@@ -177,7 +177,8 @@ impl Quest {
 
     fn on_yes(&mut self, cfg: &House, at: usize, n: u32, mut units: Picked, out: &mut Out) {
         let part = &mut self.parts[at];
-        if !part.needs.iter().all(|need| may_be_picked(need, &units, &cfg.topology.pools)) {
+        let is_listed = |need: &Need| cfg.topology.is_listed(need.pool);
+        if !part.needs.iter().all(|need| may_be_picked(need, &units, is_listed(need))) {
             return out.misbehaved(Addr::Manager(part.manager), "yes: other units than asked for");
         }
         units.retain(|pool, _| part.needs.of(*pool).is_some());
