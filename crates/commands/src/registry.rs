@@ -7,7 +7,7 @@ use holdall_core::Protocol;
 use holdall_protocols::is_named;
 use holdall_registry::questions::Question;
 use holdall_registry::{BadName, Chosen, specimens, unknown};
-use holdall_sim::{Contender, ORACLE};
+use holdall_sim::Contender;
 
 /// The protocols that the commands know by name: those that holdall comes with, and others.
 #[derive(Clone, Debug, Default)]
@@ -62,14 +62,14 @@ impl Protocols {
         }
     }
 
-    /// Looks up a protocol to be simulated, without some of its rules; the oracle is accepted as well.
+    /// Looks up a protocol to be simulated, without some of its rules; a yardstick is accepted as well.
     ///
     /// # Errors
     /// If there is no such protocol, or no such rule.
     pub fn contender(&self, name: &str, without: &[String]) -> Result<Contender, BadName> {
-        match name {
-            ORACLE => Ok(Contender::oracle()?),
-            _ => Ok(self.choose(name, without)?.contender()?),
+        match Contender::yardstick(name) {
+            Some(yardstick) => Ok(yardstick?),
+            None => Ok(self.choose(name, without)?.contender()?),
         }
     }
 

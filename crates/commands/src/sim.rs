@@ -26,7 +26,8 @@ use crate::{Protocols, cannot_write, files, say, usage};
 #[derive(clap::Args)]
 pub struct Args {
     /// Protocols, as `holdall protocols` lists them; `all` that are not named and can do it; or
-    /// `oracle`: a greedy yardstick that sees everything at once and needs no message
+    /// `oracle`: a greedy yardstick that sees everything at once and needs no message; `ideal:reserve=2`: one
+    /// that decides like that coordinator, seeing everything, but hands over by messages
     #[arg(required = true, value_name = "PROTOCOL,...")]
     protocols: Vec<String>,
 

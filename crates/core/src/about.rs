@@ -201,6 +201,11 @@ impl Topology {
     pub fn of_pools(pools: Vec<Pool>) -> Self {
         Self { pools, users: Vec::new(), origin: Origin::default() }
     }
+
+    /// Whether a pool is listed, if it is known.
+    pub fn is_listed(&self, pool: PoolId) -> Option<bool> {
+        self.pools.get(pool.index()).map(|pool| pool.listed)
+    }
 }
 
 /// A pool as a protocol sees it.

@@ -56,6 +56,24 @@ pub trait Role: Data {
         false
     }
 
+    /// Whether this message may as well be received at once: no client is told anything by it, and
+    /// whatever else happens to this role before it arrives comes to the same, for everybody, as if it
+    /// happened after. `alone`: nothing else is under way to this role from the same sender.
+    ///
+    /// A protocol may say so of answers that a role gathers, to spare the checker the orders in which they
+    /// arrive (`docs/checking.md`). The checker looks that no client is told anything, and trusts the rest.
+    fn is_prompt(&self, cfg: &Self::P, from: Addr, msg: &Self::Msg, alone: bool) -> bool {
+        let _ = (cfg, from, msg, alone);
+        false
+    }
+
+    /// Reads some of what its next step will read elsewhere in memory, and returns something made of it.
+    /// Nothing depends on that: a world with very many roles calls it of those whose turn comes next, so
+    /// that the processor waits for the memory of all of them at once.
+    fn touch(&self) -> u64 {
+        0
+    }
+
     /// Where the request in it stands, in a word of the protocol's own; empty if it has none. For
     /// people only: it tells in which stage of a request a fault does which harm.
     fn stage(&self) -> &'static str {

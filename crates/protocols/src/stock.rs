@@ -12,6 +12,7 @@
 //! Which units make up a count is chosen so that it harms nobody who waits, as far as possible
 //! ([`Stock::pick`]).
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -24,8 +25,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Stock {
     /// So many.
     Counted { capacity: u32, used: u64 },
-    /// These.
-    Listed(Listing),
+    /// These. Elsewhere, since most pools are counted, and small where there are many.
+    Listed(Box<Listing>),
 }
 
 /// The units of a listed pool.
@@ -112,7 +113,7 @@ impl Stock {
     pub(crate) fn of(pool: &Pool) -> Self {
         if pool.listed {
             let units = (0..pool.capacity).collect();
-            Self::Listed(Listing::new(units, BTreeSet::new(), BTreeSet::new()))
+            Self::Listed(Box::new(Listing::new(units, BTreeSet::new(), BTreeSet::new())))
         } else {
             Self::Counted { capacity: pool.capacity, used: 0 }
         }
@@ -129,17 +130,17 @@ impl Stock {
         match (to, &mut *self) {
             (Capacity::Counted(units), Self::Counted { capacity, .. }) => *capacity = units,
             (Capacity::Listed { units, away }, Self::Listed(listing)) => {
-                *listing = Listing::new(units, away, core::mem::take(&mut listing.held));
+                **listing = Listing::new(units, away, core::mem::take(&mut listing.held));
             }
             (Capacity::Counted(0), Self::Listed(listing)) => {
                 let held = core::mem::take(&mut listing.held);
-                *listing = Listing { held, ..Listing::default() };
+                **listing = Listing { held, ..Listing::default() };
             }
             (Capacity::Counted(units), Self::Listed(listing)) if listing.held.is_empty() => {
                 *self = Self::Counted { capacity: units, used: 0 };
             }
             (Capacity::Listed { units, away }, Self::Counted { used: 0, .. }) => {
-                *self = Self::Listed(Listing::new(units, away, BTreeSet::new()));
+                *self = Self::Listed(Box::new(Listing::new(units, away, BTreeSet::new())));
             }
             _ => {}
         }
@@ -171,7 +172,8 @@ impl Stock {
         sensible
             && match self {
                 Self::Counted { capacity, .. } => need.units <= *capacity && need.named.is_empty(),
-                Self::Listed(Listing { units, .. }) => {
+                Self::Listed(listing) => {
+                    let units = &listing.units;
                     need.units as usize <= units.len() && need.named.is_subset(units)
                 }
             }
@@ -315,8 +317,7 @@ impl Stock {
 
 /// Whether these may be the units that were picked for a need: what it names is among them, and there are as
 /// many as it needs; or nothing was picked, since the pool is counted.
-pub(crate) fn may_be_picked(need: &Need, picked: &Picked, pools: &[Pool]) -> bool {
-    let listed = pools.get(need.pool.index()).map(|pool| pool.listed);
+pub(crate) fn may_be_picked(need: &Need, picked: &Picked, listed: Option<bool>) -> bool {
     match picked.get(&need.pool) {
         Some(units) => {
             let enough = units.len() == need.units as usize && need.named.is_subset(units);

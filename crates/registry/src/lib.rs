@@ -15,7 +15,7 @@ use holdall_core::{About, Options, Protocol, Topology, Unsupported};
 use holdall_fuzz::Target;
 use holdall_play::{Cast, NoCast};
 use holdall_protocols::{Unknown, Visitor, split_name, variant_of};
-use holdall_sim::{Contender, ORACLE};
+use holdall_sim::Contender;
 
 use self::questions::Question;
 use self::roles::{Roles, roles_of};
@@ -285,13 +285,13 @@ impl Visitor for Choose<'_> {
     }
 }
 
-/// Looks up a protocol to be simulated; the oracle ([`ORACLE`]) is accepted as well.
+/// Looks up a protocol to be simulated; a yardstick ([`Contender::yardstick`]) is accepted as well.
 ///
 /// # Errors
 /// If there is no such protocol, or no such variant.
 pub fn contender(name: &str) -> Result<Contender, BadName> {
-    if name == ORACLE {
-        return Ok(Contender::oracle()?);
+    if let Some(yardstick) = Contender::yardstick(name) {
+        return Ok(yardstick?);
     }
     Ok(Chosen::new(name, &[])?.contender()?)
 }

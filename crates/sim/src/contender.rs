@@ -12,6 +12,9 @@ use crate::{Detector, Error, Limit, Settings, workload};
 /// The name of the yardstick: see [`Contender::oracle`].
 pub const ORACLE: &str = "oracle";
 
+/// What the name of the other yardstick begins with: see [`Contender::ideal`].
+const IDEAL: &str = "ideal:";
+
 /// A protocol to be simulated. Whoever makes one chooses where the protocol comes from:
 /// [`Contender::of`] takes any, [`Contender::named`] one that `holdall-protocols` lists.
 #[derive(Clone, Debug)]
@@ -19,9 +22,20 @@ pub struct Contender {
     name: String,
     about: About,
     options: Options,
-    oracle: bool,
+    knows: Knows,
     simulate: fn(&Run<'_>) -> Result<RunStats, Error>,
     play: fn(&Self, &Settings, &mut dyn Clients) -> Result<RunStats, Error>,
+}
+
+/// How those who decide come to know what there is to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knows {
+    /// By messages.
+    ByMessage,
+    /// At once.
+    Everything,
+    /// At once; but what is handed over travels.
+    AllButHandOver,
 }
 
 /// One run of a protocol.
@@ -43,19 +57,39 @@ impl Contender {
     pub fn of<P: Protocol>(name: &str, options: Options) -> Result<Self, Unsupported> {
         let about = P::about(options.variant.as_deref())?;
         let (simulate, play) = (simulate::<P>, play::<P>);
-        Ok(Self { name: name.into(), about, options, oracle: false, simulate, play })
+        let knows = Knows::ByMessage;
+        Ok(Self { name: name.into(), about, options, knows, simulate, play })
     }
 
-    /// The protocol that `holdall-protocols` lists under this name, or the [`oracle`](Self::oracle).
+    /// The protocol that `holdall-protocols` lists under this name, or a [`yardstick`](Self::yardstick).
     ///
     /// # Errors
     /// If there is no such protocol, or no such variant.
     #[inline] // so that it is compiled, for every protocol there is, only where it is used
     pub fn named(name: &str) -> Result<Self, Error> {
-        if name == ORACLE {
-            return Ok(Self::oracle()?);
+        if let Some(yardstick) = Self::yardstick(name) {
+            return Ok(yardstick?);
         }
         Ok(holdall_protocols::with(name, Named(name))??)
+    }
+
+    /// The yardstick of this name, if it is the name of one: `oracle`, `ideal:reserve=2`.
+    pub fn yardstick(name: &str) -> Option<Result<Self, Unsupported>> {
+        match name.strip_prefix(IDEAL) {
+            Some(variant) => Some(Self::ideal(name, variant)),
+            None => (name == ORACLE).then(Self::oracle),
+        }
+    }
+
+    /// A yardstick: it decides at once like that variant of `coordinator`, seeing everything; but a use begins
+    /// only when the request has come to the manager of each of its pools, the last release of the pool has
+    /// come there too, and the answers of all have come back.
+    ///
+    /// # Errors
+    /// If there is no such variant of `coordinator`.
+    fn ideal(name: &str, variant: &str) -> Result<Self, Unsupported> {
+        let options = Options { variant: Some(variant.into()), ..Options::default() };
+        Ok(Self { knows: Knows::AllButHandOver, ..Self::of::<Coordinator>(name, options)? })
     }
 
     /// A yardstick: it sees all requests at once and grants whatever fits, without any message
@@ -65,7 +99,7 @@ impl Contender {
     /// Never, as long as there is a `coordinator:skip`.
     pub fn oracle() -> Result<Self, Unsupported> {
         let options = Options { variant: Some("skip".into()), ..Options::default() };
-        Ok(Self { oracle: true, ..Self::of::<Coordinator>(ORACLE, options)? })
+        Ok(Self { knows: Knows::Everything, ..Self::of::<Coordinator>(ORACLE, options)? })
     }
 
     /// The same without some of its rules.
@@ -143,7 +177,7 @@ fn simulate<P: Protocol>(run: &Run<'_>) -> Result<RunStats, Error> {
         topology.users = workload::pools_of_users(settings, graph);
     }
     let cfg = P::new(&topology, &contender.options)?;
-    let network = Network::new(&contender.about, contender.oracle);
+    let network = Network::new(&contender.about, contender.knows);
     let done = World::new(cfg, settings, graph, network).run(progress);
     done.map_err(|wrong| went_wrong(contender, settings, graph, &wrong))
 }
@@ -158,7 +192,7 @@ fn play<P: Protocol>(
         topology.users = clients.pools_of_each();
     }
     let cfg = P::new(&topology, &contender.options)?;
-    let network = Network::new(&contender.about, contender.oracle);
+    let network = Network::new(&contender.about, contender.knows);
     let done = World::played(cfg, settings, network, clients).run(|_| {});
     done.map_err(|wrong| went_wrong(contender, settings, 0, &wrong))
 }
@@ -258,7 +292,10 @@ mod tests {
     #[test]
     fn a_name_leads_to_a_protocol_or_an_error() {
         assert_eq!(Contender::named("rhee+:skeen").expect("listed").name(), "rhee+:skeen");
-        assert!(Contender::named("oracle").expect("the yardstick").oracle);
+        assert_eq!(Contender::named("oracle").expect("the yardstick").knows, Knows::Everything);
+        let ideal = Contender::named("ideal:reserve=2").expect("the other yardstick");
+        assert_eq!((ideal.name(), ideal.knows), ("ideal:reserve=2", Knows::AllButHandOver));
+        assert!(Contender::named("ideal:fast").is_err());
         let error = Contender::named("orderd").expect_err("no such protocol");
         assert_eq!(error.to_string(), "there is no protocol 'orderd'");
         assert!(Contender::named("coordinator:fast").is_err());

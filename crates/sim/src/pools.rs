@@ -58,6 +58,12 @@ impl Pools {
         }
     }
 
+    /// Reads a little of what a change for a user will read, and returns something made of it.
+    pub(super) fn touch(&self, lane: usize, needs: &Needs) -> u64 {
+        let used = needs.iter().map(|need| u64::from(self.pools[need.pool.index()].used));
+        used.sum::<u64>() + self.overtaken[lane].times
+    }
+
     /// There is one more user.
     pub(super) fn add_user(&mut self) {
         self.overtaken.push(Overtaken::default());

@@ -72,6 +72,9 @@ pub(super) struct What {
     /// Keep messages that their receivers say they will ignore
     #[arg(long)]
     keep_stale: bool,
+    /// Search fewer states: let what may as well be received at once be so
+    #[arg(long)]
+    reduce: bool,
     #[command(flatten)]
     search: SearchArgs,
 }
@@ -148,6 +151,7 @@ impl What {
             loss: self.loss,
             overtaking: self.overtaking,
             keep_stale: self.keep_stale,
+            reduce: self.reduce,
             ..self.search.settings()
         }
     }

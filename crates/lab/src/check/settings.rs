@@ -43,6 +43,8 @@ pub struct Settings {
     pub overtaking: Option<u32>,
     /// Whether messages are kept that their receivers say they will ignore.
     pub keep_stale: bool,
+    /// Whether messages that may as well be received at once are: fewer states, the same verdicts.
+    pub reduce: bool,
     /// Give up after this many states.
     pub max_states: usize,
     /// Give up after this long.
@@ -78,6 +80,7 @@ impl Default for Settings {
             loss: 0,
             overtaking: None,
             keep_stale: false,
+            reduce: false,
             max_states: 10_000_000,
             time: None,
             memory: None,
@@ -104,6 +107,21 @@ impl Settings {
     /// Whether nobody takes back what a crashed user held.
     pub(crate) fn holds_outlast_crash(&self) -> bool {
         self.crash.is_some() && matches!(self.detector(), Detector::None | Detector::Suspect)
+    }
+
+    /// Whether messages may be lost or doubled, or wait for each other, so that none of them may as well be
+    /// received at once.
+    pub(crate) fn is_order_seen(&self) -> bool {
+        self.loss > 0 || self.duplicates || self.order == Some(Order::Fifo)
+    }
+
+    /// Whether a role may be ended from outside before it has received all it is sent.
+    pub(crate) fn has_faults(&self) -> bool {
+        self.departures
+            || self.crash.is_some()
+            || self.crash_manager.is_some()
+            || self.suspect.is_some()
+            || self.reboot.is_some()
     }
 
     pub(crate) fn threads(&self) -> usize {

@@ -80,6 +80,7 @@ impl Options {
             "--departures" => settings.departures = true,
             "--duplicates" => settings.duplicates = true,
             "--keep-stale" => settings.keep_stale = true,
+            "--reduce" => settings.reduce = true,
             "--amid" => settings.crash_amid = true,
             "--overlap" => settings.overlap = true,
             "--reboot" => settings.reboot = Some(CellId(value()?.parse().ok()?)),

@@ -1,7 +1,7 @@
 //! The user: asks, waits, gives back.
 
 use holdall_core::{
-    Addr, Broken, Call, Event, Never, Outbox, Picked, Request, RequestId, Role, UserId,
+    Addr, Broken, Call, Event, Need, Never, Outbox, Picked, Request, RequestId, Role, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +40,8 @@ impl User {
         if self.granted {
             return out.misbehaved(from, "grant: twice for one request");
         }
-        let pools = &cfg.topology.pools;
-        if !request.needs.iter().all(|need| may_be_picked(need, units, pools)) {
+        let is_listed = |need: &Need| cfg.topology.is_listed(need.pool);
+        if !request.needs.iter().all(|need| may_be_picked(need, units, is_listed(need))) {
             return out.misbehaved(from, "grant: of other units than asked for");
         }
         self.granted = true;

@@ -182,7 +182,8 @@ impl Quest {
 
     fn on_yes(&mut self, cfg: &House, at: usize, n: u32, mut units: Picked, out: &mut Out) {
         let part = &mut self.parts[at];
-        if !part.needs.iter().all(|need| may_be_picked(need, &units, &cfg.topology.pools)) {
+        let is_listed = |need: &Need| cfg.topology.is_listed(need.pool);
+        if !part.needs.iter().all(|need| may_be_picked(need, &units, is_listed(need))) {
             return out.misbehaved(Addr::Manager(part.manager), "yes: other units than asked for");
         }
         units.retain(|pool, _| part.needs.of(*pool).is_some());
@@ -395,6 +396,31 @@ impl Role for User {
             ToUser::Park { turn, .. } => granted || *turn <= part.turn,
             ToUser::Yes { n, .. } => granted || cfg.rules.latest && *n < part.n,
             ToUser::Yield { n, .. } => granted || *n < part.n,
+        }
+    }
+
+    /// A user gathers answers, and what it does when it has them all does not depend on their order.
+    ///
+    /// While it tries, all that comes to it is one answer from each node, and perhaps the word that somebody
+    /// wants a hold back, which it never heeds: once it is queued, that is about an earlier stance. While it is
+    /// queued, a `Yes` may be followed by a `Yield`; if that comes first, the `Yes` is void, and otherwise the hold
+    /// is given back: the same in the end, unless the `Yes` is the last of all, which is not said to be prompt.
+    /// A `No` or a `Park` of the same node that is still under way does make a difference.
+    fn is_prompt(&self, cfg: &House, from: Addr, msg: &ToUser, alone: bool) -> bool {
+        let about = |quest: &&Quest| quest.request.id == msg.request();
+        let sure = cfg.rules.firm && cfg.rules.latest && !cfg.resend;
+        let Some(quest) = self.quest.as_ref().filter(about).filter(|_| sure) else { return false };
+        let is_from = |part: &&Part| Addr::Manager(part.manager) == from;
+        let Some(part) = quest.parts.iter().find(is_from) else { return false };
+        let tries = quest.phase == Phase::Trying;
+        match msg {
+            ToUser::No { n, .. } => tries && *n == part.n && !part.answered,
+            ToUser::Yes { n, .. } => {
+                let missing = quest.parts.iter().filter(|part| !part.held).count();
+                (tries || alone) && *n == part.n && missing > 1
+            }
+            ToUser::Yield { .. } => tries,
+            ToUser::Over(_) | ToUser::Park { .. } => false,
         }
     }
 

@@ -57,6 +57,9 @@ impl Manager {
         if self.holders.iter().chain(&self.queue).any(|share| share.request == request) {
             return out.misbehaved(from, "acquire: twice for one request");
         }
+        if self.queue.is_empty() && self.has_room_for(cfg, &share.need) {
+            return self.hold(share, out);
+        }
         if cfg.rules.fifo {
             self.queue.push_back(share);
         } else {
@@ -98,17 +101,25 @@ impl Manager {
 
     /// Serves the head of the queue as long as its units are free.
     fn serve(&mut self, cfg: &Ordered, out: &mut Out) {
-        while let Some(Share { request, need }) = self.queue.pop_front_if(|head| {
-            let enough = if cfg.rules.whole { i64::from(head.need.units) } else { 1 };
-            let nothing = Claims::default();
-            let named = !cfg.rules.named || self.pool.names_are_free(&nothing, &head.need);
-            self.pool.free() >= enough && named
-        }) {
-            let units = self.pick(&need);
-            self.pool.take(need.units, Some(&units));
-            out.to_user(request.user, ToUser::Held { request, units: units.clone() });
-            self.holders.push(Share { request, need: Need { named: units, ..need } });
+        while let Some(head) = self.queue.front()
+            && self.has_room_for(cfg, &head.need)
+            && let Some(head) = self.queue.pop_front()
+        {
+            self.hold(head, out);
         }
+    }
+
+    fn has_room_for(&self, cfg: &Ordered, need: &Need) -> bool {
+        let enough = if cfg.rules.whole { i64::from(need.units) } else { 1 };
+        let named = !cfg.rules.named || self.pool.names_are_free(&Claims::default(), need);
+        self.pool.free() >= enough && named
+    }
+
+    fn hold(&mut self, Share { request, need }: Share, out: &mut Out) {
+        let units = self.pick(&need);
+        self.pool.take(need.units, Some(&units));
+        out.to_user(request.user, ToUser::Held { request, units: units.clone() });
+        self.holders.push(Share { request, need: Need { named: units, ..need } });
     }
 
     /// The units to give; none of a counted pool.
@@ -142,6 +153,11 @@ impl Role for Manager {
         self.holders.iter().for_each(|Share { need, .. }| held.add(need.units, &need.named));
         Broken::unless(self.pool.is_used_by(&held), "O1: what is held makes up what is used")?;
         Broken::unless(self.pool.free() >= 0, "O1: no more is held than there is")
+    }
+
+    fn touch(&self) -> u64 {
+        let seq = |share: &Share| share.request.seq + u64::from(share.need.units);
+        self.holders.first().map_or(0, seq) + self.queue.front().map_or(0, seq)
     }
 
     fn is_idle(&self) -> bool {

@@ -91,6 +91,8 @@ fn is_coloured(variant: Option<&str>) -> Result<bool, Unsupported> {
 #[derive(Debug)]
 pub struct Ordered {
     topology: Topology,
+    /// Whether some pool is listed. Where none is, none has to be looked up.
+    some_listed: bool,
     /// The colour of each pool; none if all have their own.
     colours: Vec<u32>,
     rules: Rules,
@@ -100,6 +102,14 @@ impl Ordered {
     /// Each pool has a manager of its own, with the same number.
     const fn manager_of(pool: PoolId) -> ManagerId {
         ManagerId(pool.0)
+    }
+
+    /// Whether a pool is listed, if it is known.
+    fn is_listed(&self, pool: PoolId) -> Option<bool> {
+        match self.some_listed {
+            true => self.topology.is_listed(pool),
+            false => Some(false),
+        }
     }
 
     /// Where a pool is in the global order.
@@ -153,6 +163,7 @@ impl Protocol for Ordered {
         let coloured = is_coloured(options.variant.as_deref())?;
         Ok(Self {
             colours: if coloured { colour_pools(topology) } else { Vec::new() },
+            some_listed: topology.pools.iter().any(|pool| pool.listed),
             topology: topology.clone(),
             rules: Rules::new(options),
         })

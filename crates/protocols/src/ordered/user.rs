@@ -72,7 +72,7 @@ impl User {
         if !units.is_empty() {
             climb.units.insert(rung.pool, units);
         }
-        if !may_be_picked(rung, &climb.units, &cfg.topology.pools) {
+        if !may_be_picked(rung, &climb.units, cfg.is_listed(rung.pool)) {
             return out.misbehaved(from, "held: other units than asked for");
         }
         climb.held += 1;
@@ -125,6 +125,12 @@ impl Role for User {
             !cfg.rules.sorted || climb.ladder.is_sorted_by_key(|need| cfg.rank(need.pool)),
             "O2: waits only above all it holds",
         )
+    }
+
+    fn touch(&self) -> u64 {
+        let Some(climb) = &self.climb else { return 0 };
+        climb.ladder.first().map_or(0, |need| need.pool.0)
+            + climb.ladder.last().map_or(0, |need| u64::from(need.units))
     }
 
     fn is_idle(&self) -> bool {

@@ -84,6 +84,14 @@ impl Place {
         })
     }
 
+    /// Whether it makes no difference when these news come among those of its other queues: it waits for
+    /// all of them, and moves up then, or there are others missing. Where the last of them may lead to a
+    /// grant or to the end of a selection, that is not said.
+    pub(crate) fn gathers(&self, news: &News, rules: QueueRules) -> bool {
+        let missing = self.heard.iter().filter(|heard| !**heard).count();
+        rules.align && (missing > 1 || matches!(news, News::Dec { from, .. } if *from > 2))
+    }
+
     /// With all marks at once: see [`Place::select`].
     pub(crate) fn on_all_marks(&mut self, marked: Vec<u32>, rules: QueueRules) -> Turn {
         self.marked = marked;

@@ -239,6 +239,17 @@ where
         }
     }
 
+    /// It gathers the news of its queues; and what its user of S gathers is nothing to them.
+    fn is_prompt(&self, cfg: &Self::P, from: Addr, msg: &Self::Msg, alone: bool) -> bool {
+        match (msg, &self.state) {
+            (ToUser::Inner(msg), _) => self.inner.is_prompt(&cfg.inner, from, msg, alone),
+            (ToUser::News(news), State::Queued(place)) => {
+                !self.is_over(news) && place.gathers(news, cfg.queues)
+            }
+            (ToUser::News(_), _) => false,
+        }
+    }
+
     fn is_idle(&self) -> bool {
         self.state == State::Idle && self.inner.is_idle()
     }

@@ -134,6 +134,17 @@ impl Role for User {
         Broken::unless(own, "a user asks for itself")
     }
 
+    /// It gathers proposals, and then what is held for it, of which the last is its grant.
+    fn is_prompt(&self, _: &Skeen, _: Addr, msg: &ToUser, _: bool) -> bool {
+        match (msg, &self.state) {
+            (ToUser::Proposed { request, .. }, State::Joining(_)) => !self.is_stale(*request),
+            (ToUser::Held(request), State::Queued { held, .. }) => {
+                !self.is_stale(*request) && held.iter().filter(|held| !**held).count() > 1
+            }
+            _ => false,
+        }
+    }
+
     fn stage(&self) -> &'static str {
         match &self.state {
             State::Joining(_) => "joining",

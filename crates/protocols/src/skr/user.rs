@@ -151,6 +151,17 @@ impl Role for User {
         })
     }
 
+    /// It gathers proposals, and then the news of its queues.
+    fn is_prompt(&self, cfg: &Skr, _: Addr, msg: &ToUser, _: bool) -> bool {
+        match (msg, &self.state) {
+            (ToUser::Proposed { request, .. }, State::Joining(_)) => !self.is_over(*request),
+            (ToUser::News(news), State::Queued(place)) => {
+                !self.is_over(news.request()) && place.gathers(news, cfg.queues)
+            }
+            _ => false,
+        }
+    }
+
     fn is_idle(&self) -> bool {
         self.state == State::Idle
     }

@@ -157,6 +157,13 @@ impl Role for User {
         self.state.id() != Some(news.request())
     }
 
+    /// Once it is queued it gathers the news of its queues.
+    fn is_prompt(&self, cfg: &Walking, _: Addr, ToUser::News(news): &ToUser, _: bool) -> bool {
+        let current = self.state.id() == Some(news.request());
+        let gathers = |place: &Place| place.gathers(news, cfg.queues);
+        current && matches!(&self.state, State::Queued { place, .. } if gathers(place))
+    }
+
     fn is_idle(&self) -> bool {
         self.state == State::Idle
     }

@@ -127,6 +127,19 @@ impl Task {
         }
     }
 
+    /// Whether all it waits for is one answer from each of several pools, and this is one of them: that it
+    /// uses, or that it has left.
+    pub(super) fn gathers(&self, at: usize, n: Turn) -> bool {
+        let level = match self.status {
+            Status::Winning => Level::Use,
+            Status::Leaving { .. } => Level::Out,
+            Status::Entering | Status::Competing(_) | Status::Accessing => return false,
+        };
+        let part = &self.parts[at];
+        let missing = self.parts.iter().filter(|part| !part.stands_at(level)).count();
+        part.n == n && part.level == level && !part.is_answered() && missing > 1
+    }
+
     /// Whether it has a ticket and has not won yet.
     pub(super) fn competes(&self) -> bool {
         matches!(self.status, Status::Competing(_) | Status::Winning)

@@ -145,6 +145,14 @@ impl<const COMPLETE: bool> Role for User<COMPLETE> {
         }
     }
 
+    /// Whoever has won, or leaves, hears of each pool once more, and goes on when it has heard of all.
+    fn is_prompt(&self, cfg: &Self::P, from: Addr, msg: &ToUser, alone: bool) -> bool {
+        let ToUser::View { request, n, .. } = msg else { return false };
+        let sure = alone && cfg.rules.answer && cfg.rules.latest;
+        let task = self.task.as_ref().filter(|task| task.request.id == *request && sure);
+        task.is_some_and(|task| task.part_of(from).is_some_and(|at| task.gathers(at, *n)))
+    }
+
     fn stage(&self) -> &'static str {
         self.task.as_ref().map_or("", Task::stage)
     }

@@ -40,6 +40,9 @@ pub trait Roles: Send + Sync {
     /// [`Role::is_stale`], of the role that the message is for.
     fn is_stale(&self, role: u32, message: &Item) -> bool;
 
+    /// [`Role::is_prompt`], of the role that the message is for.
+    fn is_prompt(&self, role: u32, message: &Item, alone: bool) -> bool;
+
     /// [`Protocol::check_system`].
     fn check_system(&self, system: &Numbers<'_>) -> Result<(), Broken>;
 
@@ -193,6 +196,20 @@ impl<P: Protocol> Roles for RolesOf<P> {
             Item::ToUser { from, msg, .. } => {
                 let role = self.users.value(role);
                 role.is_stale(&self.cfg, *from, self.to_users.value(msg.0))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_prompt(&self, role: u32, message: &Item, alone: bool) -> bool {
+        match message {
+            Item::ToManager { from, msg, .. } => {
+                let role = self.managers.value(role);
+                role.is_prompt(&self.cfg, *from, self.to_managers.value(msg.0), alone)
+            }
+            Item::ToUser { from, msg, .. } => {
+                let role = self.users.value(role);
+                role.is_prompt(&self.cfg, *from, self.to_users.value(msg.0), alone)
             }
             _ => false,
         }

@@ -14,6 +14,10 @@ impl<P: Protocol> World<'_, P> {
         }
         match (act, lane.state) {
             (Action::Ask, State::Thinking) => self.ask(request),
+            (Action::Begin, State::Waiting) => {
+                self.begin_use(request);
+                Ok(())
+            }
             (Action::Done, State::Using) => self.done(request),
             (Action::Detected, State::Stopped) => {
                 self.detected(request);
@@ -62,28 +66,56 @@ impl<P: Protocol> World<'_, P> {
             let what = format!("granted {request:?}, which nobody waits for");
             return Err(self.wrong(Addr::User(request.id.user), what));
         }
+        lane.uses = request.needs.clone();
+        if self.network.hands_over {
+            let begins = self.handed_over(number);
+            self.push(begins, Item::Client(request.id, Action::Begin));
+        } else {
+            self.begin_use(request.id);
+        }
+        Ok(())
+    }
+
+    /// When a request that is granted now has been told so by the managers of all its pools, each of
+    /// which has to hear of it, and of the last release, before.
+    fn handed_over(&mut self, number: u32) -> u64 {
+        let lane = &self.lanes[number as usize];
+        let mut told = self.now;
+        for need in lane.uses.iter() {
+            let asked = lane.since + self.delays.draw();
+            let heard = self.now.max(asked).max(self.back_at[need.pool.index()]);
+            told = told.max(heard + self.delays.draw());
+        }
+        told
+    }
+
+    fn begin_use(&mut self, request: RequestId) {
+        let number = request.user.lane().number;
+        let lane = &mut self.lanes[number as usize];
         let asked = lane.begin(State::Using, self.now);
         lane.grants += 1;
         self.times.add(asked, self.now);
-        self.pools.grant(number, &request.needs, asked);
-        lane.uses = request.needs.clone();
+        self.pools.grant(number, &lane.uses, asked);
         let service = lane.service;
         if self.clients.is_some() {
-            self.tell_clients(|clients, now, out| clients.granted(number, now, out));
-            return Ok(());
+            return self.tell_clients(|clients, now, out| clients.granted(number, now, out));
         }
         if let Some(fault) = self.faults.of(number).filter(|fault| fault.stage == Stage::Using) {
             let act = Action::Fail(fault.kind, fault.stage);
-            self.push(self.now + fault.after(service), Item::Client(request.id, act));
+            self.push(self.now + fault.after(service), Item::Client(request, act));
         }
-        self.push(self.now + service, Item::Client(request.id, Action::Done));
-        Ok(())
+        self.push(self.now + service, Item::Client(request, Action::Done));
     }
 
     fn done(&mut self, request: RequestId) -> Step {
         let lane = &mut self.lanes[request.user.lane().index()];
         let entered = lane.begin(State::Ending, self.now);
         self.pools.leave(&lane.uses, entered, self.now);
+        if self.network.hands_over {
+            for need in lane.uses.iter() {
+                self.back_at[need.pool.index()] = self.now + self.delays.draw();
+            }
+        }
         self.step_user(request.user, Event::Call(Call::Done))
     }
 

@@ -21,6 +21,7 @@ use holdall_core::{
 use rustc_hash::FxBuildHasher;
 
 use super::clients::Clients;
+use super::contender::Knows;
 use super::faults::{Copies, Delays, FaultPlan};
 use super::pools::Pools;
 use super::random::Stream;
@@ -61,6 +62,8 @@ enum Item<P: Protocol> {
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Ask,
+    /// What it was granted has been handed over.
+    Begin,
     /// The detector notices that it has stopped.
     Detected,
     Done,
@@ -129,14 +132,20 @@ type Step = Result<(), Box<Failure>>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Network {
     /// Whether messages take no time and do not count.
-    pub(super) instant: bool,
+    instant: bool,
+    /// Whether what is handed over takes the time of messages all the same.
+    hands_over: bool,
     /// In which order they arrive on a link.
-    pub(super) order: Order,
+    order: Order,
 }
 
 impl Network {
-    pub(super) fn new(about: &About, oracle: bool) -> Self {
-        Self { instant: oracle, order: about.assumes.order }
+    pub(super) fn new(about: &About, knows: Knows) -> Self {
+        Self {
+            instant: knows != Knows::ByMessage,
+            hands_over: knows == Knows::AllButHandOver,
+            order: about.assumes.order,
+        }
     }
 }
 
@@ -167,6 +176,8 @@ pub(super) struct World<'a, P: Protocol> {
     copies: Copies,
     faults: FaultPlan<'a>,
     pools: Pools,
+    /// By pool, when the word of its last release arrives; kept only where such words are handed over.
+    back_at: Vec<u64>,
     times: ResponseTimes,
     tallies: Tallies,
     degree: f64,
@@ -238,7 +249,10 @@ impl<'a, P: Protocol> World<'a, P> {
             node,
             free_at: 0,
         });
-        let mean_delay = if network.instant { 0 } else { settings.delay };
+        let mean_delay = match network {
+            Network { instant: true, hands_over: false, .. } => 0,
+            _ => settings.delay,
+        };
         Self {
             settings,
             network,
@@ -260,6 +274,7 @@ impl<'a, P: Protocol> World<'a, P> {
             copies: Copies::new(settings, graph),
             faults: FaultPlan::new(settings, graph),
             pools,
+            back_at: vec![0; if network.hands_over { settings.resources as usize } else { 0 }],
             times: ResponseTimes::new(settings.warm_up(), settings.ticks),
             tallies: Tallies::default(),
             messages: 0,
@@ -291,8 +306,8 @@ impl<'a, P: Protocol> World<'a, P> {
 
     /// Reads a little of the roles whose turn comes next, and returns how many. In a large system
     /// each of them is far away in memory; read one after another without a use in between, they
-    /// are fetched at the same time. With 100,000 users that makes the simulation of `ordered` 30 %
-    /// faster; with 10,000 or fewer it makes no difference (`docs/simulation.md`, Speed).
+    /// are fetched at the same time: first the roles, then what they and the clients refer to, then
+    /// the pools that are meant. What it brings is in `docs/simulation.md`, Speed.
     fn look_ahead(&self) -> usize {
         let next = self.wheel.rest_of_tick();
         if next.len() < AHEAD {
@@ -301,13 +316,20 @@ impl<'a, P: Protocol> World<'a, P> {
         for item in next.clone().take(AHEAD) {
             if let Some(lane) = self.lane_of(item) {
                 black_box(lane.seq + lane.grants + lane.service + lane.free_at);
-            } else if let Item::ToManager { to, .. } = item {
-                let manager = &self.managers[to.index()];
+            } else if let Some(manager) = self.manager_of(item) {
                 black_box(manager.node.0 + manager.free_at);
             }
         }
+        for item in next.clone().take(AHEAD) {
+            if let Some(lane) = self.lane_of(item) {
+                black_box(lane.needs.last().map(|need| need.units));
+                black_box(lane.role.touch());
+            } else if let Some(manager) = self.manager_of(item) {
+                black_box(manager.role.touch());
+            }
+        }
         for lane in next.take(AHEAD).filter_map(|item| self.lane_of(item)) {
-            black_box(lane.needs.first().map(|need| need.units));
+            black_box(self.pools.touch(lane.id.lane().index(), &lane.needs));
         }
         AHEAD
     }
@@ -318,6 +340,14 @@ impl<'a, P: Protocol> World<'a, P> {
             Item::Client(RequestId { user, .. }, _) | Item::ToUser { to: user, .. } => {
                 self.lanes.get(user.lane().index())
             }
+            _ => None,
+        }
+    }
+
+    /// The manager that a message is for, if it is one.
+    fn manager_of(&self, item: &Item<P>) -> Option<&Manager<P>> {
+        match item {
+            Item::ToManager { to, .. } => self.managers.get(to.index()),
             _ => None,
         }
     }

@@ -112,7 +112,8 @@ impl Protocol for Counting {
 
 fn run(order: Order, one_per_tick: bool) -> Result<RunStats, Box<Failure>> {
     let settings = Settings { users: 1, one_per_tick, ..Settings::default() };
-    super::World::new(Counting, &settings, 0, Network { instant: false, order }).run(|_| {})
+    super::World::new(Counting, &settings, 0, Network { instant: false, hands_over: false, order })
+        .run(|_| {})
 }
 
 #[test]

@@ -357,6 +357,9 @@ pub(crate) fn describe(scope: &Scope, settings: &Settings, assumes: Assumes) -> 
     if settings.keep_stale {
         text.push_str(" --keep-stale");
     }
+    if settings.reduce {
+        text.push_str(" --reduce");
+    }
     if settings.duplicates {
         text.push_str(" --duplicates");
     }

@@ -54,7 +54,9 @@ impl Describe for World<'_> {
             sent: new.iter().filter_map(|item| self.sent(item)).collect(),
             what,
             sends: new.iter().map(|item| self.show_sent(item)).collect(),
-            then: self.show(after, who) + &granted.iter().map(told).collect::<String>(),
+            then: self.show(after, who)
+                + &granted.iter().map(told).collect::<String>()
+                + &self.show_others(before, after, who),
             granted,
         }
     }
@@ -128,6 +130,19 @@ impl World<'_> {
                 None => format!("{who:?} is no more"),
             },
         }
+    }
+
+    /// Those who have changed in the step of another, since they received at once what it sent.
+    fn show_others(&self, before: &[u32], after: &[u32], who: Addr) -> String {
+        if !self.receives_at_once() {
+            return String::new();
+        }
+        let users = self.clients(after).map(|client| Addr::User(client.user()));
+        let managers = (0..self.managers as u64).map(|manager| Addr::Manager(ManagerId(manager)));
+        let at = |state: &[u32], other| self.place_of(state, other).map(|place| state[place]);
+        let changed = |other: &Addr| *other != who && at(before, *other) != at(after, *other);
+        let others = users.chain(managers).filter(changed);
+        others.map(|other| format!("\n        at once: {}", self.show(after, other))).collect()
     }
 
     /// Everything in a state, one thing a line.

@@ -16,16 +16,17 @@ use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, 
 pub(crate) struct Executor<'w> {
     pub(super) world: &'w World<'w>,
     clients: FxHashMap<Client, u32>,
-    known: KnownParts,
+    pub(super) known: KnownParts,
     /// The call that a client leads to.
     calls: FxHashMap<u32, u32>,
-    steps: Steps,
+    pub(super) steps: Steps,
     moves: Vec<(Action, Class)>,
     pub(super) next: Vec<u32>,
     /// Where the items of `next` begin that were put under way by the step.
     pub(super) fresh_at: usize,
     breach: Option<Box<Breach>>,
-    dropped: Vec<Class>,
+    /// What was under way and is no longer, although it was not what the step delivered.
+    pub(super) dropped: Vec<Class>,
     /// How many messages the step has sent.
     sent: usize,
     /// How many it may send, if its user stops amid.
@@ -176,8 +177,9 @@ impl<'w> Executor<'w> {
             Action::Reboot(cell) => self.reboot(cell),
             Action::Return(lane) => self.succeed(lane),
         }
-        if !self.world.settings.keep_stale {
-            self.drop_stale(state);
+        self.drop_stale(state);
+        if self.world.receives_at_once() {
+            self.receive_prompt(state);
         }
         self.retire_predecessors();
         if self.world.bound.is_some() {
@@ -190,7 +192,10 @@ impl<'w> Executor<'w> {
 
     /// Takes out the messages that their receivers say they will ignore whenever they come. For
     /// those that were under way in the state `before`, that is as good as a delivery.
-    fn drop_stale(&mut self, before: &[u32]) {
+    pub(super) fn drop_stale(&mut self, before: &[u32]) {
+        if self.world.settings.keep_stale {
+            return;
+        }
         let mut at = self.world.items_at();
         while at < self.next.len() {
             let id = self.next[at];
@@ -216,7 +221,7 @@ impl<'w> Executor<'w> {
 
     /// Whether the role with an address has not changed since the state before. If something that was under way to it
     /// were stale, it would not be there any more.
-    fn is_unchanged(&self, before: &[u32], to: Receiver) -> bool {
+    pub(super) fn is_unchanged(&self, before: &[u32], to: Receiver) -> bool {
         let same = |place: usize| before[place] == self.next[place];
         match to {
             Receiver::Nobody => true,
@@ -259,7 +264,7 @@ impl<'w> Executor<'w> {
     }
 
     /// Lets something happen to the role it is for.
-    fn feed(&mut self, id: u32) {
+    pub(super) fn feed(&mut self, id: u32) {
         let to = self.known.item(self.world, id).to;
         let Some(slot) = self.place_of(to) else { return };
         let mut steps = std::mem::take(&mut self.steps);
@@ -270,7 +275,7 @@ impl<'w> Executor<'w> {
     }
 
     /// The place of a role that takes part.
-    fn place_of(&mut self, who: Receiver) -> Option<usize> {
+    pub(super) fn place_of(&mut self, who: Receiver) -> Option<usize> {
         let place = match who {
             Receiver::Nobody => None,
             Receiver::Manager { place } => Some(place),
@@ -430,7 +435,7 @@ impl<'w> Executor<'w> {
         }
     }
 
-    fn take_out(&mut self, at: usize) {
+    pub(super) fn take_out(&mut self, at: usize) {
         self.next.remove(at);
         self.fresh_at -= usize::from(at < self.fresh_at);
     }

@@ -12,6 +12,7 @@ mod lives;
 mod moves;
 mod overtaking;
 mod prints;
+mod prompt;
 mod saved;
 mod stages;
 mod steps;
