@@ -109,7 +109,6 @@ impl World<'_> {
     /// Nothing goes wrong any more.
     pub(crate) fn heal(&mut self) {
         self.net.blocked.clear();
-        self.stopped_until.iter_mut().for_each(|until| *until = 0);
         self.clients.iter_mut().for_each(|client| client.paused_until = 0);
         for node in 0..self.nodes.len() {
             self.after(10, Event::Start { node, upgrade: false });

@@ -71,14 +71,18 @@ fn need(which: u8, amount: u8) -> Need {
     text.parse().expect("a need")
 }
 
-fn holder(pid: u32) -> Record {
-    let leader = Some((ProcessId { pid, start: 7 }, true));
-    Record { boot: BOOT.into(), leader, ..Record::default() }
+fn boot(boots: u32) -> String {
+    format!("{BOOT}{boots}")
 }
 
-fn cgroup(inode: u64) -> Record {
+fn holder(boots: u32, pid: u32) -> Record {
+    let leader = Some((ProcessId { pid, start: 7 }, true));
+    Record { boot: boot(boots), leader, ..Record::default() }
+}
+
+fn cgroup(boots: u32, inode: u64) -> Record {
     let cgroup = CgroupId { path: "grant".into(), inode, root: 1 };
-    Record { boot: BOOT.into(), cgroup: Some(cgroup), ..Record::default() }
+    Record { boot: boot(boots), cgroup: Some(cgroup), ..Record::default() }
 }
 
 impl<'a> World<'a> {
@@ -133,7 +137,7 @@ impl<'a> World<'a> {
                 self.lose_all(client); // It ends with its connection, and knows it.
             }
         }
-        let boot = format!("{BOOT}{}", self.boots);
+        let boot = boot(self.boots);
         let start = host::start(self.at, &boot, self.config);
         self.host = Host::start(&*(self.store)(), self.logic, start);
         self.flush();

@@ -28,7 +28,7 @@ impl World<'_> {
                 // Also of what it was not told that it holds.
                 let asked = self.clients[*client].asked.keys().copied();
                 if let Some(request) = Self::pick(asked, index) {
-                    let holder = holder(100 + request.0 as u32);
+                    let holder = holder(self.boots, 100 + request.0 as u32);
                     self.call(*client, Wish::Child { request, holder });
                 }
             }
@@ -64,7 +64,7 @@ impl World<'_> {
             Move::Prepare(index, in_cgroup) => {
                 if let Some(request) = Self::pick(self.prepare.iter().copied(), index) {
                     self.prepare.remove(&request);
-                    let holder = in_cgroup.then(|| cgroup(request.0));
+                    let holder = in_cgroup.then(|| cgroup(self.boots, request.0));
                     self.input(Input::Prepared { request, holder, place: None });
                 }
             }
@@ -184,7 +184,8 @@ impl World<'_> {
     /// What is left behind by whoever gives something back; what is not is used no more.
     fn rest(&mut self, client: usize, request: RequestNo, left: bool) -> Option<Rest> {
         let left = left && self.clients[client].children.contains(&request);
-        let rest = left.then(|| Rest { holder: holder(100 + request.0 as u32), pids: vec![100] });
+        let holder = holder(self.boots, 100 + request.0 as u32);
+        let rest = left.then(|| Rest { holder, pids: vec![100] });
         let lasting = self.clients[client].ask(request).lasting;
         if rest.is_none() || lasting == Lasting::Command(Leftovers::Warn) {
             // What is being killed is used until it is, whatever its client says.

@@ -408,7 +408,7 @@ impl Role for User {
     /// A `No` or a `Park` of the same node that is still under way does make a difference.
     fn is_prompt(&self, cfg: &House, from: Addr, msg: &ToUser, alone: bool) -> bool {
         let about = |quest: &&Quest| quest.request.id == msg.request();
-        let sure = cfg.rules.firm && cfg.rules.latest && !cfg.resend;
+        let sure = cfg.rules.firm && cfg.rules.latest && !cfg.resends();
         let Some(quest) = self.quest.as_ref().filter(about).filter(|_| sure) else { return false };
         let is_from = |part: &&Part| Addr::Manager(part.manager) == from;
         let Some(part) = quest.parts.iter().find(is_from) else { return false };
