@@ -33,8 +33,6 @@ pub(crate) struct Client {
     /// Until when by the clock of its machine it may use what others guard.
     pub(crate) deadline: Option<u64>,
     pub(crate) paused_until: u64,
-    /// How often it was granted something.
-    pub(crate) grants: u32,
 }
 
 impl Client {
@@ -42,25 +40,14 @@ impl Client {
         let (calls, answered) = Default::default();
         let state = State::Idle(0);
         let (conn, deadline) = (None, None);
-        let (returns, paused_until, grants) = (false, 0, 0);
-        Self {
-            home,
-            state,
-            conn,
-            session,
-            returns,
-            calls,
-            answered,
-            deadline,
-            paused_until,
-            grants,
-        }
+        let (returns, paused_until) = (false, 0);
+        Self { home, state, conn, session, returns, calls, answered, deadline, paused_until }
     }
 
     /// It has lost everything, and begins anew under another name.
     pub(crate) fn begin_anew(&mut self, session: u128, at: u64) {
-        let (grants, paused_until) = (self.grants, self.paused_until);
-        *self = Self { grants, paused_until, ..Self::new(self.home, session) };
+        let paused_until = self.paused_until;
+        *self = Self { paused_until, ..Self::new(self.home, session) };
         self.state = State::Idle(at);
     }
 

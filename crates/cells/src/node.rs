@@ -65,7 +65,7 @@ impl Node {
         1_000_000 + at.saturating_add_signed(at as i64 * self.fast / 1000)
     }
 
-    /// Pools: two boards and a lock everywhere; of the board of the first cell others keep what they have.
+    /// Pools: two boards and two locks everywhere.
     fn pools() -> Vec<Declared> {
         let pool =
             |name: &str, kind| Declared { name: name.parse().expect("a name"), kind, limit: None };
@@ -78,6 +78,7 @@ impl Node {
         at: u64,
         others: Vec<Member>,
         (fresh_life, upgrade): (u128, bool),
+        waits: bool,
         mutant: Option<Mutant>,
     ) -> Result<Vec<Effect>, String> {
         self.logic += u32::from(upgrade);
@@ -113,7 +114,7 @@ impl Node {
             pools: Self::pools(),
             limits: Limits::default(),
             cluster: Some(Cluster { own: self.member.clone(), members: others, patience }),
-            waits: vec!["slow".parse().expect("a name")],
+            waits: if waits { vec!["slow".parse().expect("a name")] } else { Vec::new() },
         };
         let terms = match mutant {
             Some(Mutant::NoGrace) => holdall_cell::lease::Terms { grace: 0, ..TERMS },

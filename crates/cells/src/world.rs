@@ -36,6 +36,17 @@ pub struct Report {
     pub events: u64,
 }
 
+impl std::ops::AddAssign for Report {
+    fn add_assign(&mut self, other: Self) {
+        self.grants += other.grants;
+        self.spanning += other.spanning;
+        self.lost += other.lost;
+        self.refused += other.refused;
+        self.faults += other.faults;
+        self.events += other.events;
+    }
+}
+
 /// Something that happens.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -72,6 +83,8 @@ pub(crate) struct World<'a> {
     pub(crate) report: Report,
     /// Until when a machine stands still.
     pub(crate) stopped_until: Vec<u64>,
+    /// Whether there are pools of which others keep what they have.
+    waits: bool,
 }
 
 /// An event in the queue. The order is that of time and number alone.
@@ -101,7 +114,7 @@ impl<'a> World<'a> {
     pub(crate) fn new(seed: u64, settings: &'a Settings) -> Self {
         let mut rng = Pcg64::seed_from_u64(seed);
         let nodes: Vec<_> =
-            (0..settings.cells).map(|index| Node::new(index, rng.random_range(-20..=20))).collect();
+            (0..settings.cells).map(|index| Node::new(index, rng.random_range(-50..=50))).collect();
         let count = settings.cells * settings.clients;
         let clients = (0..count)
             .map(|index| Client::new(index % settings.cells, index as u128 + 1))
@@ -120,6 +133,7 @@ impl<'a> World<'a> {
             dead: BTreeSet::new(),
             report: Report::default(),
             stopped_until,
+            waits: seed.is_multiple_of(2),
         };
         for node in 0..settings.cells {
             world.after(node as u64, Event::Start { node, upgrade: false });
@@ -253,8 +267,8 @@ impl<'a> World<'a> {
         let members = others.map(|other| self.nodes[other].member.clone()).collect();
         let life: u128 = self.rng.random_range(1..u128::MAX);
         let at = self.at;
-        let mutant = self.settings.mutant;
-        let effects = self.nodes[node].start(at, members, (life, upgrade), mutant);
+        let (waits, mutant) = (self.waits, self.settings.mutant);
+        let effects = self.nodes[node].start(at, members, (life, upgrade), waits, mutant);
         self.tell(|| format!("c{node} starts, another version: {upgrade}, with {effects:?}"));
         self.carry_out(node, effects)
     }
@@ -336,8 +350,9 @@ impl<'a> World<'a> {
         let Some(to) = self.nodes.iter().position(|node| node.member.cell == cell) else { return };
         let links = self.nodes[from].running.as_ref().map(|running| &running.links);
         let Some(number) = links.and_then(|links| links.get(&to)).copied() else { return };
-        let delay = match self.rng.random_range(0..20) {
-            0 => self.rng.random_range(50..700),
+        let delay = match self.rng.random_range(0..50) {
+            0 if self.is_faulty() => self.rng.random_range(700..4000),
+            0..4 => self.rng.random_range(50..700),
             _ => self.rng.random_range(1..30),
         };
         if let Some(arrival) = self.net.arrives(from, to, number, self.at, delay) {
@@ -584,9 +599,9 @@ impl<'a> World<'a> {
         }
         self.report.grants += 1;
         self.report.spanning += u64::from(taken.iter().any(|taken| taken.name.cell().is_some()));
-        let until = self.at + self.rng.random_range(30..2500);
+        let long = self.chance(20.0);
+        let until = self.at + self.rng.random_range(if long { 2500..15_000 } else { 30..2500 });
         let one = &mut self.clients[client];
-        one.grants += 1;
         one.state = State::Using { request, until };
         self.push_deadline(client);
         Ok(())

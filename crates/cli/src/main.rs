@@ -2,6 +2,7 @@
 
 mod agent;
 mod bench;
+mod cells;
 mod deal;
 mod explain;
 mod failure;
@@ -75,6 +76,7 @@ enum Command {
     Job(job::Args),
     Agent(agent::Args),
     Bench(bench::Args),
+    Cells(cells::Args),
     #[command(flatten)]
     Study(holdall_commands::Command),
     Deal(deal::Args),
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         Command::Job(args) => job::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Cells(args) => cells::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Study(command) => command.run(&Protocols::known()),

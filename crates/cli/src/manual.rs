@@ -45,8 +45,18 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The commands that study protocols, which most people never need.
-const RESEARCH: [&str; 9] =
-    ["bench", "check", "explore", "fuzz", "locality", "play", "protocols", "sim", "figures"];
+const RESEARCH: [&str; 10] = [
+    "bench",
+    "cells",
+    "check",
+    "explore",
+    "fuzz",
+    "locality",
+    "play",
+    "protocols",
+    "sim",
+    "figures",
+];
 
 /// Prints what there is, with a group of its own for research; on standard error if nothing was asked for.
 pub(crate) fn help(unasked: bool) -> ExitCode {

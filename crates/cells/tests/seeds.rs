@@ -1,0 +1,40 @@
+//! Worlds that must stay whole, and changes that must be found.
+
+use holdall_cells::{Mutant, Report, Settings, play};
+
+fn play_all(seeds: std::ops::Range<u64>, settings: &Settings) -> Report {
+    let mut all = Report::default();
+    for seed in seeds {
+        match play(seed, settings) {
+            Ok(report) => all += report,
+            Err(violation) => panic!(
+                "{violation}; to see it: holdall cells --cells {} --seed {seed} --seeds 1 --told",
+                settings.cells
+            ),
+        }
+    }
+    all
+}
+
+#[test]
+fn nothing_is_used_twice_and_everybody_is_served() {
+    let all = play_all(1..200, &Settings::default());
+    assert!(all.spanning > 500 && all.lost > 25, "something has happened: {all:?}");
+    play_all(1..20, &Settings { cells: 5, ..Settings::default() });
+}
+
+/// The same seed is the same world.
+#[test]
+fn a_seed_is_played_again_to_the_same_end() {
+    let settings = Settings::default();
+    assert_eq!(play(7, &settings), play(7, &settings));
+}
+
+#[test]
+fn what_is_wrong_is_found() {
+    for mutant in Mutant::ALL {
+        let settings = Settings { mutant: Some(mutant), ..Settings::default() };
+        let found = (1..6000).any(|seed| play(seed, &settings).is_err());
+        assert!(found, "{} is not found", mutant.name());
+    }
+}
