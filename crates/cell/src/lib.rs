@@ -1,4 +1,4 @@
-//! The pure state machine of a cell. The agent uses its engine, and not the rest yet.
+//! The pure state machine of a cell.
 //!
 //! No clock (whoever calls says what time it is), no I/O, no randomness, no hash order: the same
 //! inputs lead to the same state, so that a log of inputs is enough to build it again.
@@ -9,6 +9,7 @@
 //! | [`session`] | clients that lose their connection, or their agent, and not their place |
 //! | [`facts`], [`books`] | what came of everything, and what that adds up to |
 //! | [`events`] | what people are told of facts |
+//! | [`peer`], [`lease`] | what cells say to each other, and for how long it counts |
 //! | `cell` | all of these together: inputs in, facts and effects out |
 //! | [`replay`], `record` | how a cell comes back from its log, and what is in that |
 
