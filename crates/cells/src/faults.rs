@@ -29,7 +29,8 @@ impl World<'_> {
             }
             74..84 => return self.kill_client(client),
             84..98 => {
-                self.stopped_until[node] = self.at + self.rng.random_range(100..7000);
+                let until = self.at + self.rng.random_range(100..7000);
+                self.stopped_until[node] = self.stopped_until[node].max(until);
             }
             _ => self.leave_for_good(node),
         }
@@ -80,7 +81,6 @@ impl World<'_> {
         for client in self.clients.iter_mut().filter(|client| client.home == node) {
             client.conn = None;
         }
-        self.stopped_until[node] = 0;
     }
 
     /// A connection breaks, which both ends notice in their own time.
