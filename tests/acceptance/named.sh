@@ -39,7 +39,7 @@ expect 78 "has no such unit" run board/4 -- true
 expect 78 "is one unit" run board/1:2 -- true
 expect 78 "has only 4 units" run board/0 board:4 -- true
 expect 64 "named twice" run board/0 board/0 -- true
-expect 64 "cells" run board@lab -- true
+expect 78 "there is no cell 'lab'" run board@lab -- true
 expect 78 "ask for 'scope/red'" run red -- true
 
 # What is held is not granted beside all of it, nor all of it beside that.
