@@ -10,10 +10,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdall_cell::facts::{Answer, Clock, Fact, How, Imported};
+use hashbrown::HashSet;
+use holdall_cell::facts::{Answer, Clock, Fact, GivenAbroad, How, Imported};
 use holdall_cell::replay::{LOGIC, Parts, Recorded, Replay};
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
 use holdall_cell::{Cell, Declared, Input, Rest, Start, Wish};
+use holdall_core::{CellId, Home, Life, RequestId, UserId};
 use holdall_wire::holder::{CgroupId, Namespaces, ProcessId, Record};
 use holdall_wire::{
     Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Part, Place, Refusal,
@@ -169,7 +171,35 @@ fn facts() -> Vec<Fact> {
     all.extend(changes.map(|change| Fact::Changed { by: Some(who()), change }));
     let means = Means::Once { pid: 7, start: 8 };
     all.push(Fact::Session { session, secret: Secret(6), uid: 1000, means });
+    all.extend(facts_of_cells(request));
     all
+}
+
+/// What a cell knows of others.
+fn facts_of_cells(request: RequestNo) -> Vec<Fact> {
+    let cell = CellId(2);
+    let first = UserId::first_at(Home { cell, life: Life(9) }, 3);
+    let id = RequestId { user: first.next_generation().expect("not the last"), seq: 4 };
+    let given = GivenAbroad {
+        request,
+        id,
+        stance: vec![1, 2],
+        leased: true,
+        who: who(),
+        ask: ask("gpu:2", Lasting::Connection, None),
+        taken: taken(),
+        since: 1,
+        until: Some(2),
+    };
+    let (missing, held) = (vec![cell, CellId(5)], vec![id]);
+    vec![
+        Fact::Peer { cell, life: Some(u128::MAX) },
+        Fact::Peer { cell, life: None },
+        Fact::Spans { request, id },
+        Fact::HeldFor(Box::new(given)),
+        Fact::Recovery { missing, until: Some(2), horizon: 6, held },
+        Fact::Recovery { missing: Vec::new(), until: None, horizon: 0, held: Vec::new() },
+    ]
 }
 
 /// Records one after the other, each with its length.
@@ -207,9 +237,8 @@ fn write(at: u64, input: &Input, facts: &[Fact]) -> Vec<u8> {
 #[test]
 fn every_fact_is_read_as_it_was_written() {
     let facts = facts();
-    let mut kinds: Vec<_> = facts.iter().map(std::mem::discriminant).collect();
-    kinds.dedup();
-    assert!(kinds.len() >= 22, "one of each");
+    let kinds: HashSet<_> = facts.iter().map(std::mem::discriminant).collect();
+    assert_eq!(kinds.len(), 26, "one of each");
     let written: Vec<_> =
         facts.iter().map(|fact| write(5, &Input::Due, std::slice::from_ref(fact))).collect();
     let content = pack(&written);
