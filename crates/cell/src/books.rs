@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
 pub use self::ties::{Recovery, Tie, Ties};
+pub(crate) use self::units::is_for;
 use self::units::{UnitName, Use};
 use crate::facts::{Clock, Fact, GivenAbroad, How, Imported};
 use crate::session::{CallNo, SessionId, Sessions};

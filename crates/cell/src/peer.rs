@@ -11,11 +11,12 @@
 //!
 //! This is the form of the network: new kinds are added at the end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdall_core::RequestId;
+use holdall_core::{CellId, RequestId};
 use holdall_protocols::house::{ToManager, ToUser};
-use holdall_wire::{Need, Refusal, Taken, Who};
+use holdall_wire::{NEEDS_MAX, Name, Need, Refusal, TEXT_MAX, Taken, UNITS_MAX, Who};
 use serde::{Deserialize, Serialize};
 
 /// A message from one cell to another.
@@ -97,4 +98,134 @@ pub struct Asserted {
     pub given: Given,
     /// If it is a reservation: for how many milliseconds more.
     pub millis: Option<u64>,
+}
+
+impl PeerMessage {
+    /// Looks whether an honest cell would say this to another: everything in it comes from elsewhere.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn check(&self, from: CellId, to: CellId) -> Result<(), &'static str> {
+        let (senders, receivers) = (is_of(from), is_of(to));
+        match self {
+            Self::ToManager { message, order } => {
+                sensible(senders(&message.request()), "a request that is not its own")?;
+                let releases = matches!(message, ToManager::Release(_));
+                sensible(releases == order.is_none(), "an order with a release, or none without")?;
+                order.as_ref().map_or(Ok(()), Order::check)
+            }
+            Self::ToUser { message, given } => {
+                sensible(receivers(&message.request()), "a request of somebody else")?;
+                let holds = matches!(message, ToUser::Yes { .. });
+                sensible(holds == given.is_some(), "something given without a yes, or nothing")?;
+                given.as_ref().map_or(Ok(()), Given::check)
+            }
+            Self::Refused { request, .. } => {
+                sensible(receivers(request), "a request of somebody else")
+            }
+            Self::Keep { request, .. } => {
+                sensible(senders(request), "a request that is not its own")
+            }
+            Self::Assert(Assertion { waiting, held, .. }) => {
+                let waiting = waiting.iter().map(|(request, _)| request);
+                let mut all = waiting.chain(held.iter().map(|one| &one.request));
+                sensible(all.all(senders), "a request that is not its own")?;
+                held.iter().try_for_each(|one| {
+                    one.order.check()?;
+                    one.given.check()
+                })
+            }
+        }
+    }
+}
+
+/// Whether a request is that of a cell. Each user makes one.
+fn is_of(cell: CellId) -> impl Fn(&RequestId) -> bool {
+    move |request| request.user.home().cell == cell && request.seq == 1
+}
+
+fn sensible(is: bool, otherwise: &'static str) -> Result<(), &'static str> {
+    if is { Ok(()) } else { Err(otherwise) }
+}
+
+/// Whether names are those of the guard's own things.
+fn are_its_own<'a>(mut names: impl Iterator<Item = &'a Name>) -> Result<(), &'static str> {
+    sensible(names.all(|name| name.cell().is_none()), "a name with a cell")
+}
+
+impl Order {
+    fn check(&self) -> Result<(), &'static str> {
+        are_its_own(self.needs.iter().map(|need| &need.name))?;
+        let Who { user, host, from, .. } = &*self.who;
+        let long = user.len().max(host.len()) > TEXT_MAX || from.size() > 3 * TEXT_MAX;
+        sensible(!long, "words that are too long")?;
+        sensible((1..=NEEDS_MAX).contains(&self.needs.len()), "too many needs, or none")
+    }
+}
+
+impl Given {
+    fn check(&self) -> Result<(), &'static str> {
+        let units = || self.taken.iter().flat_map(|taken| &taken.units).map(|(unit, _)| unit);
+        are_its_own(self.taken.iter().map(|taken| &taken.name).chain(units()))?;
+        let pools: BTreeSet<_> = self.taken.iter().map(|taken| &taken.name).collect();
+        let different: BTreeSet<_> = units().collect();
+        sensible(pools.len() == self.taken.len(), "a pool that is given twice")?;
+        sensible(different.len() == units().count(), "a unit that is given twice")?;
+        let many = self.taken.len() > NEEDS_MAX || different.len() > 2 * UNITS_MAX as usize;
+        sensible(!many && !self.taken.is_empty(), "too much that is given, or nothing")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_core::{Home, UserId};
+
+    use super::*;
+
+    const HOME: CellId = CellId(1);
+    const GUARD: CellId = CellId(2);
+
+    fn request(cell: CellId, seq: u64) -> RequestId {
+        RequestId { user: UserId::first_at(Home { cell, ..Home::default() }, 0), seq }
+    }
+
+    fn order(needs: &[&str]) -> Option<Order> {
+        let needs = needs.iter().map(|need| need.parse().expect("a need")).collect();
+        Some(Order { needs, who: Arc::default(), now: false })
+    }
+
+    fn given(units: &[&str]) -> Option<Given> {
+        let name = |text: &str| text.parse::<Name>().expect("a name");
+        let units = units.iter().map(|unit| (name(unit), 1)).collect();
+        Some(Given { taken: [Taken { name: name("board"), units }].into(), leased: true })
+    }
+
+    #[test]
+    fn what_no_honest_cell_says_is_known() {
+        let release = |request| ToManager::Release(request);
+        let asks = |message, order| PeerMessage::ToManager { message, order }.check(HOME, GUARD);
+        assert_eq!(asks(release(request(HOME, 1)), None), Ok(()));
+        assert!(asks(release(request(HOME, 1)), order(&["board"])).is_err());
+        assert!(asks(release(request(HOME, 2)), None).is_err(), "a user asks once");
+        assert!(asks(release(request(GUARD, 1)), None).is_err(), "another's");
+        let needs = holdall_core::Needs::new(vec![holdall_core::Need::any(Default::default(), 1)]);
+        let attempt = || ToManager::attempt(request(HOME, 1), needs.clone().expect("needs"));
+        assert_eq!(asks(attempt(), order(&["board"])), Ok(()));
+        assert!(asks(attempt(), None).is_err());
+        assert!(asks(attempt(), order(&[])).is_err());
+        assert!(asks(attempt(), order(&["board@other"])).is_err());
+        let says = |message, given| PeerMessage::ToUser { message, given }.check(GUARD, HOME);
+        let units = holdall_core::Picked::new;
+        let yes = || ToUser::Yes { request: request(HOME, 1), n: 0, units: units() };
+        assert_eq!(says(yes(), given(&["board/0", "board/1"])), Ok(()));
+        assert!(says(yes(), None).is_err());
+        assert!(says(yes(), given(&["board/0", "board/0"])).is_err(), "a unit twice");
+        assert!(says(yes(), given(&["board/0@c"])).is_err());
+        assert!(says(ToUser::Over(request(HOME, 1)), given(&["board/0"])).is_err());
+        let (request, order) = (request(HOME, 1), order(&["board"]).expect("one"));
+        let given = given(&["board/0", "board/0"]).expect("some");
+        let held = vec![Asserted { request, order, given, millis: None }];
+        let assertion = Assertion { waiting: Vec::new(), held, last: true };
+        assert!(PeerMessage::Assert(assertion).check(HOME, GUARD).is_err());
+    }
 }

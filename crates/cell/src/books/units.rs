@@ -255,7 +255,7 @@ fn is_enough(need: &Need, taken: &Taken) -> bool {
 }
 
 /// Whether this is what a need is for: its pool or lock, or the pool of its unit; in the same cell.
-fn is_for(need: &Need, taken: &Taken) -> bool {
+pub(crate) fn is_for(need: &Need, taken: &Taken) -> bool {
     if need.name == taken.name {
         return true;
     }

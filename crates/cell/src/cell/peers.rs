@@ -46,6 +46,10 @@ impl Cell {
     /// Another cell says something.
     pub(super) fn said(&mut self, cell: CellId, message: PeerMessage) -> Result<(), Defect> {
         self.out.is_new = true;
+        if let Err(what) = message.check(cell, self.engine.cell().unwrap_or_default()) {
+            self.misbehaved(cell, what);
+            return Ok(());
+        }
         let PeerMessage::Assert(some) = message else {
             let effects = self.engine.hear(self.now, cell, message)?;
             return self.take_effects(effects);
@@ -223,10 +227,10 @@ impl Cell {
 
     /// Nothing is held any more for a request of another home.
     pub(super) fn let_go(&mut self, request: RequestNo) -> Result<(), Defect> {
-        match self.books.get(request) {
-            Some(_) => self.note(Fact::Ended { request, how: How::Released }),
-            None => Ok(()),
-        }
+        let Some(entry) = self.books.get(request) else { return Ok(()) };
+        // As with every reservation: it must not come back after a loss of memory.
+        self.out.sync |= entry.held.as_ref().is_some_and(|held| held.until.is_some());
+        self.note(Fact::Ended { request, how: How::Released })
     }
 
     /// A request of another home is a reservation.

@@ -42,10 +42,13 @@ impl Cell {
             self.engine.start(start.epoch, start.ephemeral);
             self.configure(&start.pools)?
         };
-        if let Some(cluster) = &start.cluster {
-            self.engine.know(&cluster.members);
-            self.forget_all_but(&cluster.members)?;
-            self.recover(cluster, doubts)?;
+        match &start.cluster {
+            Some(cluster) => {
+                self.engine.know(&cluster.members);
+                self.forget_all_but(&cluster.members)?;
+                self.recover(cluster, doubts)?;
+            }
+            None => self.forget_all_but(&[])?,
         }
         self.note_drained()?;
         let (of, kept) = std::mem::take(&mut self.kept);

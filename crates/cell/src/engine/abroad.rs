@@ -16,6 +16,7 @@ use super::cells::Abroad;
 use super::ledger::Meaning;
 use super::roles::{Mail, Slot};
 use super::{Defect, Effect, Engine, Reservation, Serving};
+use crate::books::is_for;
 use crate::peer::{Given, Order, PeerMessage};
 
 /// A need of this cell as it is written here.
@@ -163,15 +164,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Puts what is held into the order in which it was asked for.
     pub(super) fn in_order(&self, request: RequestNo, taken: &mut [Taken]) {
         let Some(entry) = self.requests.get(&request) else { return };
-        taken.sort_by_key(|taken| {
-            let is_for = |need: &Need| {
-                let (pool, name) = (taken.name.here(), need.name.here());
-                let rest = name.as_str().strip_prefix(pool.as_str());
-                need.name.cell() == taken.name.cell()
-                    && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            };
-            entry.needs.iter().position(is_for)
-        });
+        taken.sort_by_key(|taken| entry.needs.iter().position(|need| is_for(need, taken)));
     }
 
     /// The guards of a grant are told that it is a reservation, and lasts for so many milliseconds more.

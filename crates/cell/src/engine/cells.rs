@@ -90,6 +90,12 @@ impl<P: Protocol> Cells<P> {
         self.peers.get(manager.index().checked_sub(1)?)
     }
 
+    /// The manager that a cell is that is heard: not one that was forgotten.
+    pub(super) fn heard(&self, cell: CellId) -> Option<ManagerId> {
+        self.manager_of(cell)
+            .filter(|manager| self.peer(*manager).is_some_and(|peer| !peer.forgotten))
+    }
+
     /// The manager that another cell is.
     pub(super) fn manager_of(&self, cell: CellId) -> Option<ManagerId> {
         let at = self.peers.iter().position(|peer| peer.member.cell == cell)?;

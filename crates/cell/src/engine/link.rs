@@ -16,7 +16,7 @@ use crate::peer::{Asserted, Assertion, PeerMessage};
 const ASSERTED_MAX: usize = 256;
 
 impl Engine<House> {
-    /// Takes what another cell says.
+    /// Takes what another cell says, which makes sense by itself ([`PeerMessage::check`]).
     ///
     /// # Errors
     /// If an invariant is broken. Nothing may then be granted any more.
@@ -27,26 +27,31 @@ impl Engine<House> {
         message: PeerMessage,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
-        let Some(guard) = self.cells.manager_of(from) else { return Ok(Vec::new()) };
-        let (asks, own) = (|id: &RequestId| id.user.home().cell == from, self.cells.home.cell);
-        let is_own = |id: &RequestId| id.user.home().cell == own;
+        let Some(guard) = self.cells.heard(from) else { return Ok(Vec::new()) };
         match message {
-            PeerMessage::ToManager { message, order } if asks(&message.request()) => {
-                self.on_user_of(from, message, order)?;
+            PeerMessage::ToManager { message, order } => self.on_user_of(from, message, order)?,
+            PeerMessage::ToUser { message, given } => {
+                if self.is_guard_of(guard, message.request()) {
+                    self.on_guard(guard, message, given)?;
+                }
             }
-            PeerMessage::ToUser { message, given } if is_own(&message.request()) => {
-                self.on_guard(guard, message, given)?;
+            PeerMessage::Refused { request, why } => {
+                if self.is_guard_of(guard, request) {
+                    self.on_refused(request, why)?;
+                }
             }
-            PeerMessage::Refused { request, why } if is_own(&request) => {
-                self.on_refused(request, why)?;
-            }
-            PeerMessage::Keep { request, millis } if asks(&request) => {
-                self.keep(request.user, millis);
-            }
+            PeerMessage::Keep { request, millis } => self.keep(request.user, millis),
             PeerMessage::Assert(_) => {} // The cell puts these together.
-            _ => self.effects.push(Effect::Misbehaved(from, "a request that is not its own")),
         }
         Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// Whether a cell guards something that a request here needs; or did, if its user only waits for that to be over.
+    fn is_guard_of(&self, guard: ManagerId, id: RequestId) -> bool {
+        match self.request_of(id.user).and_then(|request| self.requests.get(&request)) {
+            Some(entry) => self.guards(&entry.counts).contains(&guard),
+            None => true,
+        }
     }
 
     /// A reservation of another home lasts for so long.
@@ -68,7 +73,7 @@ impl Engine<House> {
     /// If an invariant is broken. Nothing may then be granted any more.
     pub fn link(&mut self, now: u64, cell: CellId, forgot: bool) -> Result<Vec<Effect>, Defect> {
         self.now = now;
-        let Some(guard) = self.cells.manager_of(cell) else { return Ok(Vec::new()) };
+        let Some(guard) = self.cells.heard(cell) else { return Ok(Vec::new()) };
         self.cells.peers[guard.index() - 1].is_up = true;
         for assertion in self.assertions(guard) {
             self.send(cell, PeerMessage::Assert(assertion));

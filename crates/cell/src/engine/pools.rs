@@ -35,6 +35,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     fn add(&mut self, name: &Name, kind: &Kind) -> Result<Option<Resize>, String> {
+        let units = if let Kind::Named(units) = kind { &units[..] } else { &[] };
+        if let Some(odd) = units.iter().chain([name]).find(|name| name.cell().is_some()) {
+            return Err(format!(
+                "'{odd}' names a cell; what is declared here has a name without '@'"
+            ));
+        }
         let stock = match kind {
             Kind::Lock => Stock::Lock { fence: 0 },
             Kind::Numbered(n) => {
