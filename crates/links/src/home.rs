@@ -270,12 +270,25 @@ impl Home {
         if revoked { Ok(()) } else { Err(Error::NoToken(label.chars().take(80).collect())) }
     }
 
-    pub(crate) fn redeem(
+    /// Whether a cell may join with this secret.
+    pub(crate) fn look(
         &self,
         secret: &Secret,
         cell: CellId,
     ) -> Result<Result<Good, NoGood>, Error> {
-        Ok(Tokens::of(&self.dir).redeem(secret, cell, now())?)
+        Ok(Tokens::of(&self.dir).look(secret, cell, now())?)
+    }
+
+    /// A certificate for whoever joins with this secret, who has used the token then.
+    pub(crate) fn let_in(
+        &self,
+        cell: &Cell,
+        request: &[u8],
+        secret: &Secret,
+    ) -> Result<Result<CertificateDer<'static>, NoGood>, Error> {
+        let certificate = self.issue(cell, request)?;
+        let redeemed = Tokens::of(&self.dir).redeem(secret, cell.id, now())?;
+        Ok(redeemed.map(|_| certificate))
     }
 
     /// The key of the authority, to be put on another member. Whoever has it can make members.
@@ -410,7 +423,7 @@ mod tests {
         let label = home.tokens().expect("kept")[0].label();
         assert!(matches!(home.revoke_token("nothing"), Err(Error::NoToken(_))));
         home.revoke_token(&label).expect("revoked");
-        let redeemed = home.redeem(&token.secret, CellId(8)).expect("kept");
+        let redeemed = home.look(&token.secret, CellId(8)).expect("kept");
         assert_eq!(redeemed, Err(NoGood::Unknown));
     }
 

@@ -319,7 +319,8 @@ impl Roster {
         self.member(cell).is_some_and(|member| member.removed)
     }
 
-    fn has_room_for(&self, cell: CellId) -> bool {
+    /// Whether the cell is known, or another one can be.
+    pub(crate) fn has_room_for(&self, cell: CellId) -> bool {
         let is_known =
             self.parts.range((cell, Kind::Member)..=(cell, Kind::Forgotten)).next().is_some();
         is_known || self.parts.len() < CELLS_MAX || self.cells() < CELLS_MAX

@@ -157,7 +157,7 @@ pub enum For {
 /// That a token is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Good {
-    /// Whether the cell may be a member already.
+    /// Whether the cell may be a member already: it became one with this token, or the token is for it alone.
     pub(crate) again: bool,
 }
 
@@ -186,6 +186,20 @@ impl Kept {
     /// What it is called in lists; says nothing about the secret.
     pub fn label(&self) -> String {
         HEXLOWER.encode(&self.hash[..4])
+    }
+
+    fn good_for(&self, cell: CellId, now: u64) -> Result<Good, NoGood> {
+        if now >= self.until {
+            return Err(NoGood::Expired);
+        }
+        if self.only.is_some_and(|only| only != cell) {
+            return Err(NoGood::Other);
+        }
+        let used = self.used.contains(&cell);
+        if !used && self.used.len() >= self.uses as usize {
+            return Err(NoGood::Used);
+        }
+        Ok(Good { again: used || self.only.is_some() })
     }
 }
 
@@ -228,7 +242,20 @@ impl Tokens {
         })
     }
 
-    /// Whether a cell may join with this secret. It has used the token then.
+    /// Whether a cell may join with this secret. Nothing is kept of the question.
+    pub(crate) fn look(
+        &self,
+        secret: &Secret,
+        cell: CellId,
+        now: u64,
+    ) -> Result<Result<Good, NoGood>, store::Error> {
+        let hash = Hash::hash(secret);
+        let kept = self.list()?;
+        let found = kept.iter().find(|it| it.hash == hash);
+        Ok(found.ok_or(NoGood::Unknown).and_then(|found| found.good_for(cell, now)))
+    }
+
+    /// Keeps that a cell has used the token, if it may. Whoever has may use it again, so nobody has who was refused.
     pub(crate) fn redeem(
         &self,
         secret: &Secret,
@@ -238,20 +265,11 @@ impl Tokens {
         let hash = Hash::hash(secret);
         self.change(|kept| {
             let found = kept.iter_mut().find(|it| it.hash == hash).ok_or(NoGood::Unknown)?;
-            if now >= found.until {
-                return Err(NoGood::Expired);
-            }
-            if found.only.is_some_and(|only| only != cell) {
-                return Err(NoGood::Other);
-            }
-            let again = found.only.is_some() || found.used.contains(&cell);
+            let good = found.good_for(cell, now)?;
             if !found.used.contains(&cell) {
-                if found.used.len() >= found.uses as usize {
-                    return Err(NoGood::Used);
-                }
                 found.used.push(cell);
             }
-            Ok(Good { again })
+            Ok(good)
         })
     }
 
@@ -309,7 +327,10 @@ mod tests {
         tokens.add(&secret, HOUR, For::New(1), 1000).expect("kept");
         let on_disk = std::fs::read(dir.path().join(FILE)).expect("there");
         assert!(!on_disk.windows(16).any(|it| it == secret), "only its hash is on disk");
+        let look = |cell| tokens.look(&secret, CellId(cell), 1000).expect("kept");
+        assert_eq!((look(2), look(2)), (Ok(Good { again: false }), Ok(Good { again: false })));
         assert_eq!(redeem(&secret, 1, 1000), Ok(Good { again: false }));
+        assert_eq!((look(1), look(2)), (Ok(Good { again: true }), Err(NoGood::Used)));
         assert_eq!(
             redeem(&secret, 1, 2000),
             Ok(Good { again: true }),

@@ -59,6 +59,27 @@ async fn names_and_ids_are_taken_once() {
 }
 
 #[tokio::test]
+async fn a_taken_id_stays_taken_however_often_a_token_is_shown() {
+    let a = first(1, "a", quick()).await;
+    let _b = joined(&a, 2, "b", "127.0.0.1:9").await;
+    let before = a.links.members();
+    let token = a.home().add_token(HOUR, For::New(1)).expect("made");
+    for _ in 0..2 {
+        assert_eq!(refusal(tried(&a, 2, "b", &token).await), Refusal::IdTaken);
+    }
+    assert_eq!(a.links.members(), before, "nobody speaks for the member");
+    tried(&a, 3, "c", &token).await.expect("who was refused has not used it");
+}
+
+#[tokio::test]
+async fn who_was_removed_lets_nobody_in() {
+    let a = first(1, "a", quick()).await;
+    let token = a.home().add_token(HOUR, For::New(1)).expect("made");
+    assert!(a.links.hub.change(|roster| roster.remove(CellId(1), 0)));
+    assert_eq!(refusal(tried(&a, 2, "b", &token).await), Refusal::Expelled);
+}
+
+#[tokio::test]
 async fn another_cluster_is_known_by_its_digest() {
     let a = first(1, "a", quick()).await;
     let other = first(1, "a", quick()).await;
