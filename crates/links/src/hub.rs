@@ -174,6 +174,15 @@ impl Hub {
         self.changed.send_replace(());
     }
 
+    /// Whether neither this cell nor the peer was removed.
+    pub(crate) fn would_talk(&self, peer: CellId) -> Result<(), Refusal> {
+        let state = self.state();
+        if state.roster.is_removed(self.own().id) {
+            return Err(Refusal::Expelled);
+        }
+        if state.roster.is_removed(peer) { Err(Refusal::Removed) } else { Ok(()) }
+    }
+
     /// Whether a connection may become the link with this peer.
     pub(crate) fn would_admit(
         &self,
@@ -181,13 +190,8 @@ impl Hub {
         dialer: CellId,
         start: u64,
     ) -> Result<(), Refusal> {
+        self.would_talk(peer)?;
         let state = self.state();
-        if state.roster.is_removed(self.own().id) {
-            return Err(Refusal::Expelled);
-        }
-        if state.roster.is_removed(peer) {
-            return Err(Refusal::Removed);
-        }
         let live = state.peers.get(&peer).and_then(|peer| peer.live.as_ref());
         let stays = |live: &Live| !live.gives_way(dialer, start, self.config.handshake);
         if live.is_some_and(stays) { Err(Refusal::Crossed) } else { Ok(()) }
@@ -235,10 +239,16 @@ impl Hub {
         Some((line, outgoing))
     }
 
-    /// A member refuses this cell. If it says that this cell was removed, it is believed, as if it had told the record.
-    pub(crate) fn refused(&self, refusal: Refusal) -> Ending {
+    /// A peer refuses this cell. If a member says that this cell was removed, it is believed, as if it had told the
+    /// record; not so one that was removed itself.
+    pub(crate) fn refused(&self, by: CellId, refusal: Refusal) -> Ending {
         if refusal == Refusal::Removed {
-            self.change(|roster| roster.remove(self.own().id, home::now()));
+            let own = self.own().id;
+            self.change(
+                |roster| {
+                    if roster.is_removed(by) { None } else { roster.remove(own, home::now()) }
+                },
+            );
         }
         Ending::Refused(refusal)
     }

@@ -80,7 +80,7 @@ fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
             renew::sign(hub, peer, &request).into_iter().for_each(|it| line.outbox.say(it));
         }
         Frame::Renewed(certificate) => renew::renewed(hub, certificate),
-        Frame::Refused(refusal) => return Err(hub.refused(refusal)),
+        Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal)),
         Frame::Greeting { .. } | Frame::Ready | Frame::Renew(_) => {
             return Err(Ending::Misbehaved("it said something out of place".into()));
         }

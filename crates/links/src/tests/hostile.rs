@@ -125,6 +125,28 @@ async fn records_beyond_the_bounds_end_the_link_and_are_not_kept() {
 }
 
 #[tokio::test]
+async fn who_was_removed_removes_nobody() {
+    let mut a = first(1, "a", quick()).await;
+    let dir = joined(&a, 2, "b", "127.0.0.1:9").await;
+    let b = Home::open(&home_in(&dir)).expect("whole");
+    // Not even a member may begin with that.
+    let removed = Frame::Refused(Refusal::Removed);
+    let mut stream = connected(&b, &a).await;
+    frame::hello(&mut stream, Purpose::Link).await.expect("hello");
+    frame::send(&mut stream, &removed).await.expect("sent");
+    closed(&mut stream).await;
+    assert!(!a.links.is_removed());
+    a.links.remove(CellId(2)).await.expect("kept");
+    let mut stream = connected(&b, &a).await;
+    frame::hello(&mut stream, Purpose::Link).await.expect("hello");
+    frame::send(&mut stream, &removed).await.expect("sent");
+    let answer: Frame = frame::receive(&mut stream, 1000).await.expect("answered");
+    assert_eq!(answer, removed);
+    assert!(!a.links.is_removed());
+    still_serves(&mut a).await;
+}
+
+#[tokio::test]
 async fn only_certificates_of_the_authority_are_accepted() {
     let mut a = first(1, "a", quick()).await;
     let other = first(2, "b", quick()).await;
