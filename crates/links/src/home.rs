@@ -22,7 +22,7 @@ use crate::card::{self, Card};
 use crate::cell::{Cell, CellId};
 use crate::member::{self, Record, Roster};
 use crate::store;
-use crate::tls::Tls;
+use crate::tls::{self, Tls};
 use crate::token::{For, Good, JoinToken, Kept, NoGood, Secret, Tokens};
 
 const CA: &str = "ca.pem";
@@ -214,7 +214,7 @@ impl Home {
         tls.map_err(|error| self.certificate(&error.to_string()))
     }
 
-    /// Takes another certificate for the own cell.
+    /// Takes another certificate for the own cell, which the authority has signed and which lasts longer.
     pub(crate) fn renew(
         &self,
         asked: &Asked,
@@ -224,10 +224,20 @@ impl Home {
         if card.cell != self.cell {
             return Err(self.certificate("it is for another cell"));
         }
+        let signed = tls::check_signed(certificate, &self.authority_certificate()?);
+        signed.map_err(|error| self.certificate(&error.to_string()))?;
+        if card.until <= self.tls()?.card.until {
+            return Err(self.certificate("it does not last longer than the one that is here"));
+        }
+        self.put(asked, certificate)?;
+        self.tls()
+    }
+
+    /// Writes the own certificate, if it is for this key.
+    pub(crate) fn put(&self, asked: &Asked, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         let own = asked.with(certificate);
         let own = own.ok_or_else(|| self.certificate("it is for another key"))?;
-        store::replace(&self.dir.join(CELL), own.as_bytes())?;
-        self.tls()
+        Ok(store::replace(&self.dir.join(CELL), own.as_bytes())?)
     }
 
     /// A certificate for a member, if the key of the authority is here.
@@ -436,7 +446,15 @@ mod tests {
         assert!(home.renew(&asked, &foreign).is_err(), "another cell");
         let own = home.issue(&lab1(), &asked.request).expect("issued");
         assert!(home.renew(&Asked::new().expect("a key"), &own).is_err(), "another key");
-        home.renew(&asked, &own).expect("its own");
+        let (_other_dir, imposter) = founded();
+        let forged = imposter.authority().expect("here");
+        let forged = forged.issue(&lab1(), &asked.request, card::now() + 9).expect("issued");
+        assert!(home.renew(&asked, &forged).is_err(), "another authority");
+        let authority = home.authority().expect("here");
+        let older = authority.issue(&lab1(), &asked.request, card::now() - 9).expect("issued");
+        assert!(home.renew(&asked, &older).is_err(), "an older one");
+        let newer = authority.issue(&lab1(), &asked.request, card::now() + 9).expect("issued");
+        home.renew(&asked, &newer).expect("its own");
         assert_eq!(home.tls().expect("good").card.cell, lab1());
     }
 

@@ -21,7 +21,7 @@ use crate::event::{Event, Inbox};
 use crate::frame::{Frame, Refusal};
 use crate::greet::Ending;
 use crate::home::{self, Home};
-use crate::member::{ABOUT_MAX, Known, Member, Part, Record, Roster, Unsound};
+use crate::member::{ABOUT_MAX, Known, Member, Part, Record, Roster};
 use crate::peer::{Counts, Live, Outbox, Outgoing, Peer, Stop, outbox};
 use crate::renew::Papers;
 use crate::tls::Tls;
@@ -135,10 +135,14 @@ impl Hub {
         changed
     }
 
-    /// Takes what a peer tells, and spreads what is new.
-    pub(crate) fn take(&self, from: CellId, told: Vec<Record>) -> Result<(), Unsound> {
+    /// Takes what a peer tells, and spreads what is new. Nothing is taken of one that was removed.
+    pub(crate) fn take(&self, from: CellId, told: Vec<Record>) -> Result<(), Ending> {
         let mut state = self.state();
-        let news = state.roster.merge(told)?;
+        if state.roster.is_removed(from) {
+            return Err(Ending::Stopped(Stop::Removed));
+        }
+        let merged = state.roster.merge(told);
+        let news = merged.map_err(|bad| Ending::Misbehaved(bad.to_string()))?;
         self.spread(&mut state, &news, Some(from));
         Ok(())
     }
@@ -299,11 +303,11 @@ impl Hub {
     }
 
     /// The links to those who sign.
-    pub(crate) fn signers(&self) -> Vec<Outbox> {
+    pub(crate) fn signers(&self) -> Vec<(CellId, Outbox)> {
         let state = self.state();
         let signs = |id: CellId| state.roster.member(id).is_some_and(|it| it.signs && !it.removed);
         let signers = state.peers.iter().filter(|(id, _)| signs(**id));
-        signers.filter_map(|(_, peer)| Some(peer.live.as_ref()?.outbox.clone())).collect()
+        signers.filter_map(|(id, peer)| Some((*id, peer.live.as_ref()?.outbox.clone()))).collect()
     }
 
     pub(crate) fn members(&self) -> Vec<(CellId, Member)> {

@@ -74,6 +74,10 @@ impl Tls {
     /// The other side of a connection that came in, and what its certificate says if it has one.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<(Stream, Option<Card>)> {
         let stream = TlsStream::from(self.acceptor.accept(stream).await?);
+        // TLS turns away who offers something else; who offers nothing is left to us.
+        if stream.get_ref().1.alpn_protocol() != Some(SPOKEN) {
+            return Err(io::Error::other("it does not say that it speaks holdall"));
+        }
         let card = match stream.get_ref().1.peer_certificates() {
             Some([first, ..]) => Some(Card::read(first).map_err(io::Error::other)?),
             _ => None,
@@ -116,7 +120,7 @@ fn connector(mut config: ClientConfig) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-fn believing(
+pub(crate) fn believing(
     pin: Pin,
 ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, rustls::Error> {
     Ok(ClientConfig::builder_with_provider(provider())
@@ -127,6 +131,26 @@ fn believing(
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
+}
+
+/// Whether the authority has signed this, and it is good now.
+pub(crate) fn check_signed(
+    certificate: &CertificateDer<'_>,
+    authority: &CertificateDer<'_>,
+) -> Result<(), rustls::Error> {
+    check_signed_at(certificate, authority, UnixTime::now())
+}
+
+fn check_signed_at(
+    certificate: &CertificateDer<'_>,
+    authority: &CertificateDer<'_>,
+    now: UnixTime,
+) -> Result<(), rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone().into_owned())?;
+    let parsed = ParsedCertificate::try_from(certificate)?;
+    let algorithms = provider().signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], now, algorithms)
 }
 
 /// Believes whoever was certified by the authority with this digest.
@@ -147,11 +171,7 @@ impl ServerCertVerifier for Pinned {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let authority = intermediates.iter().find(|one| Pin::of(one) == self.pin);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone())?;
-        let parsed = ParsedCertificate::try_from(end_entity)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], now, algorithms)?;
+        check_signed_at(end_entity, authority, now)?;
         Ok(ServerCertVerified::assertion())
     }
 

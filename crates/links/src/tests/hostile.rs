@@ -147,6 +147,35 @@ async fn who_was_removed_removes_nobody() {
 }
 
 #[tokio::test]
+async fn who_was_removed_tells_nothing() {
+    let a = first(1, "a", quick()).await;
+    let _dir = joined(&a, 2, "b", "127.0.0.1:9").await;
+    let hub = &a.links.hub;
+    let about = crate::member::About { version: 1, bytes: vec![1] };
+    let part = crate::member::Part::About(about);
+    let told = |cell| vec![crate::member::Record { cell: CellId(cell), part: part.clone() }];
+    assert!(hub.take(CellId(2), told(2)).is_ok());
+    a.links.remove(CellId(2)).await.expect("kept");
+    assert!(hub.take(CellId(2), told(3)).is_err());
+    assert_eq!(a.links.about(CellId(3)), None);
+    let request = crate::home::Asked::new().expect("a key").request;
+    assert!(crate::renew::sign(hub, &cell(1, "a"), request.clone()).await.is_some());
+    assert_eq!(crate::renew::sign(hub, &cell(2, "b"), request).await, None, "it is not renewed");
+}
+
+#[tokio::test]
+async fn who_does_not_say_what_he_speaks_is_turned_away() {
+    let a = first(1, "a", quick()).await;
+    let stream = TcpStream::connect(&a.address).await.expect("reached");
+    let config = crate::tls::believing(a.home().pin()).expect("good").with_no_client_auth();
+    let mute = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let name = "cell.holdall.invalid".try_into().expect("a name");
+    let mut stream = mute.connect(name, stream).await.expect("believed");
+    let said = frame::hello(&mut stream, Purpose::Client).await;
+    assert!(said.is_err(), "it is not talked to");
+}
+
+#[tokio::test]
 async fn only_certificates_of_the_authority_are_accepted() {
     let mut a = first(1, "a", quick()).await;
     let other = first(2, "b", quick()).await;

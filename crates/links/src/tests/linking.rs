@@ -216,7 +216,7 @@ async fn addresses_that_change_are_told_and_used() {
 pub(super) fn certify(signer: &Home, home: &Home, at: i64) {
     let asked = Asked::new().expect("a key");
     let certificate = signer.authority().expect("here").issue(home.cell(), &asked.request, at);
-    home.renew(&asked, &certificate.expect("issued")).expect("its own");
+    home.put(&asked, &certificate.expect("issued")).expect("its key");
 }
 
 const DAY: i64 = 86_400;
@@ -247,6 +247,14 @@ async fn a_certificate_that_nobody_asked_for_is_not_taken() {
     let other = a.home().issue(b.links.own(), &request).expect("issued");
     let hub = crate::hub::Hub::new(b.home(), quick(), b.words.clone(), crate::event::inbox(1, 1).0);
     let hub = hub.expect("made");
-    crate::renew::renewed(&hub, other.to_vec());
+    crate::renew::renewed(&hub, a.id(), other.to_vec()).await;
     assert_eq!(hub.tls().card, before);
+    let request = hub.papers.request(a.id()).expect("a key");
+    let authority = a.home().authority().expect("here");
+    let good = authority.issue(b.links.own(), &request, card::now() + 9).expect("issued");
+    crate::renew::renewed(&hub, CellId(3), good.to_vec()).await;
+    crate::renew::renewed(&hub, a.id(), other.to_vec()).await;
+    assert_eq!(hub.tls().card, before, "of another, or for another key");
+    crate::renew::renewed(&hub, a.id(), good.to_vec()).await;
+    assert!(hub.tls().card.until > before.until, "the request was still there");
 }
