@@ -198,7 +198,7 @@ impl Roster {
             let theirs = std::mem::replace(&mut part, said.clone());
             part.set_version(theirs.version());
             if part != theirs {
-                part.set_version(theirs.version() + 1);
+                part.set_version(next(theirs.version()));
             }
         }
         Some(self.put(cell, part))
@@ -236,7 +236,7 @@ impl Roster {
         }
         let member = Member {
             removed: false,
-            version: said.map_or(1, |said| said.version + 1),
+            version: said.map_or(1, |said| next(said.version)),
             since: said.map_or(now, |said| said.since),
             name: name.clone(),
             addresses: addresses.to_vec(),
@@ -251,7 +251,7 @@ impl Roster {
         if said.removed || (said.addresses == addresses && said.signs == signs) {
             return None;
         }
-        let (addresses, version) = (addresses.to_vec(), said.version + 1);
+        let (addresses, version) = (addresses.to_vec(), next(said.version));
         let member = Member { addresses, signs, version, ..said.clone() };
         Some(self.put(self.own, Part::Member(member)))
     }
@@ -262,7 +262,7 @@ impl Roster {
         if said.is_some_and(|said| said.bytes == bytes) {
             return None;
         }
-        let version = said.map_or(1, |said| said.version + 1);
+        let version = said.map_or(1, |said| next(said.version));
         Some(self.put(self.own, Part::About(About { version, bytes })))
     }
 
@@ -279,7 +279,7 @@ impl Roster {
             return None;
         }
         let version = match self.parts.get(&(cell, Kind::Forgotten)) {
-            Some(Part::Forgotten(said)) => said.version + 1,
+            Some(Part::Forgotten(said)) => next(said.version),
             _ => 1,
         };
         Some(self.put(cell, Part::Forgotten(Forgotten { version, word })))
@@ -337,6 +337,12 @@ impl Roster {
         self.parts.insert((cell, part.kind()), part);
         put
     }
+}
+
+/// The version after this one. It stays within the bounds whatever others have said: a cell whose records were
+/// brought to the bound loses the last word about itself, not its links.
+fn next(version: u64) -> u64 {
+    (version + 1).min(VERSION_MAX)
 }
 
 /// Whether the cell that a record is about has the last word about it.
