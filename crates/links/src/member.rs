@@ -309,6 +309,14 @@ impl Roster {
         }
     }
 
+    /// Every cell of which it was said that what it holds is forgotten, and what was said with it.
+    pub fn forgotten(&self) -> impl Iterator<Item = (CellId, &Forgotten)> {
+        self.parts.iter().filter_map(|((cell, _), part)| match part {
+            Part::Forgotten(forgotten) => Some((*cell, forgotten)),
+            _ => None,
+        })
+    }
+
     /// The members of this name. There is more than one only if two signers let them join at the same time.
     pub fn named(&self, name: &str) -> impl Iterator<Item = (CellId, &Member)> {
         self.members().filter(move |(_, it)| !it.removed && it.name.as_str() == name)

@@ -115,6 +115,46 @@ async fn what_is_said_reaches_all_and_stays() {
     assert_eq!(c.links.members().len(), 3);
 }
 
+async fn forgotten(node: &mut Node) -> (CellId, Vec<u8>) {
+    node.until(|event| match event {
+        Event::Forget { cell, word } => Some((cell, word)),
+        _ => None,
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_told_again_at_each_start() {
+    let mut a = first(1, "a", quick()).await;
+    let _b = joined(&a, 2, "b", "127.0.0.1:9").await;
+    a.links.forget(CellId(2), b"life 7".to_vec()).await.expect("kept");
+    for _ in 0..2 {
+        // Perhaps those above were ended before they heard of it.
+        a = a.restart().await;
+        assert_eq!(forgotten(&mut a).await, (CellId(2), b"life 7".to_vec()));
+    }
+}
+
+#[tokio::test]
+async fn what_those_above_hear_is_on_disk() {
+    let mut a = first(1, "a", quick()).await;
+    let _b = joined(&a, 2, "b", "127.0.0.1:9").await;
+    a.members(|all| all.len() == 2).await;
+    // In its way, as a full disk would be.
+    let in_its_way = home_in(&a.dir).join("members.new");
+    std::fs::create_dir(&in_its_way).expect("made");
+    let error = a.links.remove(CellId(2)).await.expect_err("not on disk").to_string();
+    assert!(error.contains("members"), "{error}");
+    let later = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        std::fs::remove_dir(in_its_way).expect("there");
+    });
+    let removed = |all: &[(CellId, Member)]| all.iter().any(|(_, it)| it.removed);
+    a.until(|event| matches!(event, Event::Members(all) if removed(&all)).then_some(())).await;
+    assert!(a.home().roster().expect("whole").is_removed(CellId(2)));
+    later.await.expect("done");
+}
+
 #[tokio::test]
 async fn who_was_not_there_hears_of_it_later() {
     let (a, mut b) = pair(quick()).await;
