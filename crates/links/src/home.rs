@@ -44,6 +44,14 @@ pub enum Error {
         "{0} has a certificate: this machine is a member of a cluster already; move that directory away to leave it"
     )]
     Member(PathBuf),
+    /// It belonged to one, or almost.
+    #[error(
+        "{0} has no certificate, but the key of an authority or a list of members: join again with a token for this member, or, where the key is, let it certify itself; to begin anew move that directory away"
+    )]
+    Begun(PathBuf),
+    /// The machine is none of the members it knows.
+    #[error("{0} does not know {1} as a member")]
+    Another(PathBuf, Cell),
     /// Something kept is missing or damaged.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -104,6 +112,9 @@ impl Home {
         if Self::is_in(dir) {
             return Err(Error::Member(dir.into()));
         }
+        if dir.join(CA_KEY).exists() || dir.join(MEMBERS).exists() {
+            return Err(Error::Begun(dir.into()));
+        }
         let authority = Authority::make(card::now())?;
         let asked = Asked::new()?;
         let certificate = authority.issue(cell, &asked.request, card::now())?;
@@ -112,6 +123,25 @@ impl Home {
         roster.say_member(addresses, true);
         let key = Some(authority.key_pem());
         Self::found(dir, cell, authority.certificate(), key, &asked, &certificate, &roster)
+    }
+
+    /// A member that has the key of the authority and has lost its own certificate makes itself another.
+    ///
+    /// # Errors
+    /// If it has a certificate or no key, or is not a member by what its directory knows.
+    pub fn certify(dir: &Path, cell: &Cell) -> Result<Self, Error> {
+        if Self::is_in(dir) {
+            return Err(Error::Member(dir.into()));
+        }
+        let mut home = Self { dir: dir.into(), cell: cell.clone(), pin: Pin([0; 32]) };
+        home.pin = Pin::of(&home.authority_certificate()?);
+        let roster = home.roster()?;
+        if !roster.member(cell.id).is_some_and(|own| own.name == cell.name && !own.removed) {
+            return Err(Error::Another(dir.into(), cell.clone()));
+        }
+        let asked = Asked::new()?;
+        home.put(&asked, &home.issue(cell, &asked.request)?)?;
+        Ok(home)
     }
 
     /// Writes the directory of a new member.
@@ -423,6 +453,24 @@ mod tests {
         assert!(matches!(foreign, Err(Error::Authority(ca::Error::OtherKey))));
         home.import_key(&key).expect("its own");
         assert!(home.add_token(Duration::from_secs(60), For::New(1)).is_ok());
+    }
+
+    #[test]
+    fn no_key_is_lost_to_another_cluster() {
+        let (_dir, home) = founded();
+        let key = home.export_key().expect("here");
+        std::fs::remove_file(home.dir.join(CELL)).expect("there");
+        assert!(Home::init(&home.dir, &lab1(), &[]).is_err());
+        assert_eq!(home.export_key().expect("still here"), key);
+        let other = Cell { id: CellId(8), ..lab1() };
+        assert!(matches!(Home::certify(&home.dir, &other), Err(Error::Another(..))));
+        let again = Home::certify(&home.dir, &lab1()).expect("it has the key");
+        assert_eq!((again.tls().expect("good").card.cell, again.pin()), (lab1(), home.pin()));
+        assert!(matches!(Home::certify(&home.dir, &lab1()), Err(Error::Member(_))));
+        std::fs::remove_file(home.dir.join(CELL)).expect("there");
+        std::fs::rename(home.dir.join(CA_KEY), home.dir.join("elsewhere")).expect("there");
+        assert!(Home::init(&home.dir, &lab1(), &[]).is_err(), "members are known");
+        assert!(matches!(Home::certify(&home.dir, &lab1()), Err(Error::NoKey)));
     }
 
     #[test]
