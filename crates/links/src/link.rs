@@ -98,19 +98,21 @@ async fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
     Ok(())
 }
 
-/// Sends what waits; what is about the link itself first.
+/// Sends what waits; pings first, then what is about the members.
 async fn speak(mut outgoing: Outgoing, counts: &Counts, mut to: impl AsyncWrite + Unpin) -> Ending {
     loop {
         let frame = tokio::select! {
             biased;
             stop = stopped(&mut outgoing.stop) => return farewell(stop, outgoing, &mut to).await,
+            Some(frame) = outgoing.pings.recv() => frame,
             Some(frame) = outgoing.control.recv() => frame,
             Some(bytes) = outgoing.messages.recv() => {
                 outgoing.budget.give_back(bytes.len());
                 Frame::Message(bytes)
             }
         };
-        let none_waits = outgoing.control.is_empty() && outgoing.messages.is_empty();
+        let Outgoing { pings, control, messages, .. } = &outgoing;
+        let none_waits = pings.is_empty() && control.is_empty() && messages.is_empty();
         if let Err(error) = send(&frame, none_waits, counts, &mut to).await {
             return error.into();
         }
