@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use hmac_sha256::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{CellId, CellName};
@@ -23,7 +24,7 @@ pub const ABOUT_MAX: usize = 64 << 10;
 pub const WORD_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 8;
 const ADDRESS_MAX: usize = 260;
-/// So high no honest version counts, and there is always one above.
+/// So high no honest version counts. Who is brought there by others stays there: see [`next`].
 const VERSION_MAX: u64 = u64::MAX / 2;
 
 /// That a cell is a member, or was removed. The order of fields is the order of records.
@@ -100,7 +101,7 @@ pub struct Known {
     /// Which record.
     pub kind: Kind,
     /// A checksum of its content.
-    pub sum: u32,
+    pub sum: u64,
 }
 
 /// A record that no honest member sends.
@@ -366,8 +367,10 @@ fn record(cell: CellId, part: &Part) -> Record {
     Record { cell, part: part.clone() }
 }
 
-fn sum(part: &Part) -> u32 {
-    crc32c::crc32c(&postcard::to_stdvec(part).unwrap_or_default())
+/// Of a cryptographic hash, so that nobody finds two records that pass for the same.
+fn sum(part: &Part) -> u64 {
+    let hash = Hash::hash(&postcard::to_stdvec(part).unwrap_or_default());
+    hash.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
