@@ -17,6 +17,7 @@ use crate::bounds::Place;
 use crate::dial;
 use crate::event::Event;
 use crate::frame::{self, ClientAnswer, Purpose, Refusal, STRANGER_MAX};
+use crate::greet::brief;
 use crate::hub::Hub;
 use crate::tls::{self, Stream};
 use crate::token::ClientToken;
@@ -31,7 +32,7 @@ pub enum Unserved {
     #[error("{0}: {1}")]
     Unreachable(String, String),
     /// The agent refuses.
-    #[error("{0} refuses: {1}")]
+    #[error("{at} refuses: {why}", at = .0, why = brief(&.1.to_string()))]
     Refused(String, Refusal),
 }
 

@@ -1,8 +1,9 @@
 //! How a connection becomes a link.
 //!
 //! The one who connects greets; the other looks whether it wants it, and greets back; the first looks, too, and says
-//! that it is ready, which is the first frame in its queue ([`Hub::admit`]). Either may refuse instead. Both are then sure
-//! that both want the link, so nobody above hears of one that the other side did not want.
+//! that it is ready, which is the first frame in its queue ([`Hub::admit`]). Either may refuse instead. So those
+//! above seldom hear of a link that the other side did not want: only if it changed its mind since it greeted, because
+//! another connection became the link or somebody was removed; then the link is down at once.
 
 use std::io;
 use std::time::Duration;
@@ -48,7 +49,7 @@ impl Ending {
 }
 
 /// A text of a bounded length, on one line, that does nothing to a terminal.
-fn brief(text: &str) -> String {
+pub(crate) fn brief(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
 }
 

@@ -22,6 +22,7 @@ use crate::card::Card;
 use crate::cell::Cell;
 use crate::dial;
 use crate::frame::{self, JOINED_MAX, JoinAnswer, Joining, Purpose, Refusal, STRANGER_MAX};
+use crate::greet::brief;
 use crate::home::{self, Asked, Home, check_addresses};
 use crate::hub::Hub;
 use crate::member::Roster;
@@ -38,7 +39,7 @@ pub enum Unjoined {
     #[error("{0}: {1}")]
     Unreachable(String, String),
     /// The member refuses.
-    #[error("{0} refuses: {1}")]
+    #[error("{at} refuses: {why}", at = .0, why = brief(&.1.to_string()))]
     Refused(String, Refusal),
     /// The own directory cannot be used.
     #[error(transparent)]

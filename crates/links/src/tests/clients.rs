@@ -3,6 +3,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::client::{ClientStream, Unserved, connect};
 use crate::config::Places;
+use crate::join::Unjoined;
 use crate::token::ClientToken;
 use crate::{Pin, Refusal};
 
@@ -47,6 +48,14 @@ async fn a_wrong_token_and_a_wrong_cluster_are_told_apart() {
     }
     let guessed = connect(&a.address, &ClientToken::new(pin, "hat_x")).await;
     assert!(matches!(guessed, Err(Unserved::Refused(_, Refusal::Guessing))));
+}
+
+#[test]
+fn reasons_of_others_do_nothing_to_a_terminal() {
+    let refusal = || Refusal::Failed("\u{1b}[2J".into());
+    let unserved = Unserved::Refused("a:1".into(), refusal()).to_string();
+    let unjoined = Unjoined::Refused("a:1".into(), refusal()).to_string();
+    assert!(!unserved.contains('\u{1b}') && !unjoined.contains('\u{1b}'), "{unserved:?}");
 }
 
 #[tokio::test]
