@@ -1,6 +1,6 @@
 //! Clients without an agent: programs on machines that are no members.
 //!
-//! A client believes the authority whose digest is part of its token, shows the token as the first frame, and is
+//! A client believes the agent whose id is part of its token, together with the digest of the authority, shows the token as the first frame, and is
 //! welcomed or turned away. From then on both ends have a plain stream of bytes, over which the agent's own frames
 //! run as over its socket.
 
@@ -62,7 +62,8 @@ pub async fn connect(address: &str, token: &ClientToken) -> Result<ClientStream,
 }
 
 async fn show(address: &str, token: &ClientToken) -> io::Result<(Stream, ClientAnswer)> {
-    let (mut stream, _) = tls::connect_as_nobody(token.pin, dial::tcp(address).await?).await?;
+    let stream = dial::tcp(address).await?;
+    let mut stream = tls::connect_as_nobody(token.pin, token.agent, stream).await?;
     frame::hello(&mut stream, Purpose::Client).await?;
     frame::send(&mut stream, &token.secret).await?;
     let answer = frame::receive(&mut stream, STRANGER_MAX).await?;

@@ -290,7 +290,7 @@ impl Home {
         let mut secret = Secret::default();
         getrandom::fill(&mut secret)?;
         Tokens::of(&self.dir).add(&secret, good, whose, now())?;
-        Ok(JoinToken { pin: self.pin, secret })
+        Ok(JoinToken { pin: self.pin, maker: self.cell.id, secret })
     }
 
     /// The join tokens, in the order made.

@@ -1,6 +1,7 @@
 //! How a machine becomes a member.
 //!
-//! It believes the authority whose digest is part of its token, and then, not before, shows the token's secret. It
+//! It believes the member that made its token, by its id and the digest of the authority, which are part of the
+//! token; then, not before, it shows the token's secret. It
 //! sends its name and a request for a certificate; its key stays where it was made. The answer is the certificate and
 //! all that is known of the members.
 //!
@@ -106,7 +107,8 @@ async fn ask(
     token: &JoinToken,
     joining: &Joining,
 ) -> io::Result<(CertificateDer<'static>, JoinAnswer)> {
-    let (mut stream, _) = tls::connect_as_nobody(token.pin, dial::tcp(at).await?).await?;
+    let stream = dial::tcp(at).await?;
+    let mut stream = tls::connect_as_nobody(token.pin, token.maker, stream).await?;
     let authority = tls::authority_of(&stream, token.pin);
     let authority =
         authority.ok_or_else(|| io::Error::other("it sent no certificate of its authority"))?;

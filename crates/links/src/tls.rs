@@ -22,6 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::ca::Pin;
 use crate::card::Card;
+use crate::cell::CellId;
 
 /// What is spoken inside; scanners and browsers do not offer it and are turned away by TLS.
 const SPOKEN: &[u8] = b"holdall";
@@ -91,10 +92,21 @@ impl Tls {
     }
 }
 
-/// Connects to a member of the cluster with this pin, as nobody.
-pub(crate) async fn connect_as_nobody(pin: Pin, stream: TcpStream) -> io::Result<(Stream, Card)> {
+/// Connects to this member of the cluster with this pin, as nobody. Whoever has no part in the cluster yet cannot know
+/// who was removed from it, so no other member is believed.
+pub(crate) async fn connect_as_nobody(
+    pin: Pin,
+    to: CellId,
+    stream: TcpStream,
+) -> io::Result<Stream> {
     let config = believing(pin).map_err(io::Error::other)?.with_no_client_auth();
-    connect(&connector(config), stream).await
+    let (stream, Card { cell, .. }) = connect(&connector(config), stream).await?;
+    if cell.id != to {
+        let why =
+            format!("{cell} is there, and the token is of another member ({to}); say it there");
+        return Err(io::Error::other(why));
+    }
+    Ok(stream)
 }
 
 /// The certificate of the authority, as the other side has sent it and as it was believed.

@@ -24,7 +24,7 @@ async fn connected(as_whom: &Home, to: &Node) -> Stream {
 }
 
 async fn still_serves(node: &mut Node) {
-    let token = crate::token::ClientToken::new(node.home().pin(), "hat_x");
+    let token = crate::token::ClientToken::new(node.home().pin(), node.id(), "hat_x");
     crate::client::connect(&node.address, &token).await.expect("it still serves");
 }
 
@@ -48,7 +48,7 @@ async fn half_a_handshake_is_not_waited_for() {
     let mut silent = TcpStream::connect(&a.address).await.expect("reached");
     closed(&mut silent).await;
     let stream = TcpStream::connect(&a.address).await.expect("reached");
-    let (mut after_tls, _) = connect_as_nobody(a.home().pin(), stream).await.expect("believed");
+    let mut after_tls = connect_as_nobody(a.home().pin(), a.id(), stream).await.expect("believed");
     after_tls.write_all(&[9, 0, 0]).await.expect("sent");
     after_tls.flush().await.expect("sent");
     closed(&mut after_tls).await;
@@ -70,7 +70,7 @@ async fn only_so_many_may_wait_to_show_who_they_are() {
     let mut one = kept.pop().expect("there are three");
     one.write_all(b"garbage that ends its place").await.expect("sent");
     closed(&mut one).await;
-    let token = crate::token::ClientToken::new(a.home().pin(), "hat_x");
+    let token = crate::token::ClientToken::new(a.home().pin(), a.id(), "hat_x");
     timeout(PATIENCE, async { while crate::client::connect(&a.address, &token).await.is_err() {} })
         .await
         .expect("there is a place again");
@@ -197,7 +197,7 @@ async fn whoever_sends_the_certificate_of_the_authority_is_not_of_it_yet() {
     let dir = joined(&a, 2, "b", &address).await;
     certify(&other.home(), &Home::open(&home_in(&dir)).expect("whole"), card::now());
     let rogue = Node::start(dir, listener, address, quick());
-    let token = crate::token::ClientToken::new(a.home().pin(), "hat_x");
+    let token = crate::token::ClientToken::new(a.home().pin(), rogue.id(), "hat_x");
     let error = crate::client::connect(&rogue.address, &token).await.expect_err("not believed");
     assert!(error.to_string().contains("another authority"), "{error}");
 }
@@ -232,7 +232,7 @@ async fn refused(as_whom: &Home, to: &Node) -> String {
 async fn who_shows_no_certificate_has_no_link() {
     let a = first(1, "a", quick()).await;
     let stream = TcpStream::connect(&a.address).await.expect("reached");
-    let (mut stream, _) = connect_as_nobody(a.home().pin(), stream).await.expect("believed");
+    let mut stream = connect_as_nobody(a.home().pin(), a.id(), stream).await.expect("believed");
     frame::hello(&mut stream, Purpose::Link).await.expect("hello");
     let answer: Frame = frame::receive(&mut stream, 1000).await.expect("answered");
     assert_eq!(answer, Frame::Refused(Refusal::Stranger));
@@ -242,7 +242,7 @@ async fn who_shows_no_certificate_has_no_link() {
 async fn another_version_is_told_and_turned_away() {
     let a = first(1, "a", quick()).await;
     let stream = TcpStream::connect(&a.address).await.expect("reached");
-    let (mut stream, _) = connect_as_nobody(a.home().pin(), stream).await.expect("believed");
+    let mut stream = connect_as_nobody(a.home().pin(), a.id(), stream).await.expect("believed");
     let future = b"\x0d\0\0\0hallink\n\x01\x07\x00\x09\x00";
     stream.write_all(future).await.expect("sent");
     stream.flush().await.expect("sent");
