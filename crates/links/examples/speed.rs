@@ -54,7 +54,7 @@ async fn main() -> Outcome<()> {
     for size in [100, 10_000] {
         one_way(&a, &b, &mut b_events, size).await?;
     }
-    clients(&address, &ClientToken::new(pin, "laptop"), a_events).await
+    clients(&address, &ClientToken::new(pin, CellId(1), "laptop"), a_events).await
 }
 
 async fn until_up(events: &mut Events) {

@@ -1,6 +1,6 @@
 //! Clients without an agent: programs on machines that are no members.
 //!
-//! A client believes the authority whose digest is part of its token, shows the token as the first frame, and is
+//! A client believes the agent whose id is part of its token, together with the digest of the authority, shows the token as the first frame, and is
 //! welcomed or turned away. From then on both ends have a plain stream of bytes, over which the agent's own frames
 //! run as over its socket.
 
@@ -17,6 +17,7 @@ use crate::bounds::Place;
 use crate::dial;
 use crate::event::Event;
 use crate::frame::{self, ClientAnswer, Purpose, Refusal, STRANGER_MAX};
+use crate::greet::brief;
 use crate::hub::Hub;
 use crate::tls::{self, Stream};
 use crate::token::ClientToken;
@@ -31,7 +32,7 @@ pub enum Unserved {
     #[error("{0}: {1}")]
     Unreachable(String, String),
     /// The agent refuses.
-    #[error("{0} refuses: {1}")]
+    #[error("{at} refuses: {why}", at = .0, why = brief(&.1.to_string()))]
     Refused(String, Refusal),
 }
 
@@ -61,7 +62,8 @@ pub async fn connect(address: &str, token: &ClientToken) -> Result<ClientStream,
 }
 
 async fn show(address: &str, token: &ClientToken) -> io::Result<(Stream, ClientAnswer)> {
-    let (mut stream, _) = tls::connect_as_nobody(token.pin, dial::tcp(address).await?).await?;
+    let stream = dial::tcp(address).await?;
+    let mut stream = tls::connect_as_nobody(token.pin, token.agent, stream).await?;
     frame::hello(&mut stream, Purpose::Client).await?;
     frame::send(&mut stream, &token.secret).await?;
     let answer = frame::receive(&mut stream, STRANGER_MAX).await?;

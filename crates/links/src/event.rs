@@ -47,7 +47,8 @@ pub enum Event {
         /// What.
         bytes: Vec<u8>,
     },
-    /// Somebody, perhaps here, said that what a cell holds is forgotten.
+    /// Somebody, perhaps here, said that what a cell holds is forgotten. It is told again at each start: perhaps it was
+    /// not heard before.
     Forget {
         /// Which cell.
         cell: CellId,

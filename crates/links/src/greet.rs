@@ -1,8 +1,9 @@
 //! How a connection becomes a link.
 //!
 //! The one who connects greets; the other looks whether it wants it, and greets back; the first looks, too, and says
-//! that it is ready, which is the first frame in its queue ([`Hub::admit`]). Either may refuse instead. Both are then sure
-//! that both want the link, so nobody above hears of one that the other side did not want.
+//! that it is ready, which is the first frame in its queue ([`Hub::admit`]). Either may refuse instead. So those
+//! above seldom hear of a link that the other side did not want: only if it changed its mind since it greeted, because
+//! another connection became the link or somebody was removed; then the link is down at once.
 
 use std::io;
 use std::time::Duration;
@@ -48,12 +49,15 @@ impl Ending {
 }
 
 /// A text of a bounded length, on one line, that does nothing to a terminal.
-fn brief(text: &str) -> String {
+pub(crate) fn brief(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
 }
 
 /// The longest reason that is told.
 const WORDS_MAX: usize = 500;
+/// The longest first frame.
+const FIRST_MAX: usize = GREETING_MAX + 64;
+const GREETLESS: &str = "it does not greet";
 
 /// Greets a peer to whom we have connected.
 pub(crate) async fn as_dialer(
@@ -63,7 +67,11 @@ pub(crate) async fn as_dialer(
 ) -> Result<Greeted, Ending> {
     frame::hello(&mut stream, Purpose::Link).await?;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
-    let (start, bytes) = heard(hub, &mut stream).await?;
+    let (start, bytes) = match frame::receive(&mut stream, FIRST_MAX).await? {
+        Frame::Greeting { start, bytes } => (start, bytes),
+        Frame::Refused(refusal) => return Err(hub.refused(card.cell.id, refusal)),
+        _ => return Err(Ending::Misbehaved(GREETLESS.into())),
+    };
     let admitted = match welcome(hub, &card, &bytes) {
         Ok(()) => hub.admit(&card, hub.own().id, start).await,
         Err(refusal) => Err(refusal),
@@ -80,14 +88,19 @@ pub(crate) async fn as_acceptor(
 ) -> Result<Greeted, Ending> {
     let card = or_refuse(&mut stream, card.ok_or(Refusal::Stranger)).await?;
     let peer = &card.cell;
-    let (start, bytes) = heard(hub, &mut stream).await?;
+    // It is read also of somebody who was removed: what is left unread would take our answer with it.
+    let first = frame::receive(&mut stream, FIRST_MAX).await?;
+    or_refuse(&mut stream, hub.would_talk(peer.id)).await?;
+    let Frame::Greeting { start, bytes } = first else {
+        return Err(Ending::Misbehaved(GREETLESS.into()));
+    };
     let wanted = hub.would_admit(peer.id, peer.id, start);
     let wanted = wanted.and_then(|()| welcome(hub, &card, &bytes));
     or_refuse(&mut stream, wanted).await?;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     match frame::receive(&mut stream, LINK_MAX).await? {
         Frame::Ready => {}
-        Frame::Refused(refusal) => return Err(hub.refused(refusal)),
+        Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal)),
         _ => return Err(Ending::Misbehaved("it is neither ready nor refuses".into())),
     }
     let admitted = hub.admit(&card, peer.id, start).await;
@@ -107,14 +120,6 @@ fn greeting(hub: &Hub, card: &Card) -> Result<Frame, Ending> {
         return Err(Ending::Refusing(Refusal::Failed(why)));
     }
     Ok(Frame::Greeting { start: hub.start, bytes })
-}
-
-async fn heard(hub: &Hub, stream: &mut Stream) -> Result<(u64, Vec<u8>), Ending> {
-    match frame::receive(stream, GREETING_MAX + 64).await? {
-        Frame::Greeting { start, bytes } => Ok((start, bytes)),
-        Frame::Refused(refusal) => Err(hub.refused(refusal)),
-        _ => Err(Ending::Misbehaved("it does not greet".into())),
-    }
 }
 
 /// Tells the peer if it is refused.

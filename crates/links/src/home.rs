@@ -22,7 +22,7 @@ use crate::card::{self, Card};
 use crate::cell::{Cell, CellId};
 use crate::member::{self, Record, Roster};
 use crate::store;
-use crate::tls::Tls;
+use crate::tls::{self, Tls};
 use crate::token::{For, Good, JoinToken, Kept, NoGood, Secret, Tokens};
 
 const CA: &str = "ca.pem";
@@ -44,6 +44,14 @@ pub enum Error {
         "{0} has a certificate: this machine is a member of a cluster already; move that directory away to leave it"
     )]
     Member(PathBuf),
+    /// It belonged to one, or almost.
+    #[error(
+        "{0} has no certificate, but the key of an authority or a list of members: join again with a token for this member, or, where the key is, let it certify itself; to begin anew move that directory away"
+    )]
+    Begun(PathBuf),
+    /// The machine is none of the members it knows.
+    #[error("{0} does not know {1} as a member")]
+    Another(PathBuf, Cell),
     /// Something kept is missing or damaged.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -104,6 +112,9 @@ impl Home {
         if Self::is_in(dir) {
             return Err(Error::Member(dir.into()));
         }
+        if dir.join(CA_KEY).exists() || dir.join(MEMBERS).exists() {
+            return Err(Error::Begun(dir.into()));
+        }
         let authority = Authority::make(card::now())?;
         let asked = Asked::new()?;
         let certificate = authority.issue(cell, &asked.request, card::now())?;
@@ -112,6 +123,25 @@ impl Home {
         roster.say_member(addresses, true);
         let key = Some(authority.key_pem());
         Self::found(dir, cell, authority.certificate(), key, &asked, &certificate, &roster)
+    }
+
+    /// A member that has the key of the authority and has lost its own certificate makes itself another.
+    ///
+    /// # Errors
+    /// If it has a certificate or no key, or is not a member by what its directory knows.
+    pub fn certify(dir: &Path, cell: &Cell) -> Result<Self, Error> {
+        if Self::is_in(dir) {
+            return Err(Error::Member(dir.into()));
+        }
+        let mut home = Self { dir: dir.into(), cell: cell.clone(), pin: Pin([0; 32]) };
+        home.pin = Pin::of(&home.authority_certificate()?);
+        let roster = home.roster()?;
+        if !roster.member(cell.id).is_some_and(|own| own.name == cell.name && !own.removed) {
+            return Err(Error::Another(dir.into(), cell.clone()));
+        }
+        let asked = Asked::new()?;
+        home.put(&asked, &home.issue(cell, &asked.request)?)?;
+        Ok(home)
     }
 
     /// Writes the directory of a new member.
@@ -214,7 +244,7 @@ impl Home {
         tls.map_err(|error| self.certificate(&error.to_string()))
     }
 
-    /// Takes another certificate for the own cell.
+    /// Takes another certificate for the own cell, which the authority has signed and which lasts longer.
     pub(crate) fn renew(
         &self,
         asked: &Asked,
@@ -224,10 +254,20 @@ impl Home {
         if card.cell != self.cell {
             return Err(self.certificate("it is for another cell"));
         }
+        let signed = tls::check_signed(certificate, &self.authority_certificate()?);
+        signed.map_err(|error| self.certificate(&error.to_string()))?;
+        if card.until <= self.tls()?.card.until {
+            return Err(self.certificate("it does not last longer than the one that is here"));
+        }
+        self.put(asked, certificate)?;
+        self.tls()
+    }
+
+    /// Writes the own certificate, if it is for this key.
+    pub(crate) fn put(&self, asked: &Asked, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         let own = asked.with(certificate);
         let own = own.ok_or_else(|| self.certificate("it is for another key"))?;
-        store::replace(&self.dir.join(CELL), own.as_bytes())?;
-        self.tls()
+        Ok(store::replace(&self.dir.join(CELL), own.as_bytes())?)
     }
 
     /// A certificate for a member, if the key of the authority is here.
@@ -250,7 +290,7 @@ impl Home {
         let mut secret = Secret::default();
         getrandom::fill(&mut secret)?;
         Tokens::of(&self.dir).add(&secret, good, whose, now())?;
-        Ok(JoinToken { pin: self.pin, secret })
+        Ok(JoinToken { pin: self.pin, maker: self.cell.id, secret })
     }
 
     /// The join tokens, in the order made.
@@ -270,12 +310,25 @@ impl Home {
         if revoked { Ok(()) } else { Err(Error::NoToken(label.chars().take(80).collect())) }
     }
 
-    pub(crate) fn redeem(
+    /// Whether a cell may join with this secret.
+    pub(crate) fn look(
         &self,
         secret: &Secret,
         cell: CellId,
     ) -> Result<Result<Good, NoGood>, Error> {
-        Ok(Tokens::of(&self.dir).redeem(secret, cell, now())?)
+        Ok(Tokens::of(&self.dir).look(secret, cell, now())?)
+    }
+
+    /// A certificate for whoever joins with this secret, who has used the token then.
+    pub(crate) fn let_in(
+        &self,
+        cell: &Cell,
+        request: &[u8],
+        secret: &Secret,
+    ) -> Result<Result<CertificateDer<'static>, NoGood>, Error> {
+        let certificate = self.issue(cell, request)?;
+        let redeemed = Tokens::of(&self.dir).redeem(secret, cell.id, now())?;
+        Ok(redeemed.map(|_| certificate))
     }
 
     /// The key of the authority, to be put on another member. Whoever has it can make members.
@@ -403,6 +456,24 @@ mod tests {
     }
 
     #[test]
+    fn no_key_is_lost_to_another_cluster() {
+        let (_dir, home) = founded();
+        let key = home.export_key().expect("here");
+        std::fs::remove_file(home.dir.join(CELL)).expect("there");
+        assert!(Home::init(&home.dir, &lab1(), &[]).is_err());
+        assert_eq!(home.export_key().expect("still here"), key);
+        let other = Cell { id: CellId(8), ..lab1() };
+        assert!(matches!(Home::certify(&home.dir, &other), Err(Error::Another(..))));
+        let again = Home::certify(&home.dir, &lab1()).expect("it has the key");
+        assert_eq!((again.tls().expect("good").card.cell, again.pin()), (lab1(), home.pin()));
+        assert!(matches!(Home::certify(&home.dir, &lab1()), Err(Error::Member(_))));
+        std::fs::remove_file(home.dir.join(CELL)).expect("there");
+        std::fs::rename(home.dir.join(CA_KEY), home.dir.join("elsewhere")).expect("there");
+        assert!(Home::init(&home.dir, &lab1(), &[]).is_err(), "members are known");
+        assert!(matches!(Home::certify(&home.dir, &lab1()), Err(Error::NoKey)));
+    }
+
+    #[test]
     fn tokens_are_listed_and_revoked() {
         let (_dir, home) = founded();
         let token = home.add_token(Duration::from_secs(60), For::New(1)).expect("made");
@@ -410,7 +481,7 @@ mod tests {
         let label = home.tokens().expect("kept")[0].label();
         assert!(matches!(home.revoke_token("nothing"), Err(Error::NoToken(_))));
         home.revoke_token(&label).expect("revoked");
-        let redeemed = home.redeem(&token.secret, CellId(8)).expect("kept");
+        let redeemed = home.look(&token.secret, CellId(8)).expect("kept");
         assert_eq!(redeemed, Err(NoGood::Unknown));
     }
 
@@ -423,7 +494,15 @@ mod tests {
         assert!(home.renew(&asked, &foreign).is_err(), "another cell");
         let own = home.issue(&lab1(), &asked.request).expect("issued");
         assert!(home.renew(&Asked::new().expect("a key"), &own).is_err(), "another key");
-        home.renew(&asked, &own).expect("its own");
+        let (_other_dir, imposter) = founded();
+        let forged = imposter.authority().expect("here");
+        let forged = forged.issue(&lab1(), &asked.request, card::now() + 9).expect("issued");
+        assert!(home.renew(&asked, &forged).is_err(), "another authority");
+        let authority = home.authority().expect("here");
+        let older = authority.issue(&lab1(), &asked.request, card::now() - 9).expect("issued");
+        assert!(home.renew(&asked, &older).is_err(), "an older one");
+        let newer = authority.issue(&lab1(), &asked.request, card::now() + 9).expect("issued");
+        home.renew(&asked, &newer).expect("its own");
         assert_eq!(home.tls().expect("good").card.cell, lab1());
     }
 

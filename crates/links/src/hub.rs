@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tracing::{error, info};
 
 use crate::above::Above;
@@ -21,7 +22,7 @@ use crate::event::{Event, Inbox};
 use crate::frame::{Frame, Refusal};
 use crate::greet::Ending;
 use crate::home::{self, Home};
-use crate::member::{ABOUT_MAX, Known, Member, Part, Record, Roster, Unsound};
+use crate::member::{ABOUT_MAX, Known, Member, Part, Record, Roster};
 use crate::peer::{Counts, Live, Outbox, Outgoing, Peer, Stop, outbox};
 use crate::renew::Papers;
 use crate::tls::Tls;
@@ -30,6 +31,8 @@ use crate::tls::Tls;
 const TOLD_TOGETHER: usize = ABOUT_MAX;
 /// Wrong tokens within a minute from one address.
 const WRONG: usize = 10;
+/// How long to wait until what could not be saved is tried again.
+const SAVE_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Hub {
     pub(crate) home: Home,
@@ -60,7 +63,7 @@ struct State {
 struct Pending {
     members: bool,
     abouts: BTreeSet<CellId>,
-    forgotten: BTreeMap<CellId, Vec<u8>>,
+    forgotten: BTreeSet<CellId>,
 }
 
 /// One end of a link that has just come up.
@@ -86,7 +89,10 @@ impl Hub {
         let papers = Papers::new(home.tls()?);
         let mut start = [0; 8];
         getrandom::fill(&mut start)?;
-        let mut state = State { roster, peers: BTreeMap::new(), pending: Pending::default() };
+        // Perhaps this cell was ended before those above heard of it: they are told at each start.
+        let forgotten = roster.forgotten().map(|(cell, _)| cell).collect();
+        let pending = Pending { forgotten, ..Pending::default() };
+        let mut state = State { roster, peers: BTreeMap::new(), pending };
         state.meet(home.cell().id);
         Ok(Self {
             clients: Room::new(config.clients.all, config.clients.each),
@@ -135,10 +141,14 @@ impl Hub {
         changed
     }
 
-    /// Takes what a peer tells, and spreads what is new.
-    pub(crate) fn take(&self, from: CellId, told: Vec<Record>) -> Result<(), Unsound> {
+    /// Takes what a peer tells, and spreads what is new. Nothing is taken of one that was removed.
+    pub(crate) fn take(&self, from: CellId, told: Vec<Record>) -> Result<(), Ending> {
         let mut state = self.state();
-        let news = state.roster.merge(told)?;
+        if state.roster.is_removed(from) {
+            return Err(Ending::Stopped(Stop::Removed));
+        }
+        let merged = state.roster.merge(told);
+        let news = merged.map_err(|bad| Ending::Misbehaved(bad.to_string()))?;
         self.spread(&mut state, &news, Some(from));
         Ok(())
     }
@@ -174,6 +184,15 @@ impl Hub {
         self.changed.send_replace(());
     }
 
+    /// Whether neither this cell nor the peer was removed.
+    pub(crate) fn would_talk(&self, peer: CellId) -> Result<(), Refusal> {
+        let state = self.state();
+        if state.roster.is_removed(self.own().id) {
+            return Err(Refusal::Expelled);
+        }
+        if state.roster.is_removed(peer) { Err(Refusal::Removed) } else { Ok(()) }
+    }
+
     /// Whether a connection may become the link with this peer.
     pub(crate) fn would_admit(
         &self,
@@ -181,13 +200,8 @@ impl Hub {
         dialer: CellId,
         start: u64,
     ) -> Result<(), Refusal> {
+        self.would_talk(peer)?;
         let state = self.state();
-        if state.roster.is_removed(self.own().id) {
-            return Err(Refusal::Expelled);
-        }
-        if state.roster.is_removed(peer) {
-            return Err(Refusal::Removed);
-        }
         let live = state.peers.get(&peer).and_then(|peer| peer.live.as_ref());
         let stays = |live: &Live| !live.gives_way(dialer, start, self.config.handshake);
         if live.is_some_and(stays) { Err(Refusal::Crossed) } else { Ok(()) }
@@ -235,10 +249,16 @@ impl Hub {
         Some((line, outgoing))
     }
 
-    /// A member refuses this cell. If it says that this cell was removed, it is believed, as if it had told the record.
-    pub(crate) fn refused(&self, refusal: Refusal) -> Ending {
+    /// A peer refuses this cell. If a member says that this cell was removed, it is believed, as if it had told the
+    /// record; not so one that was removed itself.
+    pub(crate) fn refused(&self, by: CellId, refusal: Refusal) -> Ending {
         if refusal == Refusal::Removed {
-            self.change(|roster| roster.remove(self.own().id, home::now()));
+            let own = self.own().id;
+            self.change(
+                |roster| {
+                    if roster.is_removed(by) { None } else { roster.remove(own, home::now()) }
+                },
+            );
         }
         Ending::Refused(refusal)
     }
@@ -251,49 +271,56 @@ impl Hub {
         self.changed.send_replace(());
     }
 
-    /// Writes what is known of the members to disk.
-    pub(crate) async fn save(&self) -> Result<(), crate::store::Error> {
+    /// Writes what is known of the members to disk; what was written.
+    pub(crate) async fn save(&self) -> Result<Roster, crate::store::Error> {
         let _one_at_a_time = self.saving.lock().await;
         let (home, roster) = (self.home.clone(), self.roster(Roster::clone));
-        let saved = tokio::task::spawn_blocking(move || home.save(&roster)).await;
+        let save = move || home.save(&roster).map(|()| roster);
+        let saved = tokio::task::spawn_blocking(save).await;
         saved.unwrap_or_else(|error| Err(self.home.unsaved(error.into())))
     }
 
-    /// Saves what has changed and tells those above, for ever.
+    /// Saves what has changed and tells those above, for ever. What cannot be saved is tried again until it is.
     pub(crate) async fn announce(&self) {
         let mut changes = self.changes();
         loop {
             let pending = std::mem::take(&mut self.state().pending);
             if pending.is_any() {
-                if let Err(error) = self.save().await {
-                    error!("what is known of the members is not saved: {error}");
+                match self.save().await {
+                    Ok(saved) => self.tell_above(pending, &saved).await,
+                    Err(error) => {
+                        error!("what is known of the members is not saved: {error}");
+                        self.state().pending.put_back(pending);
+                        sleep(SAVE_AGAIN).await;
+                        continue;
+                    }
                 }
-                self.tell_above(pending).await;
             }
             drop(changes.changed().await);
         }
     }
 
-    async fn tell_above(&self, pending: Pending) {
+    async fn tell_above(&self, pending: Pending, saved: &Roster) {
         if pending.members {
-            self.inbox.put(Event::Members(self.members())).await;
+            let members = saved.members().map(|(id, member)| (id, member.clone()));
+            self.inbox.put(Event::Members(members.collect())).await;
         }
         for cell in pending.abouts {
-            if let Some(bytes) = self.roster(|it| it.about(cell).map(|about| about.bytes.clone())) {
-                self.inbox.put(Event::About { cell, bytes }).await;
+            if let Some(about) = saved.about(cell) {
+                self.inbox.put(Event::About { cell, bytes: about.bytes.clone() }).await;
             }
         }
-        for (cell, word) in pending.forgotten {
-            self.inbox.put(Event::Forget { cell, word }).await;
+        for (cell, said) in saved.forgotten().filter(|(cell, _)| pending.forgotten.contains(cell)) {
+            self.inbox.put(Event::Forget { cell, word: said.word.clone() }).await;
         }
     }
 
     /// The links to those who sign.
-    pub(crate) fn signers(&self) -> Vec<Outbox> {
+    pub(crate) fn signers(&self) -> Vec<(CellId, Outbox)> {
         let state = self.state();
         let signs = |id: CellId| state.roster.member(id).is_some_and(|it| it.signs && !it.removed);
         let signers = state.peers.iter().filter(|(id, _)| signs(**id));
-        signers.filter_map(|(_, peer)| Some(peer.live.as_ref()?.outbox.clone())).collect()
+        signers.filter_map(|(id, peer)| Some((*id, peer.live.as_ref()?.outbox.clone()))).collect()
     }
 
     pub(crate) fn members(&self) -> Vec<(CellId, Member)> {
@@ -321,8 +348,15 @@ impl Pending {
             Part::Member(_) => self.members = true,
             Part::About(_) if record.cell == own => {}
             Part::About(_) => drop(self.abouts.insert(record.cell)),
-            Part::Forgotten(it) => drop(self.forgotten.insert(record.cell, it.word.clone())),
+            Part::Forgotten(_) => drop(self.forgotten.insert(record.cell)),
         }
+    }
+
+    /// Takes back what could not be told.
+    fn put_back(&mut self, mut untold: Self) {
+        self.members |= untold.members;
+        self.abouts.append(&mut untold.abouts);
+        self.forgotten.append(&mut untold.forgotten);
     }
 
     fn is_any(&self) -> bool {

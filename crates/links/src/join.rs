@@ -1,11 +1,13 @@
 //! How a machine becomes a member.
 //!
-//! It believes the authority whose digest is part of its token, and then, not before, shows the token's secret. It
+//! It believes the member that made its token, by its id and the digest of the authority, which are part of the
+//! token; then, not before, it shows the token's secret. It
 //! sends its name and a request for a certificate; its key stays where it was made. The answer is the certificate and
 //! all that is known of the members.
 //!
 //! The member that lets it join keeps on disk who has used the token and who is a member before it answers. If the
-//! answer is lost, the same cell may ask again with the same token.
+//! answer is lost, the same cell may ask again with the same token. Whoever is refused has not used it: else a second
+//! try would pass for one whose answer was lost, and get the certificate of a member.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,6 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::ca::REQUEST_MAX;
@@ -20,6 +23,7 @@ use crate::card::Card;
 use crate::cell::Cell;
 use crate::dial;
 use crate::frame::{self, JOINED_MAX, JoinAnswer, Joining, Purpose, Refusal, STRANGER_MAX};
+use crate::greet::brief;
 use crate::home::{self, Asked, Home, check_addresses};
 use crate::hub::Hub;
 use crate::member::Roster;
@@ -36,7 +40,7 @@ pub enum Unjoined {
     #[error("{0}: {1}")]
     Unreachable(String, String),
     /// The member refuses.
-    #[error("{0} refuses: {1}")]
+    #[error("{at} refuses: {why}", at = .0, why = brief(&.1.to_string()))]
     Refused(String, Refusal),
     /// The own directory cannot be used.
     #[error(transparent)]
@@ -103,7 +107,8 @@ async fn ask(
     token: &JoinToken,
     joining: &Joining,
 ) -> io::Result<(CertificateDer<'static>, JoinAnswer)> {
-    let (mut stream, _) = tls::connect_as_nobody(token.pin, dial::tcp(at).await?).await?;
+    let stream = dial::tcp(at).await?;
+    let mut stream = tls::connect_as_nobody(token.pin, token.maker, stream).await?;
     let authority = tls::authority_of(&stream, token.pin);
     let authority =
         authority.ok_or_else(|| io::Error::other("it sent no certificate of its authority"))?;
@@ -141,20 +146,22 @@ async fn admit(
     if !hub.home.signs() {
         return Err(Refusal::NoKey(signers(hub)));
     }
+    if hub.roster(|roster| roster.is_removed(hub.own().id)) {
+        return Err(Refusal::Expelled);
+    }
     let _one_at_a_time = hub.joining.lock().await;
     // The token comes first: without one, nobody learns which names are taken.
     let (home, secret, id) = (hub.home.clone(), joining.secret, joining.id);
-    let redeemed = tokio::task::spawn_blocking(move || home.redeem(&secret, id)).await;
-    let good = match redeemed.map_err(failed)?.map_err(failed)? {
-        Ok(good) => good,
-        Err(no_good) => {
-            hub.patience.tried(from, Instant::now());
-            return Err(Refusal::Token(no_good));
-        }
-    };
+    let looked = spawn_blocking(move || home.look(&secret, id)).await;
+    let good = looked.map_err(failed)?.map_err(failed)?.map_err(|no_good| {
+        hub.patience.tried(from, Instant::now());
+        Refusal::Token(no_good)
+    })?;
     check(hub, joining, good)?;
     let cell = Cell { id: joining.id, name: joining.name.clone() };
-    let certificate = hub.home.issue(&cell, &joining.request).map_err(failed)?;
+    let (home, joins, request) = (hub.home.clone(), cell.clone(), joining.request.clone());
+    let let_in = spawn_blocking(move || home.let_in(&joins, &request, &secret)).await;
+    let certificate = let_in.map_err(failed)?.map_err(failed)?.map_err(Refusal::Token)?;
     let added =
         hub.change(|roster| roster.add(cell.id, &cell.name, &joining.addresses, home::now()));
     if !added {
@@ -177,8 +184,10 @@ fn check(hub: &Hub, joining: &Joining, good: Good) -> Result<(), Refusal> {
         if known.is_some_and(|known| !good.again || known.name != joining.name) {
             return Err(Refusal::IdTaken);
         }
-        let taken = roster.named(joining.name.as_str()).any(|(id, _)| id != joining.id);
-        if taken { Err(Refusal::NameTaken(joining.name.clone())) } else { Ok(()) }
+        if roster.named(joining.name.as_str()).any(|(id, _)| id != joining.id) {
+            return Err(Refusal::NameTaken(joining.name.clone()));
+        }
+        if roster.has_room_for(joining.id) { Ok(()) } else { Err(Refusal::Full) }
     })
 }
 

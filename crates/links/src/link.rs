@@ -34,7 +34,7 @@ pub(crate) async fn run(hub: &Hub, greeted: Greeted) -> Ending {
     let (reader, writer) = tokio::io::split(stream);
     let stop = outgoing.stop.clone();
     let ending = tokio::select! {
-        ending = hear(hub, &line, BufReader::with_capacity(AT_ONCE, reader)) => ending,
+        ending = hear(hub, &line, stop.clone(), BufReader::with_capacity(AT_ONCE, reader)) => ending,
         ending = speak(outgoing, &line.counts, BufWriter::with_capacity(AT_ONCE, writer)) => ending,
         ending = watch_over(hub, &line) => ending,
         ending = overdue(stop) => ending,
@@ -43,17 +43,27 @@ pub(crate) async fn run(hub: &Hub, greeted: Greeted) -> Ending {
     ending
 }
 
-/// Takes what comes in.
-async fn hear(hub: &Hub, line: &Line, mut from: impl AsyncRead + Unpin) -> Ending {
+/// Takes what comes in. Once the link is told to end nothing is heard any more; its last words may still take a while.
+async fn hear(
+    hub: &Hub,
+    line: &Line,
+    mut stop: watch::Receiver<Option<Stop>>,
+    mut from: impl AsyncRead + Unpin,
+) -> Ending {
     loop {
-        let bytes = match frame::receive_bytes(&mut from, LINK_MAX).await {
+        let received = tokio::select! {
+            biased;
+            _ = stopped(&mut stop) => std::future::pending().await,
+            received = frame::receive_bytes(&mut from, LINK_MAX) => received,
+        };
+        let bytes = match received {
             Ok(bytes) => bytes,
             Err(error) => return error.into(),
         };
         count(&line.counts.frames_received, 1);
         count(&line.counts.bytes_received, bytes.len() + 4);
         let taken = match frame::decode(&bytes) {
-            Ok(frame) => take(hub, line, frame),
+            Ok(frame) => take(hub, line, frame).await,
             Err(bad) => Err(Ending::Misbehaved(bad.to_string())),
         };
         if let Err(ending) = taken {
@@ -62,7 +72,7 @@ async fn hear(hub: &Hub, line: &Line, mut from: impl AsyncRead + Unpin) -> Endin
     }
 }
 
-fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
+async fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
     let peer = &line.peer.cell;
     match frame {
         Frame::Ping(sent) => line.outbox.say(Frame::Pong(sent)),
@@ -74,13 +84,13 @@ fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
         }
         Frame::Known(known) => hub.lacking(&known).into_iter().for_each(|it| line.outbox.say(it)),
         Frame::Told(records) => {
-            hub.take(peer.id, records).map_err(|bad| Ending::Misbehaved(bad.to_string()))?;
+            hub.take(peer.id, records)?;
         }
         Frame::Renew(request) if request.len() <= REQUEST_MAX => {
-            renew::sign(hub, peer, &request).into_iter().for_each(|it| line.outbox.say(it));
+            renew::sign(hub, peer, request).await.into_iter().for_each(|it| line.outbox.say(it));
         }
-        Frame::Renewed(certificate) => renew::renewed(hub, certificate),
-        Frame::Refused(refusal) => return Err(hub.refused(refusal)),
+        Frame::Renewed(certificate) => renew::renewed(hub, peer.id, certificate).await,
+        Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal)),
         Frame::Greeting { .. } | Frame::Ready | Frame::Renew(_) => {
             return Err(Ending::Misbehaved("it said something out of place".into()));
         }
@@ -88,19 +98,21 @@ fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
     Ok(())
 }
 
-/// Sends what waits; what is about the link itself first.
+/// Sends what waits; pings first, then what is about the members.
 async fn speak(mut outgoing: Outgoing, counts: &Counts, mut to: impl AsyncWrite + Unpin) -> Ending {
     loop {
         let frame = tokio::select! {
             biased;
             stop = stopped(&mut outgoing.stop) => return farewell(stop, outgoing, &mut to).await,
+            Some(frame) = outgoing.pings.recv() => frame,
             Some(frame) = outgoing.control.recv() => frame,
             Some(bytes) = outgoing.messages.recv() => {
                 outgoing.budget.give_back(bytes.len());
                 Frame::Message(bytes)
             }
         };
-        let none_waits = outgoing.control.is_empty() && outgoing.messages.is_empty();
+        let Outgoing { pings, control, messages, .. } = &outgoing;
+        let none_waits = pings.is_empty() && control.is_empty() && messages.is_empty();
         if let Err(error) = send(&frame, none_waits, counts, &mut to).await {
             return error.into();
         }
@@ -190,6 +202,32 @@ impl Line {
         if sent <= age {
             self.answered.fetch_max(sent, Ordering::Relaxed);
             self.counts.round_trip.store((age - sent).max(1), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::CellId;
+    use crate::tests::{first, joined, quick};
+
+    #[tokio::test]
+    async fn a_link_that_is_told_to_end_hears_nothing_any_more() {
+        let a = first(1, "a", quick()).await;
+        let _b = joined(&a, 2, "b", "127.0.0.1:9").await;
+        let (inbox, mut events) = crate::event::inbox(9, 9);
+        let hub = Hub::new(a.home(), quick(), a.words.clone(), inbox).expect("made");
+        let cell = crate::Cell { id: CellId(2), name: "b".parse().expect("a name") };
+        let card = card::Card { cell, from: 0, until: i64::MAX };
+        let (line, outgoing) = hub.admit(&card, CellId(2), 1).await.expect("admitted");
+        let bytes = frame::encode(&Frame::Message(b"late".to_vec())).expect("written");
+        assert!(hub.change(|roster| roster.remove(CellId(2), 0)));
+        tokio::select! {
+            biased;
+            ending = hear(&hub, &line, outgoing.stop.clone(), &bytes[..]) => panic!("{ending}"),
+            heard = events.next() => panic!("{heard:?}"),
+            () = std::future::ready(()) => {}
         }
     }
 }

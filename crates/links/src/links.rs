@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::event::{Events, inbox};
 use crate::home::{self, Home, check_addresses};
 use crate::hub::Hub;
-use crate::member::{ABOUT_MAX, Member, WORD_MAX};
+use crate::member::{ABOUT_MAX, Member, Roster, WORD_MAX};
 use crate::peer::{PeerView, Unsent};
 use crate::{dial, door, renew, store};
 
@@ -43,9 +43,11 @@ pub enum Unsaid {
     /// It is too long.
     #[error("{0} bytes are too many; at most {1} are carried")]
     Long(usize, usize),
-    /// It could not be kept.
-    #[error(transparent)]
-    Store(#[from] store::Error),
+    /// It holds, and is not kept yet.
+    #[error(
+        "it holds and others are told, but it is not on disk here: {0}; that is tried again every second. Should this machine stop before, look at another member whether it was heard, and else say it again"
+    )]
+    Unkept(store::Error),
     /// These are no addresses.
     #[error(transparent)]
     Home(#[from] home::Error),
@@ -108,7 +110,7 @@ impl Links {
     /// hear of it as they can be reached.
     ///
     /// # Errors
-    /// If it is no member, or cannot be kept.
+    /// If it is no member; or if it is removed but that is not on disk yet.
     pub async fn remove(&self, cell: CellId) -> Result<(), Unsaid> {
         if cell == self.hub.own().id {
             return Err(Unsaid::Own);
@@ -116,20 +118,32 @@ impl Links {
         if !self.hub.change(|roster| roster.remove(cell, home::now())) {
             return Err(Unsaid::Unknown(cell));
         }
-        Ok(self.hub.save().await?)
+        self.kept().await
     }
 
     /// Tells all members, this one too, that what a cell holds is forgotten. It is on disk when this returns.
     ///
     /// # Errors
-    /// If the cell is not known, or it cannot be kept.
+    /// If the cell is not known; or if it was said but that is not on disk yet.
     pub async fn forget(&self, cell: CellId, word: Vec<u8>) -> Result<(), Unsaid> {
         within(word.len(), WORD_MAX)?;
         if self.hub.roster(|roster| roster.member(cell).is_none()) {
             return Err(Unsaid::Unknown(cell));
         }
         self.hub.change(|roster| roster.forget(cell, word));
-        Ok(self.hub.save().await?)
+        self.kept().await
+    }
+
+    async fn kept(&self) -> Result<(), Unsaid> {
+        self.hub.save().await.map(drop).map_err(Unsaid::Unkept)
+    }
+
+    /// Every cell of which it was said that what it holds is forgotten, and what was said with it. All of it is told
+    /// again at each start ([`crate::Event::Forget`]).
+    pub fn forgotten(&self) -> Vec<(CellId, Vec<u8>)> {
+        let said =
+            |roster: &Roster| roster.forgotten().map(|(id, it)| (id, it.word.clone())).collect();
+        self.hub.roster(said)
     }
 
     /// The own cell.

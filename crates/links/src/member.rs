@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use hmac_sha256::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{CellId, CellName};
@@ -23,7 +24,7 @@ pub const ABOUT_MAX: usize = 64 << 10;
 pub const WORD_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 8;
 const ADDRESS_MAX: usize = 260;
-/// So high no honest version counts, and there is always one above.
+/// So high no honest version counts. Who is brought there by others stays there: see [`next`].
 const VERSION_MAX: u64 = u64::MAX / 2;
 
 /// That a cell is a member, or was removed. The order of fields is the order of records.
@@ -100,7 +101,7 @@ pub struct Known {
     /// Which record.
     pub kind: Kind,
     /// A checksum of its content.
-    pub sum: u32,
+    pub sum: u64,
 }
 
 /// A record that no honest member sends.
@@ -198,7 +199,7 @@ impl Roster {
             let theirs = std::mem::replace(&mut part, said.clone());
             part.set_version(theirs.version());
             if part != theirs {
-                part.set_version(theirs.version() + 1);
+                part.set_version(next(theirs.version()));
             }
         }
         Some(self.put(cell, part))
@@ -236,7 +237,7 @@ impl Roster {
         }
         let member = Member {
             removed: false,
-            version: said.map_or(1, |said| said.version + 1),
+            version: said.map_or(1, |said| next(said.version)),
             since: said.map_or(now, |said| said.since),
             name: name.clone(),
             addresses: addresses.to_vec(),
@@ -251,7 +252,7 @@ impl Roster {
         if said.removed || (said.addresses == addresses && said.signs == signs) {
             return None;
         }
-        let (addresses, version) = (addresses.to_vec(), said.version + 1);
+        let (addresses, version) = (addresses.to_vec(), next(said.version));
         let member = Member { addresses, signs, version, ..said.clone() };
         Some(self.put(self.own, Part::Member(member)))
     }
@@ -262,7 +263,7 @@ impl Roster {
         if said.is_some_and(|said| said.bytes == bytes) {
             return None;
         }
-        let version = said.map_or(1, |said| said.version + 1);
+        let version = said.map_or(1, |said| next(said.version));
         Some(self.put(self.own, Part::About(About { version, bytes })))
     }
 
@@ -279,7 +280,7 @@ impl Roster {
             return None;
         }
         let version = match self.parts.get(&(cell, Kind::Forgotten)) {
-            Some(Part::Forgotten(said)) => said.version + 1,
+            Some(Part::Forgotten(said)) => next(said.version),
             _ => 1,
         };
         Some(self.put(cell, Part::Forgotten(Forgotten { version, word })))
@@ -309,6 +310,14 @@ impl Roster {
         }
     }
 
+    /// Every cell of which it was said that what it holds is forgotten, and what was said with it.
+    pub fn forgotten(&self) -> impl Iterator<Item = (CellId, &Forgotten)> {
+        self.parts.iter().filter_map(|((cell, _), part)| match part {
+            Part::Forgotten(forgotten) => Some((*cell, forgotten)),
+            _ => None,
+        })
+    }
+
     /// The members of this name. There is more than one only if two signers let them join at the same time.
     pub fn named(&self, name: &str) -> impl Iterator<Item = (CellId, &Member)> {
         self.members().filter(move |(_, it)| !it.removed && it.name.as_str() == name)
@@ -319,7 +328,8 @@ impl Roster {
         self.member(cell).is_some_and(|member| member.removed)
     }
 
-    fn has_room_for(&self, cell: CellId) -> bool {
+    /// Whether the cell is known, or another one can be.
+    pub(crate) fn has_room_for(&self, cell: CellId) -> bool {
         let is_known =
             self.parts.range((cell, Kind::Member)..=(cell, Kind::Forgotten)).next().is_some();
         is_known || self.parts.len() < CELLS_MAX || self.cells() < CELLS_MAX
@@ -338,6 +348,12 @@ impl Roster {
     }
 }
 
+/// The version after this one. It stays within the bounds whatever others have said: a cell whose records were
+/// brought to the bound loses the last word about itself, not its links.
+fn next(version: u64) -> u64 {
+    (version + 1).min(VERSION_MAX)
+}
+
 /// Whether the cell that a record is about has the last word about it.
 fn is_own_to_say(part: &Part) -> bool {
     match part {
@@ -351,8 +367,10 @@ fn record(cell: CellId, part: &Part) -> Record {
     Record { cell, part: part.clone() }
 }
 
-fn sum(part: &Part) -> u32 {
-    crc32c::crc32c(&postcard::to_stdvec(part).unwrap_or_default())
+/// Of a cryptographic hash, so that nobody finds two records that pass for the same.
+fn sum(part: &Part) -> u64 {
+    let hash = Hash::hash(&postcard::to_stdvec(part).unwrap_or_default());
+    hash.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

@@ -81,9 +81,10 @@ pub(crate) fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
-/// What waits for a peer. What is about the link itself goes first.
+/// What waits for a peer. Pings go first, that no amount of news makes a link look dead; then what is about the members.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
+    pings: mpsc::Sender<Frame>,
     control: mpsc::Sender<Frame>,
     messages: mpsc::Sender<Vec<u8>>,
     budget: Arc<Budget>,
@@ -91,33 +92,43 @@ pub(crate) struct Outbox {
 
 /// The other end of an [`Outbox`].
 pub(crate) struct Outgoing {
+    pub(crate) pings: mpsc::Receiver<Frame>,
     pub(crate) control: mpsc::Receiver<Frame>,
     pub(crate) messages: mpsc::Receiver<Vec<u8>>,
     pub(crate) stop: watch::Receiver<Option<Stop>>,
     pub(crate) budget: Arc<Budget>,
 }
 
-/// How many frames about the link itself may wait; what is lost of them is compared or asked again.
+/// How many frames about the members may wait; what is lost of them is compared or asked again.
 const CONTROL: usize = 64;
+/// How many pings and answers to them.
+const PINGS: usize = 16;
 
 pub(crate) fn outbox(config: &Config) -> (Outbox, watch::Sender<Option<Stop>>, Outgoing) {
+    let (pings, pings_out) = mpsc::channel(PINGS);
     let (control, control_out) = mpsc::channel(CONTROL);
     let (messages, messages_out) = mpsc::channel(config.queue_frames.max(1));
     let budget = Arc::new(Budget::new(config.queue_bytes));
     let (stop, stop_out) = watch::channel(None);
     let outgoing = Outgoing {
+        pings: pings_out,
         control: control_out,
         messages: messages_out,
         stop: stop_out,
         budget: budget.clone(),
     };
-    (Outbox { control, messages, budget }, stop, outgoing)
+    (Outbox { pings, control, messages, budget }, stop, outgoing)
 }
 
 impl Outbox {
     /// Says something about the link or the members.
     pub(crate) fn say(&self, frame: Frame) {
-        drop(self.control.try_send(frame));
+        let queue = match frame {
+            // Nothing comes before the word that the link stands.
+            Frame::Ping(_) | Frame::Pong(_) | Frame::Ready => &self.pings,
+            _ => &self.control,
+        };
+        drop(queue.try_send(frame));
     }
 
     fn send(&self, bytes: Vec<u8>) -> Result<(), Unsent> {
@@ -244,6 +255,16 @@ mod tests {
         let (old, _outgoing) = live(1, 5);
         std::thread::sleep(Duration::from_millis(2));
         assert!(old.gives_way(large, 5, Duration::from_millis(1)), "nothing crosses that long");
+    }
+
+    #[test]
+    fn news_do_not_hold_up_pings() {
+        let (live, mut outgoing) = live(1, 5);
+        for _ in 0..1000 {
+            live.outbox.say(Frame::Told(vec![]));
+        }
+        live.outbox.say(Frame::Ping(7));
+        assert_eq!(outgoing.pings.try_recv(), Ok(Frame::Ping(7)));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::ca::Pin;
 use crate::card::Card;
+use crate::cell::CellId;
 
 /// What is spoken inside; scanners and browsers do not offer it and are turned away by TLS.
 const SPOKEN: &[u8] = b"holdall";
@@ -74,6 +75,10 @@ impl Tls {
     /// The other side of a connection that came in, and what its certificate says if it has one.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<(Stream, Option<Card>)> {
         let stream = TlsStream::from(self.acceptor.accept(stream).await?);
+        // TLS turns away who offers something else; who offers nothing is left to us.
+        if stream.get_ref().1.alpn_protocol() != Some(SPOKEN) {
+            return Err(io::Error::other("it does not say that it speaks holdall"));
+        }
         let card = match stream.get_ref().1.peer_certificates() {
             Some([first, ..]) => Some(Card::read(first).map_err(io::Error::other)?),
             _ => None,
@@ -87,10 +92,21 @@ impl Tls {
     }
 }
 
-/// Connects to a member of the cluster with this pin, as nobody.
-pub(crate) async fn connect_as_nobody(pin: Pin, stream: TcpStream) -> io::Result<(Stream, Card)> {
+/// Connects to this member of the cluster with this pin, as nobody. Whoever has no part in the cluster yet cannot know
+/// who was removed from it, so no other member is believed.
+pub(crate) async fn connect_as_nobody(
+    pin: Pin,
+    to: CellId,
+    stream: TcpStream,
+) -> io::Result<Stream> {
     let config = believing(pin).map_err(io::Error::other)?.with_no_client_auth();
-    connect(&connector(config), stream).await
+    let (stream, Card { cell, .. }) = connect(&connector(config), stream).await?;
+    if cell.id != to {
+        let why =
+            format!("{cell} is there, and the token is of another member ({to}); say it there");
+        return Err(io::Error::other(why));
+    }
+    Ok(stream)
 }
 
 /// The certificate of the authority, as the other side has sent it and as it was believed.
@@ -116,7 +132,7 @@ fn connector(mut config: ClientConfig) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-fn believing(
+pub(crate) fn believing(
     pin: Pin,
 ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, rustls::Error> {
     Ok(ClientConfig::builder_with_provider(provider())
@@ -127,6 +143,26 @@ fn believing(
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
+}
+
+/// Whether the authority has signed this, and it is good now.
+pub(crate) fn check_signed(
+    certificate: &CertificateDer<'_>,
+    authority: &CertificateDer<'_>,
+) -> Result<(), rustls::Error> {
+    check_signed_at(certificate, authority, UnixTime::now())
+}
+
+fn check_signed_at(
+    certificate: &CertificateDer<'_>,
+    authority: &CertificateDer<'_>,
+    now: UnixTime,
+) -> Result<(), rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone().into_owned())?;
+    let parsed = ParsedCertificate::try_from(certificate)?;
+    let algorithms = provider().signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], now, algorithms)
 }
 
 /// Believes whoever was certified by the authority with this digest.
@@ -147,11 +183,7 @@ impl ServerCertVerifier for Pinned {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let authority = intermediates.iter().find(|one| Pin::of(one) == self.pin);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone())?;
-        let parsed = ParsedCertificate::try_from(end_entity)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], now, algorithms)?;
+        check_signed_at(end_entity, authority, now)?;
         Ok(ServerCertVerified::assertion())
     }
 

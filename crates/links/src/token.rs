@@ -1,7 +1,8 @@
 //! Tokens: what those show who are no members.
 //!
 //! A [`JoinToken`] makes a machine a member; a [`ClientToken`] lets a program without an agent speak to one. Both
-//! say by the digest of the authority whom to believe, so nobody else ever sees the secret.
+//! say by the digest of the authority and the id of a member whom to believe, so nobody else ever sees the secret: not
+//! even another member, which may have been removed without our knowing.
 //!
 //! Join tokens are kept here, in a file beside the authority's key: only a hash of the secret, until when it is
 //! good, and who has used it. Whoever has used one may use it again as long as it is good: the answer may have been
@@ -35,6 +36,8 @@ pub(crate) type Secret = [u8; 16];
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
     pub(crate) pin: Pin,
+    /// The member that made it: nobody else is shown the secret.
+    pub(crate) maker: CellId,
     pub(crate) secret: Secret,
 }
 
@@ -42,6 +45,8 @@ pub struct JoinToken {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientToken {
     pub(crate) pin: Pin,
+    /// The agent that it is for: nobody else is shown the secret.
+    pub(crate) agent: CellId,
     pub(crate) secret: String,
 }
 
@@ -65,7 +70,8 @@ impl JoinToken {
 
 impl fmt::Display for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut bytes = [&self.pin.0[..], &self.secret[..]].concat();
+        let maker = self.maker.0.to_be_bytes();
+        let mut bytes = [&self.pin.0[..], &maker[..], &self.secret[..]].concat();
         bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
         write!(f, "{JOIN}{}", BASE64URL_NOPAD.encode(&bytes))
     }
@@ -83,22 +89,23 @@ impl FromStr for JoinToken {
         if crc32c::crc32c(rest) != u32::from_le_bytes(*sum) {
             return Err(BadToken::Mistyped);
         }
-        let (pin, secret) = rest.split_first_chunk::<32>().ok_or(BadToken::Mistyped)?;
+        let (pin, rest) = rest.split_first_chunk::<32>().ok_or(BadToken::Mistyped)?;
+        let (maker, secret) = rest.split_first_chunk::<16>().ok_or(BadToken::Mistyped)?;
         let secret = secret.try_into().map_err(|_| BadToken::Mistyped)?;
-        Ok(Self { pin: Pin(*pin), secret })
+        Ok(Self { pin: Pin(*pin), maker: CellId(u128::from_be_bytes(*maker)), secret })
     }
 }
 
 impl ClientToken {
-    /// A token of an agent together with the digest of its authority.
-    pub fn new(pin: Pin, secret: &str) -> Self {
-        Self { pin, secret: secret.into() }
+    /// A token of an agent together with its id and the digest of its authority.
+    pub fn new(pin: Pin, agent: CellId, secret: &str) -> Self {
+        Self { pin, agent, secret: secret.into() }
     }
 }
 
 impl fmt::Display for ClientToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{CLIENT}{}.{}", self.pin, self.secret)
+        write!(f, "{CLIENT}{}.{}.{}", self.pin, self.agent, self.secret)
     }
 }
 
@@ -108,12 +115,15 @@ impl FromStr for ClientToken {
     fn from_str(text: &str) -> Result<Self, BadToken> {
         let text = text.trim().strip_prefix(CLIENT);
         let text = text.ok_or(BadToken::Other("token for a client of a cluster", CLIENT))?;
-        let (pin, secret) = text.split_once('.').ok_or(BadToken::Mistyped)?;
+        let mut parts = text.splitn(3, '.');
+        let mut part = || parts.next().ok_or(BadToken::Mistyped);
+        let (pin, agent, secret) = (part()?, part()?, part()?);
         let pin = pin.parse().map_err(|()| BadToken::Mistyped)?;
+        let agent = agent.parse().map_err(|_| BadToken::Mistyped)?;
         if secret.is_empty() {
             return Err(BadToken::Mistyped);
         }
-        Ok(Self { pin, secret: secret.into() })
+        Ok(Self { pin, agent, secret: secret.into() })
     }
 }
 
@@ -157,7 +167,7 @@ pub enum For {
 /// That a token is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Good {
-    /// Whether the cell may be a member already.
+    /// Whether the cell may be a member already: it became one with this token, or the token is for it alone.
     pub(crate) again: bool,
 }
 
@@ -186,6 +196,20 @@ impl Kept {
     /// What it is called in lists; says nothing about the secret.
     pub fn label(&self) -> String {
         HEXLOWER.encode(&self.hash[..4])
+    }
+
+    fn good_for(&self, cell: CellId, now: u64) -> Result<Good, NoGood> {
+        if now >= self.until {
+            return Err(NoGood::Expired);
+        }
+        if self.only.is_some_and(|only| only != cell) {
+            return Err(NoGood::Other);
+        }
+        let used = self.used.contains(&cell);
+        if !used && self.used.len() >= self.uses as usize {
+            return Err(NoGood::Used);
+        }
+        Ok(Good { again: used || self.only.is_some() })
     }
 }
 
@@ -228,7 +252,20 @@ impl Tokens {
         })
     }
 
-    /// Whether a cell may join with this secret. It has used the token then.
+    /// Whether a cell may join with this secret. Nothing is kept of the question.
+    pub(crate) fn look(
+        &self,
+        secret: &Secret,
+        cell: CellId,
+        now: u64,
+    ) -> Result<Result<Good, NoGood>, store::Error> {
+        let hash = Hash::hash(secret);
+        let kept = self.list()?;
+        let found = kept.iter().find(|it| it.hash == hash);
+        Ok(found.ok_or(NoGood::Unknown).and_then(|found| found.good_for(cell, now)))
+    }
+
+    /// Keeps that a cell has used the token, if it may. Whoever has may use it again, so nobody has who was refused.
     pub(crate) fn redeem(
         &self,
         secret: &Secret,
@@ -238,20 +275,11 @@ impl Tokens {
         let hash = Hash::hash(secret);
         self.change(|kept| {
             let found = kept.iter_mut().find(|it| it.hash == hash).ok_or(NoGood::Unknown)?;
-            if now >= found.until {
-                return Err(NoGood::Expired);
-            }
-            if found.only.is_some_and(|only| only != cell) {
-                return Err(NoGood::Other);
-            }
-            let again = found.only.is_some() || found.used.contains(&cell);
+            let good = found.good_for(cell, now)?;
             if !found.used.contains(&cell) {
-                if found.used.len() >= found.uses as usize {
-                    return Err(NoGood::Used);
-                }
                 found.used.push(cell);
             }
-            Ok(Good { again })
+            Ok(good)
         })
     }
 
@@ -277,20 +305,20 @@ mod tests {
 
     #[test]
     fn a_token_looks_like_this() {
-        let token = JoinToken { pin: Pin([1; 32]), secret: [2; 16] };
-        let text = "H1-AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQECAgICAgICAgICAgICAgICOyN0jQ";
+        let token = JoinToken { pin: Pin([1; 32]), maker: CellId(3), secret: [2; 16] };
+        let text = "H1-AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEAAAAAAAAAAAAAAAAAAAADAgICAgICAgICAgICAgICAviluds";
         assert_eq!(token.to_string(), text);
         assert_eq!(text.parse(), Ok(token.clone()));
         assert_eq!(format!("{token:?}"), "H1-...", "no log shows it");
-        let client = ClientToken::new(Pin([1; 32]), "hat_00ff");
-        let text = "HC1-AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE.hat_00ff";
+        let client = ClientToken::new(Pin([1; 32]), CellId(3), "hat_00ff");
+        let text = "HC1-AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE.00000000000000000000000000000003.hat_00ff";
         assert_eq!(client.to_string(), text);
         assert_eq!(text.parse(), Ok(client));
     }
 
     #[test]
     fn a_mistyped_token_is_known_as_such() {
-        let text = JoinToken { pin: Pin([1; 32]), secret: [2; 16] }.to_string();
+        let text = JoinToken { pin: Pin([1; 32]), maker: CellId(3), secret: [2; 16] }.to_string();
         assert_eq!(text.replacen("AQ", "AR", 1).parse::<JoinToken>(), Err(BadToken::Mistyped));
         assert_eq!(text[..30].parse::<JoinToken>(), Err(BadToken::Mistyped));
         assert_eq!("H1-".parse::<JoinToken>(), Err(BadToken::Mistyped));
@@ -309,7 +337,10 @@ mod tests {
         tokens.add(&secret, HOUR, For::New(1), 1000).expect("kept");
         let on_disk = std::fs::read(dir.path().join(FILE)).expect("there");
         assert!(!on_disk.windows(16).any(|it| it == secret), "only its hash is on disk");
+        let look = |cell| tokens.look(&secret, CellId(cell), 1000).expect("kept");
+        assert_eq!((look(2), look(2)), (Ok(Good { again: false }), Ok(Good { again: false })));
         assert_eq!(redeem(&secret, 1, 1000), Ok(Good { again: false }));
+        assert_eq!((look(1), look(2)), (Ok(Good { again: true }), Err(NoGood::Used)));
         assert_eq!(
             redeem(&secret, 1, 2000),
             Ok(Good { again: true }),

@@ -187,6 +187,27 @@ fn what_is_beyond_the_bounds_is_refused_as_a_whole() {
 }
 
 #[test]
+fn the_highest_version_makes_nobody_unsound() {
+    let own = CellId(1);
+    let mut roster = founded().swap_remove(1);
+    roster.say_about(vec![1]).expect("new");
+    let member = Member { version: VERSION_MAX, ..roster.member(own).expect("itself").clone() };
+    let parts = [
+        Part::Member(Member { addresses: vec!["h:1".into()], ..member }),
+        Part::About(About { version: VERSION_MAX, bytes: vec![2] }),
+        Part::Forgotten(Forgotten { version: VERSION_MAX, word: vec![] }),
+    ];
+    let told = parts.map(|part| Record { cell: own, part }).to_vec();
+    roster.merge(told).expect("sound");
+    roster.say_about(vec![3]).expect("new");
+    roster.say_member(&["h:3".into()], true).expect("new");
+    roster.forget(own, vec![3]).expect("room");
+    roster.add(own, &"a".parse().expect("a name"), &[], 0).expect("room");
+    assert!(roster.records().iter().all(|record| record.check().is_ok()));
+    assert_eq!(roster.about(own).expect("said").bytes, [3]);
+}
+
+#[test]
 fn no_more_cells_are_taken_than_fit() {
     let mut roster = stranger();
     let about = |cell| Record {

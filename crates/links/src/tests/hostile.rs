@@ -24,7 +24,7 @@ async fn connected(as_whom: &Home, to: &Node) -> Stream {
 }
 
 async fn still_serves(node: &mut Node) {
-    let token = crate::token::ClientToken::new(node.home().pin(), "hat_x");
+    let token = crate::token::ClientToken::new(node.home().pin(), node.id(), "hat_x");
     crate::client::connect(&node.address, &token).await.expect("it still serves");
 }
 
@@ -48,7 +48,7 @@ async fn half_a_handshake_is_not_waited_for() {
     let mut silent = TcpStream::connect(&a.address).await.expect("reached");
     closed(&mut silent).await;
     let stream = TcpStream::connect(&a.address).await.expect("reached");
-    let (mut after_tls, _) = connect_as_nobody(a.home().pin(), stream).await.expect("believed");
+    let mut after_tls = connect_as_nobody(a.home().pin(), a.id(), stream).await.expect("believed");
     after_tls.write_all(&[9, 0, 0]).await.expect("sent");
     after_tls.flush().await.expect("sent");
     closed(&mut after_tls).await;
@@ -70,7 +70,7 @@ async fn only_so_many_may_wait_to_show_who_they_are() {
     let mut one = kept.pop().expect("there are three");
     one.write_all(b"garbage that ends its place").await.expect("sent");
     closed(&mut one).await;
-    let token = crate::token::ClientToken::new(a.home().pin(), "hat_x");
+    let token = crate::token::ClientToken::new(a.home().pin(), a.id(), "hat_x");
     timeout(PATIENCE, async { while crate::client::connect(&a.address, &token).await.is_err() {} })
         .await
         .expect("there is a place again");
@@ -125,6 +125,57 @@ async fn records_beyond_the_bounds_end_the_link_and_are_not_kept() {
 }
 
 #[tokio::test]
+async fn who_was_removed_removes_nobody() {
+    let mut a = first(1, "a", quick()).await;
+    let dir = joined(&a, 2, "b", "127.0.0.1:9").await;
+    let b = Home::open(&home_in(&dir)).expect("whole");
+    // Not even a member may begin with that.
+    let removed = Frame::Refused(Refusal::Removed);
+    let mut stream = connected(&b, &a).await;
+    frame::hello(&mut stream, Purpose::Link).await.expect("hello");
+    frame::send(&mut stream, &removed).await.expect("sent");
+    closed(&mut stream).await;
+    assert!(!a.links.is_removed());
+    a.links.remove(CellId(2)).await.expect("kept");
+    let mut stream = connected(&b, &a).await;
+    frame::hello(&mut stream, Purpose::Link).await.expect("hello");
+    frame::send(&mut stream, &removed).await.expect("sent");
+    let answer: Frame = frame::receive(&mut stream, 1000).await.expect("answered");
+    assert_eq!(answer, removed);
+    assert!(!a.links.is_removed());
+    still_serves(&mut a).await;
+}
+
+#[tokio::test]
+async fn who_was_removed_tells_nothing() {
+    let a = first(1, "a", quick()).await;
+    let _dir = joined(&a, 2, "b", "127.0.0.1:9").await;
+    let hub = &a.links.hub;
+    let about = crate::member::About { version: 1, bytes: vec![1] };
+    let part = crate::member::Part::About(about);
+    let told = |cell| vec![crate::member::Record { cell: CellId(cell), part: part.clone() }];
+    assert!(hub.take(CellId(2), told(2)).is_ok());
+    a.links.remove(CellId(2)).await.expect("kept");
+    assert!(hub.take(CellId(2), told(3)).is_err());
+    assert_eq!(a.links.about(CellId(3)), None);
+    let request = crate::home::Asked::new().expect("a key").request;
+    assert!(crate::renew::sign(hub, &cell(1, "a"), request.clone()).await.is_some());
+    assert_eq!(crate::renew::sign(hub, &cell(2, "b"), request).await, None, "it is not renewed");
+}
+
+#[tokio::test]
+async fn who_does_not_say_what_he_speaks_is_turned_away() {
+    let a = first(1, "a", quick()).await;
+    let stream = TcpStream::connect(&a.address).await.expect("reached");
+    let config = crate::tls::believing(a.home().pin()).expect("good").with_no_client_auth();
+    let mute = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let name = "cell.holdall.invalid".try_into().expect("a name");
+    let mut stream = mute.connect(name, stream).await.expect("believed");
+    let said = frame::hello(&mut stream, Purpose::Client).await;
+    assert!(said.is_err(), "it is not talked to");
+}
+
+#[tokio::test]
 async fn only_certificates_of_the_authority_are_accepted() {
     let mut a = first(1, "a", quick()).await;
     let other = first(2, "b", quick()).await;
@@ -146,7 +197,7 @@ async fn whoever_sends_the_certificate_of_the_authority_is_not_of_it_yet() {
     let dir = joined(&a, 2, "b", &address).await;
     certify(&other.home(), &Home::open(&home_in(&dir)).expect("whole"), card::now());
     let rogue = Node::start(dir, listener, address, quick());
-    let token = crate::token::ClientToken::new(a.home().pin(), "hat_x");
+    let token = crate::token::ClientToken::new(a.home().pin(), rogue.id(), "hat_x");
     let error = crate::client::connect(&rogue.address, &token).await.expect_err("not believed");
     assert!(error.to_string().contains("another authority"), "{error}");
 }
@@ -181,7 +232,7 @@ async fn refused(as_whom: &Home, to: &Node) -> String {
 async fn who_shows_no_certificate_has_no_link() {
     let a = first(1, "a", quick()).await;
     let stream = TcpStream::connect(&a.address).await.expect("reached");
-    let (mut stream, _) = connect_as_nobody(a.home().pin(), stream).await.expect("believed");
+    let mut stream = connect_as_nobody(a.home().pin(), a.id(), stream).await.expect("believed");
     frame::hello(&mut stream, Purpose::Link).await.expect("hello");
     let answer: Frame = frame::receive(&mut stream, 1000).await.expect("answered");
     assert_eq!(answer, Frame::Refused(Refusal::Stranger));
@@ -191,7 +242,7 @@ async fn who_shows_no_certificate_has_no_link() {
 async fn another_version_is_told_and_turned_away() {
     let a = first(1, "a", quick()).await;
     let stream = TcpStream::connect(&a.address).await.expect("reached");
-    let (mut stream, _) = connect_as_nobody(a.home().pin(), stream).await.expect("believed");
+    let mut stream = connect_as_nobody(a.home().pin(), a.id(), stream).await.expect("believed");
     let future = b"\x0d\0\0\0hallink\n\x01\x07\x00\x09\x00";
     stream.write_all(future).await.expect("sent");
     stream.flush().await.expect("sent");

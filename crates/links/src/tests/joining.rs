@@ -22,7 +22,7 @@ fn refusal(tried: Result<Home, Unjoined>) -> Refusal {
 async fn a_token_that_is_no_good_lets_nobody_in() {
     let a = first(1, "a", quick()).await;
     let home = a.home();
-    let unknown = JoinToken { pin: home.pin(), secret: [7; 16] };
+    let unknown = JoinToken { pin: home.pin(), maker: a.id(), secret: [7; 16] };
     assert_eq!(refusal(tried(&a, 2, "b", &unknown).await), Refusal::Token(NoGood::Unknown));
     let over = home.add_token(Duration::ZERO, For::New(1)).expect("made");
     assert_eq!(refusal(tried(&a, 2, "b", &over).await), Refusal::Token(NoGood::Expired));
@@ -59,6 +59,27 @@ async fn names_and_ids_are_taken_once() {
 }
 
 #[tokio::test]
+async fn a_taken_id_stays_taken_however_often_a_token_is_shown() {
+    let a = first(1, "a", quick()).await;
+    let _b = joined(&a, 2, "b", "127.0.0.1:9").await;
+    let before = a.links.members();
+    let token = a.home().add_token(HOUR, For::New(1)).expect("made");
+    for _ in 0..2 {
+        assert_eq!(refusal(tried(&a, 2, "b", &token).await), Refusal::IdTaken);
+    }
+    assert_eq!(a.links.members(), before, "nobody speaks for the member");
+    tried(&a, 3, "c", &token).await.expect("who was refused has not used it");
+}
+
+#[tokio::test]
+async fn who_was_removed_lets_nobody_in() {
+    let a = first(1, "a", quick()).await;
+    let token = a.home().add_token(HOUR, For::New(1)).expect("made");
+    assert!(a.links.hub.change(|roster| roster.remove(CellId(1), 0)));
+    assert_eq!(refusal(tried(&a, 2, "b", &token).await), Refusal::Expelled);
+}
+
+#[tokio::test]
 async fn another_cluster_is_known_by_its_digest() {
     let a = first(1, "a", quick()).await;
     let other = first(1, "a", quick()).await;
@@ -71,9 +92,23 @@ async fn another_cluster_is_known_by_its_digest() {
 }
 
 #[tokio::test]
+async fn only_who_made_the_token_is_shown_it() {
+    let (a, b) = pair(quick()).await;
+    // It could use the secret; perhaps it was removed, which whoever joins cannot know.
+    b.home().import_key(&a.home().export_key().expect("here")).expect("its own");
+    let token = a.home().add_token(HOUR, For::New(1)).expect("made");
+    let error = tried(&b, 3, "c", &token).await.expect_err("another member");
+    assert!(matches!(error, Unjoined::Unreachable(..)), "{error}");
+    assert!(error.to_string().contains("b is there"), "{error}");
+    tried(&a, 3, "c", &token).await.expect("joined");
+}
+
+#[tokio::test]
 async fn a_member_without_the_key_says_who_has_it() {
     let (a, b) = pair(quick()).await;
     let token = a.home().add_token(HOUR, For::New(1)).expect("made");
+    // It was made there when the key was.
+    let token = JoinToken { maker: b.id(), ..token };
     let Refusal::NoKey(signers) = refusal(tried(&b, 3, "c", &token).await) else {
         panic!("another")
     };
@@ -86,7 +121,7 @@ async fn a_member_without_the_key_says_who_has_it() {
 #[tokio::test]
 async fn guessing_is_bounded() {
     let a = first(1, "a", quick()).await;
-    let guess = JoinToken { pin: a.home().pin(), secret: [7; 16] };
+    let guess = JoinToken { pin: a.home().pin(), maker: a.id(), secret: [7; 16] };
     for _ in 0..10 {
         assert_eq!(refusal(tried(&a, 2, "b", &guess).await), Refusal::Token(NoGood::Unknown));
     }

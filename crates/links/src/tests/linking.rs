@@ -115,6 +115,46 @@ async fn what_is_said_reaches_all_and_stays() {
     assert_eq!(c.links.members().len(), 3);
 }
 
+async fn forgotten(node: &mut Node) -> (CellId, Vec<u8>) {
+    node.until(|event| match event {
+        Event::Forget { cell, word } => Some((cell, word)),
+        _ => None,
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_told_again_at_each_start() {
+    let mut a = first(1, "a", quick()).await;
+    let _b = joined(&a, 2, "b", "127.0.0.1:9").await;
+    a.links.forget(CellId(2), b"life 7".to_vec()).await.expect("kept");
+    for _ in 0..2 {
+        // Perhaps those above were ended before they heard of it.
+        a = a.restart().await;
+        assert_eq!(forgotten(&mut a).await, (CellId(2), b"life 7".to_vec()));
+    }
+}
+
+#[tokio::test]
+async fn what_those_above_hear_is_on_disk() {
+    let mut a = first(1, "a", quick()).await;
+    let _b = joined(&a, 2, "b", "127.0.0.1:9").await;
+    a.members(|all| all.len() == 2).await;
+    // In its way, as a full disk would be.
+    let in_its_way = home_in(&a.dir).join("members.new");
+    std::fs::create_dir(&in_its_way).expect("made");
+    let error = a.links.remove(CellId(2)).await.expect_err("not on disk").to_string();
+    assert!(error.contains("members"), "{error}");
+    let later = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        std::fs::remove_dir(in_its_way).expect("there");
+    });
+    let removed = |all: &[(CellId, Member)]| all.iter().any(|(_, it)| it.removed);
+    a.until(|event| matches!(event, Event::Members(all) if removed(&all)).then_some(())).await;
+    assert!(a.home().roster().expect("whole").is_removed(CellId(2)));
+    later.await.expect("done");
+}
+
 #[tokio::test]
 async fn who_was_not_there_hears_of_it_later() {
     let (a, mut b) = pair(quick()).await;
@@ -216,7 +256,7 @@ async fn addresses_that_change_are_told_and_used() {
 pub(super) fn certify(signer: &Home, home: &Home, at: i64) {
     let asked = Asked::new().expect("a key");
     let certificate = signer.authority().expect("here").issue(home.cell(), &asked.request, at);
-    home.renew(&asked, &certificate.expect("issued")).expect("its own");
+    home.put(&asked, &certificate.expect("issued")).expect("its key");
 }
 
 const DAY: i64 = 86_400;
@@ -247,6 +287,14 @@ async fn a_certificate_that_nobody_asked_for_is_not_taken() {
     let other = a.home().issue(b.links.own(), &request).expect("issued");
     let hub = crate::hub::Hub::new(b.home(), quick(), b.words.clone(), crate::event::inbox(1, 1).0);
     let hub = hub.expect("made");
-    crate::renew::renewed(&hub, other.to_vec());
+    crate::renew::renewed(&hub, a.id(), other.to_vec()).await;
     assert_eq!(hub.tls().card, before);
+    let request = hub.papers.request(a.id()).expect("a key");
+    let authority = a.home().authority().expect("here");
+    let good = authority.issue(b.links.own(), &request, card::now() + 9).expect("issued");
+    crate::renew::renewed(&hub, CellId(3), good.to_vec()).await;
+    crate::renew::renewed(&hub, a.id(), other.to_vec()).await;
+    assert_eq!(hub.tls().card, before, "of another, or for another key");
+    crate::renew::renewed(&hub, a.id(), good.to_vec()).await;
+    assert!(hub.tls().card.until > before.until, "the request was still there");
 }

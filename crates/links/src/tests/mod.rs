@@ -25,7 +25,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Those above: they greet with a word and refuse another one.
 #[derive(Default)]
-struct Words {
+pub(crate) struct Words {
     greeting: Mutex<String>,
     refused: Mutex<Option<String>>,
 }
@@ -49,16 +49,16 @@ impl Above for Words {
 }
 
 /// A member that is started.
-struct Node {
+pub(crate) struct Node {
     dir: tempfile::TempDir,
     address: String,
-    words: Arc<Words>,
+    pub(crate) words: Arc<Words>,
     config: Config,
     links: Links,
     events: Events,
 }
 
-fn quick() -> Config {
+pub(crate) fn quick() -> Config {
     Config {
         ping: Duration::from_millis(100),
         dead: Duration::from_secs(2),
@@ -99,7 +99,7 @@ async fn rebind(address: &str) -> TcpListener {
 }
 
 /// The first member of a cluster.
-async fn first(id: u128, name: &str, config: Config) -> Node {
+pub(crate) async fn first(id: u128, name: &str, config: Config) -> Node {
     let dir = tempfile::tempdir().expect("a directory");
     let (listener, address) = listen().await;
     Home::init(&home_in(&dir), &cell(id, name), std::slice::from_ref(&address)).expect("made");
@@ -114,7 +114,7 @@ async fn further(at: &Node, id: u128, name: &str, config: Config) -> Node {
 }
 
 /// The directory of a cell that has just joined and is not started.
-async fn joined(at: &Node, id: u128, name: &str, address: &str) -> tempfile::TempDir {
+pub(crate) async fn joined(at: &Node, id: u128, name: &str, address: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let token = at.home().add_token(HOUR, For::New(1)).expect("a token");
     let addresses = [address.to_owned()];
@@ -149,7 +149,7 @@ impl Node {
         self.links.own().id
     }
 
-    fn home(&self) -> Home {
+    pub(crate) fn home(&self) -> Home {
         Home::open(&home_in(&self.dir)).expect("whole")
     }
 
