@@ -79,8 +79,12 @@ impl Live {
                 let label = ask.name.or(ask.command).map(Into::into);
                 let pools = self.pools.of_all(&ask.needs);
                 let kind = Arc::new(Kind { label, user: ask.user.map(Into::into), pools });
-                self.past.ask(line.at, ask.needs.into(), kind.clone());
-                if let Some(r) = ask.r.filter(|_| self.former.len() < FORMER) {
+                // As what happens: whoever was turned away, or would not wait, does not come in what is played.
+                let Some(r) = ask.r else { return };
+                if !ask.now {
+                    self.past.ask(line.at, ask.needs.into(), kind.clone());
+                }
+                if self.former.len() < FORMER {
                     self.former.insert(r, (kind, None));
                 }
             }

@@ -200,3 +200,17 @@ fn many_who_hold_and_wait_are_told_all_the_same() {
     assert_eq!((all.len(), all[0]), (500, (4, exactly(1))));
     assert_eq!(all[499], (503, exactly(250)));
 }
+
+#[test]
+fn who_was_turned_away_or_would_not_wait_is_not_expected_again() {
+    let mut agent = Agent::default();
+    for text in [
+        r#"{"t":1000,"k":"ask","u":"anna","needs":["gpu"]}"#,
+        r#"{"t":1000,"k":"ask","r":"1-1","now":true,"needs":["gpu"]}"#,
+        r#"{"t":1000,"k":"ask","r":"1-2","needs":["gpu"]}"#,
+    ] {
+        agent.0.remember(serde_json::from_str(text).expect("a line"));
+    }
+    let now = 1000 + 24 * 60 * MINUTE;
+    assert_eq!(agent.0.past.arrivals(now, &mut draws(1, 0)).count(), 1);
+}
