@@ -53,6 +53,8 @@ pub struct Live {
     /// Those that ended last, in that order, and when the last one ended that is forgotten.
     recent: VecDeque<Over>,
     forgotten: u64,
+    /// Something happened that is not known: who waits and holds may do so no more.
+    lost_track: bool,
     past: Past<Arc<[Need]>>,
     /// Requests of former times that had not ended, while these are read.
     former: BTreeMap<RequestNo, (Arc<Kind>, Option<u64>)>,
@@ -112,8 +114,18 @@ impl Live {
         self.former = BTreeMap::new();
     }
 
+    /// Something happened that nobody can tell: from now on nothing is said of who waits.
+    pub fn lose_track(&mut self) {
+        self.lost_track = true;
+        (self.waiting, self.held) = (BTreeMap::new(), BTreeMap::new());
+        self.recent = VecDeque::new();
+    }
+
     /// Something happens.
     pub fn happens(&mut self, at: u64, what: &Happened) {
+        if self.lost_track {
+            return;
+        }
         if let Happened::Asked { request, now: false, part: None, .. } = what {
             self.take(at, what);
             if let Some(open) = self.waiting.get(request) {
