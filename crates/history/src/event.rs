@@ -11,9 +11,9 @@ impl Line {
     /// The line for something that has happened at a time; nothing if it does not matter here.
     pub fn of_event(at: u64, happened: &Happened) -> Option<Self> {
         let what = match happened {
-            Happened::Asked { request, who, needs, part, .. } => {
+            Happened::Asked { request, who, needs, now, part, .. } => {
                 let part_of = part.map(|part| part.of);
-                What::Ask(ask(*request, who, needs, part_of))
+                What::Ask(Ask { now: *now, part_of, ..ask(*request, who, needs) })
             }
             Happened::Granted { request, who, taken, until, limit, .. } => {
                 What::Grant(Grant { limit: *limit, ..grant(*request, who, taken, *until) })
@@ -52,15 +52,28 @@ impl Line {
         Some(Self { at, what })
     }
 
-    /// The line for somebody who was turned away at the door.
+    /// The line for somebody who was turned away at the door. Nothing has checked what it says: it is cut short.
     pub fn turned_away(at: u64, user: &str, ask: &holdall_wire::Ask) -> Self {
-        let command = Some(ask.from.command.clone()).filter(|command| !command.is_empty());
-        let (user, name, needs) = (Some(user.into()), ask.from.name.clone(), ask.needs.clone());
+        let command = Some(&ask.from.command).filter(|command| !command.is_empty());
+        let (command, name) = (command.map(|text| cut(text)), ask.from.name.as_deref().map(cut));
+        let needs = ask.needs.iter().take(TURNED_AWAY_NEEDS).cloned().collect();
+        let user = Some(user.into());
         Self { at, what: What::Ask(Ask { user, name, command, needs, ..Ask::default() }) }
     }
 }
 
-fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<RequestNo>) -> Ask {
+/// Of somebody who was turned away so many needs are told at most, and so many bytes of each text.
+const TURNED_AWAY_NEEDS: usize = 24;
+const TURNED_AWAY_TEXT: usize = 200;
+
+fn cut(text: &str) -> String {
+    if text.len() <= TURNED_AWAY_TEXT {
+        return text.into();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(TURNED_AWAY_TEXT)])
+}
+
+fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need]) -> Ask {
     let command = Some(who.from.command.clone()).filter(|command| !command.is_empty());
     Ask {
         r: Some(request),
@@ -68,8 +81,7 @@ fn ask(request: RequestNo, who: &Arc<Who>, needs: &[Need], part_of: Option<Reque
         name: who.from.name.clone(),
         command,
         needs: needs.to_vec(),
-        part_of,
-        service: None,
+        ..Ask::default()
     }
 }
 
@@ -165,5 +177,24 @@ mod tests {
         let grant = grant(RequestNo(1), &Who::default(), &all, None);
         assert_eq!((grant.got["gpu"].len(), grant.more["gpu"]), (100, 65_436));
         assert!(Line { at: 1, what: What::Grant(grant) }.to_text().expect("JSON").len() < 2000);
+    }
+
+    #[test]
+    fn a_line_is_short_whatever_was_asked_by_somebody_who_was_turned_away() {
+        let need: Need = "n".repeat(200).parse().expect("a need");
+        let long = "ü".repeat(500_000);
+        let (command, name) = (long.clone(), Some(long));
+        let ask = holdall_wire::Ask {
+            needs: vec![need; 5000],
+            now: false,
+            lasting: holdall_wire::Lasting::Connection,
+            from: holdall_wire::From { command, name, reason: None },
+            within: None,
+            limit: None,
+            part: None,
+        };
+        let text = Line::turned_away(1, "anna", &ask).to_text().expect("JSON");
+        assert!(text.len() < 6000, "{}", text.len());
+        assert!(text.contains("anna") && text.contains("üüü…"), "{text}");
     }
 }

@@ -78,7 +78,7 @@ impl Joiner {
     }
 
     fn ask(&mut self, now: u64, ask: Ask) {
-        let Ask { r, user, name, command, needs, part_of, service } = ask;
+        let Ask { r, user, name, command, needs, part_of, service, now: _ } = ask;
         let turned_away = r.is_none();
         let one = Use {
             request: r,

@@ -32,6 +32,9 @@ impl Default for Retention {
     }
 }
 
+/// Where a file is begun, before it has its name.
+const NEW: &str = "history.new";
+
 /// Writes a history.
 ///
 /// What is written at once ends with a mark, which says how far into the agent's log it goes. After a crash, whatever follows
@@ -55,20 +58,31 @@ impl Keeper {
     pub fn open(dir: &Path, retention: Retention, now: u64) -> io::Result<Self> {
         let dir = dir.to_owned();
         let mut keeper = Self { dir, retention, file: None, size: 0, mark: None };
-        if let Some((begun, path)) = files(&keeper.dir)?.pop() {
+        if !keeper.go_on_after_mark()?
+            && let Some((begun, path)) = files(&keeper.dir)?.pop()
+        {
             let mut file = OpenOptions::new().read(true).append(true).open(path)?;
-            keeper.size = match last_mark(&mut file)? {
-                Some((mark, end)) => {
-                    file.set_len(end)?;
-                    keeper.mark = Some(mark);
-                    end
-                }
-                None => end_line(&mut file)?,
-            };
+            keeper.size = end_line(&mut file)?;
             keeper.file = Some((file, begun));
         }
         keeper.make_room(now)?;
         Ok(keeper)
+    }
+
+    /// Goes on after the last mark, whichever file it is in, and removes what follows. False if there is none.
+    fn go_on_after_mark(&mut self) -> io::Result<bool> {
+        let files = files(&self.dir)?;
+        for (at, (begun, path)) in files.iter().enumerate().rev() {
+            let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+            let Some((mark, end)) = last_mark(&mut file)? else { continue };
+            file.set_len(end)?;
+            for (_, begun_in_vain) in &files[at + 1..] {
+                fs::remove_file(begun_in_vain)?;
+            }
+            (self.file, self.size, self.mark) = (Some((file, *begun)), end, Some(mark));
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// How far it goes, if that is known.
@@ -138,17 +152,27 @@ impl Keeper {
     }
 }
 
-/// Begins a file, which goes as far as the one before.
+/// Begins a file, which goes as far as the one before. It has its name once that is in it: on a full disk there would be
+/// an empty one for each attempt.
 fn begin(dir: &Path, now: u64, mark: Option<&Mark>) -> io::Result<(File, u64)> {
-    let path = dir.join(format!("history-{now}.jsonl"));
-    let mut file =
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    let new = dir.join(NEW);
     let mut text = Vec::new();
     Line { at: now, what: What::Begin { v: VERSION } }.write_to(&mut text)?;
     if let Some(mark) = mark {
         Line { at: now, what: What::Mark(mark.clone()) }.write_to(&mut text)?;
     }
-    file.write_all(&text)?;
+    let begun = || {
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file =
+            OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(&text)?;
+        fs::rename(&new, dir.join(format!("history-{now}.jsonl")))?;
+        Ok(file)
+    };
+    let file = begun().inspect_err(|_| drop(fs::remove_file(&new)))?;
     Ok((file, text.len() as u64))
 }
 
@@ -329,5 +353,35 @@ mod tests {
             assert_eq!(keeper.mark(), Some(&mark));
         }
         assert!(files(dir.path()).expect("there").len() > 2);
+    }
+
+    #[test]
+    fn a_file_that_was_begun_and_not_written_does_not_hide_the_mark() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mark = |upto| Mark { upto, of: "here".into() };
+        let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
+        keeper.write([ask(6)], Some(mark(40)), 6).expect("writable");
+        drop(keeper);
+        for torn in ["", "{\"t\":7,\"k\":\"beg", "{\"t\":7,\"k\":\"begin\",\"v\":1}\n"] {
+            fs::write(dir.path().join("history-7.jsonl"), torn).expect("written");
+            let keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
+            assert_eq!(keeper.mark(), Some(&mark(40)), "{torn}");
+            assert_eq!(files(dir.path()).expect("there").len(), 1, "{torn}");
+        }
+        let mut keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
+        keeper.write([ask(10)], Some(mark(41)), 10).expect("writable");
+        assert_eq!(asked(dir.path()), [6, 10]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_begun_is_not_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
+        fs::create_dir(dir.path().join(NEW)).expect("made");
+        keeper.write([ask(6)], None, 6).expect_err("it cannot be begun");
+        assert_eq!(files(dir.path()).expect("there").len(), 0);
+        fs::remove_dir(dir.path().join(NEW)).expect("removed");
+        keeper.write([ask(7)], None, 7).expect("writable");
+        assert_eq!(asked(dir.path()), [7]);
     }
 }

@@ -80,6 +80,9 @@ pub struct Ask {
     pub command: Option<String>,
     /// What is needed.
     pub needs: Vec<Need>,
+    /// It would not wait.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub now: bool,
     /// The grant of which it wants a part.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none", default)]
     pub part_of: Option<RequestNo>,
@@ -239,6 +242,7 @@ mod tests {
             r#"{"t":1,"k":"begin","v":1}"#,
             r#"{"t":2,"k":"ask","r":"3-17","u":"anna","n":"nightly","c":"make","needs":["gpu:2","db"]}"#,
             r#"{"t":2,"k":"ask","needs":["gpu"]}"#,
+            r#"{"t":2,"k":"ask","r":"3-17","needs":["gpu"],"now":true}"#,
             r#"{"t":3,"k":"grant","r":"3-17","got":{"db":["db"],"gpu":["gpu/0","gpu/1"]}}"#,
             r#"{"t":4,"k":"end","r":"3-17","how":"released"}"#,
             r#"{"t":5,"k":"pool","pool":"gpu","units":4}"#,
@@ -270,6 +274,7 @@ mod tests {
             name: Some("secret".into()),
             command: Some("make secret".into()),
             needs: vec!["gpu".parse().expect("a need")],
+            now: false,
             part_of: None,
             service: None,
         };

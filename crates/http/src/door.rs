@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::hash::Hash;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ pub(crate) async fn tcp(
         };
         // Answers are short.
         let _ = stream.set_nodelay(true);
-        let room = rooms.take(from.ip(), 1);
+        let room = rooms.take(network(from.ip()), 1);
         let (app, tls, words) = (app.clone(), tls.clone(), words.clone());
         tokio::spawn(async move {
             let _room = match room {
@@ -117,6 +117,14 @@ pub(crate) async fn tcp(
                 Err(_) => debug!(%from, "a handshake took too long"),
             }
         });
+    }
+}
+
+/// Whose connections are counted together: whoever has one address of IPv6 has the 2^64 of its network.
+fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
     }
 }
 
@@ -167,4 +175,18 @@ async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin, full: Full, 
 fn rooms<K: Hash + Eq + Copy>() -> Rooms<K> {
     let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize);
     Rooms::new((files / FILES_FOR_ONE).clamp(16, CONNECTIONS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_counts_as_one() {
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::9"));
+        assert_ne!(of("2001:db8:1:2::9"), of("2001:db8:1:3::9"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    }
 }

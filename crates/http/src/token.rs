@@ -152,8 +152,11 @@ impl Tokens {
         let version = std::fs::metadata(path(&self.data)).ok();
         let version = version.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.size()));
         if known.0 != version {
-            let tokens = list(&self.data).inspect_err(|error| tracing::error!("tokens: {error}"));
-            *known = (version, tokens.unwrap_or_default());
+            match list(&self.data) {
+                Ok(tokens) => *known = (version, tokens),
+                // Those that were known are good until it can be read.
+                Err(error) => tracing::error!("tokens: {error}"),
+            }
         }
         let good = |token: &&Token| meant(token) && token.until.is_none_or(|at| now < at);
         known.1.iter().find(good).map(Token::peer)
@@ -296,5 +299,19 @@ mod tests {
         assert!(matches!(remove(dir.path(), "none"), Err(Error::Missing(_))));
         let old = add(dir.path(), "old", &[Right::View], Some(1)).expect("made");
         assert_eq!(Tokens::new(dir.path()).whose(&old), None, "its time is over");
+    }
+
+    #[test]
+    fn tokens_are_good_although_their_file_cannot_be_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::new(dir.path());
+        let ci = add(dir.path(), "ci", &[Right::View], None).expect("made");
+        assert!(tokens.whose(&ci).is_some());
+        let kept = std::fs::read(path(dir.path())).expect("kept");
+        std::fs::write(path(dir.path()), "half").expect("written");
+        assert!(tokens.whose(&ci).is_some(), "it was not removed");
+        std::fs::write(path(dir.path()), kept).expect("written");
+        remove(dir.path(), "ci").expect("removed");
+        assert!(tokens.whose(&ci).is_none());
     }
 }

@@ -44,7 +44,11 @@ pub(crate) fn counted(unread: &Unread, uid: u32, bytes: Bytes) -> Result<Bytes, 
     Ok(Bytes::from_owner(Counted { bytes, _room: room }))
 }
 
-/// The same for an answer. One that tells what was done is told in any case: whoever made the call
+/// An answer that tells once more what is known: it can be asked for again.
+#[derive(Clone, Copy)]
+pub(crate) struct ToldAgain;
+
+/// The same for an answer. One that tells what has just been done is told in any case: whoever made the call
 /// must know. How many of those there are is limited by what a user may have.
 pub(crate) async fn count(
     unread: &Unread,
@@ -57,7 +61,8 @@ pub(crate) async fn count(
     let (head, body) = response.into_parts();
     // It is there as a whole.
     let bytes = axum::body::to_bytes(body, length as usize).await.unwrap_or_default();
-    let bytes = if *method == Method::GET {
+    let again = *method == Method::GET || head.extensions.get::<ToldAgain>().is_some();
+    let bytes = if again {
         match counted(unread, uid, bytes) {
             Ok(bytes) => bytes,
             Err(problem) => return problem.into_response(),
@@ -98,5 +103,24 @@ impl HttpBody for Pieces {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.0.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_what_has_just_been_done_is_told_in_any_case() {
+        let unread = Unread::new(100);
+        let long = || Response::new(Body::from(vec![b'x'; 80]));
+        let _unread = count(&unread, 1, &Method::GET, long()).await;
+        let mut again = long();
+        again.extensions_mut().insert(ToldAgain);
+        let again = count(&unread, 1, &Method::POST, again).await;
+        assert_eq!(again.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(count(&unread, 1, &Method::POST, long()).await.status(), StatusCode::OK);
     }
 }

@@ -30,7 +30,15 @@ pub(crate) struct Http {
     gateway: Option<Gateway>,
     beside: Option<Beside>,
     /// The doors that could not be opened, and why.
-    missing: Vec<String>,
+    missing: Vec<(Missing, String)>,
+}
+
+/// What is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Unix,
+    Tcp,
+    Gateway,
 }
 
 impl Http {
@@ -58,13 +66,22 @@ impl Http {
         } else {
             let tcp = http.settings.config.open()?;
             http.open(socket, tcp)?;
+            http.tell_missing(&[]);
         }
         Ok(http)
     }
 
     /// Why some doors are not open, if they are not.
     pub(crate) fn missing(&self) -> Option<String> {
-        (!self.missing.is_empty()).then(|| self.missing.join("; "))
+        let whys: Vec<&str> = self.missing.iter().map(|(_, why)| why.as_str()).collect();
+        (!whys.is_empty()).then(|| whys.join("; "))
+    }
+
+    /// Tells what is missing now, and was not before.
+    fn tell_missing(&self, before: &[(Missing, String)]) {
+        for (_, why) in self.missing.iter().filter(|one| !before.contains(one)) {
+            error!("{why}; trying again");
+        }
     }
 
     fn open(&mut self, socket: &Socket, tcp: Option<Tcp>) -> anyhow::Result<()> {
@@ -74,7 +91,8 @@ impl Http {
                 Some(listener)
             }
             Err(error) => {
-                self.missing.push(format!("no HTTP over a Unix socket: {error:#}"));
+                let why = format!("no HTTP over a Unix socket: {error:#}");
+                self.missing.push((Missing::Unix, why));
                 None
             }
         };
@@ -91,15 +109,13 @@ impl Http {
         (self.gateway, self.beside) = (None, None);
         let before = std::mem::take(&mut self.missing);
         let tcp = self.settings.config.open().unwrap_or_else(|error| {
-            self.missing.push(format!("no HTTP over TCP: {error:#}"));
+            self.missing.push((Missing::Tcp, format!("no HTTP over TCP: {error:#}")));
             None
         });
         if let Err(error) = self.open(socket, tcp) {
-            self.missing.push(format!("no HTTP: {error:#}"));
+            self.missing.push((Missing::Gateway, format!("no HTTP: {error:#}")));
         }
-        for why in self.missing.iter().filter(|why| !before.contains(why)) {
-            error!("{why}; trying again");
-        }
+        self.tell_missing(&before);
     }
 
     /// If something of it is missing that can be had, begins anew.
@@ -117,10 +133,11 @@ impl Http {
 
     /// Whether a door that is missing can be opened now: those who use the other are not disturbed before.
     fn more_can_be(&self, socket: &Socket) -> bool {
-        match self.beside {
-            None => socket.listen_beside(&self.name).is_ok(),
-            Some(_) => self.settings.config.open().is_ok(),
-        }
+        self.missing.iter().any(|(missing, _)| match missing {
+            Missing::Unix => socket.listen_beside(&self.name).is_ok(),
+            Missing::Tcp => self.settings.config.open().is_ok(),
+            Missing::Gateway => true,
+        })
     }
 
     /// The next connection of the gateway.

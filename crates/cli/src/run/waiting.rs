@@ -128,12 +128,18 @@ pub(super) struct Deadline {
     pub(super) foresees: bool,
 }
 
+/// An estimate that is older, in milliseconds, is nothing to give up for: much may have happened since.
+const OLD: u64 = 60_000;
+
 impl Deadline {
     /// Why not to wait any more, if it is foreseen not to be granted in time: nine of ten cases are later, and half of the rest.
     fn foresees(self, outlook: Option<&Outlook>) -> Option<Failure> {
         let Some(Outlook::Expected(expected)) = outlook.filter(|_| self.foresees) else {
             return None;
         };
+        if show::now().saturating_sub(expected.made) > OLD {
+            return None;
+        }
         let earliest = Duration::from_millis(expected.nine.0.saturating_sub(show::now()));
         let left = self.at?.saturating_duration_since(Instant::now());
         let text =

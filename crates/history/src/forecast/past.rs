@@ -30,7 +30,7 @@ enum Group {
 /// pool; at last all. What was asked for is told in needs of the kind `N`.
 ///
 /// It is bounded, whatever comes: of groups those that were added to last are kept, of each its latest uses, and of what was
-/// asked for the latest.
+/// asked for the latest, as far as that is not long.
 #[derive(Clone, Debug)]
 pub struct Past<N = Needs> {
     groups: BTreeMap<Group, Lengths>,
@@ -38,6 +38,36 @@ pub struct Past<N = Needs> {
     added: u64,
     /// When something was asked for, what, and for what kind of use; in order.
     asked: VecDeque<(u64, N, Arc<Kind>)>,
+    /// About how many bytes that takes.
+    asked_bytes: usize,
+}
+
+/// Needs of some kind.
+pub trait Bulk {
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// About how many bytes they take.
+    fn bytes(&self) -> usize;
+}
+
+impl Bulk for Needs {
+    fn count(&self) -> usize {
+        self.iter().len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.iter().map(|need| size_of_val(need) + 8 * need.named.len()).sum()
+    }
+}
+
+impl Bulk for Arc<[holdall_wire::Need]> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn bytes(&self) -> usize {
+        holdall_wire::needs_size(self)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -54,15 +84,20 @@ const ENOUGH: usize = 20;
 const LATEST: usize = 500;
 /// So many groups are kept at most.
 const GROUPS: usize = 2000;
-/// And so many times at which something was asked for.
+/// And so many times at which something was asked for, which take so many bytes.
 const ASKED: usize = 100_000;
+const ASKED_BYTES: usize = 32 << 20;
+/// A request with more needs is not remembered: it is no usual one.
+const NEEDS_MAX: usize = 64;
+/// So many come at most in what is played: a run takes only so long.
+const ARRIVALS: usize = 10_000;
 const DAY: u64 = 24 * 3_600_000;
 /// So many days before are chosen from.
 const DAYS: u64 = 28;
 
 impl<N> Default for Past<N> {
     fn default() -> Self {
-        Self { groups: BTreeMap::new(), added: 0, asked: VecDeque::new() }
+        Self { groups: BTreeMap::new(), added: 0, asked: VecDeque::new(), asked_bytes: 0 }
     }
 }
 
@@ -101,14 +136,6 @@ impl<N> Past<N> {
         let (_, limit, _) = last.select_nth_unstable(middle);
         let limit = *limit;
         self.groups.retain(|_, lengths| lengths.last >= limit);
-    }
-
-    /// Something was asked for, at a time that is not before the others.
-    pub fn ask(&mut self, at: u64, needs: N, kind: Arc<Kind>) {
-        if self.asked.len() >= ASKED {
-            self.asked.pop_front();
-        }
-        self.asked.push_back((at, needs, kind));
     }
 
     /// How long a use takes.
@@ -168,9 +195,31 @@ impl<N> Past<N> {
         let from = back.map_or(u64::MAX, |back| now - back * DAY);
         let first = self.asked.partition_point(|(at, ..)| *at < from);
         let since = move |at: &u64| at.saturating_sub(from);
-        let came = self.asked.range(first..).take_while(move |(at, ..)| since(at) < 3 * DAY);
+        let came = self.asked.range(first..).take(ARRIVALS);
+        let came = came.take_while(move |(at, ..)| since(at) < 3 * DAY);
         came.map(move |(at, needs, kind)| (since(at), needs, &**kind))
     }
+}
+
+impl<N: Bulk> Past<N> {
+    /// Something was asked for, at a time that is not before the others.
+    pub fn ask(&mut self, at: u64, needs: N, kind: Arc<Kind>) {
+        if needs.count() > NEEDS_MAX {
+            return;
+        }
+        self.asked_bytes += bytes(&needs, &kind);
+        self.asked.push_back((at, needs, kind));
+        while self.asked.len() > ASKED || self.asked_bytes > ASKED_BYTES {
+            let Some((_, needs, kind)) = self.asked.pop_front() else { return };
+            self.asked_bytes -= bytes(&needs, &kind);
+        }
+    }
+}
+
+/// About how many bytes something takes that was asked for.
+fn bytes(needs: &impl Bulk, kind: &Kind) -> usize {
+    let names: usize = kind.pools.iter().map(|name| 16 + name.as_str().len()).sum();
+    128 + needs.bytes() + kind.label.as_ref().map_or(0, |label| label.len()) + names
 }
 
 /// Whether a day, in UTC, is of a weekend, and whether the next one is.
@@ -264,5 +313,30 @@ mod tests {
         assert_eq!(kind_of_day(monday - 1), (true, false));
         assert_eq!(kind_of_day(monday - 2 * DAY), (true, true));
         assert_eq!(kind_of_day(monday - 3 * DAY), (false, true));
+    }
+
+    #[test]
+    fn however_much_is_asked_for_it_stays_small() {
+        let mut past: Past<Arc<[holdall_wire::Need]>> = Past::default();
+        let needs = |many: usize| -> Arc<[holdall_wire::Need]> {
+            vec!["n".repeat(200).parse().expect("a need"); many].into()
+        };
+        let (few, some) = (needs(60), Arc::new(kind(&"j".repeat(4000), "ben", "gpu")));
+        (0..10_000).for_each(|at| past.ask(at, few.clone(), some.clone()));
+        let kept = past.asked.len();
+        assert!((100..4000).contains(&kept), "about 16 kB each: {kept}");
+        assert_eq!(past.asked.back().map(|(at, ..)| *at), Some(9999), "the latest are kept");
+        past.ask(10_000, needs(1000), some);
+        assert_eq!(past.asked.back().map(|(at, ..)| *at), Some(9999), "this is no usual request");
+    }
+
+    #[test]
+    fn a_run_has_so_many_arrivals_at_most() {
+        let mut past: Past = Past::default();
+        let needs = Needs::new(vec![super::super::need(0, 1)]).expect("sensible");
+        let some = Arc::new(kind("job", "ben", "gpu"));
+        (0..60_000).for_each(|at| past.ask(at, needs.clone(), some.clone()));
+        let came = past.arrivals(DAY, &mut holdall_sim::draws(1, 0)).count();
+        assert_eq!(came, 10_000);
     }
 }

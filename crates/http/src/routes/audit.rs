@@ -84,12 +84,12 @@ pub(super) async fn audit(
         user: which.user,
         text: which.text,
     };
-    let _turn = gateway.looks.turn(caller.0.uid).await;
+    let turn = gateway.looks.turn(caller.0.uid).await;
     let audit = gateway.audit.clone();
     let read = move || {
         let (lines, next) =
             audit.before(place, &wanted, limit).map_err(|error| unreadable(&error))?;
         Ok(Page { lines, cursor: next.map(|place| place.to_string()) })
     };
-    long_answer(read).await
+    long_answer(turn, read).await
 }

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
@@ -63,10 +64,14 @@ pub(super) async fn events(
     let last = last.map(ToOwned::to_owned).or(from.last_event_id);
     // One that is not known is as one that is not known any more.
     let last = last.map(|last| last.parse::<Place>().unwrap_or(Place::NOWHERE));
-    let (first, receiver) = {
-        let _turn = gateway.looks.turn(caller.0.uid).await;
-        gateway.feed.listen(agent, last).await?
-    };
+    let (turn, feed) = (gateway.looks.turn(caller.0.uid).await, gateway.feed.clone());
+    // By itself: whoever hangs up meanwhile has its turn until it is done.
+    let listen = tokio::spawn(async move {
+        let _turn = turn;
+        feed.listen(agent, last).await
+    });
+    let failed = |error: tokio::task::JoinError| Problem::new(Kind::Failed, error.to_string());
+    let (first, receiver) = listen.await.map_err(failed)??;
     let first = counted(&gateway.unread, caller.0.uid, first)?;
     let (sender, sent) = mpsc::channel(4);
     let gateway = gateway.0.clone();
@@ -101,21 +106,25 @@ async fn tell(
     mut receiver: Receiver<Bytes>,
     sender: &mpsc::Sender<Bytes>,
 ) {
-    let mut next = Some(first);
+    let mut message = first;
+    let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let message = match next.take() {
-            Some(message) => message,
-            None => match tokio::time::timeout(PING, receiver.recv()).await {
-                Ok(Ok(message)) => message,
-                Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return,
-                Err(_) if may_view(gateway, caller).await.is_ok() => Bytes::from_static(b":\n\n"),
-                Err(_) => return,
-            },
-        };
         for piece in Pieces(message) {
             if sender.send_timeout(piece, SLOW).await.is_err() {
                 return;
             }
         }
+        message = tokio::select! {
+            biased;
+            _ = ping.tick() => match may_view(gateway, caller).await {
+                Ok(_) => Bytes::from_static(b":\n\n"),
+                Err(_) => return,
+            },
+            heard = receiver.recv() => match heard {
+                Ok(message) => message,
+                Err(RecvError::Lagged(_) | RecvError::Closed) => return,
+            },
+        };
     }
 }

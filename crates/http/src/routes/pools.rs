@@ -23,9 +23,9 @@ use crate::view::Pool;
     ),
 )]
 pub(super) async fn list(gateway: Gateway, caller: Caller) -> Result<Response, Problem> {
-    let _turn = gateway.looks.turn(caller.0.uid).await;
+    let turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(&[]).await?;
-    long_answer(|| Ok(status.pools.into_iter().map(Pool::from).collect::<Vec<_>>())).await
+    long_answer(turn, || Ok(status.pools.into_iter().map(Pool::from).collect::<Vec<_>>())).await
 }
 
 /// A pool or lock

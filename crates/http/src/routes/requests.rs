@@ -16,6 +16,7 @@ use crate::extract::{self, Path, Query};
 use crate::gateway::Shared;
 use crate::lease::{Standing, State};
 use crate::problem::{Kind, Problem, Told};
+use crate::unread::ToldAgain;
 use crate::view::Taken;
 
 /// How long an answer may take at most.
@@ -216,7 +217,7 @@ async fn ask(
         return Err(Problem::new(Kind::Conflict, text));
     }
     if known.released {
-        return answer(gateway, caller, id, State::released());
+        return answer(gateway, caller, id, State::released()).await;
     }
     let lease = gateway.leases.find_or_begin(&caller.0, &id, asked.ttl_ms).await;
     let lease = lease.map_err(|problem| match problem.kind() {
@@ -226,6 +227,7 @@ async fn ask(
             problem
         }
     })?;
+    let is_known = !matches!(lease.state().standing, Standing::New);
     lease.ask(wire);
     let mut state = lease.settled(Duration::from_millis(asked.wait_ms)).await;
     if matches!(state.standing, Standing::New | Standing::Asked) {
@@ -249,8 +251,17 @@ async fn ask(
             let text = format!("not granted within {} ms", asked.wait_ms);
             Err(Problem::new(Kind::Timeout, text))
         }
-        _ => answer(gateway, caller, id, state),
+        _ => {
+            let told = answer(gateway, caller, id, state).await?;
+            Ok(if is_known { again(told) } else { told })
+        }
     }
+}
+
+/// An answer of which nothing is lost if it is not told.
+fn again(mut answer: Response) -> Response {
+    answer.extensions_mut().insert(ToldAgain);
+    answer
 }
 
 /// The agent takes no requests because of a limit, unless it is about to end.
@@ -270,7 +281,7 @@ async fn limit_or_end(gateway: &Shared, caller: &Caller, problem: Problem) -> Pr
 }
 
 /// How it stands, in words.
-fn answer(
+async fn answer(
     gateway: &Shared,
     caller: &Caller,
     id: String,
@@ -300,7 +311,9 @@ fn answer(
             told.limit_ms = granted.limit;
         }
         Standing::Released => told.state = Stands::Released,
-        Standing::Over(problem) | Standing::Away(problem) => return Err(problem),
+        Standing::Over(problem) | Standing::Away(problem) => {
+            return Err(limit_or_end(gateway, caller, problem).await);
+        }
     }
     let location = HeaderValue::from_str(&format!("/v1/requests/{}", told.id));
     let mut response = (status, Json(told)).into_response();
@@ -373,14 +386,14 @@ async fn look(
 ) -> Result<Response, Problem> {
     check_id(&id)?;
     if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
-        return answer(gateway, caller, id, State::released());
+        return answer(gateway, caller, id, State::released()).await;
     }
     let lease = gateway.leases.find(&caller.0, &id).await?;
     if let Standing::New = lease.state().standing {
         return Err(Problem::lost("nothing was asked for under this id"));
     }
     let state = lease.settled(patience).await;
-    answer(gateway, caller, id, state)
+    answer(gateway, caller, id, state).await.map(again)
 }
 
 /// Give back what a request holds, or withdraw it
@@ -401,7 +414,7 @@ pub(super) async fn delete(
 ) -> Result<Response, Problem> {
     check_id(&id)?;
     if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
-        return answer(&gateway, &caller, id, State::released());
+        return answer(&gateway, &caller, id, State::released()).await;
     }
     let lease = gateway.leases.find(&caller.0, &id).await?;
     let state = lease.give_back().await;
@@ -409,5 +422,5 @@ pub(super) async fn delete(
         gateway.asked.released(&caller.0, &id);
         gateway.leases.leave(&lease).await;
     }
-    answer(&gateway, &caller, id, state)
+    answer(&gateway, &caller, id, state).await
 }

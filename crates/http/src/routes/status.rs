@@ -41,9 +41,9 @@ pub(super) async fn status(
 ) -> Result<Response, Problem> {
     let names = about.pool.as_deref().unwrap_or_default().split(',').filter(|one| !one.is_empty());
     let names = names.map(name).collect::<Result<Vec<_>, _>>()?;
-    let _turn = gateway.looks.turn(caller.0.uid).await;
+    let turn = gateway.looks.turn(caller.0.uid).await;
     let status = caller.link(&gateway).await?.status(&names).await?;
-    long_answer(|| Ok(Status::from(status))).await
+    long_answer(turn, || Ok(Status::from(status))).await
 }
 
 /// The chain of waiting from a request to whoever it ends at

@@ -136,14 +136,14 @@ impl Estimator {
         let begun = Instant::now();
         loop {
             let waited = begun.elapsed();
-            let is_due =
-                queue.live.is_awaited() && (waited >= AGAIN || queue.changed && waited >= PAUSE);
+            let is_awaited = queue.live.is_awaited();
+            let is_due = is_awaited && waited >= AGAIN || queue.changed && waited >= PAUSE;
             if queue.closed || is_due {
                 queue.changed = false;
                 return !queue.closed;
             }
             let left = if waited < PAUSE { PAUSE - waited } else { AGAIN.saturating_sub(waited) };
-            queue = if queue.live.is_awaited() {
+            queue = if is_awaited || queue.changed {
                 let woken = self.shared.moved.wait_timeout(queue, left);
                 woken.unwrap_or_else(PoisonError::into_inner).0
             } else {
@@ -157,7 +157,10 @@ impl Estimator {
         let made = now();
         let outset = match self.shared.lock().live.outset(made) {
             Ok(outset) => outset,
-            Err(Unknown::Nobody) => return Some(()),
+            Err(Unknown::Nobody) => {
+                self.board.post(Vec::new());
+                return Some(());
+            }
             Err(why) => {
                 self.board.clear(why.to_string());
                 return Some(());

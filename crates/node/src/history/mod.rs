@@ -13,20 +13,22 @@ mod board;
 mod config;
 mod estimates;
 mod page;
+mod turned_away;
 mod writer;
 
 use std::path::Path;
 
 use holdall_history::forecast::Live;
-use holdall_history::{Keeper, Line, Mark};
+use holdall_history::{Keeper, Line, Mark, What as Noted};
 use holdall_wire::event::What;
-use holdall_wire::{Need, Outlook, Prospects, RequestNo, Taken};
+use holdall_wire::{Ask, Outlook, Prospects, RequestNo, Taken, needs_size};
 use tracing::{error, info};
 
 use self::board::Board;
 pub use self::config::{History as Config, Keep};
 use self::estimates::Estimates;
 pub(crate) use self::page::page;
+use self::turned_away::TurnedAway;
 use crate::handoff::{Giver, Item};
 
 /// Something that has happened.
@@ -42,15 +44,18 @@ enum Happened {
 
 impl Item for Happened {
     fn size(&self) -> usize {
-        let needs = |needs: &[Need]| 64 * needs.len();
         let taken = |taken: &[Taken]| {
             taken.iter().map(|taken| 64 + 64 * taken.units.len().min(100)).sum::<usize>()
         };
         256 + match self {
-            Self::Event(_, _, What::Asked { needs: all, who, .. }) => needs(all) + who.size(),
+            Self::Event(_, _, What::Asked { needs: all, who, .. }) => needs_size(all) + who.size(),
             Self::Event(_, _, What::Granted { taken: all, .. }) => taken(all),
             Self::Event(..) | Self::Nothing(_) => 0,
-            Self::Line(_) => 1024,
+            Self::Line(Line { what: Noted::Ask(ask), .. }) => {
+                let texts = [&ask.user, &ask.name, &ask.command].into_iter().flatten();
+                needs_size(&ask.needs) + texts.map(String::len).sum::<usize>()
+            }
+            Self::Line(_) => 0,
         }
     }
 
@@ -102,6 +107,7 @@ impl Kept {
 /// Where everything goes that has happened.
 pub(crate) struct History {
     giver: Giver<Happened>,
+    turned_away: TurnedAway,
     board: Board,
     /// As long as this is there they are made.
     _estimates: Estimates,
@@ -134,7 +140,7 @@ impl History {
             lost: 0,
         };
         let giver = Giver::start("history", move |taker| writer.run(&taker, before))?;
-        Ok(Self { giver, board, _estimates: estimates })
+        Ok(Self { giver, turned_away: TurnedAway::default(), board, _estimates: estimates })
     }
 
     /// Something has happened, by a record that is in the log. All that a record leads to is added before any of it is handed
@@ -154,8 +160,10 @@ impl History {
     }
 
     /// Somebody was turned away at the door.
-    pub(crate) fn add_line(&mut self, line: Line) {
-        self.giver.add(Happened::Line(line));
+    pub(crate) fn turn_away(&mut self, at: u64, user: &str, ask: &Ask) {
+        for line in self.turned_away.lines(at, user, ask) {
+            self.giver.add(Happened::Line(line));
+        }
     }
 
     /// Hands over what has happened.
@@ -171,6 +179,11 @@ impl History {
 
     /// Waits until all is written that has happened up to a record.
     pub(crate) fn flush(&mut self, upto: u64) {
+        self.turned_away
+            .rest()
+            .map(Happened::Line)
+            .into_iter()
+            .for_each(|rest| self.giver.add(rest));
         self.giver.add(Happened::Nothing(upto));
         self.giver.flush();
     }

@@ -64,6 +64,9 @@ impl Writer {
         let told: Vec<Line> = told.map(|told| self.expected(told, lines.first())).collect();
         lines.splice(..0, told);
         self.write(lines);
+        if left_out > 0 {
+            self.queue.change(Live::lose_track);
+        }
         let events = || items.iter().filter_map(Happened::event);
         if events().next().is_some() {
             self.queue.change(|live| events().for_each(|(at, what)| live.happens(at, what)));

@@ -101,7 +101,7 @@ impl Service {
         self.audit.add(line.needs(&ask.needs).detail(Some(why.to_string())));
         if let Some(history) = &mut self.history {
             let (at, user) = (self.clock.wall(), &peer.who.user);
-            history.add_line(holdall_history::Line::turned_away(at, user, ask));
+            history.turn_away(at, user, ask);
         }
     }
 }

@@ -147,7 +147,7 @@ pub(crate) struct Service {
     /// What is kept of all that happens, if anything is.
     history: Option<History>,
     /// Whoever reads it waits for its turn.
-    readers: Rc<Semaphore>,
+    readers: Arc<Semaphore>,
     containment: Containment,
     peers: FxHashMap<ConnNo, Peer>,
     sessions: FxHashMap<SessionId, Session>,

@@ -14,9 +14,13 @@ pub(super) async fn history_page(service: &Shared, conn: ConnNo, from: HistoryPl
 async fn read(service: &Shared, conn: ConnNo, from: HistoryPlace) -> Result<Reply, Fault> {
     let readers = service.borrow().readers.clone();
     // As long as there is a service, it is open.
-    let _turn = readers.acquire().await;
+    let turn = readers.acquire_owned().await;
     let (dir, own) = service.borrow().history_for(conn)?;
-    let read = tokio::task::spawn_blocking(move || page(&dir, from, own.as_deref()));
+    let read = tokio::task::spawn_blocking(move || {
+        // Whoever hangs up has its turn until this is done.
+        let _turn = turn;
+        page(&dir, from, own.as_deref())
+    });
     let failed = |why: String| Fault::Failed(format!("the history cannot be read: {why}"));
     let read = read.await.map_err(|error| failed(error.to_string()))?;
     read.map(Reply::History).map_err(|error| failed(error.to_string()))

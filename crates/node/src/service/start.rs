@@ -84,7 +84,7 @@ impl Service {
                 deadline: None,
                 audit,
                 history,
-                readers: Rc::new(Semaphore::new(1)),
+                readers: Arc::new(Semaphore::new(1)),
                 containment,
                 peers: FxHashMap::default(),
                 sessions: FxHashMap::default(),

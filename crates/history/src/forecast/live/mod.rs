@@ -53,6 +53,8 @@ pub struct Live {
     /// Those that ended last, in that order, and when the last one ended that is forgotten.
     recent: VecDeque<Over>,
     forgotten: u64,
+    /// Something happened that is not known: who waits and holds may do so no more.
+    lost_track: bool,
     past: Past<Arc<[Need]>>,
     /// Requests of former times that had not ended, while these are read.
     former: BTreeMap<RequestNo, (Arc<Kind>, Option<u64>)>,
@@ -79,8 +81,12 @@ impl Live {
                 let label = ask.name.or(ask.command).map(Into::into);
                 let pools = self.pools.of_all(&ask.needs);
                 let kind = Arc::new(Kind { label, user: ask.user.map(Into::into), pools });
-                self.past.ask(line.at, ask.needs.into(), kind.clone());
-                if let Some(r) = ask.r.filter(|_| self.former.len() < FORMER) {
+                // As what happens: whoever was turned away, or would not wait, does not come in what is played.
+                let Some(r) = ask.r else { return };
+                if !ask.now {
+                    self.past.ask(line.at, ask.needs.into(), kind.clone());
+                }
+                if self.former.len() < FORMER {
                     self.former.insert(r, (kind, None));
                 }
             }
@@ -108,8 +114,18 @@ impl Live {
         self.former = BTreeMap::new();
     }
 
+    /// Something happened that nobody can tell: from now on nothing is said of who waits.
+    pub fn lose_track(&mut self) {
+        self.lost_track = true;
+        (self.waiting, self.held) = (BTreeMap::new(), BTreeMap::new());
+        self.recent = VecDeque::new();
+    }
+
     /// Something happens.
     pub fn happens(&mut self, at: u64, what: &Happened) {
+        if self.lost_track {
+            return;
+        }
         if let Happened::Asked { request, now: false, part: None, .. } = what {
             self.take(at, what);
             if let Some(open) = self.waiting.get(request) {

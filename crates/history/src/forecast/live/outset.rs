@@ -31,6 +31,11 @@ pub enum Unknown {
     /// Hardly any use has ended.
     #[error("only {0} uses are recorded from which it could be told, and it takes {LEAST}")]
     NoPast(u64),
+    /// What happened is not known as a whole.
+    #[error(
+        "more happened at once than could be followed; estimates are made again after the agent's next start"
+    )]
+    LostTrack,
     /// There is too much to be played.
     #[error("too much is held to play on")]
     TooMuch,
@@ -61,6 +66,9 @@ impl Live {
     /// # Errors
     /// If there is nothing to be played.
     pub fn outset(&self, now: u64) -> Result<Outset, Unknown> {
+        if self.lost_track {
+            return Err(Unknown::LostTrack);
+        }
         if self.waiting.is_empty() {
             return Err(Unknown::Nobody);
         }

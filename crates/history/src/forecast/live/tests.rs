@@ -200,3 +200,29 @@ fn many_who_hold_and_wait_are_told_all_the_same() {
     assert_eq!((all.len(), all[0]), (500, (4, exactly(1))));
     assert_eq!(all[499], (503, exactly(250)));
 }
+
+#[test]
+fn who_was_turned_away_or_would_not_wait_is_not_expected_again() {
+    let mut agent = Agent::default();
+    for text in [
+        r#"{"t":1000,"k":"ask","u":"anna","needs":["gpu"]}"#,
+        r#"{"t":1000,"k":"ask","r":"1-1","now":true,"needs":["gpu"]}"#,
+        r#"{"t":1000,"k":"ask","r":"1-2","needs":["gpu"]}"#,
+    ] {
+        agent.0.remember(serde_json::from_str(text).expect("a line"));
+    }
+    let now = 1000 + 24 * 60 * MINUTE;
+    assert_eq!(agent.0.past.arrivals(now, &mut draws(1, 0)).count(), 1);
+}
+
+#[test]
+fn when_something_was_missed_nothing_is_said() {
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    agent.used("gpu", "gpu/0", 4 * MINUTE);
+    agent.ask(NOW, 2, "gpu", Lasting::Connection);
+    assert!(agent.0.outset(NOW).is_ok());
+    agent.0.lose_track();
+    agent.ask(NOW, 3, "gpu", Lasting::Connection);
+    assert_eq!(agent.0.outset(NOW).expect_err("2 may wait no more"), Unknown::LostTrack);
+    assert!(!agent.0.is_awaited(), "nothing is kept that nobody looks at");
+}
