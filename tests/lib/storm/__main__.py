@@ -213,9 +213,11 @@ class Storm:
         if status["grants"] or status["waiting"]:
             self.wrong(f"something is left: {status}")
         data = os.path.join(self.directory, "data")
-        # Segments of the log go with the next snapshot, whenever that is; what was being written has no meaning.
+        # Segments of the log go with the next snapshot, whenever that is; what was being written has no meaning. The
+        # history stays.
         known = {"agent.lock", "agent.log", "audit.jsonl", "doubt", "epoch", "lock", "opening", "http.key"}
-        files = {name for name in os.listdir(data) if not name.startswith(("segment-", "snapshot-", "snapshot.new"))}
+        kept = ("history-", "segment-", "snapshot-", "snapshot.new")
+        files = {name for name in os.listdir(data) if not name.startswith(kept)}
         if files - known:
             self.wrong(f"files are left: {files - known}")
         logs = [os.path.join(data, "agent.log"), os.path.join(self.directory, "agents.log")]
