@@ -81,6 +81,18 @@ def test_sharing(agent: Agent) -> None:
         assert is_free("scope:shared") and not is_free("scope")
 
 
+def test_who_has_waited_for_longer_than_the_lease_holds(agent: Agent) -> None:
+    before = holdall.acquire("db")
+    threading.Timer(2.5, before.release).start()
+    grant = contextvars.Context().run(partial(holdall.acquire, "db", ttl=1))
+    try:
+        assert grant.is_held and not grant.lost.is_set()
+        time.sleep(1.5)
+        assert grant.is_held and not is_free("db")
+    finally:
+        grant.release()
+
+
 def test_it_is_renewed_while_the_main_thread_is_busy(agent: Agent) -> None:
     with holdall.hold("a", ttl=3) as grant:
         end = time.monotonic() + 5

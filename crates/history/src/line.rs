@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdall_wire::{Name, Need, RequestNo};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// The version of the format. It grows when older programs would misunderstand a file.
 pub const VERSION: u32 = 1;
@@ -12,11 +12,22 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// When, in milliseconds since 1970 by the clock on the wall.
-    #[serde(rename = "t")]
+    #[serde(rename = "t", deserialize_with = "in_the_calendar")]
     pub at: u64,
     /// What happened.
     #[serde(flatten)]
     pub what: What,
+}
+
+/// The last time that there is: the end of the year 9999.
+const LATEST: u64 = 253_402_300_799_999;
+
+/// A time that calendars have: with others nobody could count.
+fn in_the_calendar<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    match u64::deserialize(from)? {
+        at if at <= LATEST => Ok(at),
+        at => Err(de::Error::custom(format!("{at} is no time that calendars have"))),
+    }
 }
 
 /// What happened.
@@ -259,6 +270,8 @@ mod tests {
 
     #[test]
     fn what_later_versions_add_is_passed_over() {
+        let never = r#"{"t":18446744073709551615,"k":"when"}"#;
+        assert!(serde_json::from_str::<Line>(never).is_err(), "no calendar has that");
         let line: Line = serde_json::from_str(r#"{"t":1,"k":"when","r":"1-1"}"#).expect("a line");
         assert_eq!(line.what, What::Other);
         let text = r#"{"t":4,"k":"end","r":"3-17","how":"evaporated","why":"heat"}"#;

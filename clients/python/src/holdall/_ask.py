@@ -22,6 +22,8 @@ _STEP_SECONDS = 60.0
 #: How long an agent that has answered before may be away.
 _AWAY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
+#: How often we ask again for what we have waited for, so that its lease begins anew.
+_CONFIRMATIONS = 3
 #: How long lies between two attempts to start one that is gone.
 _START_PAUSE_SECONDS = 5.0
 
@@ -90,11 +92,16 @@ class Asking:
 
     def granted(self) -> Granted:
         """Waits until it is granted. Whatever else happens, nothing of it stays behind."""
+        confirmations = 0
         try:
             while True:
                 asked_at = clock()
                 answer = self._step()
                 if answer is not None and answer.get("state") == "granted":
+                    if clock() - asked_at > self._ttl / 4 and confirmations < _CONFIRMATIONS:
+                        # The lease counts from when we asked, and much of it is gone. Asked again it is told at once.
+                        confirmations += 1
+                        continue
                     ttl = answer.get("ttl_ms") or self._wish["ttl_ms"]
                     return Granted(self._id, {**answer, "ttl_ms": ttl}, asked_at)
                 if answer is not None and answer.get("state") != "waiting":

@@ -365,7 +365,7 @@ pub(super) async fn get(
     path = "/v1/requests/{id}/renew",
     params(("id" = String, Path, description = "As it was asked for", pattern = "^[A-Za-z0-9._~-]{1,128}$")),
     responses(
-        (status = 200, body = Request, description = "Granted, or given back"),
+        (status = 200, body = Request, description = "Granted"),
         (status = 202, body = Request, description = "It waits"),
         (status = "default", body = Told, content_type = "application/problem+json", description = "It did not work"),
     ),
@@ -375,6 +375,9 @@ pub(super) async fn renew(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
+    if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
+        return Err(Problem::lost("it was given back"));
+    }
     look(&gateway, &caller, id, Duration::ZERO).await
 }
 
