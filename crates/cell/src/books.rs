@@ -33,7 +33,7 @@ use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
 pub use self::ties::{Recovery, Tie, Ties};
 pub(crate) use self::units::is_for;
-use self::units::{UnitName, Use};
+use self::units::{Fences, UnitName, Use};
 use crate::facts::{Clock, Fact, GivenAbroad, How, Imported};
 use crate::session::{CallNo, SessionId, Sessions};
 use crate::sorted;
@@ -316,7 +316,7 @@ impl Books {
             return Err(Contradiction::Again(request));
         }
         // What was held before the memory was lost is held with the fences from then.
-        self.check_units(request, ask, taken, false)?;
+        self.check_units(request, ask, taken, Fences::Recalled)?;
         self.highest = self.highest.max(request.0);
         self.insert(request, None, who, ask, *since);
         let (taken, limit_at, overtime) = (taken.clone(), None, None);
@@ -345,7 +345,7 @@ impl Books {
         if self.requests.contains_key(&grant.request) {
             return Err(Contradiction::Again(grant.request));
         }
-        self.check_units(grant.request, &grant.ask, &grant.taken, false)
+        self.check_units(grant.request, &grant.ask, &grant.taken, Fences::Kept)
     }
 
     fn end(&mut self, request: RequestNo, how: &How) -> Result<(), Contradiction> {

@@ -29,6 +29,17 @@ struct PartOf {
     shared: bool,
 }
 
+/// Where the fences of a grant come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fences {
+    /// They were drawn for it.
+    New,
+    /// It had them before.
+    Kept,
+    /// It had them before a loss of memory, and they may have been forgotten here.
+    Recalled,
+}
+
 /// A unit of a grant.
 #[derive(Clone, Copy)]
 struct Unit<'a> {
@@ -73,16 +84,16 @@ impl Books {
         if !is_what_was_asked_for(&entry.ask.needs, taken) {
             return Err(Contradiction::Other(request));
         }
-        self.check_units(request, &entry.ask, taken, true)
+        self.check_units(request, &entry.ask, taken, Fences::New)
     }
 
-    /// Whether a request can have these units; and, if it is a new grant, whether its fences are.
+    /// Whether a request can have these units, with these fences.
     pub(super) fn check_units(
         &self,
         request: RequestNo,
         ask: &Ask,
         taken: &[Taken],
-        is_new: bool,
+        fences: Fences,
     ) -> Result<(), Contradiction> {
         let mut seen = BTreeSet::new();
         let is_one = matches!(taken, [one] if one.units.len() == 1);
@@ -95,11 +106,10 @@ impl Books {
                 None => self.check_whole(request, &unit)?,
             };
             match same {
-                // What comes back after a loss of memory may have a fence that was forgotten.
-                Some(highest) if is_new && unit.fence != highest => {
+                Some(highest) if fences != Fences::Recalled && unit.fence != highest => {
                     return Err(Contradiction::Behind { request, number: unit.fence, highest });
                 }
-                None if is_new => self.above(request, unit.fence)?,
+                None if fences == Fences::New => self.above(request, unit.fence)?,
                 _ => {}
             }
         }
