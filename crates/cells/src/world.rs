@@ -470,12 +470,14 @@ impl<'a> World<'a> {
     fn forget(&mut self, gone: usize) -> Done {
         let cell = self.nodes[gone].member.cell;
         self.nodes[gone].forgotten = true;
-        for node in self.others(gone) {
+        let others = self.others(gone);
+        if others.iter().any(|node| self.nodes[*node].running.is_none()) {
+            self.after(500, Event::Forget(gone)); // It is said again.
+        }
+        for node in others {
             if let Some(running) = &mut self.nodes[node].running {
                 running.leases.remove(cell);
                 self.input(node, Input::Forget(cell))?;
-            } else {
-                self.after(500, Event::Forget(gone)); // It is said again.
             }
         }
         Ok(())

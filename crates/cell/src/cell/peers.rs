@@ -17,7 +17,7 @@ use holdall_protocols::house::ToManager;
 use holdall_wire::{Ask, From, Lasting, RequestNo};
 
 use super::{Cell, Defect};
-use crate::books::Recovery;
+use crate::books::{Entry, Recovery};
 use crate::engine::{HeldFor, Member};
 use crate::facts::{Fact, GivenAbroad, How};
 use crate::input::{Cluster, Effect};
@@ -62,7 +62,7 @@ impl Cell {
         }
         let all: Assertion = self.asserting.remove(&cell).unwrap_or_default();
         let recovery = self.books.ties().recovery();
-        let effects = self.engine.reconcile(self.now, cell, all, recovery)?;
+        let effects = self.engine.reconcile(self.now, cell, &all, recovery)?;
         self.take_effects(effects)?;
         self.has_said_all(cell)
     }
@@ -195,7 +195,7 @@ impl Cell {
     pub(super) fn lease_over(&mut self, cell: CellId) -> Result<(), Defect> {
         let grants: Vec<_> = self.books.ties().spanning().collect();
         for request in grants {
-            let is_reserved = self.books.get(request).is_some_and(|entry| entry.is_reserved());
+            let is_reserved = self.books.get(request).is_some_and(Entry::is_reserved);
             if !is_reserved && self.engine.leased_by(request).contains(&cell) {
                 self.take_away(request, How::Lost)?;
             }

@@ -93,7 +93,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// The guards of a request, besides the manager here.
     pub(super) fn guards(&self, counts: &Needs) -> BTreeSet<ManagerId> {
-        counts.iter().filter_map(|count| guard(count)).collect()
+        counts.iter().filter_map(guard).collect()
     }
 
     /// Whether a request has parts elsewhere.
@@ -198,7 +198,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
 impl Engine<House> {
     /// What a user here says to the manager of another cell.
-    pub(super) fn to_guard(&mut self, to: ManagerId, from: Addr, message: ToManager) {
+    pub(super) fn send_to_guard(&mut self, to: ManagerId, from: Addr, message: ToManager) {
         let Addr::User(user) = from else { return };
         let Some(peer) = self.cells.peer(to) else { return };
         if peer.forgotten {

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 use super::{Engine, Serving};
 use crate::peer::{Given, PeerMessage};
 
+/// A message, and the cell that it is for.
+pub type Outgoing<P> = (CellId, PeerMessage<<P as Protocol>::ToManager, <P as Protocol>::ToUser>);
+
 /// A cell as others know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -178,7 +181,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// What is to be said to other cells, in this order.
-    pub fn take_outgoing(&mut self) -> Vec<(CellId, PeerMessage<P::ToManager, P::ToUser>)> {
+    pub fn take_outgoing(&mut self) -> Vec<Outgoing<P>> {
         std::mem::take(&mut self.outgoing)
     }
 

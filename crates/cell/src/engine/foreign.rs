@@ -180,7 +180,7 @@ impl Engine<House> {
     }
 
     /// What the manager here says to a user of another cell.
-    pub(super) fn to_home(&mut self, user: UserId, message: ToUser) -> Result<(), Defect> {
+    pub(super) fn send_to_home(&mut self, user: UserId, message: ToUser) -> Result<(), Defect> {
         let given = match &message {
             ToUser::Yes { n, units, .. } => match self.hold_for(user, *n, units)? {
                 Some(given) => Some(given),

@@ -167,7 +167,7 @@ impl Engine<House> {
         &mut self,
         now: u64,
         home: CellId,
-        assertion: Assertion,
+        assertion: &Assertion,
         recovery: &Recovery,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
@@ -194,7 +194,8 @@ impl Engine<House> {
             let fences = asserted.given.taken.iter().flat_map(|taken| &taken.units);
             let forgotten = self.cells.recovering
                 && recovery.allows(asserted.request, fences.map(|unit| unit.1));
-            if !known && !(forgotten && self.hold_as_asserted(home, asserted)?) {
+            let stays = known || forgotten && self.hold_as_asserted(home, asserted)?;
+            if !stays {
                 let message = ToUser::Over(asserted.request);
                 self.send(home, PeerMessage::ToUser { message, given: None });
             } else if let Some(millis) = asserted.millis {

@@ -49,14 +49,13 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::cells::Cells;
-pub use self::cells::Member;
+pub use self::cells::{Member, Outgoing};
 pub use self::defect::Defect;
 pub use self::foreign::HeldFor;
 use self::ledger::Ledger;
 pub use self::look::Walk;
 use self::roles::{Mail, ManagerTimer, Slot, Timers, UserTimer};
 pub use self::serving::Serving;
-use crate::peer::PeerMessage;
 
 /// What happens to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,7 +193,7 @@ pub struct Engine<P: Protocol> {
     timers: Timers<P>,
     mail: VecDeque<Mail<P>>,
     /// What is to be said to other cells.
-    outgoing: Vec<(CellId, PeerMessage<P::ToManager, P::ToUser>)>,
+    outgoing: Vec<Outgoing<P>>,
     /// Those who wait and were taken for dead by another cell.
     lost: Vec<RequestNo>,
     /// Room for what a step leads to.

@@ -195,11 +195,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 None => return Err(Defect::Accusation { by: from, who, what }),
             },
             Wish::ToManager(MANAGER, msg) => self.mail.push_back(Mail::ToManager(from, msg)),
-            Wish::ToManager(to, msg) => P::Manager::to_guard(self, to, from, msg),
+            Wish::ToManager(to, msg) => P::Manager::send_to_guard(self, to, from, msg),
             Wish::ToUser(to, msg) if to.home().cell == self.cells.home.cell => {
                 self.mail.push_back(Mail::ToUser(from, to, msg));
             }
-            Wish::ToUser(to, msg) => P::Manager::to_home(self, to, msg)?,
+            Wish::ToUser(to, msg) => P::Manager::send_to_home(self, to, msg)?,
             // Timers are the caller's; the end of a request we know already.
             Wish::Arm(..) | Wish::Disarm(_) | Wish::Released(_) | Wish::Tally(..) => {}
         }

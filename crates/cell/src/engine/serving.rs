@@ -36,7 +36,7 @@ pub trait Serving: Role<Call = Resize> {
     fn has_waiting(&self, request: RequestId) -> bool;
 
     /// What a user here says to the manager of another cell. Protocols of which all roles are in one cell say nothing.
-    fn to_guard(
+    fn send_to_guard(
         _: &mut Engine<Self::P>,
         _: ManagerId,
         _: Addr,
@@ -48,7 +48,7 @@ pub trait Serving: Role<Call = Resize> {
     ///
     /// # Errors
     /// If an invariant is broken.
-    fn to_home(
+    fn send_to_home(
         _: &mut Engine<Self::P>,
         _: UserId,
         _: <Self::P as Protocol>::ToUser,
@@ -85,12 +85,12 @@ impl Serving for house::Manager {
         Self::has_waiting(self, request)
     }
 
-    fn to_guard(engine: &mut Engine<House>, to: ManagerId, from: Addr, message: ToManager) {
-        engine.to_guard(to, from, message);
+    fn send_to_guard(engine: &mut Engine<House>, to: ManagerId, from: Addr, message: ToManager) {
+        engine.send_to_guard(to, from, message);
     }
 
-    fn to_home(engine: &mut Engine<House>, to: UserId, message: ToUser) -> Result<(), Defect> {
-        engine.to_home(to, message)
+    fn send_to_home(engine: &mut Engine<House>, to: UserId, message: ToUser) -> Result<(), Defect> {
+        engine.send_to_home(to, message)
     }
 
     fn end_foreign(engine: &mut Engine<House>, user: UserId) -> Result<(), Defect> {
