@@ -63,15 +63,11 @@ pub enum Violation {
     },
 }
 
-/// A use of a unit.
-struct Use {
-    shared: bool,
-}
-
 /// Sees all that is used.
 #[derive(Default)]
 pub(crate) struct Bystander {
-    used: BTreeMap<String, BTreeMap<usize, Use>>,
+    /// For each unit the clients that use it, and whether they share it.
+    used: BTreeMap<String, BTreeMap<usize, bool>>,
     fences: BTreeMap<String, u64>,
 }
 
@@ -85,13 +81,13 @@ impl Bystander {
         is_paused: impl Fn(usize) -> bool,
     ) -> Result<(), Violation> {
         let users = self.used.entry(unit.into()).or_default();
-        let other = users.iter().find(|(other, used)| {
-            **other != client && !(shared && used.shared) && !is_paused(**other)
-        });
+        let other = users
+            .iter()
+            .find(|(other, used)| **other != client && !(shared && **used) && !is_paused(**other));
         if let Some((other, _)) = other {
             return Err(Violation::Overlap { at, unit: unit.into(), client, other: *other });
         }
-        users.insert(client, Use { shared });
+        users.insert(client, shared);
         let last = self.fences.entry(unit.into()).or_default();
         if fence < *last || fence == *last && !shared {
             let (unit, last) = (unit.into(), *last);
@@ -103,6 +99,8 @@ impl Bystander {
 
     /// A client uses nothing any more.
     pub(crate) fn end(&mut self, client: usize) {
-        self.used.values_mut().for_each(|users| drop(users.remove(&client)));
+        for users in self.used.values_mut() {
+            users.remove(&client);
+        }
     }
 }
