@@ -114,12 +114,8 @@ impl<P: Protocol> Cells<P> {
         let at = self.peers.iter().position(is_it);
         at.map(|at| ManagerId(at as u64 + 1)).ok_or_else(|| {
             Refusal::Never(match self.own {
-                Some(_) => format!(
-                    "there is no cell '{cell}'; `holdall cluster members` lists those there are"
-                ),
-                None => format!(
-                    "there is no cell '{cell}': this machine is alone; `holdall cluster join` changes that"
-                ),
+                Some(_) => format!("there is no cell '{cell}'"),
+                None => format!("there is no cell '{cell}': this agent is alone"),
             })
         })
     }
