@@ -180,6 +180,18 @@ pub struct Explanation {
     /// When it will probably be granted, if it waits. Older agents do not say it.
     #[serde(deserialize_with = "if_said")]
     pub outlook: Option<Outlook>,
+    /// Where else it waits, if other cells guard a part of it. Older agents do not say it.
+    #[serde(deserialize_with = "if_said")]
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// The cells that guard a part of a request which waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// The id that these know it by.
+    pub known_as: Vec<u8>,
+    /// Each, and whether it has said that what it guards is held for the request.
+    pub cells: Vec<(String, bool)>,
 }
 
 /// When a request that waits will probably be granted.

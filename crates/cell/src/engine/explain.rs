@@ -59,7 +59,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let (chain_shown, release) = (waiting.status.waiting, release.status.grants);
         let circular = chain.circular;
         let (chain, outlook) = (chain_shown, None);
-        Some(Explanation { request, held, chain, release, circular, left_out, outlook })
+        let elsewhere = self.elsewhere(request).filter(|_| !held);
+        Some(Explanation { request, held, chain, release, circular, left_out, outlook, elsewhere })
     }
 
     /// Follows so many requests, and of those ahead of one at a pool some; or all.
