@@ -18,6 +18,7 @@ mod cell;
 pub mod engine;
 pub mod events;
 pub mod facts;
+pub mod greeting;
 mod input;
 pub mod lease;
 pub mod peer;
