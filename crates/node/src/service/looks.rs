@@ -5,8 +5,8 @@ use holdall_cell::session::ConnNo;
 use holdall_holders::stopped;
 use holdall_protocols::house::Place;
 use holdall_wire::{
-    AgentView, Fault, GrantView, NEEDS_MAX, Name, Outlook, Prospects, Reply, RequestNo, Right,
-    State, Status, WaitView,
+    AgentView, Elsewhere, Fault, GrantView, NEEDS_MAX, Name, Outlook, Prospects, Reply, RequestNo,
+    Right, State, Status, WaitView,
 };
 
 use super::{PROTOCOL, Service};
@@ -65,8 +65,18 @@ impl Service {
         self.show_times(&mut explanation.release, &mut explanation.chain);
         if !explanation.held {
             explanation.outlook = Some(self.outlook(request));
+            explanation.elsewhere = self.elsewhere(request);
         }
         Ok(Reply::Explanation(explanation))
+    }
+
+    /// Where else a request waits, and how it is known there.
+    fn elsewhere(&self, request: RequestNo) -> Option<Elsewhere> {
+        let known_as = postcard::to_stdvec(&self.engine().id_of(request)?).ok()?;
+        let cells = self.engine().elsewhere(request);
+        let cells: Vec<_> =
+            cells.iter().map(|one| (one.member.name.to_string(), one.is_given)).collect();
+        (!cells.is_empty()).then_some(Elsewhere { known_as, cells })
     }
 
     /// When a request that waits will probably be granted.
