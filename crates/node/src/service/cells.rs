@@ -294,6 +294,7 @@ impl Service {
             });
         }
         let cells = self.cells.as_ref()?;
+        crate::metrics::observe_cells(cells.ids.len(), cells.links.len());
         let next = cells.leases.next_due().map_or(cells.next_beat, |due| due.min(cells.next_beat));
         Some(Duration::from_millis(next.saturating_sub(now)))
     }
