@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod cells;
+mod cluster;
 mod deal;
 mod explain;
 mod failure;
@@ -77,6 +78,7 @@ enum Command {
     Agent(agent::Args),
     Bench(bench::Args),
     Cells(cells::Args),
+    Cluster(cluster::Args),
     #[command(flatten)]
     Study(holdall_commands::Command),
     Deal(deal::Args),
@@ -127,6 +129,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Cells(args) => cells::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Study(command) => command.run(&Protocols::known()),

@@ -259,7 +259,7 @@ async fn stop(reach: &Reach, how: Shutdown) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> {
+pub(crate) async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> {
     reach.place()?;
     // The agent has another directory than we have.
     let exe = exe.map(std::path::absolute).transpose()?;

@@ -39,6 +39,9 @@ impl Service {
     /// A request for a command was granted: makes the cgroup in which that starts, if the client may
     /// start it there itself.
     pub(super) fn prepare(&mut self, request: RequestNo) {
+        if !self.may_prepare(request) {
+            return;
+        }
         let prepared = self.cgroup_of_its_own(request);
         let place = prepared.as_ref().and_then(|cgroup| self.containment.place(cgroup));
         let holder = prepared.map(Holder::Cgroup);

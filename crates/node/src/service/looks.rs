@@ -55,6 +55,11 @@ impl Service {
         most: u32,
     ) -> Result<Reply, Fault> {
         self.may(conn, Right::View)?;
+        self.explained(request, most)
+    }
+
+    /// Why a request waits.
+    pub(super) fn explained(&self, request: RequestNo, most: u32) -> Result<Reply, Fault> {
         let most = EXPLAINED.min(most as usize);
         let explanation = self.engine().explain(request, most);
         let mut explanation = explanation.ok_or_else(|| self.unknown(request))?;
@@ -117,7 +122,7 @@ impl Service {
     }
 
     /// What the cell knows, and how it stands with the processes.
-    fn status(&self, walk: &mut Walk<Place>) -> Status {
+    pub(super) fn status(&self, walk: &mut Walk<Place>) -> Status {
         let mut status = self.engine().look(walk);
         self.show_times(&mut status.grants, &mut status.waiting);
         let units = status.pools.iter_mut().flat_map(|pool| &mut pool.units);
