@@ -10,7 +10,7 @@ use holdall_core::{
     Addr, CellId, Event, ManagerId, Need as Count, Needs, Protocol, Request, RequestId, UserId,
 };
 use holdall_protocols::house::{House, Stance, ToManager, ToUser, User};
-use holdall_wire::{Elsewhere, Name, Need, Refusal, RequestNo, Taken};
+use holdall_wire::{Name, Need, Refusal, RequestNo, Taken};
 
 use super::cells::Abroad;
 use super::ledger::Meaning;
@@ -164,23 +164,6 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let guard = self.cells.manager_of(cell);
         let abroad = self.cells.abroad.get(&request);
         guard.zip(abroad).is_some_and(|(guard, abroad)| abroad.given.contains_key(&guard))
-    }
-
-    /// Where else a request waits, and how it is known there.
-    pub(super) fn elsewhere(&self, request: RequestNo) -> Option<Elsewhere> {
-        let (abroad, entry) = (self.cells.abroad.get(&request)?, self.requests.get(&request)?);
-        let known_as = postcard::to_allocvec(&abroad.id).ok()?;
-        let cells = self.guards(&entry.counts).into_iter().filter_map(|guard| {
-            let name = self.cells.peer(guard)?.member.name.to_string();
-            Some((name, abroad.given.contains_key(&guard)))
-        });
-        Some(Elsewhere { known_as, cells: cells.collect() })
-    }
-
-    /// The request of another home that is known as this.
-    pub fn known_as(&self, id: &[u8]) -> Option<RequestNo> {
-        let id: RequestId = postcard::from_bytes(id).ok()?;
-        self.cells.foreign.get(&id.user).map(|foreign| foreign.request)
     }
 
     /// Puts what is held into the order in which it was asked for.

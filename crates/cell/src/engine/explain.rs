@@ -59,7 +59,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let (chain_shown, release) = (waiting.status.waiting, release.status.grants);
         let circular = chain.circular;
         let (chain, outlook) = (chain_shown, None);
-        let elsewhere = self.elsewhere(request).filter(|_| !held);
+        let elsewhere = None;
         Some(Explanation { request, held, chain, release, circular, left_out, outlook, elsewhere })
     }
 

@@ -18,7 +18,7 @@ use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cluster, Effect, Input};
 use holdall_core::CellId;
 use holdall_links::{self as links, Event, Events, Unsent, Way};
-use holdall_wire::{Reply, RequestNo};
+use holdall_wire::{Refusal, Reply, RequestNo};
 use tracing::{error, info, warn};
 
 use super::questions::Questions;
@@ -66,7 +66,7 @@ impl Cells {
         let mut ids = BTreeMap::new();
         for (id, _) in known.members.iter().filter(|(id, _)| *id != own) {
             ids.insert(number(*id), *id);
-            greeter.know(*id, None);
+            greeter.know_of(*id);
         }
         Self {
             running: None,
@@ -99,7 +99,8 @@ pub(super) fn cluster(known: &Known) -> Option<Cluster> {
     let members = others.filter_map(|(id, it)| as_member(*id, it)).collect();
     let name = own.name.as_str().parse().ok()?;
     let own = holdall_cell::engine::Member { name, cell: number(own.id) };
-    Some(Cluster { own, members, patience: known.terms.lease + known.terms.grace })
+    let Terms { lease, grace, stopping, .. } = known.terms;
+    Some(Cluster { own, members, patience: lease + grace, stopping })
 }
 
 /// Starts the links of a member, and takes what they tell as long as there is a service.
@@ -168,7 +169,7 @@ impl Service {
             let member = name.map(|name| holdall_cell::engine::Member { name, cell });
             self.input(Input::Members(member.into_iter().collect()));
         }
-        self.input(Input::Linked { cell, life: presence.life });
+        self.input(Input::Linked { cell, presence });
         self.beat(cell);
     }
 
@@ -210,12 +211,31 @@ impl Service {
                 self.tell_deadlines(cell);
             }
             Frame::Beaten { .. } => self.unlink(cell, "it answers what was not said yet"),
-            Frame::Said(message) => self.input(Input::Said { cell, message }),
+            Frame::Said(message) => self.on_said(Input::Said { cell, message }),
             Frame::Asks { number, asker, question } => {
                 let reply = Box::new(self.answer_cell(cell, asker, *question));
                 self.say(cell, Frame::Answers { number, reply });
             }
             Frame::Answers { number, reply } => self.answered(cell, number, *reply),
+        }
+    }
+
+    /// What a cell says is taken, or if there is no room for it, turned down.
+    fn on_said(&mut self, said: Input) {
+        match self.host.admit(&said) {
+            Ok(()) => self.input(said),
+            Err(full) => match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
+                Some((cell, message)) => self.say(cell, Frame::Said(Box::new(message))),
+                None => self.input(said),
+            },
+        }
+    }
+
+    /// What is known of other cells from before.
+    pub(super) fn remember_cells(&self) {
+        let Some(cells) = &self.cells else { return };
+        for (cell, id) in &cells.ids {
+            cells.greeter.know(*id, self.books().ties().met(*cell).copied());
         }
     }
 

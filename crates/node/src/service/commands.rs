@@ -53,7 +53,10 @@ impl Service {
     }
 
     fn cgroup_of_its_own(&self, request: RequestNo) -> Option<Cgroup> {
-        let who = &self.books().get(request)?.who;
+        let entry = self.books().get(request)?;
+        // Of those that span cells only the lease is looked at.
+        entry.leftovers()?;
+        let who = &entry.who;
         let same_user = who.uid == rustix::process::geteuid().as_raw();
         if same_user { self.containment.cgroup(request, who) } else { None }
     }

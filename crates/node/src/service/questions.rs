@@ -13,7 +13,7 @@ use holdall_links::{self as links, MESSAGE_MAX};
 use holdall_protocols::house::Place;
 use holdall_wire::{
     Body, Change, ClusterCall, ClusterView, Fault, JoinTokenView, Kind, MemberView, NEEDS_MAX,
-    Name, Reply,
+    Name, Reply, RequestNo,
 };
 
 use super::{Served, Service};
@@ -196,7 +196,7 @@ impl Service {
             }
             Body::Status { names, more } => Ok(self.status_for(cell, asker, names, more)),
             Body::Explain { request, most } => self.explained(request, most),
-            Body::ExplainAs { id, most } => match self.engine().known_as(&id) {
+            Body::ExplainAs { id, most } => match self.known_as(&id) {
                 Some(request) => self.explained(request, most),
                 None => Err(Fault::Conflict("it does not wait there any more".into())),
             },
@@ -208,6 +208,10 @@ impl Service {
             Ok(size) if size <= ANSWER_MAX => reply,
             _ => Reply::Failed(Fault::Failed("the answer is too long to be sent".into())),
         }
+    }
+
+    fn known_as(&self, id: &[u8]) -> Option<RequestNo> {
+        self.engine().known_as(postcard::from_bytes(id).ok()?)
     }
 
     fn status_for(&mut self, cell: CellId, asker: u64, names: Vec<Name>, more: bool) -> Reply {

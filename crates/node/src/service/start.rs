@@ -174,6 +174,7 @@ impl Service {
         known: Option<&Known>,
     ) -> anyhow::Result<Option<Index>> {
         self.remember_all();
+        self.remember_cells();
         let imported = self.import(opened)?;
         // Whatever broke it would break it again: its engine is built anew.
         let broke = self.data.take_dump(opened.epoch)?;
