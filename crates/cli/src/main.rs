@@ -17,6 +17,7 @@ mod show;
 mod status;
 mod token;
 mod top;
+mod torture;
 mod until;
 mod usage;
 mod whatif;
@@ -77,6 +78,7 @@ enum Command {
     Agent(agent::Args),
     Bench(bench::Args),
     Cells(cells::Args),
+    Torture(torture::Args),
     #[command(flatten)]
     Study(holdall_commands::Command),
     Deal(deal::Args),
@@ -127,6 +129,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Cells(args) => cells::run(&args),
+        Command::Torture(args) => torture::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Study(command) => command.run(&Protocols::known()),
