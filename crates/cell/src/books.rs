@@ -25,13 +25,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use holdall_core::CellId;
 use holdall_wire::{Ask, Drained, Kind, Name, RequestNo, Who};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
-pub use self::ties::{Recovery, Tie, Ties};
+pub use self::ties::{Agreed, Keeping, Recovery, Tie, Ties};
 pub(crate) use self::units::is_for;
 use self::units::{Fences, UnitName, Use};
 use crate::facts::{Clock, Fact, GivenAbroad, How, Imported};
@@ -216,10 +217,23 @@ impl Books {
             Fact::Clock { ahead } => self.clock.ahead = *ahead,
             Fact::Imported(grant) => self.import(grant)?,
             Fact::Peer { cell, life: Some(life) } => drop(self.ties.lives.insert(*cell, *life)),
-            Fact::Peer { cell, life: None } => drop(self.ties.lives.remove(cell)),
+            Fact::Peer { cell, life: None } => {
+                self.ties.lives.remove(cell);
+                self.ties.agreed.met.remove(cell);
+            }
             Fact::Spans { request, id } => {
-                self.held(*request)?;
+                // Whether it may be used yet depends on other cells.
+                self.held(*request)?.ready = false;
                 self.ties.spanning.insert(*request, *id);
+            }
+            Fact::Met { cell, presence } => drop(self.ties.agreed.met.insert(*cell, *presence)),
+            Fact::NotLeased { request, cells } => {
+                self.held(*request)?;
+                self.ties.agreed.not_leased.insert(*request, cells.iter().copied().collect());
+            }
+            Fact::Keeping { request, until, missing, call } => {
+                self.held(*request)?;
+                self.keep(*request, *until, missing, *call);
             }
             Fact::HeldFor(given) => self.hold_for(given)?,
             Fact::Recovery { missing, until, horizon, held } => {
@@ -324,6 +338,24 @@ impl Books {
         let (id, stance, leased) = (*id, stance.clone(), *leased);
         self.ties.foreign.insert(request, Tie { id, stance, leased });
         Ok(())
+    }
+
+    fn keep(
+        &mut self,
+        request: RequestNo,
+        until: u64,
+        missing: &[CellId],
+        call: Option<(SessionId, CallNo)>,
+    ) {
+        if missing.is_empty() {
+            self.ties.agreed.keeping.remove(&request);
+            return;
+        }
+        if let Some((session, call)) = call {
+            self.sessions.take(session, call);
+        }
+        let missing = missing.iter().copied().collect();
+        self.ties.agreed.keeping.insert(request, Keeping { until, missing, call });
     }
 
     /// What ties requests to other cells.

@@ -15,6 +15,7 @@
 mod calls;
 mod ending;
 mod import;
+mod keeping;
 mod peers;
 mod room;
 mod start;
@@ -24,7 +25,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdall_core::CellId;
+use holdall_core::{CellId, RequestId};
 use holdall_protocols::house::House;
 use holdall_wire::{Fault, Lasting, Name, Refusal, Reply, RequestNo, Taken};
 use serde::{Deserialize, Serialize};
@@ -57,8 +58,8 @@ pub(crate) struct Settings {
     limits: Limits,
     /// For how many milliseconds anybody has some of a pool at most.
     longest: BTreeMap<Name, u64>,
-    /// The pools of which other cells keep what they hold when they are not heard of.
-    waits: BTreeSet<Name>,
+    /// How many milliseconds before the end of a lease whoever uses what others guard begins to stop.
+    stopping: Option<u64>,
 }
 
 /// A cell.
@@ -74,6 +75,10 @@ pub struct Cell {
     pub(crate) kept: (u32, Vec<SessionId>),
     /// What other cells have said so far of what they hold.
     pub(crate) asserting: BTreeMap<CellId, Assertion>,
+    /// What they hold and this cell has forgotten and cannot hold again: they stop using it.
+    pub(crate) disputed: BTreeMap<CellId, BTreeSet<RequestId>>,
+    /// What was held for other homes and could not be when the engine was built again.
+    unrestored_abroad: BTreeSet<RequestId>,
 }
 
 impl Cell {
@@ -83,9 +88,19 @@ impl Cell {
     /// If there is no such protocol.
     pub fn new() -> Result<Self, Defect> {
         let (engine, books) = (start::engine(0, false)?, Books::default());
-        let (settings, out, kept, asserting) = Default::default();
-        let changed = Ok(());
-        Ok(Self { engine, books, settings, now: 0, out, changed, kept, asserting })
+        let (settings, out, kept, asserting, disputed, unrestored_abroad) = Default::default();
+        Ok(Self {
+            engine,
+            books,
+            settings,
+            now: 0,
+            out,
+            changed: Ok(()),
+            kept,
+            asserting,
+            disputed,
+            unrestored_abroad,
+        })
     }
 
     /// Takes an input, at a time in milliseconds that does not go back: [`Clock::steady`] of the clock
@@ -123,7 +138,7 @@ impl Cell {
                 self.out.is_new = true;
                 self.kept = (epoch, sessions);
             }
-            Input::Linked { cell, life } => self.linked(cell, life)?,
+            Input::Linked { cell, presence } => self.linked(cell, presence)?,
             Input::Unlinked(cell) => self.unlinked(cell),
             Input::Said { cell, message } => self.said(cell, *message)?,
             Input::Members(members) => self.know(&members),
@@ -376,11 +391,14 @@ impl Cell {
         let (session, is_command) = (entry.session, entry.leftovers().is_some());
         self.out.sync |= until.is_some();
         self.note(Fact::Granted { request, taken, since, until, limit_at, overtook })?;
-        if let Some(id) = self.engine.id_abroad(request) {
-            self.note(Fact::Spans { request, id })?;
-            self.tell_guards(request);
+        let spans = self.engine.id_abroad(request);
+        if let Some(id) = spans {
+            self.span(request, id)?;
         }
-        if is_command {
+        if let (Some(until), Some(_)) = (until, spans) {
+            return self.keep(request, until, None);
+        }
+        if is_command || spans.is_some() {
             self.effect(Effect::Prepare(request));
         } else if let (Some((session, call)), Some(reply)) = (session, self.stands(request)) {
             self.tell(session, call, reply);
@@ -410,7 +428,13 @@ impl Cell {
     fn over(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
         let Some(Entry { session, .. }) = self.books.get(request) else { return Ok(()) };
         let (session, answer) = (*session, how.answer(request));
+        let renewal = self.books.ties().keeping(request).and_then(|keeping| keeping.call);
         self.note(Fact::Ended { request, how })?;
+        self.fail_renewal(
+            renewal,
+            request,
+            "ended before every cell had confirmed that it lasts longer",
+        )?;
         if let Some((session, call)) = session.filter(|_| answer != Answer::Done) {
             self.tell(session, call, answer.into());
         }

@@ -86,6 +86,9 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
             overtook: 0,
         },
         Fact::Peer { .. }
+        | Fact::Met { .. }
+        | Fact::NotLeased { .. }
+        | Fact::Keeping { .. }
         | Fact::Recovery { .. }
         | Fact::Spans { .. }
         | Fact::Session { .. }

@@ -12,6 +12,7 @@ use holdall_wire::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::greeting::Presence;
 use crate::session::{CallNo, Means, Secret, SessionId};
 
 /// Something that is so from now on.
@@ -217,6 +218,31 @@ pub enum Fact {
         horizon: u64,
         /// The requests of others for which something was held, as far as is remembered.
         held: Vec<RequestId>,
+    },
+    /// There was a link to another cell, in a certain life and start of it.
+    Met {
+        /// The cell.
+        cell: CellId,
+        /// Which start, and how long its log was.
+        presence: Presence,
+    },
+    /// What a grant holds at these cells they keep until its home is back.
+    NotLeased {
+        /// The grant.
+        request: RequestNo,
+        /// The cells.
+        cells: Vec<CellId>,
+    },
+    /// A reservation lasts until then, or its client may be told of it, as soon as these cells have confirmed it.
+    Keeping {
+        /// The reservation.
+        request: RequestNo,
+        /// Until when it then lasts.
+        until: u64,
+        /// The cells.
+        missing: Vec<CellId>,
+        /// The call that is answered then.
+        call: Option<(SessionId, CallNo)>,
     },
 }
 

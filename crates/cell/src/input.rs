@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Member, Reservation, TimerNo};
 use crate::facts::Fact;
+use crate::greeting::Presence;
 use crate::peer::PeerMessage;
 use crate::session::{CallNo, ConnNo, Hello, Means, SessionId, Turned, Wrong};
 
@@ -92,8 +93,8 @@ pub enum Input {
     Linked {
         /// The cell.
         cell: CellId,
-        /// Its life: another one if it may have forgotten something.
-        life: u128,
+        /// In which life, and which start of it this is; it was looked at ([`Presence::check`]).
+        presence: Presence,
     },
     /// The link to another cell is gone.
     Unlinked(CellId),
@@ -125,6 +126,8 @@ pub struct Cluster {
     pub members: Vec<Member>,
     /// For how many milliseconds at most they are waited for after memory was lost: a lease, and what is added to it.
     pub patience: u64,
+    /// How many milliseconds before the end of a lease whoever uses what others guard begins to stop.
+    pub stopping: u64,
 }
 
 /// What an agent without a log has left.

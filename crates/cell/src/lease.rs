@@ -46,6 +46,8 @@ impl Terms {
 struct Pair {
     /// As a home: when the last beat that came back was sent.
     confirmed: Option<u64>,
+    /// Since when it is known here.
+    since: u64,
     /// Whether it was said that the lease runs out.
     warned: bool,
     /// As a guard: when the last beat was heard.
@@ -83,7 +85,7 @@ impl Leases {
     /// One more cell.
     pub fn add(&mut self, now: u64, cell: CellId) {
         let (confirmed, warned, suspected, lapsed) = (None, false, false, false);
-        let pair = Pair { confirmed, warned, heard: now, suspected, lapsed };
+        let pair = Pair { confirmed, since: now, warned, heard: now, suspected, lapsed };
         self.pairs.entry(cell).or_insert(pair);
     }
 
@@ -121,11 +123,13 @@ impl Leases {
     /// When a cell is suspected, has lapsed, and when the own lease there is nearly over.
     fn due(&self, pair: &Pair) -> [Option<u64>; 3] {
         let Terms { lease, grace, stopping, suspicion } = self.terms;
-        let stops = pair.confirmed.map(|at| at.saturating_add(lease.saturating_sub(stopping)));
+        // What was confirmed before the start was so before: then whoever uses it knows better until when.
+        let confirmed = pair.confirmed.unwrap_or(pair.since);
+        let stops = confirmed.saturating_add(lease.saturating_sub(stopping));
         [
             (!pair.suspected).then(|| pair.heard.saturating_add(suspicion)),
             (!pair.lapsed).then(|| pair.heard.saturating_add(lease).saturating_add(grace)),
-            stops.filter(|_| !pair.warned),
+            (!pair.warned).then_some(stops),
         ]
     }
 
@@ -166,12 +170,22 @@ mod tests {
         assert_eq!(home.look(144), [Verdict::Suspected(OTHER), Verdict::Lapsed(OTHER)]);
         assert_eq!(home.look(145), [Verdict::LeaseOver(OTHER)]);
         assert_eq!(home.look(200), []);
-        assert_eq!(guard.look(149), []);
+        assert_eq!(guard.look(149), [Verdict::LeaseOver(OTHER)], "it has none there");
         assert_eq!(guard.look(150), [Verdict::Suspected(OTHER)]);
         assert_eq!(guard.look(199), []);
         assert_eq!(guard.next_due(), Some(200));
         assert_eq!(guard.look(200), [Verdict::Lapsed(OTHER)]);
         assert_eq!(guard.next_due(), None);
+    }
+
+    #[test]
+    fn whoever_has_started_and_hears_nothing_stops_what_it_found() {
+        let mut home = Leases::new(TERMS, 100, [OTHER]);
+        assert_eq!(home.deadline(OTHER), None);
+        home.heard(144, OTHER);
+        assert_eq!(home.look(144), []);
+        assert_eq!(home.look(145), [Verdict::LeaseOver(OTHER)]);
+        assert_eq!(home.look(146), [], "it is said once");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | [`session`] | clients that lose their connection, or their agent, and not their place |
 //! | [`facts`], [`books`] | what came of everything, and what that adds up to |
 //! | [`events`] | what people are told of facts |
-//! | [`peer`], [`lease`] | what cells say to each other, and for how long it counts |
+//! | [`peer`], [`lease`], [`greeting`] | what cells say to each other, for how long it counts, and who may |
 //! | `cell` | all of these together: inputs in, facts and effects out |
 //! | [`replay`], `record` | how a cell comes back from its log, and what is in that |
 
@@ -18,6 +18,7 @@ mod cell;
 pub mod engine;
 pub mod events;
 pub mod facts;
+pub mod greeting;
 mod input;
 pub mod lease;
 pub mod peer;

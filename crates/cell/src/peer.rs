@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use holdall_core::{CellId, RequestId};
 use holdall_protocols::house::{ToManager, ToUser};
-use holdall_wire::{NEEDS_MAX, Name, Need, Refusal, TEXT_MAX, Taken, UNITS_MAX, Who};
+use holdall_wire::{NEEDS_MAX, Name, Need, Refusal, TEXT_MAX, Taken, UNITS_MAX, Who, needs_size};
 use serde::{Deserialize, Serialize};
 
 /// A message from one cell to another.
@@ -43,16 +43,40 @@ pub enum PeerMessage<M = ToManager, U = ToUser> {
         /// Why.
         why: Refusal,
     },
-    /// From a home: the request is a reservation that was granted, and lasts for so many milliseconds more, whatever
-    /// becomes of its home. Said again, it lasts as long from then on.
+    /// From a home: the request is a reservation that was granted, and lasts for so long, whatever becomes of its home.
+    /// Said again, it lasts as long from then on. It is not so before the guard has said [`PeerMessage::Kept`].
     Keep {
         /// The request.
         request: RequestId,
         /// How long.
-        millis: u64,
+        term: Term,
     },
     /// From a home, before anything else: all its requests that have to do with this guard.
     Assert(Assertion),
+    /// From a guard: it keeps the reservation for as long as it was told to, and that is on its disk.
+    Kept {
+        /// The request.
+        request: RequestId,
+        /// The mark of the term.
+        mark: u64,
+    },
+}
+
+/// For how long a guard keeps a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Term {
+    /// For so many milliseconds.
+    pub millis: u64,
+    /// What the home knows the answer by.
+    pub mark: u64,
+}
+
+impl Term {
+    /// By how much longer than it was told a guard keeps a reservation: clocks run apart, and its home ends it in time.
+    pub fn with_grace(self) -> u64 {
+        const MOST: u64 = 3_600_000;
+        self.millis.saturating_add((self.millis / 6).min(MOST))
+    }
 }
 
 /// What is asked of a guard, and by whom.
@@ -96,9 +120,24 @@ pub struct Asserted {
     pub order: Order,
     /// What it was given.
     pub given: Given,
-    /// If it is a reservation: for how many milliseconds more.
-    pub millis: Option<u64>,
+    /// If it is a reservation: for how long.
+    pub term: Option<Term>,
 }
+
+/// How many requests are asserted in one message.
+pub const ASSERTED_MAX: usize = 256;
+
+/// How many requests a home has that span cells, and so at any guard, waiting or holding.
+pub const AT_A_GUARD_MAX: usize = 4096;
+
+/// How many needs these have together at one guard.
+pub const NEEDS_AT_A_GUARD_MAX: usize = 65_536;
+
+/// About how many bytes of what a home asserts a guard keeps until it has heard all.
+pub const ASSERTED_BYTES_MAX: usize = 256 << 20;
+
+/// In which lanes requests are that span cells: a guard remembers something of each.
+pub const LANES_MAX: u32 = 1 << 16;
 
 impl PeerMessage {
     /// Looks whether an honest cell would say this to another: everything in it comes from elsewhere.
@@ -120,13 +159,15 @@ impl PeerMessage {
                 sensible(holds == given.is_some(), "something given without a yes, or nothing")?;
                 given.as_ref().map_or(Ok(()), Given::check)
             }
-            Self::Refused { request, .. } => {
+            Self::Refused { request, .. } | Self::Kept { request, .. } => {
                 sensible(receivers(request), "a request of somebody else")
             }
             Self::Keep { request, .. } => {
                 sensible(senders(request), "a request that is not its own")
             }
             Self::Assert(Assertion { waiting, held, .. }) => {
+                let many = waiting.len() + held.len() > ASSERTED_MAX;
+                sensible(!many, "more requests than are asserted at once")?;
                 let waiting = waiting.iter().map(|(request, _)| request);
                 let mut all = waiting.chain(held.iter().map(|one| &one.request));
                 sensible(all.all(senders), "a request that is not its own")?;
@@ -141,7 +182,10 @@ impl PeerMessage {
 
 /// Whether a request is that of a cell. Each user makes one.
 fn is_of(cell: CellId) -> impl Fn(&RequestId) -> bool {
-    move |request| request.user.home().cell == cell && request.seq == 1
+    move |request| {
+        let user = request.user;
+        user.home().cell == cell && user.lane().number < LANES_MAX && request.seq == 1
+    }
 }
 
 fn sensible(is: bool, otherwise: &'static str) -> Result<(), &'static str> {
@@ -151,6 +195,21 @@ fn sensible(is: bool, otherwise: &'static str) -> Result<(), &'static str> {
 /// Whether names are those of the guard's own things.
 fn are_its_own<'a>(mut names: impl Iterator<Item = &'a Name>) -> Result<(), &'static str> {
     sensible(names.all(|name| name.cell().is_none()), "a name with a cell")
+}
+
+impl Assertion {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let units = |one: &Asserted| -> usize {
+            let units = one.given.taken.iter().flat_map(|taken| &taken.units);
+            units.map(|(unit, _)| unit.as_str().len() + 64).sum()
+        };
+        let held = self
+            .held
+            .iter()
+            .map(|one| 256 + one.order.who.size() + needs_size(&one.order.needs) + units(one));
+        64 * self.waiting.len() + held.sum::<usize>()
+    }
 }
 
 impl Order {
@@ -224,7 +283,7 @@ mod tests {
         assert!(says(ToUser::Over(request(HOME, 1)), given(&["board/0"])).is_err());
         let (request, order) = (request(HOME, 1), order(&["board"]).expect("one"));
         let given = given(&["board/0", "board/0"]).expect("some");
-        let held = vec![Asserted { request, order, given, millis: None }];
+        let held = vec![Asserted { request, order, given, term: None }];
         let assertion = Assertion { waiting: Vec::new(), held, last: true };
         assert!(PeerMessage::Assert(assertion).check(HOME, GUARD).is_err());
     }

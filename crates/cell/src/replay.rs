@@ -16,7 +16,7 @@ pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
 /// not understood.
-pub const LOGIC: u32 = 2;
+pub const LOGIC: u32 = 3;
 
 /// Why a cell cannot come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,12 +66,15 @@ struct Snapshot<'a> {
     engine: &'a [u8],
 }
 
-/// Reads a snapshot. What ties the books to other cells follows it, where there were others.
+/// Reads a snapshot. What ties the books to other cells follows it, where there were others, and then what was agreed with them.
 fn read_snapshot(bytes: &[u8]) -> Result<Snapshot<'_>, Unreadable> {
     let (mut kept, rest) =
         postcard::take_from_bytes::<Snapshot<'_>>(bytes).map_err(Unreadable::Form)?;
     if !rest.is_empty() {
-        let ties = postcard::from_bytes(rest).map_err(Unreadable::Form)?;
+        let (mut ties, rest) = postcard::take_from_bytes::<Ties>(rest).map_err(Unreadable::Form)?;
+        if !rest.is_empty() {
+            ties = ties.with_agreed(postcard::from_bytes(rest).map_err(Unreadable::Form)?);
+        }
         kept.books = kept.books.tied(ties);
     }
     Ok(kept)
@@ -83,14 +86,17 @@ impl Cell {
     /// # Errors
     /// If it cannot be written.
     pub fn snapshot(&self) -> Result<Vec<u8>, Unreadable> {
-        let engine = (&self.engine, &self.settings, &self.asserting);
+        let engine = (&self.engine, &self.settings, &self.asserting, &self.disputed);
         let engine = postcard::to_allocvec(&engine).map_err(Unreadable::Form)?;
         let (now, books) = (self.now, self.books.clone());
         let snapshot = Snapshot { now, books, engine: &engine };
         let bytes = postcard::to_allocvec(&snapshot).map_err(Unreadable::Form)?;
         match self.books.ties() {
             ties if *ties == Ties::default() => Ok(bytes),
-            ties => postcard::to_extend(ties, bytes).map_err(Unreadable::Form),
+            ties => {
+                let bytes = postcard::to_extend(ties, bytes).map_err(Unreadable::Form)?;
+                postcard::to_extend(ties.agreed(), bytes).map_err(Unreadable::Form)
+            }
         }
     }
 }
@@ -163,10 +169,10 @@ impl Replay {
 
     /// The engine of a snapshot, if it is understood: the books are enough otherwise.
     fn take_engine(&mut self, kept: Snapshot<'_>, bytes: &[u8]) {
-        match postcard::from_bytes::<(_, Settings, _)>(kept.engine) {
-            Ok((engine, settings, asserting)) => {
+        match postcard::from_bytes::<(_, Settings, _, _)>(kept.engine) {
+            Ok((engine, settings, asserting, disputed)) => {
                 (self.cell.engine, self.cell.settings) = (engine, settings);
-                self.cell.asserting = asserting;
+                (self.cell.asserting, self.cell.disputed) = (asserting, disputed);
                 self.cell.books = kept.books;
                 self.begun = Begun::Snapshot(bytes.to_vec());
             }

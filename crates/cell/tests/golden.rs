@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use holdall_cell::facts::{Answer, Clock, Fact, GivenAbroad, How, Imported};
+use holdall_cell::greeting::Presence;
 use holdall_cell::replay::{LOGIC, Parts, Recorded, Replay};
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
 use holdall_cell::{Cell, Declared, Input, Rest, Start, Wish};
@@ -199,6 +200,10 @@ fn facts_of_cells(request: RequestNo) -> Vec<Fact> {
         Fact::HeldFor(Box::new(given)),
         Fact::Recovery { missing, until: Some(2), horizon: 6, held },
         Fact::Recovery { missing: Vec::new(), until: None, horizon: 0, held: Vec::new() },
+        Fact::Met { cell, presence: Presence { life: 3, epoch: 4, nonce: u128::MAX, length: 5 } },
+        Fact::NotLeased { request, cells: vec![cell] },
+        Fact::Keeping { request, until: 9, missing: vec![cell], call: Some((SESSION, CallNo(4))) },
+        Fact::Keeping { request, until: 9, missing: Vec::new(), call: None },
     ]
 }
 
@@ -238,7 +243,7 @@ fn write(at: u64, input: &Input, facts: &[Fact]) -> Vec<u8> {
 fn every_fact_is_read_as_it_was_written() {
     let facts = facts();
     let kinds: HashSet<_> = facts.iter().map(std::mem::discriminant).collect();
-    assert_eq!(kinds.len(), 26, "one of each");
+    assert_eq!(kinds.len(), 29, "one of each");
     let written: Vec<_> =
         facts.iter().map(|fact| write(5, &Input::Due, std::slice::from_ref(fact))).collect();
     let content = pack(&written);

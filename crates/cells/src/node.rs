@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdall_cell::engine::{Member, TimerNo};
+use holdall_cell::greeting::Presence;
 use holdall_cell::lease::Leases;
 use holdall_cell::replay::{LOGIC, Recorded, Replay};
 use holdall_cell::{Cell, Cluster, Declared, Effect, Input, Limits, Out, Start};
@@ -113,7 +114,12 @@ impl Node {
             ephemeral: true,
             pools: Self::pools(),
             limits: Limits::default(),
-            cluster: Some(Cluster { own: self.member.clone(), members: others, patience }),
+            cluster: Some(Cluster {
+                own: self.member.clone(),
+                members: others,
+                patience,
+                stopping: TERMS.stopping,
+            }),
             waits: if waits { vec!["slow".parse().expect("a name")] } else { Vec::new() },
         };
         let terms = match mutant {
@@ -172,9 +178,11 @@ impl Node {
         self.disk.torn = true;
     }
 
-    /// The life that it tells others.
-    pub(crate) fn life(&self) -> u128 {
-        self.disk.life
+    /// What it tells others of itself.
+    pub(crate) fn presence(&self) -> Presence {
+        let Disk { life, epoch, .. } = self.disk;
+        let length = self.disk.records.len() as u64;
+        Presence { life, epoch, nonce: u128::from(epoch), length }
     }
 
     /// The timers that ring by now.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use holdall_cell::greeting::Presence;
 use holdall_cell::lease::Verdict;
 use holdall_cell::peer::{Assertion, PeerMessage};
 use holdall_cell::session::{CallNo, ConnNo, SessionId};
@@ -53,7 +54,7 @@ pub(crate) enum Event {
     Tick(usize),
     Client(usize),
     Arrive { from: usize, to: usize, number: u64, body: Body },
-    Linked { node: usize, other: usize, number: u64, life: u128 },
+    Linked { node: usize, other: usize, number: u64, presence: Presence },
     Unlinked { node: usize, other: usize, number: u64 },
     Prepared { node: usize, request: RequestNo },
     HolderEnded { node: usize, request: RequestNo },
@@ -214,7 +215,7 @@ impl<'a> World<'a> {
                 self.act(client)
             }
             Event::Arrive { from, to, number, body } => self.arrive(from, to, number, body),
-            Event::Linked { node, other, number, life } => {
+            Event::Linked { node, other, number, presence } => {
                 if !self.net.delivers(other, node, number) {
                     return Ok(());
                 }
@@ -222,7 +223,7 @@ impl<'a> World<'a> {
                 running.links.insert(other, number);
                 let cell = self.nodes[other].member.cell;
                 self.tell(|| format!("c{node} is linked to c{other} ({number})"));
-                self.input(node, Input::Linked { cell, life })
+                self.input(node, Input::Linked { cell, presence })
             }
             Event::Unlinked { node, other, number } => {
                 let cell = self.nodes[other].member.cell;
@@ -440,8 +441,8 @@ impl<'a> World<'a> {
         let delays = [self.rng.random_range(1..40), self.rng.random_range(1..40)];
         let number = self.net.connect(one, other, [self.at + delays[1], self.at + delays[0]]);
         for (node, other, delay) in [(one, other, delays[0]), (other, one, delays[1])] {
-            let life = self.nodes[other].life();
-            self.after(delay, Event::Linked { node, other, number, life });
+            let presence = self.nodes[other].presence();
+            self.after(delay, Event::Linked { node, other, number, presence });
         }
     }
 

@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod cells;
+mod cluster;
 mod deal;
 mod explain;
 mod failure;
@@ -79,6 +80,7 @@ enum Command {
     Bench(bench::Args),
     Cells(cells::Args),
     Torture(torture::Args),
+    Cluster(cluster::Args),
     #[command(flatten)]
     Study(holdall_commands::Command),
     Deal(deal::Args),
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Cells(args) => cells::run(&args),
         Command::Torture(args) => torture::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Study(command) => command.run(&Protocols::known()),

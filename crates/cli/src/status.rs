@@ -9,7 +9,8 @@ use comfy_table::{Table, presets};
 use holdall_client::Client;
 use holdall_commands::print_to_reader;
 use holdall_wire::{
-    Body, Expected, GrantView, Name, Outlook, Prospects, Reply, State, Status, WaitView,
+    Body, ClusterCall, Expected, GrantView, Name, Outlook, Prospects, Reply, State, Status,
+    WaitView,
 };
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     /// Only what concerns these pools and locks
     #[arg(value_name = "POOL")]
     names: Vec<Name>,
-    /// Show all there is, however much that is
+    /// Show all there is, however much that is, and at all cells
     #[arg(long)]
     all: bool,
     /// Print one JSON object, of all there is
@@ -54,10 +55,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let all = args.all || args.json;
             let (status, more) = ask(&client, &args.names, all).await?;
             let prospects = prospects(&client, &status).await;
+            let cells = if args.all { elsewhere(&client, &args.names).await? } else { Vec::new() };
             let text = if args.json {
-                show::json(&Shown { status: &status, prospects })?
+                show::json(&Shown { status: &status, prospects, cells })?
             } else {
-                told(&status, &prospects.unwrap_or_default(), more, !args.names.is_empty())
+                let some = !args.names.is_empty();
+                let here = told(&status, &prospects.unwrap_or_default(), more, some);
+                with_cells(here, &cells, some)
             };
             if args.watch && !args.json && rustix::termios::isatty(rustix::stdio::stdout()) {
                 // Home, and clear below.
@@ -97,6 +101,88 @@ struct Shown<'a> {
     /// What those who wait can expect.
     #[serde(skip_serializing_if = "Option::is_none")]
     prospects: Option<Prospects>,
+    /// All cells, if these are wanted and there are others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cells: Vec<Elsewhere>,
+}
+
+/// What there is at a cell.
+#[derive(Serialize)]
+struct Elsewhere {
+    cell: String,
+    /// Whether it is the one that was asked.
+    own: bool,
+    /// Whether there is a link to it, and since when that is so.
+    up: bool,
+    since: u64,
+    /// Why it says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+/// What there is at all cells, or nothing if the agent is a member of no cluster. Older agents know of none.
+async fn elsewhere(client: &Client, names: &[Name]) -> anyhow::Result<Vec<Elsewhere>> {
+    let Ok(Reply::Cluster(cluster)) = call(client, Body::Cluster(ClusterCall::Members)).await
+    else {
+        return Ok(Vec::new());
+    };
+    let mut cells = Vec::new();
+    for member in cluster.members.into_iter().filter(|member| !member.removed) {
+        let (cell, own, up, since) = (member.name, member.own, member.up, member.since);
+        let (status, why) = match (own, up) {
+            (true, _) => (None, None),
+            (false, false) => (None, Some(member.why.unwrap_or_else(|| "there is no link".into()))),
+            (false, true) => match at(client, &cell, names).await {
+                Ok(status) => (Some(status), None),
+                Err(error) => (None, Some(error.to_string())),
+            },
+        };
+        cells.push(Elsewhere { cell, own, up, since, why, status });
+    }
+    Ok(cells)
+}
+
+/// What there is at another cell.
+async fn at(client: &Client, cell: &str, names: &[Name]) -> anyhow::Result<Status> {
+    let (mut status, mut follows) = (Status::default(), false);
+    loop {
+        let question = Box::new(Body::Status { names: names.to_vec(), more: follows });
+        let reply = call(client, Body::At { cell: cell.into(), question }).await?;
+        let Reply::Status { mut page, more } = reply else {
+            anyhow::bail!("{cell} gave an unexpected reply");
+        };
+        status.pools.append(&mut page.pools);
+        status.grants.append(&mut page.grants);
+        status.waiting.append(&mut page.waiting);
+        if !more {
+            return Ok(status);
+        }
+        follows = true;
+    }
+}
+
+/// The same in words, one cell after the other.
+fn with_cells(here: String, cells: &[Elsewhere], some: bool) -> String {
+    if cells.is_empty() {
+        return here;
+    }
+    let told = cells.iter().map(|one| match (&one.status, &one.why) {
+        (None, None) => format!("{} (this cell)\n\n{here}", one.cell),
+        (Some(status), _) => {
+            format!("{}\n\n{}", one.cell, told(status, &Prospects::default(), false, some))
+        }
+        (None, Some(why)) => {
+            format!(
+                "{} does not answer, since {}: {}",
+                one.cell,
+                show::ago(one.since),
+                show::clean(why)
+            )
+        }
+    });
+    told.collect::<Vec<_>>().join("\n\n")
 }
 
 /// What those who wait can expect. Older agents do not tell.

@@ -62,6 +62,7 @@ impl Waiting {
                 (self.warn)(&text);
                 return Ok(None);
             }
+            Some(Reply::Until { .. }) => return Ok(None),
             Some(Reply::Granted { request, taken, place, variables, limit }) => {
                 let grant = self.under_way.take().map(|(asked, replies)| Grant {
                     asked,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdall_links::token::{ClientToken, For};
-use holdall_links::{Above, Cell, CellId, Config, Event, Events, Home, Links, client, join};
+use holdall_links::{Above, Cell, CellId, Config, Event, Events, Home, Links, Way, client, join};
 use tokio::net::TcpListener;
 
 struct Anybody;
@@ -39,30 +39,31 @@ async fn main() -> Outcome<()> {
     let home = Home::init(&one, &lab1, std::slice::from_ref(&address))?;
     let token = home.add_token(Duration::from_secs(60), For::New(1))?;
     let pin = home.pin();
-    let (a, mut a_events) =
+    let (_a, mut a_events) =
         Links::start(home, Some(listener), Config::default(), Arc::new(Anybody))?;
     let begun = Instant::now();
     let home = join(&other, &lab2, &[], &address, &token).await?;
     println!("join: {:.1?}", begun.elapsed());
     let begun = Instant::now();
     let (b, mut b_events) = Links::start(home, None, Config::default(), Arc::new(Anybody))?;
-    until_up(&mut a_events).await;
-    until_up(&mut b_events).await;
+    let a_way = until_up(&mut a_events).await?;
+    let b_way = until_up(&mut b_events).await?;
     println!("a link, from the start of the second member: {:.1?}", begun.elapsed());
 
-    round_trips(&a, &mut a_events, &b, &mut b_events).await?;
+    round_trips(&a_way, &mut a_events, &b_way, &mut b_events).await?;
     for size in [100, 10_000] {
-        one_way(&a, &b, &mut b_events, size).await?;
+        one_way(&a_way, &b, &mut b_events, size).await?;
     }
     clients(&address, &ClientToken::new(pin, CellId(1), "laptop"), a_events).await
 }
 
-async fn until_up(events: &mut Events) {
+async fn until_up(events: &mut Events) -> Outcome<Way> {
     while let Some(event) = events.next().await {
-        if matches!(event, Event::Up { .. }) {
-            return;
+        if let Event::Up { way, .. } = event {
+            return Ok(way);
         }
     }
+    Err("the links have ended".into())
 }
 
 async fn message(events: &mut Events) -> Vec<u8> {
@@ -75,26 +76,26 @@ async fn message(events: &mut Events) -> Vec<u8> {
     }
 }
 
-async fn round_trips(a: &Links, a_in: &mut Events, b: &Links, b_in: &mut Events) -> Outcome<()> {
+async fn round_trips(a: &Way, a_in: &mut Events, b: &Way, b_in: &mut Events) -> Outcome<()> {
     const ROUNDS: u32 = 10_000;
     let begun = Instant::now();
     for _ in 0..ROUNDS {
-        a.send(CellId(2), vec![0; 100])?;
+        a.send(vec![0; 100])?;
         let heard = message(b_in).await;
-        b.send(CellId(1), heard)?;
+        b.send(heard)?;
         message(a_in).await;
     }
     println!("a message there and back: {:.1?}", begun.elapsed() / ROUNDS);
     Ok(())
 }
 
-async fn one_way(a: &Links, b: &Links, b_in: &mut Events, size: usize) -> Outcome<()> {
+async fn one_way(a: &Way, b: &Links, b_in: &mut Events, size: usize) -> Outcome<()> {
     const MESSAGES: u32 = 100_000;
     const TOGETHER: u32 = 500;
     let begun = Instant::now();
     for _ in 0..MESSAGES / TOGETHER {
         for _ in 0..TOGETHER {
-            a.send(CellId(2), vec![0; size])?;
+            a.send(vec![0; size])?;
         }
         for _ in 0..TOGETHER {
             message(b_in).await;

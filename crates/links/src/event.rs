@@ -1,8 +1,8 @@
 //! What the links tell those above, and how it waits for them.
 //!
-//! Messages that do not fit are dropped and counted: links may lose. Everything else waits for its turn, and there is
-//! at most one of it per link, cell or connection, so what waits is bounded. Between `Up` and `Down` of a peer all
-//! messages are of one connection, in the order sent.
+//! A link whose messages do not fit is ended: of what was sent over one, a beginning arrives. Everything else waits for its
+//! turn, and there is at most one of it per link, cell or connection, so what waits is bounded. Between `Up` and
+//! `Down` of a peer all messages are of one connection, in the order sent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use crate::bounds::Budget;
 use crate::cell::{Cell, CellId};
 use crate::client::ClientStream;
 use crate::member::Member;
+use crate::peer::Way;
 
 /// Something happened.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub enum Event {
         peer: Cell,
         /// What those above it said.
         greeting: Vec<u8>,
+        /// How something is sent over it.
+        way: Way,
     },
     /// The link is gone. What was under way may be lost.
     Down {

@@ -39,6 +39,8 @@ pub(crate) enum Ending {
     Stopped(Stop),
     #[error("it misbehaved: {0}")]
     Misbehaved(String),
+    #[error("it says more than this cell can take in")]
+    Behind,
 }
 
 impl Ending {

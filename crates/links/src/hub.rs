@@ -23,7 +23,7 @@ use crate::frame::{Frame, Refusal};
 use crate::greet::Ending;
 use crate::home::{self, Home};
 use crate::member::{ABOUT_MAX, Known, Member, Part, Record, Roster};
-use crate::peer::{Counts, Live, Outbox, Outgoing, Peer, Stop, outbox};
+use crate::peer::{Live, Outbox, Outgoing, Peer, Stop, Way, outbox};
 use crate::renew::Papers;
 use crate::tls::Tls;
 
@@ -69,8 +69,7 @@ struct Pending {
 /// One end of a link that has just come up.
 pub(crate) struct Line {
     pub(crate) peer: Card,
-    pub(crate) outbox: Outbox,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) way: Way,
     /// The youngest ping that was answered, in microseconds since the link came up.
     pub(crate) answered: AtomicU64,
     pub(crate) since: Instant,
@@ -236,10 +235,10 @@ impl Hub {
         if dialer == self.own().id {
             outbox.say(Frame::Ready);
         }
+        let (way_out, counts) = (outbox.clone(), peer.counts.clone());
         let line = Line {
             peer: card.clone(),
-            outbox: outbox.clone(),
-            counts: peer.counts.clone(),
+            way: Way { outbox: way_out, stop: stop.clone(), counts },
             answered: AtomicU64::new(0),
             since: Instant::now(),
         };

@@ -17,8 +17,8 @@
 //! | [`hub`](Links), [`event`], [`Above`] | what all share; what those above are told and asked |
 //!
 //! What is carried means nothing here: bytes between cells, a greeting that those above may refuse, something that each
-//! cell says about itself. **Links may lose**: what was under way when one ends, and what does not fit into its bounded
-//! queue. Between an [`Event::Up`] and the following [`Event::Down`] what arrives is in the order sent.
+//! cell says about itself. **Links may lose** what was under way when one ends. Between an [`Event::Up`] and the following
+//! [`Event::Down`] what arrives is a beginning of what was sent over the [`Way`] of that link, in order and once.
 //!
 //! Whoever is a member is trusted by all: it may remove others and speak about them. Whoever is none can make the
 //! members spend a bounded amount of memory and time, and nothing else; `docs/cluster.md` says what he can see.
@@ -60,4 +60,5 @@ pub use crate::frame::{GREETING_MAX, MESSAGE_MAX, OLDEST, Refusal, VERSION};
 pub use crate::home::Home;
 pub use crate::join::join;
 pub use crate::links::{Links, Unsaid};
+pub use crate::peer::{Unsent, Way};
 pub use crate::store::Error as StoreError;

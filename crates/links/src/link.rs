@@ -30,12 +30,13 @@ pub(crate) async fn run(hub: &Hub, greeted: Greeted) -> Ending {
     let Greeted { stream, line, outgoing, greeting } = greeted;
     let peer = &line.peer.cell;
     info!(%peer, "a link is up");
-    hub.inbox.put(Event::Up { peer: peer.clone(), greeting }).await;
+    let way = line.way.clone();
+    hub.inbox.put(Event::Up { peer: peer.clone(), greeting, way }).await;
     let (reader, writer) = tokio::io::split(stream);
     let stop = outgoing.stop.clone();
     let ending = tokio::select! {
         ending = hear(hub, &line, stop.clone(), BufReader::with_capacity(AT_ONCE, reader)) => ending,
-        ending = speak(outgoing, &line.counts, BufWriter::with_capacity(AT_ONCE, writer)) => ending,
+        ending = speak(outgoing, &line.way.counts, BufWriter::with_capacity(AT_ONCE, writer)) => ending,
         ending = watch_over(hub, &line) => ending,
         ending = overdue(stop) => ending,
     };
@@ -60,8 +61,8 @@ async fn hear(
             Ok(bytes) => bytes,
             Err(error) => return error.into(),
         };
-        count(&line.counts.frames_received, 1);
-        count(&line.counts.bytes_received, bytes.len() + 4);
+        count(&line.way.counts.frames_received, 1);
+        count(&line.way.counts.bytes_received, bytes.len() + 4);
         let taken = match frame::decode(&bytes) {
             Ok(frame) => take(hub, line, frame).await,
             Err(bad) => Err(Ending::Misbehaved(bad.to_string())),
@@ -75,19 +76,25 @@ async fn hear(
 async fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
     let peer = &line.peer.cell;
     match frame {
-        Frame::Ping(sent) => line.outbox.say(Frame::Pong(sent)),
+        Frame::Ping(sent) => line.way.outbox.say(Frame::Pong(sent)),
         Frame::Pong(sent) => line.answered(sent),
         Frame::Message(bytes) => {
             if !hub.inbox.put_message(peer.id, bytes) {
-                count(&line.counts.dropped_in, 1);
+                count(&line.way.counts.dropped_in, 1);
+                return Err(Ending::Behind);
             }
         }
-        Frame::Known(known) => hub.lacking(&known).into_iter().for_each(|it| line.outbox.say(it)),
+        Frame::Known(known) => {
+            hub.lacking(&known).into_iter().for_each(|it| line.way.outbox.say(it))
+        }
         Frame::Told(records) => {
             hub.take(peer.id, records)?;
         }
         Frame::Renew(request) if request.len() <= REQUEST_MAX => {
-            renew::sign(hub, peer, request).await.into_iter().for_each(|it| line.outbox.say(it));
+            renew::sign(hub, peer, request)
+                .await
+                .into_iter()
+                .for_each(|it| line.way.outbox.say(it));
         }
         Frame::Renewed(certificate) => renew::renewed(hub, peer.id, certificate).await,
         Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal)),
@@ -142,6 +149,7 @@ async fn farewell(
         Stop::Expelled => Refusal::Expelled,
         Stop::Removed => Refusal::Removed,
         Stop::Replaced => Refusal::Crossed,
+        Stop::Unwanted(why) => Refusal::Above(why.into()),
     };
     let words = async {
         while let Ok(frame) = outgoing.control.try_recv() {
@@ -161,10 +169,10 @@ pub(crate) async fn watch_over(hub: &Hub, line: &Line) -> Ending {
     let mut compared: Option<Instant> = None;
     loop {
         if compared.is_none_or(|at| at.elapsed() >= config.compare) {
-            line.outbox.say(Frame::Known(hub.roster(Roster::known)));
+            line.way.outbox.say(Frame::Known(hub.roster(Roster::known)));
             compared = Some(Instant::now());
         }
-        line.outbox.say(Frame::Ping(line.age()));
+        line.way.outbox.say(Frame::Ping(line.age()));
         sleep(config.ping).await;
         let unanswered = line.age().saturating_sub(line.answered.load(Ordering::Relaxed));
         if Duration::from_micros(unanswered) > config.dead {
@@ -201,7 +209,7 @@ impl Line {
         let age = self.age();
         if sent <= age {
             self.answered.fetch_max(sent, Ordering::Relaxed);
-            self.counts.round_trip.store((age - sent).max(1), Ordering::Relaxed);
+            self.way.counts.round_trip.store((age - sent).max(1), Ordering::Relaxed);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::event::{Events, inbox};
 use crate::home::{self, Home, check_addresses};
 use crate::hub::Hub;
 use crate::member::{ABOUT_MAX, Member, Roster, WORD_MAX};
-use crate::peer::{PeerView, Unsent};
+use crate::peer::PeerView;
 use crate::{dial, door, renew, store};
 
 /// The links of a member. They end when this is dropped.
@@ -76,14 +76,6 @@ impl Links {
             tasks.spawn(door::open(hub.clone(), listener));
         }
         Ok((Self { hub, _tasks: tasks }, events))
-    }
-
-    /// Sends something to a peer. It may be lost; if there is no link or no room, it is not sent.
-    ///
-    /// # Errors
-    /// If it was not even put into the queue.
-    pub fn send(&self, to: CellId, bytes: Vec<u8>) -> Result<(), Unsent> {
-        self.hub.peers(|peers| peers.get(&to).map_or(Err(Unsent::Down), |peer| peer.send(bytes)))
     }
 
     /// Says something about the own cell to all members, now and when they come.

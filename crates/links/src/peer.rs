@@ -62,6 +62,8 @@ pub(crate) enum Stop {
     Removed,
     #[error("another connection took its place")]
     Replaced,
+    #[error("{0}")]
+    Unwanted(&'static str),
 }
 
 /// What has passed over all links with a peer.
@@ -88,6 +90,40 @@ pub(crate) struct Outbox {
     control: mpsc::Sender<Frame>,
     messages: mpsc::Sender<Vec<u8>>,
     budget: Arc<Budget>,
+}
+
+/// The way to a peer, over one link and no other. Nothing here waits, nor for a lock.
+#[derive(Clone, Debug)]
+pub struct Way {
+    pub(crate) outbox: Outbox,
+    pub(crate) stop: watch::Sender<Option<Stop>>,
+    pub(crate) counts: Arc<Counts>,
+}
+
+impl Way {
+    /// Sends something to the peer. What arrives is a beginning of what was sent over the link, in order and once, as long
+    /// as whoever is told that something did not fit ends it.
+    ///
+    /// # Errors
+    /// If it was not even put into the queue.
+    pub fn send(&self, bytes: Vec<u8>) -> Result<(), Unsent> {
+        if bytes.len() > MESSAGE_MAX {
+            return Err(Unsent::Long);
+        }
+        let sent = self.outbox.send(bytes);
+        sent.inspect_err(|_| count(&self.counts.dropped_out, 1))
+    }
+
+    /// Ends the link. The peer is told why.
+    pub fn end(&self, why: &'static str) {
+        self.stop.send_if_modified(|stop| {
+            let stands = stop.is_none();
+            if stands {
+                *stop = Some(Stop::Unwanted(why));
+            }
+            stands
+        });
+    }
 }
 
 /// The other end of an [`Outbox`].
@@ -136,9 +172,12 @@ impl Outbox {
         if !self.budget.take(length) {
             return Err(Unsent::Full);
         }
-        self.messages.try_send(bytes).map_err(|_| {
+        self.messages.try_send(bytes).map_err(|unsent| {
             self.budget.give_back(length);
-            Unsent::Full
+            match unsent {
+                mpsc::error::TrySendError::Full(_) => Unsent::Full,
+                mpsc::error::TrySendError::Closed(_) => Unsent::Down,
+            }
         })
     }
 }
@@ -199,13 +238,12 @@ impl Peer {
         }
     }
 
-    pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), Unsent> {
-        if bytes.len() > MESSAGE_MAX {
-            return Err(Unsent::Long);
-        }
-        let live = self.live.as_ref().ok_or(Unsent::Down)?;
-        let sent = live.outbox.send(bytes);
-        sent.inspect_err(|_| count(&self.counts.dropped_out, 1))
+    /// The way to it, if there is a link.
+    #[cfg(test)]
+    pub(crate) fn way(&self) -> Option<Way> {
+        let live = self.live.as_ref()?;
+        let (outbox, stop, counts) = (live.outbox.clone(), live.stop.clone(), self.counts.clone());
+        Some(Way { outbox, stop, counts })
     }
 
     pub(crate) fn view(&self, id: CellId) -> PeerView {
@@ -270,15 +308,21 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_dropped_and_counted() {
         let mut peer = Peer::default();
-        assert_eq!(peer.send(vec![0]), Err(Unsent::Down));
+        assert!(peer.way().is_none());
         let (live, mut outgoing) = live(1, 5);
         peer.up(live);
-        assert_eq!(peer.send(vec![0; MESSAGE_MAX + 1]), Err(Unsent::Long));
-        assert_eq!(peer.send(vec![0; 11]), Err(Unsent::Full), "too many bytes");
-        assert_eq!(peer.send(vec![0; 4]), Ok(()));
-        assert_eq!(peer.send(vec![0; 4]), Ok(()));
-        assert_eq!(peer.send(vec![0; 1]), Err(Unsent::Full), "too many messages");
+        let way = peer.way().expect("a link");
+        assert_eq!(way.send(vec![0; MESSAGE_MAX + 1]), Err(Unsent::Long));
+        assert_eq!(way.send(vec![0; 11]), Err(Unsent::Full), "too many bytes");
+        assert_eq!(way.send(vec![0; 4]), Ok(()));
+        assert_eq!(way.send(vec![0; 4]), Ok(()));
+        assert_eq!(way.send(vec![0; 1]), Err(Unsent::Full), "too many messages");
         assert_eq!(peer.view(CellId(1)).dropped_out, 2);
         assert_eq!(outgoing.messages.try_recv(), Ok(vec![0; 4]));
+        way.end("enough");
+        way.end("more than enough");
+        assert_eq!(*outgoing.stop.borrow(), Some(Stop::Unwanted("enough")));
+        drop(outgoing);
+        assert_eq!(way.send(vec![0]), Err(Unsent::Down), "it leads over that link alone");
     }
 }

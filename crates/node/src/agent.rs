@@ -13,6 +13,7 @@ use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
+use crate::cluster::Known;
 use crate::config::Config;
 use crate::data::Data;
 use crate::directory::replaceable_socket;
@@ -20,7 +21,8 @@ use crate::handover::{Handed, HandedSocket, become_program};
 use crate::http::Http;
 use crate::metrics;
 use crate::service::{
-    End, HandedOver, Service, Shared, end_rounds, go_on_with, let_leave, serve, serve_guest,
+    End, HandedOver, Service, Shared, begin_links, end_rounds, go_on_with, let_leave, serve,
+    serve_guest,
 };
 use crate::socket::{Claim, LastAgent, Socket};
 
@@ -92,10 +94,15 @@ async fn live(
     // Whoever is not understood any more ends, and what it held lasts as long as its process.
     connections.retain(|(_, handed)| handed.is_spoken());
     let sessions = connections.iter().filter_map(|(_, handed)| handed.session()).collect();
-    let service = Service::new(data, settings.config.clone(), &settings.socket, sessions).await?;
+    let known = Known::read(&settings.data, &settings.config)?;
+    let (config, known) = (settings.config.clone(), known.as_ref());
+    let service = Service::new(data, config, &settings.socket, sessions, known).await?;
     go_on_with(&service, connections);
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
+    if let Some(known) = known {
+        begin_links(&service, known)?;
+    }
     let mut socket = claim.open(&last)?;
     info!(socket = %settings.socket.display(), "listening");
     let mut http = Http::start(settings, &socket, service.borrow().happened.clone())?;
@@ -224,6 +231,7 @@ async fn ending(service: Shared, idle_exit: Option<Duration>) -> Option<End> {
     let changed = service.borrow().changed.clone();
     loop {
         let next = service.borrow_mut().look_at_deadlines();
+        let cells = service.borrow_mut().look_at_cells();
         if let Some(end) = service.borrow().ends() {
             return Some(end);
         }
@@ -235,7 +243,7 @@ async fn ending(service: Shared, idle_exit: Option<Duration>) -> Option<End> {
             return None;
         }
         let left = left.filter(|left| !left.is_zero());
-        let soonest = left.into_iter().chain(next).min();
+        let soonest = left.into_iter().chain(next).chain(cells).min();
         let sleep = async {
             match soonest {
                 Some(span) => tokio::time::sleep(span).await,

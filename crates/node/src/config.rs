@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use holdall_cell::engine::{Effect, Engine, Input};
+use holdall_cell::lease::Terms;
 use holdall_wire::{Change, Kind, Name, Taken};
 use serde::Deserialize;
 
@@ -51,7 +52,52 @@ pub struct Config {
     pub audit_files: u32,
     /// What is kept of what was asked for, granted and used.
     pub history: History,
+    /// How it is a member of a cluster, if it is one.
+    pub cluster: Cluster,
+    /// Names of what other cells guard, as they are called here.
+    pub names: BTreeMap<Name, Name>,
 }
+
+/// How an agent is a member of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cluster {
+    /// The address to listen at, instead of the one that it was made a member with.
+    pub listen: Option<String>,
+    /// Where others reach it, if that is not where it listens.
+    pub advertise: Vec<String>,
+    /// How long what other cells guard may be used without hearing of them; the same everywhere.
+    pub lease_seconds: u64,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self { listen: None, advertise: Vec::new(), lease_seconds: 60 }
+    }
+}
+
+impl Cluster {
+    /// The terms of its leases.
+    pub(crate) fn terms(&self) -> Terms {
+        let lease = self.lease_seconds.saturating_mul(1000);
+        Terms { lease, grace: lease / 6, stopping: lease / 4, suspicion: lease / 60 * 25 }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let sensible = (LEASE_MIN..=LEASE_MAX).contains(&self.lease_seconds);
+        anyhow::ensure!(
+            sensible,
+            "cluster.lease_seconds is {}; it is between {LEASE_MIN} and {LEASE_MAX}",
+            self.lease_seconds
+        );
+        Ok(())
+    }
+}
+
+/// The shortest lease in seconds: what is shorter is over before anybody has stopped.
+const LEASE_MIN: u64 = 4;
+/// And the longest.
+const LEASE_MAX: u64 = 86_400;
 
 impl Default for Config {
     fn default() -> Self {
@@ -71,6 +117,8 @@ impl Default for Config {
             audit_bytes: 16 << 20,
             audit_files: 4,
             history: History::default(),
+            cluster: Cluster::default(),
+            names: BTreeMap::new(),
         }
     }
 }
@@ -161,6 +209,20 @@ pub struct Pool {
     separator: Option<String>,
     /// How long anybody may have some of it.
     limit: Option<String>,
+    /// What becomes of what another cell holds of it that is not heard of.
+    #[serde(default)]
+    pub(crate) on_partition: OnPartition,
+}
+
+/// What becomes of what another cell holds that is not heard of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnPartition {
+    /// It stops using it in time, and then it is given to others.
+    #[default]
+    Stop,
+    /// It stays with it until it is back or forgotten.
+    Wait,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -255,6 +317,17 @@ impl Config {
         self.access()?;
         self.limits.check()?;
         self.history.check()?;
+        self.cluster.check()?;
+        for (name, meant) in &self.names {
+            let is_bare = name.cell().is_none() && !name.as_str().contains('/');
+            anyhow::ensure!(is_bare, "names: '{name}' is no name of its own");
+            anyhow::ensure!(
+                meant.cell().is_some(),
+                "names: '{meant}' names no cell, as 'maya@licences' does"
+            );
+            let is_pool = self.pools.contains_key(name.as_str());
+            anyhow::ensure!(!is_pool, "names: '{name}' is a pool, too");
+        }
         self.forgotten()?;
         Table::new(&self.rights)?;
         for (name, pool) in &self.pools {
@@ -275,6 +348,28 @@ impl Config {
     /// When snapshots are made.
     pub(crate) fn snapshots(&self) -> SnapshotEvery {
         SnapshotEvery { records: self.snapshot_records.max(1), bytes: self.snapshot_bytes.max(1) }
+    }
+
+    /// The pools of which other cells keep what they hold when they are not heard of.
+    pub(crate) fn waits(&self) -> Vec<Name> {
+        let waits = self.pools.iter().filter(|(_, pool)| pool.on_partition == OnPartition::Wait);
+        waits.filter_map(|(name, _)| name.parse().ok()).collect()
+    }
+
+    /// What a name means: that of something another cell guards may have another one here.
+    pub(crate) fn meant(&self, name: &Name) -> Option<Name> {
+        if self.names.is_empty() || name.cell().is_some() {
+            return None;
+        }
+        let (pool, unit) = match name.as_str().split_once('/') {
+            Some((pool, unit)) => (pool, Some(unit)),
+            None => (name.as_str(), None),
+        };
+        let meant = self.names.get(pool)?;
+        match unit {
+            None => Some(meant.clone()),
+            Some(unit) => format!("{}/{unit}@{}", meant.here(), meant.cell()?).parse().ok(),
+        }
     }
 
     /// For how long nothing is granted after the log was lost while the machine runs.
@@ -354,6 +449,17 @@ mod tests {
         assert_eq!(config.pools["gpu"].limit(), Some(7_200_000));
         let board = config.pools["board"].variables(&taken("board", &["blue", "red"]));
         assert_eq!(board, variable("SERIAL", "/dev/ttyUSB0"));
+        let clustered = "[cluster]\nlease_seconds = 12\n[names]\nmaya = 'seats@licences'\n[pools.a]\nunits = 1\n\
+                         on_partition = 'wait'";
+        let config = read(clustered).expect("sensible");
+        let name = |text: &str| text.parse::<Name>().expect("a name");
+        assert_eq!(config.meant(&name("maya")), Some(name("seats@licences")));
+        assert_eq!(config.meant(&name("maya/3")), Some(name("seats/3@licences")));
+        assert_eq!(config.meant(&name("maya@lab1")), None);
+        assert_eq!(config.meant(&name("mayas")), None);
+        assert_eq!(config.waits(), [name("a")]);
+        let Terms { lease, grace, stopping, suspicion } = config.cluster.terms();
+        assert_eq!((lease, grace, stopping, suspicion), (12_000, 2000, 3000, 5000));
         for bad in [
             "[pools.gpu]",
             "[pools.gpu]\nunits = 1\nexport = '1X'",
@@ -372,6 +478,11 @@ mod tests {
             "socket_mode = '9'",
             "socket_mode = '0066'",
             "socket_group = 'no such'",
+            "[cluster]\nlease_seconds = 1",
+            "[names]\nmaya = 'maya'",
+            "[names]\n'a/b' = 'maya@licences'",
+            "[names]\nmaya = 'maya@licences'\n[pools.maya]\nunits = 1",
+            "[pools.a]\nunits = 1\non_partition = 'fly'",
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }

@@ -5,6 +5,7 @@
 mod agent;
 mod audit;
 mod clock;
+pub mod cluster;
 mod config;
 mod containment;
 mod data;

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster;
 pub mod event;
 pub mod frame;
 pub mod holder;
@@ -12,6 +13,7 @@ mod right;
 mod span;
 mod view;
 
+pub use cluster::{ClusterCall, ClusterView, JoinTokenView, MemberView};
 pub use message::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,
     Part, Place, Refusal, Reply, RequestNo, Shutdown, TEXT_MAX, Taken,
@@ -22,6 +24,6 @@ pub use name::{
 pub use right::Right;
 pub use span::span;
 pub use view::{
-    AgentView, Drained, Expected, Explanation, GrantView, Hindrance, HistoryPage, HistoryPlace,
-    Outlook, PoolView, Prospects, State, Status, UnitView, WaitView, Who, needs_size,
+    AgentView, Drained, Elsewhere, Expected, Explanation, GrantView, Hindrance, HistoryPage,
+    HistoryPlace, Outlook, PoolView, Prospects, State, Status, UnitView, WaitView, Who, needs_size,
 };

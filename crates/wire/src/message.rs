@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::{ClusterCall, ClusterView, JoinTokenView};
 use crate::name::{Name, Need};
 use crate::view::{
     AgentView, Drained, Explanation, HistoryPage, HistoryPlace, Prospects, Status, if_said,
@@ -185,6 +186,22 @@ pub enum Body {
         /// Where it begins; with the first file that is not older than this if it is its first byte.
         from: HistoryPlace,
     },
+    /// Something about the cluster that the agent is a member of.
+    Cluster(ClusterCall),
+    /// A question that another cell answers: [`Body::Status`], [`Body::Explain`], [`Body::ExplainAs`] or [`Body::Agent`].
+    At {
+        /// The name of the cell.
+        cell: String,
+        /// The question.
+        question: Box<Self>,
+    },
+    /// Why a request of another home waits here, by the id that cells know it by.
+    ExplainAs {
+        /// The id, as [`Explanation::known_as`] has it.
+        id: Vec<u8>,
+        /// How many of those who wait along the way are followed and shown.
+        most: u32,
+    },
 }
 
 impl Body {
@@ -199,6 +216,7 @@ impl Body {
             Self::Stop { .. } | Self::Lock { .. } | Self::Attach(_) | Self::Heard(_) => false,
             Self::Shutdown(_) | Self::Restart { .. } => false,
             Self::Prospects | Self::History { .. } => false,
+            Self::Cluster(_) | Self::At { .. } | Self::ExplainAs { .. } => false,
         }
     }
 }
@@ -419,6 +437,20 @@ pub enum Reply {
     Prospects(Prospects),
     /// A page of the history.
     History(HistoryPage),
+    /// Until when a grant may be used of which other cells guard a part: said before it is granted, and again to the call
+    /// that asked whenever it moves. Who hears nothing more stops in time.
+    Until {
+        /// The grant.
+        request: RequestNo,
+        /// By `CLOCK_BOOTTIME` of the agent's machine, in milliseconds, without the offset of a time namespace.
+        boottime_millis: u64,
+    },
+    /// The cluster, as the agent knows it.
+    Cluster(ClusterView),
+    /// A join token that was made. It is shown once.
+    JoinToken(String),
+    /// The join tokens that there are.
+    JoinTokens(Vec<JoinTokenView>),
 }
 
 /// What is held of one pool or lock.

@@ -180,6 +180,20 @@ pub struct Explanation {
     /// When it will probably be granted, if it waits. Older agents do not say it.
     #[serde(deserialize_with = "if_said")]
     pub outlook: Option<Outlook>,
+    /// Where else it waits, if other cells guard a part of it. Older agents do not say it.
+    #[serde(deserialize_with = "if_said")]
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// What a request that waits has to do with other cells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// The id that other cells know it by, if they do.
+    pub known_as: Vec<u8>,
+    /// Each, and whether it has said that what it guards is held for the request.
+    pub cells: Vec<(String, bool)>,
+    /// Of the requests in the chain that were asked elsewhere: which, at which cell, and the id that cells know them by.
+    pub asked_at: Vec<(RequestNo, String, Vec<u8>)>,
 }
 
 /// When a request that waits will probably be granted.

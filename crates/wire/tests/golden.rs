@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use holdall_wire::frame::{self, FROM_NODE_MAX, Incoming};
 use holdall_wire::{
-    Answer, Attach, Body, Call, Expected, Fault, HistoryPage, HistoryPlace, Prospects, Refusal,
-    Reply, RequestNo, Shutdown,
+    Answer, Attach, Body, Call, ClusterCall, ClusterView, Expected, Fault, HistoryPage,
+    HistoryPlace, JoinTokenView, MemberView, Prospects, Refusal, Reply, RequestNo, Shutdown,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,7 +39,7 @@ fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8], added: fn(&T) -> &[u
 fn added_to_answer(answer: &Answer) -> &[u8] {
     match answer.reply {
         Reply::Agent(_) => &[0, 0],
-        Reply::Explanation(_) => &[0],
+        Reply::Explanation(_) => &[0, 0],
         _ => &[],
     }
 }
@@ -99,6 +99,14 @@ fn version_6_keeps_its_bytes() {
         Body::Prospects,
         Body::History { from: HistoryPlace { file: 300, byte: 7 } },
         Body::Release { request: RequestNo(5), force: true, reason: Some("x".into()) },
+        Body::Cluster(ClusterCall::Members),
+        Body::Cluster(ClusterCall::Token { millis: 300, machines: 1, whose: Some("x".into()) }),
+        Body::Cluster(ClusterCall::Tokens),
+        Body::Cluster(ClusterCall::Revoke("x".into())),
+        Body::Cluster(ClusterCall::Remove("x".into())),
+        Body::Cluster(ClusterCall::Forget("x".into())),
+        Body::At { cell: "x".into(), question: Box::new(Body::Agent) },
+        Body::ExplainAs { id: vec![9], most: 7 },
     ];
     let expected = [
         "0dac0201010701e0d403",
@@ -111,6 +119,14 @@ fn version_6_keeps_its_bytes() {
         "12",
         "13ac0207",
         "090501010178",
+        "1400",
+        "1401ac0201010178",
+        "1402",
+        "14030178",
+        "14040178",
+        "14050178",
+        "1501780a",
+        "16010907",
     ];
     for (body, expected) in bodies.iter().zip(expected) {
         assert_eq!(hex(body), expected, "{body:?}");
@@ -130,6 +146,34 @@ fn version_6_keeps_its_bytes() {
     let next = Some(HistoryPlace { file: 300, byte: 7 });
     let page = HistoryPage { text: "x".into(), all: true, next };
     assert_eq!(hex(&Reply::History(page)), "0e01780101ac0207");
+    assert_eq!(hex(&Reply::Until { request, boottime_millis: 300 }), "0f05ac02");
+    let shown = "1001780179e0d4030001017a010178016901010179010000000500010301020300";
+    assert_eq!(hex(&Reply::Cluster(cluster())), shown);
+    assert_eq!(hex(&Reply::JoinToken("x".into())), "110178");
+    let (label, made, until, machines, used, whose) = ("x".into(), 1, 2, 3, 4, Some("y".into()));
+    let token = JoinTokenView { label, made, until, machines, used, whose };
+    assert_eq!(hex(&Reply::JoinTokens(vec![token])), "1201017801020304010179");
+}
+
+fn cluster() -> ClusterView {
+    let member = MemberView {
+        name: "x".into(),
+        id: "i".into(),
+        own: true,
+        addresses: vec!["y".into()],
+        signs: true,
+        removed: false,
+        forgotten: false,
+        up: false,
+        since: 5,
+        why: None,
+        round_trip: Some(3),
+        frames: (1, 2, 3),
+        pools: Vec::new(),
+    };
+    let (name, listens, waits_for) = ("x".into(), "y".into(), vec!["z".into()]);
+    let (lease, removed, members) = (60_000, false, vec![member]);
+    ClusterView { name, listens, lease, removed, waits_for, members }
 }
 
 fn hex(value: &impl Serialize) -> String {

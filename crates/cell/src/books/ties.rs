@@ -6,6 +6,9 @@ use holdall_core::{CellId, RequestId};
 use holdall_wire::RequestNo;
 use serde::{Deserialize, Serialize};
 
+use crate::greeting::Presence;
+use crate::session::{CallNo, SessionId};
+
 /// What the books know of other cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ties {
@@ -16,6 +19,31 @@ pub struct Ties {
     /// The lives of other cells, as far as they were heard of.
     pub(super) lives: BTreeMap<CellId, u128>,
     pub(super) recovery: Recovery,
+    /// Kept behind the rest, which has a form from before.
+    #[serde(skip)]
+    pub(super) agreed: Agreed,
+}
+
+/// What was agreed with other cells, or is being.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreed {
+    /// Which start of other cells there was a link to last.
+    pub(super) met: BTreeMap<CellId, Presence>,
+    /// For grants here, the cells that keep what is held there until this one is back.
+    pub(super) not_leased: BTreeMap<RequestNo, BTreeSet<CellId>>,
+    /// Reservations that others have yet to confirm.
+    pub(super) keeping: BTreeMap<RequestNo, Keeping>,
+}
+
+/// A reservation that others have yet to confirm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeping {
+    /// Until when it lasts then.
+    pub until: u64,
+    /// Those who have not confirmed it.
+    pub missing: BTreeSet<CellId>,
+    /// The call that is answered then.
+    pub call: Option<(SessionId, CallNo)>,
 }
 
 /// What a cell waits for that may have forgotten what it has given to others.
@@ -85,8 +113,42 @@ impl Ties {
         self.foreign.iter().map(|(request, tie)| (*request, tie.id))
     }
 
+    /// The start of another cell that there was a link to last, and how long its log was then.
+    pub fn met(&self, cell: CellId) -> Option<&Presence> {
+        self.agreed.met.get(&cell)
+    }
+
+    /// What others have yet to confirm of a reservation.
+    pub fn keeping(&self, request: RequestNo) -> Option<&Keeping> {
+        self.agreed.keeping.get(&request)
+    }
+
+    /// The reservations that a cell has yet to confirm.
+    pub fn unconfirmed_by(&self, cell: CellId) -> Vec<RequestNo> {
+        let all = self.agreed.keeping.iter();
+        all.filter(|(_, one)| one.missing.contains(&cell)).map(|(request, _)| *request).collect()
+    }
+
+    /// The cells that keep what a grant holds there until this one is back.
+    pub fn not_leased(&self, request: RequestNo) -> BTreeSet<CellId> {
+        self.agreed.not_leased.get(&request).cloned().unwrap_or_default()
+    }
+
+    /// What was agreed.
+    pub(crate) fn agreed(&self) -> &Agreed {
+        &self.agreed
+    }
+
+    /// The ties with what was kept behind them.
+    pub(crate) fn with_agreed(mut self, agreed: Agreed) -> Self {
+        self.agreed = agreed;
+        self
+    }
+
     pub(super) fn end(&mut self, request: RequestNo) {
         self.spanning.remove(&request);
         self.foreign.remove(&request);
+        self.agreed.not_leased.remove(&request);
+        self.agreed.keeping.remove(&request);
     }
 }

@@ -59,7 +59,10 @@ impl Cell {
                 done
             }
             Wish::Renew { request, millis, by, may } => {
-                self.renew(session, request, millis, &by, may)?
+                match self.renew((session, call), request, millis, &by, may)? {
+                    Some(done) => done,
+                    None => return Ok(()), // Others have yet to confirm it.
+                }
             }
             Wish::Release { request, force, by, may, unseen, beyond } => {
                 let done = self.release(session, request, force, &by, may, unseen)?;
@@ -108,7 +111,8 @@ impl Cell {
         place: Option<Place>,
     ) -> Result<(), Defect> {
         let entry = self.books.get(request);
-        match entry.filter(|entry| entry.held.is_some() && !entry.ready) {
+        let is_unconfirmed = self.books.ties().keeping(request).is_some();
+        match entry.filter(|entry| entry.held.is_some() && !entry.ready && !is_unconfirmed) {
             Some(entry) => {
                 let session = entry.session;
                 self.note(Fact::Ready { request, holder, place })?;
@@ -182,36 +186,46 @@ impl Cell {
         }
     }
 
+    /// Renews a reservation. None if its call is answered when other cells have confirmed it.
     fn renew(
         &mut self,
-        session: SessionId,
+        (session, call): (SessionId, CallNo),
         request: RequestNo,
         millis: u64,
         by: &Arc<Who>,
         may: bool,
-    ) -> Result<Result<(), Fault>, Defect> {
+    ) -> Result<Option<Result<(), Fault>>, Defect> {
         let Some(entry) = self.books.get(request).filter(|entry| entry.held.is_some()) else {
-            return Ok(Err(unknown(request)));
+            return Ok(Some(Err(unknown(request))));
         };
         let mine = self.books.sessions.uid(session) == Some(entry.who.uid);
-        let conflict = |why: String| Ok(Err(Fault::Conflict(why)));
+        let conflict = |why: String| Ok(Some(Err(Fault::Conflict(why))));
         if !entry.is_reserved() {
             return conflict(format!("{request} is no reservation; it ends with its process"));
         } else if !mine && !may {
-            return Ok(Err(of_another(request, entry)));
+            return Ok(Some(Err(of_another(request, entry))));
         } else if !entry.is_in_hand() {
             return conflict(format!("{request} is ending"));
         } else if millis > RENEWED_MAX {
             return conflict("a reservation lasts ten years at most".into());
+        } else if let Some(cell) = self.engine.unreachable(request) {
+            return conflict(format!(
+                "{request} holds something of the cell '{cell}', which cannot be reached and would not know of it"
+            ));
         }
+        let (until, before) = (self.now.saturating_add(millis), entry.held.as_ref());
+        let is_later = before.and_then(|held| held.until).is_none_or(|before| until > before);
         if !mine {
             self.note(Fact::Forced { request, by: by.clone() })?;
         }
-        let until = self.now.saturating_add(millis);
-        self.note(Fact::Renewed { request, until })?;
-        self.out.sync = true;
-        self.run(engine::Input::Renew { request, until })?;
-        Ok(Ok(()))
+        let spans = self.books.ties().id(request).is_some();
+        if !spans || !is_later {
+            self.lasts_until(request, until)?;
+        }
+        if spans {
+            self.keep(request, until, is_later.then_some((session, call)))?;
+        }
+        Ok((!spans || !is_later).then_some(Ok(())))
     }
 
     fn release(

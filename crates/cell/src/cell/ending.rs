@@ -79,7 +79,7 @@ impl Cell {
             Some(_) if entry.taken_away.is_some() => Ok(()),
             Some(_) => {
                 let session = entry.session;
-                let kill_at = self.now.saturating_add(TAKEN_AWAY);
+                let kill_at = self.now.saturating_add(self.patience_with(request));
                 self.note(Fact::TakenAway { request, how, kill_at })?;
                 if let Some((session, call)) = session {
                     self.tell(session, call, Reply::Lost(request));
@@ -87,6 +87,13 @@ impl Cell {
                 Ok(())
             }
         }
+    }
+
+    /// How long a client has to stop using what was taken away. What others guard they give on some time after the lease
+    /// is over, which was said when that was `stopping` away.
+    fn patience_with(&self, request: RequestNo) -> u64 {
+        let stopping = self.settings.stopping.filter(|_| self.books.ties().id(request).is_some());
+        stopping.map_or(TAKEN_AWAY, |stopping| TAKEN_AWAY.min(stopping - stopping / 3))
     }
 
     /// What the engine could not put in force again is over; at the latest when its processes are.
@@ -214,7 +221,7 @@ impl Cell {
         let sessions = self.books.sessions.means();
         effects.extend(sessions.map(|(session, means)| Effect::WatchSession(session, means)));
         for (request, entry, _) in self.books.grants() {
-            if !entry.ready {
+            if !entry.ready && self.books.ties().keeping(request).is_none() {
                 effects.push(Effect::Prepare(request));
             }
             let (Some(left), Some(holder)) = (&entry.left, entry.holder.clone()) else { continue };

@@ -20,18 +20,20 @@ use super::{Cell, Defect};
 use crate::books::{Entry, Recovery};
 use crate::engine::{HeldFor, Member};
 use crate::facts::{Fact, GivenAbroad, How};
+use crate::greeting::Presence;
 use crate::input::{Cluster, Effect};
-use crate::peer::{Assertion, PeerMessage};
+use crate::peer::{ASSERTED_BYTES_MAX, AT_A_GUARD_MAX, Assertion, PeerMessage};
 
 impl Cell {
     /// There is a link to another cell, in a certain life.
-    pub(super) fn linked(&mut self, cell: CellId, life: u128) -> Result<(), Defect> {
+    pub(super) fn linked(&mut self, cell: CellId, presence: Presence) -> Result<(), Defect> {
         self.out.is_new = true;
         self.asserting.remove(&cell);
-        let before = self.books.ties().life(cell);
+        let (before, life) = (self.books.ties().life(cell), presence.life);
         if before != Some(life) {
             self.note(Fact::Peer { cell, life: Some(life) })?;
         }
+        self.note(Fact::Met { cell, presence })?;
         let forgot = before.is_some_and(|before| before != life);
         let effects = self.engine.link(self.now, cell, forgot)?;
         self.take_effects(effects)
@@ -40,7 +42,7 @@ impl Cell {
     pub(super) fn unlinked(&mut self, cell: CellId) {
         self.out.is_new = true;
         self.asserting.remove(&cell);
-        self.engine.unlink(cell);
+        self.engine.unlink(self.now, cell);
     }
 
     /// Another cell says something.
@@ -50,20 +52,57 @@ impl Cell {
             self.misbehaved(cell, what);
             return Ok(());
         }
-        let PeerMessage::Assert(some) = message else {
-            let effects = self.engine.hear(self.now, cell, message)?;
-            return self.take_effects(effects);
-        };
+        match message {
+            PeerMessage::Assert(some) => self.asserted(cell, some),
+            PeerMessage::Kept { request: id, mark } => match self.engine.known_as(id) {
+                Some(request) => self.confirmed(cell, request, mark),
+                None => Ok(()),
+            },
+            message => {
+                if let PeerMessage::ToManager { message: ToManager::Release(id), .. } = &message {
+                    self.is_not_disputed_any_more(cell, *id)?;
+                }
+                let effects = self.engine.hear(self.now, cell, message)?;
+                self.take_effects(effects)
+            }
+        }
+    }
+
+    /// A home says some more of what it has to do with here.
+    fn asserted(&mut self, cell: CellId, some: Assertion) -> Result<(), Defect> {
         let all = self.asserting.entry(cell).or_default();
         all.waiting.extend(some.waiting);
         all.held.extend(some.held);
+        let requests = all.waiting.len() + all.held.len();
+        if requests > AT_A_GUARD_MAX || all.size() > ASSERTED_BYTES_MAX {
+            self.asserting.remove(&cell);
+            self.misbehaved(cell, "more is asserted than a cell can have here");
+            return Ok(());
+        }
         if !some.last {
             return Ok(());
         }
         let all: Assertion = self.asserting.remove(&cell).unwrap_or_default();
         let recovery = self.books.ties().recovery();
-        let effects = self.engine.reconcile(self.now, cell, &all, recovery)?;
+        let (effects, disputed) = self.engine.reconcile(self.now, cell, &all, recovery)?;
         self.take_effects(effects)?;
+        if disputed.is_empty() {
+            self.disputed.remove(&cell);
+            return self.has_said_all(cell);
+        }
+        // It holds what cannot be held for it again, and stops using it. Until then nobody else may.
+        self.disputed.insert(cell, disputed);
+        Ok(())
+    }
+
+    /// A home has stopped using what could not be held for it again.
+    fn is_not_disputed_any_more(&mut self, cell: CellId, id: RequestId) -> Result<(), Defect> {
+        let Some(disputed) = self.disputed.get_mut(&cell) else { return Ok(()) };
+        disputed.remove(&id);
+        if !disputed.is_empty() {
+            return Ok(());
+        }
+        self.disputed.remove(&cell);
         self.has_said_all(cell)
     }
 
@@ -76,6 +115,9 @@ impl Cell {
     /// Nothing is granted until those that are missing have said what they hold here.
     fn wait_for(&mut self, recovery: Recovery) -> Result<(), Defect> {
         let is_over = recovery.missing.is_empty();
+        if is_over {
+            self.disputed.clear();
+        }
         let Recovery { missing, until, horizon, held } =
             if is_over { Recovery::default() } else { recovery };
         let (missing, held) = (missing.into_iter().collect(), held.into_iter().collect());
@@ -120,16 +162,18 @@ impl Cell {
         &mut self,
         cluster: &Cluster,
         doubts: Option<Recovery>,
+        waits: bool,
     ) -> Result<(), Defect> {
         let members = cluster.members.iter().map(|member| member.cell);
         let recovery = match doubts {
-            Some(recovery) => {
-                let waits = !self.settings.waits.is_empty();
+            Some(mut recovery) => {
+                recovery.held.extend(std::mem::take(&mut self.unrestored_abroad));
                 let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
                 Recovery { missing: members.collect(), until, ..recovery }
             }
             None => {
-                let mut recovery = self.books.ties().recovery().clone();
+                let doubts = self.doubt_what_was_not_restored(cluster.patience);
+                let mut recovery = doubts.unwrap_or_else(|| self.books.ties().recovery().clone());
                 if recovery.missing.is_empty() {
                     return Ok(());
                 }
@@ -160,6 +204,8 @@ impl Cell {
         untold.into_iter().try_for_each(|request| self.take_away(request, How::Lost))?;
         let effects = self.engine.forget(self.now, cell)?;
         self.take_effects(effects)?;
+        self.is_confirmed_without(cell)?;
+        self.disputed.remove(&cell);
         self.has_said_all(cell)
     }
 
@@ -209,9 +255,8 @@ impl Cell {
             return Ok(()); // It is in force again.
         }
         let Some(held) = self.engine.held_for(request) else { return Ok(()) };
-        let leased = !held.taken.iter().any(|taken| self.settings.waits.contains(&taken.name));
         let stance = postcard::to_allocvec(&held.stance).unwrap_or_default();
-        let HeldFor { id, who, needs, taken, since, until, .. } = held;
+        let HeldFor { id, who, needs, taken, since, until, leased, .. } = held;
         let ask = Ask {
             needs,
             now: false,
@@ -241,11 +286,7 @@ impl Cell {
 
     /// What leaves for other cells.
     pub(super) fn take_outgoing(&mut self) {
-        for (cell, mut message) in self.engine.take_outgoing() {
-            if let PeerMessage::ToUser { given: Some(given), .. } = &mut message {
-                given.leased =
-                    !given.taken.iter().any(|taken| self.settings.waits.contains(&taken.name));
-            }
+        for (cell, message) in self.engine.take_outgoing() {
             self.out.effects.push(Effect::Send(cell, Box::new(message)));
         }
     }
@@ -261,14 +302,29 @@ impl Cell {
         let id: RequestId = tie.id;
         let stance = postcard::from_bytes(&tie.stance).unwrap_or(ToManager::Release(id));
         let (who, needs) = (entry.who.clone(), entry.ask.needs.clone());
-        let (taken, since, until) = (held.taken, held.since, held.until);
-        let kept = HeldFor { request, id, stance, who, needs, taken, since, until };
+        let (taken, since, until, leased) = (held.taken, held.since, held.until, tie.leased);
+        let kept = HeldFor { request, id, stance, who, needs, taken, since, until, leased };
         let effects = self.engine.hold_again(self.now, kept)?;
         self.take_effects(effects)?;
         if !self.engine.is_foreign(request) && self.books.get(request).is_some() {
             self.note(Fact::Ended { request, how: How::Unrestored })?;
+            self.unrestored_abroad.insert(id);
         }
         Ok(())
+    }
+
+    /// What other homes held and could not be held again, because the pools are others now, they may be using: nothing is
+    /// given to anybody until they have stopped, as if it had been forgotten.
+    fn doubt_what_was_not_restored(&mut self, patience: u64) -> Option<Recovery> {
+        let unrestored = std::mem::take(&mut self.unrestored_abroad);
+        let mut recovery = self.books.ties().recovery().clone();
+        if recovery.missing.is_empty() {
+            recovery = Recovery { horizon: self.books.highest(), ..Recovery::default() };
+            recovery.until = Some(self.now.saturating_add(patience));
+        }
+        recovery.missing.extend(unrestored.iter().map(|id| id.user.home().cell));
+        recovery.held.extend(&unrestored);
+        (!unrestored.is_empty()).then_some(recovery)
     }
 
     /// Whether an engine must be built again because the cell is another one for others, or in another life.
@@ -278,14 +334,6 @@ impl Cell {
                 self.books.life() != life || self.engine.cell() != Some(cluster.own.cell)
             }
             None => self.engine.cell().is_some(),
-        }
-    }
-
-    /// A grant of which others guard a part: they keep what is reserved, whatever becomes of this cell.
-    pub(super) fn tell_guards(&mut self, request: RequestNo) {
-        let held = self.books.get(request).and_then(|entry| entry.held.as_ref());
-        if let Some(until) = held.and_then(|held| held.until) {
-            self.engine.keep_abroad(request, until.saturating_sub(self.now));
         }
     }
 

@@ -1,11 +1,13 @@
 //! How much room a log needs for a cell: new things are let in only if there is room for all that will
 //! follow from them, so that on a full disk what is held can still be given back.
 
-use holdall_wire::{Change, Kind, Name};
+use holdall_core::CellId;
+use holdall_wire::{Change, Kind, Name, Refusal, needs_size};
 
 use super::Cell;
 use crate::books::Entry;
 use crate::input::{Input, Wish};
+use crate::peer::PeerMessage;
 use crate::session::ConnNo;
 
 /// More than a record has beside what is said in it, in bytes.
@@ -22,7 +24,7 @@ impl Cell {
             Input::Attach { .. } | Input::Heard { .. } => 0,
             Input::Call { conn, wish, .. } => match wish {
                 Wish::Ask { who, ask } => {
-                    let said = who.size() + ask.from.size() + holdall_wire::needs_size(&ask.needs);
+                    let said = who.size() + ask.from.size() + needs_size(&ask.needs);
                     2 * said + self.books.owed_for(ask) as usize
                 }
                 Wish::Renew { by, .. } => 2 * by.size(),
@@ -30,9 +32,25 @@ impl Cell {
                 _ if self.follows(*conn, wish) => return None,
                 _ => 0,
             },
+            Input::Said { message, .. } => match &**message {
+                // Its needs, with what is said of it now and held later.
+                PeerMessage::ToManager { message, order: Some(order) }
+                    if self.engine.known_as(message.request()).is_none() =>
+                {
+                    3 * (order.who.size() + needs_size(&order.needs)) + 1024
+                }
+                _ => return None,
+            },
             _ => return None,
         };
         Some(RECORD + more)
+    }
+
+    /// What another cell is told if what it says is not let in, for want of room: its request comes to nothing here.
+    pub fn turns_down(&self, input: &Input, why: Refusal) -> Option<(CellId, PeerMessage)> {
+        let Input::Said { cell, message } = input else { return None };
+        let PeerMessage::ToManager { message, order: Some(_) } = &**message else { return None };
+        Some((*cell, PeerMessage::Refused { request: message.request(), why }))
     }
 
     /// Whether a wish follows from what was let in: it is the end of a grant, or its use.

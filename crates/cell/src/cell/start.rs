@@ -32,13 +32,15 @@ impl Cell {
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;
         let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
-        let waits = start.waits.iter().cloned().collect();
-        self.settings = Settings { limits: start.limits, longest: longest.collect(), waits };
+        let stopping = start.cluster.as_ref().map(|cluster| cluster.stopping);
+        self.settings = Settings { limits: start.limits, longest: longest.collect(), stopping };
         self.asserting.clear();
+        self.disputed.clear();
         let mut unfit = if start.rebuilt || is_another || self.changes_kinds(&start.pools) {
             self.rebuild(start, doubts.is_some())?
         } else {
-            self.engine.unlink_all();
+            self.engine.unlink_all(self.now);
+            self.engine.keep_for_others(start.waits.iter().cloned().collect());
             self.engine.start(start.epoch, start.ephemeral);
             self.configure(&start.pools)?
         };
@@ -46,7 +48,7 @@ impl Cell {
             Some(cluster) => {
                 self.engine.know(&cluster.members);
                 self.forget_all_but(&cluster.members)?;
-                self.recover(cluster, doubts)?;
+                self.recover(cluster, doubts, !start.waits.is_empty())?;
             }
             None => self.forget_all_but(&[])?,
         }
@@ -177,6 +179,7 @@ impl Cell {
         let configured = &start.pools;
         self.engine = engine(start.epoch, start.ephemeral)?;
         self.engine.go_above(self.books.highest());
+        self.engine.keep_for_others(start.waits.iter().cloned().collect());
         if let Some(Cluster { own, members, .. }) = &start.cluster {
             let home = super::peers::home(own.cell, start.epoch, start.boottime);
             self.engine.settle(own.name.clone(), home);
@@ -211,7 +214,7 @@ impl Cell {
         for request in grants.into_iter().filter(is_closing).collect::<Vec<_>>() {
             self.run(engine::Input::End(request))?;
         }
-        if doubts || self.is_recovering() {
+        if doubts || self.is_recovering() || !self.unrestored_abroad.is_empty() {
             self.engine.recover();
         }
         self.ask_again()?;
@@ -251,8 +254,12 @@ impl Cell {
         };
         match self.books.ties().id(request) {
             Some(id) => {
-                let effects = self.engine.restore_spanning(self.now, &reservation, id)?;
-                return self.take_effects(effects);
+                let not_leased = self.books.ties().not_leased(request);
+                let effects =
+                    self.engine.restore_spanning(self.now, &reservation, id, &not_leased)?;
+                self.take_effects(effects)?;
+                self.keep_again(request);
+                return Ok(());
             }
             None => self.run(engine::Input::Restore(reservation))?,
         }

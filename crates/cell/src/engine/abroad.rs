@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdall_core::{
-    Addr, Event, ManagerId, Need as Count, Needs, Protocol, Request, RequestId, UserId,
+    Addr, CellId, Event, ManagerId, Need as Count, Needs, Protocol, Request, RequestId, UserId,
 };
 use holdall_protocols::house::{House, Stance, ToManager, ToUser, User};
 use holdall_wire::{Name, Need, Refusal, RequestNo, Taken};
@@ -17,10 +17,10 @@ use super::ledger::Meaning;
 use super::roles::{Mail, Slot};
 use super::{Defect, Effect, Engine, Reservation, Serving};
 use crate::books::is_for;
-use crate::peer::{Given, Order, PeerMessage};
+use crate::peer::{AT_A_GUARD_MAX, Given, LANES_MAX, Order, PeerMessage, Term};
 
 /// A need of this cell as it is written here.
-fn here(need: &Need) -> Need {
+pub(super) fn here(need: &Need) -> Need {
     Need { name: need.name.here(), ..need.clone() }
 }
 
@@ -119,12 +119,17 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return None;
         }
         let id = RequestId { user, seq: 1 };
-        self.cells.abroad.insert(request, Abroad { id, now, given: Default::default() });
+        self.cells.abroad.insert(request, Abroad::new(id, now));
+        if self.cells.abroad.len() > AT_A_GUARD_MAX || user.lane().number >= LANES_MAX {
+            return Some(Refusal::Closed(format!(
+                "{AT_A_GUARD_MAX} requests of this cell span others, which is as many as may; ask again when some have ended"
+            )));
+        }
         let away = guards.iter().filter_map(|guard| self.cells.peer(*guard));
-        let away = away.filter(|peer| !peer.is_up).map(|peer| peer.member.name.as_str());
+        let away = away.filter(|peer| !peer.is_up).map(|peer| format!("'{}'", peer.member.name));
         let away: Vec<_> = away.collect();
         (now && !away.is_empty())
-            .then(|| Refusal::Busy(format!("{} cannot be reached", away.join(", "))))
+            .then(|| Refusal::Busy(format!("the cell {} cannot be reached", away.join(", "))))
     }
 
     /// Whether a request has all that is here, and others have yet to answer.
@@ -147,7 +152,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// The cells that hold something for a request which they may give to others when this one is not heard of.
-    pub fn leased_by(&self, request: RequestNo) -> Vec<holdall_core::CellId> {
+    pub fn leased_by(&self, request: RequestNo) -> Vec<CellId> {
         let given = self.cells.abroad.get(&request).into_iter().flat_map(|abroad| &abroad.given);
         let leased = given.filter(|(_, (_, given))| given.leased);
         let guards = leased.filter_map(|(guard, _)| self.cells.peer(*guard));
@@ -155,7 +160,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// Whether another cell has given something to a request.
-    pub fn is_given_by(&self, request: RequestNo, cell: holdall_core::CellId) -> bool {
+    pub fn is_given_by(&self, request: RequestNo, cell: CellId) -> bool {
         let guard = self.cells.manager_of(cell);
         let abroad = self.cells.abroad.get(&request);
         guard.zip(abroad).is_some_and(|(guard, abroad)| abroad.given.contains_key(&guard))
@@ -167,14 +172,21 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         taken.sort_by_key(|taken| entry.needs.iter().position(|need| is_for(need, taken)));
     }
 
-    /// The guards of a grant are told that it is a reservation, and lasts for so many milliseconds more.
-    pub fn keep_abroad(&mut self, request: RequestNo, millis: u64) {
-        let Some(abroad) = self.cells.abroad.get(&request) else { return };
-        let id = abroad.id;
-        let guards = abroad.given.keys().filter_map(|guard| self.cells.peer(*guard));
-        let cells: Vec<_> = guards.map(|peer| peer.member.cell).collect();
-        for cell in cells {
-            self.send(cell, PeerMessage::Keep { request: id, millis });
+    /// The cells that have given something to a request.
+    pub fn given_by(&self, request: RequestNo) -> Vec<CellId> {
+        let given = self.cells.abroad.get(&request).into_iter().flat_map(|abroad| &abroad.given);
+        let guards = given.filter_map(|(guard, _)| self.cells.peer(*guard));
+        guards.filter(|peer| !peer.forgotten).map(|peer| peer.member.cell).collect()
+    }
+
+    /// The guards of a grant are told that it is a reservation, and lasts until then.
+    pub fn keep_abroad(&mut self, now: u64, request: RequestNo, until: u64) {
+        let guards = self.given_by(request);
+        let Some(abroad) = self.cells.abroad.get_mut(&request) else { return };
+        abroad.until = Some(until);
+        let (id, term) = (abroad.id, Term { millis: until.saturating_sub(now), mark: until });
+        for cell in guards {
+            self.send(cell, PeerMessage::Keep { request: id, term });
         }
     }
 }
@@ -293,8 +305,10 @@ impl Engine<House> {
             abroad.id = RequestId { user, seq: 1 };
             abroad.given.clear();
         }
+        self.give_up_claim(request);
         self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
         self.call_end(before, false)?;
+        self.tell_manager()?;
         self.ask_or_postpone(request)
     }
 
@@ -307,16 +321,22 @@ impl Engine<House> {
         now: u64,
         kept: &Reservation,
         id: RequestId,
+        not_leased: &BTreeSet<CellId>,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         self.go_above(kept.request.0);
-        if !self.restore_abroad(kept, id)? {
+        if !self.restore_abroad(kept, id, not_leased)? {
             self.effects.push(Effect::Unrestored(kept.request));
         }
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn restore_abroad(&mut self, kept: &Reservation, id: RequestId) -> Result<bool, Defect> {
+    fn restore_abroad(
+        &mut self,
+        kept: &Reservation,
+        id: RequestId,
+        not_leased: &BTreeSet<CellId>,
+    ) -> Result<bool, Defect> {
         let (mut own, mut given) = (Vec::new(), std::collections::BTreeMap::new());
         for taken in &kept.taken {
             match taken.name.cell().map(|cell| self.cells.named(cell)) {
@@ -351,9 +371,13 @@ impl Engine<House> {
             Arc::new(kept.who.clone()),
             id.user,
         );
-        let leased = |taken: Vec<Taken>| (0, Given { taken: taken.into(), leased: true });
-        let given = given.into_iter().map(|(guard, taken)| (guard, leased(taken))).collect();
-        self.cells.abroad.insert(kept.request, Abroad { id, now: false, given });
+        let given = given.into_iter().map(|(guard, taken)| {
+            let cell = self.cells.peer(guard).map(|peer| peer.member.cell);
+            let leased = cell.is_none_or(|cell| !not_leased.contains(&cell));
+            (guard, (0, Given { taken: taken.into(), leased }))
+        });
+        let abroad = Abroad { given: given.collect(), until: kept.until, ..Abroad::new(id, false) };
+        self.cells.abroad.insert(kept.request, abroad);
         let role = User::granted(&self.cfg, Request { id, needs: counts });
         self.users.insert(id.user, Slot { role, request: Some(kept.request) });
         if let Some(local) = local {

@@ -9,9 +9,9 @@
 //!   books and people know it by that. While the manager holds something for it, and only then, the
 //!   ledger does, with a fence of this cell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdall_core::{CellId, Home, ManagerId, Needs, Protocol, RequestId, UserId};
+use holdall_core::{CellId, Home, Life, ManagerId, Needs, Protocol, RequestId, UserId};
 use holdall_wire::{Name, Refusal, RequestNo};
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +36,19 @@ pub(super) struct Peer {
     pub(super) member: Member,
     /// Whether there is a link to it.
     pub(super) is_up: bool,
+    /// Since when that is so.
+    pub(super) since: u64,
     /// It is gone for good: nothing is said to it any more.
     pub(super) forgotten: bool,
+}
+
+impl Peer {
+    /// There is no link to it from now on, if there was one.
+    pub(super) fn is_down(&mut self, now: u64) {
+        if std::mem::take(&mut self.is_up) {
+            self.since = now;
+        }
+    }
 }
 
 /// A request here of which others guard a part.
@@ -48,6 +59,17 @@ pub(super) struct Abroad {
     pub(super) now: bool,
     /// What was given, by guard, and under which stance.
     pub(super) given: BTreeMap<ManagerId, (u32, Given)>,
+    /// While the manager here holds its part for it, and it is not granted: under which stance, and what it had asked for.
+    pub(super) own: Option<(u32, Needs)>,
+    /// Until when its guards are to keep it, if it is a reservation that was granted.
+    pub(super) until: Option<u64>,
+}
+
+impl Abroad {
+    pub(super) fn new(id: RequestId, now: bool) -> Self {
+        let (given, own, until) = Default::default();
+        Self { id, now, given, own, until }
+    }
 }
 
 /// A request of another home.
@@ -62,6 +84,8 @@ pub(super) struct Foreign<P: Protocol> {
     pub(super) counts: Needs,
     /// The stance under which it holds, if it does.
     pub(super) held: Option<u32>,
+    /// Whether what it holds is given to others some time after its home was last heard of.
+    pub(super) leased: bool,
 }
 
 /// Everything about other cells.
@@ -79,12 +103,17 @@ pub(super) struct Cells<P: Protocol> {
     pub(super) recovering: bool,
     /// What was asked for meanwhile.
     pub(super) postponed: Vec<RequestNo>,
+    /// The pools of which other cells keep what they hold when they are not heard of.
+    pub(super) waits: BTreeSet<Name>,
+    /// The engines of other cells whose requests were heard here, of which the manager may remember lanes.
+    pub(super) engines: BTreeSet<Home>,
 }
 
 impl<P: Protocol> Default for Cells<P> {
     fn default() -> Self {
         let (own, home, peers, abroad, foreign, recovering, postponed) = Default::default();
-        Self { own, home, peers, abroad, foreign, recovering, postponed }
+        let (waits, engines) = Default::default();
+        Self { own, home, peers, abroad, foreign, recovering, postponed, waits, engines }
     }
 }
 
@@ -122,8 +151,20 @@ impl<P: Protocol> Cells<P> {
 
     /// The users of another cell.
     pub(super) fn users_of(&self, cell: CellId) -> Vec<UserId> {
-        let users = self.foreign.keys().copied();
-        users.filter(|user| user.home().cell == cell).collect()
+        self.foreign_of(cell).map(|foreign| foreign.id.user).collect()
+    }
+
+    /// The requests of another cell.
+    pub(super) fn foreign_of(&self, cell: CellId) -> impl Iterator<Item = &Foreign<P>> {
+        let first = UserId::first_at(Home { cell, life: Life(0) }, 0);
+        let of_cell = self.foreign.range(first..);
+        of_cell.take_while(move |(user, _)| user.home().cell == cell).map(|(_, foreign)| foreign)
+    }
+
+    /// The users before one in its lane.
+    pub(super) fn before(&self, user: UserId) -> Vec<UserId> {
+        let first = UserId::first_at(user.home(), user.lane().number);
+        self.foreign.range(first..user).map(|(before, _)| *before).collect()
     }
 }
 
@@ -148,11 +189,16 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             match known {
                 Some(peer) => (peer.member, peer.forgotten) = (member.clone(), false),
                 None => {
-                    let member = member.clone();
-                    self.cells.peers.push(Peer { member, is_up: false, forgotten: false });
+                    let (member, is_up, since) = (member.clone(), false, self.now);
+                    self.cells.peers.push(Peer { member, is_up, since, forgotten: false });
                 }
             }
         }
+    }
+
+    /// The pools of which other cells keep what they hold when they are not heard of.
+    pub fn keep_for_others(&mut self, pools: BTreeSet<Name>) {
+        self.cells.waits = pools;
     }
 
     /// The other cells that are not forgotten.

@@ -59,7 +59,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let (chain_shown, release) = (waiting.status.waiting, release.status.grants);
         let circular = chain.circular;
         let (chain, outlook) = (chain_shown, None);
-        Some(Explanation { request, held, chain, release, circular, left_out, outlook })
+        let elsewhere = None;
+        Some(Explanation { request, held, chain, release, circular, left_out, outlook, elsewhere })
     }
 
     /// Follows so many requests, and of those ahead of one at a pool some; or all.
@@ -90,6 +91,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             for count in entry.counts.iter() {
                 let Some(pool) = self.ledger.pool(count.pool) else { continue };
                 for holder in holders_in_the_way(pool, count, &mut held) {
+                    if !self.is_held(holder) {
+                        // It is kept for somebody who waits for something elsewhere.
+                        next.extend(Some(holder).filter(|holder| seen.insert(*holder)));
+                        continue;
+                    }
                     // Beside what is around the request itself there may be enough of a pool; if there is not,
                     // it was refused at once.
                     chain.circular |= waiter != request && outer.contains(&holder);

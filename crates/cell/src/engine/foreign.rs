@@ -1,17 +1,21 @@
 //! Requests of other homes, for what is guarded here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdall_core::{Addr, CellId, Event, Gone, Needs, Party, RequestId, UserId};
+use holdall_core::{Addr, CellId, Event, Gone, Home, Life, Needs, Party, RequestId, UserId};
 use holdall_protocols::house::{House, Stance, ToManager, ToUser};
 use holdall_wire::{Need, Refusal, RequestNo, Taken, Who};
 
 use super::cells::Foreign;
-use super::{Defect, Effect, Engine, Entry};
-use crate::peer::{Given, Order, PeerMessage};
+use super::{Defect, Effect, Engine};
+use crate::peer::{AT_A_GUARD_MAX, Given, NEEDS_AT_A_GUARD_MAX, Order, PeerMessage};
 
 /// The user that those who ask from elsewhere are here: nobody.
 const NOBODY: u32 = u32::MAX;
+
+/// Of how many engines of one cell requests are here at most: each upgrade of it makes one more, for what it still holds.
+const ENGINES_MAX: usize = 64;
 
 /// A grant of a request of another home, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct HeldFor {
     pub since: u64,
     /// Until when, if it is a reservation.
     pub until: Option<u64>,
+    /// Whether it is given to others some time after its home was last heard of.
+    pub leased: bool,
 }
 
 impl Engine<House> {
@@ -45,6 +51,11 @@ impl Engine<House> {
         let id = message.request();
         if self.cells.recovering {
             return Ok(()); // It is said again.
+        }
+        if !self.knows_engine(id.user.home()) {
+            let what = "requests of more engines than it can have had";
+            self.effects.push(Effect::Misbehaved(from, what));
+            return Ok(());
         }
         let Some(order) = order else {
             self.leave_foreign(id.user);
@@ -89,7 +100,8 @@ impl Engine<House> {
             return Ok(Ok(known.counts.clone()));
         }
         self.end_predecessors(id.user)?;
-        let counts = match self.resolve(&order.needs) {
+        let room = self.room_for(from, order.needs.len());
+        let counts = match room.and_then(|()| self.resolve(&order.needs)) {
             Ok(counts) => counts,
             Err(why) => return Ok(Err(why)),
         };
@@ -97,10 +109,48 @@ impl Engine<House> {
         let request = self.draw_request();
         let who = self.who_of(from, &order.who);
         self.enter_as(request, order.needs, counts.clone(), who, id.user);
-        let stance = ToManager::Release(id);
-        let foreign = Foreign { id, request, stance, counts: counts.clone(), held: None };
+        let (stance, held, leased) = (ToManager::Release(id), None, true);
+        let foreign = Foreign { id, request, stance, counts: counts.clone(), held, leased };
         self.cells.foreign.insert(id.user, foreign);
         Ok(Ok(counts))
+    }
+
+    /// Whether a home may have one more request here.
+    fn room_for(&self, home: CellId, needs: usize) -> Result<(), Refusal> {
+        let (mut requests, mut all) = (0, needs);
+        for foreign in self.cells.foreign_of(home) {
+            (requests, all) = (requests + 1, all + foreign.counts.len());
+        }
+        if requests < AT_A_GUARD_MAX && all <= NEEDS_AT_A_GUARD_MAX {
+            return Ok(());
+        }
+        let own = self.cells.own.as_ref().map_or("", |own| own.as_str());
+        Err(Refusal::Closed(format!(
+            "{requests} requests of this cell wait or hold at '{own}', which is as many as may; ask again when some have ended"
+        )))
+    }
+
+    /// Notes that requests of an engine of another cell are heard here: of its lanes something is remembered. There are not
+    /// many at a time, since those of which nothing is left are forgotten with each connection.
+    fn knows_engine(&mut self, home: Home) -> bool {
+        let first = Home { life: Life(0), ..home };
+        let known = self.cells.engines.range(first..).take_while(|one| one.cell == home.cell);
+        if self.cells.engines.contains(&home) {
+            return true;
+        }
+        known.count() < ENGINES_MAX && self.cells.engines.insert(home)
+    }
+
+    /// The engines of a home of which nothing is here any more are forgotten: nothing of them comes over this connection.
+    pub(super) fn forget_engines(&mut self, home: CellId) -> Result<(), Defect> {
+        let used: BTreeSet<Home> =
+            self.cells.foreign_of(home).map(|foreign| foreign.id.user.home()).collect();
+        let gone = self.cells.engines.iter().filter(|one| one.cell == home && !used.contains(one));
+        for engine in gone.copied().collect::<Vec<_>>() {
+            self.cells.engines.remove(&engine);
+            self.report(Gone::Departed(Party::Home(engine)))?;
+        }
+        Ok(())
     }
 
     /// Whoever asks from elsewhere, as people here are shown it.
@@ -111,41 +161,9 @@ impl Engine<House> {
         Arc::new(Who { uid: NOBODY, user, ..who.clone() })
     }
 
-    /// A request that is entered for a user that is there already, or elsewhere.
-    pub(super) fn enter_as(
-        &mut self,
-        request: RequestNo,
-        needs: Vec<Need>,
-        counts: Needs,
-        who: Arc<Who>,
-        user: UserId,
-    ) {
-        for count in counts.iter() {
-            self.ledger.join(count.pool, request);
-        }
-        let (since, lasts, until, within, taken, part_of, closing) =
-            (self.now, None, None, None, None, None, false);
-        let entry = Entry {
-            user,
-            needs,
-            counts,
-            who,
-            since,
-            lasts,
-            until,
-            within,
-            taken,
-            part_of,
-            closing,
-        };
-        self.requests.insert(request, entry);
-    }
-
     /// The users of a lane follow each other: those before are over.
     fn end_predecessors(&mut self, user: UserId) -> Result<(), Defect> {
-        let same_lane = |other: &UserId| other.lane() == user.lane() && *other < user;
-        let before: Vec<_> = self.cells.foreign.keys().copied().filter(same_lane).collect();
-        for before in before {
+        for before in self.cells.before(user) {
             self.leave_foreign(before);
             let over = ToManager::Release(RequestId { user: before, seq: 1 });
             self.tell_manager_of(before, over)?;
@@ -207,6 +225,7 @@ impl Engine<House> {
         let Some(foreign) = self.cells.foreign.get(&user) else { return Ok(None) };
         let (request, counts, held) =
             (foreign.request, foreign.counts.with(units), foreign.held.is_some());
+        let mut leased = foreign.leased;
         let Some(entry) = self.requests.get(&request) else { return Ok(None) };
         let former = entry.taken.clone();
         let taken: Arc<[Taken]> = match former {
@@ -223,6 +242,10 @@ impl Engine<House> {
                         None => self.ledger.assign(count, request, fence)?,
                     });
                 }
+                if former.is_none() {
+                    let waits = |taken: &Taken| self.cells.waits.contains(&taken.name);
+                    leased = !taken.iter().any(waits);
+                }
                 self.held.insert(request);
                 self.effects.push(Effect::HeldFor(request));
                 taken.into()
@@ -236,9 +259,9 @@ impl Engine<House> {
             (entry.taken, entry.counts) = (Some(taken.clone()), counts);
         }
         if let Some(foreign) = self.cells.foreign.get_mut(&user) {
-            foreign.held = Some(n);
+            (foreign.held, foreign.leased) = (Some(n), leased);
         }
-        Ok(Some(Given { taken, leased: true }))
+        Ok(Some(Given { taken, leased }))
     }
 
     /// A request of another home is over, as far as names go; the manager is yet to be told.
@@ -333,6 +356,7 @@ impl Engine<House> {
             taken: entry.taken.clone()?,
             since: entry.since,
             until: entry.until,
+            leased: foreign.leased,
         })
     }
 
@@ -363,7 +387,7 @@ impl Engine<House> {
 
     /// The same. Tells whether it is held.
     pub(super) fn holds_again(&mut self, kept: HeldFor) -> Result<bool, Defect> {
-        let HeldFor { request, id, stance, who, needs, taken, since, until } = kept;
+        let HeldFor { request, id, stance, who, needs, taken, since, until, leased } = kept;
         self.go_above(request.0);
         let Some(counts) = self.as_it_was(&needs, &taken) else { return Ok(false) };
         self.tell_manager()?;
@@ -371,9 +395,10 @@ impl Engine<House> {
         if let Some(entry) = self.requests.get_mut(&request) {
             (entry.since, entry.until, entry.taken) = (since, until, Some(taken));
         }
-        let foreign =
-            Foreign { id, request, stance: stance.clone(), counts: counts.clone(), held: None };
+        let (held, said) = (None, stance.clone());
+        let foreign = Foreign { id, request, stance: said, counts: counts.clone(), held, leased };
         self.cells.foreign.insert(id.user, foreign);
+        self.cells.engines.insert(id.user.home());
         let stance = if matches!(stance, ToManager::Release(_)) {
             ToManager::attempt(id, counts)
         } else {

@@ -42,14 +42,16 @@ pub(crate) struct Pool {
     pub(crate) waiting: Few<RequestNo>,
     /// How many units each grant holds.
     pub(crate) holders: Few<RequestNo, u32>,
+    /// Those of them that wait for something elsewhere: what is claimed for them has no fence yet.
+    claims: Few<RequestNo>,
     /// How many they hold together.
     held: u64,
 }
 
 impl Pool {
     fn new(name: Name, stock: Stock, declared: bool) -> Self {
-        let (waiting, holders) = (Few::default(), Few::default());
-        Self { name, declared, removed: false, stock, waiting, holders, held: 0 }
+        let (waiting, holders, claims) = Default::default();
+        Self { name, declared, removed: false, stock, waiting, holders, claims, held: 0 }
     }
 
     pub(crate) fn is_lock(&self) -> bool {
@@ -109,6 +111,55 @@ impl Pool {
     fn hold(&mut self, request: RequestNo, units: u32) {
         self.held += u64::from(units);
         self.held -= self.holders.insert(request, units).map_or(0, u64::from);
+    }
+
+    /// Whether somebody holds some of it with a fence.
+    fn has_fenced_holders(&self) -> bool {
+        self.holders.len() > self.claims.len()
+    }
+
+    /// Units, or a share of a lock, go to a request: those that are named.
+    fn give(&mut self, count: &Count, request: RequestNo) -> Result<(), Defect> {
+        match &mut self.stock {
+            Stock::Lock { .. } => {
+                let free = u64::from(LOCK_UNITS).saturating_sub(self.held) as u32;
+                if count.units > free || self.removed {
+                    let (pool, units) = (self.name.clone(), count.units);
+                    return Err(Defect::TooMany { pool, units, free });
+                }
+            }
+            Stock::Units(units) => {
+                let all = count.named.len() == count.units as usize;
+                Broken::unless(all, "L1: a grant has as many units as it asked for")?;
+                for number in &count.named {
+                    let unit = units.get_mut(*number).filter(|unit| unit.is_free());
+                    let Some(unit) = unit else {
+                        return Err(Defect::NotFree { pool: self.name.clone(), unit: *number });
+                    };
+                    unit.holder = Some(request);
+                }
+            }
+        }
+        self.waiting.remove(&request);
+        self.hold(request, count.units);
+        Ok(())
+    }
+
+    /// What was given to a request, with a fence: that of those it shares a lock with, or another one.
+    fn taken(&mut self, count: &Count, shared_with_others: bool, fence: u64) -> Taken {
+        let units = match &mut self.stock {
+            Stock::Lock { fence: present } => {
+                if !shared_with_others {
+                    *present = fence;
+                }
+                vec![(self.name.clone(), *present)]
+            }
+            Stock::Units(units) => {
+                let named = count.named.iter().filter_map(|number| units.get(*number));
+                named.map(|unit| (unit.name.clone(), fence)).collect()
+            }
+        };
+        Taken { name: self.name.clone(), units }
     }
 
     fn unwanted(&self) -> bool {
@@ -257,37 +308,32 @@ impl Ledger {
         fence: u64,
     ) -> Result<Taken, Defect> {
         let pool = self.pool_mut(count.pool).ok_or(Defect::UnknownPool(count.pool))?;
-        let shared_with_others = !pool.holders.is_empty();
-        let taken = match &mut pool.stock {
-            Stock::Lock { fence: present } => {
-                let free = u64::from(LOCK_UNITS).saturating_sub(pool.held) as u32;
-                if count.units > free || pool.removed {
-                    let (pool, units) = (pool.name.clone(), count.units);
-                    return Err(Defect::TooMany { pool, units, free });
-                }
-                if !shared_with_others {
-                    *present = fence;
-                }
-                vec![(pool.name.clone(), *present)]
-            }
-            Stock::Units(units) => {
-                let all = count.named.len() == count.units as usize;
-                Broken::unless(all, "L1: a grant has as many units as it asked for")?;
-                let mut taken = Vec::with_capacity(count.named.len());
-                for number in &count.named {
-                    let unit = units.get_mut(*number).filter(|unit| unit.is_free());
-                    let Some(unit) = unit else {
-                        return Err(Defect::NotFree { pool: pool.name.clone(), unit: *number });
-                    };
-                    unit.holder = Some(request);
-                    taken.push((unit.name.clone(), fence));
-                }
-                taken
-            }
-        };
-        pool.waiting.remove(&request);
-        pool.hold(request, count.units);
-        Ok(Taken { name: pool.name.clone(), units: taken })
+        let shared_with_others = pool.has_fenced_holders();
+        pool.give(count, request)?;
+        Ok(pool.taken(count, shared_with_others, fence))
+    }
+
+    /// Keeps units of a pool for a request that waits elsewhere: they have no fence before it is granted.
+    pub(super) fn claim(&mut self, count: &Count, request: RequestNo) -> Result<(), Defect> {
+        let pool = self.pool_mut(count.pool).ok_or(Defect::UnknownPool(count.pool))?;
+        pool.give(count, request)?;
+        pool.claims.insert(request, ());
+        Ok(())
+    }
+
+    /// What was claimed for a request is granted.
+    pub(super) fn confirm(
+        &mut self,
+        count: &Count,
+        request: RequestNo,
+        fence: u64,
+    ) -> Result<Taken, Defect> {
+        let pool = self.pool_mut(count.pool).ok_or(Defect::UnknownPool(count.pool))?;
+        let claimed = pool.claims.get(&request).is_some();
+        Broken::unless(claimed, "L1: what is granted was claimed")?;
+        let shared_with_others = pool.has_fenced_holders();
+        pool.claims.remove(&request);
+        Ok(pool.taken(count, shared_with_others, fence))
     }
 
     /// Picks units for what was only counted: the first that are free.
@@ -368,6 +414,7 @@ impl Ledger {
     fn let_go(&mut self, count: &Count, request: RequestNo) -> Option<Resize> {
         let pool = self.pool_mut(count.pool)?;
         let held = pool.holders.remove(&request);
+        pool.claims.remove(&request);
         pool.held -= held.map_or(0, u64::from);
         if let Some(units) = pool.units_mut().filter(|_| held.is_some()) {
             let mut going = false;

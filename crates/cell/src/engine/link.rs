@@ -10,10 +10,7 @@ use super::abroad::guard;
 use super::foreign::HeldFor;
 use super::{Defect, Effect, Engine};
 use crate::books::Recovery;
-use crate::peer::{Asserted, Assertion, PeerMessage};
-
-/// How many requests are asserted in one message.
-const ASSERTED_MAX: usize = 256;
+use crate::peer::{ASSERTED_MAX, Asserted, Assertion, PeerMessage, Term};
 
 impl Engine<House> {
     /// Takes what another cell says, which makes sense by itself ([`PeerMessage::check`]).
@@ -40,8 +37,9 @@ impl Engine<House> {
                     self.on_refused(request, why)?;
                 }
             }
-            PeerMessage::Keep { request, millis } => self.keep(request.user, millis),
-            PeerMessage::Assert(_) => {} // The cell puts these together.
+            PeerMessage::Keep { request, term } => self.keep(request, term),
+            // The cell puts these together, and knows who was waited for.
+            PeerMessage::Assert(_) | PeerMessage::Kept { .. } => {}
         }
         Ok(std::mem::take(&mut self.effects))
     }
@@ -54,16 +52,19 @@ impl Engine<House> {
         }
     }
 
-    /// A reservation of another home lasts for so long.
-    fn keep(&mut self, user: UserId, millis: u64) {
-        let until = self.now.saturating_add(millis);
-        let request = self.cells.foreign.get(&user).map(|foreign| foreign.request);
-        if let Some(request) = request.filter(|request| self.held.contains(request)) {
-            if let Some(entry) = self.requests.get_mut(&request) {
-                entry.until = Some(until);
-            }
+    /// A reservation of another home lasts for so long. If it does so anyhow, that is only confirmed.
+    fn keep(&mut self, id: RequestId, term: Term) {
+        let request = self.cells.foreign.get(&id.user).map(|foreign| foreign.request);
+        let Some(request) = request.filter(|request| self.held.contains(request)) else { return };
+        let Some(entry) = self.requests.get_mut(&request) else { return };
+        let until = self.now.saturating_add(term.with_grace());
+        let slack = term.with_grace() - term.millis;
+        let is_enough = |before: u64| before >= until && before - until <= slack;
+        if !entry.until.is_some_and(is_enough) {
+            entry.until = Some(until);
             self.effects.push(Effect::Kept(request, until));
         }
+        self.send(id.user.home().cell, PeerMessage::Kept { request: id, mark: term.mark });
     }
 
     /// There is a link to another cell. What this home has there is asserted; and if the other cell has lost its memory, whoever
@@ -74,7 +75,8 @@ impl Engine<House> {
     pub fn link(&mut self, now: u64, cell: CellId, forgot: bool) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         let Some(guard) = self.cells.heard(cell) else { return Ok(Vec::new()) };
-        self.cells.peers[guard.index() - 1].is_up = true;
+        let peer = &mut self.cells.peers[guard.index() - 1];
+        (peer.is_up, peer.since) = (true, now);
         for assertion in self.assertions(guard) {
             self.send(cell, PeerMessage::Assert(assertion));
         }
@@ -91,15 +93,15 @@ impl Engine<House> {
     }
 
     /// The link to another cell is gone.
-    pub fn unlink(&mut self, cell: CellId) {
+    pub fn unlink(&mut self, now: u64, cell: CellId) {
         if let Some(guard) = self.cells.manager_of(cell) {
-            self.cells.peers[guard.index() - 1].is_up = false;
+            self.cells.peers[guard.index() - 1].is_down(now);
         }
     }
 
     /// There are no links: the host has just started.
-    pub fn unlink_all(&mut self) {
-        self.cells.peers.iter_mut().for_each(|peer| peer.is_up = false);
+    pub fn unlink_all(&mut self, now: u64) {
+        self.cells.peers.iter_mut().for_each(|peer| peer.is_down(now));
     }
 
     /// Whether there is a link to another cell.
@@ -142,7 +144,9 @@ impl Engine<House> {
                 request: abroad.id,
                 order: self.order(at, entry.user)?,
                 given: abroad.given.get(&at)?.1.clone(),
-                millis: entry.until.map(|until| until.saturating_sub(self.now)),
+                term: abroad
+                    .until
+                    .map(|until| Term { millis: until.saturating_sub(self.now), mark: until }),
             })
         });
         let held: Vec<Asserted> = held.collect();
@@ -159,7 +163,7 @@ impl Engine<House> {
 
     /// A home has said all that it has to do with here. What it does not know of is over. What it holds and this cell does not know of
     /// is held again, if this cell may have forgotten it. Otherwise it was given up, and
-    /// the home is told.
+    /// the home is told. Returns also what this cell may have forgotten and cannot hold again: the home stops using it.
     ///
     /// # Errors
     /// If an invariant is broken. Nothing may then be granted any more.
@@ -169,25 +173,23 @@ impl Engine<House> {
         home: CellId,
         assertion: &Assertion,
         recovery: &Recovery,
-    ) -> Result<Vec<Effect>, Defect> {
+    ) -> Result<(Vec<Effect>, BTreeSet<RequestId>), Defect> {
         self.now = now;
-        let is_its = |id: &RequestId| id.user.home().cell == home;
-        let held: BTreeMap<UserId, &Asserted> = assertion
-            .held
-            .iter()
-            .filter(|one| is_its(&one.request))
-            .map(|one| (one.request.user, one))
-            .collect();
+        let held: BTreeMap<UserId, &Asserted> =
+            assertion.held.iter().map(|one| (one.request.user, one)).collect();
         let waiting: BTreeSet<UserId> = assertion.waiting.iter().map(|(id, _)| id.user).collect();
         self.end_others(home, |user| held.contains_key(user) || waiting.contains(user))?;
-        for (id, stance) in assertion.waiting.iter().filter(|(id, _)| is_its(id)) {
-            let held = self.cells.foreign.get(&id.user).and_then(|foreign| foreign.held);
-            if stance.is_some() && held != *stance {
-                // It was given up, and the home must not take it for held.
+        self.forget_engines(home)?;
+        for (id, stance) in &assertion.waiting {
+            let known = self.cells.foreign.get(&id.user);
+            if known.is_none_or(|foreign| stance.is_some() && foreign.held != *stance) {
+                // It was given up, and the home must not take it for held. Or nothing is known of it here, and what the
+                // home takes for its place here is none.
                 let message = ToUser::Over(*id);
                 self.send(home, PeerMessage::ToUser { message, given: None });
             }
         }
+        let mut disputed = BTreeSet::new();
         for (user, asserted) in held {
             let is_held = |foreign: &super::cells::Foreign<House>| foreign.held.is_some();
             let known = self.cells.foreign.get(&user).is_some_and(is_held);
@@ -196,13 +198,14 @@ impl Engine<House> {
                 && recovery.allows(asserted.request, fences.map(|unit| unit.1));
             let stays = known || forgotten && self.hold_as_asserted(home, asserted)?;
             if !stays {
+                disputed.extend(forgotten.then_some(asserted.request));
                 let message = ToUser::Over(asserted.request);
                 self.send(home, PeerMessage::ToUser { message, given: None });
-            } else if let Some(millis) = asserted.millis {
-                self.keep(user, millis);
+            } else if let Some(term) = asserted.term {
+                self.keep(asserted.request, term);
             }
         }
-        Ok(std::mem::take(&mut self.effects))
+        Ok((std::mem::take(&mut self.effects), disputed))
     }
 
     fn hold_as_asserted(&mut self, home: CellId, asserted: &Asserted) -> Result<bool, Defect> {
@@ -223,8 +226,15 @@ impl Engine<House> {
             taken: asserted.given.taken.clone(),
             since: self.now,
             until: None,
+            leased: asserted.given.leased,
         };
-        self.holds_again(kept)
+        // Whoever holds what is drained keeps it. Nobody else is given it meanwhile: nothing is granted.
+        let drained = self.lift_drains(&kept.taken)?;
+        let held = self.holds_again(kept)?;
+        for change in drained {
+            self.put_change(&change)?;
+        }
+        Ok(held)
     }
 
     /// Whether homes have yet to say what they hold here: then nothing is granted.
@@ -265,7 +275,8 @@ impl Engine<House> {
             return Ok(std::mem::take(&mut self.effects));
         };
         let peer = &mut self.cells.peers[at.index() - 1];
-        (peer.is_up, peer.forgotten) = (false, true);
+        peer.is_down(now);
+        peer.forgotten = true;
         let name = peer.member.name.clone();
         for request in self.waiting_at(at) {
             let why = format!("the cell '{name}' was forgotten; nobody guards what is there");

@@ -17,6 +17,7 @@
 mod abroad;
 mod cells;
 mod defect;
+mod elsewhere;
 mod explain;
 mod few;
 mod foreign;
@@ -25,6 +26,7 @@ mod link;
 mod look;
 mod names;
 mod needs;
+mod own;
 mod parts;
 mod pools;
 mod resemblance;
@@ -51,6 +53,7 @@ use serde::{Deserialize, Serialize};
 use self::cells::Cells;
 pub use self::cells::{Member, Outgoing};
 pub use self::defect::Defect;
+pub use self::elsewhere::Elsewhere;
 pub use self::foreign::HeldFor;
 use self::ledger::Ledger;
 pub use self::look::Walk;
@@ -174,6 +177,14 @@ struct Entry {
     part_of: Option<RequestNo>,
     /// It ends with its last part.
     closing: bool,
+}
+
+impl Entry {
+    /// A request that waits, and is nothing else.
+    fn new(user: UserId, needs: Vec<Need>, counts: Needs, who: Arc<Who>, since: u64) -> Self {
+        let (lasts, until, within, taken, part_of, closing) = Default::default();
+        Self { user, needs, counts, who, since, lasts, until, within, taken, part_of, closing }
+    }
 }
 
 /// The state of a node.
@@ -349,27 +360,27 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         within: Option<RequestNo>,
     ) {
         let user = self.fresh_user();
+        let within = self.nest(request, who.uid, within);
+        self.enter_as(request, needs, counts, who, user);
+        if let Some(entry) = self.requests.get_mut(&request) {
+            (entry.lasts, entry.within) = (lasts, within);
+        }
+        self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
+    }
+
+    /// A request that is entered for a user that is there already, or elsewhere.
+    fn enter_as(
+        &mut self,
+        request: RequestNo,
+        needs: Vec<Need>,
+        counts: Needs,
+        who: Arc<Who>,
+        user: UserId,
+    ) {
         for count in counts.iter() {
             self.ledger.join(count.pool, request);
         }
-        let within = self.nest(request, who.uid, within);
-        let (since, until, taken) = (self.now, None, None);
-        let (part_of, closing) = (None, false);
-        let entry = Entry {
-            user,
-            needs,
-            counts,
-            who,
-            since,
-            lasts,
-            until,
-            within,
-            taken,
-            part_of,
-            closing,
-        };
-        self.requests.insert(request, entry);
-        self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
+        self.requests.insert(request, Entry::new(user, needs, counts, who, self.now));
     }
 
     /// A request is asked inside a grant. Whoever names one that is not its own user's names nothing.
@@ -397,7 +408,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let counts = counted.as_ref().unwrap_or(&granted.needs);
         let former = self.requests.get(&request).and_then(|entry| entry.taken.clone());
         let overtook = self.overtaken_by(request, counts);
-        let fence = self.draw();
+        let (fence, is_abroad) = (self.draw(), self.is_abroad(request));
         let mut taken = Vec::with_capacity(counts.len());
         let own = counts.iter().filter(|count| abroad::guard(count).is_none());
         for (i, count) in own.enumerate() {
@@ -407,10 +418,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                     self.ledger.assign_again(count, request, same)?;
                     same.clone()
                 }
+                None if is_abroad => self.ledger.confirm(count, request, fence)?,
                 None => self.ledger.assign(count, request, fence)?,
             });
         }
-        if self.is_abroad(request) {
+        if is_abroad {
             taken.extend(self.given_abroad(request));
             self.in_order(request, &mut taken);
         }

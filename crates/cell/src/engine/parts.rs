@@ -112,22 +112,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     ) {
         let user = self.fresh_user(); // The protocol never hears of it.
         let within = self.nest(request, who.uid, within);
-        let (since, lasts, until, taken) = (self.now, None, None, None);
-        let (part_of, closing) = (Some(of), false);
-        let entry = Entry {
-            user,
-            needs,
-            counts,
-            who,
-            since,
-            lasts,
-            until,
-            within,
-            taken,
-            part_of,
-            closing,
-        };
-        self.requests.insert(request, entry);
+        let entry = Entry::new(user, needs, counts, who, self.now);
+        self.requests.insert(request, Entry { within, part_of: Some(of), ..entry });
         self.parts.entry(of).or_default().insert(request);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_core::{PoolId, Protocol, Resize, Unit as Number};
-use holdall_wire::{Change, Drained, Fault, Kind, Name, Refusal, RequestNo, UNITS_MAX};
+use holdall_wire::{Change, Drained, Fault, Kind, Name, Refusal, RequestNo, Taken, UNITS_MAX};
 
 use super::ledger::{Meaning, Pool, Stock, Unit, Units};
 use super::{Defect, Effect, Engine, Serving};
@@ -32,6 +32,36 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 Ok(())
             }
         }
+    }
+
+    /// Units that are drained are not for the moment; the changes that drain them again.
+    pub(super) fn lift_drains(&mut self, taken: &[Taken]) -> Result<Vec<Change>, Defect> {
+        let units =
+            taken.iter().flat_map(|taken| taken.units.iter().map(move |(unit, _)| (taken, unit)));
+        let drained = units.filter_map(|(taken, unit)| {
+            let (id, of, number) = self.ledger.unit_called(unit.as_str())?;
+            let unit = self.ledger.pool(id)?.units()?.get(number)?;
+            let drained = unit.drained.clone().filter(|_| of.name == taken.name)?;
+            Some(Change::Drain { name: unit.full_name(&of.name), drained })
+        });
+        let drained: Vec<_> = drained.collect();
+        for change in &drained {
+            if let Change::Drain { name, .. } = change {
+                self.put_change(&Change::Undrain { name: name.clone() })?;
+            }
+        }
+        Ok(drained)
+    }
+
+    /// Drains a unit or lets it be given out again, and nobody is told.
+    pub(super) fn put_change(&mut self, change: &Change) -> Result<(), Defect> {
+        let resize = match change {
+            Change::Drain { name, drained } => self.drain(name, Some(drained)),
+            Change::Undrain { name } => self.drain(name, None),
+            _ => return Ok(()),
+        };
+        self.resizes.extend(resize.ok().flatten());
+        self.tell_manager()
     }
 
     fn add(&mut self, name: &Name, kind: &Kind) -> Result<Option<Resize>, String> {

@@ -108,11 +108,16 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Tells the manager which pools have changed.
     pub(super) fn tell_manager(&mut self) -> Result<(), Defect> {
+        self.tell_resizes()?;
+        self.deliver()
+    }
+
+    fn tell_resizes(&mut self) -> Result<(), Defect> {
         while !self.resizes.is_empty() {
             let resize = self.resizes.remove(0);
             self.step_manager(Event::Call(resize))?;
         }
-        self.deliver()
+        Ok(())
     }
 
     pub(super) fn on_timer(&mut self, timer: TimerNo) -> Result<(), Defect> {
@@ -130,7 +135,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub(super) fn deliver(&mut self) -> Result<(), Defect> {
         while let Some(mail) = self.mail.pop_front() {
             match mail {
-                Mail::ToManager(from, msg) => self.step_manager(Event::Message { from, msg })?,
+                Mail::ToManager(from, msg) => {
+                    if !self.cells.abroad.is_empty() {
+                        P::Manager::is_told_by_own(self, from, &msg);
+                    }
+                    self.step_manager(Event::Message { from, msg })?;
+                    self.tell_resizes()?;
+                }
                 Mail::ToUser(from, to, msg) => self.step_user(to, Event::Message { from, msg })?,
             }
         }
@@ -197,6 +208,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Wish::ToManager(MANAGER, msg) => self.mail.push_back(Mail::ToManager(from, msg)),
             Wish::ToManager(to, msg) => P::Manager::send_to_guard(self, to, from, msg),
             Wish::ToUser(to, msg) if to.home().cell == self.cells.home.cell => {
+                if !self.cells.abroad.is_empty() {
+                    P::Manager::tells_own(self, to, &msg)?;
+                }
                 self.mail.push_back(Mail::ToUser(from, to, msg));
             }
             Wish::ToUser(to, msg) => P::Manager::send_to_home(self, to, msg)?,

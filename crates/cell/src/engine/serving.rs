@@ -56,6 +56,21 @@ pub trait Serving: Role<Call = Resize> {
         Ok(())
     }
 
+    /// The manager here is about to hear from a user here.
+    fn is_told_by_own(_: &mut Engine<Self::P>, _: Addr, _: &<Self::P as Protocol>::ToManager) {}
+
+    /// The manager here says something to a user here.
+    ///
+    /// # Errors
+    /// If an invariant is broken.
+    fn tells_own(
+        _: &mut Engine<Self::P>,
+        _: UserId,
+        _: &<Self::P as Protocol>::ToUser,
+    ) -> Result<(), Defect> {
+        Ok(())
+    }
+
     /// A request of another home is ended here.
     ///
     /// # Errors
@@ -91,6 +106,14 @@ impl Serving for house::Manager {
 
     fn send_to_home(engine: &mut Engine<House>, to: UserId, message: ToUser) -> Result<(), Defect> {
         engine.send_to_home(to, message)
+    }
+
+    fn is_told_by_own(engine: &mut Engine<House>, from: Addr, message: &ToManager) {
+        engine.is_told_by_own(from, message);
+    }
+
+    fn tells_own(engine: &mut Engine<House>, to: UserId, message: &ToUser) -> Result<(), Defect> {
+        engine.tells_own(to, message)
     }
 
     fn end_foreign(engine: &mut Engine<House>, user: UserId) -> Result<(), Defect> {

@@ -257,7 +257,7 @@ async fn stop(reach: &Reach, how: Shutdown) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> {
+pub(crate) async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> {
     // The agent has another directory than we have.
     let exe = exe.map(std::path::absolute).transpose()?;
     let exe = exe.map(|exe| exe.into_os_string().into_string());

@@ -69,16 +69,26 @@ async fn queues_are_bounded_and_what_is_lost_is_counted() {
 }
 
 #[tokio::test]
-async fn those_above_who_do_not_listen_lose_messages_and_no_link() {
+async fn of_what_those_above_do_not_take_in_a_beginning_arrives_and_the_link_ends() {
     let config = Config { inbox_frames: 4, ..quick() };
-    let (mut a, b) = pair(config).await;
-    for _ in 0..50 {
-        a.links.send(b.id(), vec![1]).expect("there is room");
+    let (mut a, mut b) = pair(config).await;
+    for n in 0..50 {
+        let _ = a.links.send(b.id(), vec![n]);
     }
     a.sees(|_| b.peer(CellId(1)).dropped_in > 0).await;
-    let before = a.peer(b.id()).frames_received;
-    a.sees(|a| a.peer(CellId(2)).frames_received > before + 30).await;
-    assert!(a.peer(b.id()).up, "pings are answered all the same");
+    let mut heard = Vec::new();
+    let why = b.until(|event| match event {
+        Event::Message { bytes, .. } => {
+            heard.extend(bytes);
+            None
+        }
+        Event::Down { why, .. } => Some(why),
+        _ => None,
+    });
+    let why = why.await;
+    assert!(why.contains("more than this cell can take in"), "{why}");
+    assert_eq!(heard, (0..heard.len() as u8).collect::<Vec<_>>());
+    b.up(a.id()).await;
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::member::Member;
-use crate::peer::PeerView;
+use crate::peer::{Peer, PeerView, Unsent};
 use crate::token::For;
 use crate::{Above, Cell, CellId, Config, Event, Events, Home, Links, join};
 
@@ -45,6 +45,14 @@ impl Above for Words {
 
     fn client(&self, token: &str) -> Option<String> {
         token.strip_prefix("hat_").map(str::to_owned)
+    }
+}
+
+impl Links {
+    /// Sends something over whichever link there is.
+    fn send(&self, to: CellId, bytes: Vec<u8>) -> Result<(), Unsent> {
+        let way = self.hub.peers(|peers| peers.get(&to).and_then(Peer::way));
+        way.map_or(Err(Unsent::Down), |way| way.send(bytes))
     }
 }
 
@@ -168,7 +176,7 @@ impl Node {
 
     async fn up(&mut self, with: CellId) -> Vec<u8> {
         self.until(|event| match event {
-            Event::Up { peer, greeting } if peer.id == with => Some(greeting),
+            Event::Up { peer, greeting, .. } if peer.id == with => Some(greeting),
             _ => None,
         })
         .await

@@ -82,6 +82,8 @@ impl Service {
                 return;
             }
             Body::Agent => Ok(Reply::Agent(self.agent_view(conn))),
+            Body::At { cell, question } => return self.on_at(conn, id, &cell, *question),
+            Body::Cluster(call) => return self.on_cluster(conn, id, call),
             Body::Explain { request, most } => self.on_explain(conn, request, most),
             Body::Lock { beside } => return self.on_lock(conn, id, beside),
             Body::Restart { exe } => return self.on_restart(conn, id, exe),
@@ -118,7 +120,12 @@ impl Service {
         Ok(())
     }
 
-    fn on_ask(&mut self, conn: ConnNo, id: u64, ask: Ask, stream: &Stream) {
+    fn on_ask(&mut self, conn: ConnNo, id: u64, mut ask: Ask, stream: &Stream) {
+        for need in &mut ask.needs {
+            if let Some(meant) = self.config.meant(&need.name) {
+                need.name = meant;
+            }
+        }
         let admitted = match self.admit(conn, id, &ask) {
             Ok(admitted) => admitted,
             Err(why) => {
@@ -175,7 +182,7 @@ impl Service {
         }
     }
 
-    fn caller(&self, conn: ConnNo) -> Arc<Who> {
+    pub(super) fn caller(&self, conn: ConnNo) -> Arc<Who> {
         self.peers.get(&conn).map(|peer| Arc::new(peer.who.clone())).unwrap_or_default()
     }
 

@@ -39,6 +39,9 @@ impl Service {
     /// A request for a command was granted: makes the cgroup in which that starts, if the client may
     /// start it there itself.
     pub(super) fn prepare(&mut self, request: RequestNo) {
+        if !self.may_prepare(request) {
+            return;
+        }
         let prepared = self.cgroup_of_its_own(request);
         let place = prepared.as_ref().and_then(|cgroup| self.containment.place(cgroup));
         let holder = prepared.map(Holder::Cgroup);
@@ -50,7 +53,10 @@ impl Service {
     }
 
     fn cgroup_of_its_own(&self, request: RequestNo) -> Option<Cgroup> {
-        let who = &self.books().get(request)?.who;
+        let entry = self.books().get(request)?;
+        // Of those that span cells only the lease is looked at.
+        entry.leftovers()?;
+        let who = &entry.who;
         let same_user = who.uid == rustix::process::geteuid().as_raw();
         if same_user { self.containment.cgroup(request, who) } else { None }
     }

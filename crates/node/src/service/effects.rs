@@ -34,6 +34,7 @@ impl Service {
             }
             // The call may be forgotten by the time that its reply leaves.
             Effect::Reply { conn, call, reply } => {
+                let Some(reply) = self.tellable(conn, call, reply) else { return };
                 let Some(id) = self.id_of(conn, call, &reply) else { return };
                 Leaving::Answer(conn, id, self.as_told(conn, reply))
             }
@@ -46,17 +47,32 @@ impl Service {
                 let Some(id) = self.comes_with(conn) else {
                     return self.tell_missed(conn, answers);
                 };
+                // What is leased is told by itself, with the time until which it may be used.
+                let (leased, answers): (Vec<_>, Vec<_>) =
+                    answers.into_iter().partition(|(_, reply)| {
+                        reply.as_ref().is_some_and(|reply| self.is_leased(reply))
+                    });
                 let told = |(call, reply): (CallNo, Option<Reply>)| {
                     (call.0, reply.map(|reply| self.as_told(conn, reply)))
                 };
-                let answers = answers.into_iter().map(told).collect();
-                Leaving::Answer(conn, id, Reply::Attached { life, last: last.0, answers })
+                let later = leased.iter().map(|(call, _)| (call.0, None));
+                let answers = answers.into_iter().map(told).chain(later).collect();
+                let attached = Reply::Attached { life, last: last.0, answers };
+                self.hold(Leaving::Answer(conn, id, attached), sync);
+                for (call, reply) in leased {
+                    reply.into_iter().for_each(|reply| self.tell_later(conn, call, reply));
+                }
+                return self.tell_who_waits_for_a_lease();
             }
             Effect::TurnedAway(conn, why) => {
                 let Some(id) = self.comes_with(conn) else { return };
                 self.hold(Leaving::Answer(conn, id, Reply::Failed(fault(why))), sync);
                 Leaving::Effect(Effect::Close(conn))
             }
+            Effect::Send(..) => match self.to_cell(effect) {
+                Some(leaving) => leaving,
+                None => return,
+            },
             effect => Leaving::Effect(effect),
         };
         self.hold(leaving, sync);
@@ -72,6 +88,7 @@ impl Service {
                 self.tell(conn, id, reply);
             }
             Leaving::Effect(effect) => self.carry_out(effect),
+            Leaving::Said(cell, link, frame) => self.send_to(cell, link, &frame),
             Leaving::Events(record, events) => {
                 events.into_iter().for_each(|(at, what)| self.tell_of(record, at, what));
             }
@@ -91,13 +108,13 @@ impl Service {
             Effect::Reply { .. } | Effect::Welcome { .. } => {}
             Effect::NotTaken(..) | Effect::TurnedAway(..) | Effect::Prepare(_) => {}
             Effect::Arm(..) | Effect::Disarm(_) | Effect::Unfit(..) | Effect::LeftOut(..) => {}
-            // The agent tells its cell of no others, so that one says nothing to them.
-            Effect::Send(..) | Effect::Unlink(..) => {}
+            Effect::Send(..) => {}
+            Effect::Unlink(cell, why) => self.unlink(cell, why),
         }
     }
 
     /// The number that a client has given to a call which has a reply now.
-    fn id_of(&mut self, conn: ConnNo, call: CallNo, reply: &Reply) -> Option<u64> {
+    pub(super) fn id_of(&mut self, conn: ConnNo, call: CallNo, reply: &Reply) -> Option<u64> {
         self.peers.get_mut(&conn)?.calls.id_of(call, reply)
     }
 

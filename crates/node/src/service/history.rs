@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdall_cell::facts::{Fact, Imported};
-use holdall_cell::session::{CallNo, SessionId};
+use holdall_cell::session::{CallNo, ConnNo, SessionId};
 use holdall_log::Index;
 use holdall_wire::event::{Ending, What};
-use holdall_wire::{Ask, Fault, Lasting, Refusal, RequestNo, Who};
+use holdall_wire::{Ask, ClusterCall, Fault, Lasting, Refusal, RequestNo, Who};
 use tracing::{debug, info, warn};
 
 use super::admission::{files_for, size};
@@ -44,7 +44,15 @@ impl Service {
                     known.left = true;
                 }
             }
-            Fact::Ended { request, .. } => self.forget(request),
+            Fact::Ended { request, .. } => {
+                self.no_lease(request);
+                self.forget(request);
+            }
+            Fact::Pool { .. } => {
+                if let Some(cells) = &mut self.cells {
+                    cells.pools_changed = true;
+                }
+            }
             // What leaves later finds the session that has this number then.
             Fact::Session { session, uid, means, .. } => self.know_session(session, uid, means),
             Fact::SessionOver(session) => self.forget_session(session),
@@ -159,6 +167,15 @@ impl Service {
             _ => return,
         };
         self.audit.add(line);
+    }
+
+    /// Somebody does something about the cluster.
+    pub(super) fn note_cluster(&mut self, conn: ConnNo, call: &ClusterCall) {
+        if matches!(call, ClusterCall::Members | ClusterCall::Tokens) {
+            return;
+        }
+        let line = Line::new(self.clock.wall(), "cluster").of(Some(self.caller(conn)));
+        self.audit.add(line.detail(serde_json::to_string(call).ok()));
     }
 
     /// What was said of a request of late.

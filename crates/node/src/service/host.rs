@@ -14,10 +14,13 @@ use holdall_cell::facts::Fact;
 use holdall_cell::replay::{LOGIC, Recorded, Unreadable};
 use holdall_cell::session::ConnNo;
 use holdall_cell::{Cell, Defect, Effect, Input, Out};
+use holdall_core::CellId;
 use holdall_log::{Class, Entry, Error, Index, Log, Opened, SnapshotJob, Watch};
 use holdall_wire::Reply;
 use holdall_wire::event::What;
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::cluster::frame::Frame;
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -57,6 +60,15 @@ pub(super) enum Leaving {
     Answer(ConnNo, u64, Reply),
     /// What has happened by a record, for people, and when by the wall.
     Events(Index, Vec<(u64, What)>),
+    /// Something is said to another cell, over the link with this number.
+    Said(CellId, u64, Box<Frame>),
+}
+
+/// What is told to the same one leaves in the order in which it came up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Lane {
+    Conn(ConnNo),
+    Cell(CellId),
 }
 
 impl Leaving {
@@ -64,7 +76,7 @@ impl Leaving {
     fn conn(&self) -> Option<ConnNo> {
         match self {
             Self::Answer(conn, ..) => Some(*conn),
-            Self::Events(..) => None,
+            Self::Events(..) | Self::Said(..) => None,
             Self::Effect(effect) => match effect {
                 Effect::Reply { conn, .. } | Effect::Welcome { conn, .. } => Some(*conn),
                 Effect::TurnedAway(conn, _) | Effect::NotTaken(conn, ..) => Some(*conn),
@@ -72,6 +84,13 @@ impl Leaving {
                 Effect::Forget(_, conn) => *conn,
                 _ => None,
             },
+        }
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        match self {
+            Self::Said(cell, ..) => Some(Lane::Cell(*cell)),
+            other => other.conn().map(Lane::Conn),
         }
     }
 }
@@ -97,8 +116,8 @@ pub(super) struct Host {
     /// What leaves when it is written, and what when it is synced, or comes after that.
     written: VecDeque<Held>,
     synced: VecDeque<Held>,
-    /// How much of the latter goes to which connections: what else they are told comes after it.
-    behind: FxHashMap<ConnNo, usize>,
+    /// How much of the latter goes to whom: what else they are told comes after it.
+    behind: FxHashMap<Lane, usize>,
     /// Whether everything was handed over.
     is_flushed: bool,
     /// The epoch that the log was told of.
@@ -213,14 +232,14 @@ impl Host {
 
     /// Something leaves when the log says so.
     pub(super) fn hold(&mut self, what: Leaving, sync: bool) {
-        let conn = what.conn();
-        let waits = conn.is_some_and(|conn| self.behind.contains_key(&conn));
+        let lane = what.lane();
+        let waits = lane.is_some_and(|lane| self.behind.contains_key(&lane));
         let held = Held { what, index: self.last, sync, epoch: self.cell.epoch() };
         if !sync && !waits {
             return self.written.push_back(held);
         }
-        if let Some(conn) = conn {
-            *self.behind.entry(conn).or_default() += 1;
+        if let Some(lane) = lane {
+            *self.behind.entry(lane).or_default() += 1;
         }
         self.synced.push_back(held);
     }
@@ -263,12 +282,12 @@ impl Host {
             due.push(held.what);
         }
         while let Some(held) = self.synced.pop_front_if(may) {
-            if let Some(conn) = held.what.conn()
-                && let Some(count) = self.behind.get_mut(&conn)
+            if let Some(lane) = held.what.lane()
+                && let Some(count) = self.behind.get_mut(&lane)
             {
                 *count -= 1;
                 if *count == 0 {
-                    self.behind.remove(&conn);
+                    self.behind.remove(&lane);
                 }
             }
             due.push(held.what);

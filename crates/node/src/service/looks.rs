@@ -5,8 +5,8 @@ use holdall_cell::session::ConnNo;
 use holdall_holders::stopped;
 use holdall_protocols::house::Place;
 use holdall_wire::{
-    AgentView, Fault, GrantView, NEEDS_MAX, Name, Outlook, Prospects, Reply, RequestNo, Right,
-    State, Status, WaitView,
+    AgentView, Elsewhere, Fault, GrantView, NEEDS_MAX, Name, Outlook, Prospects, Reply, RequestNo,
+    Right, State, Status, WaitView,
 };
 
 use super::{PROTOCOL, Service};
@@ -54,14 +54,38 @@ impl Service {
         most: u32,
     ) -> Result<Reply, Fault> {
         self.may(conn, Right::View)?;
+        self.explained(request, most)
+    }
+
+    /// Why a request waits.
+    pub(super) fn explained(&self, request: RequestNo, most: u32) -> Result<Reply, Fault> {
         let most = EXPLAINED.min(most as usize);
         let explanation = self.engine().explain(request, most);
         let mut explanation = explanation.ok_or_else(|| self.unknown(request))?;
         self.show_times(&mut explanation.release, &mut explanation.chain);
         if !explanation.held {
             explanation.outlook = Some(self.outlook(request));
+            explanation.elsewhere = self.elsewhere(request, &explanation.chain);
         }
         Ok(Reply::Explanation(explanation))
+    }
+
+    /// Where else a request waits, and who is in its way from elsewhere.
+    fn elsewhere(&self, request: RequestNo, chain: &[WaitView]) -> Option<Elsewhere> {
+        let own = self.engine().cell()?;
+        let encoded = |id| postcard::to_stdvec(&id).ok();
+        let known_as = self.engine().id_of(request).and_then(encoded).unwrap_or_default();
+        let cells = self.engine().elsewhere(request);
+        let cells = cells.iter().map(|one| (one.member.name.to_string(), one.is_given));
+        let asked_at = chain.iter().filter_map(|wait| {
+            let id = self.engine().id_of(wait.request)?;
+            let home = id.user.home().cell;
+            let (member, ..) = self.engine().links().find(|(member, ..)| member.cell == home)?;
+            Some((wait.request, member.name.to_string(), encoded(id)?)).filter(|_| home != own)
+        });
+        let (cells, asked_at): (Vec<_>, Vec<_>) = (cells.collect(), asked_at.collect());
+        let concerns = !cells.is_empty() || !asked_at.is_empty();
+        concerns.then_some(Elsewhere { known_as, cells, asked_at })
     }
 
     /// When a request that waits will probably be granted.
@@ -116,7 +140,7 @@ impl Service {
     }
 
     /// What the cell knows, and how it stands with the processes.
-    fn status(&self, walk: &mut Walk<Place>) -> Status {
+    pub(super) fn status(&self, walk: &mut Walk<Place>) -> Status {
         let mut status = self.engine().look(walk);
         self.show_times(&mut status.grants, &mut status.waiting);
         let units = status.pools.iter_mut().flat_map(|pool| &mut pool.units);

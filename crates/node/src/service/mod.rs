@@ -14,11 +14,13 @@
 //! | `calls`, `looks`, `admission`, `rights`, `limits` | what clients want, and whether they may |
 //! | `effects`, `processes`, `commands` | what follows |
 //! | `history`, `readers` | the audit log and the history, and who reads that |
+//! | `cells`, `leased`, `questions` | other cells: their links, what is held there, what they are asked |
 //! | `time` | deadlines |
 //! | `ending`, `dump` | how the agent ends, and what it leaves if it breaks |
 
 mod admission;
 mod calls;
+mod cells;
 mod commands;
 mod connection;
 mod dump;
@@ -27,12 +29,14 @@ mod ending;
 mod handed;
 mod history;
 mod host;
+mod leased;
 mod limits;
 mod looks;
 mod memory;
 mod names;
 mod outbox;
 mod processes;
+mod questions;
 mod quota;
 mod readers;
 mod rights;
@@ -64,6 +68,8 @@ use holdall_wire::{Call, Reply, RequestNo, Who};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore};
 
+use self::cells::Cells;
+pub(crate) use self::cells::begin_links;
 pub(crate) use self::connection::{serve, serve_guest};
 pub use self::dump::note_panic;
 pub(crate) use self::ending::End;
@@ -202,6 +208,8 @@ pub(crate) struct Service {
     /// How many events there were, for others who look.
     pub(crate) happened: Arc<AtomicU64>,
     host_name: Arc<str>,
+    /// The other cells, if it is a member of a cluster.
+    cells: Option<Box<Cells>>,
 }
 
 pub(crate) type Shared = Rc<RefCell<Service>>;
@@ -303,7 +311,8 @@ impl Service {
     /// For how long nobody was connected, held, waited or had declared anything. What was left behind needs
     /// no agent until somebody asks.
     pub(crate) fn idle_for(&self) -> Option<Duration> {
-        let idle = self.peers.is_empty()
+        let idle = self.cells.is_none()
+            && self.peers.is_empty()
             && self.known.values().all(|known| known.left)
             && self.engine().declared().is_empty();
         idle.then(|| self.touched.elapsed())

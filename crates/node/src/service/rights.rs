@@ -1,7 +1,7 @@
 //! What whoever is connected may do.
 
 use holdall_cell::session::ConnNo;
-use holdall_wire::{Body, Fault, RequestNo, Right};
+use holdall_wire::{Body, ClusterCall, Fault, RequestNo, Right};
 
 use super::{Peer, Service};
 
@@ -22,6 +22,9 @@ pub(super) fn needed(body: &Body) -> Option<Right> {
         Body::Change(_) | Body::Drain { .. } => Some(Right::Pools),
         Body::Renew { .. } => Some(Right::Reserve),
         Body::Status { .. } | Body::Prospects | Body::History { .. } => Some(Right::View),
+        Body::At { .. } | Body::ExplainAs { .. } => Some(Right::View),
+        Body::Cluster(ClusterCall::Members) => Some(Right::View),
+        Body::Cluster(_) => Some(Right::Admin),
         Body::Stop { .. } | Body::Shutdown(_) | Body::Restart { .. } => Some(Right::Admin),
         _ => None,
     }

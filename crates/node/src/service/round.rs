@@ -112,6 +112,7 @@ impl Service {
             self.round.held_back.notify_one();
         }
         self.snapshot_if_due();
+        self.tell_pools();
         self.look_ahead();
     }
 

@@ -76,7 +76,7 @@ enum Told {
 impl Told {
     fn by(reply: &Reply) -> Self {
         match reply {
-            Reply::Queued(_) | Reply::Warning(_) => Self::Waits,
+            Reply::Queued(_) | Reply::Warning(_) | Reply::Until { .. } => Self::Waits,
             Reply::Granted { .. } => Self::Granted,
             Reply::Lost(_) => Self::Lost,
             _ => Self::Over,

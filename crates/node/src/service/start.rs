@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use holdall_cell::greeting::Presence;
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::session::SessionId;
 use holdall_cell::{Declared, Input, Limits, Start, events};
@@ -18,6 +19,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore};
 use tracing::{error, info, warn};
 
+use super::cells::{Cells, cluster};
 use super::connection::VISITORS;
 use super::host::Host;
 use super::memory::{Awaited, await_forgotten};
@@ -27,6 +29,7 @@ use super::round::Round;
 use super::{Service, Shared, dump, files_for_clients};
 use crate::audit;
 use crate::clock::{Clock, clamp};
+use crate::cluster::Known;
 use crate::config::{Config, Durability};
 use crate::containment::Containment;
 use crate::data::Data;
@@ -48,6 +51,7 @@ impl Service {
         config: Config,
         socket: &Path,
         kept: Vec<SessionId>,
+        known: Option<&Known>,
     ) -> anyhow::Result<Shared> {
         let (log, opened) = data.open_log(config.durability == Durability::Sync, socket)?;
         tell(&opened);
@@ -73,6 +77,7 @@ impl Service {
         let containment = Containment::find(config.cgroups, data.dir());
         let limits = config.limits;
         let history = history.transpose()?;
+        let cells = known.map(|known| cells_of(known, &opened, &clock)).transpose()?;
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 me: me.clone(),
@@ -121,9 +126,10 @@ impl Service {
                 no_http: None,
                 happened: Arc::default(),
                 host_name: rustix::system::uname().nodename().to_string_lossy().into(),
+                cells,
             })
         });
-        let imported = begin(&service, &opened, from_facts, &kept).await?;
+        let imported = begin(&service, &opened, from_facts, &kept, known).await?;
         let is_lost = matches!(opened.memory, Memory::Lost(lost) if lost != Lost::Rebooted);
         if is_lost && !imported {
             let grace = service.borrow().config.forgotten()?;
@@ -141,7 +147,11 @@ impl Service {
         }
         let grants = self.books().grants().map(|(request, entry, _)| (request, entry.clone()));
         let waiting = self.books().waiting().map(|(request, entry)| (request, entry.clone()));
-        for (request, entry) in grants.chain(waiting).collect::<Vec<_>>() {
+        let all: Vec<_> = grants.chain(waiting).collect();
+        // What other homes hold costs nobody here anything.
+        let own =
+            all.into_iter().filter(|(request, _)| self.books().ties().foreign(*request).is_none());
+        for (request, entry) in own.collect::<Vec<_>>() {
             self.know(request, entry.session, &entry.who, &entry.ask);
             if let Some(known) = self.known.get_mut(&request) {
                 known.left = entry.left.is_some();
@@ -161,13 +171,15 @@ impl Service {
         opened: &Opened,
         from_facts: bool,
         kept: &[SessionId],
+        known: Option<&Known>,
     ) -> anyhow::Result<Option<Index>> {
         self.remember_all();
+        self.remember_cells();
         let imported = self.import(opened)?;
         // Whatever broke it would break it again: its engine is built anew.
         let broke = self.data.take_dump(opened.epoch)?;
         let rebuilt = from_facts || broke.is_some() || imported.is_some();
-        self.start(opened, rebuilt, kept)?;
+        self.start(opened, rebuilt, kept, known)?;
         if let Some((session, call)) = broke.and_then(|dump| dump.culprit) {
             self.input(Input::Spare { session, call });
         }
@@ -179,8 +191,13 @@ impl Service {
     }
 
     /// Has the cell look once more at the configuration.
-    fn begin_again(&mut self, opened: &Opened, kept: &[SessionId]) -> anyhow::Result<()> {
-        self.start(opened, false, kept)?;
+    fn begin_again(
+        &mut self,
+        opened: &Opened,
+        kept: &[SessionId],
+        known: Option<&Known>,
+    ) -> anyhow::Result<()> {
+        self.start(opened, false, kept, known)?;
         self.end_round();
         // Its name would mean something else.
         if let Some(missing) = self.missing_pool()? {
@@ -192,11 +209,17 @@ impl Service {
         Ok(())
     }
 
-    fn start(&mut self, opened: &Opened, rebuilt: bool, kept: &[SessionId]) -> anyhow::Result<()> {
+    fn start(
+        &mut self,
+        opened: &Opened,
+        rebuilt: bool,
+        kept: &[SessionId],
+        known: Option<&Known>,
+    ) -> anyhow::Result<()> {
         if !kept.is_empty() {
             self.input(Input::Keep { epoch: opened.epoch, sessions: kept.to_vec() });
         }
-        self.input(Input::Started(self.started(opened, rebuilt)?));
+        self.input(Input::Started(self.started(opened, rebuilt, known)?));
         Ok(())
     }
 
@@ -223,7 +246,12 @@ impl Service {
     }
 
     /// How the cell is told that its host has started.
-    fn started(&self, opened: &Opened, rebuilt: bool) -> anyhow::Result<Start> {
+    fn started(
+        &self,
+        opened: &Opened,
+        rebuilt: bool,
+        known: Option<&Known>,
+    ) -> anyhow::Result<Start> {
         let now = self.clock.reads();
         let limits = self.config.limits;
         let pools = self.config.pools()?.into_iter().filter_map(|change| match change {
@@ -249,10 +277,25 @@ impl Service {
                 lease: limits.lease_hours.saturating_mul(3_600_000),
                 waiting: u32::try_from(limits.waiting).unwrap_or(u32::MAX),
             },
-            cluster: None,
-            waits: Vec::new(),
+            cluster: known.and_then(cluster),
+            waits: self.config.waits(),
         })
     }
+}
+
+/// What is known of other cells when an agent starts that is a member of a cluster.
+fn cells_of(known: &Known, opened: &Opened, clock: &Clock) -> anyhow::Result<Box<Cells>> {
+    let mut nonce = [0; 16];
+    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
+    let length = opened.records.last().map(|record| record.index.0);
+    let length = length.or(opened.snapshot.as_ref().map(|snapshot| snapshot.upto.0));
+    let presence = Presence {
+        life: opened.life.0,
+        epoch: opened.epoch,
+        nonce: u128::from_le_bytes(nonce),
+        length: length.unwrap_or_default(),
+    };
+    Ok(Box::new(Cells::new(known, presence, clamp(clock.reads().boottime))))
 }
 
 /// What happened to the log is said.
@@ -325,8 +368,9 @@ async fn begin(
     opened: &Opened,
     from_facts: bool,
     kept: &[SessionId],
+    known: Option<&Known>,
 ) -> anyhow::Result<bool> {
-    let imported = service.borrow_mut().begin(opened, from_facts, kept)?;
+    let imported = service.borrow_mut().begin(opened, from_facts, kept, known)?;
     if let Some(index) = imported {
         let watch = service.borrow().host.watch();
         let kept = until(service, || watch.progress().synced >= index).await;
@@ -336,7 +380,7 @@ async fn begin(
     if is_missing {
         // What is in its way may be found to be gone, when what follows from the start has left.
         until(service, || service.borrow().host.is_idle()).await;
-        service.borrow_mut().begin_again(opened, kept)?;
+        service.borrow_mut().begin_again(opened, kept, known)?;
     }
     let own = service.borrow();
     own.data.put_aside(STATE)?;

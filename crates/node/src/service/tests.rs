@@ -51,7 +51,7 @@ fn with_agent_that_keeps<F: Future>(
     let told = local.run_until(async {
         let service = loop {
             let data = Data::open(&dir.join("data"), None, false).expect("free");
-            match Service::new(data, config.clone(), &dir.join("sock"), kept.to_vec()).await {
+            match Service::new(data, config.clone(), &dir.join("sock"), kept.to_vec(), None).await {
                 // A snapshot of the one before is being made.
                 Err(error) if error.is::<InUse>() => tokio::task::yield_now().await,
                 begun => break begun.expect("an agent"),

@@ -1,0 +1,133 @@
+//! Whether a cell that greets is the one that was known.
+//!
+//! A cell is what its log says. Whoever starts it from a copy of its directory, on the same machine after a restore or on
+//! another one beside it, has a cell that has forgotten what it gave away, and does not know it. So a cell tells in its
+//! greeting which start of which life it is, and how long its log is; and others remember that. A log never gets shorter, a later start
+//! has a higher epoch, and no two starts have the same nonce. What does not fit is refused, until it declares its
+//! memory lost: then it has a new life, and what it gave away is asserted by those who hold it.
+//!
+//! What others remember is what the last greeting and the beats since have told. A copy that is newer than that, of a cell that
+//! runs no more, goes on where the cell was as far as anybody else can tell.
+
+use serde::{Deserialize, Serialize};
+
+/// A start of a cell, and how far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    /// New whenever memory may have been lost.
+    pub life: u128,
+    /// The epoch of the start.
+    pub epoch: u32,
+    /// Drawn at random at the start.
+    pub nonce: u128,
+    /// How many records its log has ever had.
+    pub length: u64,
+}
+
+/// Why a cell is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stranger {
+    /// Another start of it is linked and alive.
+    #[error("another start of this cell is connected; one directory, one agent")]
+    Second,
+    /// It is an earlier start than one that was known.
+    #[error(
+        "epoch {epoch} of this cell, and {known} was known: it was started from a copy of its directory"
+    )]
+    Earlier {
+        /// That of the greeting.
+        epoch: u32,
+        /// That which was known.
+        known: u32,
+    },
+    /// Its log is shorter than it was.
+    #[error(
+        "the log of this cell has {length} records, and had {known}: it was started from a copy of its directory"
+    )]
+    Shorter {
+        /// That of the greeting.
+        length: u64,
+        /// That which was known.
+        known: u64,
+    },
+}
+
+impl Stranger {
+    /// The remedy, for people.
+    pub const REMEDY: &'static str = "if that is meant, declare its memory lost: it then has a new life, above every epoch that others know";
+}
+
+impl Presence {
+    /// Whether a cell that greets can be the one that was known; and whether that is linked and alive at this moment.
+    ///
+    /// # Errors
+    /// Says why it is refused.
+    pub fn check(&self, known: Option<&Self>, is_linked: bool) -> Result<(), Stranger> {
+        let Some(known) = known else { return Ok(()) };
+        let is_same_start = self.life == known.life && self.nonce == known.nonce;
+        if is_linked && !is_same_start {
+            return Err(Stranger::Second);
+        }
+        let (epoch, length) = (self.epoch, self.length);
+        // Fences are above the epoch, so that no life may begin below one that was.
+        if epoch < known.epoch || epoch == known.epoch && !is_same_start {
+            return Err(Stranger::Earlier { epoch, known: known.epoch });
+        }
+        if self.life == known.life && length < known.length {
+            return Err(Stranger::Shorter { length, known: known.length });
+        }
+        Ok(())
+    }
+
+    /// It is known to have come further: with each beat.
+    pub fn has_come_to(&mut self, length: u64) {
+        self.length = self.length.max(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: Presence = Presence { life: 1, epoch: 5, nonce: 50, length: 1000 };
+
+    fn check(presence: Presence) -> Result<(), Stranger> {
+        presence.check(Some(&KNOWN), false)
+    }
+
+    #[test]
+    fn whoever_goes_on_is_let_in() {
+        assert_eq!(KNOWN.check(None, false), Ok(()));
+        assert_eq!(check(KNOWN), Ok(()), "the same over another connection");
+        assert_eq!(
+            KNOWN.check(Some(&KNOWN), true),
+            Ok(()),
+            "before the old one is seen to be gone"
+        );
+        assert_eq!(check(Presence { length: 1001, ..KNOWN }), Ok(()));
+        let next = Presence { epoch: 6, nonce: 60, length: 1001, ..KNOWN };
+        assert_eq!(check(next), Ok(()), "it was started again");
+        let lost = Presence { life: 2, epoch: 6, nonce: 60, length: 3 };
+        assert_eq!(check(lost), Ok(()), "it says that it has lost its memory");
+    }
+
+    #[test]
+    fn a_copy_is_refused() {
+        let copy = Presence { epoch: 6, nonce: 60, length: 900, ..KNOWN };
+        assert_eq!(check(copy), Err(Stranger::Shorter { length: 900, known: 1000 }));
+        let older = Presence { epoch: 4, nonce: 60, length: 2000, ..KNOWN };
+        assert_eq!(check(older), Err(Stranger::Earlier { epoch: 4, known: 5 }));
+        let twin = Presence { nonce: 60, length: 2000, ..KNOWN };
+        assert_eq!(check(twin), Err(Stranger::Earlier { epoch: 5, known: 5 }));
+        let lost = Presence { life: 2, epoch: 5, nonce: 60, length: 3 };
+        assert!(check(lost).is_err(), "its fences would go back");
+        let beside = Presence { epoch: 6, nonce: 60, length: 1001, ..KNOWN };
+        assert_eq!(beside.check(Some(&KNOWN), true), Err(Stranger::Second));
+        let mut known = KNOWN;
+        known.has_come_to(1500);
+        known.has_come_to(1200);
+        assert_eq!(known.length, 1500);
+        let stale = Presence { epoch: 6, nonce: 60, length: 1400, ..KNOWN };
+        assert!(stale.check(Some(&known), false).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! What the agents of two cells say to each other over a link.
+//!
+//! The version is that of the greeting: members of neighbouring versions talk, so new frames are added at the end and said
+//! only to those who know them.
+
+use holdall_cell::peer::PeerMessage;
+use holdall_wire::{Body, Reply};
+use serde::{Deserialize, Serialize};
+
+/// What this version says.
+pub(crate) const VERSION: u32 = 1;
+/// The oldest version that it understands, too.
+pub(crate) const OLDEST: u32 = 1;
+
+/// Something that an agent says to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Frame {
+    /// A home is there. What it was given is its own for a lease from when it sent this, if it comes back.
+    Beat {
+        /// When, by the clock of the home.
+        sent: u64,
+        /// How many records its log has had.
+        length: u64,
+    },
+    /// A guard sends a beat back, after all that it has taken from that home.
+    Beaten {
+        /// What the beat said.
+        sent: u64,
+    },
+    /// A cell says something to the other.
+    Said(Box<PeerMessage>),
+    /// Somebody asks a question that the other cell answers.
+    Asks {
+        /// The answer has the same number.
+        number: u64,
+        /// Who: pages follow on the last one of the same.
+        asker: u64,
+        /// What.
+        question: Box<Body>,
+    },
+    /// The answer.
+    Answers {
+        /// The number of the question.
+        number: u64,
+        /// What.
+        reply: Box<Reply>,
+    },
+}
+
+impl Frame {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, postcard::Error> {
+        postcard::to_stdvec(self)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        let (frame, rest) = postcard::take_from_bytes(bytes)?;
+        if rest.is_empty() { Ok(frame) } else { Err(postcard::Error::DeserializeBadEncoding) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_cell::peer::Assertion;
+    use holdall_wire::RequestNo;
+
+    use super::*;
+
+    fn golden(frame: &Frame, bytes: &str) {
+        let written = frame.encode().expect("written");
+        let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, bytes, "{frame:?}");
+        assert_eq!(Frame::decode(&written).expect("read"), *frame);
+    }
+
+    /// New frames are added at the end, and keep their bytes from then on.
+    #[test]
+    fn version_1_keeps_its_bytes() {
+        golden(&Frame::Beat { sent: 300, length: 7 }, "00ac0207");
+        golden(&Frame::Beaten { sent: 300 }, "01ac02");
+        let last = Assertion { last: true, ..Assertion::default() };
+        golden(&Frame::Said(Box::new(PeerMessage::Assert(last))), "0204000001");
+        let question = Box::new(Body::Explain { request: RequestNo(5), most: 3 });
+        golden(&Frame::Asks { number: 300, asker: 2, question }, "03ac0202050503");
+        golden(&Frame::Answers { number: 300, reply: Box::new(Reply::Done) }, "04ac0201");
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        for bytes in [&[][..], &[9], &[0], &[1, 5, 5], &[2, 77]] {
+            assert!(Frame::decode(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

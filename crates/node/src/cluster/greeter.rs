@@ -1,0 +1,206 @@
+//! Who is wanted: asked by the links on their thread, answered from what the service has told.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use holdall_cell::greeting::{Presence, Stranger};
+use holdall_cell::lease::Terms;
+use holdall_links::{Above, Cell, CellId};
+
+use super::forgotten::Forgotten;
+use super::greeting::Greeting;
+use super::number;
+
+/// What the service and the links both know.
+pub(crate) struct Greeter {
+    state: Mutex<State>,
+}
+
+struct State {
+    own: CellId,
+    presence: Presence,
+    terms: Terms,
+    pools: u64,
+    peers: BTreeMap<CellId, Peer>,
+    forgotten: Forgotten,
+}
+
+/// What is known of another cell.
+#[derive(Clone, Copy, Default)]
+struct Peer {
+    presence: Option<Presence>,
+    is_linked: bool,
+}
+
+impl Greeter {
+    pub(crate) fn new(own: CellId, presence: Presence, terms: Terms, forgotten: Forgotten) -> Self {
+        let (pools, peers) = (0, BTreeMap::new());
+        Self { state: Mutex::new(State { own, presence, terms, pools, peers, forgotten }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is such a cell, and it was last heard of in this start.
+    pub(crate) fn know(&self, cell: CellId, presence: Option<Presence>) {
+        self.state().peers.entry(cell).or_default().presence = presence;
+    }
+
+    /// There is such a cell.
+    pub(crate) fn know_of(&self, cell: CellId) {
+        self.state().peers.entry(cell).or_default();
+    }
+
+    /// The log of this cell has come so far.
+    pub(crate) fn has_come_to(&self, length: u64) {
+        self.state().presence.has_come_to(length);
+    }
+
+    /// The pools are others.
+    pub(crate) fn set_pools(&self, digest: u64) {
+        self.state().pools = digest;
+    }
+
+    /// There is a link to a peer with this greeting, if it may be one still. Says which start it is, and whether it has come
+    /// back after it was forgotten.
+    pub(crate) fn linked(&self, peer: &Cell, greeting: &[u8]) -> Result<(Presence, bool), String> {
+        let presence = self.check(peer, greeting)?;
+        let mut state = self.state();
+        let it = state.peers.entry(peer.id).or_default();
+        (it.presence, it.is_linked) = (Some(presence), true);
+        let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
+        Ok((presence, is_back))
+    }
+
+    pub(crate) fn unlinked(&self, cell: CellId) {
+        if let Some(peer) = self.state().peers.get_mut(&cell) {
+            peer.is_linked = false;
+        }
+    }
+
+    /// The log of a peer has come so far.
+    pub(crate) fn heard(&self, cell: CellId, length: u64) {
+        let mut state = self.state();
+        let presence = state.peers.get_mut(&cell).and_then(|peer| peer.presence.as_mut());
+        presence.into_iter().for_each(|presence| presence.has_come_to(length));
+    }
+
+    /// A member is given up. Says whether that is new.
+    pub(crate) fn forget(&self, cell: CellId, word: &[u8]) -> std::io::Result<bool> {
+        let mut state = self.state();
+        if state.forgotten.is_known(cell, word) {
+            return Ok(false);
+        }
+        let life = state.peers.get(&cell).and_then(|peer| Some(peer.presence?.life));
+        state.forgotten.add(cell, word, life).map(|()| true)
+    }
+
+    /// Whether a member was given up, and has not come back.
+    pub(crate) fn is_away(&self, cell: CellId) -> bool {
+        self.state().forgotten.is_away(cell)
+    }
+
+    fn check(&self, peer: &Cell, greeting: &[u8]) -> Result<Presence, String> {
+        let state = self.state();
+        let greeting = Greeting::read(greeting, &state.terms).map_err(|unfit| unfit.to_string())?;
+        let others = state.peers.keys().chain([&state.own]);
+        if let Some(other) = others
+            .into_iter()
+            .find(|other| **other != peer.id && number(**other) == number(peer.id))
+        {
+            return Err(format!(
+                "its id begins as that of {other} does, and cells cannot be told apart by the rest; \
+                 remove it, and let it join again under a new id"
+            ));
+        }
+        if !state.forgotten.lets_in(peer.id, greeting.presence.life) {
+            return Err(format!(
+                "{peer} was forgotten in this life (`holdall cluster forget`), and what it held may have been given to \
+                 others; to begin a new life, stop its agent and move segment-* and snapshot-* in its data directory away"
+            ));
+        }
+        let known = state.peers.get(&peer.id).copied().unwrap_or_default();
+        let is_known = greeting.presence.check(known.presence.as_ref(), known.is_linked);
+        is_known.map_err(|stranger| format!("{stranger}; {}", Stranger::REMEDY))?;
+        Ok(greeting.presence)
+    }
+}
+
+impl Above for Greeter {
+    fn greeting(&self, _: &Cell) -> Vec<u8> {
+        let state = self.state();
+        Greeting::new(state.presence, &state.terms, state.pools).encode()
+    }
+
+    fn welcome(&self, peer: &Cell, greeting: &[u8]) -> Result<(), String> {
+        self.check(peer, greeting).map(drop)
+    }
+
+    fn client(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(id: u128, name: &str) -> Cell {
+        Cell { id: CellId(id), name: name.parse().expect("a name") }
+    }
+
+    fn greeter(dir: &tempfile::TempDir) -> Greeter {
+        let forgotten = Forgotten::read(dir.path()).expect("whole");
+        Greeter::new(CellId(1 << 64), Presence::default(), Terms::default(), forgotten)
+    }
+
+    fn says(life: u128, epoch: u32, nonce: u128, length: u64) -> Vec<u8> {
+        Greeting::new(Presence { life, epoch, nonce, length }, &Terms::default(), 0).encode()
+    }
+
+    #[test]
+    fn a_second_start_and_an_older_log_are_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (greeter, peer) = (greeter(&dir), cell(2 << 64, "b"));
+        let wants = |words: &[u8]| greeter.welcome(&peer, words);
+        assert_eq!(wants(&says(1, 1, 10, 5)), Ok(()));
+        greeter.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
+        assert!(wants(&says(1, 2, 20, 9)).expect_err("it is up").contains("another start"));
+        greeter.unlinked(peer.id);
+        assert_eq!(wants(&says(1, 2, 20, 9)), Ok(()));
+        greeter.heard(peer.id, 100);
+        assert!(wants(&says(1, 2, 20, 9)).expect_err("a copy").contains("had 100"));
+        assert_eq!(wants(&says(2, 2, 20, 9)), Ok(()), "it says that it has lost its memory");
+    }
+
+    #[test]
+    fn who_was_forgotten_comes_back_in_another_life() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (greeter, peer) = (greeter(&dir), cell(2 << 64, "b"));
+        greeter.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
+        greeter.unlinked(peer.id);
+        assert!(greeter.forget(peer.id, b"word").expect("kept"));
+        assert!(!greeter.forget(peer.id, b"word").expect("known"), "it counts once");
+        assert!(greeter.is_away(peer.id));
+        assert!(
+            greeter
+                .welcome(&peer, &says(1, 2, 20, 9))
+                .expect_err("that life")
+                .contains("forgotten")
+        );
+        let (_, is_back) = greeter.linked(&peer, &says(2, 2, 20, 9)).expect("another life");
+        assert!(is_back && !greeter.is_away(peer.id));
+    }
+
+    #[test]
+    fn cells_that_cannot_be_told_apart_are_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let greeter = greeter(&dir);
+        let twin = cell((1 << 64) + 5, "b");
+        assert!(greeter.welcome(&twin, &says(1, 1, 1, 1)).expect_err("as our own").contains("id"));
+        greeter.know(CellId(7 << 64), None);
+        let twin = cell((7 << 64) + 5, "c");
+        assert!(greeter.welcome(&twin, &says(1, 1, 1, 1)).is_err());
+    }
+}

@@ -1,0 +1,209 @@
+//! The directory of a member, below that of the agent; making a cluster, and joining one.
+
+use std::net::{TcpListener, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use holdall_cell::lease::Terms;
+use holdall_links::member::Member;
+use holdall_links::token::{For, JoinToken};
+use holdall_links::{Cell, CellId, CellName, Home};
+
+use super::forgotten::Forgotten;
+use crate::config::Config;
+use crate::directory::Directory;
+
+const DIR: &str = "cluster";
+/// The file with the address to listen at.
+const LISTEN: &str = "listen";
+/// For how many hours the first token of a cluster is good.
+pub const TOKEN_HOURS: u64 = 1;
+/// And for how many machines.
+const MACHINES: u32 = 1000;
+
+/// What is known of a cluster before the agent talks to anybody.
+pub(crate) struct Known {
+    pub(crate) home: Home,
+    pub(crate) terms: Terms,
+    pub(crate) members: Vec<(CellId, Member)>,
+    pub(crate) forgotten: Forgotten,
+    pub(crate) listen: String,
+    pub(crate) addresses: Vec<String>,
+}
+
+/// Why a machine is no member now, if it is not for want of right or reason but of a sensible word.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
+/// A member that was just made.
+pub struct Made {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    pub listens: String,
+    /// With what others join, if this member lets them.
+    pub token: Option<String>,
+}
+
+impl Known {
+    /// What is known, if the agent with this directory is a member of a cluster.
+    ///
+    /// # Errors
+    /// If something in the directory is missing or damaged.
+    pub(crate) fn read(data: &Path, config: &Config) -> anyhow::Result<Option<Self>> {
+        let dir = data.join(DIR);
+        if !Home::is_in(&dir) {
+            return Ok(None);
+        }
+        let home = Home::open(&dir)?;
+        let roster = home.roster()?;
+        let members = roster.members().map(|(id, it)| (id, it.clone())).collect();
+        let listen = match &config.cluster.listen {
+            Some(listen) => listen.clone(),
+            None => kept_address(&dir)?,
+        };
+        let addresses = match &config.cluster.advertise[..] {
+            [] => reached_at(&listen),
+            advertise => advertise.to_vec(),
+        };
+        let (terms, forgotten) = (config.cluster.terms(), Forgotten::read(&dir)?);
+        Ok(Some(Self { home, terms, members, forgotten, listen, addresses }))
+    }
+}
+
+/// Where the agent with this directory listens for its cluster, if it is a member of one.
+pub fn listens_at(data: &Path) -> Option<String> {
+    let dir = data.join(DIR);
+    Home::is_in(&dir).then(|| kept_address(&dir).ok()).flatten()
+}
+
+fn kept_address(dir: &Path) -> anyhow::Result<String> {
+    let path = dir.join(LISTEN);
+    let text = std::fs::read_to_string(&path).with_context(|| {
+        format!("{} is missing: write the address to listen at into it", path.display())
+    })?;
+    Ok(text.trim().to_owned())
+}
+
+/// Where others reach whoever listens at an address.
+fn reached_at(listen: &str) -> Vec<String> {
+    let everywhere = ["0.0.0.0:", "[::]:"].iter().find_map(|any| listen.strip_prefix(any));
+    vec![match everywhere {
+        Some(port) => format!("{}:{port}", host()),
+        None => listen.to_owned(),
+    }]
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The name of a cell: as people want it, or that of the machine.
+fn name(wanted: Option<&str>) -> Result<CellName, Refused> {
+    let own = || host().split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let text = wanted.map_or_else(own, str::to_owned);
+    let bad = |why| match wanted {
+        Some(_) => Refused(format!("{why}")),
+        None => Refused(format!("the name of this machine: {why}; say another with --name")),
+    };
+    text.parse().map_err(bad)
+}
+
+/// An address with a port: if it is 0, one that is free.
+fn settled(listen: &str) -> anyhow::Result<String> {
+    let found = listen.to_socket_addrs();
+    let mut found = found.map_err(|why| {
+        Refused(format!("'{listen}' is no address to listen at, like lab1:7420: {why}"))
+    })?;
+    let port_is_free = found.any(|address| address.port() == 0);
+    if !port_is_free {
+        return Ok(listen.to_owned());
+    }
+    let port = TcpListener::bind(listen)?.local_addr()?.port();
+    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
+    Ok(format!("{host}:{port}"))
+}
+
+/// Makes the directory, and keeps the address in it.
+fn prepare(data: &Path, listen: &str) -> anyhow::Result<PathBuf> {
+    Directory::private(data)?;
+    let dir = data.join(DIR);
+    match std::fs::create_dir(&dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("{}", dir.display()));
+        }
+        _ => {}
+    }
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700))?;
+    std::fs::write(dir.join(LISTEN), format!("{listen}\n"))?;
+    Ok(dir)
+}
+
+fn refuse_member(data: &Path) -> anyhow::Result<()> {
+    let dir = data.join(DIR);
+    if Home::is_in(&dir) {
+        let own = Home::open(&dir).map(|home| home.cell().to_string()).unwrap_or_default();
+        return Err(Refused(format!(
+            "this agent is a member of a cluster already, as '{own}'; to leave it, stop the agent and move {} away",
+            dir.display()
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Makes a cluster, with the agent of this directory as its first member.
+///
+/// # Errors
+/// If it is a member already, or the directory cannot be written.
+pub fn init(data: &Path, wanted: Option<&str>, listen: &str) -> anyhow::Result<Made> {
+    refuse_member(data)?;
+    let (name, listens) = (name(wanted)?, settled(listen)?);
+    let dir = prepare(data, &listens)?;
+    let cell = Cell { id: CellId::random()?, name };
+    let home = Home::init(&dir, &cell, &reached_at(&listens))?;
+    let good = Duration::from_secs(TOKEN_HOURS * 3600);
+    let token = home.add_token(good, For::New(MACHINES))?.to_string();
+    Ok(Made { name: cell.name.to_string(), listens, token: Some(token) })
+}
+
+/// Joins the cluster of the member at an address. A member whose certificate was lost or has expired joins again.
+///
+/// # Errors
+/// If it is not reached, or refuses; or if this agent is a member already and its certificate is good.
+pub async fn join(
+    data: &Path,
+    wanted: Option<&str>,
+    listen: Option<&str>,
+    at: &str,
+    token: &str,
+) -> anyhow::Result<Made> {
+    let token: JoinToken = token.parse().map_err(|bad| Refused(format!("--token: {bad}")))?;
+    let dir = data.join(DIR);
+    let before = Home::is_in(&dir).then(|| Home::open(&dir)).transpose()?;
+    let cell = match &before {
+        // Whether the token is good for it, the member that made it says.
+        Some(home) if home.pin() == token.pin() => home.cell().clone(),
+        Some(_) => {
+            refuse_member(data)?;
+            anyhow::bail!("this agent has just left its cluster; try again");
+        }
+        None => Cell { id: CellId::random()?, name: name(wanted)? },
+    };
+    let listens = match listen {
+        Some(listen) => settled(listen)?,
+        None => match listens_at(data) {
+            Some(kept) => kept,
+            None => settled(&format!("{}:{PORT}", host()))?,
+        },
+    };
+    let dir = prepare(data, &listens)?;
+    holdall_links::join(&dir, &cell, &reached_at(&listens), at, &token).await?;
+    Ok(Made { name: cell.name.to_string(), listens, token: None })
+}
+
+/// The port of a member, if nothing is said.
+const PORT: u16 = 7420;

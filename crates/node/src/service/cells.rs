@@ -1,0 +1,370 @@
+//! Other cells: what their agents say over the links, and what is said to them.
+//!
+//! # Invariants
+//! - What is said over a link is of that link: what was held back until the log had it, and belongs to one that is gone, is dropped.
+//! - All that is said to a cell leaves in the order in which it came up, beats and their answers among it: so whatever was taken from
+//!   a home it is told before its next beat is confirmed.
+//! - If something does not fit, the link ends: of what was said over one, a beginning is heard.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Weak;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdall_cell::greeting::Presence;
+use holdall_cell::lease::{Leases, Terms, Verdict};
+use holdall_cell::session::{CallNo, ConnNo};
+use holdall_cell::{Cluster, Effect, Input};
+use holdall_core::CellId;
+use holdall_links::{self as links, Event, Events, Unsent, Way};
+use holdall_wire::{Refusal, Reply, RequestNo};
+use tracing::{error, info, warn};
+
+use super::questions::Questions;
+use super::{Leaving, Service, Shared};
+use crate::clock::clamp;
+use crate::cluster::frame::Frame;
+use crate::cluster::greeter::Greeter;
+use crate::cluster::{Known, Running, as_member, number, start};
+
+/// What the service knows of other cells.
+pub(super) struct Cells {
+    pub(super) running: Option<Running>,
+    pub(super) greeter: Arc<Greeter>,
+    pub(super) terms: Terms,
+    pub(super) leases: Leases,
+    /// The links that are up.
+    links: BTreeMap<CellId, Link>,
+    /// What the links know the cells by.
+    pub(super) ids: BTreeMap<CellId, links::CellId>,
+    last_link: u64,
+    /// When the next beat is due.
+    next_beat: u64,
+    /// Grants of which is not known yet until when they may be used: for commands, and for whom else.
+    pub(super) unprepared: Vec<RequestNo>,
+    pub(super) untold: Vec<(ConnNo, CallNo, Reply)>,
+    /// Until when clients were told that they may use what.
+    pub(super) told: BTreeMap<RequestNo, u64>,
+    /// Whether the pools are not what the others were told.
+    pub(super) pools_changed: bool,
+    pub(super) questions: Questions,
+}
+
+/// A link that is up.
+struct Link {
+    number: u64,
+    way: Way,
+}
+
+impl Cells {
+    /// Of a member of a cluster that has just started.
+    pub(super) fn new(known: &Known, presence: Presence, now: u64) -> Self {
+        let own = known.home.cell().id;
+        let greeter = Greeter::new(own, presence, known.terms, known.forgotten.clone());
+        let mut ids = BTreeMap::new();
+        for (id, _) in known.members.iter().filter(|(id, _)| *id != own) {
+            ids.insert(number(*id), *id);
+            greeter.know_of(*id);
+        }
+        Self {
+            running: None,
+            greeter: Arc::new(greeter),
+            terms: known.terms,
+            leases: Leases::new(known.terms, now, ids.keys().copied()),
+            links: BTreeMap::new(),
+            ids,
+            last_link: 0,
+            next_beat: now,
+            unprepared: Vec::new(),
+            untold: Vec::new(),
+            told: BTreeMap::new(),
+            pools_changed: true,
+            questions: Questions::default(),
+        }
+    }
+
+    /// The number of the link to a cell, if there is one.
+    pub(super) fn link(&self, cell: CellId) -> Option<u64> {
+        self.links.get(&cell).map(|link| link.number)
+    }
+}
+
+/// How the cell is told that there are others.
+pub(super) fn cluster(known: &Known) -> Option<Cluster> {
+    let own = known.home.cell();
+    let others = known.members.iter().filter(|(id, _)| *id != own.id);
+    let others = others.filter(|(id, _)| !known.forgotten.is_away(*id));
+    let members = others.filter_map(|(id, it)| as_member(*id, it)).collect();
+    let name = own.name.as_str().parse().ok()?;
+    let own = holdall_cell::engine::Member { name, cell: number(own.id) };
+    let Terms { lease, grace, stopping, .. } = known.terms;
+    Some(Cluster { own, members, patience: lease + grace, stopping })
+}
+
+/// Starts the links of a member, and takes what they tell as long as there is a service.
+///
+/// # Errors
+/// If the links cannot be started.
+pub(crate) fn begin_links(service: &Shared, known: &Known) -> anyhow::Result<()> {
+    let greeter = service.borrow().cells.as_ref().map(|cells| cells.greeter.clone());
+    let Some(greeter) = greeter else { return Ok(()) };
+    let (running, events) = start(known, greeter)?;
+    info!(cell = %running.links.own(), at = running.listens, "a member of a cluster");
+    if let Some(cells) = &mut service.borrow_mut().cells {
+        cells.running = Some(running);
+    }
+    tokio::task::spawn_local(take_events(std::rc::Rc::downgrade(service), events));
+    Ok(())
+}
+
+async fn take_events(service: Weak<RefCell<Service>>, mut events: Events) {
+    while let Some(event) = events.next().await {
+        let Some(service) = service.upgrade() else { return };
+        while !service.borrow().listens {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        service.borrow_mut().on_event(event);
+    }
+}
+
+impl Service {
+    /// The time of leases: nobody can set it, and it goes on while the machine sleeps.
+    pub(super) fn boottime(&self) -> u64 {
+        clamp(self.clock.reads().boottime)
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Up { peer, greeting, way } => self.on_up(&peer, &greeting, way),
+            Event::Down { peer, why } => self.on_down(&peer, &why),
+            Event::Message { peer, bytes } => self.on_message(number(peer), &bytes),
+            Event::Members(members) => self.on_members(&members),
+            Event::Forget { cell, word } => self.on_forget(cell, &word),
+            // It is looked at when somebody wants to see it.
+            Event::About { .. } => {}
+            Event::Client { .. } => {}
+        }
+        self.round.begin();
+    }
+
+    fn on_up(&mut self, peer: &links::Cell, greeting: &[u8], way: Way) {
+        let now = self.boottime();
+        let Some(cells) = &mut self.cells else { return };
+        let (presence, is_back) = match cells.greeter.linked(peer, greeting) {
+            Ok(wanted) => wanted,
+            Err(why) => {
+                warn!(%peer, "a link is not wanted any more: {why}");
+                return way.end("it is not wanted any more; it is told why when it comes again");
+            }
+        };
+        let cell = number(peer.id);
+        cells.last_link += 1;
+        cells.links.insert(cell, Link { number: cells.last_link, way });
+        let is_new = cells.ids.insert(cell, peer.id).is_none();
+        cells.leases.add(now, cell);
+        if is_back || is_new {
+            let name = peer.name.as_str().parse();
+            let member = name.map(|name| holdall_cell::engine::Member { name, cell });
+            self.input(Input::Members(member.into_iter().collect()));
+        }
+        self.input(Input::Linked { cell, presence });
+        self.beat(cell);
+    }
+
+    fn on_down(&mut self, peer: &links::Cell, why: &str) {
+        let cell = number(peer.id);
+        let Some(cells) = &mut self.cells else { return };
+        if cells.links.remove(&cell).is_none() {
+            return;
+        }
+        cells.greeter.unlinked(peer.id);
+        self.input(Input::Unlinked(cell));
+        self.no_answer_from(cell, &format!("{peer} does not answer: {why}"));
+    }
+
+    fn on_message(&mut self, cell: CellId, bytes: &[u8]) {
+        if self.cells.as_ref().is_none_or(|cells| !cells.links.contains_key(&cell)) {
+            return;
+        }
+        match Frame::decode(bytes) {
+            Ok(frame) => self.on_frame(cell, frame),
+            Err(_) => self.unlink(cell, "it says what cannot be read"),
+        }
+    }
+
+    fn on_frame(&mut self, cell: CellId, frame: Frame) {
+        let now = self.boottime();
+        let Some(cells) = &mut self.cells else { return };
+        match frame {
+            Frame::Beat { sent, length } => {
+                cells.leases.heard(now, cell);
+                if let Some(id) = cells.ids.get(&cell) {
+                    cells.greeter.heard(*id, length);
+                }
+                self.say(cell, Frame::Beaten { sent });
+            }
+            Frame::Beaten { sent } if sent <= now => {
+                cells.leases.confirmed(sent, cell);
+                self.tell_who_waits_for_a_lease();
+                self.tell_deadlines(cell);
+            }
+            Frame::Beaten { .. } => self.unlink(cell, "it answers what was not said yet"),
+            Frame::Said(message) => self.on_said(Input::Said { cell, message }),
+            Frame::Asks { number, asker, question } => {
+                let reply = Box::new(self.answer_cell(cell, asker, *question));
+                self.say(cell, Frame::Answers { number, reply });
+            }
+            Frame::Answers { number, reply } => self.answered(cell, number, *reply),
+        }
+    }
+
+    /// What a cell says is taken, or if there is no room for it, turned down.
+    fn on_said(&mut self, said: Input) {
+        match self.host.admit(&said) {
+            Ok(()) => self.input(said),
+            Err(full) => match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
+                Some((cell, message)) => self.say(cell, Frame::Said(Box::new(message))),
+                None => self.input(said),
+            },
+        }
+    }
+
+    /// What is known of other cells from before.
+    pub(super) fn remember_cells(&self) {
+        let Some(cells) = &self.cells else { return };
+        for (cell, id) in &cells.ids {
+            cells.greeter.know(*id, self.books().ties().met(*cell).copied());
+        }
+    }
+
+    /// Something is said to a cell, over the link that there is now, when all has left that came before.
+    pub(super) fn say(&mut self, cell: CellId, frame: Frame) {
+        let Some(link) = self.cells.as_ref().and_then(|cells| cells.link(cell)) else { return };
+        self.hold(Leaving::Said(cell, link, Box::new(frame)), false);
+        self.round.begin();
+    }
+
+    /// The log lets something leave that is said to a cell.
+    pub(super) fn send_to(&mut self, cell: CellId, number: u64, frame: &Frame) {
+        let link = self.cells.as_ref().and_then(|cells| cells.links.get(&cell));
+        let Some(link) = link.filter(|link| link.number == number) else { return };
+        let sent = frame.encode().map_or(Err(Unsent::Long), |bytes| link.way.send(bytes));
+        match sent {
+            Ok(()) | Err(Unsent::Down) => {}
+            Err(Unsent::Full) => link.way.end("it does not take in what it is told"),
+            Err(Unsent::Long) => {
+                error!("something is too long to be said to another cell");
+                link.way.end("what is to be said is too long");
+            }
+        }
+    }
+
+    /// A cell says what no honest one would.
+    pub(super) fn unlink(&mut self, cell: CellId, why: &'static str) {
+        if let Some(link) = self.cells.as_ref().and_then(|cells| cells.links.get(&cell)) {
+            warn!(cell = cell.0, "the link to a cell is cut: {why}");
+            link.way.end(why);
+        }
+    }
+
+    fn beat(&mut self, cell: CellId) {
+        let (sent, length) = (self.boottime(), self.host.last().0);
+        if let Some(cells) = &self.cells {
+            cells.greeter.has_come_to(length);
+        }
+        self.say(cell, Frame::Beat { sent, length });
+    }
+
+    /// Beats, looks whether others do, and says when to look again.
+    pub(crate) fn look_at_cells(&mut self) -> Option<Duration> {
+        let now = self.boottime();
+        let cells = self.cells.as_mut()?;
+        if cells.next_beat <= now {
+            cells.next_beat = now + cells.terms.beat();
+            let linked: Vec<_> = cells.links.keys().copied().collect();
+            linked.into_iter().for_each(|cell| self.beat(cell));
+        }
+        let verdicts = self.cells.as_mut()?.leases.look(now);
+        for verdict in verdicts {
+            self.input(match verdict {
+                Verdict::Suspected(cell) => Input::Suspected(cell),
+                Verdict::Lapsed(cell) => Input::Lapsed(cell),
+                Verdict::LeaseOver(cell) => Input::LeaseOver(cell),
+            });
+        }
+        let cells = self.cells.as_ref()?;
+        let next = cells.leases.next_due().map_or(cells.next_beat, |due| due.min(cells.next_beat));
+        Some(Duration::from_millis(next.saturating_sub(now)))
+    }
+
+    fn on_members(&mut self, members: &[(links::CellId, links::member::Member)]) {
+        let now = self.boottime();
+        let Some(cells) = &mut self.cells else { return };
+        let Some(own) = cells.running.as_ref().map(|running| running.links.own().id) else {
+            return;
+        };
+        let mut known = Vec::new();
+        for (id, it) in members.iter().filter(|(id, _)| *id != own) {
+            let cell = number(*id);
+            let is_other = cells.ids.get(&cell).is_some_and(|other| other != id);
+            if is_other || cells.greeter.is_away(*id) {
+                continue;
+            }
+            cells.ids.insert(cell, *id);
+            cells.greeter.know_of(*id);
+            cells.leases.add(now, cell);
+            known.extend(as_member(*id, it));
+        }
+        self.input(Input::Members(known));
+    }
+
+    fn on_forget(&mut self, id: links::CellId, word: &[u8]) {
+        let cell = number(id);
+        let Some(cells) = &mut self.cells else { return };
+        let Some(running) = &cells.running else { return };
+        if id == running.links.own().id {
+            return warn!("others were told to forget what this cell holds");
+        }
+        match cells.greeter.forget(id, word) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => error!("that a cell is forgotten is not kept: {error}"),
+        }
+        info!(cell = %id, "what it holds is forgotten");
+        cells.leases.remove(cell);
+        if let Some(link) = cells.links.remove(&cell) {
+            link.way.end("it was forgotten");
+            cells.greeter.unlinked(id);
+            self.input(Input::Unlinked(cell));
+        }
+        self.input(Input::Forget(cell));
+    }
+
+    /// Tells all members what the pools are, if they are others than they know.
+    pub(super) fn tell_pools(&mut self) {
+        let Some(cells) = self.cells.as_mut().filter(|cells| cells.pools_changed) else { return };
+        if cells.running.is_none() {
+            return;
+        }
+        cells.pools_changed = false;
+        let (about, digest) = super::questions::about(self.engine());
+        let Some(cells) = &self.cells else { return };
+        cells.greeter.set_pools(digest);
+        let said = cells.running.as_ref().map(|running| running.links.set_about(about));
+        if let Some(Err(error)) = said {
+            error!("the pools are not told to others: {error}");
+        }
+    }
+
+    /// What follows from an input for another cell.
+    pub(super) fn to_cell(&self, effect: Effect) -> Option<Leaving> {
+        match effect {
+            Effect::Send(cell, message) => {
+                let link = self.cells.as_ref()?.link(cell)?;
+                Some(Leaving::Said(cell, link, Box::new(Frame::Said(message))))
+            }
+            effect => Some(Leaving::Effect(effect)),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Grants of which other cells guard a part: nobody uses them longer than these know of.
+//!
+//! Such a grant is told when its lease is confirmed, and not about to end, and whoever uses it is told until when it may, now and each time
+//! that moves. Without another word its wrapper stops in time; so does the cell, which is told when a lease runs
+//! out ([`holdall_cell::lease`]).
+
+use holdall_cell::Input;
+use holdall_cell::session::{CallNo, ConnNo};
+use holdall_core::CellId;
+use holdall_wire::{Reply, RequestNo};
+
+use super::{Leaving, Service};
+
+/// How it stands with the lease of a grant.
+enum Lease {
+    /// It needs none.
+    None,
+    /// It may be used until then, by the time since the boot of the machine.
+    Until(u64),
+    /// A guard has not confirmed it since this agent was started.
+    Unknown,
+    /// It is about to end.
+    Over(CellId),
+}
+
+impl Service {
+    fn lease(&self, request: RequestNo) -> Lease {
+        let Some(cells) = &self.cells else { return Lease::None };
+        let is_reserved = self.books().get(request).is_none_or(|entry| entry.is_reserved());
+        if is_reserved || self.books().ties().id(request).is_none() {
+            return Lease::None;
+        }
+        let (now, mut least) = (self.boottime(), None);
+        for guard in self.engine().leased_by(request) {
+            let Some(deadline) = cells.leases.deadline(guard) else { return Lease::Unknown };
+            if deadline <= now.saturating_add(cells.terms.stopping) {
+                return Lease::Over(guard);
+            }
+            least = Some(least.map_or(deadline, |least: u64| least.min(deadline)));
+        }
+        least.map_or(Lease::None, Lease::Until)
+    }
+
+    /// Whether what a command needs may be made for it now; if not, it will be when it may.
+    pub(super) fn may_prepare(&mut self, request: RequestNo) -> bool {
+        match self.lease(request) {
+            Lease::None | Lease::Until(_) => true,
+            Lease::Unknown => {
+                if let Some(cells) = &mut self.cells {
+                    cells.unprepared.push(request);
+                }
+                false
+            }
+            Lease::Over(cell) => {
+                self.input(Input::LeaseOver(cell));
+                false
+            }
+        }
+    }
+
+    /// A reply that may be told now; that something is granted waits until it is known until when, which is told before.
+    pub(super) fn tellable(&mut self, conn: ConnNo, call: CallNo, reply: Reply) -> Option<Reply> {
+        let Reply::Granted { request, .. } = reply else { return Some(reply) };
+        match self.lease(request) {
+            Lease::None => Some(reply),
+            Lease::Until(at) => {
+                self.tell_until(conn, call, request, at);
+                Some(reply)
+            }
+            Lease::Unknown => {
+                self.tell_later(conn, call, reply);
+                None
+            }
+            Lease::Over(cell) => {
+                self.input(Input::LeaseOver(cell));
+                None
+            }
+        }
+    }
+
+    /// Whether a grant is told only together with the time until which it may be used.
+    pub(super) fn is_leased(&self, reply: &Reply) -> bool {
+        match reply {
+            Reply::Granted { request, .. } => !matches!(self.lease(*request), Lease::None),
+            _ => false,
+        }
+    }
+
+    /// Something is told as soon as its lease is confirmed.
+    pub(super) fn tell_later(&mut self, conn: ConnNo, call: CallNo, reply: Reply) {
+        if let Some(cells) = &mut self.cells {
+            cells.untold.push((conn, call, reply));
+        }
+    }
+
+    /// A lease was confirmed, or somebody has come back: whoever waits for that may go on.
+    pub(super) fn tell_who_waits_for_a_lease(&mut self) {
+        let Some(cells) = &mut self.cells else { return };
+        let unprepared = std::mem::take(&mut cells.unprepared);
+        let untold = std::mem::take(&mut cells.untold);
+        for request in unprepared {
+            self.prepare(request);
+        }
+        for (conn, call, reply) in untold {
+            let Reply::Granted { request, .. } = &reply else { continue };
+            let entry = self.books().get(*request);
+            let stands =
+                entry.is_some_and(|entry| entry.is_in_hand() && entry.taken_away.is_none());
+            if !stands || !self.peers.contains_key(&conn) {
+                continue; // It is told of that when it comes back.
+            }
+            if let Some(reply) = self.tellable(conn, call, reply)
+                && let Some(id) = self.id_of(conn, call, &reply)
+            {
+                let reply = self.as_told(conn, reply);
+                self.hold(Leaving::Answer(conn, id, reply), false);
+            }
+        }
+        self.round.begin();
+    }
+
+    /// Another cell has confirmed a lease: everybody who uses something of it is told until when it may.
+    pub(super) fn tell_deadlines(&mut self, cell: CellId) {
+        let spanning: Vec<_> = self.books().ties().spanning().collect();
+        for request in spanning {
+            if !self.engine().leased_by(request).contains(&cell) {
+                continue;
+            }
+            let Some(entry) = self.books().get(request) else { continue };
+            let Some((session, call)) = entry.session.filter(|_| entry.ready) else { continue };
+            let Some(conn) = self.books().sessions().connection(session) else { continue };
+            if let Lease::Until(at) = self.lease(request)
+                && self.cells.as_ref().is_some_and(|cells| cells.told.get(&request) != Some(&at))
+            {
+                self.tell_until(conn, call, request, at);
+            }
+        }
+    }
+
+    fn tell_until(&mut self, conn: ConnNo, call: CallNo, request: RequestNo, at: u64) {
+        let until = Reply::Until { request, boottime_millis: at };
+        if let Some(id) = self.id_of(conn, call, &until) {
+            self.hold(Leaving::Answer(conn, id, until), false);
+            if let Some(cells) = &mut self.cells {
+                cells.told.insert(request, at);
+            }
+        }
+    }
+
+    /// A request is over.
+    pub(super) fn no_lease(&mut self, request: RequestNo) {
+        if let Some(cells) = &mut self.cells {
+            cells.told.remove(&request);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Several machines: what people say about their cluster, and see of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Kind;
+use crate::name::Name;
+
+/// Something about the cluster of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClusterCall {
+    /// Who is a member.
+    Members,
+    /// A token with which others join.
+    Token {
+        /// For how many milliseconds it is good.
+        millis: u64,
+        /// How many machines may join with it.
+        machines: u32,
+        /// The member that may join again with it, and nobody else.
+        whose: Option<String>,
+    },
+    /// The tokens that there are.
+    Tokens,
+    /// A token is good for nothing any more, by its label.
+    Revoke(String),
+    /// A member is none any more: its certificate is good nowhere.
+    Remove(String),
+    /// A member is gone for good: what it holds is given up.
+    Forget(String),
+}
+
+/// A cluster, as one of its members knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterView {
+    /// The name of this member.
+    pub name: String,
+    /// Where it listens.
+    pub listens: String,
+    /// How long what others guard may be used without hearing of them, in milliseconds.
+    pub lease: u64,
+    /// Whether this member was removed: nobody talks to it any more.
+    pub removed: bool,
+    /// The other cells that it waits for before it grants anything, since it may have forgotten what they hold.
+    pub waits_for: Vec<String>,
+    /// All of them, this one first.
+    pub members: Vec<MemberView>,
+}
+
+/// A member of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberView {
+    /// Its name.
+    pub name: String,
+    /// What tells it from all others, in 32 hexadecimal digits.
+    pub id: String,
+    /// Whether it is the one that says this.
+    pub own: bool,
+    /// Where it can be reached.
+    pub addresses: Vec<String>,
+    /// Whether it has the key of the authority.
+    pub signs: bool,
+    /// Whether it was removed.
+    pub removed: bool,
+    /// Whether an operator has said that it is gone for good.
+    pub forgotten: bool,
+    /// Whether there is a link to it.
+    pub up: bool,
+    /// Since when that is so, in milliseconds since 1970.
+    pub since: u64,
+    /// Why there is none, as far as it is known.
+    pub why: Option<String>,
+    /// How long it takes there and back, in microseconds.
+    pub round_trip: Option<u64>,
+    /// How many frames were sent to it, received from it, and not sent for want of room.
+    pub frames: (u64, u64, u64),
+    /// The pools that it has declared, as it last said.
+    pub pools: Vec<(Name, Kind)>,
+}
+
+/// A token with which others join.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinTokenView {
+    /// What it is revoked by.
+    pub label: String,
+    /// When it was made, in milliseconds since 1970.
+    pub made: u64,
+    /// Until when it is good.
+    pub until: u64,
+    /// How many machines may join with it.
+    pub machines: u32,
+    /// How many have.
+    pub used: u32,
+    /// The only member that may use it.
+    pub whose: Option<String>,
+}

@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# Three agents on this machine as three cells: a cluster is made and joined, sets span cells, agents are killed, members
+# are removed and forgotten.
+set -euo pipefail
+. tests/lib/service.bash
+
+cells=(lab1 lab2 lab3)
+lease=6
+# A command of one cell.
+at() {
+    local cell=$1
+    shift
+    HOLDALL_AGENT="$work/$cell.sock" HOLDALL_DATA="$work/$cell.data" "$HOLDALL" "$@"
+}
+# The same, with a status and a text to expect.
+expect_at() {
+    local cell=$1
+    shift
+    HOLDALL_AGENT="$work/$cell.sock" HOLDALL_DATA="$work/$cell.data" expect "$@"
+}
+agent_of() {
+    at "$1" agent --config "$work/$1.toml" --socket "$work/$1.sock" --data "$work/$1.data" \
+        2>>"$work/$1.log" &
+    echo $! >"$work/$1.pid"
+    eventually at "$1" agent status
+}
+kill_agent() {
+    kill -9 "$(cat "$work/$1.pid")"
+    wait "$(cat "$work/$1.pid")" 2>/dev/null || true
+}
+end_all() {
+    local cell
+    for cell in "${cells[@]}"; do
+        [ ! -e "$work/$cell.pid" ] || kill -9 "$(cat "$work/$cell.pid")" 2>/dev/null || true
+    done
+    clean_up
+}
+trap end_all EXIT
+# Whether all of a member's links are as wanted.
+sees() {
+    local cell=$1 other=$2 state=$3
+    at "$cell" cluster members --json | python3 -c '
+import json, sys
+members = json.load(sys.stdin)["members"]
+up = [m["up"] for m in members if m["name"] == sys.argv[1] and not m["removed"]]
+sys.exit(up != [sys.argv[2] == "up"])' "$other" "$state"
+}
+linked() {
+    local one other
+    for one in "$@"; do
+        for other in "$@"; do
+            [ "$one" = "$other" ] || eventually sees "$one" "$other" up
+        done
+    done
+}
+
+for cell in "${cells[@]}"; do
+    cat >"$work/$cell.toml" <<EOF
+cgroups = false
+[cluster]
+lease_seconds = $lease
+[pools.board]
+units = 2
+[pools.scope]
+lock = true
+EOF
+done
+cat >>"$work/lab1.toml" <<EOF
+[names]
+tool = "scope@lab3"
+EOF
+for cell in "${cells[@]}"; do agent_of "$cell"; done
+
+# Alone, an agent knows no other cells, and says how there would be some.
+expect_at lab1 78 "this agent is alone" run board@lab2 -- true
+expect_at lab1 65 "holdall cluster init" cluster members
+expect_at lab1 0 "" run undeclared -- true
+
+# One makes a cluster, and prints the line for the others.
+expect_at lab1 64 "no name for a cell" cluster init --listen 127.0.0.1:0 --name Lab_1
+expect_at lab1 64 "is no address" cluster init --listen nowhere --name lab1
+line=$(at lab1 cluster init --listen 127.0.0.1:0 --name lab1 2>/dev/null)
+grep -q '^holdall cluster join 127.0.0.1:[0-9]* --token H1-' <<<"$line" || fail "prints no line to join: $line"
+expect_at lab1 64 "a member of a cluster already" cluster init --listen 127.0.0.1:0 --name lab1
+address=$(cut -d' ' -f4 <<<"$line")
+token=$(cut -d' ' -f6 <<<"$line")
+expect_at lab2 64 "mistyped" cluster join "$address" --token "${token%?}" --listen 127.0.0.1:0 --name lab2
+expect_at lab2 69 "refused" cluster join 127.0.0.1:9 --token "$token" --listen 127.0.0.1:0 --name lab2
+expect_at lab2 77 "is called lab1 already" cluster join "$address" --token "$token" --listen 127.0.0.1:0 --name lab1
+expect_at lab2 0 "lab2" cluster join "$address" --token "$token" --listen 127.0.0.1:0 --name lab2
+
+# A token can be revoked, is good for as many machines as it says, and shown by its label alone.
+once=$(at lab1 cluster token --machines 1 --lasts 10m)
+label=$(at lab1 cluster token list --json |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["tokens"][-1]["label"])')
+expect_at lab1 0 "$label" cluster token list
+expect_at lab1 0 "" cluster token revoke "$label"
+expect_at lab1 65 "there is no token" cluster token revoke "$label"
+expect_at lab3 77 "not known here, or was revoked" cluster join "$address" --token "$once" --listen 127.0.0.1:0 --name lab3
+expect_at lab2 65 "the key of the authority is not on this machine" cluster token
+expect_at lab3 0 "lab3" cluster join "$address" --token "$token" --listen 127.0.0.1:0 --name lab3
+linked lab1 lab2 lab3
+expect_at lab2 0 "board:2 scope" cluster members
+
+# A set that spans cells, with its units and fences by name.
+spans='echo "$HOLDALL_UNITS_BOARD_LAB1 $HOLDALL_UNITS_SCOPE_LAB3 $HOLDALL_FENCE_SCOPE_LAB3"'
+out=$(at lab2 run board@lab1 scope@lab3 board -- sh -c "$spans")
+[[ "$out" =~ ^board/[01]@lab1\ scope@lab3\ [0-9]+$ ]] || fail "spans otherwise: $out"
+out2=$(at lab2 run scope@lab3 -- sh -c 'echo $HOLDALL_FENCE_SCOPE_LAB3')
+[ "$out2" -gt "${out##* }" ] || fail "a fence went back: $out2 after $out"
+expect_at lab3 0 "board/1@lab1" run board/1@lab1 -- sh -c 'echo $HOLDALL_UNITS_BOARD_1_LAB1 $HOLDALL_UNITS_BOARD_LAB1'
+
+# Names: bare ones are declared, or refused with both remedies; an alias is another's; nothing else is guessed.
+expect_at lab2 78 "holdall pool add db --lock" run db -- true
+expect_at lab2 78 "db@lab2" run db -- true
+expect_at lab2 0 "" run db@lab2 -- true
+expect_at lab2 0 "" run db@lab1:shared -- true
+expect_at lab1 0 "scope@lab3" run tool -- sh -c 'echo $HOLDALL_UNITS_SCOPE_LAB3'
+expect_at lab2 78 "there is no cell 'lab9'" run board@lab9 -- true
+expect_at lab2 78 "nesting across cells is refused" run board@lab1 -- "$HOLDALL" run scope@lab3 -- true
+
+# Who waits knows for which cell and whom, at both ends; contended in both orders, all are served.
+at lab1 run scope@lab3 board@lab2:2 -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/held" &
+holder=$!
+eventually test -e "$work/held"
+expect_at lab3 75 "@lab1" run -n scope -- true
+expect_at lab2 75 "@lab1" run -n board@lab2 -- true
+at lab2 run scope@lab3 board@lab1 -- true &
+waiter=$!
+waits() { at lab2 status --json | grep -q '"waiting":\[{'; }
+eventually waits
+request=$(at lab2 status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["waiting"][0]["request"])')
+expect_at lab2 0 "scope" explain "$request"
+expect_at lab2 0 "@lab1" explain "$request"
+expect_at lab1 0 "scope@lab3" status --all
+expect_at lab3 0 "lab2" status --all
+touch "$work/held.end"
+wait "$holder" "$waiter"
+for n in $(seq 20); do
+    at lab1 run scope@lab2 scope@lab3 -- true &
+    at lab2 run scope@lab3 scope@lab1 -- true &
+    at lab3 run scope@lab1 scope@lab2 -- true &
+done
+for job in $(jobs -p); do
+    grep -qx "$job" "$work"/lab?.pid || wait "$job" || fail "a contended run has failed"
+done
+
+# An agent is killed in the middle: its commands go on, hold, and give back; so do those of others that it guards.
+at lab2 run board@lab1 board@lab2 -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/one" &
+one=$!
+at lab1 run board@lab2 -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/two" &
+two=$!
+eventually test -e "$work/one"
+eventually test -e "$work/two"
+kill_agent lab2
+eventually sees lab1 lab2 down
+expect_at lab1 75 "lab2 cannot be reached" run -n board@lab2 -- true
+expect_at lab1 0 "does not answer" status --all
+agent_of lab2
+linked lab1 lab2 lab3
+expect_at lab3 75 "board" run -n board@lab2:2 -- true
+touch "$work/one.end" "$work/two.end"
+wait "$one" "$two" || fail "a command was lost with an agent that came back"
+expect_at lab3 0 "" run -w 10s board@lab1:2 board@lab2:2 -- true
+
+# One that does not come back within the lease: whoever uses what it guards is stopped, and what it held is given to others.
+at lab1 run scope@lab2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/stopped" &
+stopped=$!
+at lab2 run scope@lab3 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/lost" &
+lost=$!
+eventually test -s "$work/stopped"
+eventually test -s "$work/lost"
+kill_agent lab2
+expect_at lab1 0 "" run -w 60s scope@lab3 -- true
+got=0
+wait "$stopped" || got=$?
+[ "$got" -eq 70 ] || fail "what a dead cell guards was used on: status $got"
+kill -9 "$(cat "$work/lost")" "$lost" 2>/dev/null || true
+wait "$lost" 2>/dev/null || true
+agent_of lab2
+linked lab1 lab2 lab3
+expect_at lab2 0 "" run -w 20s scope@lab1 scope@lab2 scope@lab3 -- true
+
+# Removed: nobody talks to it any more, its name is free, and it is told. Forgotten: what it held is given up, at once.
+at lab3 run board@lab1:2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/gone" &
+gone=$!
+eventually test -s "$work/gone"
+kill_agent lab3
+expect_at lab1 0 "" cluster forget lab3
+expect_at lab1 0 "" run -w 3s board:2 -- true
+kill -9 "$(cat "$work/gone")" "$gone" 2>/dev/null || true
+wait "$gone" 2>/dev/null || true
+agent_of lab3
+told() { at lab3 cluster members | grep -q "was forgotten in this life"; }
+eventually told
+kill_agent lab3
+rm "$work"/lab3.data/segment-* "$work"/lab3.data/snapshot-* 2>/dev/null || true
+agent_of lab3
+linked lab1 lab2 lab3
+expect_at lab3 0 "" run -w 30s board@lab1 scope -- true
+expect_at lab1 0 "" cluster remove lab3
+expect_at lab1 65 "no member is called lab3" cluster remove lab3
+expect_at lab1 78 "there is no cell 'lab3'" run board@lab3 -- true
+removed() { at lab3 cluster members | grep -q "was removed"; }
+eventually removed
+expect_at lab3 0 "" run board -- true
+expect_at lab1 0 "" run board@lab2 board@lab1 -- true
+echo "$script: ok"
