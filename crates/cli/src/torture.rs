@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// How long a lease is, in seconds
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(2..=600))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(4..=600))]
     lease: u64,
     /// The program to torture [default: this one]
     #[arg(long, value_name = "PATH")]
