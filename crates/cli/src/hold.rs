@@ -114,12 +114,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if args.json {
             print(&show::json(&Held { grant: number, taken: grant.taken(), until })?)?;
         } else if args.export {
-            let socket = std::path::absolute(&args.wanted.reach.place()?.socket)?;
-            print(&exports(&environment::variables(
-                &grant,
-                &ask.needs,
-                &socket.to_string_lossy(),
-            )))?;
+            let agent = args.wanted.reach.name()?;
+            print(&exports(&environment::variables(&grant, &ask.needs, &agent, grant.limit())))?;
         } else {
             print(&number.to_string())?;
             let held = show::shorten(&show::taken(grant.taken()), 200);

@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(client) => client,
             Err(error) => {
                 // What is reserved is in force again when an agent runs.
-                let reserved = holdall_node::reserved(&args.reach.place()?.data);
+                let Ok(place) = args.reach.place() else { return Err(error) };
+                let reserved = holdall_node::reserved(&place.data);
                 if !reserved.is_empty() {
                     let text = "reserved, and in force when an agent runs:";
                     print_to_reader(&format!("{text}\n\n{}", grants(&reserved).trim_fmt()))?;

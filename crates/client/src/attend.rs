@@ -1,19 +1,22 @@
-//! The task of a session: sorts what the agent says, comes back to it, and watches the lease.
+//! The task of a session: sorts what the agent says, and comes back to it.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdall_wire::{Answer, Fault, Reply};
-use tokio::time::Instant;
 
 use crate::link::{Reader, greeted};
 use crate::session::Shared;
 use crate::state::{Stage, State};
-use crate::{Presence, is_stopped, locked};
+use crate::{Presence, locked};
 
 /// How long to wait before the agent is looked for again: after the first attempt, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// What it is if an agent on another machine refuses our token, and how long to wait then.
+const REFUSED: io::ErrorKind = io::ErrorKind::PermissionDenied;
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Serves a session to its end.
 pub(crate) async fn attend(shared: Arc<Shared>, mut reader: Reader) {
@@ -34,7 +37,7 @@ pub(crate) async fn attend(shared: Arc<Shared>, mut reader: Reader) {
     tokio::select! {
         biased; // That a connection has ended is seen before it is taken for one that is there.
         () = served => {}
-        () = shared.lapse() => {}
+        never = shared.watch_lease() => match never {},
     }
 }
 
@@ -159,13 +162,16 @@ impl Shared {
             tokio::time::sleep(*pause).await;
             // Half as long as it is away by then: so it is not missed for much longer than it was away.
             *pause = (*pause * 3 / 2).clamp(PAUSE.0, PAUSE.1);
-            if is_stopped(&self.path) {
+            if self.at.is_stopped() {
                 self.set_presence(Presence::Stopped);
                 continue;
             }
             self.set_presence(Presence::Away);
-            if let Ok(reader) = self.link_again().await {
-                return Some(reader);
+            match self.link_again().await {
+                Ok(reader) => return Some(reader),
+                // Who shows a token that is refused too often is not listened to at all.
+                Err(error) if self.at.is_remote() && error.kind() == REFUSED => *pause = AGAIN,
+                Err(_) => {}
             }
         }
     }
@@ -175,7 +181,7 @@ impl Shared {
             let calls = &mut locked(&self.state).calls;
             (calls.is_tried().then(|| calls.attach(self.lease())), calls.generation())
         };
-        let (link, reader, version) = greeted(&self.path, attach.as_slice()).await?;
+        let (link, reader, version) = greeted(&self.at, attach.as_slice()).await?;
         let mut state = locked(&self.state);
         if state.calls.generation() != generation {
             return Err(io::Error::other("the session is another by now"));
@@ -192,29 +198,5 @@ impl Shared {
         state.sent = 0;
         self.send(state);
         Ok(reader)
-    }
-
-    /// Watches the lease: what is held is lost before the agent takes it for free. The agent counts from the
-    /// end of the connection, and that may be long ago when it is noticed here, if this process was stopped
-    /// meanwhile. So it is counted from when the connection was last seen.
-    async fn lapse(&self) {
-        let Some(lease) = self.lease else { return std::future::pending().await };
-        let mut presence = self.presence.subscribe();
-        let is_here = |presence: &Presence| *presence == Presence::Here;
-        let mut seen = Instant::now();
-        loop {
-            // The sender is ours: it does not go away.
-            let gone = presence.wait_for(|presence| !is_here(presence));
-            if tokio::time::timeout(lease / 20, gone).await.is_err() {
-                seen = Instant::now();
-                continue;
-            }
-            let back = presence.wait_for(is_here);
-            if tokio::time::timeout_at(seen + lease / 10 * 9, back).await.is_err() {
-                locked(&self.state).lapse();
-                let _ = presence.wait_for(is_here).await;
-            }
-            seen = Instant::now();
-        }
     }
 }

@@ -252,7 +252,9 @@ impl Calls {
         let Some(made) = self.made.get_mut(&id) else { return };
         let stands = match &reply {
             // It comes before the call is taken.
-            Reply::Warning(_) | Reply::Until { .. } => Some(made.stands),
+            Reply::Warning(_) => Some(made.stands),
+            // It comes again and again.
+            Reply::Until { .. } => Some(made.stands),
             Reply::Queued(_) => Some(Stands::Waits),
             Reply::Granted { .. } => Some(Stands::Granted),
             _ => None,

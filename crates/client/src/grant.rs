@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdall_holders::until_boottime;
 use holdall_wire::{Ask, Body, Name, Place, Reply, RequestNo, Taken};
+use tokio::sync::watch;
 
 use crate::Error;
 use crate::calls::Replies;
+use crate::lease::Until;
 use crate::session::{Asked, Session};
 
 /// A request under way. Dropping it withdraws the request.
@@ -15,12 +18,14 @@ pub struct Waiting {
     /// Gone when the request is over or granted.
     under_way: Option<(Asked, Replies)>,
     number: Option<RequestNo>,
+    /// Until when the agent lends it once it is granted, if that was told before.
+    lent: Option<i64>,
     warn: fn(&str),
 }
 
 impl Waiting {
     pub(crate) fn ask(session: &Arc<Session>, ask: Ask) -> Result<Self, Error> {
-        Ok(Self { under_way: Some(session.ask(ask)?), number: None, warn: |_| {} })
+        Ok(Self { under_way: Some(session.ask(ask)?), number: None, lent: None, warn: |_| {} })
     }
 
     /// From now on, what the agent has to say about the request is told.
@@ -62,9 +67,15 @@ impl Waiting {
                 (self.warn)(&text);
                 return Ok(None);
             }
-            Some(Reply::Until { .. }) => return Ok(None),
+            Some(Reply::Until { boottime_millis, .. }) => {
+                self.lent = Some(millis(boottime_millis));
+                return Ok(None);
+            }
             Some(Reply::Granted { request, taken, place, variables, limit }) => {
+                let lent = self.lent;
                 let grant = self.under_way.take().map(|(asked, replies)| Grant {
+                    until: asked.until(),
+                    lent,
                     asked,
                     request,
                     taken,
@@ -105,7 +116,25 @@ pub struct Grant {
     variables: Vec<(String, String)>,
     limit: Option<Duration>,
     replies: Option<Replies>,
+    /// Until when the agent lends it, by its clock: units of other cells are among it.
+    lent: Option<i64>,
+    /// Until when it is held by the lease of the session.
+    until: watch::Receiver<Until>,
     ended: bool,
+}
+
+/// What may be heard of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It is lost. Its use must stop.
+    Lost,
+    /// [`Grant::deadline`] is another.
+    Deadline,
+}
+
+/// A time of the agent as one here.
+fn millis(boottime: u64) -> i64 {
+    i64::try_from(boottime).unwrap_or(i64::MAX)
 }
 
 impl Grant {
@@ -159,18 +188,51 @@ impl Grant {
         }
     }
 
-    /// Waits until the grant is lost: it was taken away, or the agent has lost its memory, or, for a client
-    /// with a lease, that is over. Its use must stop then. An agent that is away for a while takes nothing
-    /// from anybody.
-    pub async fn lost(&mut self) {
-        if let Some(replies) = &mut self.replies {
-            loop {
-                match replies.recv().await {
+    /// Until when it may be used, if it may not be used as long as the agent is away: in milliseconds since the machine
+    /// booted ([`holdall_holders::boottime`]). It moves on as long as all is well, which [`Grant::news`] tells. Whoever
+    /// uses the grant must have stopped by then, whether or not anything is heard.
+    pub fn deadline(&self) -> Option<i64> {
+        self.until.borrow().of(self.lent)
+    }
+
+    /// Waits until the grant is lost, or its deadline moves. May be dropped and called again.
+    pub async fn news(&mut self) -> News {
+        let Self { replies: Some(replies), lent, until, .. } = self else { return News::Lost };
+        loop {
+            tokio::select! {
+                biased;
+                reply = replies.recv() => match reply {
+                    Some(Reply::Until { boottime_millis, .. }) => {
+                        *lent = Some(millis(boottime_millis));
+                        return News::Deadline;
+                    }
                     Some(Reply::Lost(_)) | None => break,
                     Some(_) => {}
-                }
+                },
+                Ok(()) = until.changed() => return News::Deadline,
             }
-            self.replies = None;
+        }
+        self.replies = None;
+        News::Lost
+    }
+
+    /// Waits until the grant is lost: it was taken away, or the agent has lost its memory, or its
+    /// [deadline](Grant::deadline) or, for a client with a lease, that is over. Its use must stop then. An agent that is
+    /// away for a while takes nothing from anybody.
+    pub async fn lost(&mut self) {
+        loop {
+            let deadline = self.deadline();
+            let over = async {
+                match deadline {
+                    Some(deadline) => until_boottime(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                news = self.news() => if news == News::Lost { return },
+                () = over => return,
+            }
         }
     }
 

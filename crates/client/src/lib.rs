@@ -23,9 +23,11 @@
 
 #![forbid(unsafe_code)]
 
+mod at;
 mod attend;
 mod calls;
 mod grant;
+mod lease;
 mod link;
 mod session;
 mod state;
@@ -42,7 +44,9 @@ use holdall_wire::{
 
 use tokio::sync::watch;
 
-pub use self::grant::{Grant, Waiting};
+use self::at::At;
+pub use self::at::{BadRemote, Remote, heard_out};
+pub use self::grant::{Grant, News, Waiting};
 use self::session::Session;
 
 /// Why something did not work.
@@ -137,7 +141,7 @@ impl Client {
     /// # Errors
     /// If there is none, or it does not speak our version.
     pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self { session: Session::open(path.as_ref(), None).await? })
+        Ok(Self { session: Session::open(At::Socket(path.as_ref().into()), None).await? })
     }
 
     /// The same for a process that the agent cannot see, as in a container: what is held is held as long
@@ -146,7 +150,17 @@ impl Client {
     /// # Errors
     /// If there is no agent, or it does not speak our version.
     pub async fn with_lease(path: impl AsRef<Path>, lease: Duration) -> Result<Self, Error> {
-        Ok(Self { session: Session::open(path.as_ref(), Some(lease)).await? })
+        Ok(Self { session: Session::open(At::Socket(path.as_ref().into()), Some(lease)).await? })
+    }
+
+    /// Connects to an agent on another machine. What is held is held as long as the agent answers, which it is asked
+    /// again and again, and lost ([`Grant::lost`]) before the agent gives it to others, which it does not do
+    /// before a lease has passed: [`Grant::deadline`]. A program that ends says [`heard_out`] first.
+    ///
+    /// # Errors
+    /// If it is not reached, is another than the token is for, or refuses the token.
+    pub async fn remote(remote: &Remote, lease: Duration) -> Result<Self, Error> {
+        Ok(Self { session: Session::open(At::Remote(remote.clone()), Some(lease)).await? })
     }
 
     /// Another session with the same agent.
@@ -154,8 +168,8 @@ impl Client {
     /// # Errors
     /// If it does not listen now.
     pub async fn another(&self) -> Result<Self, Error> {
-        let (path, lease) = (self.session.path(), self.session.lease());
-        Ok(Self { session: Session::open(path, lease).await? })
+        let (at, lease) = (self.session.at().clone(), self.session.lease());
+        Ok(Self { session: Session::open(at, lease).await? })
     }
 
     /// Asks for everything named, waits for it, and holds it: `["gpu:2", "db:shared"]`.

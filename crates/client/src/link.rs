@@ -4,10 +4,8 @@
 //! that also reads; so an uncontended call is one write and one read.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, Bad, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
@@ -15,6 +13,7 @@ use holdall_wire::{Answer, Body};
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use crate::at::At;
 use crate::locked;
 
 /// As a [`holdall_wire::Call`], whose bytes it has.
@@ -33,8 +32,8 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects, and greets with what is sent first.
-    async fn connect(path: &Path, version: u32) -> io::Result<Self> {
-        let stream = connected(path).await?;
+    async fn connect(at: &At, version: u32) -> io::Result<Self> {
+        let stream = at.connect().await?;
         let mut unsent = Vec::new();
         frame::greet(&mut unsent, version);
         Ok(Self { stream, unsent: Mutex::new(unsent), full: Notify::new() })
@@ -116,12 +115,12 @@ impl Reader {
 /// Connects, makes some calls at once, and returns which version is spoken. Agents of version 5 hang up on
 /// those who greet with another: they are greeted with their own, and not told of sessions.
 pub(crate) async fn greeted(
-    path: &Path,
+    at: &At,
     first: &[(u64, Body)],
 ) -> io::Result<(Arc<Link>, Reader, u32)> {
     let mut version = frame::VERSION;
     loop {
-        let link = Arc::new(Link::connect(path, version).await?);
+        let link = Arc::new(Link::connect(at, version).await?);
         let mut reader = Reader::new(link.clone());
         let is_known = |body: &Body| version == frame::VERSION || !matches!(body, Body::Attach(_));
         for (id, body) in first.iter().filter(|(_, body)| is_known(body)) {
@@ -137,20 +136,6 @@ pub(crate) async fn greeted(
             return Ok((link, reader, theirs));
         }
         version = theirs;
-    }
-}
-
-/// Connects. The kernel has no way to wait until a listener has room for one more but to try again.
-async fn connected(path: &Path) -> io::Result<Stream> {
-    let mut pause = Duration::from_millis(1);
-    loop {
-        match Stream::connect(path) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_millis(100));
-            }
-            done => return done,
-        }
     }
 }
 

@@ -9,15 +9,17 @@
 //! looks has none.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use holdall_holders::boottime;
 use holdall_wire::{AgentView, Ask, Body, Reply, RequestNo, frame};
 use tokio::sync::{Notify, watch};
 
+use crate::at::At;
 use crate::attend::attend;
 use crate::calls::{Calls, Identity, Replies};
+use crate::lease::Until;
 use crate::link::greeted;
 use crate::state::{Stage, State};
 use crate::{Error, Presence, locked};
@@ -25,12 +27,14 @@ use crate::{Error, Presence, locked};
 /// What the users of a session and its task share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) path: PathBuf,
+    pub(crate) at: At,
     /// The agent ties the session to this process: a fork of it has none.
     pid: u32,
     pub(crate) lease: Option<Duration>,
     pub(crate) state: Mutex<State>,
     pub(crate) presence: watch::Sender<Presence>,
+    /// Until when what is held is its own.
+    pub(crate) until: watch::Sender<Until>,
     /// There is something to do for the task.
     pub(crate) wake: Notify,
 }
@@ -46,8 +50,8 @@ pub(crate) struct Session {
 impl Session {
     /// Connects to an agent. The session lasts as long as this process, or, with a lease, as it is not away
     /// from the agent for longer.
-    pub(crate) async fn open(path: &Path, lease: Option<Duration>) -> Result<Arc<Self>, Error> {
-        let shown = || path.display().to_string();
+    pub(crate) async fn open(at: At, lease: Option<Duration>) -> Result<Arc<Self>, Error> {
+        let shown = || at.to_string();
         let unreachable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoAgent(shown()),
             _ => Error::Unreachable(shown(), error),
@@ -55,7 +59,8 @@ impl Session {
         let identity = Identity::random().map_err(unreachable)?;
         let mut calls = Calls::new(identity);
         let mut view = calls.query(Body::Agent);
-        let greeting = greeted(path, &calls.new_queries()).await;
+        let sent = boottime();
+        let greeting = greeted(&at, &calls.new_queries()).await;
         let (link, reader, version) = greeting.map_err(unreachable)?;
         if frame::common(version) != Some(version) {
             return Err(Error::Version { agent: version });
@@ -63,18 +68,24 @@ impl Session {
         let (link, stage) = (Some(link), Stage::of(version));
         let state = State { calls, link, stage, sent: 0, is_left: false, is_over: false };
         let shared = Arc::new(Shared {
-            path: path.to_owned(),
+            at: at.clone(),
             pid: std::process::id(),
             lease,
             state: Mutex::new(state),
             presence: watch::Sender::new(Presence::Here),
+            until: watch::Sender::new(Until::HERE),
             wake: Notify::new(),
         });
         tokio::spawn(attend(shared.clone(), reader));
         let session =
             Self { shared, agent: OnceLock::new(), looking: tokio::sync::Mutex::default() };
         match view.recv().await {
-            Some(Reply::Agent(view)) => drop(session.agent.set(view)),
+            Some(Reply::Agent(view)) => {
+                if let Some(lease) = lease.filter(|_| at.is_remote()) {
+                    session.shared.until.send_replace(Until::counted(sent, lease, &view));
+                }
+                drop(session.agent.set(view));
+            }
             _ => {
                 let why = "it closed the connection; perhaps this user has too many";
                 return Err(unreachable(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
@@ -83,8 +94,8 @@ impl Session {
         Ok(Arc::new(session))
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.shared.path
+    pub(crate) fn at(&self) -> &At {
+        &self.shared.at
     }
 
     pub(crate) fn lease(&self) -> Option<Duration> {
@@ -98,6 +109,10 @@ impl Session {
 
     pub(crate) fn presence(&self) -> watch::Receiver<Presence> {
         self.shared.presence.subscribe()
+    }
+
+    pub(crate) fn until(&self) -> watch::Receiver<Until> {
+        self.shared.until.subscribe()
     }
 
     /// Whoever goes through pages does so alone.
@@ -160,6 +175,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// When the lease of the session is over, if it has one that is counted so.
+    pub(crate) fn until(&self) -> watch::Receiver<Until> {
+        self.session.until()
+    }
+
     /// Makes a call about the request.
     pub(crate) fn call(&self, body: Body) -> Result<Replies, Error> {
         let made = self.session.shared.call(body, Some(self.generation));

@@ -10,6 +10,7 @@
 //!   by a cgroup of our own, or as a child that has not been waited for.
 //! - Waiting is for events. `/proc` is read once for each question about a family, not in a loop.
 
+mod boot;
 mod cgroup;
 mod environment;
 mod family;
@@ -21,6 +22,7 @@ mod signals;
 mod spawn;
 mod stream;
 
+pub use boot::{boottime, until_boottime};
 pub use cgroup::{Cgroup, Cgroups, Mount, NoCgroups};
 pub use environment::{Environment, directory, with_environment};
 pub use family::{Family, NotAHolder, children, descendants, seen_descendants};

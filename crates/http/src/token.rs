@@ -115,8 +115,9 @@ pub fn remove(data: &Path, name: &str) -> Result<(), Error> {
     write(data, &kept)
 }
 
-/// The tokens as the gateway knows them.
-pub(crate) struct Tokens {
+/// The tokens as those know them who let others in.
+#[derive(Debug)]
+pub struct Tokens {
     data: PathBuf,
     known: Mutex<(Option<Version>, Vec<Token>)>,
 }
@@ -125,18 +126,24 @@ pub(crate) struct Tokens {
 type Version = (u64, i64, i64, u64);
 
 impl Tokens {
-    pub(crate) fn new(data: &Path) -> Self {
+    /// Those in the directory of an agent.
+    pub fn new(data: &Path) -> Self {
         Self { data: data.to_owned(), known: Mutex::default() }
     }
 
     /// Whose token this is.
-    pub(crate) fn whose(&self, token: &str) -> Option<Peer> {
+    pub fn whose(&self, token: &str) -> Option<Peer> {
         let hash = hash(token);
         self.find(|token| token.hash == hash)
     }
 
+    /// Whose token has this name.
+    pub fn named(&self, name: &str) -> Option<Peer> {
+        self.find(|token| token.name == name)
+    }
+
     /// Waits until the token of somebody was removed, or its time is over; for ever if it has come without one.
-    pub(crate) async fn gone(&self, peer: &Peer) {
+    pub async fn gone(&self, peer: &Peer) {
         if peer.uid < FIRST_UID || peer.may.is_none() {
             return std::future::pending().await;
         }

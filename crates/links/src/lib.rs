@@ -13,7 +13,7 @@
 //! | `renew` | the own certificate, renewed in time |
 //! | `door`, `dial`, `greet` | connections that come in and go out, and how they become links |
 //! | `link`, [`peer`] | a link that is up; what can be seen of it |
-//! | [`join`](mod@join), [`client`] | becoming a member; clients without an agent |
+//! | [`join`](mod@join), [`client`], [`carry`](fn@carry) | becoming a member; clients without an agent |
 //! | [`hub`](Links), [`event`], [`Above`] | what all share; what those above are told and asked |
 //!
 //! What is carried means nothing here: bytes between cells, a greeting that those above may refuse, something that each
@@ -27,6 +27,7 @@ mod above;
 mod bounds;
 pub mod ca;
 pub mod card;
+mod carry;
 pub mod cell;
 pub mod client;
 pub mod config;
@@ -53,6 +54,7 @@ pub mod token;
 
 pub use crate::above::Above;
 pub use crate::ca::Pin;
+pub use crate::carry::carry;
 pub use crate::cell::{Cell, CellId, CellName};
 pub use crate::config::Config;
 pub use crate::event::{Event, Events};

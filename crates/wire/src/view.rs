@@ -360,6 +360,10 @@ pub struct AgentView {
     /// Where HTTP is not served although it should be, and why. Older agents do not say it.
     #[serde(deserialize_with = "if_said")]
     pub no_http: Option<String>,
+    /// What its clock says by which [`Until`](crate::Reply::Until) counts: clients on other machines have another. Older agents
+    /// do not say it.
+    #[serde(deserialize_with = "if_said")]
+    pub boottime_millis: Option<u64>,
 }
 
 /// The last fields of a frame, which older programs do not say.

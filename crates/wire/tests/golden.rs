@@ -38,7 +38,7 @@ fn read_back<T: Serialize + DeserializeOwned>(bytes: &[u8], added: fn(&T) -> &[u
 /// granted.
 fn added_to_answer(answer: &Answer) -> &[u8] {
     match answer.reply {
-        Reply::Agent(_) => &[0, 0],
+        Reply::Agent(_) => &[0, 0, 0],
         Reply::Explanation(_) => &[0, 0],
         _ => &[],
     }

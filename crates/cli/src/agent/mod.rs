@@ -107,6 +107,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Command::Uninstall(args)) => install::uninstall(args),
         Some(Command::Status { reach, json }) => block_on(status(reach, *json)),
         Some(Command::Start { reach }) => block_on(async {
+            reach.place()?; // Agents elsewhere are not ours to start.
             reach.connect_or_start().await?;
             Ok(ExitCode::SUCCESS)
         }),
@@ -239,6 +240,7 @@ fn told(view: &AgentView) -> String {
 }
 
 async fn stop(reach: &Reach, how: Shutdown) -> anyhow::Result<ExitCode> {
+    reach.place()?;
     let client = reach.connect().await?;
     let shutdown = Body::Shutdown(how);
     if how == Shutdown::Drain {
@@ -258,6 +260,7 @@ async fn stop(reach: &Reach, how: Shutdown) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) async fn restart(reach: &Reach, exe: Option<&Path>) -> anyhow::Result<ExitCode> {
+    reach.place()?;
     // The agent has another directory than we have.
     let exe = exe.map(std::path::absolute).transpose()?;
     let exe = exe.map(|exe| exe.into_os_string().into_string());

@@ -190,6 +190,7 @@ fn create(new: &NewArgs) -> anyhow::Result<(Store, Lock)> {
     if new.ahead == 0 || new.jobs == 0 {
         return Err(crate::usage("--ahead and --jobs are at least 1"));
     }
+    new.reach.place()?; // Its tasks are looked after by the agent of this machine.
     let (plan, text) = check::read(&new.file)?;
     block_on(Pools::of(&plan, &new.reach))?.check(&plan)?;
     clean()?;

@@ -1,9 +1,10 @@
-//! Reaching the agent: which one is meant ([`place`]), whether it answers, and how it comes to
-//! life if it is ours to start ([`start`]).
+//! Reaching the agent: which one is meant ([`place`], or [`elsewhere`] than on this machine), whether it answers, and how
+//! it comes to life if it is ours to start ([`start`]).
 //!
 //! Nothing here waits without bound, and everything may be dropped while it waits, so callers can
 //! listen to signals and deadlines meanwhile.
 
+mod elsewhere;
 mod place;
 mod start;
 
@@ -12,14 +13,16 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use holdall_client::{Client, Error, Presence, is_stopped};
+use holdall_client::{Client, Error, Presence, heard_out, is_stopped};
 use holdall_wire::{Body, Name, Reply, Status};
 
+pub(crate) use self::elsewhere::Elsewhere;
 pub(crate) use self::place::{
     MACHINE_CONFIG, MACHINE_DATA, MACHINE_SOCKET, MACHINE_UNIT, Place, own_home, own_state, served,
 };
 pub(crate) use self::start::started;
 use crate::failure::{Failure, UNAVAILABLE};
+use crate::usage;
 
 /// How long an agent may take to answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
@@ -30,30 +33,76 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long an agent that we cannot start may be away before it is said why.
 const RETURN: Duration = Duration::from_secs(2);
 
+/// How long an agent on another machine may take to hear that we do not want anything any more.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Which agent to talk to.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Reach {
-    /// The agent's socket [default: $HOLDALL_AGENT, the machine's, or your own]
+    /// The agent's socket, or tls://HOST:PORT [default: $HOLDALL_AGENT, the machine's, or your own]
     #[arg(long = "agent", value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
     /// Once it is decided, it stays so.
     #[arg(skip)]
-    meant: OnceCell<Place>,
+    meant: OnceCell<Meant>,
+}
+
+/// The agent that is meant.
+#[derive(Clone, Debug)]
+enum Meant {
+    /// On this machine.
+    Here(Place),
+    /// On another one.
+    There(Elsewhere),
 }
 
 impl Reach {
-    /// The agent that is meant.
-    pub(crate) fn place(&self) -> anyhow::Result<&Place> {
-        if let Some(place) = self.meant.get() {
-            return Ok(place);
+    fn meant(&self) -> anyhow::Result<&Meant> {
+        if let Some(meant) = self.meant.get() {
+            return Ok(meant);
         }
-        let place = place::meant(self.socket.clone())?;
-        Ok(self.meant.get_or_init(|| place))
+        let named = self.socket.clone().or_else(|| place::variable("HOLDALL_AGENT"));
+        let elsewhere =
+            named.as_deref().map(|named| Elsewhere::of(named.as_os_str())).transpose()?;
+        let meant = match elsewhere.flatten() {
+            Some(elsewhere) => Meant::There(elsewhere),
+            None => Meant::Here(place::meant(named)?),
+        };
+        Ok(self.meant.get_or_init(|| meant))
+    }
+
+    /// The agent that is meant, which has to be on this machine.
+    pub(crate) fn place(&self) -> anyhow::Result<&Place> {
+        match self.meant()? {
+            Meant::Here(place) => Ok(place),
+            Meant::There(Elsewhere { remote, .. }) => {
+                Err(usage(format!("this can only be done on the machine of the agent ({remote})")))
+            }
+        }
+    }
+
+    /// The agent that is meant, if it is on another machine.
+    pub(crate) fn elsewhere(&self) -> anyhow::Result<Option<&Elsewhere>> {
+        match self.meant()? {
+            Meant::Here(_) => Ok(None),
+            Meant::There(elsewhere) => Ok(Some(elsewhere)),
+        }
+    }
+
+    /// The agent that is meant, as `--agent` would name it anywhere on this machine.
+    pub(crate) fn name(&self) -> anyhow::Result<String> {
+        match self.meant()? {
+            Meant::Here(place) => Ok(std::path::absolute(&place.socket)?.display().to_string()),
+            Meant::There(Elsewhere { remote, .. }) => Ok(remote.to_string()),
+        }
     }
 
     /// Connects to the agent if it runs.
     pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
-        let place = self.place()?;
+        let place = match self.meant()? {
+            Meant::Here(place) => place,
+            Meant::There(elsewhere) => return there(elsewhere).await,
+        };
         reached(place).await.map_err(|error| match error {
             Error::NoAgent(_) if !place.machine => match start::same_as_before(place) {
                 Ok(()) => Failure(UNAVAILABLE, format!("{error}; `holdall run` starts one")).into(),
@@ -65,7 +114,10 @@ impl Reach {
 
     /// Connects to the agent, and starts it if it does not run and is ours to start.
     pub(crate) async fn connect_or_start(&self) -> anyhow::Result<Client> {
-        let place = self.place()?;
+        let place = match self.meant()? {
+            Meant::Here(place) => place,
+            Meant::There(elsewhere) => return there(elsewhere).await,
+        };
         match reached(place).await {
             Ok(client) => Ok(client),
             Err(Error::NoAgent(_)) if !place.machine => start::start(place).await,
@@ -111,9 +163,22 @@ async fn reached(place: &Place) -> Result<Client, Error> {
             }
         }
     };
+    in_time(&place.socket.display(), connect).await
+}
+
+/// Connects to an agent on another machine. No other one is tried: it would know nothing of what this one has granted.
+async fn there(elsewhere: &Elsewhere) -> anyhow::Result<Client> {
+    let Elsewhere { remote, lease } = elsewhere;
+    Ok(in_time(remote, Client::remote(remote, *lease)).await?)
+}
+
+async fn in_time(
+    at: &impl std::fmt::Display,
+    connect: impl Future<Output = Result<Client, Error>>,
+) -> Result<Client, Error> {
     tokio::time::timeout(ANSWER, connect).await.unwrap_or_else(|_| {
         let silent = std::io::Error::new(std::io::ErrorKind::TimedOut, SILENT);
-        Err(Error::Unreachable(place.socket.display().to_string(), silent))
+        Err(Error::Unreachable(at.to_string(), silent))
     })
 }
 
@@ -167,5 +232,10 @@ pub(crate) async fn look(
 
 /// Runs something asynchronous to its end.
 pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let done = future.await;
+        heard_out(LAST_WORDS).await;
+        done
+    })
 }

@@ -8,8 +8,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use holdall_client::Remote;
 
 use crate::failure::{Failure, UNAVAILABLE};
+use crate::usage;
 
 /// The socket of the machine's agent.
 pub(crate) const MACHINE_SOCKET: &str = "/run/holdall/agent.sock";
@@ -45,10 +47,10 @@ impl Place {
     }
 }
 
-/// The agent that a command talks to: the one that is named; else the machine's, if there is one
+/// The agent of this machine that a command talks to: the one that is named; else the machine's, if there is one
 /// here, running or not; else the user's own.
 pub(super) fn meant(named: Option<PathBuf>) -> anyhow::Result<Place> {
-    match named.or_else(|| variable("HOLDALL_AGENT")) {
+    match named {
         Some(socket) => of_socket(&socket, None),
         None if installed(Path::new("/")) => of_socket(Path::new(MACHINE_SOCKET), None),
         None => own(None),
@@ -58,6 +60,10 @@ pub(super) fn meant(named: Option<PathBuf>) -> anyhow::Result<Place> {
 /// Where `holdall agent` itself serves.
 pub(crate) fn served(socket: Option<PathBuf>, data: Option<PathBuf>) -> anyhow::Result<Place> {
     match socket.or_else(|| variable("HOLDALL_AGENT")) {
+        Some(socket) if Remote::is_meant(&socket.to_string_lossy()) => Err(usage(format!(
+            "an agent serves at a socket of its machine, and {} is no path",
+            socket.display()
+        ))),
         Some(socket) => of_socket(&socket, data),
         None => own(data),
     }

@@ -3,19 +3,22 @@
 //! With a terminal it stays in our process group, as under `flock`: it reads the terminal whenever
 //! we may, and Ctrl-C and Ctrl-Z reach it without us. Without one it has a group of its own.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use holdall_client::{Client, Error, Grant};
+use holdall_client::{Client, Error, Grant, News};
 use holdall_holders::{
-    Caught, Cgroup, Child, Command, Ended, Process, Start, children, descendants, seen_descendants,
+    Caught, Cgroup, Child, Command, Ended, Process, Start, boottime, children, descendants,
+    seen_descendants, until_boottime,
 };
-use holdall_wire::Fault;
+use holdall_wire::{Fault, Leftovers};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use tokio::time::Instant;
 
+use super::leash::Leash;
 use super::waiting::{self, Signals};
 use crate::failure::{Failure, LOST, UNAVAILABLE};
 use crate::show;
@@ -28,6 +31,28 @@ pub(super) enum Use {
     Lost,
     /// Its time was over, and the command was stopped.
     OverLimit,
+    /// What it was lent for was about to be over, and the command was stopped.
+    Lapsed,
+}
+
+/// Why a command is being stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    Lost,
+    OverLimit,
+    Lapsed,
+    /// It has ended, and what it has left behind shall end, too.
+    Leftovers,
+}
+
+/// What is to be done when a command has ended.
+enum After {
+    /// Nothing.
+    Over(Ended),
+    /// It has not, or what it has left behind is waited for.
+    Wait,
+    /// What it has left behind is to be ended.
+    Kill,
 }
 
 /// How long before its end a command's time limit is told, at most.
@@ -41,33 +66,53 @@ pub(super) struct Running {
     before: Vec<u32>,
     /// How the command ended, if it has.
     ended: Option<Ended>,
+    /// What becomes of what it leaves behind, if that is for us to do: the agent does not see it.
+    leftovers: Option<Leftovers>,
+    /// Whether it was said that it is waited for what was left behind.
+    told: bool,
 }
 
 impl Running {
+    /// Starts a command whose agent is on another machine. What becomes of it is for us alone to watch: if we are
+    /// killed, it is, too.
+    pub(super) fn start_alone(
+        words: &[OsString],
+        variables: Vec<(String, String)>,
+        leftovers: Leftovers,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
+        let before = children().unwrap_or_default();
+        set_child_subreaper(Some(getpid()))?;
+        let command = command(words, variables, signals);
+        let mut child = command.start(Start::Gated).context("cannot start a process")?;
+        child.let_go();
+        Ok(Self {
+            child,
+            cgroup: None,
+            before,
+            ended: None,
+            leftovers: Some(leftovers),
+            told: false,
+        })
+    }
+
     /// Starts a command: in the cgroup of its grant, if we may, and else where we are, when the
     /// agent knows it.
     pub(super) async fn start(
-        words: &[std::ffi::OsString],
+        words: &[OsString],
         variables: Vec<(String, String)>,
         client: &Client,
         grant: &Grant,
         signals: &mut Signals,
     ) -> anyhow::Result<Self> {
-        let own_group = !has_terminal();
         let before = children().unwrap_or_default();
-        let mut command = Command {
-            words: words.to_vec(),
-            variables,
-            mask: signals.mask_before(),
-            own_group,
-            dies_with_us: true,
-        };
+        let mut command = command(words, variables, signals);
         if let Some(place) = grant.place()
             && let Ok(dir) = Cgroup::enter(Path::new(&place.path), place.inode)
             && let Ok(child) = command.start(Start::In(&dir))
         {
             let cgroup = Some(Cgroup::at(dir, place.inode));
-            return Ok(Self { child, cgroup, before, ended: None });
+            return Ok(Self { child, cgroup, before, ended: None, leftovers: None, told: false });
         }
         // If we are killed, the agent looks for what the command has started, and can do so only
         // by way of the command.
@@ -89,73 +134,142 @@ impl Running {
         };
         waiting::answered(client, signals, known).await?;
         child.let_go();
-        Ok(Self { child, cgroup: None, before, ended: None })
+        Ok(Self { child, cgroup: None, before, ended: None, leftovers: None, told: false })
     }
 
-    /// Waits for its end; passes signals on; stops all of it if the grant is lost, or at its deadline, which
-    /// is told before.
+    /// Waits for its end; passes signals on; stops all of it if the grant is lost, before what it is lent for is
+    /// over, or at its time limit, which is told before.
     pub(super) async fn supervise(
         &mut self,
         grant: &mut Grant,
         signals: &mut Signals,
         grace: Duration,
-        deadline: Option<Instant>,
+        limit: Option<Instant>,
     ) -> anyhow::Result<Use> {
-        let (mut lost, mut over) = (false, false);
-        let mut notice = deadline.map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            deadline - NOTICE.min(left / 10)
+        let mut stopped = None;
+        let mut notice = limit.map(|limit| {
+            let left = limit.saturating_duration_since(Instant::now());
+            limit - NOTICE.min(left / 10)
         });
+        let mut leash = Leash::default();
+        leash.set(grant.deadline(), boottime());
+        let kill = tokio::time::sleep(Duration::MAX);
+        tokio::pin!(kill);
         // While we waited for something else, its end may have been told already.
         if self.ended.is_none() {
             self.ended = self.child.reap()?;
-            if let Some(ended) = self.ended {
-                return Ok(Use::Over(ended));
-            }
-        }
-        let kill = tokio::time::sleep(Duration::MAX);
-        tokio::pin!(kill);
-        loop {
-            let stopped = lost || over;
-            let outcome = || if lost { Use::Lost } else { Use::OverLimit };
-            if stopped && self.ended.is_some() && self.cgroup.is_none() && !self.has_left() {
-                return Ok(outcome());
-            }
-            tokio::select! {
-                caught = signals.any() => {
-                    self.take_note(caught?)?;
-                    if let Some(ended) = self.ended.filter(|_| !stopped) {
-                        return Ok(Use::Over(ended));
-                    }
-                }
-                () = grant.lost(), if !lost => {
-                    lost = true;
-                    crate::say("the grant was lost; stopping the command");
-                    if !stopped {
-                        self.stop();
-                        kill.as_mut().reset(Instant::now() + grace);
-                    }
-                }
-                () = at(notice), if !stopped => {
-                    notice = None;
-                    let left = deadline.map(|deadline| deadline - Instant::now());
-                    let left = show::soon(left.unwrap_or_default());
-                    super::mention(format!("the command is stopped in {left}, at its time limit"));
-                }
-                () = at(deadline), if !stopped => {
-                    over = true;
-                    crate::say("the time limit is over; stopping the command");
+            match self.after_end() {
+                After::Over(ended) => return Ok(Use::Over(ended)),
+                After::Wait => {}
+                After::Kill => {
+                    stopped = Some(Stopped::Leftovers);
                     self.stop();
                     kill.as_mut().reset(Instant::now() + grace);
                 }
-                () = &mut kill, if stopped => {
+            }
+        }
+        loop {
+            let running = stopped.is_none();
+            let is_lost = stopped == Some(Stopped::Lost);
+            if let Some(why) = stopped
+                && self.ended.is_some()
+                && self.cgroup.is_none()
+                && !self.has_left()
+            {
+                return Ok(self.outcome(why));
+            }
+            let why = tokio::select! {
+                caught = signals.any() => {
+                    let caught = caught?;
+                    self.take_note(caught)?;
+                    match self.after_end() {
+                        _ if !running => continue,
+                        After::Over(ended) => return Ok(Use::Over(ended)),
+                        After::Kill => Stopped::Leftovers,
+                        After::Wait if caught.signal == Signal::CHILD => continue,
+                        After::Wait => {
+                            if self.ended.is_some() {
+                                self.signal_all(caught.signal);
+                            }
+                            continue;
+                        }
+                    }
+                }
+                news = grant.news(), if !is_lost => match news {
+                    News::Lost => {
+                        crate::say("the grant was lost; stopping the command");
+                        Stopped::Lost
+                    }
+                    News::Deadline => {
+                        leash.set(grant.deadline(), boottime());
+                        continue;
+                    }
+                },
+                () = at(notice), if running => {
+                    notice = None;
+                    let left = limit.map(|limit| limit - Instant::now());
+                    let left = show::soon(left.unwrap_or_default());
+                    super::mention(format!("the command is stopped in {left}, at its time limit"));
+                    continue;
+                }
+                () = at(limit), if running => {
+                    crate::say("the time limit is over; stopping the command");
+                    Stopped::OverLimit
+                }
+                () = at_boottime(leash.stop_at()), if running => {
+                    let left = show::soon(leash.left(boottime()));
+                    crate::say(format!(
+                        "nothing was heard of the agent, and what it has lent is to be given back in {left}; \
+                         stopping the command"
+                    ));
+                    Stopped::Lapsed
+                }
+                () = at_boottime(leash.kill_at()), if !running => {
+                    self.signal_all(Signal::KILL);
+                    leash = Leash::default(); // What comes now is killed after the usual grace.
+                    continue;
+                }
+                () = &mut kill, if !running => {
                     self.signal_all(Signal::KILL);
                     kill.as_mut().reset(Instant::now() + grace);
+                    continue;
                 }
-                () = emptied(self.cgroup.as_ref()), if stopped && self.ended.is_some() => {
-                    return Ok(outcome());
+                () = emptied(self.cgroup.as_ref()), if !running && self.ended.is_some() => {
+                    return Ok(stopped.map_or(Use::Lost, |why| self.outcome(why)));
                 }
+            };
+            stopped = Some(why);
+            if running {
+                self.stop();
+                kill.as_mut().reset(Instant::now() + grace);
             }
+        }
+    }
+
+    fn outcome(&self, why: Stopped) -> Use {
+        match (why, self.ended) {
+            (Stopped::Leftovers, Some(ended)) => Use::Over(ended),
+            (Stopped::OverLimit, _) => Use::OverLimit,
+            (Stopped::Lapsed, _) => Use::Lapsed,
+            (Stopped::Lost | Stopped::Leftovers, _) => Use::Lost,
+        }
+    }
+
+    /// What is to be done now that something may have ended.
+    fn after_end(&mut self) -> After {
+        let Some(ended) = self.ended else { return After::Wait };
+        match self.leftovers {
+            Some(Leftovers::Wait) if self.has_left() => {
+                if !std::mem::replace(&mut self.told, true) {
+                    super::mention(
+                        "everything is held until what the command has left behind has ended, too \
+                         (--leftovers tells what else can be done)",
+                    );
+                }
+                After::Wait
+            }
+            Some(Leftovers::Kill) if self.has_left() => After::Kill,
+            _ => After::Over(ended),
         }
     }
 
@@ -190,13 +304,17 @@ impl Running {
     /// Whether the command has left something behind that only we know of. Whatever loses its
     /// parent becomes our child, so our children tell; where there is a cgroup, that tells others.
     pub(super) fn has_left(&self) -> bool {
-        if self.cgroup.is_some() {
-            return false;
-        }
+        self.cgroup.is_none() && self.left().is_none_or(|left| !left.is_empty())
+    }
+
+    /// What the command has left behind, where there is no cgroup; none if that cannot be found out.
+    pub(super) fn left(&self) -> Option<Vec<u32>> {
         let pids = |all: Vec<Process>| all.iter().map(|process| process.id().pid).collect();
         let left = children().or_else(|_| descendants(std::process::id()).map(pids));
         let others = self.others();
-        left.map_or(true, |left: Vec<u32>| left.iter().any(|pid| !others.contains(pid)))
+        let mut left: Vec<u32> = left.ok()?;
+        left.retain(|pid| !others.contains(pid));
+        Some(left)
     }
 
     /// Our children that are not the command's: those that we had before, and agents that we have started,
@@ -241,6 +359,16 @@ impl Running {
     }
 }
 
+fn command(words: &[OsString], variables: Vec<(String, String)>, signals: &Signals) -> Command {
+    Command {
+        words: words.to_vec(),
+        variables,
+        mask: signals.mask_before(),
+        own_group: !has_terminal(),
+        dies_with_us: true,
+    }
+}
+
 /// Waits until nothing lives in a cgroup. One that cannot be looked at is looked at again.
 async fn emptied(cgroup: Option<&Cgroup>) {
     let Some(cgroup) = cgroup else { return std::future::pending().await };
@@ -252,6 +380,13 @@ async fn emptied(cgroup: Option<&Cgroup>) {
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at_boottime(millis: Option<i64>) {
+    match millis {
+        Some(millis) => until_boottime(millis).await,
         None => std::future::pending().await,
     }
 }

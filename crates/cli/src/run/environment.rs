@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::time::Duration;
 
 use holdall_client::Grant;
 use holdall_wire::{Name, Need};
@@ -34,8 +35,13 @@ pub(super) fn differ<'a>(names: impl Iterator<Item = &'a Name>) -> Result<(), St
 /// The variable that says whose grant it is.
 pub(super) const GRANT_AGENT: &str = "HOLDALL_GRANT_AGENT";
 
-/// The variables that tell the child what it holds, and of which agent.
-pub(crate) fn variables(grant: &Grant, needs: &[Need], agent: &str) -> Vec<(String, String)> {
+/// The variables that tell the child what it holds, of which agent, and for how long from now at most.
+pub(crate) fn variables(
+    grant: &Grant,
+    needs: &[Need],
+    agent: &str,
+    limit: Option<Duration>,
+) -> Vec<(String, String)> {
     let words: Vec<_> = needs.iter().map(ToString::to_string).collect();
     let mut all = vec![
         ("HOLDALL_GRANT".into(), grant.number().to_string()),
@@ -49,7 +55,7 @@ pub(crate) fn variables(grant: &Grant, needs: &[Need], agent: &str) -> Vec<(Stri
         all.push((format!("HOLDALL_UNITS_{name}"), units.join(",")));
         all.push((format!("HOLDALL_FENCE_{name}"), fences.join(",")));
     }
-    if let Some(limit) = grant.limit() {
+    if let Some(limit) = limit {
         let until = crate::show::now() / 1000 + limit.as_secs();
         all.push(("HOLDALL_UNTIL".into(), until.to_string()));
     }

@@ -7,6 +7,7 @@
 mod away;
 mod child;
 pub(crate) mod environment;
+mod leash;
 mod waiting;
 
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ use crate::{USAGE, show, usage};
 
 /// How long an agent may take to answer however short the wait is: it may have to start first.
 const LEAST: Duration = Duration::from_secs(1);
+/// How long before an agent on another machine takes away what is held a command is stopped, at most.
+const BEFORE: Duration = Duration::from_secs(15);
 /// How long a command may take to end after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -226,7 +229,7 @@ pub(crate) fn mention(text: impl std::fmt::Display) {
 /// The grant inside which this command runs, if it is of the agent that is asked.
 fn within(reach: &Reach) -> anyhow::Result<Option<RequestNo>> {
     if let Some(agent) = std::env::var_os(environment::GRANT_AGENT)
-        && std::path::Path::new(&agent) != std::path::absolute(&reach.place()?.socket)?
+        && agent != *reach.name()?
     {
         return Ok(None);
     }
@@ -241,9 +244,16 @@ fn within(reach: &Reach) -> anyhow::Result<Option<RequestNo>> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let words = args.command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ").chars().take(1000).collect();
-    let mut ask = args.wanted.ask(command, Lasting::Command(args.leftovers.into()))?;
+    let lasting = match args.wanted.reach.elsewhere()? {
+        // Its agent does not see the command: we do.
+        Some(_) => Lasting::Connection,
+        None => Lasting::Command(args.leftovers.into()),
+    };
+    let mut ask = args.wanted.ask(command, lasting)?;
     QUIET.store(args.quiet, Ordering::Relaxed);
-    ask.limit = args.limit.map(|limit| limit.as_millis() as u64);
+    // Where the agent takes away what is held at the limit, the command is stopped before.
+    let later = if ask.lasting == Lasting::Connection { BEFORE } else { Duration::ZERO };
+    ask.limit = args.limit.map(|limit| limit.saturating_add(later).as_millis() as u64);
     let outlasts = args.at_end == AtEnd::KeepUntilDone;
     ask.part = args.part_of.map(|of| Part { of, outlasts });
     if let Some(outer) = ask.within.filter(|_| ask.part.is_none()) {
@@ -263,25 +273,38 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         return Err(usage(why));
     }
     let granted = Instant::now();
-    let socket = std::path::absolute(&args.wanted.reach.place()?.socket)?.display().to_string();
-    let mut variables = environment::variables(&grant, &ask.needs, &socket);
+    let agent = args.wanted.reach.name()?;
+    let alone = ask.lasting == Lasting::Connection;
+    let limit = grant.limit().map(|limit| {
+        let before = if alone { BEFORE.min(limit / 4) } else { Duration::ZERO };
+        (limit - before).min(args.limit.filter(|_| alone).unwrap_or(Duration::MAX))
+    });
+    let mut variables = environment::variables(&grant, &ask.needs, &agent, limit);
     if let Err(why) = environment::fits(&variables, &args.command) {
         return Err(Failure(NEVER, why).into());
     }
     if args.wanted.reach.socket.is_some() {
         // What runs inside shall talk to the same agent, which knows our grant.
-        variables.push(("HOLDALL_AGENT".into(), socket));
+        variables.push(("HOLDALL_AGENT".into(), agent));
     }
-    let deadline = grant.limit().and_then(|limit| granted.checked_add(limit));
-    if let Some(limit) = grant.limit().filter(|limit| Some(*limit) != args.limit) {
+    let deadline = limit.and_then(|limit| granted.checked_add(limit));
+    if let Some(limit) = limit.filter(|limit| Some(*limit) != args.limit) {
         mention(format!("the command is stopped after {}", show::span(limit.as_secs())));
     }
     let reach = &args.wanted.reach;
-    let start = Running::start(&args.command, variables, &client, &grant, &mut signals);
-    let mut running = through(reach, &client, Meanwhile::Waiting, start).await?;
+    let mut running = if alone {
+        Running::start_alone(&args.command, variables, args.leftovers.into(), &signals)?
+    } else {
+        let start = Running::start(&args.command, variables, &client, &grant, &mut signals);
+        through(reach, &client, Meanwhile::Waiting, start).await?
+    };
     let used = running.supervise(&mut grant, &mut signals, GRACE, deadline);
     let used = through(reach, &client, Meanwhile::Running, used).await?;
-    let mut back = async |grant| {
+    let mut back = async |grant: Grant| {
+        if alone {
+            args.tell_leftovers(&running.left().unwrap_or_default());
+            return give_back_alone(&client, grant, &mut signals).await;
+        }
         let back = give_back(args, &client, &mut running, grant, &mut signals);
         through(reach, &client, Meanwhile::Waiting, back).await
     };
@@ -306,6 +329,12 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         Use::Lost => {
             drop(grant);
             Err(lost_grant())
+        }
+        Use::Lapsed => {
+            drop(grant);
+            let text = "the agent was not heard of in time, and the command was stopped before others \
+                        are given what it held";
+            Err(Failure(LOST, text.into()).into())
         }
     }
 }
@@ -384,17 +413,46 @@ async fn end(
             changed = running.next_end(signals) => changed?,
         }
     }
-    let ended = async { Ok(Some(end.await?)) };
     let needless = async {
         running.until_empty().await;
         away::gone(client).await;
-        Ok(None)
     };
+    unless_needless(client, signals, end, needless).await
+}
+
+/// Gives back what a command has used of which the agent knows nothing. What it was not told it frees when the lease is over.
+async fn give_back_alone(
+    client: &Client,
+    mut grant: Grant,
+    signals: &mut Signals,
+) -> anyhow::Result<Back> {
+    let (end, gone) = (grant.end(false), away::gone(client));
+    match unless_needless(client, signals, end, gone).await {
+        Ok(Some(_)) => Ok(Back::Given),
+        Ok(None) => {
+            mention("the agent is out of reach; it frees everything when the lease is over");
+            Ok(Back::Unanswered)
+        }
+        Err(error) => {
+            crate::say(format!("the grant was not given back in order: {error}"));
+            let is_lost = matches!(error.downcast_ref(), Some(Error::Lost | Error::Fault(_)));
+            Ok(if is_lost { Back::Lost } else { Back::Unanswered })
+        }
+    }
+}
+
+/// Waits until the agent has taken a grant back, or that need not be waited for: none is returned then.
+async fn unless_needless(
+    client: &Client,
+    signals: &mut Signals,
+    ended: impl Future<Output = Result<Vec<u32>, Error>>,
+    needless: impl Future<Output = ()>,
+) -> anyhow::Result<Option<Vec<u32>>> {
     let either = async {
         tokio::select! {
             biased;
-            ended = ended => ended,
-            needless = needless => needless,
+            ended = ended => Ok(Some(ended?)),
+            () = needless => Ok(None),
         }
     };
     waiting::answered(client, signals, either).await

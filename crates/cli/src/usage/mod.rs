@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
+use holdall_client::Client;
 use holdall_commands::{cannot_write, say};
 use holdall_history::usage::{By, Row, Usage, usage};
 use holdall_history::{History, Period, Unreadable, csv, json_lines, parse, read};
@@ -106,6 +107,9 @@ impl Source {
     /// The history of the agent that is meant, and whether it is everybody's: its files, or what it gives whoever may not read
     /// these.
     fn of_agent(&self, since: u64) -> anyhow::Result<(History, bool)> {
+        if self.reach.elsewhere()?.is_some() {
+            return block_on(async { from_agent(&self.reach.connect().await?, since).await });
+        }
         let here = match read(&self.reach.place()?.data) {
             Ok(history) => return Ok((history, true)),
             Err(error) => error,
@@ -123,17 +127,7 @@ impl Source {
         block_on(async {
             // Without an agent it is not there.
             let client = self.reach.connect().await.map_err(|_| misuse(here))?;
-            let (mut text, mut all) = (String::new(), true);
-            let mut next = Some(HistoryPlace { file: since, byte: 0 });
-            while let Some(from) = next {
-                let Reply::History(page) = call(&client, Body::History { from }).await? else {
-                    anyhow::bail!("the agent gave an unexpected reply");
-                };
-                text.push_str(&page.text);
-                (all, next) = (page.all, page.next);
-            }
-            let history = parse("the history of the agent", &text).map_err(misuse)?;
-            Ok((history, all))
+            from_agent(&client, since).await
         })
     }
 
@@ -149,6 +143,21 @@ impl Source {
         let units = |units: usize| u32::try_from(units).unwrap_or(u32::MAX);
         declared.map(|pool| (pool.name, (!pool.lock).then(|| units(pool.units.len())))).collect()
     }
+}
+
+/// The history as the agent tells it, and whether it is everybody's.
+async fn from_agent(client: &Client, since: u64) -> anyhow::Result<(History, bool)> {
+    let (mut text, mut all) = (String::new(), true);
+    let mut next = Some(HistoryPlace { file: since, byte: 0 });
+    while let Some(from) = next {
+        let Reply::History(page) = call(client, Body::History { from }).await? else {
+            anyhow::bail!("the agent gave an unexpected reply");
+        };
+        text.push_str(&page.text);
+        (all, next) = (page.all, page.next);
+    }
+    let history = parse("the history of the agent", &text).map_err(misuse)?;
+    Ok((history, all))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -1,9 +1,11 @@
 //! Sessions: whatever becomes of connections and agents, every call is done once, and what is held is held.
 
 mod away;
+mod door;
 mod lease;
 mod many;
 mod once;
+mod remote;
 mod stand_in;
 mod version;
 

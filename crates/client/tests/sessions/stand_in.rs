@@ -85,6 +85,8 @@ pub(crate) struct World {
     pub(crate) keep_back: bool,
     /// How many who come, or come back, are told that there is no room.
     pub(crate) no_room: usize,
+    /// What its clock says, if it is on another machine.
+    pub(crate) clock: Option<u64>,
 }
 
 impl World {
@@ -146,6 +148,13 @@ impl World {
         self.end(request.0, Some(Reply::Lost(request)));
     }
 
+    /// A grant is lent until then.
+    pub(crate) fn lend(&self, request: RequestNo, boottime: i64) {
+        let boottime_millis = u64::try_from(boottime).expect("after the boot");
+        let Request { session, call, .. } = self.requests[&request.0];
+        self.tell_session(session, call, Reply::Until { request, boottime_millis });
+    }
+
     fn tell(&self, conn: u64, id: u64, reply: Reply) {
         if let Some(sender) = self.conns.get(&conn) {
             let _ = sender.send(Answer { id, reply });
@@ -160,7 +169,11 @@ impl World {
 
     fn take(&mut self, conn: u64, Call { id, body }: Call) {
         match body {
-            Body::Agent => self.tell(conn, id, Reply::Agent(AgentView::default())),
+            Body::Agent => {
+                let boottime_millis = self.clock;
+                let view = AgentView { boottime_millis, ..AgentView::default() };
+                self.tell(conn, id, Reply::Agent(view));
+            }
             Body::Status { .. } => {
                 self.tell(conn, id, Reply::Status { page: Status::default(), more: false });
             }

@@ -1,10 +1,11 @@
 //! Who is wanted: asked by the links on their thread, answered from what the service has told.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdall_cell::greeting::{Presence, Stranger};
 use holdall_cell::lease::Terms;
+use holdall_http::token::Tokens;
 use holdall_links::{Above, Cell, CellId};
 
 use super::forgotten::Forgotten;
@@ -14,6 +15,8 @@ use super::number;
 /// What the service and the links both know.
 pub(crate) struct Greeter {
     state: Mutex<State>,
+    /// Who may come from machines that are no members.
+    pub(crate) tokens: Arc<Tokens>,
 }
 
 struct State {
@@ -33,9 +36,16 @@ struct Peer {
 }
 
 impl Greeter {
-    pub(crate) fn new(own: CellId, presence: Presence, terms: Terms, forgotten: Forgotten) -> Self {
+    pub(crate) fn new(
+        own: CellId,
+        presence: Presence,
+        terms: Terms,
+        forgotten: Forgotten,
+        tokens: Arc<Tokens>,
+    ) -> Self {
         let (pools, peers) = (0, BTreeMap::new());
-        Self { state: Mutex::new(State { own, presence, terms, pools, peers, forgotten }) }
+        let state = State { own, presence, terms, pools, peers, forgotten };
+        Self { state: Mutex::new(state), tokens }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,8 +147,9 @@ impl Above for Greeter {
         self.check(peer, greeting).map(drop)
     }
 
-    fn client(&self, _: &str) -> Option<String> {
-        None
+    fn client(&self, token: &str) -> Option<String> {
+        let name = self.tokens.whose(token)?.name?;
+        name.strip_prefix("token:").map(str::to_owned)
     }
 }
 
@@ -152,7 +163,8 @@ mod tests {
 
     fn greeter(dir: &tempfile::TempDir) -> Greeter {
         let forgotten = Forgotten::read(dir.path()).expect("whole");
-        Greeter::new(CellId(1 << 64), Presence::default(), Terms::default(), forgotten)
+        let tokens = Arc::new(Tokens::new(dir.path()));
+        Greeter::new(CellId(1 << 64), Presence::default(), Terms::default(), forgotten, tokens)
     }
 
     fn says(life: u128, epoch: u32, nonce: u128, length: u64) -> Vec<u8> {

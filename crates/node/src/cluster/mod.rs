@@ -26,6 +26,7 @@ use holdall_cell::lease::Terms;
 use holdall_core::CellId;
 use holdall_links as links;
 use holdall_links::{Events, Home, Links};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::error;
 
@@ -57,6 +58,8 @@ pub(crate) struct Running {
     pub(crate) links: Arc<Links>,
     pub(crate) home: Home,
     pub(crate) listens: String,
+    /// Where they run.
+    pub(crate) runtime: Handle,
     _end: oneshot::Sender<()>,
 }
 
@@ -91,12 +94,12 @@ pub(crate) fn start(
             let links = listener
                 .map_err(anyhow::Error::from)
                 .and_then(|listener| Ok(Links::start(home, listener, config, greeter)?));
-            let _ = started.send(links);
+            let _ = started.send(links.map(|links| (links, Handle::current())));
             let _: Result<(), _> = ended.await;
         });
         runtime.shutdown_background();
     })?;
-    let (links, events) = result.recv().context("the links did not start")??;
+    let ((links, events), runtime) = result.recv().context("the links did not start")??;
     if links
         .members()
         .iter()
@@ -105,7 +108,7 @@ pub(crate) fn start(
         links.set_addresses(&known.addresses)?;
     }
     let (home, listens) = (known.home.clone(), known.listen.clone());
-    Ok((Running { links: Arc::new(links), home, listens, _end: end }, events))
+    Ok((Running { links: Arc::new(links), home, listens, runtime, _end: end }, events))
 }
 
 /// Listens at an address that somebody may just have left.

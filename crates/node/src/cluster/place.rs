@@ -2,10 +2,12 @@
 
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use holdall_cell::lease::Terms;
+use holdall_http::token::Tokens;
 use holdall_links::member::Member;
 use holdall_links::token::{For, JoinToken};
 use holdall_links::{Cell, CellId, CellName, Home};
@@ -30,6 +32,8 @@ pub(crate) struct Known {
     pub(crate) forgotten: Forgotten,
     pub(crate) listen: String,
     pub(crate) addresses: Vec<String>,
+    /// Who may come from machines that are no members.
+    pub(crate) tokens: Arc<Tokens>,
 }
 
 /// Why a machine is no member now, if it is not for want of right or reason but of a sensible word.
@@ -69,7 +73,8 @@ impl Known {
             advertise => advertise.to_vec(),
         };
         let (terms, forgotten) = (config.cluster.terms(), Forgotten::read(&dir)?);
-        Ok(Some(Self { home, terms, members, forgotten, listen, addresses }))
+        let tokens = Arc::new(Tokens::new(data));
+        Ok(Some(Self { home, terms, members, forgotten, listen, addresses, tokens }))
     }
 }
 

@@ -61,7 +61,8 @@ impl Cells {
     /// Of a member of a cluster that has just started.
     pub(super) fn new(known: &Known, presence: Presence, now: u64) -> Self {
         let own = known.home.cell().id;
-        let greeter = Greeter::new(own, presence, known.terms, known.forgotten.clone());
+        let (forgotten, tokens) = (known.forgotten.clone(), known.tokens.clone());
+        let greeter = Greeter::new(own, presence, known.terms, forgotten, tokens);
         let mut ids = BTreeMap::new();
         for (id, _) in known.members.iter().filter(|(id, _)| *id != own) {
             ids.insert(number(*id), *id);
@@ -143,7 +144,7 @@ impl Service {
             Event::Forget { cell, word } => self.on_forget(cell, &word),
             // It is looked at when somebody wants to see it.
             Event::About { .. } => {}
-            Event::Client { .. } => {}
+            Event::Client { name, from, stream } => self.let_in_remote(&name, from, stream),
         }
         self.round.begin();
     }

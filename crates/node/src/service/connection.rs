@@ -56,7 +56,7 @@ pub(crate) async fn serve_guest(service: Shared, stream: UnixStream, guest: hold
     serve_as(service, stream, pid, uid, true, introduce).await;
 }
 
-async fn serve_as(
+pub(super) async fn serve_as(
     service: Shared,
     stream: Stream,
     pid: u32,

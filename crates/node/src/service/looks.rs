@@ -44,6 +44,7 @@ impl Service {
             ephemeral: self.config.ephemeral,
             waits_for: self.awaited.told(),
             no_http: self.no_http.clone(),
+            boottime_millis: Some(crate::clock::clamp(self.clock.reads().boottime)),
         }
     }
 

@@ -39,6 +39,7 @@ mod processes;
 mod questions;
 mod quota;
 mod readers;
+mod remote;
 mod rights;
 mod round;
 mod sessions;
