@@ -18,6 +18,7 @@ mod show;
 mod status;
 mod token;
 mod top;
+mod torture;
 mod until;
 mod usage;
 mod whatif;
@@ -78,6 +79,7 @@ enum Command {
     Agent(agent::Args),
     Bench(bench::Args),
     Cells(cells::Args),
+    Torture(torture::Args),
     Cluster(cluster::Args),
     #[command(flatten)]
     Study(holdall_commands::Command),
@@ -129,6 +131,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Cells(args) => cells::run(&args),
+        Command::Torture(args) => torture::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),

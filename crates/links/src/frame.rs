@@ -182,7 +182,7 @@ impl Hello {
         Self { purpose, oldest: OLDEST, newest: VERSION }
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(self.purpose as u8);
         bytes.extend(self.oldest.to_le_bytes());
@@ -190,7 +190,7 @@ impl Hello {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, Bad> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Bad> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(Bad::Magic)?;
         let [purpose, a, b, c, d] = *rest else { return Err(Bad::Magic) };
         let purpose = match purpose {

@@ -29,7 +29,7 @@ const CA: &str = "ca.pem";
 const CA_KEY: &str = "ca.key";
 const CELL: &str = "cell.pem";
 const MEMBERS: &str = "members";
-const FIRST: &str = "holdall members 1";
+pub(crate) const FIRST: &str = "holdall members 1";
 
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -35,6 +35,8 @@ mod dial;
 mod door;
 pub mod event;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod greet;
 pub mod home;
 mod hub;

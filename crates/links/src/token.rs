@@ -25,7 +25,7 @@ use crate::store;
 const JOIN: &str = "H1-";
 const CLIENT: &str = "HC1-";
 const FILE: &str = "tokens";
-const FIRST: &str = "holdall join tokens 1";
+pub(crate) const FIRST: &str = "holdall join tokens 1";
 /// How long a token that is over is still known as such.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 

@@ -298,10 +298,17 @@ impl Config {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        let config: Self = toml::from_str(&text).map_err(|error| {
-            anyhow::anyhow!("{}: {}", path.display(), error.to_string().replace('\n', "; "))
-        })?;
-        config.check().with_context(|| format!("{}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("{}", path.display()))
+    }
+
+    /// Reads what is in a file.
+    ///
+    /// # Errors
+    /// If it says something unknown, or nothing that an agent could do anything with.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let config = toml::from_str::<Self>(text)
+            .map_err(|error| anyhow::anyhow!("{}", error.to_string().replace('\n', "; ")))?;
+        config.check()?;
         Ok(config)
     }
 

@@ -1,0 +1,40 @@
+//! What the fuzzer has found worth keeping goes through its targets again, and the seeds still reach what they are for.
+
+use std::panic::catch_unwind;
+
+use holdall_fuzz_targets::{corpus, targets};
+
+#[test]
+fn everything_in_the_corpus_is_fine() {
+    for target in targets() {
+        let dir = corpus(target.name);
+        let entries = std::fs::read_dir(&dir);
+        let entries = entries.unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+        paths.sort();
+        assert!(!paths.is_empty(), "{} is empty", dir.display());
+        for path in paths {
+            let bytes = std::fs::read(&path).expect("readable");
+            let run = catch_unwind(|| (target.run)(&bytes));
+            assert!(run.is_ok(), "{}: see above", path.display());
+        }
+    }
+}
+
+#[test]
+fn something_can_be_made_of_every_seed() {
+    for target in targets() {
+        for (number, seed) in (target.seeds)().iter().enumerate() {
+            assert!((target.run)(seed), "seed {number} of {}: {seed:02x?}", target.name);
+        }
+    }
+}
+
+#[test]
+fn nothing_can_be_made_of_noise() {
+    for target in targets() {
+        for noise in [&b""[..], b"\0", &[0xff; 64]] {
+            assert!(!(target.run)(noise), "{}: {noise:02x?}", target.name);
+        }
+    }
+}

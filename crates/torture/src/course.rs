@@ -1,0 +1,423 @@
+//! The course of it: first things go wrong, then everything heals, and then nothing may be left.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::agents::Agent;
+use crate::check::{Judged, judge};
+use crate::clients::{Clients, Place};
+use crate::journal::{self, Journal, Net, RunNo, What, Who};
+use crate::plan::{Course, Errand, Fault, Planned, Victims, Weather, plan};
+use crate::process::Process;
+use crate::proxy::Network;
+use crate::store::Store;
+
+/// How often everything is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long everything may take to come to its end once nothing goes wrong any more.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The program.
+    pub exe: PathBuf,
+    /// Where the directory is made.
+    pub parent: PathBuf,
+    /// How many cells.
+    pub cells: usize,
+    /// How many clients.
+    pub clients: usize,
+    /// For how long things go wrong.
+    pub seconds: u64,
+    /// How long a lease is.
+    pub lease_seconds: u64,
+    /// Where all choices come from.
+    pub seed: u64,
+}
+
+/// What came of it.
+pub struct Verdict {
+    /// What the judge says; and what else was seen to be wrong.
+    pub judged: Judged,
+    /// The directory, if it was kept because something is wrong.
+    pub kept: Option<PathBuf>,
+    /// Whether it was ended before its time.
+    pub interrupted: bool,
+}
+
+/// Something that is undone at its time.
+#[derive(Clone, Copy, Debug)]
+enum Undo {
+    StartAgent(usize),
+    ResumeAgent(usize),
+    Resume(RunNo, Who),
+    Heal(usize, usize),
+}
+
+/// Everything that goes on.
+struct Torture<'a> {
+    course: Course,
+    settings: &'a Settings,
+    work: &'a Path,
+    journal: Arc<Journal>,
+    // In this order they are dropped: clients before agents, and the store, which sees them end, last.
+    clients: Clients,
+    agents: Vec<Agent>,
+    store: Store,
+    network: Arc<Network>,
+    sockets: Vec<PathBuf>,
+    undo: Vec<(Instant, Undo)>,
+    /// Processes of clients that are stopped.
+    stopped: Vec<(RunNo, Who, Arc<Process>)>,
+    wrong: Vec<String>,
+    stop: &'a AtomicBool,
+}
+
+/// Plays it. `say` is told how it goes on.
+///
+/// # Errors
+/// If it cannot be played at all.
+pub fn torture(
+    settings: &Settings,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Verdict> {
+    let work = tempfile::Builder::new().prefix("torture-").tempdir_in(&settings.parent)?;
+    let played = play(settings, work.path(), stop, say);
+    let interrupted = stop.load(Ordering::Relaxed);
+    let judged = match played {
+        Ok(judged) => judged,
+        Err(_) if interrupted => Judged::default(),
+        Err(error) => {
+            let kept = work.keep();
+            return Err(error.context(format!("what there is of it is in {}", kept.display())));
+        }
+    };
+    let keep = !judged.wrong.is_empty() && !interrupted;
+    let kept = keep.then(|| work.keep());
+    Ok(Verdict { judged, kept, interrupted })
+}
+
+fn play(
+    settings: &Settings,
+    work: &Path,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Judged> {
+    let Settings { cells, clients, seconds, lease_seconds, seed, .. } = *settings;
+    let course = Course { cells, millis: seconds * 1000, lease: lease_seconds * 1000, seed };
+    let path = work.join("journal");
+    let journal = Arc::new(Journal::create(&path)?);
+    let network = Network::new(cells);
+    let agents =
+        (0..cells).map(|cell| Agent::new(&settings.exe, work, cell, lease_seconds, &network));
+    let agents = agents.collect::<Result<Vec<_>, _>>()?;
+    let sockets = agents.iter().map(Agent::socket).collect();
+    let store = Store::start(&work.join("store"), journal.clone())?;
+    let mut torture = Torture {
+        course,
+        settings,
+        work,
+        journal,
+        clients: Clients::new(clients, seed),
+        agents,
+        store,
+        network,
+        sockets,
+        undo: Vec::new(),
+        stopped: Vec::new(),
+        wrong: Vec::new(),
+        stop,
+    };
+    say("the agents are started, and join");
+    torture.join()?;
+    say("things go wrong");
+    torture.rage()?;
+    say("everything heals");
+    torture.heal()?;
+    torture.look_for_leftovers()?;
+    let wrong = std::mem::take(&mut torture.wrong);
+    drop(torture);
+    let mut judged = judge(&journal::read(&path)?, cells, lease_seconds * 1000);
+    judged.wrong.extend(wrong);
+    Ok(judged)
+}
+
+impl Torture<'_> {
+    fn note(&self, what: What) {
+        self.journal.note(what);
+    }
+
+    fn check_interrupt(&self) -> anyhow::Result<()> {
+        if self.stop.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
+    }
+
+    /// All agents are members of one cluster, and can reach each other.
+    fn join(&mut self) -> anyhow::Result<()> {
+        for agent in &mut self.agents {
+            agent.start()?;
+        }
+        let token = self.agents[0].found()?;
+        for cell in 1..self.agents.len() {
+            self.check_interrupt()?;
+            self.agents[cell].join(&self.agents[0], &token)?;
+        }
+        let all: Vec<_> = (0..self.agents.len()).map(|cell| format!("board@c{cell}")).collect();
+        let mut words = vec!["run", "-q", "-w", "50s"];
+        words.extend(all.iter().map(String::as_str));
+        words.extend(["--", "true"]);
+        for agent in &self.agents {
+            self.check_interrupt()?;
+            agent.ask(&words).context("the cells do not hand out together")?;
+        }
+        Ok(())
+    }
+
+    fn rage(&mut self) -> anyhow::Result<()> {
+        let (begun, course) = (Instant::now(), self.course);
+        let mut planned = plan(&course).into_iter().peekable();
+        while begun.elapsed() < Duration::from_millis(course.millis) {
+            self.check_interrupt()?;
+            let place = Place {
+                exe: &self.settings.exe,
+                work: self.work,
+                sockets: &self.sockets,
+                journal: &self.journal,
+            };
+            self.clients.go_on(&course, &place)?;
+            self.look()?;
+            let by_now = |next: &Planned| begun.elapsed() >= Duration::from_millis(next.at);
+            while let Some(Planned { fault, .. }) = planned.next_if(by_now) {
+                self.strike(fault)?;
+            }
+            self.undo_what_is_due(Instant::now())?;
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> anyhow::Result<()> {
+        self.clients.reap(&self.journal)?;
+        for cell in 0..self.agents.len() {
+            let is_away = self
+                .undo
+                .iter()
+                .any(|(_, undo)| matches!(undo, Undo::StartAgent(at) if *at == cell));
+            if !is_away && !self.agents[cell].is_running() {
+                let what = format!("the agent of c{cell} has ended by itself");
+                if !self.wrong.contains(&what) {
+                    self.wrong.push(what);
+                }
+                self.agents[cell].start()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn later(&mut self, millis: u64, undo: Undo) {
+        self.undo.push((Instant::now() + Duration::from_millis(millis), undo));
+    }
+
+    fn strike(&mut self, fault: Fault) -> anyhow::Result<()> {
+        match fault {
+            Fault::KillAgent { cell, away } => {
+                if self.agents[cell].kill() {
+                    self.note(What::Agent { cell, how: journal::Agent::Killed });
+                    self.later(away, Undo::StartAgent(cell));
+                }
+            }
+            Fault::PauseAgent { cell, millis } => {
+                if !self.agents[cell].paused && self.agents[cell].pause(true) {
+                    self.note(What::Agent { cell, how: journal::Agent::Paused });
+                    self.later(millis, Undo::ResumeAgent(cell));
+                }
+            }
+            Fault::RestartAgent { cell } => {
+                if self.agents[cell].is_running() {
+                    self.agents[cell].restart()?;
+                    self.note(What::Agent { cell, how: journal::Agent::Restarted });
+                }
+            }
+            Fault::Kill { who, pick } => self.kill(who, pick),
+            Fault::Pause { who, pick, millis } => self.pause(who, pick, millis),
+            Fault::Net { from, to, weather, both, millis } => {
+                self.spoil(from, to, weather, millis);
+                if both {
+                    self.spoil(to, from, weather, millis);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn spoil(&mut self, from: usize, to: usize, weather: Weather, millis: u64) {
+        if self.network.is_bad(from, to) {
+            return;
+        }
+        self.network.set(from, to, Some(weather));
+        let how = match weather {
+            Weather::Stalled => Net::Stalled,
+            Weather::Cut => Net::Cut,
+            Weather::Slow(_) => Net::Slow,
+        };
+        self.note(What::Net { from, to, how });
+        self.later(millis, Undo::Heal(from, to));
+    }
+
+    /// A run and the process of its command, if it has one: mostly one that uses something.
+    fn victim(&self, who: Victims, pick: u64) -> Option<(RunNo, Option<Arc<Process>>)> {
+        let users = self.store.users();
+        let anybody = who == Victims::Wrapper && pick.is_multiple_of(3);
+        if anybody || users.is_empty() {
+            let among = self.clients.runs.len();
+            let run = self.clients.runs.keys().nth((pick / 3) as usize % among.max(1))?;
+            return Some((*run, users.get(run).cloned()));
+        }
+        let (run, process) = users.iter().nth((pick / 3) as usize % users.len())?;
+        Some((*run, Some(process.clone())))
+    }
+
+    /// What is done is noted before it is done: nobody may see it happen before it is known.
+    fn kill(&mut self, who: Victims, pick: u64) {
+        let Some((run, command)) = self.victim(who, pick) else { return };
+        for who in who.all() {
+            match (who, self.clients.runs.get(&run), &command) {
+                (Who::Wrapper, Some((_, found)), _) => {
+                    self.note(What::Killed { run, who: *who });
+                    found.wrapper.kill();
+                }
+                (Who::Command, _, Some(command)) => {
+                    self.note(What::Killed { run, who: *who });
+                    command.kill();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn pause(&mut self, who: Victims, pick: u64, millis: u64) {
+        let Some((run, command)) = self.victim(who, pick) else { return };
+        for who in who.all() {
+            let is_stopped = |(stopped, whom, _): &(RunNo, Who, _)| *stopped == run && whom == who;
+            if self.stopped.iter().any(is_stopped) {
+                continue;
+            }
+            let process = match who {
+                Who::Command => command.clone(),
+                Who::Wrapper => {
+                    let found = self.clients.runs.get(&run);
+                    found.map(|(_, found)| found.wrapper.clone())
+                }
+            };
+            let Some(process) = process else { continue };
+            self.note(What::Paused { run, who: *who });
+            process.pause();
+            self.stopped.push((run, *who, process));
+            self.later(millis, Undo::Resume(run, *who));
+        }
+    }
+
+    fn undo_what_is_due(&mut self, now: Instant) -> anyhow::Result<()> {
+        let due: Vec<_> = self.undo.extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, undo) in due {
+            match undo {
+                Undo::StartAgent(cell) => {
+                    self.agents[cell].start()?;
+                    self.note(What::Agent { cell, how: journal::Agent::Started });
+                }
+                Undo::ResumeAgent(cell) => {
+                    if self.agents[cell].paused {
+                        self.agents[cell].pause(false);
+                        self.note(What::Agent { cell, how: journal::Agent::Resumed });
+                    }
+                }
+                Undo::Resume(run, who) => {
+                    let its =
+                        |(stopped, whom, _): &mut (RunNo, Who, _)| *stopped == run && *whom == who;
+                    for (run, who, process) in self.stopped.extract_if(.., its) {
+                        process.resume();
+                        self.journal.note(What::Resumed { run, who });
+                    }
+                }
+                Undo::Heal(from, to) => {
+                    self.network.set(from, to, None);
+                    self.note(What::Net { from, to, how: Net::Healed });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more: everybody comes to an end.
+    fn heal(&mut self) -> anyhow::Result<()> {
+        let longest = self.undo.iter().map(|(at, _)| *at).max();
+        self.undo_what_is_due(longest.unwrap_or_else(Instant::now))?;
+        self.note(What::Calm);
+        self.wait_for_all()?;
+        // Everything can be had at once: nothing is held by nobody.
+        let pools = ["board@cN:all", "scope@cN", "db@cN", "keep@cN"];
+        let cells = self.agents.len();
+        let needs =
+            (0..cells).flat_map(|cell| pools.map(|pool| pool.replace('N', &cell.to_string())));
+        let errand = Errand { needs: needs.collect(), works: 20, deaf: false, local: false };
+        let place = Place {
+            exe: &self.settings.exe,
+            work: self.work,
+            sockets: &self.sockets,
+            journal: &self.journal,
+        };
+        for home in 0..cells {
+            self.clients.start(0, home, &errand, &place)?;
+        }
+        self.wait_for_all()
+    }
+
+    fn wait_for_all(&mut self) -> anyhow::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while !(self.clients.runs.is_empty() && self.store.users().is_empty())
+            && Instant::now() < until
+        {
+            self.check_interrupt()?;
+            self.look()?;
+            std::thread::sleep(LOOK);
+        }
+        for (number, (_, run)) in &self.clients.runs {
+            self.wrong.push(format!("run {number} does not end; it says: {}", run.told()));
+        }
+        Ok(())
+    }
+
+    fn look_for_leftovers(&mut self) -> anyhow::Result<()> {
+        for (cell, agent) in self.agents.iter().enumerate() {
+            let until = Instant::now() + Duration::from_secs(20);
+            loop {
+                self.check_interrupt()?;
+                match agent.left() {
+                    Ok((0, 0)) => {
+                        self.note(What::Left { cell, held: 0, waiting: 0 });
+                        break;
+                    }
+                    Ok((held, waiting)) if Instant::now() > until => {
+                        self.note(What::Left { cell, held, waiting });
+                        break;
+                    }
+                    Err(error) if Instant::now() > until => {
+                        self.wrong.push(format!("{error:#}"));
+                        break;
+                    }
+                    _ => std::thread::sleep(LOOK * 20),
+                }
+            }
+            let log = agent.log()?;
+            let bad =
+                log.lines().filter(|line| line.contains("panicked") || line.contains(" ERROR "));
+            self.wrong.extend(bad.take(5).map(|line| format!("the agent of c{cell} says: {line}")));
+        }
+        Ok(())
+    }
+}

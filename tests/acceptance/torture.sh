@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Real agents of three cells under faults, for some seconds; and nothing is left of it, also if it is interrupted. For longer, or as it was:
+# TORTURE_SECONDS=60 TORTURE_CLIENTS=50 TORTURE_SEED=7 tests/acceptance/torture.sh
+set -euo pipefail
+. tests/lib/service.bash
+seed=${TORTURE_SEED:-$((RANDOM * 32768 + RANDOM))}
+words=(--cells 3 --clients "${TORTURE_CLIENTS:-12}" --seed "$seed" --dir "$work")
+
+# The processes that know of a directory.
+known() {
+    grep -lsF -- "$1" /proc/[0-9]*/cmdline /proc/[0-9]*/environ | grep -v "^/proc/$$/" || true
+}
+
+"$HOLDALL" torture "${words[@]}" --seconds "${TORTURE_SECONDS:-20}" --json >"$work/told" 2>"$work/said" || {
+    cat "$work/told" "$work/said" >&2
+    tail -n 40 "$work"/torture-*/c?/log >&2 || true
+    fail "found something, with TORTURE_SEED=$seed"
+}
+grep -q '"clean":true' "$work/told" || fail "ended with 0, and says: $(cat "$work/told")"
+[ -z "$(ls -d "$work"/torture-* 2>/dev/null)" ] || fail "its directory is left"
+
+"$HOLDALL" torture "${words[@]}" --seconds 600 >"$work/told" 2>"$work/said" &
+torture=$!
+eventually grep -q 'things go wrong' "$work/said"
+sleep 2
+directory=$(echo "$work"/torture-*)
+[ -n "$(known "$directory/c0")" ] || fail "no agent is to be seen"
+kill -INT "$torture"
+status=0
+wait "$torture" || status=$?
+[ "$status" -eq 130 ] || fail "interrupted, it ends with $status: $(cat "$work/said")"
+[ ! -e "$directory" ] || fail "interrupted, it leaves its directory"
+gone() { [ -z "$(known "$directory")" ]; }
+eventually gone
+echo "$script: ok"
