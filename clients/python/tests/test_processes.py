@@ -137,14 +137,14 @@ WITH_A_CHILD = """
 import os, sys, holdall
 grant = holdall.acquire("a", ttl=1)
 if os.fork() == 0:
-    assert grant.is_held and not grant.lost.is_set()
     grant.check()
-    print("child", flush=True)
-    assert grant.lost.wait(60) and not grant.is_held
+    print("child" if grant.is_held and not grant.lost.is_set() else "nothing", flush=True)
+    told = grant.lost.wait(30) and not grant.is_held
     try:
         grant.check()
     except holdall.Lost:
-        print("lost", flush=True)
+        print("lost" if told else "late", flush=True)
+    print("not told", flush=True)
     os._exit(0)
 else:
     sys.stdin.readline()
