@@ -65,6 +65,9 @@ serve
 told "\"request\":\"$number\"" call GET /v1/requests/kept
 told '"state":"granted"' call PUT /v1/requests/kept '{"needs": ["gpu:2", "db"], "ttl_ms": 60000}'
 told "\"request\":\"$number\"" cat "$work/body"
+# It knows one request from another then, too.
+told '"type":"urn:holdall:problem:conflict"' call PUT /v1/requests/kept '{"needs": ["gpu:2"], "ttl_ms": 60000}'
+told '"type":"urn:holdall:problem:conflict"' call PUT /v1/requests/kept '{"needs": ["gpu:2", "db"], "ttl_ms": 50000}'
 # One that is restarted, and one whose socket somebody removes, too.
 "$HOLDALL" agent restart
 eventually curl -sf --unix-socket "$http" http://localhost/readyz
@@ -112,6 +115,11 @@ told 401 remote "http://127.0.0.1:$port/v1/status"
 told 200 remote "http://127.0.0.1:$port/"
 told 200 remote -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"
 told 403 remote -H "authorization: Bearer $token" -X DELETE "http://127.0.0.1:$port/v1/pools/seat"
+# Of others' past it sees what happened, and not who they were: the seat was taken away from somebody who is not this token.
+others() { curl -sS --max-time 20 -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/audit?limit=1000"; }
+told '"what":"forced"' others
+if others | grep -qE "\"who\"|it hangs"; then fail "it sees who others were"; fi
+call GET '/v1/audit?limit=1000' | grep -q "it hangs" || fail "its own user does not see everything"
 told 421 remote -H 'host: evil.example' "http://127.0.0.1:$port/"
 told 403 remote -H 'origin: http://evil.example' "http://127.0.0.1:$port/"
 # Who listens with a token is let go with it.
@@ -121,6 +129,21 @@ eventually grep -q '^event: snapshot' "$work/events"
 "$HOLDALL" token remove ci
 wait "$listens" || [ $? -eq 18 ] || fail "whoever listens is not let go: $?"
 told 401 remote -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"
+# A file of tokens that cannot be read is told once.
+cp "$HOLDALL_DATA/tokens.json" "$work/tokens.json"
+echo broken >"$HOLDALL_DATA/tokens.json"
+for _ in 1 2 3; do told 401 remote -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"; done
+[ "$(grep -c "tokens.json: " "$work/log")" -eq 1 ] || fail "a broken file is not told once: $(grep tokens.json "$work/log")"
+cp "$work/tokens.json" "$HOLDALL_DATA/tokens.json"
+# Tokens are the agent's that is meant, wherever it has its files.
+"$HOLDALL" agent --socket "$work/other.sock" --data "$work/elsewhere" 2>>"$work/log" &
+elsewhere=$!
+eventually "$HOLDALL" status --agent "$work/other.sock"
+"$HOLDALL" token add far --may view --agent "$work/other.sock" >/dev/null
+grep -q '"far"' "$work/elsewhere/tokens.json" || fail "the token is not where the agent looks for it"
+told far "$HOLDALL" token list --agent "$work/other.sock"
+kill "$elsewhere"
+wait "$elsewhere" 2>/dev/null || true
 # A port that somebody else has: an agent does not start, and one that is restarted goes on without it until it can be had.
 python3 -c '
 import socket, sys, time

@@ -73,6 +73,10 @@ def test_it_comes_back_when_the_agent_does(tab: Page, serve: Serve, world: World
 def test_a_wrong_token_is_told_and_a_right_one_is_kept_nowhere(tab: Page, serve: Serve, world: World) -> None:
     server = serve(world)
     tab.goto(server.url)
+    expect(tab.locator("dialog")).to_contain_text("holdall token add")
+    # What is not known yet is not said to be nothing.
+    expect(tab.locator(".panel-queue .nothing")).to_be_hidden()
+    expect(tab.locator("#stale")).to_be_hidden()
     tab.fill("input[name=token]", "wrong")
     tab.click("dialog button[type=submit]")
     expect(tab.locator("dialog .error")).to_have_text("This token is not known here.")
@@ -171,6 +175,25 @@ def test_timeline_and_usage_come_from_the_audit_log(tab: Page, serve: Serve, wor
     tab.keyboard.press("4")
     expect(tab.locator(".usage-card")).to_have_count(4)
     expect(tab.locator(".usage-card").first).to_contain_text(re.compile(r"[1-9]\d* %"))
+
+
+def test_whose_past_is_not_told_is_somebodys(tab: Page, serve: Serve, world: World) -> None:
+    """Who may view sees what became of units, and not who others were."""
+    number = next(line["request"] for line in reversed(world.audit) if line["what"] == "released")
+    for line in world.audit:
+        line.pop("who", None)
+        line.pop("detail", None)
+    grants, world.grants = world.grants, {}
+    opened(tab, serve(world, token=None), "?view=timeline&hours=4")
+    drawn = "(c) => new Set(new Uint32Array(c.getContext('2d').getImageData(200, 30, c.width - 210, 200).data.buffer)).size"
+    tab.wait_for_function(f"() => ({drawn})(document.querySelector('canvas')) > 3")
+    tab.keyboard.press("4")
+    expect(tab.locator(".usage-card").first).to_contain_text(re.compile(r"[1-9]\d* %"))
+    tab.keyboard.press("5")
+    expect(tab.locator(".row.line").first).to_be_visible()
+    tab.fill("#filter-text", number)
+    expect(tab.locator(".row.line", has_text="released").first).to_contain_text(number)
+    world.grants = grants
 
 
 def test_what_is_held_lasts_also_if_the_log_is_read_before_anything_else_is_known(tab: Page, serve: Serve, world: World) -> None:

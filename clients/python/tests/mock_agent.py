@@ -167,8 +167,11 @@ class MockAgent:
             return 200, {"version": "mock", "you": "tester", "your_rights": ["view", "ask"]}
         if parts == ["status"]:
             with self._changed:
-                grants = [{"request": r.number, "who": r.about} for r in self.requests.values() if r.state == "granted"]
-                return 200, {"pools": [], "grants": grants, "waiting": [], "left_out": 0}
+                granted, waiting = (
+                    [{"request": r.number, "who": r.about} for r in self.requests.values() if r.state == state]
+                    for state in ("granted", "waiting")
+                )
+            return 200, {"pools": [], "grants": granted, "waiting": waiting, "left_out": 0}
         raise Problem("usage", f"no such path: {path}")
 
     def _ask(self, id: str, body: Any) -> tuple[int, Any]:

@@ -7,6 +7,8 @@ import subprocess
 import time
 from collections.abc import Callable
 
+import pytest
+
 import holdall
 
 from .conftest import Agent, is_free, until
@@ -54,6 +56,54 @@ def test_a_program_that_ends_gives_everything_back(agent: Agent, script: Script)
     assert is_free("a")
 
 
+ENDINGS = {
+    "a grant that was forgotten": "grant = holdall.acquire('a', ttl=600); del grant",
+    "a block in a thread that is a daemon": """
+def work():
+    with holdall.hold('a', ttl=600):
+        held.set()
+        time.sleep(600)
+threading.Thread(target=work, daemon=True).start()
+held.wait()
+""",
+    "who waits in a thread that is a daemon": """
+mine = holdall.acquire('a', ttl=600)
+threading.Thread(target=lambda: holdall.acquire('a', ttl=600), daemon=True).start()
+while not holdall.Client().status()['waiting']:
+    time.sleep(0.01)
+""",
+    "a task that nobody has waited for": """
+async def work():
+    async with holdall.hold('a', ttl=600):
+        held.set()
+        await asyncio.sleep(600)
+async def main():
+    asyncio.create_task(work())
+    while not held.is_set():
+        await asyncio.sleep(0.01)
+asyncio.run(main())
+""",
+    "a child of multiprocessing": """
+def work():
+    work.grant = holdall.acquire('a', ttl=600)
+child = multiprocessing.get_context('fork').Process(target=work)
+child.start()
+child.join()
+assert child.exitcode == 0
+""",
+    "a program that fails": "mine = holdall.acquire('a', ttl=600); sys.exit(0)",
+}
+
+
+@pytest.mark.parametrize("what", ENDINGS)
+def test_nothing_is_left_behind_at_the_end(agent: Agent, script: Script, what: str) -> None:
+    begin = "import asyncio, multiprocessing, sys, threading, time, warnings, holdall\nheld = threading.Event()\n"
+    quiet = "warnings.simplefilter('ignore')\n"
+    assert ended(script(begin + quiet + ENDINGS[what])) == (0, "", "")
+    assert is_free("a"), "at once, long before the lease is over"
+    assert not holdall.Client().status()["waiting"]
+
+
 def test_nothing_is_printed(agent: Agent, script: Script) -> None:
     process = script("import holdall, sys\nwith holdall.hold('a'): print('held', flush=True); sys.stdin.readline()")
     assert line(process) == "held"
@@ -81,6 +131,51 @@ if not child:
     code, out, err = ended(process)
     assert (code, out) == (0, "still held"), err
     assert is_free("a") and is_free("b")
+
+
+WITH_A_CHILD = """
+import os, sys, holdall
+grant = holdall.acquire("a", ttl=1)
+if os.fork() == 0:
+    grant.check()
+    print("child" if grant.is_held and not grant.lost.is_set() else "nothing", flush=True)
+    told = grant.lost.wait(30) and not grant.is_held
+    try:
+        grant.check()
+    except holdall.Lost:
+        print("lost" if told else "late", flush=True)
+    print("not told", flush=True)
+    os._exit(0)
+else:
+    sys.stdin.readline()
+    grant.release()
+    sys.stdin.readline()
+"""
+
+
+def test_a_forked_child_learns_that_its_parent_has_given_it_back(agent: Agent, script: Script) -> None:
+    process = script(WITH_A_CHILD)
+    assert line(process) == "child"
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert line(process) == "lost"
+
+
+def test_a_forked_child_learns_that_its_parent_has_lost_it(agent: Agent, script: Script) -> None:
+    process = script(WITH_A_CHILD)
+    assert line(process) == "child"
+    number = holdall.Client().status("a")["grants"][0]["request"]
+    agent.force(number)
+    assert line(process) == "lost"
+
+
+def test_a_forked_child_does_not_keep_what_its_killed_parent_has_held(agent: Agent, script: Script) -> None:
+    process = script(WITH_A_CHILD)
+    assert line(process) == "child"
+    process.kill()
+    until(lambda: is_free("a"), "the lease is over")
+    assert line(process) == "lost"
 
 
 def test_children_of_a_pool_hold_for_themselves(agent: Agent, script: Script) -> None:

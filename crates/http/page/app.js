@@ -103,7 +103,10 @@ function offer(list, names) {
 const stream = new Stream({
   event: (type, data) => {
     store.take(type, data);
-    if (type === "snapshot") prepare(store);
+    if (type === "snapshot") {
+      document.body.classList.remove("unknown");
+      prepare(store);
+    }
   },
   state: (state, problem) => {
     $("link").dataset.state = state;
@@ -111,10 +114,11 @@ const stream = new Stream({
     if (state === "live") dropped = null;
     if (state === "away") dropped ??= Date.now();
     const since = dropped !== null && store.agent !== null;
-    $("stale").hidden = !since && state !== "denied";
+    const wantsToken = state === "denied" && problem.status === 401;
+    $("stale").hidden = !since && (state !== "denied" || wantsToken);
     if (state === "denied") setText($("stale"), problem.message);
     else if (since) setText($("stale"), `The agent has not answered since ${words.time(dropped)}; what you see is from then. Trying again.`);
-    if (state === "denied" && problem.status === 401) askToken();
+    if (wantsToken) askToken();
   },
 });
 
@@ -126,7 +130,7 @@ async function askToken() {
   asking = true;
   await ask({
     title: "Token",
-    text: "This agent wants a token. It is kept in the memory of this page, and nowhere else.",
+    text: "This agent wants a token: `holdall token add NAME --may view` makes one there. It is kept in the memory of this page, and nowhere else.",
     button: "Open",
     closable: false,
     fields: [{ name: "token", label: "Token", type: "password", required: true }],

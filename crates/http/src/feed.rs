@@ -6,7 +6,7 @@
 //! dropped, and begins anew with everything.
 //!
 //! Lines come from the files of the audit log, since these outlive the agent: whoever comes back is told what it has
-//! missed, whichever agent it listened to. Nothing is missed or told twice: somebody is told everything as it is known
+//! missed, whichever agent it listened to, as far as it may see the past. (What happens now, whoever may look sees.) Nothing is missed or told twice: somebody is told everything as it is known
 //! at a place in the log, and begins to listen there at the same moment.
 //!
 //! What waits for the disk, or takes long, is done on other threads than that of the gateway.
@@ -21,7 +21,7 @@ use serde::Serialize;
 use tokio::sync::{Mutex, broadcast};
 use tracing::debug;
 
-use crate::audit::{Audit, Line, Place, Since, unreadable};
+use crate::audit::{Audit, Line, Place, Reader, Since, unreadable};
 use crate::caller::{Peer, Service};
 use crate::link::Link;
 use crate::problem::Problem;
@@ -103,6 +103,7 @@ impl Feed {
     pub(crate) async fn listen(
         self: &Arc<Self>,
         agent: Agent,
+        reader: Reader,
         last: Option<Place>,
     ) -> Result<(Bytes, broadcast::Receiver<Bytes>), Problem> {
         let mut current = self.current.lock().await;
@@ -124,7 +125,8 @@ impl Feed {
         let receiver = known.sender.subscribe();
         drop(current);
         let audit = self.audit.clone();
-        let first = off_thread(move || first(&audit, &agent, &status, last, place)).await?;
+        let first =
+            off_thread(move || first(&audit, &agent, &reader, &status, last, place)).await?;
         Ok((first, receiver))
     }
 
@@ -192,6 +194,7 @@ impl Feed {
 fn first(
     audit: &Audit,
     agent: &Agent,
+    reader: &Reader,
     status: &Status,
     last: Option<Place>,
     place: Place,
@@ -205,8 +208,8 @@ fn first(
     };
     let snapshot = Snapshot { at: now(), missed: since.left_out > 0, agent, status };
     let mut all = message("snapshot", place, &snapshot);
-    for (line, place) in &since.lines {
-        all += &message("audit", *place, line);
+    for (line, place) in since.lines {
+        all += &message("audit", place, &reader.told(line));
     }
     all.into()
 }

@@ -13,16 +13,17 @@ use anyhow::Context;
 use holdall_wire::Right;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::asked::Memory;
-use crate::audit::Audit;
+use crate::audit::{Audit, Reader};
 use crate::caller::{Peer, Service};
 use crate::config::{Config, Tcp};
 use crate::feed::Feed;
 use crate::lease::Leases;
 use crate::looks::Looks;
+use crate::released::Released;
 use crate::rooms::Rooms;
 use crate::token::Tokens;
 use crate::unread::Unread;
+use crate::view::Agent;
 use crate::{door, routes};
 
 /// The name of its threads.
@@ -43,6 +44,8 @@ pub struct Settings {
     pub config: Config,
     /// How many bytes of answers a user may leave unread; all of them, four times that.
     pub unread_bytes: usize,
+    /// The right that one needs to see everybody's past.
+    pub everybodys_past: Right,
 }
 
 /// Where the gateway listens.
@@ -129,6 +132,7 @@ pub(crate) struct Shared {
     pub(crate) leases: Leases,
     pub(crate) tokens: Tokens,
     pub(crate) audit: Audit,
+    everybodys_past: Right,
     pub(crate) feed: Arc<Feed>,
     /// The gateway itself, which only looks.
     pub(crate) own: Peer,
@@ -144,8 +148,8 @@ pub(crate) struct Shared {
     pub(crate) listeners: Rooms<u32>,
     /// What was answered and is not read.
     pub(crate) unread: Unread,
-    /// How requests were asked for.
-    pub(crate) asked: Memory,
+    /// What was given back a short time ago.
+    pub(crate) released: Released,
 }
 
 impl Shared {
@@ -166,6 +170,7 @@ impl Shared {
             tokens: Tokens::new(data),
             feed: Arc::new(Feed::new(service.clone(), own.clone(), audit.clone())),
             audit,
+            everybodys_past: settings.everybodys_past,
             own,
             service,
             names: settings.config.names.clone(),
@@ -174,8 +179,18 @@ impl Shared {
             looks: Looks::new(),
             listeners: Rooms::new(LISTENERS),
             unread: Unread::new(settings.unread_bytes.saturating_mul(4)),
-            asked: Memory::default(),
+            released: Released::default(),
         })
+    }
+}
+
+impl Shared {
+    /// What somebody may see of the audit log.
+    pub(crate) fn reader(&self, peer: &Peer, agent: &Agent) -> Reader {
+        if agent.may(self.everybodys_past) {
+            return Reader::OfAll;
+        }
+        Reader::OfOwn { uid: peer.uid, user: agent.you.clone() }
     }
 }
 

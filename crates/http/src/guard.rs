@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
@@ -99,7 +100,7 @@ fn admit(gateway: &Shared, request: &mut Request) -> Result<Option<Peer>, Proble
     let door = door.ok_or_else(|| Problem::new(Kind::Failed, "a call without a door"))?;
     let headers = request.headers();
     if let Door::Tcp { .. } = door {
-        check_host(headers, &gateway.names)?;
+        check_host(request.uri(), headers, &gateway.names)?;
     }
     check_origin(headers, &door)?;
     let peer = match door {
@@ -128,9 +129,17 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let name = without_port(host);
+fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or(""));
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Problem::new(Kind::Usage, "a call names the host that it is for, once"));
+    };
+    // Whoever speaks to a proxy names it twice.
+    let named = [Some(host), uri.authority().map(Authority::as_str)];
+    named.into_iter().flatten().try_for_each(|host| check_name(without_port(host), names))
+}
+
+fn check_name(name: &str, names: &[String]) -> Result<(), Problem> {
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
     let known = names.iter().map(String::as_str).chain(["localhost"]);
     if address || known.into_iter().any(|known| known.eq_ignore_ascii_case(name)) {
@@ -151,12 +160,14 @@ fn without_port(host: &str) -> &str {
 }
 
 fn check_origin(headers: &HeaderMap, door: &Door) -> Result<(), Problem> {
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let scheme = if matches!(door, Door::Tcp { tls: true }) { "https" } else { "http" };
     // A proxy may speak TLS where we do not.
     let own = [format!("{scheme}://{host}"), format!("https://{host}")];
-    if own.iter().any(|own| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes())) {
+    let is_own = |origin: &HeaderValue| {
+        own.iter().any(|own| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes()))
+    };
+    if headers.get_all(header::ORIGIN).iter().all(is_own) {
         return Ok(());
     }
     Err(Problem::usage(StatusCode::FORBIDDEN, "pages of other origins may not call the agent"))
@@ -178,7 +189,8 @@ mod tests {
     #[test]
     fn foreign_names_that_point_here_are_not_served() {
         let names = ["lab.example".to_owned()];
-        let check = |host| check_host(&headers(host, None), &names).is_ok();
+        let here = Uri::from_static("/");
+        let check = |host| check_host(&here, &headers(host, None), &names).is_ok();
         for good in [
             "127.0.0.1:7421",
             "localhost",
@@ -194,6 +206,12 @@ mod tests {
         {
             assert!(!check(bad), "{bad}");
         }
+        let elsewhere = Uri::from_static("http://evil.example/v1/agent");
+        assert!(check_host(&elsewhere, &headers("localhost", None), &names).is_err());
+        let mut two = headers("localhost", None);
+        two.append(header::HOST, HeaderValue::from_static("evil.example"));
+        assert!(check_host(&here, &two, &names).is_err());
+        assert!(check_host(&here, &HeaderMap::new(), &names).is_err());
     }
 
     #[test]
@@ -208,5 +226,8 @@ mod tests {
         {
             assert!(!check(bad, false), "{bad}");
         }
+        let mut two = headers("localhost:7421", Some("http://localhost:7421"));
+        two.append(header::ORIGIN, HeaderValue::from_static("http://evil.example"));
+        assert!(check_origin(&two, &Door::Tcp { tls: false }).is_err());
     }
 }

@@ -6,9 +6,8 @@
 //! the call lasts; then the lease counts. Calls about one request at the same time share one
 //! connection, since a session has one at most.
 //!
-//! Within the session the odd numbers are those of requests, each with the even number after it for its
-//! end. As a rule there is one: number 1 asks, number 2 gives back. What the agent has turned away
-//! is asked for anew.
+//! Within the session there is one request, whose mark ([`Mark`]) is the number of the call that asks for it; the next
+//! number gives it back.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,12 +22,11 @@ use tracing::debug;
 
 use crate::caller::{Peer, Service};
 use crate::link::{Link, in_time, unexpected};
+use crate::mark::{LEAVE, Mark};
 use crate::problem::{Kind, Problem};
 
 /// The number of the call that attaches.
 const ATTACH: u64 = FIRST_QUERY;
-/// The number of the call that ends the session.
-const LEAVE: u64 = FIRST_QUERY - 1;
 /// How long the service may take for what it does at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -73,13 +71,15 @@ impl Standing {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) standing: Standing,
+    /// What tells it from others; none if it was not asked for yet.
+    pub(crate) mark: Option<Mark>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl State {
     /// Of a request that was given back.
-    pub(crate) fn released() -> Self {
-        Self { standing: Standing::Released, warnings: Vec::new() }
+    pub(crate) fn released(mark: Mark) -> Self {
+        Self { standing: Standing::Released, mark: Some(mark), warnings: Vec::new() }
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Lease {
 /// What is done within the session.
 enum Order {
     /// Asks, unless that was done.
-    Ask(Box<Ask>),
+    Ask(Box<Ask>, Mark),
     /// Gives back.
     GiveBack,
     /// Ends the session.
@@ -105,9 +105,13 @@ impl Lease {
         self.state.borrow().clone()
     }
 
-    /// Asks for something, unless this was done before.
-    pub(crate) fn ask(&self, ask: Ask) {
-        self.order(Order::Ask(Box::new(ask)));
+    /// Asks for something, unless this was done before. Tells the mark of what was asked for.
+    pub(crate) async fn ask(&self, ask: Ask, mark: Mark) -> Option<Mark> {
+        self.order(Order::Ask(Box::new(ask), mark));
+        let mut state = self.state.clone();
+        let asked = state.wait_for(|state| !matches!(state.standing, Standing::New));
+        let _ = tokio::time::timeout(PATIENCE, asked).await;
+        self.state().mark
     }
 
     /// How it stands when it is granted or over, or after some time.
@@ -271,23 +275,17 @@ async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc
         Reply::Failed(fault) => return Err(fault.into()),
         other => return Err(unexpected(&other)),
     };
-    let call = last + last % 2 + 1;
-    let mut talk = Talk {
-        link,
-        call,
-        state: watch::Sender::new(State { standing: Standing::New, warnings: Vec::new() }),
-    };
-    let asked = answers.into_iter().filter(|(call, _)| call % 2 == 1).max_by_key(|(call, _)| *call);
-    match asked {
-        _ if last % 2 == 0 && last > 0 => talk.set(Standing::Released),
-        Some((call, reply)) => {
-            talk.call = call;
-            talk.set(Standing::Asked);
-            if let Some(reply) = reply {
-                talk.hear(Answer { id: call, reply });
-            }
+    let state = State { standing: Standing::New, mark: None, warnings: Vec::new() };
+    let mut talk = Talk { link, state: watch::Sender::new(state) };
+    if last > 0 {
+        let mark = Mark::of_call(last);
+        talk.begin(mark);
+        let told = |call| answers.iter().find(|one| one.0 == call).and_then(|one| one.1.clone());
+        if last == mark.give_back() {
+            talk.set(Standing::Released);
+        } else if let Some(reply) = told(mark.ask()) {
+            talk.hear(Answer { id: mark.ask(), reply });
         }
-        None => {}
     }
     let (orders, taken) = mpsc::unbounded_channel();
     let lease = Arc::new(Lease { state: talk.state.subscribe(), orders });
@@ -298,8 +296,6 @@ async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc
 /// The talk with the service about one request.
 struct Talk {
     link: Link,
-    /// The number of the call that asks.
-    call: u64,
     state: watch::Sender<State>,
 }
 
@@ -335,28 +331,38 @@ impl Talk {
         self.state.send_modify(|state| state.standing = standing);
     }
 
+    /// It is asked for.
+    fn begin(&self, mark: Mark) {
+        self.state
+            .send_modify(|state| (state.standing, state.mark) = (Standing::Asked, Some(mark)));
+    }
+
     async fn carry_out(&mut self, order: Order) -> std::io::Result<()> {
-        match (order, self.standing()) {
-            (Order::Ask(ask), Standing::New) => {
-                self.set(Standing::Asked);
-                self.link.send(self.call, Body::Ask(*ask)).await
+        let State { standing, mark, .. } = self.state.borrow().clone();
+        match (order, standing, mark) {
+            (Order::Ask(ask, mark), Standing::New, _) => {
+                self.begin(mark);
+                self.link.send(mark.ask(), Body::Ask(*ask)).await
             }
-            (Order::GiveBack, Standing::Asked | Standing::Waiting(_) | Standing::Granted(_)) => {
-                self.link.send(self.call + 1, Body::Withdraw(self.call)).await
-            }
-            (Order::GiveBack, Standing::New) => {
+            (
+                Order::GiveBack,
+                Standing::Asked | Standing::Waiting(_) | Standing::Granted(_),
+                Some(mark),
+            ) => self.link.send(mark.give_back(), Body::Withdraw(mark.ask())).await,
+            (Order::GiveBack, Standing::New, _) => {
                 self.set(Standing::Over(Problem::lost("nothing was asked for under this id")));
                 Ok(())
             }
-            (Order::Leave, _) => self.link.send(LEAVE, Body::Leave).await,
-            (Order::Ask(_) | Order::GiveBack, _) => Ok(()),
+            (Order::Leave, _, _) => self.link.send(LEAVE, Body::Leave).await,
+            (Order::Ask(..) | Order::GiveBack, _, _) => Ok(()),
         }
     }
 
     fn hear(&mut self, answer: Answer) {
-        if answer.id == self.call + 1 {
+        let Some(mark) = self.state.borrow().mark else { return };
+        if answer.id == mark.give_back() {
             return self.given_back(answer.reply);
-        } else if answer.id != self.call {
+        } else if answer.id != mark.ask() {
             return;
         }
         match answer.reply {

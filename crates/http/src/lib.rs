@@ -5,8 +5,8 @@
 //! ordinary protocol what it was told. So rights, quotas and words are those of the socket.
 //!
 //! It keeps no state: what is asked for over HTTP belongs to a session of the wire with a lease, whose number
-//! and secret are computed from the user and the id that the client has picked (`lease`). A gateway
-//! that starts anew finds them again.
+//! and secret are computed from the user and the id that the client has picked (`lease`), and what was asked for there is told by
+//! the number of its call (`mark`). A gateway that starts anew finds them again.
 //!
 //! ```text
 //!  curl, browser, Python ── door (Unix socket, TCP, TLS) ── guard (who is it, may it be here) ── routes
@@ -18,7 +18,6 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
 mod audit;
 mod caller;
 mod config;
@@ -30,7 +29,9 @@ mod guard;
 mod lease;
 mod link;
 mod looks;
+mod mark;
 mod problem;
+mod released;
 mod rooms;
 mod routes;
 mod threads;

@@ -38,8 +38,9 @@ impl Link {
                 Self { stream, incoming: Incoming::new(FROM_NODE_MAX), last_query: FIRST_QUERY };
             let mut greeting = Vec::new();
             frame::greet(&mut greeting, frame::VERSION);
-            link.stream.write_all(&greeting).await?;
+            let greeted = link.stream.write_all(&greeting).await;
             let version = frame::version(&link.next_frame().await?)?;
+            link.told_why(greeted).await?;
             if version != frame::VERSION {
                 let why = format!("it speaks version {version} of the protocol");
                 return Err(io::Error::other(why));
@@ -115,8 +116,13 @@ impl Link {
     pub(crate) async fn send(&mut self, id: u64, body: Body) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame::write(&Call { id, body }, FROM_CLIENT_MAX, &mut bytes)?;
-        let Err(error) = self.stream.write_all(&bytes).await else { return Ok(()) };
-        // Whoever is sent away is told why before the connection ends.
+        let written = self.stream.write_all(&bytes).await;
+        self.told_why(written).await
+    }
+
+    /// Whoever is sent away is told why before the connection ends: if nothing can be written, that can be read.
+    async fn told_why(&mut self, written: io::Result<()>) -> io::Result<()> {
+        let Err(error) = written else { return Ok(()) };
         Err(self.answer().await.err().unwrap_or(error))
     }
 

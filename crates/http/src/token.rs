@@ -119,16 +119,27 @@ pub fn remove(data: &Path, name: &str) -> Result<(), Error> {
 #[derive(Debug)]
 pub struct Tokens {
     data: PathBuf,
-    known: Mutex<(Option<Version>, Vec<Token>)>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The file that was last looked at, whether or not it could be read.
+    version: Option<Version>,
+    /// Whether it could not.
+    unreadable: bool,
+    tokens: Vec<Token>,
 }
 
 /// What tells a file from one that was there before.
 type Version = (u64, i64, i64, u64);
 
 impl Tokens {
-    /// Those in the directory of an agent.
+    /// Reads those in the directory of an agent, and says so in the log if they cannot be read.
     pub fn new(data: &Path) -> Self {
-        Self { data: data.to_owned(), known: Mutex::default() }
+        let tokens = Self { data: data.to_owned(), known: Mutex::default() };
+        tokens.find(|_| false);
+        tokens
     }
 
     /// Whose token this is.
@@ -158,15 +169,29 @@ impl Tokens {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let version = std::fs::metadata(path(&self.data)).ok();
         let version = version.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.size()));
-        if known.0 != version {
-            match list(&self.data) {
-                Ok(tokens) => *known = (version, tokens),
-                // Those that were known are good until it can be read.
-                Err(error) => tracing::error!("tokens: {error}"),
-            }
+        if known.version != version || known.unreadable {
+            known.look(&self.data, version);
         }
         let good = |token: &&Token| meant(token) && token.until.is_none_or(|at| now < at);
-        known.1.iter().find(good).map(Token::peer)
+        known.tokens.iter().find(good).map(Token::peer)
+    }
+}
+
+impl Known {
+    /// Reads the file. If that does not work it is said once, and those that were known are good until it does.
+    fn look(&mut self, data: &Path, version: Option<Version>) {
+        let told = self.unreadable && self.version == version;
+        self.version = version;
+        match list(data) {
+            Ok(tokens) => (self.tokens, self.unreadable) = (tokens, false),
+            Err(error) => {
+                if !told {
+                    let why = "tokens are as they were before; `holdall token` makes them";
+                    tracing::error!("{error}: {why}");
+                }
+                self.unreadable = true;
+            }
+        }
     }
 }
 

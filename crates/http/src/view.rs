@@ -417,6 +417,13 @@ pub(crate) struct Agent {
     no_http: Option<String>,
 }
 
+impl Agent {
+    /// Whether you have a right.
+    pub(crate) fn may(&self, right: wire::Right) -> bool {
+        self.your_rights.contains(&right.into())
+    }
+}
+
 /// A right that an agent gives to users, groups and tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

@@ -51,9 +51,13 @@ impl Http {
     ) -> anyhow::Result<Self> {
         let (line, guests) = mpsc::unbounded_channel();
         let config = settings.config.http.clone();
-        let unread_bytes = settings.config.limits.unread_bytes;
         let mut http = Self {
-            settings: holdall_http::Settings { data: settings.data.clone(), config, unread_bytes },
+            settings: holdall_http::Settings {
+                data: settings.data.clone(),
+                config,
+                unread_bytes: settings.config.limits.unread_bytes,
+                everybodys_past: settings.config.history.everybody,
+            },
             name: name(&settings.socket),
             line: Arc::new(Line { guests: line, happened }),
             guests,

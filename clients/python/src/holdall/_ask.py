@@ -7,12 +7,15 @@ A request has an id of our own, so asking again after a lost answer is harmless:
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import _ending
+from ._clock import clock
 from ._errors import HoldallError, Lost, Unreachable
 from ._http import ANSWER_SECONDS, Abort, Aborted, AnswerLost, NobodyListens, Transport
 from ._place import Place
@@ -30,11 +33,6 @@ _START_PAUSE_SECONDS = 5.0
 log = logging.getLogger("holdall")
 # Without it, what nobody listens to would be printed.
 log.addHandler(logging.NullHandler())
-
-
-def clock() -> float:
-    """Seconds that nobody can set, and that go on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Agent:
@@ -81,7 +79,10 @@ class Asking:
     def __init__(self, agent: Agent, wish: Mapping[str, Any], wait: float | None, abort: Abort | None) -> None:
         self._agent = agent
         self._wish = wish
-        self._abort = abort
+        self._abort = Abort() if abort is None else abort
+        self._done = threading.Event()
+        #: Whether the program ends meanwhile.
+        self._ends = False
         self._until = None if wait is None else clock() + wait
         self._ttl = float(wish["ttl_ms"]) / 1000
         self._id = uuid.uuid4().hex
@@ -92,25 +93,43 @@ class Asking:
 
     def granted(self) -> Granted:
         """Waits until it is granted. Whatever else happens, nothing of it stays behind."""
-        confirmations = 0
+        _ending.opened(self)
         try:
-            while True:
-                asked_at = clock()
-                answer = self._step()
-                if answer is not None and answer.get("state") == "granted":
-                    if clock() - asked_at > self._ttl / 4 and confirmations < _CONFIRMATIONS:
-                        # The lease counts from when we asked, and much of it is gone. Asked again it is told at once.
-                        confirmations += 1
-                        continue
-                    ttl = answer.get("ttl_ms") or self._wish["ttl_ms"]
-                    return Granted(self._id, {**answer, "ttl_ms": ttl}, asked_at)
-                if answer is not None and answer.get("state") != "waiting":
-                    raise Lost(f"the request was taken out of the queue: {answer.get('state')}")
+            granted = self._wait()
+            if self._ends:
+                raise Aborted
+            return granted
         except BaseException as error:
             # What the agent has refused is over there, too.
             if not isinstance(error, HoldallError) or isinstance(error, Unreachable):
                 self.withdraw()
+            if isinstance(error, Aborted) and self._ends:
+                raise SystemExit from None
             raise
+        finally:
+            self._done.set()
+            _ending.closed(self)
+
+    def finish(self) -> None:
+        """The program ends: it is not waited for any more."""
+        self._ends = True
+        self._abort.now()
+        self._done.wait(ANSWER_SECONDS)
+
+    def _wait(self) -> Granted:
+        confirmations = 0
+        while True:
+            asked_at = clock()
+            answer = self._step()
+            if answer is not None and answer.get("state") == "granted":
+                if clock() - asked_at > self._ttl / 4 and confirmations < _CONFIRMATIONS:
+                    # The lease counts from when we asked, and much of it is gone. Asked again it is told at once.
+                    confirmations += 1
+                    continue
+                ttl = answer.get("ttl_ms") or self._wish["ttl_ms"]
+                return Granted(self._id, {**answer, "ttl_ms": ttl}, asked_at)
+            if answer is not None and answer.get("state") != "waiting":
+                raise Lost(f"the request was taken out of the queue: {answer.get('state')}")
 
     def withdraw(self) -> None:
         """Gives up what was asked for; if the agent cannot be told, the lease runs out by itself."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import threading
@@ -14,6 +13,7 @@ from typing import Callable, Union
 
 from ._ask import Agent, Granted, log
 from ._errors import Lost
+from ._fork import Watch
 from ._lease import Lease
 
 #: What happens when a grant is lost: ``"raise"``, ``"interrupt"``, or what is called with the grant.
@@ -21,7 +21,6 @@ OnLoss = Union[str, Callable[["Grant"], object]]
 
 #: The grant inside which we are: who asks for more there and would wait for itself is refused.
 current: ContextVar[Grant | None] = ContextVar("holdall_grant", default=None)
-_alive: weakref.WeakSet[Grant] = weakref.WeakSet()
 
 
 class Grant:
@@ -48,27 +47,41 @@ class Grant:
         self.warnings: list[str] = list(answer.get("warnings") or [])
         self._interrupt: Callable[[], None] | None = None
         self._interrupting = threading.Lock()
+        self._watch: Watch | None = None
         self._lease = Lease(agent, granted, _tell(weakref.ref(self), called))
-        _alive.add(self)
 
     @property
     def lost(self) -> threading.Event:
-        """Set as soon as the grant is lost."""
-        return self._lease.lost
+        """Set as soon as the grant is lost; in a child made by ``fork`` also when its parent has given it back."""
+        if self._is_ours:
+            return self._lease.lost
+        if self._watch is None or self._watch.pid != os.getpid():
+            self._watch = Watch(self._lease.deadline)
+        return self._watch.lost
 
     @property
     def is_held(self) -> bool:
-        """Whether it is neither given back nor lost, as far as is known."""
-        return not self._lease.is_over
+        """Whether it is neither given back nor lost, by what the agent has told and by the clock: a program that was paused
+        for too long finds out here at once."""
+        return not self._lease.deadline.is_over
 
     def check(self) -> None:
         """Raises :class:`Lost` if the grant is lost."""
         if self._lease.why is not None:
             raise self._lease.why
+        if self.is_held or (self._is_ours and self._lease.has_ended):
+            return
+        whose = "" if self._is_ours else " of the parent of this process"
+        raise Lost(f"grant {self.number}{whose} is not held any more")
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether it is a grant of this process, and not of one that has forked it."""
+        return os.getpid() == self._pid
 
     def release(self) -> None:
         """Gives it back; harmless twice. Raises :class:`Lost` if it was not held to the end."""
-        if os.getpid() == self._pid:
+        if self._is_ours:
             self._lease.release()
 
     def environment(self) -> dict[str, str]:
@@ -89,6 +102,8 @@ class Grant:
 
     def interrupt_with(self, interrupt: Callable[[], None] | None) -> None:
         """What to do at a loss, from now on: nothing any more once this has returned with ``None``."""
+        if not self._is_ours:
+            return  # Only the process that was granted it is told by a thread, which may have had the lock at the fork.
         with self._interrupting:
             self._interrupt = interrupt
             if interrupt is not None and self.lost.is_set():
@@ -116,13 +131,13 @@ class Grant:
 
     def __del__(self) -> None:
         lease = getattr(self, "_lease", None)
-        if lease is not None and os.getpid() == self._pid and not lease.is_over:
+        if lease is not None and self._is_ours and not lease.has_ended:
             text = f"grant {self.number} was never given back; use `with`, or release()"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             lease.abandon()
 
     def __repr__(self) -> str:
-        state = "lost" if self.lost.is_set() else "held" if self.is_held else "released"
+        state = "held" if self.is_held else "released" if self._lease.why is None else "lost"
         return f"<holdall.Grant {self.number} {state}: {' '.join(unit for units in self.units.values() for unit in units)}>"
 
 
@@ -141,14 +156,3 @@ def _tell(grant: weakref.ref[Grant], called: Callable[[Grant], object] | None) -
                 log.exception("what was to be called at the loss of grant %s has failed", there.number)
 
     return tell
-
-
-def _give_everything_back() -> None:
-    for grant in list(_alive):
-        try:
-            grant.release()
-        except Lost:
-            pass  # The program has ended, and has been told.
-
-
-atexit.register(_give_everything_back)

@@ -12,8 +12,11 @@ import contextlib
 import threading
 from typing import Callable
 
-from ._ask import Agent, Granted, clock, log
+from . import _ending
+from ._ask import Agent, Granted, log
+from ._clock import clock
 from ._errors import HoldallError, Lost
+from ._fork import Deadline
 from ._http import ANSWER_SECONDS, Abort, Aborted, NobodyListens
 
 
@@ -37,17 +40,25 @@ class Lease:
         self._ended = threading.Event()
         self._abort = Abort()
         self._give_back = False
+        #: Whether somebody gives it back who waits for that.
+        self._is_awaited = False
+        #: Set when nothing is left to be told to the agent.
+        self._done = threading.Event()
+        #: What children made by ``fork`` know of it.
+        self.deadline = Deadline()
+        self._is_ours_until(self._ends_at)
+        _ending.opened(self)
         self._thread = threading.Thread(target=self._keep, name=f"holdall {self.number}", daemon=True)
         self._thread.start()
 
     @property
-    def is_over(self) -> bool:
-        """Whether it was given back or lost."""
+    def has_ended(self) -> bool:
+        """Whether it was given back, or somebody has noticed that it is lost."""
         return self._ended.is_set()
 
     def release(self) -> None:
         """Gives it back. Raises :class:`Lost` if it was not ours to the end."""
-        if self._end():
+        if self._end(awaited=True):
             self._abort.now()
             if self._thread is not threading.current_thread():
                 self._thread.join(ANSWER_SECONDS)
@@ -55,6 +66,8 @@ class Lease:
                 self._tell_released()
             except Lost as lost:
                 self._lose(lost)
+            finally:
+                self._is_done()
         if self.why is not None:
             raise self.why
 
@@ -64,12 +77,30 @@ class Lease:
         if self._end():
             self._abort.now()
 
-    def _end(self) -> bool:
+    def finish(self) -> None:
+        """The program ends: gives it back, or waits until whoever does so has done it."""
+        with contextlib.suppress(Lost):
+            self.release()
+        self._done.wait(ANSWER_SECONDS)
+
+    def _end(self, awaited: bool = False) -> bool:
         with self._lock:
             if self._ended.is_set():
                 return False
+            self._is_awaited = awaited
             self._ended.set()
+            self.deadline.end()
             return True
+
+    def _is_done(self) -> None:
+        self._done.set()
+        _ending.closed(self)
+
+    def _is_ours_until(self, at: float) -> None:
+        self._ends_at = at
+        with self._lock:
+            if not self._ended.is_set():
+                self.deadline.set(at if self._limit_at is None else min(at, self._limit_at))
 
     def _tell_released(self) -> None:
         try:
@@ -83,9 +114,15 @@ class Lease:
         pause = self._ttl / 3
         while not self._ended.wait(max(0.0, min(pause, self._time_left()))):
             pause = self._renew()
-        if self._give_back:
-            with contextlib.suppress(Lost):
+        if self._is_awaited:
+            return
+        try:
+            if self._give_back:
                 self._tell_released()
+        except Lost:
+            pass  # So it is not ours any more, which was wanted.
+        finally:
+            self._is_done()
 
     def _time_left(self) -> float:
         ends_at = self._ends_at if self._limit_at is None else min(self._ends_at, self._limit_at)
@@ -109,15 +146,15 @@ class Lease:
             return 0.0
         except NobodyListens:
             if self._agent.is_gone():
-                self._ends_at = asked_at + self._ttl
+                self._is_ours_until(asked_at + self._ttl)
             self._agent.bring_back()
             return retry
         except (HoldallError, Aborted) as error:
             log.debug("grant %s is not renewed yet: %s", self.number, error)
             return retry
-        # An agent that was restarted keeps to the time that was asked for, and does not know it any more.
+        # One that was asked for before the agent was upgraded has the time that was asked for, and is not told it.
         told = reply.body["ttl_ms"]
-        self._ends_at = asked_at + (self._ttl if told is None else min(self._ttl, float(told) / 1000))
+        self._is_ours_until(asked_at + (self._ttl if told is None else min(self._ttl, float(told) / 1000)))
         return self._ttl / 3
 
     def _lose_ourselves(self, lost: Lost) -> float:

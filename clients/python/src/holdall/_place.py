@@ -44,15 +44,7 @@ class Place:
 
     def listens(self) -> bool:
         """Whether commands reach it, or a supervisor that starts it for them."""
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(1)
-            try:
-                connection.connect(str(self.socket))
-            except (FileNotFoundError, ConnectionRefusedError):
-                return False
-            except OSError:
-                pass
-            return True
+        return _listens(self.socket)
 
     def was_stopped(self) -> bool:
         """Whether somebody has stopped it on purpose: then what already runs does not start another."""
@@ -102,7 +94,14 @@ class Place:
 
 def _listens(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as knock:
-        return knock.connect_ex(str(path)) == 0
+        knock.settimeout(1)
+        try:
+            knock.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass  # Somebody is there, and busy, or not for us.
+        return True
 
 
 def meant(agent: str | os.PathLike[str] | None = None) -> Place:

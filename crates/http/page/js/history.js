@@ -5,6 +5,8 @@ import { call, query } from "./api.js";
 const ENDS = new Set(["released", "left", "killed", "lost", "forced", "expired", "overrun", "withdrawn", "refused"]);
 const PAGE = 1000;
 const PAGES = 20;
+/** Whose past is not ours to see. */
+const SOMEBODY = { user: "somebody", from: {} };
 
 export class History {
   /** Of each grant: number, who, units, from, to (null while it lasts). */
@@ -110,5 +112,5 @@ export class History {
 
 function use(one, from) {
   const units = (one.taken ?? []).flatMap((taken) => taken.units.map((unit) => ({ pool: taken.name, name: unit.name })));
-  return { number: one.request, who: one.who, units, from, to: null };
+  return { number: one.request, who: one.who ?? SOMEBODY, units, from, to: null };
 }

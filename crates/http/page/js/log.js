@@ -84,7 +84,8 @@ export class Log {
     const lines = [];
     const seen = new Set();
     for (const line of [...this.#store.log, ...this.#older]) {
-      line.key ??= `${line.at} ${line.what} ${line.request ?? ""} ${line.detail ?? ""}`;
+      // Of others' requests less is told later.
+      line.key ??= `${line.at} ${line.what} ${line.request ?? line.detail ?? ""}`;
       if (seen.has(line.key) || !meant(line)) continue;
       seen.add(line.key);
       lines.push(line);
@@ -99,12 +100,13 @@ function drawLine(line) {
   const units = (line.taken ?? []).flatMap((taken) => taken.units.map((unit) => unit.name));
   const what = units.length ? units.slice(0, 12).join(" ") : (line.needs ?? []).slice(0, 12).join(" ");
   const by = line.who ? words.who(line.who) : "";
-  const reason = line.who?.from?.reason ? `: ${line.who.from.reason}` : "";
+  const said = line.who?.from?.reason;
+  const reason = said ? `: ${said}` : "";
   return el("div", { class: "row line" },
     el("time", {}, words.time(line.at)),
     el("span", { class: `what-${/^[a-z-]+$/.test(line.what) ? line.what : "other"} tag` }, words.shorten(line.what, 20)),
     el("span", { class: "number" }, line.request ?? ""),
     el("b", { class: "what" }, words.shorten(what, 120)),
     el("span", { class: "who" }, words.shorten(`${by}${reason}`, 200)),
-    el("span", { class: "because" }, words.shorten(line.detail ?? "", 200)));
+    el("span", { class: "because" }, line.detail === said ? "" : words.shorten(line.detail ?? "", 200)));
 }

@@ -67,7 +67,7 @@ export class Timeline {
     const meant = requestFilter(this.#store, { pool: "", user, text: "" });
     const bars = new Map();
     for (const use of this.#history.all().values()) {
-      if (!use.who || !meant({ ...use, needs: [] })) continue;
+      if (!meant({ ...use, needs: [] })) continue;
       for (const unit of use.units) {
         if (pool && unit.pool !== pool) continue;
         if (!bars.has(unit.name)) bars.set(unit.name, []);
@@ -128,7 +128,7 @@ export class Timeline {
       const y = AXIS + i * ROW - top;
       const name = this.#rows[i];
       pen.fillStyle = colour("--muted");
-      pen.fillText(fit(pen, words.shorten(name, 60), left - 16), 10, y + ROW / 2);
+      pen.fillText(fitName(pen, words.clean(name).slice(-60), left - 16), 10, y + ROW / 2);
       for (const use of this.#bars.get(name) ?? []) this.#bar(pen, use, x, y, { left, from, to, dark, ink: colour("--ink") });
     }
     this.#axis(pen, { width, x, colour, ticks });
@@ -224,4 +224,12 @@ function fit(pen, text, width) {
   let short = text.slice(0, Math.max(1, Math.floor(width / 6)));
   while (short.length > 1 && pen.measureText(`${short}…`).width > width) short = short.slice(0, -1);
   return short.length > 1 ? `${short}…` : "";
+}
+
+/** The end of a name that fits: units of a pool begin alike. */
+function fitName(pen, name, width) {
+  if (pen.measureText(name).width <= width) return name;
+  let end = name.slice(-Math.max(1, Math.floor(width / 5)));
+  while (end.length > 1 && pen.measureText(`…${end}`).width > width) end = end.slice(1);
+  return `…${end}`;
 }

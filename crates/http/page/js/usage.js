@@ -46,7 +46,7 @@ export class Usage {
     }
     const bucket = (to - from) / BUCKETS;
     for (const use of this.#history.all().values()) {
-      if (user && use.who?.user !== user) continue;
+      if (user && use.who.user !== user) continue;
       for (const unit of use.units) add(found.get(unit.pool)?.busy, use, from, to, bucket);
     }
     for (const wait of this.#history.waits) {

@@ -84,6 +84,37 @@ impl Line {
     }
 }
 
+/// Who reads the log.
+#[derive(Clone, Debug)]
+pub(crate) enum Reader {
+    /// Somebody who may see everybody's past.
+    OfAll,
+    /// Somebody who may see its own.
+    OfOwn {
+        /// Its number.
+        uid: u32,
+        /// Its name.
+        user: String,
+    },
+}
+
+impl Reader {
+    /// A line as it is told to this reader. Of others' requests everybody learns what became of which units and when, as
+    /// whoever looks all the time would; not whose they were and what was said of them.
+    pub(crate) fn told(&self, line: Line) -> Line {
+        let own = |who: &Who| match self {
+            Self::OfAll => true,
+            Self::OfOwn { uid, user } => who.uid == *uid && who.user == *user,
+        };
+        let all = matches!(self, Self::OfAll);
+        let of_nobody = line.request.is_none() && line.who.is_none();
+        if all || of_nobody || line.who.as_ref().is_some_and(own) {
+            return line;
+        }
+        Line { who: None, detail: None, ..line }
+    }
+}
+
 /// Which lines are wanted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
@@ -96,7 +127,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn takes(&self, line: &Line, text: &[u8]) -> bool {
+    /// Whether a line is wanted, as it is told: what is not told is not found either.
+    pub(super) fn takes(&self, line: &Line) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
@@ -109,8 +141,8 @@ impl Wanted {
                 || line.taken.iter().any(|taken| inside(&taken.name))
         };
         let has = |wanted: &str| {
-            let text = String::from_utf8_lossy(text).to_lowercase();
-            text.contains(&wanted.to_lowercase())
+            let text = serde_json::to_string(line).unwrap_or_default();
+            text.to_lowercase().contains(&wanted.to_lowercase())
         };
         line.at >= self.since
             && self.until.is_none_or(|until| line.at < until)

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::line::{Line, Wanted};
+pub(crate) use self::line::{Line, Reader, Wanted};
 use self::place::Part;
 pub(crate) use self::place::Place;
 use crate::problem::{Kind, Problem};
@@ -77,6 +77,7 @@ impl Audit {
         &self,
         place: Option<Place>,
         wanted: &Wanted,
+        reader: &Reader,
         most: usize,
     ) -> io::Result<(Vec<Line>, Option<Place>)> {
         let mut lines = Vec::new();
@@ -100,7 +101,8 @@ impl Audit {
                 let from = next.map_or(0, |at| at + 1);
                 let line = Line::read(&text[from..end]);
                 let old = line.as_ref().is_some_and(|line| line.at + SET_BACK < wanted.since);
-                lines.extend(line.filter(|line| wanted.takes(line, &text[from..end])));
+                let told = line.map(|line| reader.told(line));
+                lines.extend(told.filter(|line| wanted.takes(line)));
                 if old {
                     return Ok((lines, None));
                 } else if lines.len() >= most {

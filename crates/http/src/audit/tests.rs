@@ -49,13 +49,13 @@ fn pages_lead_back_through_all_files_whatever_is_rotated_meanwhile() {
     }
     append(dir.path(), &(line(7) + "\nhalf a li"));
     let all = Wanted::default();
-    let (lines, place) = audit.before(None, &all, 3).expect("readable");
+    let (lines, place) = audit.before(None, &all, &Reader::OfAll, 3).expect("readable");
     assert_eq!(times(&lines), [7, 6, 5]);
     assert_eq!(lines[0].taken[0].units[0].fence, "18446744073709551615");
-    let (lines, place) = audit.before(place, &all, 1).expect("readable");
+    let (lines, place) = audit.before(place, &all, &Reader::OfAll, 1).expect("readable");
     assert_eq!(times(&lines), [4]);
     let place = place.map(|place| place.to_string().parse().expect("it is one"));
-    let (lines, place) = audit.before(place, &all, 9).expect("readable");
+    let (lines, place) = audit.before(place, &all, &Reader::OfAll, 9).expect("readable");
     assert_eq!((times(&lines), place), (vec![3], None), "1 and 2 were deleted");
 }
 
@@ -108,10 +108,11 @@ fn places_are_known_by_what_is_written_there() {
     (6..=8).for_each(|at| add(dir.path(), at));
     assert_eq!(since(&audit, third), Some(vec![6, 7, 8]));
     assert_eq!(since(&audit, fifth), None, "something else is there now");
-    let (_, next) = audit.before(None, &Wanted::default(), 2).expect("readable");
-    let (lines, _) = audit.before(next, &Wanted::default(), 2).expect("readable");
+    let (_, next) = audit.before(None, &Wanted::default(), &Reader::OfAll, 2).expect("readable");
+    let (lines, _) = audit.before(next, &Wanted::default(), &Reader::OfAll, 2).expect("readable");
     assert_eq!(times(&lines), [6, 3]);
-    let (lines, _) = audit.before(Some(fifth), &Wanted::default(), 2).expect("readable");
+    let (lines, _) =
+        audit.before(Some(fifth), &Wanted::default(), &Reader::OfAll, 2).expect("readable");
     assert_eq!(times(&lines), [0; 0]);
 }
 
@@ -140,11 +141,39 @@ fn of_very_many_the_last_are_told_over_all_files() {
 }
 
 #[test]
+fn of_others_it_is_told_what_happened_and_not_who_they_were() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pool = r#"{"at":7,"what":"pool","who":null,"detail":"gpu by root"}"#;
+    append(dir.path(), &(line(5) + "\n" + pool + "\n"));
+    let read = |uid, user: &str, wanted: Wanted| {
+        let reader = Reader::OfOwn { uid, user: user.into() };
+        Audit::new(dir.path()).before(None, &wanted, &reader, 9).expect("readable").0
+    };
+    let own = read(1, "anna", Wanted::default());
+    assert_eq!(own[1].who.as_ref().map(|who| &*who.user), Some("anna"));
+    for (uid, user) in [(2, "bob"), (2, "anna"), (1, "bob")] {
+        let told = read(uid, user, Wanted::default());
+        assert_eq!(told[0].detail.as_deref(), Some("gpu by root"), "that is nobody's own");
+        assert_eq!((&told[1].who, &told[1].detail), (&None, &None), "{user} {uid}");
+        assert_eq!(told[1].taken, own[1].taken);
+        // Nor can it be found out by asking for it.
+        let text = Some("anna".to_owned());
+        for wanted in [
+            Wanted { text: text.clone(), ..Wanted::default() },
+            Wanted { user: text, ..Wanted::default() },
+        ] {
+            assert_eq!(times(&read(uid, user, wanted)), [0; 0], "{user} {uid}");
+        }
+    }
+}
+
+#[test]
 fn lines_are_found() {
     let dir = tempfile::tempdir().expect("a directory");
     append(dir.path(), &(line(5) + "\n" + &line(9) + "\n"));
     let found = |wanted: Wanted| {
-        let (lines, _) = Audit::new(dir.path()).before(None, &wanted, 9).expect("readable");
+        let (lines, _) =
+            Audit::new(dir.path()).before(None, &wanted, &Reader::OfAll, 9).expect("readable");
         times(&lines)
     };
     let any = Wanted::default;

@@ -53,6 +53,9 @@ pub(super) struct Page {
 }
 
 /// Who asked for, got, gave back and lost what, and when; newest first
+///
+/// Whoever may not see everybody's past (`admin`, or what `[history]` says) is told of others' requests without `who` and
+/// `detail`.
 #[utoipa::path(
     get,
     operation_id = "audit",
@@ -75,7 +78,8 @@ pub(super) async fn audit(
     }
     let place = which.cursor.map(|cursor| cursor.parse()).transpose();
     let place = place.map_err(|()| wrong("this cursor is none that the agent has told"))?;
-    may_view(&gateway, &caller).await?;
+    let agent = may_view(&gateway, &caller).await?;
+    let reader = gateway.reader(&caller.0, &agent);
     let wanted = Wanted {
         since: which.since_ms.unwrap_or_default(),
         until: which.until_ms,
@@ -88,7 +92,7 @@ pub(super) async fn audit(
     let audit = gateway.audit.clone();
     let read = move || {
         let (lines, next) =
-            audit.before(place, &wanted, limit).map_err(|error| unreadable(&error))?;
+            audit.before(place, &wanted, &reader, limit).map_err(|error| unreadable(&error))?;
         Ok(Page { lines, cursor: next.map(|place| place.to_string()) })
     };
     long_answer(turn, read).await

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use holdall_wire::Right;
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::mpsc;
@@ -19,7 +20,7 @@ use crate::extract::Query;
 use crate::gateway::Shared;
 use crate::problem::{Kind, Problem, Told};
 use crate::unread::{Pieces, counted};
-use crate::view::{Agent, Right};
+use crate::view::Agent;
 
 /// How often something is said in any case, and whoever listens must still be allowed to.
 const PING: Duration = Duration::from_secs(15);
@@ -60,6 +61,7 @@ pub(super) async fn events(
         Problem::new(Kind::Limit, "as many listen to what happens as may, of this user or of all")
     })?;
     let agent = may_view(&gateway, &caller).await?;
+    let reader = gateway.reader(&caller.0, &agent);
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
     let last = last.map(ToOwned::to_owned).or(from.last_event_id);
     // One that is not known is as one that is not known any more.
@@ -68,7 +70,7 @@ pub(super) async fn events(
     // By itself: whoever hangs up meanwhile has its turn until it is done.
     let listen = tokio::spawn(async move {
         let _turn = turn;
-        feed.listen(agent, last).await
+        feed.listen(agent, reader, last).await
     });
     let failed = |error: tokio::task::JoinError| Problem::new(Kind::Failed, error.to_string());
     let (first, receiver) = listen.await.map_err(failed)??;
@@ -91,7 +93,7 @@ pub(super) async fn events(
 /// Whoever may not look may not listen either, and is told so in the agent's words.
 pub(super) async fn may_view(gateway: &Shared, caller: &Caller) -> Result<Agent, Problem> {
     let agent: Agent = caller.link(gateway).await?.agent().await?.into();
-    if agent.your_rights.contains(&Right::View) {
+    if agent.may(Right::View) {
         return Ok(agent);
     }
     let text = format!("{} has no right to view (`holdall agent status` tells who has)", agent.you);

@@ -15,6 +15,7 @@ use super::{Caller, Gateway, number};
 use crate::extract::{self, Path, Query};
 use crate::gateway::Shared;
 use crate::lease::{Standing, State};
+use crate::mark::Mark;
 use crate::problem::{Kind, Problem, Told};
 use crate::unread::ToldAgain;
 use crate::view::Taken;
@@ -86,10 +87,10 @@ impl Asked {
     }
 
     /// What tells it from other requests: not how long one waits for the answer.
-    fn digest(&self) -> [u8; 32] {
-        let Self { needs, ttl_ms, reserve_ms, limit_ms, within, .. } = self;
-        let text = serde_json::to_string(&(needs, ttl_ms, reserve_ms, limit_ms, within));
-        Hash::hash(text.unwrap_or_default().as_bytes())
+    fn mark(&self) -> Mark {
+        let Self { needs, reserve_ms, limit_ms, within, .. } = self;
+        let text = serde_json::to_string(&(needs, reserve_ms, limit_ms, within));
+        Mark::new(self.ttl_ms, Hash::hash(text.unwrap_or_default().as_bytes()))
     }
 
     fn wire(&self) -> Result<Ask, Problem> {
@@ -122,7 +123,7 @@ pub(super) struct Request {
     /// Its number, as others see it.
     #[schema(example = "3-17")]
     request: Option<String>,
-    /// Whoever is not heard of for so long from now loses it; unknown if the agent was restarted.
+    /// Whoever is not heard of for so long from now loses it; unknown of what was asked for before an upgrade of the agent.
     ttl_ms: Option<u64>,
     /// What is held, in the order asked for.
     taken: Vec<Taken>,
@@ -210,25 +211,20 @@ async fn ask(
 ) -> Result<Response, Problem> {
     asked.check()?;
     let wire = asked.wire()?;
-    let digest = asked.digest();
-    let known = gateway.asked.add(&caller.0, &id, digest, asked.ttl_ms);
-    if known.digest != digest {
-        let text = "this id is that of another request; take a new one";
-        return Err(Problem::new(Kind::Conflict, text));
-    }
-    if known.released {
-        return answer(gateway, caller, id, State::released()).await;
+    let mark = asked.mark();
+    if let Some(known) = gateway.released.find(&caller.0, &id) {
+        same(known, mark)?;
+        return answer(gateway, caller, id, State::released(known)).await;
     }
     let lease = gateway.leases.find_or_begin(&caller.0, &id, asked.ttl_ms).await;
     let lease = lease.map_err(|problem| match problem.kind() {
         Kind::Unreachable | Kind::Limit => problem.ask_again(&id),
-        _ => {
-            gateway.asked.remove(&caller.0, &id);
-            problem
-        }
+        _ => problem,
     })?;
     let is_known = !matches!(lease.state().standing, Standing::New);
-    lease.ask(wire);
+    if let Some(known) = lease.ask(wire, mark).await {
+        same(known, mark)?;
+    }
     let mut state = lease.settled(Duration::from_millis(asked.wait_ms)).await;
     if matches!(state.standing, Standing::New | Standing::Asked) {
         state = lease.heard().await;
@@ -239,7 +235,6 @@ async fn ask(
         Standing::Over(problem) => {
             // Nothing is held. So it can be asked for again.
             gateway.leases.leave(&lease).await;
-            gateway.asked.remove(&caller.0, &id);
             Err(limit_or_end(gateway, caller, problem).await)
         }
         Standing::New | Standing::Asked | Standing::Waiting(_) if !asked.queue => {
@@ -247,7 +242,6 @@ async fn ask(
                 return Err(problem.ask_again(&id));
             }
             gateway.leases.leave(&lease).await;
-            gateway.asked.remove(&caller.0, &id);
             let text = format!("not granted within {} ms", asked.wait_ms);
             Err(Problem::new(Kind::Timeout, text))
         }
@@ -256,6 +250,15 @@ async fn ask(
             Ok(if is_known { again(told) } else { told })
         }
     }
+}
+
+/// An id is that of one request.
+fn same(known: Mark, asked: Mark) -> Result<(), Problem> {
+    if known.fits(asked) {
+        return Ok(());
+    }
+    let text = "this id is that of another request; take a new one";
+    Err(Problem::new(Kind::Conflict, text))
 }
 
 /// An answer of which nothing is lost if it is not told.
@@ -287,12 +290,11 @@ async fn answer(
     id: String,
     state: State,
 ) -> Result<Response, Problem> {
-    let ttl_ms = gateway.asked.find(&caller.0, &id).map(|asked| asked.ttl);
     let mut told = Request {
         id,
         state: Stands::Waiting,
         request: None,
-        ttl_ms,
+        ttl_ms: state.mark.and_then(Mark::ttl),
         taken: Vec::new(),
         limit_ms: None,
         warnings: state.warnings,
@@ -375,7 +377,7 @@ pub(super) async fn renew(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
+    if gateway.released.find(&caller.0, &id).is_some() {
         return Err(Problem::lost("it was given back"));
     }
     look(&gateway, &caller, id, Duration::ZERO).await
@@ -388,8 +390,8 @@ async fn look(
     patience: Duration,
 ) -> Result<Response, Problem> {
     check_id(&id)?;
-    if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
-        return answer(gateway, caller, id, State::released()).await;
+    if let Some(mark) = gateway.released.find(&caller.0, &id) {
+        return answer(gateway, caller, id, State::released(mark)).await;
     }
     let lease = gateway.leases.find(&caller.0, &id).await?;
     if let Standing::New = lease.state().standing {
@@ -416,13 +418,13 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     check_id(&id)?;
-    if gateway.asked.find(&caller.0, &id).is_some_and(|known| known.released) {
-        return answer(&gateway, &caller, id, State::released()).await;
+    if let Some(mark) = gateway.released.find(&caller.0, &id) {
+        return answer(&gateway, &caller, id, State::released(mark)).await;
     }
     let lease = gateway.leases.find(&caller.0, &id).await?;
     let state = lease.give_back().await;
-    if let Standing::Released = state.standing {
-        gateway.asked.released(&caller.0, &id);
+    if let (Standing::Released, Some(mark)) = (&state.standing, state.mark) {
+        gateway.released.add(&caller.0, &id, mark);
         gateway.leases.leave(&lease).await;
     }
     answer(&gateway, &caller, id, state).await

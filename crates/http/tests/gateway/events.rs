@@ -1,6 +1,8 @@
 //! What those are told who listen.
 
 use crate::world::World;
+use holdall_http::{Config, token};
+use holdall_wire::Right;
 use serde_json::json;
 
 #[test]
@@ -57,6 +59,30 @@ fn whoever_may_not_look_may_not_listen() {
         let answer = world.client().get(path);
         assert_eq!((answer.status, &*answer.problem()), (403, "denied"), "{path}");
     }
+}
+
+/// Neither by reading the log, nor by listening from a place on that is long past.
+#[test]
+fn whoever_may_look_sees_its_own_past_and_of_others_only_what_happened() {
+    let world = World::with_tcp(Config::default());
+    world.log_of(1, 1000, "anna");
+    let may = |name, may: &[Right]| {
+        let token = token::add(world.dir.path(), name, may, None).expect("made");
+        format!("authorization: Bearer {token}")
+    };
+    let (wall, boss) = (may("wall", &[Right::View]), may("boss", &[Right::View, Right::Admin]));
+    for (header, seen) in [(&wall, json!(null)), (&boss, json!("anna"))] {
+        let page = world.remote().call("GET", "/v1/audit", "", &[header]).json();
+        assert_eq!((&page["lines"][0]["at"], &page["lines"][0]["who"]["user"]), (&json!(1), &seen));
+        let mut events = world.remote().listen("/v1/events", &[header, "last-event-id: 0.0.0"]);
+        let line = events.next_of("audit").data;
+        assert_eq!((&line["at"], &line["who"]["user"]), (&json!(1), &seen));
+    }
+    // What happens now is in the status, too.
+    let mut events = world.remote().listen("/v1/events", &[&wall]);
+    events.next().expect("a snapshot");
+    world.log_of(2, 1000, "anna");
+    assert_eq!(events.next_of("audit").data["who"]["user"], "anna");
 }
 
 #[test]

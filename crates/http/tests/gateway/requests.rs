@@ -199,6 +199,28 @@ fn a_gateway_that_starts_anew_finds_everything_again() {
     world.start();
     let again = world.client().get("/v1/requests/a").json();
     assert_eq!((&again["state"], &again["taken"]), (&granted["state"], &granted["taken"]));
-    assert_eq!(again["ttl_ms"], Value::Null, "that it has forgotten");
+    assert_eq!(again["ttl_ms"], granted["ttl_ms"]);
     assert_eq!(world.client().delete("/v1/requests/a").json()["state"], "released");
+}
+
+#[test]
+fn a_gateway_that_starts_anew_knows_one_request_from_another() {
+    let mut world = World::new();
+    let (asked, path) = (json!({"needs": ["gpu"], "ttl_ms": 5000}), "/v1/requests/a");
+    let granted = world.client().put(path, &asked).json();
+    world.start();
+    for other in [
+        json!({"needs": ["gpu:2"], "ttl_ms": 5000}),
+        json!({"needs": ["gpu"], "ttl_ms": 6000}),
+        json!({"needs": ["gpu"], "ttl_ms": 5000, "limit_ms": 9}),
+        json!({"needs": ["gpu"], "ttl_ms": 5000, "reserve_ms": 9}),
+    ] {
+        let told = world.client().put(path, &other);
+        assert_eq!((told.status, &*told.problem()), (409, "conflict"), "{other}");
+    }
+    // How long one waits for the answer, and what is said for people, is not what is asked for.
+    let again =
+        json!({"needs": ["gpu"], "ttl_ms": 5000, "wait_ms": 10, "queue": true, "reason": "x"});
+    assert_eq!(world.client().put(path, &again).json()["taken"], granted["taken"]);
+    assert_eq!(world.fake.model().asked, 1);
 }

@@ -4,6 +4,8 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use holdall_http::{Config, Doors, Gateway, Settings, start};
+use holdall_wire::Right;
+use serde_json::json;
 
 use crate::client::Client;
 use crate::fake::Fake;
@@ -49,6 +51,7 @@ impl World {
             data: self.dir.path().to_owned(),
             config: self.config.clone(),
             unread_bytes: UNREAD,
+            everybodys_past: Right::Admin,
         };
         let gateway = start(&settings, Doors { unix: Some(unix), tcp }, self.fake.clone());
         self.gateway = Some(gateway.expect("it starts"));
@@ -67,16 +70,27 @@ impl World {
         self.log_all(&[at]);
     }
 
+    /// A line about a request of somebody.
+    pub(crate) fn log_of(&self, at: u64, uid: u32, user: &str) {
+        let from = json!({"command": "make", "name": null, "reason": "secret"});
+        let who = json!({"uid": uid, "user": user, "host": "h", "pid": 7, "from": from});
+        let line = json!({"at": at, "what": "asked", "request": format!("1-{at}"), "who": who});
+        self.append(&format!("{line}\n"));
+    }
+
     /// Lines, at once.
     pub(crate) fn log_all(&self, times: &[u64]) {
+        let line =
+            |at: &u64| format!("{{\"at\":{at},\"what\":\"asked\",\"request\":\"1-{at}\"}}\n");
+        self.append(&times.iter().map(line).collect::<String>());
+    }
+
+    fn append(&self, lines: &str) {
         use std::io::Write;
         let file = std::fs::File::options()
             .append(true)
             .create(true)
             .open(self.dir.path().join("audit.jsonl"));
-        let line =
-            |at: &u64| format!("{{\"at\":{at},\"what\":\"asked\",\"request\":\"1-{at}\"}}\n");
-        let lines: String = times.iter().map(line).collect();
         file.and_then(|mut file| file.write_all(lines.as_bytes())).expect("written");
     }
 }
