@@ -15,7 +15,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 impl Default for RequestsBar {
     fn default() -> Self {
-        let style = "{bar:30} {human_pos} of {human_len} requests, {prefix}, after {elapsed}: {wide_msg}";
+        let style =
+            "{bar:30} {human_pos} of {human_len} requests, {prefix}, after {elapsed}: {wide_msg}";
         let style = ProgressStyle::with_template(style);
         let bar = ProgressBar::no_length();
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

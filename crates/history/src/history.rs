@@ -171,7 +171,8 @@ impl History {
 
     /// What the clock on the wall said at a time of the history.
     pub fn wall(&self, time: u64) -> u64 {
-        let behind = self.behind.iter().rev().find(|(from, _)| *from <= time);
+        let set = self.behind.partition_point(|(from, _)| *from <= time);
+        let behind = self.behind[..set].last();
         time.saturating_sub(behind.map_or(0, |(_, by)| *by))
     }
 

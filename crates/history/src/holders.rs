@@ -109,8 +109,7 @@ mod tests {
     #[test]
     fn several_uses_in_a_row_without_an_end_are_all_ended() {
         let (first, both) = (r#""gpu":["gpu/0"]"#, r#""gpu":["gpu/0","gpu/1"]"#);
-        let history =
-            uses(&[("gpu", first), ("gpu:2", both), ("gpu", first), ("gpu", first)]);
+        let history = uses(&[("gpu", first), ("gpu:2", both), ("gpu", first), ("gpu", first)]);
         assert_eq!(ends(&history), [Some(2000), Some(3000), Some(4000), None]);
         assert_eq!(history.uses[1].how, Some(How::Unknown));
         assert!(history.uses.iter().all(|one| one.part_of.is_none()));

@@ -235,6 +235,24 @@ mod tests {
     }
 
     #[test]
+    fn whatever_the_clock_says_and_whatever_is_missing_it_can_be_counted() {
+        let mut joiner = Joiner::default();
+        let end = r#"{"t":253402300799999,"k":"gap","lines":18446744073709551615}"#;
+        let begin = r#"{"t":5,"k":"gap","lines":1}"#;
+        let [end, begin] = [end, begin].map(|line| serde_json::from_str(line).expect("a line"));
+        // More often than there is time for.
+        for _ in 0..80_000 {
+            let (end, begin): (&Line, &Line) = (&end, &begin);
+            joiner.add(end.clone());
+            joiner.add(begin.clone());
+        }
+        let history = joiner.finish();
+        assert_eq!(history.notes.len(), 80_000 + 1);
+        assert_eq!(history.notes.last(), Some(&Note::Gaps(u64::MAX)));
+        assert_eq!(history.period(Some(u64::MAX), Some(9)).to, u64::MAX);
+    }
+
+    #[test]
     fn ends_that_are_missing_are_told_and_parts_are_no_use_of_their_own() {
         let history = joined(&[
             r#"{"t":1,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]},"u":"anna"}"#,

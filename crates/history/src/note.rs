@@ -182,7 +182,10 @@ mod tests {
         notes.insert(5000, Note::NoEnd(3));
         let told = Note::tell(&notes);
         assert_eq!(told.len(), OF_A_KIND + 2);
-        assert_eq!((&*told[0], &*told[OF_A_KIND]), ("'pool0' is no more", "and so on, 9990 times more"));
+        assert_eq!(
+            (&*told[0], &*told[OF_A_KIND]),
+            ("'pool0' is no more", "and so on, 9990 times more")
+        );
         assert!(told[OF_A_KIND + 1].starts_with("3 uses have no recorded end"));
         assert_eq!(Note::tell([]), Vec::<String>::new());
     }

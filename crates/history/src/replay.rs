@@ -53,7 +53,9 @@ pub enum BadChange {
     #[error("a load of {0}: let it be above 0, and at most {MOST_LOAD}")]
     Load(f64),
     /// It would take days to play.
-    #[error("that would be {0} requests, and at most {MOST_REQUESTS} are played: take a shorter time (--since), or less load")]
+    #[error(
+        "that would be {0} requests, and at most {MOST_REQUESTS} are played: take a shorter time (--since), or less load"
+    )]
     TooMany(usize),
     /// There is nothing to play.
     #[error("the history has no requests that can be played in this time")]
@@ -351,7 +353,8 @@ impl World {
                 _ => units.iter().position(|units| units.contains(name)).map(|f| (f, name.clone())),
             };
             let is_there = |(found, unit): &(usize, Name)| {
-                units[*found].contains(unit) || is_numbered(unit, &names[*found], capacities[*found])
+                units[*found].contains(unit)
+                    || is_numbered(unit, &names[*found], capacities[*found])
             };
             let owner = owner.filter(is_there);
             let (found, unit) = owner.ok_or_else(|| BadChange::Nothing(name.clone()))?;

@@ -168,7 +168,9 @@ fn summed(
 fn failed(error: Failed) -> anyhow::Error {
     match error {
         Failed::Sim(Error::Failure { .. }) | Failed::Broken(..) => error.into(),
-        Failed::Never { .. } | Failed::Overloaded { .. } => Failure(CONFLICT, error.to_string()).into(),
+        Failed::Never { .. } | Failed::Overloaded { .. } => {
+            Failure(CONFLICT, error.to_string()).into()
+        }
         _ => misuse(error),
     }
 }
