@@ -59,6 +59,38 @@ says "$work/err" "only half there"
 ends_with 0 usage --from "$work/back.jsonl"
 says "$work/err" "set back"
 
+# Pools that were resized, or are no more, and uses without an end: told, and played.
+cat >"$work/odd.jsonl" <<'EOF'
+{"t":1780272000000,"k":"pool","pool":"gpu","units":4}
+{"t":1780272000000,"k":"pool","pool":"old","units":1}
+{"t":1780272001000,"k":"ask","r":"1-1","needs":["gpu:4"]}
+{"t":1780272001000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1","gpu/2","gpu/3"]}}
+{"t":1780272100000,"k":"end","r":"1-1","how":"released"}
+{"t":1780272200000,"k":"pool","pool":"gpu","units":2}
+{"t":1780272300000,"k":"ask","r":"1-2","needs":["old"]}
+{"t":1780272300000,"k":"grant","r":"1-2","got":{"old":["old/0"]}}
+{"t":1780272400000,"k":"ask","r":"1-3","needs":["old"]}
+{"t":1780272400000,"k":"grant","r":"1-3","got":{"old":["old/0"]}}
+{"t":1780272500000,"k":"ask","r":"1-4","needs":["old"]}
+{"t":1780272500000,"k":"grant","r":"1-4","got":{"old":["old/0"]}}
+{"t":1780272600000,"k":"end","r":"1-4","how":"released"}
+{"t":1780272600000,"k":"pool","pool":"old","units":0}
+EOF
+ends_with 0 whatif --from "$work/odd.jsonl" --json
+says "$work/err" "'gpu' had 4 units before it had 2"
+says "$work/err" "they get all of it"
+says "$work/err" "'old' is no more"
+says "$work/err" "2 uses have no recorded end"
+says "$work/out" '"waits":{"requests":4,'
+ends_with 0 usage --from "$work/odd.jsonl" --by unit --csv
+says "$work/out" "old/0,3,0,0,0.0833"
+
+# What cannot be served is broken off, and what cannot be written is told before anything is played.
+ends_with 65 whatif --from "$work/cluster.jsonl" --load 50 --most-waiting 100
+says "$work/err" "more than 100 requests wait at once"
+ends_with 64 whatif --from "$work/cluster.jsonl" --load 101
+ends_with 74 whatif --from "$work/cluster.jsonl" --html "$work/no/where.html"
+
 # A real agent under a real load: two boards, ten commands of a fifth of a second.
 "$HOLDALL" run board -- true
 "$HOLDALL" pool add gpu --units 2

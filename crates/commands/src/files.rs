@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use crate::{cannot_write, usage};
 
 /// Whether all of these can be written, and no two of them are the same file.
-pub(crate) fn try_all(paths: &[&Path]) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If not.
+pub fn try_all(paths: &[&Path]) -> anyhow::Result<()> {
     let opened: Vec<_> = paths.iter().map(|path| (path, Trial::open(path))).collect();
     let mut seen: Vec<(&Path, (u64, u64))> = Vec::new();
     for (path, trial) in &opened {
@@ -25,7 +28,10 @@ pub(crate) fn try_all(paths: &[&Path]) -> anyhow::Result<()> {
 }
 
 /// Writes a file.
-pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
     fs::write(path, bytes).map_err(|error| cannot_write(path.display(), error))
 }
 

@@ -8,11 +8,12 @@
 
 mod check;
 mod explore;
-mod files;
+pub mod files;
 mod fuzz;
 mod locality;
 mod play;
 mod program;
+mod progress;
 mod protocols;
 mod registry;
 mod say;
@@ -25,6 +26,7 @@ use clap::Subcommand;
 pub use holdall_registry::questions::{Question, Snapshot};
 
 pub use self::program::{main, parse};
+pub use self::progress::RequestsBar;
 pub use self::registry::Protocols;
 pub use self::say::{
     Failure, UNWRITTEN, USAGE, Usage, cannot_write, print, print_to_reader, say, usage,

@@ -3,11 +3,12 @@
 use holdall_wire::{Change, Kind, Need, RequestNo, Taken};
 use serde::Deserialize;
 
-use crate::line::{Ask, Grant, How, Line, What};
+use crate::line::{Ask, Grant, How, Line, What, in_the_calendar};
 
 /// A line of the audit log, as far as it matters here.
 #[derive(Debug, Deserialize)]
 struct Audited {
+    #[serde(deserialize_with = "in_the_calendar")]
     at: u64,
     what: String,
     request: Option<RequestNo>,
@@ -129,5 +130,7 @@ mod tests {
             said(r#"{"at":8,"what":"left-out","who":null,"detail":"12 lines: they came faster"}"#),
             r#"{"t":8,"k":"gap","lines":12}"#
         );
+        let never = format!(r#"{{"at":{},"what":"killed","request":"1-2"}}"#, u64::MAX);
+        assert!(line(&never).is_err(), "no calendar has that");
     }
 }

@@ -11,7 +11,7 @@ use crate::note::Note;
 use crate::pools::{PoolSeen, Pools};
 
 /// A request, from asking to its end. Times are those of the history ([`History::wall`]).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// Its number, if it got one.
     pub request: Option<RequestNo>,
@@ -171,7 +171,8 @@ impl History {
 
     /// What the clock on the wall said at a time of the history.
     pub fn wall(&self, time: u64) -> u64 {
-        let behind = self.behind.iter().rev().find(|(from, _)| *from <= time);
+        let set = self.behind.partition_point(|(from, _)| *from <= time);
+        let behind = self.behind[..set].last();
         time.saturating_sub(behind.map_or(0, |(_, by)| *by))
     }
 
@@ -184,7 +185,8 @@ impl History {
     /// counts from its end.
     pub fn period(&self, now: Option<u64>, since: Option<u64>) -> Period {
         let (first, last) = self.span.unwrap_or_default();
-        let to = now.map_or(last + 1, |now| self.time(now).max(last + 1));
+        let end = last.saturating_add(1);
+        let to = now.map_or(end, |now| self.time(now).max(end));
         let from = since.map_or(first, |since| to.saturating_sub(since).max(first));
         Period { from, to }
     }

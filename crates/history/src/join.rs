@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdall_wire::{Name, RequestNo};
+use holdall_wire::RequestNo;
 
 use crate::forecast::Estimate;
 use crate::history::{History, Use};
+use crate::holders;
 use crate::line::{Ask, Expect, Grant, How, Line, What};
 use crate::note::Note;
 
@@ -20,10 +21,6 @@ pub(crate) struct Joiner {
     history: History,
     /// Requests that have not ended, by number.
     open: BTreeMap<RequestNo, usize>,
-    /// Who holds a unit, and got it last.
-    holders: BTreeMap<Name, usize>,
-    /// Grants that got units of a grant that had not ended, by that.
-    inside: BTreeMap<usize, Vec<usize>>,
     /// Texts that have been seen; most come again and again.
     texts: BTreeMap<String, Arc<str>>,
     /// What the clock said last, and the time of the history then.
@@ -43,7 +40,7 @@ impl Joiner {
             What::Grant(grant) => self.grant(now, grant),
             What::End { r, how, .. } => self.end(now, r, how),
             What::Pool { pool, units } => self.history.pools.tell(now, pool, units),
-            What::Gap { lines } => self.gaps += lines.max(1),
+            What::Gap { lines } => self.gaps = self.gaps.saturating_add(lines.max(1)),
             What::Expect(expect) => self.expect(now, &expect),
             What::Mark(_) => {}
             What::Other => self.unknown += 1,
@@ -55,9 +52,9 @@ impl Joiner {
         let behind = self.history.behind.last().map_or(0, |(_, by)| *by);
         if at.saturating_add(TOLERANCE) < self.clock {
             let by = self.clock - at;
-            self.history.behind.push((self.now + 1, behind + by));
+            self.history.behind.push((self.now.saturating_add(1), behind.saturating_add(by)));
             self.history.notes.push(Note::JumpedBack { to: at, by });
-            self.now += 1;
+            self.now = self.now.saturating_add(1);
         } else {
             self.now = self.now.max(at.saturating_add(behind));
         }
@@ -87,16 +84,11 @@ impl Joiner {
             command: self.text(command),
             needs,
             asked: Some(now),
-            granted: None,
             ended: turned_away.then_some(now),
             how: turned_away.then_some(How::Refused),
-            got: BTreeMap::new(),
-            more: BTreeMap::new(),
-            until: None,
-            limit: None,
-            expected: None,
             service,
             part_of,
+            ..Use::default()
         };
         if let Some(request) = r {
             self.open.insert(request, self.history.uses.len());
@@ -110,24 +102,7 @@ impl Joiner {
             return *at;
         }
         self.no_ask += 1;
-        self.history.uses.push(Use {
-            request: Some(request),
-            user: None,
-            name: None,
-            command: None,
-            needs: Vec::new(),
-            asked: None,
-            granted: None,
-            ended: None,
-            how: None,
-            got: BTreeMap::new(),
-            more: BTreeMap::new(),
-            until: None,
-            limit: None,
-            expected: None,
-            service: None,
-            part_of: None,
-        });
+        self.history.uses.push(Use { request: Some(request), ..Use::default() });
         self.open.insert(request, self.history.uses.len() - 1);
         self.history.uses.len() - 1
     }
@@ -140,22 +115,10 @@ impl Joiner {
         if self.history.uses[at].granted.is_some() {
             return; // It was restored by another agent, and goes on.
         }
-        let part = self.history.uses[at].part_of.is_some();
-        // A lock may be shared.
-        let units = grant.got.iter().filter(|(pool, units)| **units != [(*pool).clone()]);
-        for unit in units.flat_map(|(_, units)| units).filter(|_| !part) {
-            let holder = self.holders.get(unit).copied();
-            match holder.filter(|holder| self.history.uses[*holder].ended.is_none()) {
-                Some(outer) if outer != at => {
-                    let inside = self.inside.entry(outer).or_default();
-                    if inside.last() != Some(&at) {
-                        inside.push(at);
-                    }
-                }
-                _ => drop(self.holders.insert(unit.clone(), at)),
-            }
-        }
+        let user = self.text(grant.user);
         let one = &mut self.history.uses[at];
+        // Whose it is is told here, too, for those that were made before the history begins.
+        one.user = one.user.take().or(user);
         one.granted = Some(now);
         one.until = grant.until.map(|until| until.max(now));
         one.limit = grant.limit.map(|limit| limit.max(now));
@@ -188,7 +151,7 @@ impl Joiner {
 
     /// Nothing follows.
     pub(crate) fn finish(mut self) -> History {
-        let no_end = self.end_what_others_got();
+        let no_end = holders::end_what_others_got(&mut self.history.uses);
         let uses = &mut self.history.uses;
         let latest = uses.iter().filter_map(|one| one.request).max().map_or(0, |last| last.0 >> 32);
         let mut forgotten = 0;
@@ -205,7 +168,7 @@ impl Joiner {
         }
         let counted = [
             (self.unknown, Note::Unknown(self.unknown)),
-            (self.gaps as usize, Note::Gaps(self.gaps)),
+            (usize::from(self.gaps > 0), Note::Gaps(self.gaps)),
             (no_end, Note::NoEnd(no_end)),
             (self.no_ask, Note::NoAsk(self.no_ask)),
             (forgotten, Note::Forgotten(forgotten)),
@@ -216,40 +179,21 @@ impl Joiner {
         self.history.notes.extend(self.history.pools.notes());
         self.history
     }
+}
 
-    /// Whoever got units of a grant that ended later has used a part of it. If it never ended as far as is known, its
-    /// end was not recorded: then it was over when others got its units.
-    fn end_what_others_got(&mut self) -> usize {
-        let mut no_end = 0;
-        for (outer, inside) in std::mem::take(&mut self.inside) {
-            let whole = &self.history.uses[outer];
-            if whole.ended.is_some() {
-                let request = whole.request;
-                for part in inside {
-                    self.history.uses[part].part_of = request;
-                }
-            } else {
-                let next = inside.iter().filter_map(|part| self.history.uses[*part].granted).min();
-                let whole = &mut self.history.uses[outer];
-                (whole.ended, whole.how) = (next, Some(How::Unknown));
-                no_end += 1;
-            }
-        }
-        no_end
+/// The history that some lines are.
+#[cfg(test)]
+pub(crate) fn joined(lines: &[&str]) -> History {
+    let mut joiner = Joiner::default();
+    for line in lines {
+        joiner.add(serde_json::from_str(line).expect("a line"));
     }
+    joiner.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn joined(lines: &[&str]) -> History {
-        let mut joiner = Joiner::default();
-        for line in lines {
-            joiner.add(serde_json::from_str(line).expect("a line"));
-        }
-        joiner.finish()
-    }
 
     #[test]
     fn a_request_from_asking_to_its_end() {
@@ -291,9 +235,27 @@ mod tests {
     }
 
     #[test]
+    fn whatever_the_clock_says_and_whatever_is_missing_it_can_be_counted() {
+        let mut joiner = Joiner::default();
+        let end = r#"{"t":253402300799999,"k":"gap","lines":18446744073709551615}"#;
+        let begin = r#"{"t":5,"k":"gap","lines":1}"#;
+        let [end, begin] = [end, begin].map(|line| serde_json::from_str(line).expect("a line"));
+        // More often than there is time for.
+        for _ in 0..80_000 {
+            let (end, begin): (&Line, &Line) = (&end, &begin);
+            joiner.add(end.clone());
+            joiner.add(begin.clone());
+        }
+        let history = joiner.finish();
+        assert_eq!(history.notes.len(), 80_000 + 1);
+        assert_eq!(history.notes.last(), Some(&Note::Gaps(u64::MAX)));
+        assert_eq!(history.period(Some(u64::MAX), Some(9)).to, u64::MAX);
+    }
+
+    #[test]
     fn ends_that_are_missing_are_told_and_parts_are_no_use_of_their_own() {
         let history = joined(&[
-            r#"{"t":1,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]}}"#,
+            r#"{"t":1,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]},"u":"anna"}"#,
             r#"{"t":2,"k":"ask","r":"1-2","needs":["gpu"]}"#,
             r#"{"t":3,"k":"grant","r":"1-2","got":{"gpu":["gpu/1"]}}"#,
             r#"{"t":4,"k":"end","r":"1-2","how":"released"}"#,
@@ -304,6 +266,7 @@ mod tests {
             r#"{"t":8,"k":"ask","r":"2-4","needs":["gpu"]}"#,
             r#"{"t":9,"k":"grant","r":"2-4","got":{"gpu":["gpu/0"]}}"#,
         ]);
+        assert_eq!(history.uses[0].user.as_deref(), Some("anna"), "though nobody heard it ask");
         assert_eq!(history.uses[1].part_of, Some(RequestNo((1 << 32) | 1)));
         assert_eq!((history.uses[2].ended, history.uses[2].how), (Some(9), Some(How::Unknown)));
         for note in [Note::NoEnd(1), Note::NoAsk(1), Note::Forgotten(1)] {

@@ -16,6 +16,7 @@ mod event;
 mod export;
 pub mod forecast;
 mod history;
+mod holders;
 mod join;
 mod keep;
 mod line;

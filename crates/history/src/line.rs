@@ -23,7 +23,7 @@ pub struct Line {
 const LATEST: u64 = 253_402_300_799_999;
 
 /// A time that calendars have: with others nobody could count.
-fn in_the_calendar<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub(crate) fn in_the_calendar<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     match u64::deserialize(from)? {
         at if at <= LATEST => Ok(at),
         at => Err(de::Error::custom(format!("{at} is no time that calendars have"))),

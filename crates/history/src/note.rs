@@ -1,6 +1,7 @@
 //! What is odd about a history, for people to read.
 
 use std::fmt;
+use std::mem::{Discriminant, discriminant};
 
 use holdall_wire::Name;
 
@@ -78,6 +79,34 @@ pub enum Note {
     StillHeld(usize),
 }
 
+/// So many of a kind are told; there may be one for each of thousands of pools.
+const OF_A_KIND: usize = 10;
+
+impl Note {
+    /// All of them in words: of each kind the first few, and how many more there are.
+    pub fn tell<'a>(notes: impl IntoIterator<Item = &'a Self>) -> Vec<String> {
+        let mut kinds: Vec<(Discriminant<Self>, usize, Vec<String>)> = Vec::new();
+        for note in notes {
+            let kind = discriminant(note);
+            let at = kinds.iter().position(|(known, ..)| *known == kind).unwrap_or_else(|| {
+                kinds.push((kind, 0, Vec::new()));
+                kinds.len() - 1
+            });
+            let (_, count, told) = &mut kinds[at];
+            *count += 1;
+            if *count <= OF_A_KIND {
+                told.push(note.to_string());
+            }
+        }
+        let told = kinds.into_iter().flat_map(|(_, count, mut told)| {
+            let more = count.saturating_sub(OF_A_KIND);
+            told.extend((more > 0).then(|| format!("and so on, {more} times more")));
+            told
+        });
+        told.collect()
+    }
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -139,5 +168,25 @@ impl fmt::Display for Note {
                 write!(f, "{uses} uses have not ended: taken to end with the history")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_kind_a_few_are_told() {
+        let pool = |n: u32| Note::Removed(format!("pool{n}").parse().expect("a name"));
+        let mut notes: Vec<Note> = (0..10_000).map(pool).collect();
+        notes.insert(5000, Note::NoEnd(3));
+        let told = Note::tell(&notes);
+        assert_eq!(told.len(), OF_A_KIND + 2);
+        assert_eq!(
+            (&*told[0], &*told[OF_A_KIND]),
+            ("'pool0' is no more", "and so on, 9990 times more")
+        );
+        assert!(told[OF_A_KIND + 1].starts_with("3 uses have no recorded end"));
+        assert_eq!(Note::tell([]), Vec::<String>::new());
     }
 }

@@ -52,6 +52,11 @@ pub enum BadChange {
     /// A load that is none.
     #[error("a load of {0}: let it be above 0, and at most {MOST_LOAD}")]
     Load(f64),
+    /// It would take days to play.
+    #[error(
+        "that would be {0} requests, and at most {MOST_REQUESTS} are played: take a shorter time (--since), or less load"
+    )]
+    TooMany(usize),
     /// There is nothing to play.
     #[error("the history has no requests that can be played in this time")]
     Empty,
@@ -59,6 +64,8 @@ pub enum BadChange {
 
 /// The largest load.
 pub(crate) const MOST_LOAD: f64 = 100.0;
+/// The most requests that are played.
+const MOST_REQUESTS: usize = 2_000_000;
 /// A request that comes again does so at most so much earlier or later.
 const MOVED: u64 = 30 * 60 * 1000;
 
@@ -216,7 +223,7 @@ fn drafts(history: &History, period: Period, notes: &mut Vec<Note>) -> Vec<Draft
                 (end.unwrap_or(period.to).saturating_sub(granted.max(from)), None)
             }
             (None, end) => {
-                let service = one.service.unwrap_or_else(|| typical.service(one));
+                let service = one.service.unwrap_or_else(|| typical.service(history, one));
                 (service, end.map(|end| end.saturating_sub(from)))
             }
         };
@@ -253,9 +260,10 @@ impl Typical {
         Self { by_needs, all: middle(all) }
     }
 
-    fn service(&self, one: &Use) -> u64 {
-        let mut pools: Vec<Name> = one.needs.iter().map(|need| need.name.clone()).collect();
+    fn service(&self, history: &History, one: &Use) -> u64 {
+        let mut pools: Vec<Name> = one.needs.iter().map(|need| history.pool_of(need).0).collect();
         pools.sort();
+        pools.dedup();
         self.by_needs.get(&pools).copied().unwrap_or(self.all)
     }
 }
@@ -269,6 +277,10 @@ fn thin_or_thicken(
     let load = changes.load;
     if !(load > 0.0 && load <= MOST_LOAD) {
         return Err(BadChange::Load(load));
+    }
+    let requests = (drafts.len() as f64 * load) as usize;
+    if requests > MOST_REQUESTS {
+        return Err(BadChange::TooMany(requests));
     }
     if load == 1.0 {
         return Ok(());
@@ -290,6 +302,12 @@ fn thin_or_thicken(
     }
     drafts.extend(again);
     Ok(())
+}
+
+/// Whether a name is that of a unit by its number, of a pool with so many.
+fn is_numbered(unit: &Name, pool: &Name, units: u32) -> bool {
+    let number = unit.as_str().strip_prefix(pool.as_str()).and_then(|rest| rest.strip_prefix('/'));
+    number.and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number < units)
 }
 
 /// The pools as they are to be.
@@ -334,9 +352,15 @@ impl World {
                 (pool, Some(unit)) => at(&pool).map(|found| (found, unit)),
                 _ => units.iter().position(|units| units.contains(name)).map(|f| (f, name.clone())),
             };
+            let is_there = |(found, unit): &(usize, Name)| {
+                units[*found].contains(unit)
+                    || is_numbered(unit, &names[*found], capacities[*found])
+            };
+            let owner = owner.filter(is_there);
             let (found, unit) = owner.ok_or_else(|| BadChange::Nothing(name.clone()))?;
             units[found].remove(&unit);
-            capacities[found] -= 1;
+            // There may have been more units once than there are.
+            capacities[found] = capacities[found].saturating_sub(1);
             if capacities[found] == 0 {
                 gone.insert(found);
             }

@@ -17,6 +17,8 @@ use crate::replay::{Asker, Replay};
 /// What the processors are called.
 const POOL: &str = "processors";
 const FIELDS: usize = 18;
+/// What is larger is no number of anything: three thousand years, in seconds.
+const LARGEST: f64 = 1e11;
 /// The status of a job that was cancelled.
 const CANCELLED: i64 = 5;
 
@@ -54,6 +56,7 @@ pub fn parse(file: &str, text: &str) -> Result<Replay, BadSwf> {
         if let Some(comment) = line.strip_prefix(';') {
             let parts = comment.split_once(':');
             let value = parts.and_then(|(_, value)| value.split_whitespace().next()?.parse().ok());
+            let value = value.filter(|value| *value <= LARGEST as u64);
             head.extend(parts.zip(value).map(|((key, _), value)| (key.trim().to_owned(), value)));
             continue;
         }
@@ -82,6 +85,9 @@ fn job(line: &str) -> Option<Option<Job>> {
     let fields: Vec<f64> =
         line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let fields = <[f64; FIELDS]>::try_from(fields).ok()?;
+    if fields.iter().any(|value| !(value.abs() <= LARGEST)) {
+        return None;
+    }
     let known = |number: usize| Some(fields[number - 1]).filter(|value| *value >= 0.0);
     let millis = |number: usize| known(number).map(|seconds| (seconds * 1000.0).round() as u64);
     let processors = [5, 8].into_iter().filter_map(known).find(|processors| *processors > 0.0);
@@ -170,6 +176,7 @@ mod tests {
   4   25   -1   10   -1  -1 -1  128  -1 -1 0  -1 -1 -1 1 -1 -1 -1
   5   30   -1   -1   -1  -1 -1    8  -1 -1 -1  3  1 -1 1 -1 -1 -1
   6   31   too few
+  7   1e300 -1  inf   nan  -1 -1    8  -1 -1 -1  3  1 -1 1 -1 -1 -1
 ";
 
     #[test]
@@ -200,7 +207,7 @@ mod tests {
         assert_eq!(
             replay.notes,
             [
-                Note::Unreadable { file: "log".into(), line: 11, lines: 1 },
+                Note::Unreadable { file: "log".into(), line: 11, lines: 2 },
                 Note::LeftOut {
                     requests: 1,
                     why: "how long they ran, or on how many processors, is not known"

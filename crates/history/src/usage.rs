@@ -186,11 +186,10 @@ pub fn usage(history: &History, period: Period, by: By, zone: &TimeZone) -> Usag
                 });
             }
             By::Day => {
-                for (day, span) in &days {
-                    let over = one.ended.is_some_and(|end| end < span.from);
-                    if one.first() >= span.to || over {
-                        continue;
-                    }
+                let first = days.partition_point(|(_, span)| span.to <= one.first());
+                let touched = days[first..].iter();
+                let last = one.ended.unwrap_or(u64::MAX);
+                for (day, span) in touched.take_while(|(_, span)| span.from <= last) {
                     let sum = sums.entry(Some(day.clone())).or_default();
                     sum.count(one, *span);
                     hold(history, one, *span, |_, _, millis, lock| sum.hold(millis, 1, lock));

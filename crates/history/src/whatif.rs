@@ -1,9 +1,11 @@
 //! What would be: recorded requests, played again with something changed, beside the same requests unchanged.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
-use holdall_sim::{Contender, Error, Fate, Played, play, trace_settings};
+use holdall_sim::{Contender, Error, Fate, Played, Progress, play_told, trace_settings};
 use holdall_wire::{Name, UNITS_MAX, span};
 use serde::Serialize;
 
@@ -23,6 +25,16 @@ pub enum Failed {
     /// The protocol granted something twice.
     #[error("{0} broke exclusion {1} times")]
     Broken(String, u64),
+    /// Too many wait.
+    #[error("{how}: more than {most} requests wait at once, {} hours on: it cannot be served (--most-waiting plays on)", after / 3_600_000)]
+    Overloaded {
+        /// What was played.
+        how: String,
+        /// So many may wait.
+        most: usize,
+        /// After how many milliseconds it was broken off.
+        after: u64,
+    },
     /// No number of units is enough.
     #[error(
         "{goal} cannot be had with any number of units of '{pool}': {value} with {most}; something else is short"
@@ -79,17 +91,78 @@ pub struct Nearness {
     pub close: f64,
 }
 
+/// Whoever wants to see how far it is: it may take minutes.
+pub trait Watch {
+    /// So many requests are about to be played, like this.
+    fn begins(&self, how: &str, requests: usize);
+    /// How far it is.
+    fn sees(&self, progress: Progress);
+}
+
+/// Nobody.
+impl Watch for () {
+    fn begins(&self, _: &str, _: usize) {}
+    fn sees(&self, _: Progress) {}
+}
+
+/// If more wait at once, they cannot be served, unless told otherwise: what comes of the rest takes ever longer to find out.
+pub const MOST_WAITING: usize = 10_000;
+
+/// Where requests are played.
+pub struct Stage<'a> {
+    /// Who looks on.
+    pub watch: &'a dyn Watch,
+    /// It is broken off when more than so many wait at once.
+    pub most_waiting: usize,
+}
+
+impl Default for Stage<'_> {
+    fn default() -> Self {
+        Self { watch: &(), most_waiting: MOST_WAITING }
+    }
+}
+
+impl Stage<'_> {
+    /// Plays requests as an agent would serve them, but through any protocol. `how` says for whoever looks on what is
+    /// different.
+    ///
+    /// # Errors
+    /// If the protocol cannot do it, or breaks exclusion, or too many wait at once.
+    pub fn play(
+        &self,
+        replay: &Replay,
+        contender: &Contender,
+        how: &str,
+    ) -> Result<Played, Failed> {
+        let settings = trace_settings(&replay.trace, &agent_settings());
+        self.watch.begins(how, replay.trace.requests.len());
+        let stopped = Cell::new(None);
+        let progress = |progress: Progress| {
+            self.watch.sees(progress);
+            if progress.waiting > self.most_waiting {
+                stopped.set(Some(progress.now));
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        let played = play_told(&settings, contender, &replay.trace, &progress)?;
+        if let Some(after) = stopped.get() {
+            let (most, how) = (self.most_waiting, how.to_owned());
+            return Err(Failed::Overloaded { how, most, after });
+        }
+        match played.violations {
+            0 => Ok(played),
+            violations => Err(Failed::Broken(contender.name().into(), violations)),
+        }
+    }
+}
+
 /// Plays requests as an agent would serve them, but through any protocol.
 ///
 /// # Errors
-/// If the protocol cannot do it, or breaks exclusion.
+/// As for [`Stage::play`].
 pub fn played(replay: &Replay, contender: &Contender) -> Result<Played, Failed> {
-    let settings = trace_settings(&replay.trace, &agent_settings());
-    let played = play(&settings, contender, &replay.trace)?;
-    match played.violations {
-        0 => Ok(played),
-        violations => Err(Failed::Broken(contender.name().into(), violations)),
-    }
+    Stage::default().play(replay, contender, "")
 }
 
 impl Summary {
@@ -279,13 +352,20 @@ pub fn find(
     changes: &Changes,
     contender: &Contender,
     goal: &Goal,
+    stage: &Stage<'_>,
 ) -> Result<Found, Failed> {
     let mut tried = BTreeMap::new();
     let mut attempt = |units: u32| -> Result<f64, Failed> {
         let mut changes = changes.clone();
         changes.units.insert(goal.pool.clone(), units);
         let replay = Replay::of(history, period, &changes)?;
-        let value = goal.value(&Summary::of(&replay, &played(&replay, contender)?.fates));
+        let how = format!("with {units} units of '{}'", goal.pool);
+        let value = match stage.play(&replay, contender, &how) {
+            Ok(played) => goal.value(&Summary::of(&replay, &played.fates)),
+            // It is not enough, whatever the figure would be in the end.
+            Err(Failed::Overloaded { .. }) => f64::INFINITY,
+            Err(error) => return Err(error),
+        };
         tried.insert(units, value);
         Ok(value)
     };
@@ -295,7 +375,10 @@ pub fn find(
     let most = most_at_once(history, period, changes, goal)?.clamp(largest, UNITS_MAX);
     let value = attempt(most)?;
     if !goal.is_met(value) {
-        let value = format!("it is {}s", value / 1000.0);
+        let value = match value.is_finite() {
+            true => format!("it is {}s", value / 1000.0),
+            false => format!("more than {} requests wait at once", stage.most_waiting),
+        };
         let (goal, pool) = (goal.clone(), goal.pool.clone());
         return Err(Failed::Never { goal, pool, most, value });
     }
@@ -330,144 +413,4 @@ fn most_at_once(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::join::Joiner;
-
-    const MINUTE: u64 = 60_000;
-
-    /// Every minute somebody wants one of two for two minutes and a half.
-    fn busy() -> History {
-        let mut joiner = Joiner::default();
-        let mut add = |line: String| joiner.add(serde_json::from_str(&line).expect("a line"));
-        add(r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#.into());
-        for n in 0..60 {
-            let (at, user) = (n * MINUTE, if n % 3 == 0 { "anna" } else { "ben" });
-            add(format!(
-                r#"{{"t":{at},"k":"ask","r":"1-{}","u":"{user}","needs":["gpu"],"for":150000}}"#,
-                n + 1
-            ));
-        }
-        joiner.finish()
-    }
-
-    fn house() -> Contender {
-        crate::served()
-    }
-
-    fn summary(history: &History, changes: &Changes) -> Summary {
-        let replay = Replay::of(history, history.period(None, None), changes).expect("a replay");
-        Summary::of(&replay, &played(&replay, &house()).expect("played").fates)
-    }
-
-    fn units(units: u32) -> Changes {
-        Changes { units: [("gpu".parse().expect("a name"), units)].into(), ..Changes::default() }
-    }
-
-    #[test]
-    fn one_more_ends_the_queue() {
-        let history = busy();
-        let now = summary(&history, &Changes::default());
-        let then = summary(&history, &units(3));
-        assert!(now.all.waits.max > Some(10 * MINUTE), "{now:?}");
-        assert_eq!(then.all.waits.max, Some(0));
-        assert_eq!(now.users["anna"].waits.requests + now.users["ben"].waits.requests, 60);
-        assert!(
-            now.pools["gpu"].utilisation > Some(0.95) && then.pools["gpu"].utilisation < Some(0.9)
-        );
-    }
-
-    #[test]
-    fn less_load_and_more_load() {
-        let history = busy();
-        let load = |load| summary(&history, &Changes { load, ..units(3) }).all;
-        assert!((20..40).contains(&load(0.5).waits.requests));
-        let double = load(2.0);
-        assert_eq!(double.waits.requests, 120);
-        assert!(double.waits.mean > Some(10_000.0), "{double:?}");
-    }
-
-    #[test]
-    fn the_smallest_number_is_found() {
-        let history = busy();
-        let period = history.period(None, None);
-        let goal: Goal = "p99(gpu) < 1m".parse().expect("a goal");
-        let found = find(&history, period, &Changes::default(), &house(), &goal).expect("found");
-        assert_eq!((found.units, found.value), (3, 0.0));
-        assert!(found.tried[&2] > 60_000.0);
-        let goal: Goal = "max(gpu) <= 0s".parse().expect("a goal");
-        assert_eq!(
-            find(&history, period, &Changes::default(), &house(), &goal).expect("found").units,
-            3
-        );
-        let goal: Goal = "mean(gpu) < 0".parse().expect("a goal");
-        let never =
-            find(&history, period, &Changes::default(), &house(), &goal).expect_err("never");
-        assert!(never.to_string().contains("cannot be had"), "{never}");
-        for bad in
-            ["", "p99(gpu)", "p98(gpu) < 1m", "p99 gpu < 1m", "p99(gpu) < soon", "p99(a b)<1m"]
-        {
-            assert!(bad.parse::<Goal>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_replay_of_what_was_played_comes_to_the_same() {
-        let history = busy();
-        let period = history.period(None, None);
-        let replay = Replay::of(&history, period, &Changes::default()).expect("a replay");
-        assert_eq!(nearness(&replay, &played(&replay, &house()).expect("played").fates), None);
-        let fates = played(&replay, &house()).expect("played").fates;
-        let mut joiner = Joiner::default();
-        crate::lines(&replay, &fates).into_iter().for_each(|line| joiner.add(line));
-        let recorded = joiner.finish();
-        assert_eq!(recorded.notes, []);
-        let replay = Replay::of(&recorded, recorded.period(None, None), &Changes::default());
-        let replay = replay.expect("a replay");
-        let near = nearness(&replay, &played(&replay, &house()).expect("played").fates);
-        let near = near.expect("recorded");
-        assert_eq!((near.requests, near.difference, near.close), (60, 0.0, 1.0));
-    }
-
-    #[test]
-    fn units_and_pools_are_removed_and_what_does_not_fit_is_told() {
-        let mut joiner = Joiner::default();
-        for line in [
-            r#"{"t":0,"k":"pool","pool":"gpu","units":4}"#,
-            r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu/3"],"for":10}"#,
-            r#"{"t":1,"k":"ask","r":"1-2","needs":["gpu:4","db"],"for":10}"#,
-            r#"{"t":1,"k":"ask","r":"1-3","needs":["db"],"for":10}"#,
-        ] {
-            joiner.add(serde_json::from_str(line).expect("a line"));
-        }
-        let history = joiner.finish();
-        let period = history.period(None, None);
-        let remove = |names: &[&str]| Changes {
-            remove: names.iter().map(|name| name.parse().expect("a name")).collect(),
-            ..Changes::default()
-        };
-        let replay = Replay::of(&history, period, &remove(&["gpu/3"])).expect("a replay");
-        let gpu = replay.pools.iter().position(|pool| pool.as_str() == "gpu").expect("it is there");
-        assert_eq!(replay.trace.pools[gpu].capacity, 3);
-        assert!(!replay.trace.pools[gpu].listed, "nobody can name it any more");
-        assert!(matches!(&replay.notes[..], [crate::Note::Clamped { units: 3, requests: 1, .. }]));
-        let replay = Replay::of(&history, period, &remove(&["db"])).expect("a replay");
-        assert_eq!(replay.trace.requests.len(), 2);
-        assert!(matches!(&replay.notes[..], [crate::Note::LeftOut { requests: 1, .. }]));
-        for (changes, said) in [
-            (remove(&["nothing"]), "knows no pool, lock or unit 'nothing'"),
-            (
-                Changes {
-                    units: [("db".parse().expect("a name"), 2)].into(),
-                    ..Changes::default()
-                },
-                "a lock",
-            ),
-            (units(0), "--remove"),
-            (Changes { load: f64::NAN, ..Changes::default() }, "a load of NaN"),
-        ] {
-            let bad = Replay::of(&history, period, &changes).expect_err("it cannot be");
-            assert!(bad.to_string().contains(said), "{bad}");
-        }
-    }
-}
+mod tests;

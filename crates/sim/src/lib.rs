@@ -35,7 +35,9 @@ pub use self::settings::{
     BadSettings, Detector, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
 };
 pub use self::stats::{Report, Response, Sample, Tally, half_width, mean};
-pub use self::trace::{Asked, Fate, Played, Trace, TracePool, play, trace_settings};
+pub use self::trace::{
+    Asked, Fate, Played, Progress, Trace, TracePool, play, play_told, trace_settings,
+};
 
 use self::contender::Run;
 use self::stats::RunStats;

@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::ops::ControlFlow;
 
 use holdall_core::{Known, Needs, PoolId};
 
@@ -107,13 +108,41 @@ const SLACK: u128 = 1_000_000;
 /// # Errors
 /// As for [`run`](crate::run).
 pub fn play(settings: &Settings, contender: &Contender, trace: &Trace) -> Result<Played, Error> {
+    play_told(settings, contender, trace, &|_| ControlFlow::Continue(()))
+}
+
+/// How far a trace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Which tick it is.
+    pub now: u64,
+    /// How many requests wait.
+    pub waiting: usize,
+    /// How many have still to come to their end.
+    pub left: usize,
+}
+
+/// The same; `progress` is told now and then how far it is, and may break it off there.
+///
+/// # Errors
+/// As for [`run`](crate::run).
+pub fn play_told(
+    settings: &Settings,
+    contender: &Contender,
+    trace: &Trace,
+    progress: &dyn Fn(Progress) -> ControlFlow<()>,
+) -> Result<Played, Error> {
     let assumes = &contender.about().assumes;
-    let mut player = Player::new(trace, assumes.participants == Known::Known, assumes.departures);
+    let known = assumes.participants == Known::Known;
+    let mut player = Player::new(trace, known, assumes.departures, progress);
     let report = run_clients(settings, contender, &mut player)?;
     let violations = player.violations + report.violations;
     let Player { fates, left_out, .. } = player;
     Ok(Played { report, fates, violations, left_out })
 }
+
+/// Progress is told after so many requests that came or were granted.
+const TOLD: u64 = 16;
 
 /// What is due some time: the use of a client ends, or its patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,10 +151,22 @@ enum Due {
     GiveUp { client: u32, request: usize },
 }
 
+/// Whoever is told of progress.
+struct Told<'a>(&'a dyn Fn(Progress) -> ControlFlow<()>);
+
+impl std::fmt::Debug for Told<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Told")
+    }
+}
+
 /// The requests of a trace, as clients of a protocol.
 #[derive(Debug)]
 struct Player<'a> {
     trace: &'a Trace,
+    progress: Told<'a>,
+    /// It was broken off.
+    broken_off: bool,
     capacities: Vec<u32>,
     /// The requests that are played.
     order: Vec<usize>,
@@ -146,10 +187,19 @@ struct Player<'a> {
     violations: u64,
     /// Requests that are waited for and not over.
     left: usize,
+    /// Requests that wait.
+    waiting: usize,
+    /// How often one came or was granted.
+    steps: u64,
 }
 
 impl<'a> Player<'a> {
-    fn new(trace: &'a Trace, known: bool, departures: bool) -> Self {
+    fn new(
+        trace: &'a Trace,
+        known: bool,
+        departures: bool,
+        progress: &'a dyn Fn(Progress) -> ControlFlow<()>,
+    ) -> Self {
         let played = |asked: &Asked| departures || asked.patience.is_none();
         let order: Vec<usize> =
             (0..trace.requests.len()).filter(|at| played(&trace.requests[*at])).collect();
@@ -168,6 +218,8 @@ impl<'a> Player<'a> {
         let matters = |at: &usize| trace.watched.as_ref().is_none_or(|some| some.contains(at));
         Self {
             trace,
+            progress: Told(progress),
+            broken_off: false,
             capacities: trace.pools.iter().map(|pool| pool.capacity).collect(),
             left_out: trace.requests.len() - order.len(),
             left: order.iter().filter(|at| matters(at)).count(),
@@ -182,6 +234,8 @@ impl<'a> Player<'a> {
             fates: vec![Fate::default(); trace.requests.len()],
             used: vec![0; trace.pools.len()],
             violations: 0,
+            waiting: 0,
+            steps: 0,
         }
     }
 
@@ -214,7 +268,7 @@ impl<'a> Player<'a> {
         self.request[at] = Some(request);
         out.push(Deed::Ask(client));
         if let Some(patience) = asked.patience {
-            let until = (asked.at + patience).max(now);
+            let until = asked.at.saturating_add(patience).clamp(now, END_OF_TIME);
             self.due.push(Reverse((until, Due::GiveUp { client, request })));
             out.push(Deed::Wake(until));
         }
@@ -223,6 +277,15 @@ impl<'a> Player<'a> {
     fn over(&mut self, request: usize) {
         if self.trace.watched.as_ref().is_none_or(|some| some.contains(&request)) {
             self.left = self.left.saturating_sub(1);
+        }
+    }
+
+    /// Tells how far it is, now and then.
+    fn tell(&mut self, now: u64) {
+        self.steps += 1;
+        if self.steps % TOLD == 0 {
+            let Self { waiting, left, .. } = *self;
+            self.broken_off |= (self.progress.0)(Progress { now, waiting, left }).is_break();
         }
     }
 
@@ -243,6 +306,7 @@ impl<'a> Player<'a> {
             return;
         }
         self.fates[request].ended = Some(now);
+        self.waiting = self.waiting.saturating_sub(1);
         out.push(Deed::Leave(client));
         self.over(request);
     }
@@ -291,6 +355,8 @@ impl Clients for Player<'_> {
                 break;
             }
             self.come += 1;
+            self.waiting += 1;
+            self.tell(now);
             self.come(request, now, out);
         }
     }
@@ -298,6 +364,8 @@ impl Clients for Player<'_> {
     fn granted(&mut self, client: u32, now: u64, out: &mut Vec<Deed>) {
         let Some(request) = self.request[client as usize] else { return };
         self.fates[request].granted = Some(now);
+        self.waiting = self.waiting.saturating_sub(1);
+        self.tell(now);
         for need in self.needs[client as usize].iter() {
             let pool = need.pool.index();
             self.used[pool] += u64::from(need.units);
@@ -306,7 +374,7 @@ impl Clients for Player<'_> {
         if self.trace.watched.is_some() {
             self.over(request);
         }
-        let end = now + self.trace.requests[request].service;
+        let end = now.saturating_add(self.trace.requests[request].service).min(END_OF_TIME);
         if end == now {
             self.end(client, now, out);
         } else {
@@ -327,7 +395,7 @@ impl Clients for Player<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.left == 0
+        self.left == 0 || self.broken_off
     }
 }
 
@@ -414,5 +482,35 @@ mod tests {
         let played = played("house", &trace);
         assert_eq!(played.fates[1].granted, Some(100));
         assert!(played.fates[2..].iter().all(|fate| fate.granted.is_none()));
+    }
+
+    #[test]
+    fn who_sees_how_far_it_is_may_break_it_off() {
+        // One a tick comes, and one in ten ticks is served.
+        let requests: Vec<Asked> = (0..1000).map(|n| asked(n, needs(0, 1), 10)).collect();
+        let trace = Trace { pools: vec![counted(1)], requests, watched: None };
+        let one = Settings { nodes: Some(1), colocated: true, ..Settings::default() };
+        let contender = Contender::named("house").expect("a protocol");
+        let settings = trace_settings(&trace, &one);
+        let told = std::cell::RefCell::new(Vec::new());
+        let watch = |most: usize| {
+            let progress = |progress: Progress| {
+                told.borrow_mut().push(progress);
+                match progress.waiting > most {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            play_told(&settings, &contender, &trace, &progress).expect("played").fates
+        };
+        let all = watch(1000);
+        assert!(all.iter().all(|fate| fate.ended.is_some()), "it goes to its end");
+        let most = told.borrow().iter().map(|progress| progress.waiting).max();
+        assert!(most.is_some_and(|most| (850..=900).contains(&most)), "{most:?}");
+        told.borrow_mut().clear();
+        let some = watch(100);
+        let last = *told.borrow().last().expect("told");
+        assert!((101..130).contains(&last.waiting) && last.left > 900, "{last:?}");
+        assert!(some.iter().filter(|fate| fate.granted.is_some()).count() < 20);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use holdall_commands::cannot_write;
+use holdall_commands::files;
 use holdall_history::forecast::{Backtest, Checked, Effort, Failed, backtest, given};
 use holdall_history::{History, Period, served};
 use holdall_lab::figures::{Said, curves};
@@ -61,8 +61,7 @@ pub(super) fn run(
     let done = if everybodys { checked_again(history, period)? } else { Backtest::default() };
     let curve = curve(&done);
     if let Some(path) = svg {
-        let picture = draw(&done, &curve);
-        std::fs::write(path, picture).map_err(|error| cannot_write(path.display(), error))?;
+        files::write(path, draw(&done, &curve))?;
     }
     let answer = Answer {
         checked: done.checked.len(),

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use holdall_client::Client;
-use holdall_commands::{cannot_write, say};
+use holdall_commands::{cannot_write, files, say};
 use holdall_history::usage::{By, Row, Usage, usage};
-use holdall_history::{History, Period, Unreadable, csv, json_lines, parse, read};
+use holdall_history::{History, Note, Period, Unreadable, csv, json_lines, parse, read};
 use holdall_lab::figures::{BarChart, BarRow};
 use holdall_wire::{Body, HistoryPlace, Name, Reply, Status, span};
 
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["csv", "export"])]
     forecast: bool,
     /// Print every request instead
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "svg")]
     export: Option<Format>,
 }
 
@@ -99,7 +99,7 @@ impl Source {
         if now.is_some() {
             history.know_pools(self.pools());
         }
-        history.notes.iter().for_each(say);
+        Note::tell(&history.notes).iter().for_each(say);
         let period = history.period(now, Some(since));
         Ok(Recorded { history, period, everybodys })
     }
@@ -161,6 +161,7 @@ async fn from_agent(client: &Client, since: u64) -> anyhow::Result<(History, boo
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    files::try_all(&args.svg.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let Recorded { history, period, everybodys } = args.source.read()?;
     if !everybodys {
         say("these are your own requests; `holdall agent status` shows who may see everybody's");
@@ -284,12 +285,16 @@ fn draw(path: &Path, used: &Usage) -> anyhow::Result<()> {
             .map(|millis| (millis as f64 / 3_600_000.0, hours(millis)))
             .to_vec(),
     };
+    let mut notes = vec![headline(used)];
+    if used.rows.len() > ROWS {
+        notes.push(format!("the first {ROWS} of {}", used.rows.len()));
+    }
     let chart = BarChart {
         title: "Usage".into(),
-        notes: vec![headline(used)],
+        notes,
         bars: vec!["hours held".into(), "hours waited".into()],
         label: "hours".into(),
         rows: used.rows.iter().take(ROWS).map(row).collect(),
     };
-    std::fs::write(path, chart.draw()).map_err(|error| cannot_write(path.display(), error))
+    files::write(path, chart.draw())
 }

@@ -4,12 +4,14 @@ mod page;
 mod told;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use holdall_commands::{Protocols, cannot_write, say};
-use holdall_history::whatif::{Failed, Found, Goal, Nearness, Summary, find, nearness, played};
-use holdall_history::{Changes, Replay, served};
+use holdall_commands::{Protocols, RequestsBar, files, say};
+use holdall_history::whatif::{
+    Failed, Found, Goal, MOST_WAITING, Nearness, Stage, Summary, find, nearness,
+};
+use holdall_history::{Changes, Note, Replay, served};
 use holdall_sim::{Contender, Error};
 use holdall_wire::{Amount, Name, Need};
 use serde::Serialize;
@@ -47,6 +49,9 @@ pub(crate) struct Args {
     /// Where the chance of --load comes from
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Break off when more than so many requests wait at once: that cannot be served, and takes ever longer to play
+    #[arg(long, value_name = "N", default_value_t = MOST_WAITING)]
+    most_waiting: usize,
     /// Print one JSON object; spans are in milliseconds
     #[arg(long)]
     json: bool,
@@ -96,6 +101,8 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         load: args.load,
         seed: args.seed,
     };
+    let paths = [args.svg.as_deref(), args.html.as_deref()];
+    files::try_all(&paths.into_iter().flatten().collect::<Vec<_>>())?;
     let contender = |name: &str| protocols.contender(name, &[]).map_err(misuse);
     let (served, other) = (served(), contender(&args.protocol)?);
     let Recorded { history, period, everybodys } = args.source.read()?;
@@ -105,39 +112,50 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         return Err(Failure(DENIED, text.into()).into());
     }
     let before = Replay::of(&history, period, &Changes::default()).map_err(misuse)?;
-    before.notes.iter().for_each(say);
-    let (near, unchanged) = summed(&before, &served)?;
-    let found = args.find.as_ref().map(|goal| find(&history, period, &changes, &other, goal));
+    Note::tell(&before.notes).iter().for_each(say);
+    let bar = RequestsBar::default();
+    let stage = Stage { watch: &bar, most_waiting: args.most_waiting };
+    let (near, unchanged) = summed(&stage, &before, &served, "unchanged")?;
+    let found = |goal| find(&history, period, &changes, &other, goal, &stage);
+    let found = args.find.as_ref().map(found);
     let found = found.transpose().map_err(failed)?;
     if let (Some(goal), Some(found)) = (&args.find, &found) {
         changes.units.insert(goal.pool.clone(), found.units);
     }
     let after = Replay::of(&history, period, &changes).map_err(misuse)?;
-    after.notes.iter().filter(|note| !before.notes.contains(note)).for_each(say);
-    let (_, changed) = summed(&after, &other)?;
+    let new = after.notes.iter().filter(|note| !before.notes.contains(note));
+    Note::tell(new).iter().for_each(say);
+    let change = told::change(&changes, &args.protocol);
+    let (_, changed) = summed(&stage, &after, &other, &change)?;
+    drop(bar);
     let waits = |(at, fate): (usize, &Option<holdall_sim::Fate>)| before.wait(at, fate.as_ref()?);
     let answer = Answer {
         from: history.wall(period.from),
         to: history.wall(period.to),
         nearness: near,
-        change: told::change(&changes, &args.protocol),
+        change,
         recorded: before.recorded.iter().enumerate().filter_map(waits).collect(),
         unchanged,
         changed,
         found,
     };
     if let Some(path) = &args.svg {
-        write(path, &page::waits(&answer))?;
+        files::write(path, page::waits(&answer))?;
     }
     if let Some(path) = &args.html {
-        write(path, &page::page(&answer, args.find.as_ref()))?;
+        files::write(path, page::page(&answer, args.find.as_ref()))?;
     }
     print(&if args.json { show::json(&answer)? } else { told::told(&answer, args.find.as_ref()) })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn summed(replay: &Replay, by: &Contender) -> anyhow::Result<(Option<Nearness>, Summary)> {
-    let played = played(replay, by).map_err(failed)?;
+fn summed(
+    stage: &Stage<'_>,
+    replay: &Replay,
+    by: &Contender,
+    how: &str,
+) -> anyhow::Result<(Option<Nearness>, Summary)> {
+    let played = stage.play(replay, by, how).map_err(failed)?;
     if played.left_out > 0 {
         let name = by.name();
         let what = "requests that were given up are left out: nobody may leave under";
@@ -150,11 +168,9 @@ fn summed(replay: &Replay, by: &Contender) -> anyhow::Result<(Option<Nearness>, 
 fn failed(error: Failed) -> anyhow::Error {
     match error {
         Failed::Sim(Error::Failure { .. }) | Failed::Broken(..) => error.into(),
-        Failed::Never { .. } => Failure(CONFLICT, error.to_string()).into(),
+        Failed::Never { .. } | Failed::Overloaded { .. } => {
+            Failure(CONFLICT, error.to_string()).into()
+        }
         _ => misuse(error),
     }
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).map_err(|error| cannot_write(path.display(), error))
 }

@@ -8,6 +8,7 @@ use holdall_lab::figures::{self, BarChart, BarRow};
 
 use super::Answer;
 use super::told::{found, header, headline, mean, rows, trust};
+use crate::show;
 
 const STYLE: &str = "\
 body { font-family: Helvetica, Arial, 'DejaVu Sans', sans-serif; color: #222; max-width: 1040px; margin: 2em auto } \
@@ -28,25 +29,32 @@ pub(super) fn waits(answer: &Answer) -> String {
     figures::waits(said, &lines, 60_000.0)
 }
 
-fn bars(
-    title: &str,
-    before: &BTreeMap<String, Figures>,
-    after: &BTreeMap<String, Figures>,
-) -> String {
+/// The most rows of a picture: those who are concerned most.
+const ROWS: usize = 40;
+
+fn bars(before: &BTreeMap<String, Figures>, after: &BTreeMap<String, Figures>) -> String {
     let minutes = |figures: Option<&Figures>| {
         let wait = figures.and_then(|figures| figures.waits.mean);
         (wait.unwrap_or(0.0) / 60_000.0, mean(wait))
     };
     let row = |name: &String| BarRow {
-        name: name.clone(),
+        name: show::shorten(name, 40),
         values: vec![minutes(before.get(name)), minutes(after.get(name))],
     };
+    let mut rows: Vec<BarRow> = before.keys().map(row).collect();
+    let notes =
+        (rows.len() > ROWS).then(|| format!("the {ROWS} of {} for which most changes", rows.len()));
+    if notes.is_some() {
+        let change = |row: &BarRow| (row.values[0].0 - row.values[1].0).abs();
+        rows.sort_by(|one, other| change(other).total_cmp(&change(one)));
+        rows.truncate(ROWS);
+    }
     let chart = BarChart {
-        title: title.into(),
-        notes: Vec::new(),
+        title: "Mean waits".into(),
+        notes: notes.into_iter().collect(),
         bars: vec!["unchanged".into(), "then".into()],
-        label: "mean wait, minutes".into(),
-        rows: before.keys().map(row).collect(),
+        label: "minutes".into(),
+        rows,
     };
     chart.draw()
 }
@@ -72,7 +80,7 @@ pub(super) fn page(answer: &Answer, goal: Option<&Goal>) -> String {
     ] {
         let _ = writeln!(page, "<h2>{title}</h2>");
         page.push_str(&table(&header(what, what == "pool"), &rows(before, after, what == "pool")));
-        page.push_str(&bars(title, before, after));
+        page.push_str(&bars(before, after));
     }
     page + "</body></html>\n"
 }

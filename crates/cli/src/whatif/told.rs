@@ -55,8 +55,13 @@ pub(super) fn trust(near: Option<&Nearness>) -> String {
 pub(super) fn found(answer: &Answer, goal: Option<&Goal>) -> Option<String> {
     let (found, goal) = (answer.found.as_ref()?, goal?);
     let before = found.tried.get(&(found.units - 1));
-    let before =
-        before.map(|value| format!(", and {} with {}", mean(Some(*value)), found.units - 1));
+    let before = before.map(|value| {
+        let less = found.units - 1;
+        match value.is_finite() {
+            true => format!(", and {} with {less}", mean(Some(*value))),
+            false => format!(", and with {less} too many wait at once"),
+        }
+    });
     Some(format!(
         "{goal}: {} units of '{}' are enough; it is {} then{}",
         found.units,

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use holdall_history::{Changes, Kind, Replay, Waits, kind_of, lines, read, swf};
+use holdall_history::whatif::Watch as _;
+use holdall_history::{
+    Changes, History, Kind, Note, Replay, Waits, kind_of, lines, parse, read, swf,
+};
 use holdall_lab::figures;
-use holdall_sim::{Contender, Error, Fate, Settings, play};
+use holdall_sim::{Contender, Error, Fate, Settings, play_told};
 use serde::Serialize;
 
-use crate::{Failure, cannot_write, files, say, usage};
+use crate::{Failure, RequestsBar, cannot_write, files, say, usage};
 
 /// A trace in place of a workload.
 #[derive(clap::Args)]
@@ -57,24 +61,29 @@ impl TraceArgs {
     pub(super) fn replay(&self) -> anyhow::Result<Option<Replay>> {
         let Some(path) = &self.trace else { return Ok(None) };
         let cannot = |error: io::Error| usage(format!("cannot read {}: {error}", path.display()));
-        let text = if path.is_dir() {
-            String::new()
+        let file = path.display().to_string();
+        let replay = if path.is_dir() {
+            of_history(&file, &read(path).map_err(usage)?)?
         } else {
-            String::from_utf8_lossy(&fs::read(path).map_err(cannot)?).into_owned()
+            let bytes = fs::read(path).map_err(cannot)?;
+            let text = String::from_utf8_lossy(&bytes);
+            match kind_of(&text) {
+                Kind::Other => {
+                    swf::parse(&file, &text).map_err(|error| usage(format!("{file}: {error}")))?
+                }
+                _ => of_history(&file, &parse(&file, &text).map_err(usage)?)?,
+            }
         };
-        let replay = if path.is_dir() || kind_of(&text) != Kind::Other {
-            let history = read(path).map_err(usage)?;
-            history.notes.iter().for_each(say);
-            let period = history.period(None, None);
-            Replay::of(&history, period, &Changes::default())
-                .map_err(|error| usage(format!("{}: {error}", path.display())))?
-        } else {
-            let file = path.display().to_string();
-            swf::parse(&file, &text).map_err(|error| usage(format!("{file}: {error}")))?
-        };
-        replay.notes.iter().for_each(say);
+        Note::tell(&replay.notes).iter().for_each(say);
         Ok(Some(replay))
     }
+}
+
+/// All requests of a history. What is odd about it is said.
+fn of_history(file: &str, history: &History) -> anyhow::Result<Replay> {
+    Note::tell(&history.notes).iter().for_each(say);
+    let replay = Replay::of(history, history.period(None, None), &Changes::default());
+    replay.map_err(|error| usage(format!("{file}: {error}")))
 }
 
 /// Plays them through all protocols, and prints what came of it.
@@ -89,8 +98,15 @@ pub(super) fn run(
     files::try_all(&paths)?;
     let mut columns = Vec::new();
     columns.extend(recorded(replay));
+    let bar = RequestsBar::default();
     for (number, contender) in contenders.iter().enumerate() {
-        let played = play(settings, contender, &replay.trace).map_err(|error| match error {
+        bar.begins(contender.name(), replay.trace.requests.len());
+        let progress = |progress| {
+            bar.sees(progress);
+            ControlFlow::Continue(())
+        };
+        let played = play_told(settings, contender, &replay.trace, &progress);
+        let played = played.map_err(|error| match error {
             Error::Failure { .. } => error.into(),
             _ => usage(error),
         })?;
@@ -106,6 +122,7 @@ pub(super) fn run(
             ..column
         });
     }
+    drop(bar);
     let headline = format!(
         "{} requests for {} pools in {} ticks; a message takes {} ticks; seed {}",
         replay.trace.requests.len(),

@@ -168,7 +168,7 @@ pub fn course<N>(
             (Some(used), None) => {
                 let left = known.rest(past, known.granted.unwrap_or(used), draw);
                 // What is over now has not been given back yet.
-                (used + left.max(1), None)
+                (used.saturating_add(left.max(1)), None)
             }
             (None, Some(ended)) => (0, Some(known.asked.min(lead).saturating_sub(ended))),
             (None, None) => (known.length(past, draw), None),

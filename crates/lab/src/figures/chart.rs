@@ -1,4 +1,4 @@
-//! Lines with bands, drawn twice side by side: on linear axes, where large differences show, and
+//! Lines with bands, mostly drawn twice side by side: on linear axes, where large differences show, and
 //! on logarithmic ones, where the small values show as well. Lines differ by colour, dashes and
 //! marks, so that they can be told apart without colour.
 
@@ -72,7 +72,26 @@ const LOOKS: [Look; 9] = [
 /// The same colours, for what has no lines.
 pub(super) const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#777777"];
 
-const WIDTH: f64 = 1000.0;
+/// The axes between which lines are drawn.
+#[derive(Clone, Copy)]
+pub(super) struct Panel {
+    x: NewScale,
+    y: NewScale,
+    /// What is said of them.
+    name: &'static str,
+}
+
+impl Panel {
+    pub(super) const LINEAR: Self = Self { x: Scale::linear, y: Scale::linear, name: " (linear)" };
+    pub(super) const LOGARITHMIC: Self =
+        Self { x: Scale::logarithmic, y: Scale::logarithmic, name: " (both axes logarithmic)" };
+    /// Shares of a hundred need no logarithm.
+    pub(super) const LOGARITHMIC_UP: Self =
+        Self { x: Scale::linear, y: Scale::logarithmic, name: " (logarithmic)" };
+    /// If there is only this one, nothing need be said of it.
+    pub(super) const ALONE: Self = Self { name: "", ..Self::LINEAR };
+}
+
 const LEFT: f64 = 72.0;
 const PANEL: (f64, f64) = (400.0, 330.0);
 const BETWEEN: f64 = 100.0;
@@ -86,34 +105,39 @@ text { font-family: Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #222; fon
 
 impl Chart {
     pub(super) fn draw(&self) -> String {
+        self.draw_panels(&[Panel::LINEAR, Panel::LOGARITHMIC])
+    }
+
+    pub(super) fn draw_panels(&self, panels: &[Panel]) -> String {
+        let width = (PANEL.0 + BETWEEN) * panels.len() as f64;
         let longest = self.series.iter().map(|series| series.name.len()).max().unwrap_or(0);
-        let columns = ((WIDTH - 40.0) / (70.0 + 7.0 * longest as f64)).floor().max(1.0) as usize;
+        let columns = ((width - 40.0) / (70.0 + 7.0 * longest as f64)).floor().max(1.0) as usize;
         let legend = 54.0 + 17.0 * self.notes.len() as f64;
         let rows = self.series.len().div_ceil(columns) as f64;
         let top = legend + LEGEND_ROW * rows + 30.0;
-        let mut svg = Svg::new(WIDTH, top + PANEL.1 + 50.0, &self.title, STYLE);
+        let mut svg = Svg::new(width, top + PANEL.1 + 50.0, &self.title, STYLE);
         svg.text("title", (20.0, 32.0), &self.title);
         for (note, n) in self.notes.iter().zip(0..) {
             svg.text("note", (20.0, 53.0 + 17.0 * f64::from(n)), note);
         }
         for (series, n) in self.series.iter().zip(0..) {
             let (row, column) = (n / columns, n % columns);
-            let x = 20.0 + column as f64 * (WIDTH - 40.0) / columns as f64;
+            let x = 20.0 + column as f64 * (width - 40.0) / columns as f64;
             series.draw_legend(&mut svg, (x, legend + LEGEND_ROW * row as f64));
         }
-        self.draw_panel(&mut svg, (LEFT, top), Scale::linear, "linear");
-        let right = LEFT + PANEL.0 + BETWEEN;
-        self.draw_panel(&mut svg, (right, top), Scale::logarithmic, "both axes logarithmic");
+        for (panel, n) in panels.iter().zip(0..) {
+            self.draw_panel(&mut svg, (LEFT + f64::from(n) * (PANEL.0 + BETWEEN), top), panel);
+        }
         svg.finish()
     }
 
-    fn draw_panel(&self, svg: &mut Svg, (left, top): (f64, f64), scale: NewScale, name: &str) {
+    fn draw_panel(&self, svg: &mut Svg, (left, top): (f64, f64), panel: &Panel) {
         let (right, bottom) = (left + PANEL.0, top + PANEL.1);
         let places = || self.series.iter().flat_map(|series| &series.places);
-        let x = scale(&places().map(|place| place.x).collect::<Vec<_>>(), (left, right));
+        let x = (panel.x)(&places().map(|place| place.x).collect::<Vec<_>>(), (left, right));
         let values: Vec<f64> = places().flat_map(|p| [p.y, p.y + p.around]).collect();
-        let y = scale(&values, (bottom, top));
-        svg.text("label", (left - 52.0, top - 14.0), &format!("{} ({name})", self.y_label));
+        let y = (panel.y)(&values, (bottom, top));
+        svg.text("label", (left - 52.0, top - 14.0), &format!("{}{}", self.y_label, panel.name));
         for mark in y.marks() {
             svg.line("grid", (left, y.place(mark)), (right, y.place(mark)));
             svg.text("y", (left - 8.0, y.place(mark) + 4.0), &number(mark));

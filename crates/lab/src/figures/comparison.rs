@@ -1,6 +1,6 @@
 //! Response times of several protocols in one picture.
 
-use super::chart::{Chart, Place, Series};
+use super::chart::{Chart, Panel, Place, Series};
 
 /// The shares of all requests at which a line is drawn, in a thousandth.
 const PER_MILLE: [usize; 13] = [10, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 990];
@@ -42,7 +42,7 @@ pub fn waits(said: Said<'_>, lines: &[(&str, Vec<u64>)], scale: f64) -> String {
         y_label: format!("waited at most, {}", said.unit),
         series: lines.iter().enumerate().map(series).collect(),
     };
-    chart.draw()
+    chart.draw_panels(&[Panel::LINEAR, Panel::LOGARITHMIC_UP])
 }
 
 /// A line, by its name.
@@ -61,7 +61,7 @@ pub fn curves(said: Said<'_>, x_label: &str, lines: &[Curve<'_>]) -> String {
         y_label: said.unit.into(),
         series: lines.iter().enumerate().map(series).collect(),
     };
-    chart.draw()
+    chart.draw_panels(&[Panel::ALONE])
 }
 
 #[cfg(test)]

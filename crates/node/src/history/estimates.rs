@@ -1,7 +1,7 @@
 //! The thread that works out what those who wait can expect.
 //!
 //! It plays on from the queue as it is, some hundred times, and begins anew when the queue has changed, or after a while since uses go
-//! on. It takes at most a twentieth of a core, a quarter of a second of that at once, and yields to everybody else.
+//! on. It takes at most a twentieth of a core over any half minute, and yields to everybody else.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,9 +16,9 @@ use tracing::warn;
 
 use super::board::Board;
 
-/// The share of a core that it takes at most.
-const SHARE: f64 = 0.05;
-/// How much of that may be taken at once.
+/// The share of a core that it takes in the long run.
+const SHARE: f64 = 0.04;
+/// How much may be taken at once after a rest. With this, it takes at most a twentieth of a core in any 25 seconds.
 const AT_ONCE: Duration = Duration::from_millis(250);
 /// After what time it is done again though nothing has happened.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -124,7 +124,7 @@ impl Estimator {
         let mut seed = 0;
         while self.wait() {
             seed += 1;
-            if self.estimate(&contender, seed).is_none() {
+            if self.estimate(&contender, seed).and_then(|()| self.pause()).is_none() {
                 return;
             }
         }

@@ -17,6 +17,9 @@ mod turned_away;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use holdall_history::forecast::Live;
 use holdall_history::{Keeper, Line, Mark, What as Noted};
@@ -31,6 +34,9 @@ pub(crate) use self::page::page;
 use self::turned_away::TurnedAway;
 use crate::handoff::{Giver, Item};
 
+/// How often it is told at most how it stands.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
 /// Something that has happened.
 #[derive(Debug)]
 enum Happened {
@@ -38,6 +44,8 @@ enum Happened {
     Event(u64, u64, What),
     /// At the door.
     Line(Line),
+    /// This is how it stands, at a time by the wall.
+    Standing(u64, Vec<(u64, What)>),
     /// Nothing else up to this record of the log.
     Nothing(u64),
 }
@@ -50,7 +58,7 @@ impl Item for Happened {
         256 + match self {
             Self::Event(_, _, What::Asked { needs: all, who, .. }) => needs_size(all) + who.size(),
             Self::Event(_, _, What::Granted { taken: all, .. }) => taken(all),
-            Self::Event(..) | Self::Nothing(_) => 0,
+            Self::Event(..) | Self::Nothing(_) | Self::Standing(..) => 0,
             Self::Line(Line { what: Noted::Ask(ask), .. }) => {
                 let texts = [&ask.user, &ask.name, &ask.command].into_iter().flatten();
                 needs_size(&ask.needs) + texts.map(String::len).sum::<usize>()
@@ -60,7 +68,7 @@ impl Item for Happened {
     }
 
     fn must_stay(&self) -> bool {
-        matches!(self, Self::Nothing(_))
+        matches!(self, Self::Nothing(_) | Self::Standing(..))
     }
 }
 
@@ -109,6 +117,9 @@ pub(crate) struct History {
     giver: Giver<Happened>,
     turned_away: TurnedAway,
     board: Board,
+    /// Something was left out, so that nobody knows how it stands; and when that was last told.
+    lost_track: Arc<AtomicBool>,
+    told: Option<Instant>,
     /// As long as this is there they are made.
     _estimates: Estimates,
 }
@@ -128,7 +139,7 @@ impl History {
         if let Some(gap) = before.gap {
             info!(records = gap, "the history has a gap: the log does not have them any more");
         }
-        let board = Board::default();
+        let (board, lost_track) = (Board::default(), Arc::default());
         let estimates = Estimates::start(Live::new(config.is_anonymous()), board.clone())?;
         let writer = writer::Writer {
             keeper,
@@ -136,11 +147,27 @@ impl History {
             log,
             upto: before.upto,
             queue: estimates.queue(),
+            lost_track: Arc::clone(&lost_track),
             last: 0,
             lost: 0,
         };
         let giver = Giver::start("history", move |taker| writer.run(&taker, before))?;
-        Ok(Self { giver, turned_away: TurnedAway::default(), board, _estimates: estimates })
+        let turned_away = TurnedAway::default();
+        Ok(Self { giver, turned_away, board, lost_track, told: None, _estimates: estimates })
+    }
+
+    /// Whether it wants to be told [how it stands](History::stands): not too often, since that takes a while, and whoever
+    /// loses track has much to do.
+    pub(crate) fn has_lost_track(&self) -> bool {
+        self.lost_track.load(Ordering::Relaxed)
+            && self.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN)
+    }
+
+    /// This is how it stands.
+    pub(crate) fn stands(&mut self, now: u64, standing: Vec<(u64, What)>) {
+        self.told = Some(Instant::now());
+        self.lost_track.store(false, Ordering::Relaxed);
+        self.giver.add(Happened::Standing(now, standing));
     }
 
     /// Something has happened, by a record that is in the log. All that a record leads to is added before any of it is handed
@@ -175,6 +202,12 @@ impl History {
     pub(crate) fn hurry(&mut self, upto: u64) {
         self.giver.add(Happened::Nothing(upto));
         self.giver.hurry();
+    }
+
+    /// So many events are left out.
+    #[cfg(test)]
+    pub(crate) fn leave_out(&self, events: usize) {
+        self.giver.leave_out(events);
     }
 
     /// Waits until all is written that has happened up to a record.

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdall_history::forecast::Live;
 use holdall_history::{Expect, Keeper, Line, Mark, What as Noted, files};
-use holdall_wire::event::What;
 use tracing::{error, warn};
 
 use super::estimates::Followed;
@@ -27,6 +28,8 @@ pub(super) struct Writer {
     /// The record up to which everything is written.
     pub(super) upto: u64,
     pub(super) queue: Followed,
+    /// Set if nobody knows how it stands.
+    pub(super) lost_track: Arc<AtomicBool>,
     /// The time of the last line.
     pub(super) last: u64,
     /// How many lines could not be written.
@@ -65,11 +68,11 @@ impl Writer {
         lines.splice(..0, told);
         self.write(lines);
         if left_out > 0 {
+            // Whatever else there is, something between is missing.
+            self.lost_track.store(true, Ordering::Relaxed);
             self.queue.change(Live::lose_track);
-        }
-        let events = || items.iter().filter_map(Happened::event);
-        if events().next().is_some() {
-            self.queue.change(|live| events().for_each(|(at, what)| live.happens(at, what)));
+        } else if items.iter().any(Happened::is_followed) {
+            self.queue.change(|live| items.iter().for_each(|item| item.follow(live)));
         }
     }
 
@@ -139,14 +142,20 @@ impl Happened {
     fn record(&self) -> Option<u64> {
         match self {
             Self::Event(record, ..) | Self::Nothing(record) => Some(*record),
-            Self::Line(_) => None,
+            Self::Line(_) | Self::Standing(..) => None,
         }
     }
 
-    fn event(&self) -> Option<(u64, &What)> {
+    /// Whether it matters for who waits and holds.
+    fn is_followed(&self) -> bool {
+        matches!(self, Self::Event(..) | Self::Standing(..))
+    }
+
+    fn follow(&self, live: &mut Live) {
         match self {
-            Self::Event(_, at, what) => Some((*at, what)),
-            _ => None,
+            Self::Event(_, at, what) => live.happens(*at, what),
+            Self::Standing(now, standing) => live.find_again(*now, standing),
+            Self::Line(_) | Self::Nothing(_) => {}
         }
     }
 
@@ -154,7 +163,7 @@ impl Happened {
         match self {
             Self::Event(_, at, what) => Line::of_event(*at, what),
             Self::Line(line) => Some(line.clone()),
-            Self::Nothing(_) => None,
+            Self::Nothing(_) | Self::Standing(..) => None,
         }
     }
 }

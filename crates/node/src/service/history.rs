@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use holdall_cell::events;
 use holdall_cell::facts::{Fact, Imported};
 use holdall_cell::session::{CallNo, ConnNo, SessionId};
 use holdall_log::Index;
@@ -15,6 +16,7 @@ use tracing::{debug, info, warn};
 use super::admission::{files_for, size};
 use super::{Known, Service};
 use crate::audit::Line;
+use crate::history::History;
 use crate::metrics;
 
 /// Of so many requests it is remembered how they have ended.
@@ -197,8 +199,19 @@ impl Service {
     /// Hands over what is to be written down.
     pub(super) fn hand_over_history(&mut self) {
         self.audit.hand_over();
+        if self.history.as_ref().is_some_and(History::has_lost_track) {
+            self.tell_how_it_stands();
+        }
         if let Some(history) = &mut self.history {
             history.hand_over();
+        }
+    }
+
+    /// Tells the history how it stands. That may be ahead of what has been told of, which does no harm.
+    fn tell_how_it_stands(&mut self) {
+        let (now, standing) = (self.clock.wall(), events::standing(self.books()));
+        if let Some(history) = &mut self.history {
+            history.stands(now, standing);
         }
     }
 

@@ -8,7 +8,7 @@ mod pools;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_wire::event::What as Happened;
@@ -32,8 +32,6 @@ struct Open {
     /// How long it lasts from its grant on, if that is known, and how long at most.
     lasts: Option<u64>,
     limit: Option<u64>,
-    /// Whether it was told when to expect its grant.
-    told: bool,
 }
 
 /// A request that is over.
@@ -50,6 +48,8 @@ pub struct Live {
     pools: Pools,
     waiting: BTreeMap<RequestNo, Open>,
     held: BTreeMap<RequestNo, Open>,
+    /// Those who wait and were told when to expect their grants.
+    told: BTreeSet<RequestNo>,
     /// Those that ended last, in that order, and when the last one ended that is forgotten.
     recent: VecDeque<Over>,
     forgotten: u64,
@@ -74,7 +74,8 @@ impl Live {
         !self.waiting.is_empty()
     }
 
-    /// Takes in a line of former times; they come in order, and before anything happens ([`Live::has_remembered`]).
+    /// Takes in a line of former times; they come in order, after what [stands](Live::stands), and before anything happens
+    /// ([`Live::has_remembered`]).
     pub fn remember(&mut self, line: Line) {
         match line.what {
             What::Ask(ask) if ask.part_of.is_none() => {
@@ -100,6 +101,9 @@ impl Live {
                     self.past.add(&kind, line.at.saturating_sub(granted));
                 }
             }
+            What::Expect(expect) if self.waiting.contains_key(&expect.r) => {
+                self.told.insert(expect.r);
+            }
             _ => {}
         }
     }
@@ -114,11 +118,20 @@ impl Live {
         self.former = BTreeMap::new();
     }
 
-    /// Something happened that nobody can tell: from now on nothing is said of who waits.
+    /// Something happened that nobody can tell: nothing is said of who waits until that is [known](Live::find_again).
     pub fn lose_track(&mut self) {
         self.lost_track = true;
+        self.pools = Pools::default();
         (self.waiting, self.held) = (BTreeMap::new(), BTreeMap::new());
         self.recent = VecDeque::new();
+    }
+
+    /// This is how it stands now. What happened just before may still be told.
+    pub fn find_again(&mut self, now: u64, standing: &[(u64, Happened)]) {
+        self.lose_track();
+        (self.lost_track, self.forgotten) = (false, now);
+        standing.iter().for_each(|(at, what)| self.stands(*at, what));
+        self.told.retain(|request| self.waiting.contains_key(request));
     }
 
     /// Something happens.
@@ -150,7 +163,7 @@ impl Live {
                 self.waiting.insert(*request, open);
             }
             Happened::Granted { request, taken, until, limit, .. } => {
-                let mut open = self.waiting.remove(request)?;
+                let mut open = self.waits_no_more(*request)?;
                 open.held = Some((at, taken.clone()));
                 open.lasts = until.map(|until| until.saturating_sub(at));
                 open.limit = limit.map(|limit| limit.saturating_sub(at));
@@ -172,7 +185,7 @@ impl Live {
                 return self.is_over(open, at);
             }
             Happened::Refused { request, .. } => {
-                let open = self.waiting.remove(request)?;
+                let open = self.waits_no_more(*request)?;
                 return self.is_over(open, at);
             }
             Happened::Pool { name, kind, .. } => self.pools.tell(name, kind.as_ref()),
@@ -200,7 +213,12 @@ impl Live {
             if self.anonymous { (None, None) } else { (label, Some(who.user.clone())) };
         let kind = Arc::new(Kind { label, user, pools });
         let (user, needs) = (who.user.clone(), needs.clone());
-        Open { user, needs, kind, asked, held: None, lasts, limit, told: false }
+        Open { user, needs, kind, asked, held: None, lasts, limit }
+    }
+
+    fn waits_no_more(&mut self, request: RequestNo) -> Option<Open> {
+        self.told.remove(&request);
+        self.waiting.remove(&request)
     }
 
     fn is_over(&mut self, open: Open, ended: u64) -> Option<(Arc<Kind>, u64)> {
@@ -216,7 +234,7 @@ impl Live {
 
     /// Whether this is the first time that a request that waits is told when to expect its grant; and whose it is.
     pub fn is_told_first(&mut self, request: RequestNo) -> Option<&str> {
-        let open = self.waiting.get_mut(&request)?;
-        (!std::mem::replace(&mut open.told, true)).then_some(&open.user)
+        let open = self.waiting.get(&request)?;
+        self.told.insert(request).then_some(&*open.user)
     }
 }

@@ -33,7 +33,7 @@ pub enum Unknown {
     NoPast(u64),
     /// What happened is not known as a whole.
     #[error(
-        "more happened at once than could be followed; estimates are made again after the agent's next start"
+        "more happened at once than could be followed; estimates are made again in a few seconds"
     )]
     LostTrack,
     /// There is too much to be played.
@@ -104,8 +104,11 @@ impl Live {
         Ok(Outset { queue, waiting, numbers, now })
     }
 
-    /// A way in which it may go on from there.
+    /// A way in which it may go on from there, if that can be told.
     pub fn course(&self, from: &Outset, draw: &mut impl FnMut(u64) -> u64) -> Option<Course> {
+        if self.lost_track {
+            return None;
+        }
         let in_numbers = |needs: &Arc<[Wanted]>| self.in_numbers(&from.numbers, needs);
         course(&from.queue, &self.past, from.now, in_numbers, draw)
     }

@@ -18,48 +18,54 @@ fn who(label: &str) -> Arc<Who> {
     Arc::new(Who { user: "anna".into(), from, ..Who::default() })
 }
 
+fn pool(pool: &str, kind: Units) -> Happened {
+    Happened::Pool { name: name(pool), kind: Some(kind), configured: true }
+}
+
+fn asked(number: u64, needs: &str, lasting: Lasting) -> Happened {
+    let needs: Vec<Need> = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
+    Happened::Asked {
+        request: RequestNo(number),
+        who: who("job"),
+        needs: needs.into(),
+        lasting,
+        now: false,
+        limit: None,
+        within: None,
+        part: None,
+    }
+}
+
+fn taken(number: u64, pool: &str, units: &[&str], until: Option<u64>) -> Happened {
+    let units = units.iter().map(|unit| (name(unit), 1)).collect();
+    Happened::Granted {
+        request: RequestNo(number),
+        who: who("job"),
+        taken: [Taken { name: name(pool), units }].into(),
+        asked: NOW,
+        until,
+        limit: None,
+        overtook: 0,
+    }
+}
+
 /// An agent in which something happens.
 #[derive(Default)]
 struct Agent(Live);
 
 impl Agent {
-    fn with(pool: &str, kind: Units) -> Self {
+    fn with(name: &str, kind: Units) -> Self {
         let mut agent = Self::default();
-        agent.0.stands(0, &Happened::Pool { name: name(pool), kind: Some(kind), configured: true });
+        agent.0.stands(0, &pool(name, kind));
         agent
     }
 
     fn ask(&mut self, at: u64, number: u64, needs: &str, lasting: Lasting) {
-        let needs: Vec<Need> = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
-        self.0.happens(
-            at,
-            &Happened::Asked {
-                request: RequestNo(number),
-                who: who("job"),
-                needs: needs.into(),
-                lasting,
-                now: false,
-                limit: None,
-                within: None,
-                part: None,
-            },
-        );
+        self.0.happens(at, &asked(number, needs, lasting));
     }
 
     fn grant(&mut self, at: u64, number: u64, pool: &str, units: &[&str], until: Option<u64>) {
-        let units = units.iter().map(|unit| (name(unit), 1)).collect();
-        self.0.happens(
-            at,
-            &Happened::Granted {
-                request: RequestNo(number),
-                who: who("job"),
-                taken: [Taken { name: name(pool), units }].into(),
-                asked: at,
-                until,
-                limit: None,
-                overtook: 0,
-            },
-        );
+        self.0.happens(at, &taken(number, pool, units, until));
     }
 
     fn end(&mut self, at: u64, number: u64) {
@@ -225,4 +231,49 @@ fn when_something_was_missed_nothing_is_said() {
     agent.ask(NOW, 3, "gpu", Lasting::Connection);
     assert_eq!(agent.0.outset(NOW).expect_err("2 may wait no more"), Unknown::LostTrack);
     assert!(!agent.0.is_awaited(), "nothing is kept that nobody looks at");
+}
+
+#[test]
+fn when_it_is_known_again_how_it_stands_estimates_are_made_again() {
+    let mut agent = Agent::with("gpu", Units::Numbered(2));
+    agent.used("gpu", "gpu/0", 4 * MINUTE);
+    agent.ask(NOW, 2, "gpu", Lasting::Connection);
+    agent.ask(NOW, 3, "gpu", Lasting::Connection);
+    assert!(agent.0.is_told_first(RequestNo(2)).is_some());
+    assert!(agent.0.is_told_first(RequestNo(3)).is_some());
+    agent.0.lose_track();
+    // Meanwhile the pool became smaller, 2 is over, 4 holds, and 3 and 5 wait.
+    let mut standing = vec![(0, pool("gpu", Units::Numbered(1)))];
+    standing.push((NOW, asked(4, "gpu", Lasting::Connection)));
+    standing.push((NOW, taken(4, "gpu", &["gpu/0"], Some(NOW + 7 * MINUTE))));
+    standing.extend([3, 5].map(|n| (NOW, asked(n, "gpu", Lasting::Connection))));
+    agent.0.find_again(NOW, &standing);
+    let expected = [(3, exactly(7)), (5, exactly(11))];
+    assert_eq!(agent.expected(), expected);
+    assert_eq!(agent.0.is_told_first(RequestNo(3)), None, "it was told before");
+    assert_eq!(agent.0.is_told_first(RequestNo(5)), Some("anna"));
+    // What led to this is told only now.
+    agent.end(NOW, 2);
+    agent.ask(NOW, 4, "gpu", Lasting::Connection);
+    agent.grant(NOW, 4, "gpu", &["gpu/0"], Some(NOW + 7 * MINUTE));
+    agent.ask(NOW, 5, "gpu", Lasting::Connection);
+    assert_eq!(agent.expected(), expected);
+}
+
+#[test]
+fn who_was_told_before_a_restart_is_not_told_for_the_first_time() {
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    for number in [2, 3] {
+        agent.0.stands(NOW, &asked(number, "gpu", Lasting::Connection));
+    }
+    for text in [
+        r#"{"t":1,"k":"expect","r":"0-2","half":[5,9],"nine":[1,20]}"#,
+        r#"{"t":1,"k":"expect","r":"0-9","half":[5,9],"nine":[1,20]}"#,
+    ] {
+        agent.0.remember(serde_json::from_str(text).expect("a line"));
+    }
+    agent.0.has_remembered();
+    assert_eq!(agent.0.is_told_first(RequestNo(2)), None);
+    assert_eq!(agent.0.is_told_first(RequestNo(3)), Some("anna"));
+    assert!(!agent.0.told.contains(&RequestNo(9)), "it waits no more");
 }

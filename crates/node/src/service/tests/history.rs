@@ -1,7 +1,7 @@
 //! The history that an agent keeps, over restarts and losses, and what it tells those who wait.
 
 use holdall_history::{History, Note, read};
-use holdall_wire::{HistoryPlace, Outlook};
+use holdall_wire::{Expected, HistoryPlace, Outlook, RequestNo};
 
 use super::*;
 use crate::history::{Config as Kept, Keep};
@@ -18,6 +18,24 @@ fn kept(dir: &Path) -> History {
 async fn use_it(client: &mut Client, lock: &str) {
     let request = granted(&client.ask(lock, Lasting::Connection).await);
     assert_eq!(client.call(Body::End { request, left: false }).await, Reply::Done);
+}
+
+async fn outlook(looker: &mut Client, request: RequestNo) -> Outlook {
+    match looker.call(Body::Explain { request, most: 1 }).await {
+        Reply::Explanation(explanation) => explanation.outlook.expect("it waits"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first estimate that was made after a time by the wall.
+async fn expected_after(looker: &mut Client, request: RequestNo, after: u64) -> Expected {
+    for _ in 0..6000 {
+        match outlook(looker, request).await {
+            Outlook::Expected(expected) if expected.made > after => return expected,
+            _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+        }
+    }
+    panic!("no estimate: {:?}", outlook(looker, request).await)
 }
 
 #[test]
@@ -90,22 +108,14 @@ fn who_waits_is_told_when_as_soon_as_there_is_something_to_go_by() {
             panic!("it has to wait")
         };
         let mut looker = Client::connect(&service, frame::VERSION).await;
-        let mut outlook = async || match looker.call(Body::Explain { request, most: 1 }).await {
-            Reply::Explanation(explanation) => explanation.outlook.expect("it waits"),
-            other => panic!("{other:?}"),
-        };
-        while !matches!(outlook().await, Outlook::Unknown(why) if why.contains("only 0 uses")) {
+        let none = |why: &str| why.contains("only 0 uses");
+        while !matches!(outlook(&mut looker, request).await, Outlook::Unknown(why) if none(&why)) {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
         for _ in 0..5 {
             use_it(&mut holder, "y").await;
         }
-        let expected = loop {
-            if let Outlook::Expected(expected) = outlook().await {
-                break expected;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        };
+        let expected = expected_after(&mut looker, request, 0).await;
         assert_eq!(expected.request, request);
         assert!(expected.nine.0 <= expected.half.0 && expected.half.1 <= expected.nine.1);
         let Reply::Prospects(all) = looker.call(Body::Prospects).await else { panic!("nothing") };
@@ -122,6 +132,31 @@ fn who_waits_is_told_when_as_soon_as_there_is_something_to_go_by() {
     });
     let history = kept(&dir);
     assert_eq!(history.uses.iter().filter(|one| one.expected.is_some()).count(), 1);
+}
+
+#[test]
+fn after_events_were_left_out_estimates_are_made_again() {
+    let (_dir, dir) = directory();
+    with_agent(&dir, &config(), |service| async move {
+        let (mut holder, _) = Client::attached(&service, 1, false).await;
+        for _ in 0..5 {
+            use_it(&mut holder, "y").await;
+        }
+        granted(&holder.ask("x", Lasting::Connection).await);
+        let (mut waiting, _) = Client::attached(&service, 2, false).await;
+        let Reply::Queued(request) = waiting.ask("x", Lasting::Connection).await else {
+            panic!("it has to wait")
+        };
+        let mut looker = Client::connect(&service, frame::VERSION).await;
+        expected_after(&mut looker, request, 0).await;
+        // The writer sees this with the next that happens.
+        service.borrow().history.as_ref().expect("it is kept").leave_out(3);
+        use_it(&mut holder, "y").await;
+        service.borrow_mut().flush_history();
+        let now = service.borrow().clock.wall();
+        expected_after(&mut looker, request, now).await;
+    });
+    assert!(kept(&dir).notes.contains(&Note::Gaps(3)));
 }
 
 #[test]

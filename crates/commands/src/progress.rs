@@ -1,0 +1,47 @@
+//! How far requests are that are played, for whoever waits at a terminal: that may take minutes.
+
+use std::time::Duration;
+
+use holdall_history::whatif::Watch;
+use holdall_sim::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// On stderr, and only if that is a terminal. It is gone when it is dropped.
+#[derive(Debug)]
+pub struct RequestsBar(ProgressBar);
+
+/// How often it is drawn though nothing has moved.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Default for RequestsBar {
+    fn default() -> Self {
+        let style =
+            "{bar:30} {human_pos} of {human_len} requests, {prefix}, after {elapsed}: {wide_msg}";
+        let style = ProgressStyle::with_template(style);
+        let bar = ProgressBar::no_length();
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self(bar)
+    }
+}
+
+impl Watch for RequestsBar {
+    fn begins(&self, how: &str, requests: usize) {
+        self.0.reset();
+        self.0.set_length(requests as u64);
+        self.0.set_message(how.to_owned());
+        self.0.set_prefix("0 wait");
+        self.0.enable_steady_tick(TICK);
+    }
+
+    fn sees(&self, Progress { waiting, left, .. }: Progress) {
+        let over = self.0.length().unwrap_or(0).saturating_sub(left as u64);
+        self.0.set_position(over);
+        self.0.set_prefix(format!("{waiting} wait"));
+    }
+}
+
+impl Drop for RequestsBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

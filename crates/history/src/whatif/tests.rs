@@ -1,0 +1,212 @@
+use super::*;
+use crate::join::{Joiner, joined};
+
+const MINUTE: u64 = 60_000;
+
+/// Every minute somebody wants one of two for two minutes and a half.
+fn busy() -> History {
+    let mut joiner = Joiner::default();
+    let mut add = |line: String| joiner.add(serde_json::from_str(&line).expect("a line"));
+    add(r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#.into());
+    for n in 0..60 {
+        let (at, user) = (n * MINUTE, if n % 3 == 0 { "anna" } else { "ben" });
+        add(format!(
+            r#"{{"t":{at},"k":"ask","r":"1-{}","u":"{user}","needs":["gpu"],"for":150000}}"#,
+            n + 1
+        ));
+    }
+    joiner.finish()
+}
+
+fn house() -> Contender {
+    crate::served()
+}
+
+fn summary(history: &History, changes: &Changes) -> Summary {
+    let replay = Replay::of(history, history.period(None, None), changes).expect("a replay");
+    Summary::of(&replay, &played(&replay, &house()).expect("played").fates)
+}
+
+fn units(units: u32) -> Changes {
+    Changes { units: [("gpu".parse().expect("a name"), units)].into(), ..Changes::default() }
+}
+
+#[test]
+fn one_more_ends_the_queue() {
+    let history = busy();
+    let now = summary(&history, &Changes::default());
+    let then = summary(&history, &units(3));
+    assert!(now.all.waits.max > Some(10 * MINUTE), "{now:?}");
+    assert_eq!(then.all.waits.max, Some(0));
+    assert_eq!(now.users["anna"].waits.requests + now.users["ben"].waits.requests, 60);
+    assert!(now.pools["gpu"].utilisation > Some(0.95) && then.pools["gpu"].utilisation < Some(0.9));
+}
+
+#[test]
+fn what_cannot_be_served_is_broken_off() {
+    let history = busy();
+    let period = history.period(None, None);
+    let stage = Stage { most_waiting: 200, ..Stage::default() };
+    let load = Changes { load: 8.0, ..Changes::default() };
+    let replay = Replay::of(&history, period, &load).expect("a replay");
+    let failed = stage.play(&replay, &house(), "now").expect_err("too many wait");
+    assert!(failed.to_string().contains("more than 200 requests wait at once"), "{failed}");
+    // However long they wait: with one unit less too many do so at once.
+    let goal: Goal = "max(gpu) < 100h".parse().expect("a goal");
+    let found = find(&history, period, &load, &house(), &goal, &stage).expect("found");
+    assert!(found.tried[&(found.units - 1)].is_infinite(), "{found:?}");
+}
+
+#[test]
+fn less_load_and_more_load() {
+    let history = busy();
+    let load = |load| summary(&history, &Changes { load, ..units(3) }).all;
+    assert!((20..40).contains(&load(0.5).waits.requests));
+    let double = load(2.0);
+    assert_eq!(double.waits.requests, 120);
+    assert!(double.waits.mean > Some(10_000.0), "{double:?}");
+}
+
+#[test]
+fn the_smallest_number_is_found() {
+    let history = busy();
+    let period = history.period(None, None);
+    let goal: Goal = "p99(gpu) < 1m".parse().expect("a goal");
+    let found = find(&history, period, &Changes::default(), &house(), &goal, &Stage::default())
+        .expect("found");
+    assert_eq!((found.units, found.value), (3, 0.0));
+    assert!(found.tried[&2] > 60_000.0);
+    let goal: Goal = "max(gpu) <= 0s".parse().expect("a goal");
+    assert_eq!(
+        find(&history, period, &Changes::default(), &house(), &goal, &Stage::default())
+            .expect("found")
+            .units,
+        3
+    );
+    let goal: Goal = "mean(gpu) < 0".parse().expect("a goal");
+    let never = find(&history, period, &Changes::default(), &house(), &goal, &Stage::default())
+        .expect_err("never");
+    assert!(never.to_string().contains("cannot be had"), "{never}");
+    for bad in ["", "p99(gpu)", "p98(gpu) < 1m", "p99 gpu < 1m", "p99(gpu) < soon", "p99(a b)<1m"] {
+        assert!(bad.parse::<Goal>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_replay_of_what_was_played_comes_to_the_same() {
+    let history = busy();
+    let period = history.period(None, None);
+    let replay = Replay::of(&history, period, &Changes::default()).expect("a replay");
+    assert_eq!(nearness(&replay, &played(&replay, &house()).expect("played").fates), None);
+    let fates = played(&replay, &house()).expect("played").fates;
+    let mut joiner = Joiner::default();
+    crate::lines(&replay, &fates).into_iter().for_each(|line| joiner.add(line));
+    let recorded = joiner.finish();
+    assert_eq!(recorded.notes, []);
+    let replay = Replay::of(&recorded, recorded.period(None, None), &Changes::default());
+    let replay = replay.expect("a replay");
+    let near = nearness(&replay, &played(&replay, &house()).expect("played").fates);
+    let near = near.expect("recorded");
+    assert_eq!((near.requests, near.difference, near.close), (60, 0.0, 1.0));
+}
+
+#[test]
+fn units_and_pools_are_removed_and_what_does_not_fit_is_told() {
+    let mut joiner = Joiner::default();
+    for line in [
+        r#"{"t":0,"k":"pool","pool":"gpu","units":4}"#,
+        r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu/3"],"for":10}"#,
+        r#"{"t":1,"k":"ask","r":"1-2","needs":["gpu:4","db"],"for":10}"#,
+        r#"{"t":1,"k":"ask","r":"1-3","needs":["db"],"for":10}"#,
+    ] {
+        joiner.add(serde_json::from_str(line).expect("a line"));
+    }
+    let history = joiner.finish();
+    let period = history.period(None, None);
+    let remove = |names: &[&str]| Changes {
+        remove: names.iter().map(|name| name.parse().expect("a name")).collect(),
+        ..Changes::default()
+    };
+    let replay = Replay::of(&history, period, &remove(&["gpu/3"])).expect("a replay");
+    let gpu = replay.pools.iter().position(|pool| pool.as_str() == "gpu").expect("it is there");
+    assert_eq!(replay.trace.pools[gpu].capacity, 3);
+    assert!(!replay.trace.pools[gpu].listed, "nobody can name it any more");
+    assert!(matches!(&replay.notes[..], [crate::Note::Clamped { units: 3, requests: 1, .. }]));
+    let replay = Replay::of(&history, period, &remove(&["db"])).expect("a replay");
+    assert_eq!(replay.trace.requests.len(), 2);
+    assert!(matches!(&replay.notes[..], [crate::Note::LeftOut { requests: 1, .. }]));
+    for (changes, said) in [
+        (remove(&["nothing"]), "knows no pool, lock or unit 'nothing'"),
+        (
+            Changes { units: [("db".parse().expect("a name"), 2)].into(), ..Changes::default() },
+            "a lock",
+        ),
+        (units(0), "--remove"),
+        (Changes { load: f64::NAN, ..Changes::default() }, "a load of NaN"),
+    ] {
+        let bad = Replay::of(&history, period, &changes).expect_err("it cannot be");
+        assert!(bad.to_string().contains(said), "{bad}");
+    }
+}
+
+/// Plays a history as it is, and says what is odd about it and how many were granted.
+fn told(lines: &[&str]) -> (Vec<String>, usize) {
+    let history = joined(lines);
+    let replay = Replay::of(&history, history.period(None, None), &Changes::default());
+    let replay = replay.expect("a replay");
+    let fates = played(&replay, &house()).expect("played").fates;
+    let granted = fates.iter().filter(|fate| fate.granted.is_some()).count();
+    (crate::Note::tell(history.notes.iter().chain(&replay.notes)), granted)
+}
+
+#[test]
+fn pools_that_are_no_more_are_played_as_they_were() {
+    let (notes, granted) = told(&[
+        r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#,
+        r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu:2"]}"#,
+        r#"{"t":1,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]}}"#,
+        r#"{"t":1,"k":"ask","r":"1-2","needs":["gpu/1","gone"]}"#,
+        r#"{"t":9,"k":"end","r":"1-1","how":"released"}"#,
+        r#"{"t":9,"k":"grant","r":"1-2","got":{"gone":["gone"],"gpu":["gpu/1"]}}"#,
+        r#"{"t":12,"k":"end","r":"1-2","how":"released"}"#,
+        r#"{"t":20,"k":"pool","pool":"gpu","units":0}"#,
+    ]);
+    assert_eq!((&notes[..], granted), (&["'gpu' is no more".to_owned()][..], 2));
+}
+
+#[test]
+fn a_need_of_a_pool_that_was_resized_is_for_all_there_is() {
+    let (notes, granted) = told(&[
+        r#"{"t":0,"k":"pool","pool":"gpu","units":4}"#,
+        r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu:4"]}"#,
+        r#"{"t":1,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1","gpu/2","gpu/3"]}}"#,
+        r#"{"t":9,"k":"end","r":"1-1","how":"released"}"#,
+        r#"{"t":10,"k":"pool","pool":"gpu","units":2}"#,
+        r#"{"t":11,"k":"ask","r":"1-2","needs":["gpu/3"],"for":5}"#,
+        r#"{"t":12,"k":"ask","r":"1-3","needs":["gpu:2"],"for":5}"#,
+    ]);
+    let expected = [
+        "'gpu' had 4 units before it had 2",
+        "1 requests need more of 'gpu' than its 2 units: they get all of it",
+    ];
+    assert_eq!((notes, granted), (expected.map(str::to_owned).to_vec(), 3));
+}
+
+#[test]
+fn no_more_units_are_removed_than_there_are() {
+    let history = joined(&[
+        r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#,
+        r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu"],"for":10}"#,
+        r#"{"t":1,"k":"ask","r":"1-2","needs":["db"],"for":10}"#,
+        r#"{"t":2,"k":"pool","pool":"gpu","units":1}"#,
+    ]);
+    let replay = |removed: &[&str]| {
+        let remove = removed.iter().map(|name| name.parse().expect("a name")).collect();
+        let changes = Changes { remove, ..Changes::default() };
+        Replay::of(&history, history.period(None, None), &changes)
+    };
+    let none = replay(&["gpu/0", "gpu/1"]).expect_err("there is only one");
+    assert_eq!(none.to_string(), "the history knows no pool, lock or unit 'gpu/1'");
+    let one = replay(&["gpu/0"]).expect("it is there, though nobody got it");
+    assert_eq!(one.trace.requests.len(), 1, "without the last unit there is no pool");
+}
