@@ -6,11 +6,13 @@
 #[path = "../tests/members/mod.rs"]
 mod members;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdall_etcd::messages::{Compare, Delete, KeyValue, Put, Range, Transaction};
-use holdall_etcd::{Client, Failure, Settings};
+use holdall_etcd::{Address, Client, Failure, Settings};
 use holdall_log::etcd::{EtcdStore, Options, WhenLed};
 use holdall_log::{Class, Entry, Log};
 use rand::{RngExt, SeedableRng};
@@ -27,6 +29,9 @@ const BYTES: usize = 200;
 
 fn main() {
     let dir = std::env::args().nth(1).unwrap_or_else(|| "/tmp".into());
+    if let Some(address) = dir.strip_prefix("etcd://") {
+        return lead_until_killed(&format!("etcd://{address}"));
+    }
     let members = Members::start_in(dir.as_ref(), 3, &[]);
     for round in 1..=3 {
         for waiting in [1, CLIENTS, 512] {
@@ -208,4 +213,27 @@ fn fail_over(members: &Members) {
         let led = heir.join().expect("it ends").expect("opened");
         println!("handed over: another one leads after {:?}", led - begun);
     }
+    for _ in 0..3 {
+        let this = std::env::current_exe().expect("this program");
+        let mut leader = Command::new(this);
+        leader.arg(members.address("over").to_string()).stdout(Stdio::piped());
+        let mut leader = leader.spawn().expect("a process");
+        let mut line = String::new();
+        BufReader::new(leader.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let next = store("two");
+        let next = std::thread::spawn(move || next.open_etcd().map(|_| Instant::now()));
+        std::thread::sleep(Duration::from_secs(1));
+        let begun = Instant::now();
+        leader.kill().expect("it runs");
+        leader.wait().expect("it has ended");
+        let led = next.join().expect("it ends").expect("opened");
+        println!("killed: another one leads after {:?}", led - begun);
+    }
+}
+
+fn lead_until_killed(address: &str) {
+    let address = Address::parse(address).expect("an address");
+    let _leading = EtcdStore::new(address, options("over", "one")).open_etcd().expect("opened");
+    println!("leads");
+    std::thread::sleep(Duration::from_secs(60));
 }

@@ -51,6 +51,28 @@ async fn it_keeps_the_promises_of_every_log() {
     checked.expect("it ends");
 }
 
+/// The second has appended nothing yet: nothing but the leader's key tells them apart.
+#[tokio::test]
+async fn of_two_that_believe_to_lead_one_counts() {
+    if !members::is_there() {
+        return;
+    }
+    let members = Members::start(3, &[]);
+    let (mut first, _) = store(&members, "two").open_etcd().expect("opened");
+    ctl(&members, &["del", "holdall/two/meta/leader"]);
+    let (mut second, opened) = store(&members, "two").open_etcd().expect("opened");
+    let late = append(&mut first, b"late");
+    let told = first.watch().reached(late).await;
+    assert!(matches!(told, Err(Error::Deposed(_))), "{told:?}");
+    let index = append(&mut second, b"in time");
+    second.watch().reached(index).await.expect("it leads");
+    drop((first, second));
+    let (_, again) = store(&members, "two").open_etcd().expect("opened");
+    assert_eq!(again.records.len(), 1);
+    assert_eq!(again.records[0].payload, "in time");
+    assert!(again.epoch > opened.epoch);
+}
+
 #[tokio::test]
 async fn no_room_is_said_and_passes() {
     if !members::is_there() {
