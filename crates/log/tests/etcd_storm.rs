@@ -6,7 +6,8 @@ mod members;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ const PORTS: &str = "HOLDALL_ETCD_TEST_PORTS";
 const NAME: &str = "HOLDALL_ETCD_TEST_NAME";
 const LEASE: Duration = Duration::from_secs(2);
 /// How long it storms.
-const STORM: Duration = Duration::from_secs(20);
+const STORM: Duration = Duration::from_secs(25);
 
 fn store(ports: &[u16], host: &str) -> EtcdStore {
     let mut options = Options::new("storm", host, "127.0.0.1:1");
@@ -161,23 +162,34 @@ struct Host {
     reader: JoinHandle<()>,
 }
 
+/// How hosts are started, and what is heard of them.
+struct Start {
+    ports: Vec<Vec<u16>>,
+    heard: mpsc::Sender<String>,
+    /// Who was elected last.
+    leader: Arc<AtomicUsize>,
+}
+
 impl Host {
-    fn start(name: &str, ports: &[u16], heard: &mpsc::Sender<String>) -> Self {
-        let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
+    fn start(at: usize, start: &Start) -> Self {
+        let ports: Vec<_> = start.ports[at].iter().map(ToString::to_string).collect();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]);
         command.arg(std::env::current_exe().expect("this test"));
         command.args(["--exact", "host", "--ignored", "--nocapture"]);
-        command.env(PORTS, ports.join(",")).env(NAME, name);
+        command.env(PORTS, ports.join(",")).env(NAME, format!("h{at}"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("a process");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).split(b'\n');
-        let heard = heard.clone();
+        let (heard, leader) = (start.heard.clone(), Arc::clone(&start.leader));
         let reader = std::thread::spawn(move || {
             let mut lines = lines.map_while(Result::ok).peekable();
             while let Some(line) = lines.next() {
                 // A line without an end was cut by a kill: what it says is a part of a number.
                 let is_last = lines.peek().is_none();
+                if line.starts_with(b"open ") {
+                    leader.store(at, Ordering::SeqCst);
+                }
                 if !is_last {
                     let _ = heard.send(String::from_utf8_lossy(&line).into_owned());
                 }
@@ -198,57 +210,74 @@ impl Host {
     }
 }
 
-/// Everything that goes wrong, one thing after the other.
-fn storm(
-    members: &mut Members,
-    hosts: &mut [Option<Host>],
-    cuts: &[Cut],
-    ports: &[Vec<u16>],
-    heard: &mpsc::Sender<String>,
-) {
+/// What goes wrong.
+#[derive(Clone, Copy)]
+enum Wrong {
+    HostStopped,
+    HostKilled,
+    Swallowed,
+    CutOff,
+    MemberKilled,
+    MemberStopped,
+    NoQuorum,
+}
+
+/// Each of them in turn; hosts are gone for longer than their lease, so that another one leads.
+const WRONG: [Wrong; 9] = [
+    Wrong::HostStopped,
+    Wrong::Swallowed,
+    Wrong::MemberKilled,
+    Wrong::HostKilled,
+    Wrong::HostStopped,
+    Wrong::NoQuorum,
+    Wrong::CutOff,
+    Wrong::HostKilled,
+    Wrong::MemberStopped,
+];
+
+/// Everything goes wrong, one thing after the other, mostly for who leads.
+fn storm(members: &mut Members, hosts: &mut [Option<Host>], cuts: &[Cut], start: &Start) {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let begun = Instant::now();
     let wait = |millis: u64| std::thread::sleep(Duration::from_millis(millis));
-    while begun.elapsed() < STORM {
-        wait(random.random_range(200..1200));
-        let at = random.random_range(0..hosts.len());
+    let lease = LEASE.as_millis() as u64;
+    for wrong in WRONG.into_iter().cycle().take_while(|_| begun.elapsed() < STORM) {
+        wait(random.random_range(100..700));
+        let any = random.random_range(0..hosts.len());
+        let leader = start.leader.load(Ordering::SeqCst);
+        let at = if random.random_range(0..8) > 0 { leader } else { any };
         let member = random.random_range(0..members.count());
-        let while_gone = random.random_range(100..3500);
-        match random.random_range(0..9) {
-            0 | 1 => {
+        let other = (member + 1) % members.count();
+        let for_long = lease + random.random_range(500..2000);
+        match wrong {
+            Wrong::HostKilled => {
                 hosts[at].take().expect("a host").kill();
-                hosts[at] = Some(Host::start(&format!("h{at}"), &ports[at], heard));
+                hosts[at] = Some(Host::start(at, start));
             }
-            2..=4 => {
+            Wrong::HostStopped => {
                 // Another one leads meanwhile; then both believe to.
                 let host = hosts[at].as_ref().expect("a host");
                 host.signal(Signal::STOP);
-                wait(while_gone);
+                wait(for_long);
                 host.signal(Signal::CONT);
             }
-            5 => {
+            Wrong::Swallowed | Wrong::CutOff => {
+                let is_cut = matches!(wrong, Wrong::CutOff);
+                cuts[at].set(if is_cut { Way::Cut } else { Way::Still });
+                wait(for_long);
+                cuts[at].set(Way::Open);
+            }
+            Wrong::MemberKilled => {
                 members.kill(member);
-                wait(while_gone / 2);
+                wait(random.random_range(100..1000));
                 members.run(member);
             }
-            6 => {
-                // With two of them no quorum is left.
-                let other = (member + 1) % members.count();
-                let also = random.random_range(0..2) == 0;
-                members.pause(member);
-                if also {
-                    members.pause(other);
-                }
-                wait(while_gone);
-                members.resume(member);
-                if also {
-                    members.resume(other);
-                }
-            }
-            way => {
-                cuts[at].set(if way == 7 { Way::Cut } else { Way::Still });
-                wait(while_gone);
-                cuts[at].set(Way::Open);
+            Wrong::MemberStopped | Wrong::NoQuorum => {
+                let is_both = matches!(wrong, Wrong::NoQuorum);
+                let stopped = if is_both { vec![member, other] } else { vec![member] };
+                stopped.iter().for_each(|at| members.pause(*at));
+                wait(random.random_range(500..3000));
+                stopped.iter().for_each(|at| members.resume(*at));
             }
         }
     }
@@ -261,20 +290,18 @@ fn nothing_is_told_twice_or_lost() {
     }
     let mut members = Members::start(3, &[]);
     let cuts: Vec<Cut> = (0..3).map(|_| Cut::new()).collect();
-    let ports: Vec<Vec<u16>> = cuts
-        .iter()
-        .map(|cut| members.ports().into_iter().map(|port| cut.before(port)).collect())
-        .collect();
-    let (tell, told) = mpsc::channel();
-    let start = |at: usize| Some(Host::start(&format!("h{at}"), &ports[at], &tell));
-    let mut hosts: Vec<_> = (0..3).map(start).collect();
-    storm(&mut members, &mut hosts, &cuts, &ports, &tell);
+    let before = |cut: &Cut| members.ports().into_iter().map(|port| cut.before(port)).collect();
+    let ports = cuts.iter().map(before).collect();
+    let (heard, told) = mpsc::channel();
+    let start = Start { ports, heard, leader: Arc::default() };
+    let mut hosts: Vec<_> = (0..3).map(|at| Some(Host::start(at, &start))).collect();
+    storm(&mut members, &mut hosts, &cuts, &start);
     // What is told while nothing is wrong any more.
     std::thread::sleep(2 * LEASE);
     for host in hosts.into_iter().flatten() {
         host.kill();
     }
-    drop(tell);
+    drop(start);
     let mut heard = Heard::default();
     told.iter().for_each(|line| heard.line(&line));
     judge(&heard, &members);
