@@ -97,6 +97,29 @@ pub enum OpenError {
     /// Another agent has it.
     #[error("an agent runs already: it has {} for itself", .0.display())]
     InUse(PathBuf),
+    /// A key in a replicated store says what it should not, or is missing.
+    #[error(
+        "{key} in {place} {what}. Put the store back from a backup; or, if nobody uses what was \
+         granted here, delete all keys of the cell and make it anew"
+    )]
+    Key {
+        /// Which store.
+        place: String,
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no such cell, and it was not said to make one.
+    #[error("there is no cell in {0}; look whether that is the right etcd and name, or make one")]
+    NoCell(String),
+    /// A replicated store is a copy, or was put back from a backup.
+    #[error(
+        "{0} was put back from a backup, or is a copy: what was granted since then is not known \
+         there, and its original may be in use. If that is meant, adopt it: what was held is then \
+         taken for lost, and numbers are ahead"
+    )]
+    Restored(String),
     /// It cannot be read, or written.
     #[error("cannot use {}: {error}", path.display())]
     Io {

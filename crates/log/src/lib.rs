@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `log`, `watch`, `error` | the contract |
 //! | [`mod@file`] | a log in a directory; the format is in `docs/log.md` |
+//! | [`etcd`] | a log in etcd, led by one host at a time; the layout is in `docs/replication.md` |
 //! | [`memory`] | a log in memory, led by whoever opened it last, as one in a replicated store is |
 //! | [`epoch`] | the number that only grows, kept in two places |
 //! | [`disk`] | what the file log needs of a disk: real, or simulated with its crashes |
@@ -38,6 +39,7 @@ pub mod conformance;
 pub mod disk;
 pub mod epoch;
 mod error;
+pub mod etcd;
 pub mod file;
 mod log;
 pub mod memory;

@@ -51,7 +51,7 @@ struct State {
 impl MemoryStore {
     /// An empty one.
     pub fn new(identity: Identity, life: Life) -> Self {
-        let nothing = Progress { may_leave: Index(0), synced: Index(0), epoch: 0, trouble: None };
+        let nothing = Progress::new(Index(0), 0);
         Self(Arc::new(Mutex::new(State {
             identity,
             life,
@@ -118,9 +118,7 @@ impl Store for MemoryStore {
             |progress: &mut Progress| progress.trouble = Some(Error::Deposed(PLACE.into()));
         state.progress.send_modify(deposed);
         let last = state.last();
-        let progress =
-            Progress { may_leave: last, synced: last, epoch: state.epoch, trouble: None };
-        state.progress = watch::Sender::new(progress);
+        state.progress = watch::Sender::new(Progress::new(last, state.epoch));
         let log = MemoryLog {
             store: self.clone(),
             term: state.term,

@@ -13,11 +13,21 @@ pub struct Progress {
     pub synced: Index,
     /// Numbers up to this epoch may be told.
     pub epoch: u32,
+    /// Where a log is led for a time: nobody else leads before this, in milliseconds since the
+    /// start of the machine (CLOCK_BOOTTIME). What rests on no record of its own (that a lease is
+    /// renewed, an answer to a question) may leave before then, and not later. None where nobody
+    /// else can lead as long as the log is open.
+    pub leads_until: Option<u64>,
     /// What is wrong. Unless it passes ([`Error::passes`]) the log is at its end.
     pub trouble: Option<Error>,
 }
 
 impl Progress {
+    /// A log with so many records, all of them kept for good, and nothing wrong.
+    pub(crate) fn new(last: Index, epoch: u32) -> Self {
+        Self { may_leave: last, synced: last, epoch, leads_until: None, trouble: None }
+    }
+
     /// Whether the log is at its end: nothing more may leave.
     pub fn has_ended(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| !trouble.passes())

@@ -8,6 +8,11 @@
 use std::rc::Rc;
 
 use anyhow::{Context, ensure};
+use holdall_etcd::call;
+use holdall_etcd::messages::{
+    Compare, Delete, LeaseGrant, LeaseGranted, Put, Range, Transacted, Transaction, Watch,
+    WatchCancel, WatchCreate, Watched,
+};
 use tokio::sync::{Mutex, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::client::Grpc;
@@ -16,10 +21,6 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::messages::{
-    Compare, Delete, LeaseGrant, LeaseGranted, Operation, Operations, Put, Range, Transacted,
-    Transaction, Watch, WatchCancel, WatchCreate, Watched,
-};
 use crate::load::Session;
 
 /// Longer than any measurement, so that nothing has to be renewed.
@@ -53,8 +54,8 @@ pub(crate) async fn connect(port: u16, run: usize) -> anyhow::Result<Client> {
     let channel = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?.connect().await?;
     let mut grpc = Grpc::new(channel);
     let lease = LeaseGrant { seconds: LEASE_SECONDS };
-    let LeaseGranted { id: lease } =
-        call(&mut grpc, "/etcdserverpb.Lease/LeaseGrant", lease).await?;
+    let LeaseGranted { id: lease, .. } =
+        call(&mut grpc, "/etcdserverpb.Lease/LeaseGrant", Request::new(lease)).await?;
     let (wanted, wants) = mpsc::unbounded_channel();
     grpc.ready().await?;
     let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
@@ -68,47 +69,29 @@ pub(crate) async fn connect(port: u16, run: usize) -> anyhow::Result<Client> {
     Ok(Client { grpc, run, lease, watches: Rc::new(watches) })
 }
 
-async fn call<A, B>(grpc: &mut Grpc<Channel>, path: &'static str, message: A) -> anyhow::Result<B>
-where
-    A: prost::Message + Send + Sync + 'static,
-    B: prost::Message + Default + Send + Sync + 'static,
-{
-    grpc.ready().await?;
-    let path = PathAndQuery::from_static(path);
-    let codec = ProstCodec::<A, B>::default();
-    Ok(grpc.unary(Request::new(message), path, codec).await?.into_inner())
-}
-
-const TRANSACTION: &str = "/etcdserverpb.KV/Txn";
-
-fn operation(operation: Operations) -> Operation {
-    Operation { operation: Some(operation) }
-}
-
 impl Client {
+    async fn transact(&self, transaction: Transaction) -> anyhow::Result<Transacted> {
+        let path = "/etcdserverpb.KV/Txn";
+        Ok(call(&mut self.grpc.clone(), path, Request::new(transaction)).await?)
+    }
+
     /// Takes all keys, or none and tells which is taken, and as of which revision.
     async fn try_to_take(&self, keys: &[Vec<u8>]) -> anyhow::Result<Option<(Vec<u8>, i64)>> {
         let lease = self.lease;
-        let is_free = |key: &Vec<u8>| Compare {
-            result: 0,
-            target: 1,
-            key: key.clone(),
-            create_revision: Some(0),
-        };
-        let put = |key: &Vec<u8>| operation(Operations::Put(Put { key: key.clone(), lease }));
-        let look = |key: &Vec<u8>| operation(Operations::Range(Range { key: key.clone() }));
+        let is_free = |key: &Vec<u8>| Compare::was_created(key.clone(), 0);
+        let put = |key: &Vec<u8>| Put { key: key.clone(), lease, ..Put::default() }.into();
+        let look = |key: &Vec<u8>| Range { key: key.clone(), ..Range::default() }.into();
         let transaction = Transaction {
             compare: keys.iter().map(is_free).collect(),
             success: keys.iter().map(put).collect(),
             failure: keys.iter().map(look).collect(),
         };
-        let done: Transacted = call(&mut self.grpc.clone(), TRANSACTION, transaction).await?;
+        let done = self.transact(transaction).await?;
         if done.succeeded {
             return Ok(None);
         }
-        let revision = done.header.context("etcd sent no header")?.revision;
-        let mut found = done.outcomes.into_iter().filter_map(|outcome| outcome.range);
-        let taken = found.find_map(|range| range.found.into_iter().next());
+        let revision = done.header.as_ref().context("etcd sent no header")?.revision;
+        let taken = done.found().into_iter().next();
         Ok(Some((taken.context("etcd refused keys that are free")?.key, revision)))
     }
 
@@ -144,10 +127,10 @@ impl Session for Client {
     }
 
     async fn release(&self, keys: Self::Held) -> anyhow::Result<()> {
-        let delete = |key| operation(Operations::Delete(Delete { key }));
+        let delete = |key| Delete { key, end: Vec::new() }.into();
         let success = keys.into_iter().map(delete).collect();
         let transaction = Transaction { success, ..Transaction::default() };
-        let _: Transacted = call(&mut self.grpc.clone(), TRANSACTION, transaction).await?;
+        self.transact(transaction).await?;
         Ok(())
     }
 }

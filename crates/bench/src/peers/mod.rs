@@ -2,7 +2,6 @@
 //! locks, and a connection for each client.
 
 mod etcd;
-mod messages;
 mod postgres;
 mod program;
 mod redis;

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use self::real::RealDisk;
+pub(crate) use self::real::random;
 
 /// What tells a directory from its copies, while the machine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -104,14 +104,19 @@ impl Disk for RealDisk {
     }
 
     fn random(&self) -> io::Result<u128> {
-        let mut bytes = [0; 16];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let flags = rustix::rand::GetRandomFlags::empty();
-            filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-        }
-        Ok(u128::from_le_bytes(bytes))
+        random()
     }
+}
+
+/// A number that nobody else draws.
+pub(crate) fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    Ok(u128::from_le_bytes(bytes))
 }
 
 struct RealFile(File);

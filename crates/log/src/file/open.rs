@@ -91,12 +91,7 @@ pub(super) fn open(
         drop(disk::remove_if_there(&**disk, OPENING)); // If it stays, so much less is noticed.
     }
 
-    let progress = Progress {
-        may_leave: found.next.before(),
-        synced: found.next.before(),
-        epoch,
-        trouble: None,
-    };
+    let progress = Progress::new(found.next.before(), epoch);
     let syncer = Syncer::new(&origin, epochs, options, progress).map_err(failed)?;
     let backlog = Backlog::new(syncer.shared(), options.syncing).map_err(failed)?;
     let log = FileLog::new(origin, lock.into(), options, segment, backlog, syncer);

@@ -1,0 +1,180 @@
+//! The log itself: what its owner appends is handed to the writer, which runs elsewhere.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+
+use super::kv::Kv;
+use super::lead::{Elected, Place};
+use super::options::{Options, Seen};
+use super::snapshot::Keeper;
+use super::writer::{Heir, Queue, Writer};
+use crate::{Class, Entry, Error, Index, OpenError, Opened, PAYLOAD_MAX, Progress, Record, Watch};
+
+/// How much may wait to be written before nothing new is let in.
+const WAITING_MAX: usize = 64 << 20;
+
+/// A log in etcd that is led.
+pub(super) struct Core<K> {
+    pub(super) place: Place<K>,
+    pub(super) elected: Arc<Elected>,
+    pub(super) keeper: Keeper<K>,
+    queue: Queue,
+}
+
+/// Becomes leader, and reads what there is.
+pub(super) async fn open<K: Kv>(
+    kv: Arc<K>,
+    options: Options,
+    name: String,
+) -> Result<(Arc<Core<K>>, Opened), OpenError> {
+    let place = Place::new(kv, options, name);
+    let elected = Arc::new(place.campaign().await?);
+    let read = async {
+        let read = place.read().await?;
+        if read.meta.is_led_by(elected.term) {
+            Ok(read)
+        } else {
+            Err(OpenError::InUse(place.name.clone().into()))
+        }
+    };
+    let read = tokio::select! {
+        biased;
+        _deposed = place.keep_leading(&elected) => Err(OpenError::InUse(place.name.clone().into())),
+        read = read => read,
+    };
+    let read = match read {
+        Ok(read) => read,
+        Err(error) => {
+            place.give_up(elected.lease).await;
+            return Err(error);
+        }
+    };
+    let opened = Opened {
+        identity: elected.cell.identity,
+        epoch: elected.epoch,
+        life: elected.cell.life,
+        memory: elected.memory,
+        cut: None,
+        sealed: elected.sealed,
+        snapshot: read.snapshot,
+        records: read.records,
+    };
+    let keeper = Keeper::new(place.clone(), Arc::clone(&elected));
+    Ok((Arc::new(Core { place, elected, keeper, queue: Queue::default() }), opened))
+}
+
+impl<K: Kv> Core<K> {
+    /// Writes and leads until the log is sealed, or does not count any more.
+    pub(super) async fn run(&self) {
+        let writer = Writer::new(&self.place, &self.elected, &self.queue);
+        let ended = tokio::select! {
+            biased;
+            deposed = self.place.keep_leading(&self.elected) => Err(deposed),
+            written = writer.run() => written,
+        };
+        self.end(ended.err()).await;
+    }
+
+    /// Tells nothing more, and lets others lead.
+    pub(super) async fn end(&self, error: Option<Error>) {
+        let closed = || Error::Closed(self.place.name.clone());
+        self.elected.told.end(error.unwrap_or_else(closed));
+        self.place.give_up(self.elected.lease).await;
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.elected.told.progress()
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        self.elected.told.watch()
+    }
+
+    /// When all is written, this one leads no longer.
+    pub(super) fn seal(&self, heir: Heir) {
+        self.queue.seal(heir);
+    }
+}
+
+/// The owner's end of a log.
+pub(super) struct Feed<K> {
+    pub(super) core: Arc<Core<K>>,
+    /// What was appended and not handed over.
+    pending: Vec<Record>,
+    pub(super) next: Index,
+    snapshotting: Weak<()>,
+}
+
+impl<K: Kv> Feed<K> {
+    pub(super) fn new(core: Arc<Core<K>>) -> Self {
+        let next = core.progress().may_leave.next();
+        Self { core, pending: Vec::new(), next, snapshotting: Weak::new() }
+    }
+
+    fn lead(&self) -> Result<Progress, Error> {
+        let progress = self.core.progress();
+        match &progress.trouble {
+            Some(trouble) if progress.has_ended() => Err(trouble.clone()),
+            _ => Ok(progress),
+        }
+    }
+
+    pub(super) fn admit(&self, bytes: usize) -> Result<(), Error> {
+        if let Some(trouble) = self.lead()?.trouble {
+            return Err(trouble);
+        }
+        let pending: usize = self.pending.iter().map(|record| record.payload.len()).sum();
+        if self.core.queue.bytes() + pending + bytes > WAITING_MAX {
+            return Err(Error::Full(self.core.place.name.clone()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, entry: Entry<'_>) -> Result<Index, Error> {
+        if entry.payload.len() > PAYLOAD_MAX {
+            return Err(Error::TooLong(entry.payload.len()));
+        }
+        match entry.class {
+            Class::May => self.admit(entry.payload.len())?,
+            Class::Must => drop(self.lead()?),
+        }
+        let index = self.next;
+        let payload = Bytes::copy_from_slice(entry.payload);
+        self.pending.push(Record { index, logic: entry.logic, payload });
+        self.next = index.next();
+        Ok(index)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        self.lead()?;
+        if !self.pending.is_empty() {
+            self.core.queue.push(self.pending.drain(..));
+        }
+        Ok(())
+    }
+
+    pub(super) fn raise_epoch(&self, to: u32) -> Result<(), Error> {
+        self.lead()?;
+        self.core.queue.raise_epoch(to);
+        Ok(())
+    }
+
+    /// Begins a snapshot: up to where, and what is kept as long as it is being made.
+    pub(super) fn begin_snapshot(&mut self) -> Result<(Index, Arc<()>), Error> {
+        if self.snapshotting.strong_count() > 0 {
+            return Err(Error::Snapshotting(self.core.place.name.clone()));
+        }
+        self.flush()?;
+        let token = Arc::new(());
+        self.snapshotting = Arc::downgrade(&token);
+        Ok((self.next.before(), token))
+    }
+
+    /// What this host has seen of the store.
+    pub(super) fn seen(&self) -> Seen {
+        let progress = self.core.progress();
+        let revision = self.core.elected.meta.revision;
+        Seen { revision, epoch: progress.epoch, next: progress.may_leave.next().0 }
+    }
+}

@@ -1,0 +1,40 @@
+//! A log in etcd: a cell that outlives its machine.
+//!
+//! One host leads it: a key under a lease. It appends batches in transactions that compare the
+//! revision at which that key was made, so that a host that leads no longer can append nothing, and
+//! tells nobody anything: effects leave when a transaction is committed. Others stand by.
+//! `docs/replication.md` has the layout, and the argument why nothing is granted twice.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `layout`, `batch` | keys and values, pure |
+//! | `kv` | what is needed of a store, etcd or simulated |
+//! | `lead` | being elected, renewing the lease |
+//! | `writer` | appends, in groups, one transaction at a time |
+//! | `read` | reads a log as of one revision |
+//! | `snapshot` | snapshots in pieces, and what is deleted then |
+//! | `told` | what the watch tells |
+//! | `log`, `store` | the log, and where it runs |
+//! | `follow` | who leads, for those who look for it |
+//! | `simulated` | a store that fails in every way, and what must be true all the same |
+
+mod batch;
+mod follow;
+mod kv;
+mod layout;
+mod lead;
+mod log;
+mod options;
+mod read;
+#[cfg(test)]
+mod simulated;
+mod snapshot;
+mod store;
+mod told;
+mod writer;
+
+pub use self::follow::Following;
+pub use self::layout::Leader;
+pub use self::options::{Options, Seen, WhenLed};
+pub use self::store::{Contents, EtcdLog, EtcdStore};
+pub use holdall_etcd::Address;

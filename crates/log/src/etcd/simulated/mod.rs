@@ -1,0 +1,5 @@
+//! Hosts of a cell over a simulated store, and what must be true of what they tell.
+
+mod store;
+mod tests;
+mod world;

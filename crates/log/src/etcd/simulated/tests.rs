@@ -1,0 +1,212 @@
+//! Thousands of seeds; and for each rule that is taken away, a seed that misses it.
+//!
+//! `HOLDALL_SEEDS=100000 cargo test -p holdall-log --lib simulated` plays more of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::log::{Feed, open};
+use super::super::options::{Rules, WhenLed};
+use super::store::Faults;
+use super::world::{Report, World};
+use crate::{Class, Entry, Error, Lost, Memory, OpenError};
+
+/// How many seeds are played, unless it is said.
+const SEEDS: u64 = 1000;
+
+fn faults(seed: u64) -> Faults {
+    match seed % 4 {
+        0 => Faults::default(),
+        1 => Faults { lost: 30, unanswered: 60, slow: 100, ..Faults::default() },
+        2 => Faults { unanswered: 40, late: 60, twice: 100, slow: 50, ..Faults::default() },
+        _ => Faults { lost: 40, unanswered: 40, late: 40, twice: 40, slow: 200, elections: 20 },
+    }
+}
+
+fn play(seed: u64, rules: Rules) -> Result<Report, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        World::new(seed, faults(seed), rules).play(seed, Duration::from_secs(60)).await
+    })
+}
+
+#[test]
+fn nothing_is_told_twice_or_lost() {
+    let seeds = std::env::var("HOLDALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
+    let (mut told, mut elections, mut snapshots) = (0, 0, 0);
+    for seed in 0..seeds {
+        match play(seed, Rules::default()) {
+            Ok(report) => {
+                told += report.told;
+                elections += report.elections;
+                snapshots += report.snapshots;
+            }
+            Err(wrong) => panic!("seed {seed}: {wrong}"),
+        }
+    }
+    println!("{seeds} seeds: {told} records told, {elections} elections, {snapshots} snapshots");
+    let enough = seeds as usize;
+    assert!(told > 10 * enough && elections as usize > 3 * enough && snapshots as usize > enough);
+}
+
+#[track_caller]
+fn is_missed(name: &str, rules: Rules) {
+    for seed in 0..3000 {
+        if let Err(wrong) = play(seed, rules) {
+            println!("without {name}: seed {seed}: {wrong:.200}");
+            return;
+        }
+    }
+    panic!("nobody misses {name}");
+}
+
+#[test]
+fn every_rule_is_missed() {
+    let all = Rules::default();
+    is_missed("compares_leader", Rules { compares_leader: false, ..all });
+    is_missed("compares_head", Rules { compares_head: false, ..all });
+    is_missed("tells_after_commit", Rules { tells_after_commit: false, ..all });
+    is_missed("reads_back", Rules { reads_back: false, ..all });
+    is_missed("deletes_last", Rules { deletes_last: false, ..all });
+    is_missed("counts_from_sending", Rules { counts_from_sending: false, ..all });
+    is_missed("compares_snapshot", Rules { compares_snapshot: false, ..all });
+}
+
+/// A log that is led, with a task that writes.
+async fn led(world: &World) -> Feed<super::store::SimulatedStore> {
+    let kv = Arc::new(world.store.client());
+    let (core, _) = open(kv, world.options("h"), "here".into()).await.expect("elected");
+    let running = Arc::clone(&core);
+    tokio::spawn(async move { running.run().await });
+    Feed::new(core)
+}
+
+fn append(feed: &mut Feed<super::store::SimulatedStore>, payload: &[u8]) -> crate::Index {
+    let entry = Entry { class: Class::Must, logic: 1, payload, sync: false };
+    let index = feed.append(entry).expect("it is taken");
+    feed.flush().expect("it is handed over");
+    index
+}
+
+fn well() -> World {
+    World::new(1, Faults::default(), Rules::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_room_is_said_and_passes() {
+    let world = well();
+    let mut feed = led(&world).await;
+    world.store.set_full(true);
+    let index = append(&mut feed, b"x");
+    let mut watch = feed.core.watch();
+    watch.changed().await.expect("it is said");
+    assert!(matches!(watch.progress().trouble, Some(Error::Full(_))));
+    assert!(matches!(feed.admit(1), Err(Error::Full(_))), "nothing new");
+    assert!(watch.may_leave() < index, "nothing leaves");
+    let owed = append(&mut feed, b"what is owed is taken");
+    world.store.set_full(false);
+    watch.reached(owed).await.expect("it passes");
+    feed.admit(1).expect("and something new is let in");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_is_said_and_passes() {
+    let world = well();
+    let mut feed = led(&world).await;
+    world.store.set_faults(Faults { lost: 1000, ..Faults::default() });
+    let index = append(&mut feed, b"x");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let progress = feed.core.progress();
+    assert!(matches!(progress.trouble, Some(Error::Failed { .. })), "{:?}", progress.trouble);
+    assert!(progress.may_leave < index && !progress.has_ended());
+    assert!(feed.admit(1).is_err());
+    world.store.set_faults(Faults::default());
+    feed.core.watch().reached(index).await.expect("it passes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leads_no_longer_tells_nothing() {
+    let world = well();
+    let mut first = led(&world).await;
+    world.store.end_lease_of(b"holdall/cell/meta/leader");
+    let index = append(&mut first, b"late");
+    let told = first.core.watch().reached(index).await;
+    assert!(matches!(told, Err(Error::Deposed(_))), "{told:?}");
+    assert_eq!(first.core.progress().leads_until, Some(0));
+    let second = led(&world).await;
+    assert_eq!(second.core.progress().may_leave.0, 0, "it was not appended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn etcd_does_not_grow() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let mut counts = Vec::new();
+    for round in 0..20u64 {
+        for _ in 0..10 {
+            let index = append(&mut feed, &round.to_le_bytes());
+            feed.core.watch().reached(index).await.expect("it may leave");
+        }
+        let (upto, _token) = feed.begin_snapshot().expect("none is being made");
+        let state = vec![7; 3 << 20].into();
+        feed.core.keeper.keep(upto, 1, state).await.expect("kept");
+        counts.push(world.store.counted());
+    }
+    assert_eq!(counts[3], counts[19], "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_from_a_backup_is_refused_until_it_is_adopted() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let index = append(&mut feed, b"one");
+    feed.core.watch().reached(index).await.expect("it may leave");
+    let (life, epoch) = (feed.core.elected.cell.life, feed.core.elected.epoch);
+    let backup = world.store.backup();
+    world.store.restore(&backup);
+    let mut options = world.options("h");
+    let kv = Arc::new(world.store.client());
+    // The old leader's key was in the backup; nobody renews its lease.
+    world.store.end_lease_of(b"holdall/cell/meta/leader");
+    let refused = open(Arc::clone(&kv), options.clone(), "here".into()).await;
+    assert!(matches!(refused, Err(OpenError::Restored(_))), "{:?}", refused.err());
+    options.adopt = true;
+    let (core, opened) = open(kv, options, "here".into()).await.expect("adopted");
+    assert_eq!((opened.memory, opened.records.len()), (Memory::Lost(Lost::Adopted), 1));
+    assert!(opened.life != life && opened.epoch > epoch + 1000);
+    drop(core);
+}
+
+#[tokio::test(start_paused = true)]
+async fn less_than_a_host_has_seen_is_a_backup() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let index = append(&mut feed, b"one");
+    feed.core.watch().reached(index).await.expect("it may leave");
+    let mut options = world.options("h");
+    options.seen = feed.seen();
+    options.seen.next += 1;
+    world.store.end_lease_of(b"holdall/cell/meta/leader");
+    let kv = Arc::new(world.store.client());
+    let refused = open(kv, options, "here".into()).await;
+    assert!(matches!(refused, Err(OpenError::Restored(_))), "{:?}", refused.err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cell_is_made_only_if_that_is_said() {
+    let world = well();
+    let mut options = world.options("h");
+    options.create = false;
+    let kv = Arc::new(world.store.client());
+    let refused = open(Arc::clone(&kv), options.clone(), "here".into()).await;
+    assert!(matches!(refused, Err(OpenError::NoCell(_))), "{:?}", refused.err());
+    let feed = led(&world).await;
+    options.when_led = WhenLed::Refuse;
+    let refused = open(kv, options, "here".into()).await;
+    assert!(matches!(refused, Err(OpenError::InUse(_))), "{:?}", refused.err());
+    drop(feed);
+}

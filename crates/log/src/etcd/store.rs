@@ -1,0 +1,287 @@
+//! Where a log in etcd runs: a thread of its own, which no owner waits for.
+
+use std::future::Future;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use holdall_etcd::{Address, Client, Failure, Settings};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::follow::{self, Following};
+use super::lead::Place;
+use super::log::{Core, Feed, open};
+use super::options::{Options, Seen};
+use crate::{
+    Entry, Error, Index, Log, OpenError, Opened, Record, Snapshot, SnapshotJob, Store, Watch,
+};
+
+/// How long a member of etcd may take to answer, at most, unless the lease is short.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// A cell in an etcd.
+#[derive(Clone, Debug)]
+pub struct EtcdStore {
+    settings: Settings,
+    options: Options,
+}
+
+/// What a log has, for whoever does not lead it.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// Who leads, if somebody does.
+    pub leader: Option<super::Leader>,
+    /// The epoch in force.
+    pub epoch: u32,
+    /// Where to begin.
+    pub snapshot: Option<Snapshot>,
+    /// What happened since.
+    pub records: Vec<Record>,
+}
+
+impl EtcdStore {
+    /// A cell in the etcd at an address, whose prefix is the name of the cell if it has one.
+    pub fn new(mut address: Address, mut options: Options) -> Self {
+        if address.prefix.is_empty() {
+            address.prefix.clone_from(&options.cell);
+        } else {
+            options.cell.clone_from(&address.prefix);
+        }
+        let timeout = ANSWER.min(options.lease / 3);
+        Self { settings: Settings { address, timeout }, options }
+    }
+
+    /// What it is called where people read it.
+    pub fn name(&self) -> String {
+        self.settings.address.to_string()
+    }
+
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// If somebody else leads it (and this one shall not stand by), etcd cannot be reached, or what
+    /// is there cannot be used.
+    pub fn open_etcd(&self) -> Result<(EtcdLog, Opened), OpenError> {
+        let (tell, told) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        let (name, options) = (self.name(), self.options.clone());
+        let this = self.clone();
+        let thread = on_a_thread(async move {
+            let opened = match this.client() {
+                Ok(client) => open(Arc::new(client), options, name).await,
+                Err(error) => Err(error),
+            };
+            let core = opened.as_ref().ok().map(|(core, _)| Arc::clone(core));
+            let opened = opened.map(|(core, opened)| (core, opened, Handle::current()));
+            if tell.send(opened).is_err() {
+                return; // Nobody waits for it any more.
+            }
+            let Some(core) = core else { return };
+            tokio::select! {
+                () = core.run() => {}
+                _ = stopped => core.end(None).await,
+            }
+        });
+        let thread = thread.map_err(|error| self.io(error))?;
+        let ended = || self.io(std::io::Error::other("its thread has ended"));
+        let (core, opened, handle) = told.recv().map_err(|_| ended())??;
+        let feed = Feed::new(core);
+        Ok((EtcdLog { feed, handle, stop: Some(stop), thread: Some(thread) }, opened))
+    }
+
+    /// Reads the log without leading it.
+    ///
+    /// # Errors
+    /// If etcd cannot be reached, or what is there cannot be used.
+    pub fn look(&self) -> Result<Contents, OpenError> {
+        let (name, options, this) = (self.name(), self.options.clone(), self.clone());
+        let (tell, told) = mpsc::channel();
+        let thread = on_a_thread(async move {
+            let read = match this.client() {
+                Ok(client) => Place::new(Arc::new(client), options, name).read().await,
+                Err(error) => Err(error),
+            };
+            let _ = tell.send(read); // Whoever asked is there.
+        });
+        thread.map_err(|error| self.io(error))?;
+        let ended = || self.io(std::io::Error::other("its thread has ended"));
+        let read = told.recv().map_err(|_| ended())??;
+        Ok(Contents {
+            leader: read.meta.leader,
+            epoch: read.meta.epoch,
+            snapshot: read.snapshot,
+            records: read.records,
+        })
+    }
+
+    /// Tells who leads, now and later.
+    ///
+    /// # Errors
+    /// If files that the address names cannot be read.
+    pub fn follow(&self) -> Result<Following, OpenError> {
+        let (name, options, this) = (self.name(), self.options.clone(), self.clone());
+        let (sender, following) = follow::channel();
+        let (tell, told) = mpsc::channel();
+        let thread = on_a_thread(async move {
+            let client = this.client();
+            let place = client.map(|client| Place::new(Arc::new(client), options, name));
+            let place = match place {
+                Ok(place) => place,
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            drop(tell.send(Ok(())));
+            follow::run(&place, sender).await;
+        });
+        thread.map_err(|error| self.io(error))?;
+        let ended = || self.io(std::io::Error::other("its thread has ended"));
+        told.recv().map_err(|_| ended())??;
+        Ok(following)
+    }
+
+    fn client(&self) -> Result<Client, OpenError> {
+        Client::new(&self.settings)
+            .map_err(|Failure { what, .. }| self.io(std::io::Error::other(what)))
+    }
+
+    fn io(&self, error: std::io::Error) -> OpenError {
+        OpenError::Io { path: self.name().into(), error }
+    }
+}
+
+/// Runs something on a thread of its own.
+fn on_a_thread(
+    work: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let thread = std::thread::Builder::new().name("etcd".into());
+    thread.spawn(move || runtime.block_on(work))
+}
+
+impl Store for EtcdStore {
+    fn open(&self) -> Result<(Box<dyn Log>, Opened), OpenError> {
+        let (log, opened) = self.open_etcd()?;
+        Ok((Box::new(log), opened))
+    }
+}
+
+/// A log in etcd that is open: this host leads it. If it is dropped, it leads no longer.
+pub struct EtcdLog {
+    feed: Feed<Client>,
+    handle: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl EtcdLog {
+    /// What this host has seen of the store, to be kept for [`Options::seen`].
+    pub fn seen(&self) -> Seen {
+        self.feed.seen()
+    }
+
+    /// Writes everything, and lets another host lead: any of them, or the one that is named.
+    ///
+    /// # Errors
+    /// If it cannot. What may have left is kept all the same.
+    pub fn resign(mut self, heir: Option<&str>) -> Result<(), Error> {
+        self.feed.flush()?;
+        self.feed.core.seal(heir.map(Into::into));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // What became of it is told.
+        }
+        match self.feed.core.progress().trouble {
+            None | Some(Error::Closed(_)) => Ok(()),
+            Some(trouble) => Err(trouble),
+        }
+    }
+}
+
+impl Drop for EtcdLog {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(()); // It may have ended by itself.
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Log for EtcdLog {
+    fn admit(&mut self, bytes: usize) -> Result<(), Error> {
+        self.feed.admit(bytes)
+    }
+
+    fn append(&mut self, entry: Entry<'_>) -> Result<Index, Error> {
+        self.feed.append(entry)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.feed.flush()
+    }
+
+    fn watch(&self) -> Watch {
+        self.feed.core.watch()
+    }
+
+    fn keep_room(&mut self, _bytes: u64) {}
+
+    fn raise_epoch(&mut self, to: u32) -> Result<(), Error> {
+        self.feed.raise_epoch(to)
+    }
+
+    fn begin_snapshot(&mut self) -> Result<Box<dyn SnapshotJob>, Error> {
+        let (upto, token) = self.feed.begin_snapshot()?;
+        let (core, handle) = (Arc::clone(&self.feed.core), self.handle.clone());
+        Ok(Box::new(EtcdSnapshot { core, handle, upto, _token: token }))
+    }
+
+    fn seal(self: Box<Self>) -> Result<(), Error> {
+        self.resign(None)
+    }
+}
+
+struct EtcdSnapshot {
+    core: Arc<Core<Client>>,
+    handle: Handle,
+    upto: Index,
+    _token: Arc<()>,
+}
+
+impl EtcdSnapshot {
+    /// Has something done on the thread of the log, and waits for it; none if the log was closed.
+    fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (tell, told) = mpsc::channel();
+        self.handle.spawn(async move { drop(tell.send(work.await)) });
+        told.recv().ok()
+    }
+
+    fn closed(&self) -> Error {
+        Error::Closed(self.core.place.name.clone())
+    }
+}
+
+impl SnapshotJob for EtcdSnapshot {
+    fn upto(&self) -> Index {
+        self.upto
+    }
+
+    fn history(&self) -> Result<(Option<Snapshot>, Vec<Record>), OpenError> {
+        let (core, upto) = (Arc::clone(&self.core), self.upto);
+        let read = self.wait_for(async move { core.keeper.history(upto).await });
+        read.unwrap_or_else(|| {
+            let error = std::io::Error::other(self.closed());
+            Err(OpenError::Io { path: self.core.place.name.clone().into(), error })
+        })
+    }
+
+    fn keep(self: Box<Self>, logic: u32, payload: &[u8]) -> Result<(), Error> {
+        let (core, upto) = (Arc::clone(&self.core), self.upto);
+        let payload = Bytes::copy_from_slice(payload);
+        let kept = self.wait_for(async move { core.keeper.keep(upto, logic, payload).await });
+        kept.unwrap_or_else(|| Err(self.closed()))
+    }
+}

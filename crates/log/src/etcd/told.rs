@@ -1,0 +1,93 @@
+//! What is told of a log in etcd: its progress, put together from what its parts find out.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::{Error, Index, Progress, Watch};
+
+/// Who finds something out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Who appends.
+    Writer,
+    /// Who renews the lease.
+    Tenure,
+}
+
+/// Tells how far a log has come, and what is wrong.
+pub(super) struct Told {
+    progress: watch::Sender<Progress>,
+    /// What each of them finds wrong, and passes.
+    troubles: Mutex<[Option<Error>; 2]>,
+}
+
+impl Told {
+    pub(super) fn new(progress: Progress) -> Self {
+        Self { progress: watch::Sender::new(progress), troubles: Mutex::default() }
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        Watch::new(self.progress.subscribe())
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    /// Everything up to here is committed, and numbers of this epoch may be told.
+    pub(super) fn committed(&self, upto: Index, epoch: u32) {
+        self.progress.send_if_modified(|progress| {
+            if progress.has_ended() {
+                return false;
+            }
+            let before = (progress.may_leave, progress.epoch);
+            progress.may_leave = progress.may_leave.max(upto);
+            progress.synced = progress.may_leave;
+            progress.epoch = progress.epoch.max(epoch);
+            before != (progress.may_leave, progress.epoch)
+        });
+    }
+
+    /// Nobody else leads before then; unless this one is about to resign, or has ended.
+    pub(super) fn leads_until(&self, until: u64) {
+        self.progress.send_if_modified(|progress| {
+            let leads = progress.leads_until != Some(0);
+            if leads {
+                progress.leads_until = Some(until);
+            }
+            leads
+        });
+    }
+
+    /// From now on somebody else may lead, at any moment.
+    pub(super) fn resign(&self) {
+        self.progress.send_modify(|progress| progress.leads_until = Some(0));
+    }
+
+    /// Something is wrong, or not any more.
+    pub(super) fn trouble(&self, by: By, trouble: Option<Error>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let was = troubles.iter().any(Option::is_some);
+        troubles[by as usize] = trouble;
+        let told = troubles.iter().flatten().next().cloned();
+        if !was && told.is_none() {
+            return;
+        }
+        self.progress.send_modify(|progress| {
+            if !progress.has_ended() {
+                progress.trouble = told;
+            }
+        });
+    }
+
+    /// The log is at its end; the first reason is the one that is told.
+    pub(super) fn end(&self, error: Error) {
+        self.progress.send_modify(|progress| {
+            if !progress.has_ended() {
+                progress.trouble = Some(error);
+            }
+            progress.leads_until = Some(0);
+        });
+    }
+}
