@@ -293,6 +293,7 @@ fn cells_of(known: &Known, opened: &Opened, clock: &Clock) -> anyhow::Result<Box
         life: opened.life.0,
         epoch: opened.epoch,
         nonce: u128::from_le_bytes(nonce),
+        began: length.unwrap_or_default(),
         length: length.unwrap_or_default(),
     };
     Ok(Box::new(Cells::new(known, presence, clamp(clock.reads().boottime))))
