@@ -276,10 +276,13 @@ impl Visitor for CheckIt<'_> {
     type Out = Report;
 
     fn visit<P: Protocol>(self) -> Report {
-        let chosen = Chosen::of::<P>(self.0, &[]).expect("it has no variants");
-        let scope = Scope::parse("1,1", self.1, None).expect("sensible");
-        check(&chosen, &scope, &Settings::default(), &|_| {}).expect("served")
+        checked(&Chosen::of::<P>(self.0, &[]).expect("it has no variants"), self.1)
     }
+}
+
+fn checked(chosen: &Chosen, users: &str) -> Report {
+    let scope = Scope::parse("1,1", users, None).expect("sensible");
+    check(chosen, &scope, &Settings::default(), &|_| {}).expect("served")
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn a_registry_line_is_all_it_takes() {
 fn a_protocol_over_a_subroutine_behaves_as_the_subroutine() {
     for users in ["0+1/1+0", "0+1*/1+0*"] {
         let noted = with("noted", CheckIt("noted", users)).expect("registered");
-        let plain = holdall_protocols::with("skeen", CheckIt("skeen", users)).expect("registered");
+        let plain = checked(&Chosen::new("skeen", &[]).expect("registered"), users);
         assert!(!noted.broken());
         assert_eq!((noted.states, noted.depth), (plain.states, plain.depth), "{users}");
     }

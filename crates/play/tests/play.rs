@@ -7,7 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use holdall_play::Cast;
+use holdall_core::{About, Protocol};
+use holdall_protocols::{Visitor, split_name};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -29,6 +30,21 @@ const FAULTS: [&str; 12] = [
     "--stop",
     "using:0.05",
 ];
+
+/// What a protocol says of itself.
+struct Says<'a>(&'a str);
+
+impl Visitor for Says<'_> {
+    type Out = About;
+
+    fn visit<P: Protocol>(self) -> About {
+        P::about(split_name(self.0).1).expect("listed")
+    }
+}
+
+fn about(name: &str) -> About {
+    holdall_protocols::with(name, Says(name)).expect("listed")
+}
 
 /// A play with a directory for its lock files, which is empty when it is over.
 struct Play {
@@ -167,10 +183,7 @@ fn every_protocol_there_is() {
 
 #[test]
 fn clients_leave_and_die_where_the_protocol_allows_it() {
-    let names = holdall_protocols::names().filter(|name| {
-        let cast = Cast::named(name, &[]).expect("listed");
-        cast.about().assumes.departures
-    });
+    let names = holdall_protocols::names().filter(|name| about(name).assumes.departures);
     let all = outcomes(names.chain(FEW).chain(FAULTS).chain(["--seconds", "0.5"]));
     let sum = |what: &str| all.iter().filter_map(|outcome| outcome[what].as_u64()).sum::<u64>();
     assert!(sum("left") > 0 && sum("stopped") > 0);
@@ -336,8 +349,7 @@ fn all_is_all_that_can() {
     let output = Play::start(arguments.into_iter().chain(FEW)).output();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let (said, printed) = (text(&output.stderr), text(&output.stdout));
-    let can = holdall_protocols::names()
-        .filter(|name| Cast::named(name, &[]).expect("listed").about().assumes.departures);
+    let can = holdall_protocols::names().filter(|name| about(name).assumes.departures);
     assert_eq!(printed.lines().count(), can.count());
     assert!(printed.lines().last().is_some_and(|line| line.contains("skeen")), "{printed}");
     assert!(said.starts_with("left out: ") && said.contains("choy-singh"), "{said}");
