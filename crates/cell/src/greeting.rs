@@ -2,7 +2,7 @@
 //!
 //! A cell is what its log says. Whoever starts it from a copy of its directory, on the same machine after a restore or on
 //! another one beside it, has a cell that has forgotten what it gave away, and does not know it. So a cell tells in its
-//! greeting which start of which life it is, and how long its log is; and others remember that. A log never gets shorter, a later start
+//! greeting which start of which life it is, how long its log was then, and is; and others remember that. A log never gets shorter, a later start
 //! has a higher epoch, and no two starts have the same nonce. What does not fit is refused, until it declares its
 //! memory lost: then it has a new life, and what it gave away is asserted by those who hold it.
 //!
@@ -21,6 +21,8 @@ pub struct Presence {
     pub epoch: u32,
     /// Drawn at random at the start.
     pub nonce: u128,
+    /// How many records its log had ever had when it started.
+    pub began: u64,
     /// How many records its log has ever had.
     pub length: u64,
 }
@@ -74,6 +76,8 @@ impl Presence {
         if epoch < known.epoch || epoch == known.epoch && !is_same_start {
             return Err(Stranger::Earlier { epoch, known: known.epoch });
         }
+        // The log of a copy grows, too: what counts is where it went on.
+        let length = if is_same_start { length } else { self.began };
         if self.life == known.life && length < known.length {
             return Err(Stranger::Shorter { length, known: known.length });
         }
@@ -97,7 +101,7 @@ impl Presence {
 mod tests {
     use super::*;
 
-    const KNOWN: Presence = Presence { life: 1, epoch: 5, nonce: 50, length: 1000 };
+    const KNOWN: Presence = Presence { life: 1, epoch: 5, nonce: 50, began: 700, length: 1000 };
 
     fn check(presence: Presence) -> Result<(), Stranger> {
         presence.check(Some(&KNOWN), false)
@@ -113,29 +117,29 @@ mod tests {
             "before the old one is seen to be gone"
         );
         assert_eq!(check(Presence { length: 1001, ..KNOWN }), Ok(()));
-        let next = Presence { epoch: 6, nonce: 60, length: 1001, ..KNOWN };
+        let next = Presence { epoch: 6, nonce: 60, began: 1000, length: 1001, ..KNOWN };
         assert_eq!(check(next), Ok(()), "it was started again");
-        let lost = Presence { life: 2, epoch: 6, nonce: 60, length: 3 };
+        let lost = Presence { life: 2, epoch: 6, nonce: 60, began: 2, length: 3 };
         assert_eq!(check(lost), Ok(()), "it says that it has lost its memory");
     }
 
     #[test]
     fn a_copy_is_refused() {
-        let copy = Presence { epoch: 6, nonce: 60, length: 900, ..KNOWN };
+        let copy = Presence { epoch: 6, nonce: 60, began: 900, length: 2000, ..KNOWN };
         assert_eq!(check(copy), Err(Stranger::Shorter { length: 900, known: 1000 }));
         let older = Presence { epoch: 4, nonce: 60, length: 2000, ..KNOWN };
         assert_eq!(check(older), Err(Stranger::Earlier { epoch: 4, known: 5 }));
         let twin = Presence { nonce: 60, length: 2000, ..KNOWN };
         assert_eq!(check(twin), Err(Stranger::Earlier { epoch: 5, known: 5 }));
-        let lost = Presence { life: 2, epoch: 5, nonce: 60, length: 3 };
+        let lost = Presence { life: 2, epoch: 5, nonce: 60, began: 2, length: 3 };
         assert!(check(lost).is_err(), "its fences would go back");
-        let beside = Presence { epoch: 6, nonce: 60, length: 1001, ..KNOWN };
+        let beside = Presence { epoch: 6, nonce: 60, began: 1000, ..KNOWN };
         assert_eq!(beside.check(Some(&KNOWN), true), Err(Stranger::Second));
         let mut known = KNOWN;
         known.has_come_to(1500);
         known.has_come_to(1200);
         assert_eq!(known.length, 1500);
-        let stale = Presence { epoch: 6, nonce: 60, length: 1400, ..KNOWN };
+        let stale = Presence { epoch: 6, nonce: 60, began: 1400, length: 9999, ..KNOWN };
         assert!(stale.check(Some(&known), false).is_err());
     }
 }

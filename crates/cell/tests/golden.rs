@@ -200,7 +200,10 @@ fn facts_of_cells(request: RequestNo) -> Vec<Fact> {
         Fact::HeldFor(Box::new(given)),
         Fact::Recovery { missing, until: Some(2), horizon: 6, held },
         Fact::Recovery { missing: Vec::new(), until: None, horizon: 0, held: Vec::new() },
-        Fact::Met { cell, presence: Presence { life: 3, epoch: 4, nonce: u128::MAX, length: 5 } },
+        Fact::Met {
+            cell,
+            presence: Presence { life: 3, epoch: 4, nonce: u128::MAX, began: 4, length: 5 },
+        },
         Fact::NotLeased { request, cells: vec![cell] },
         Fact::Keeping { request, until: 9, missing: vec![cell], call: Some((SESSION, CallNo(4))) },
         Fact::Keeping { request, until: 9, missing: Vec::new(), call: None },

@@ -68,7 +68,8 @@ pub enum Violation {
 pub(crate) struct Bystander {
     /// For each unit the clients that use it, and whether they share it.
     used: BTreeMap<String, BTreeMap<usize, bool>>,
-    fences: BTreeMap<String, u64>,
+    /// The highest fences: of those from elsewhere, and of those of the cell that guards it.
+    fences: BTreeMap<String, [u64; 2]>,
 }
 
 impl Bystander {
@@ -78,6 +79,7 @@ impl Bystander {
         at: u64,
         client: usize,
         (unit, fence, shared): (&str, u64, bool),
+        is_own: bool,
         is_paused: impl Fn(usize) -> bool,
     ) -> Result<(), Violation> {
         let users = self.used.entry(unit.into()).or_default();
@@ -88,13 +90,23 @@ impl Bystander {
             return Err(Violation::Overlap { at, unit: unit.into(), client, other: *other });
         }
         users.insert(client, shared);
-        let last = self.fences.entry(unit.into()).or_default();
-        if fence < *last || fence == *last && !shared {
-            let (unit, last) = (unit.into(), *last);
+        let fences = self.fences.entry(unit.into()).or_default();
+        let last = fences[0].max(fences[1]);
+        if fence < last || fence == last && !shared {
+            let unit = unit.into();
             return Err(Violation::Fence { at, unit, client, fence, last });
         }
-        *last = fence;
+        fences[usize::from(is_own)] = fence;
         Ok(())
+    }
+
+    /// A cell was started from a copy: what its own clients had since, nobody else knows.
+    pub(crate) fn forget_own(&mut self, cell: &str) {
+        let of_it = self
+            .fences
+            .iter_mut()
+            .filter(|(unit, _)| unit.rsplit_once('@').is_some_and(|(_, of)| of == cell));
+        of_it.for_each(|(_, fences)| fences[1] = 0);
     }
 
     /// What a client uses is used by somebody else from now on: what it has left behind.

@@ -155,9 +155,10 @@ impl World<'_> {
                 continue; // Nobody should count on it.
             }
             let fence = if mine { request.0 } else { fence };
+            let is_own = unit.ends_with(&format!("@{home}"));
             let unit = (unit.as_str(), fence, shared);
             let is_paused = |other: usize| paused.get(other).copied().unwrap_or_default();
-            self.bystander.begin(self.at, client, unit, is_paused)?;
+            self.bystander.begin(self.at, client, unit, is_own, is_paused)?;
         }
         let spans = taken.iter().any(|taken| taken.name.cell().is_some());
         self.report.grants += 1;

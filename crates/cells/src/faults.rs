@@ -73,6 +73,8 @@ impl World<'_> {
         if one.dead || one.is_absent || one.is_hostile || !one.restore() {
             return;
         }
+        let name = self.nodes[node].member.name.clone();
+        self.bystander.forget_own(name.as_str());
         self.is_gone(node);
         self.all_end(node);
         let delay = self.rng.random_range(100..3000);

@@ -27,6 +27,13 @@ pub(crate) struct Disk {
     torn: bool,
 }
 
+impl Disk {
+    /// How many records there ever were.
+    fn length(&self) -> u64 {
+        self.before + self.records.len() as u64
+    }
+}
+
 /// A cell that runs.
 pub(crate) struct Running {
     pub(crate) cell: Cell,
@@ -38,6 +45,8 @@ pub(crate) struct Running {
     pub(crate) known: BTreeMap<usize, Presence>,
     pub(crate) last_beat: u64,
     nonce: u128,
+    /// How many records there ever were when it started.
+    began: u64,
 }
 
 /// A machine.
@@ -194,7 +203,8 @@ impl Node {
         let leases = Leases::new(terms, clock, cells);
         let (timers, links) = (BTreeMap::new(), BTreeMap::new());
         let cell = replayed.cell;
-        let running = Running { cell, leases, timers, links, known, last_beat: 0, nonce };
+        let (last_beat, began) = (0, self.disk.length());
+        let running = Running { cell, leases, timers, links, known, last_beat, nonce, began };
         self.running = Some(running);
         self.input(at, Input::Started(start))
     }
@@ -248,9 +258,9 @@ impl Node {
     /// What it tells others of itself.
     pub(crate) fn presence(&self) -> Presence {
         let Disk { life, epoch, .. } = self.disk;
-        let length = self.disk.before + self.disk.records.len() as u64;
-        let nonce = self.running.as_ref().map_or(0, |running| running.nonce);
-        Presence { life, epoch, nonce, length }
+        let start = self.running.as_ref().map(|running| (running.nonce, running.began));
+        let ((nonce, began), length) = (start.unwrap_or_default(), self.disk.length());
+        Presence { life, epoch, nonce, began, length }
     }
 
     /// What was logged is kept as what it has led to.
