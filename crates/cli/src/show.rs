@@ -138,6 +138,9 @@ pub(crate) fn hindrances(all: &[Hindrance]) -> String {
         }
         why.extend(drained.iter().map(|(unit, why)| format!("{unit} is {}", self::drained(why))));
         match (why.is_empty(), ahead.is_empty()) {
+            (true, true) if need.name.cell().is_some() => {
+                format!("{need}: {} has not given it yet", need.name.cell().unwrap_or_default())
+            }
             (true, _) => format!("{need}: kept for {before}{lacks}"),
             (false, true) => format!("{need}: {}{lacks}", why.join(", ")),
             (false, false) => format!("{need}: {}, then {before}{lacks}", why.join(", ")),

@@ -82,9 +82,9 @@ impl Engine<House> {
         match self.cells.foreign.get(&id.user) {
             Some(foreign) if now && foreign.held.is_none() => {
                 let why = Refusal::Busy(self.busy(foreign.request));
-                self.end_foreign(id.user)?;
+                // Before it is told that it is over: else it would take itself for lost, and ask again.
                 self.send(from, PeerMessage::Refused { request: id, why });
-                Ok(())
+                self.end_foreign(id.user)
             }
             _ => Ok(()),
         }

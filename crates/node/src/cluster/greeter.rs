@@ -168,7 +168,8 @@ mod tests {
     }
 
     fn says(life: u128, epoch: u32, nonce: u128, length: u64) -> Vec<u8> {
-        Greeting::new(Presence { life, epoch, nonce, length }, &Terms::default(), 0).encode()
+        let presence = Presence { life, epoch, nonce, began: length, length };
+        Greeting::new(presence, &Terms::default(), 0).encode()
     }
 
     #[test]

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn greeting() -> Greeting {
-        let presence = Presence { life: 9, epoch: 3, nonce: 300, length: 7 };
+        let presence = Presence { life: 9, epoch: 3, nonce: 300, began: 5, length: 7 };
         Greeting::new(presence, &Terms::default(), 1)
     }
 
@@ -83,7 +83,7 @@ mod tests {
     fn a_greeting_keeps_its_bytes() {
         let bytes = greeting().encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "01010903ac0207e0d403904e9875a8c30101");
+        assert_eq!(hex, "01010903ac020507e0d403904e9875a8c30101");
         let longer = [bytes, vec![1, 2, 3]].concat();
         assert_eq!(
             Greeting::read(&longer, &Terms::default()),

@@ -19,7 +19,7 @@ use holdall_cell::{Cluster, Effect, Input};
 use holdall_core::CellId;
 use holdall_links::{self as links, Event, Events, Unsent, Way};
 use holdall_wire::{Refusal, Reply, RequestNo};
-use tracing::{error, info, warn};
+use tracing::{error, info, trace, warn};
 
 use super::questions::Questions;
 use super::{Leaving, Service, Shared};
@@ -190,7 +190,10 @@ impl Service {
             return;
         }
         match Frame::decode(bytes) {
-            Ok(frame) => self.on_frame(cell, frame),
+            Ok(frame) => {
+                trace!(cell = cell.0, ?frame, "heard");
+                self.on_frame(cell, frame);
+            }
             Err(_) => self.unlink(cell, "it says what cannot be read"),
         }
     }
@@ -259,6 +262,7 @@ impl Service {
     pub(super) fn send_to(&mut self, cell: CellId, number: u64, frame: &Frame) {
         let link = self.cells.as_ref().and_then(|cells| cells.links.get(&cell));
         let Some(link) = link.filter(|link| link.number == number) else { return };
+        trace!(cell = cell.0, ?frame, "said");
         let sent = frame.encode().map_or(Err(Unsent::Long), |bytes| link.way.send(bytes));
         match sent {
             Ok(()) | Err(Unsent::Down) => {}

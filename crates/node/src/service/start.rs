@@ -289,12 +289,13 @@ fn cells_of(known: &Known, opened: &Opened, clock: &Clock) -> anyhow::Result<Box
     rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
     let length = opened.records.last().map(|record| record.index.0);
     let length = length.or(opened.snapshot.as_ref().map(|snapshot| snapshot.upto.0));
+    let length = length.unwrap_or_default();
     let presence = Presence {
         life: opened.life.0,
         epoch: opened.epoch,
         nonce: u128::from_le_bytes(nonce),
-        began: length.unwrap_or_default(),
-        length: length.unwrap_or_default(),
+        began: length,
+        length,
     };
     Ok(Box::new(Cells::new(known, presence, clamp(clock.reads().boottime))))
 }
