@@ -49,7 +49,7 @@ fn token(address: &str) -> anyhow::Result<String> {
         (Some(token), None) => token.into_os_string().into_string().map_err(|_| no_text(TOKEN)),
         (None, Some(file)) => read(&file),
         (None, None) => Err(usage(format!(
-            "{address} needs a token: `holdall token add NAME --may view,ask` on its machine prints one; \
+            "{address} needs a token: `holdall token add NAME --may view,ask --client` on its machine prints one; \
              put it into {TOKEN}, or into a file that {TOKEN_FILE} names"
         ))),
     }
