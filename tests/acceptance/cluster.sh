@@ -19,7 +19,7 @@ expect_at() {
     HOLDALL_AGENT="$work/$cell.sock" HOLDALL_DATA="$work/$cell.data" expect "$@"
 }
 agent_of() {
-    at "$1" agent --config "$work/$1.toml" --socket "$work/$1.sock" --data "$work/$1.data" \
+    "$HOLDALL" agent --config "$work/$1.toml" --socket "$work/$1.sock" --data "$work/$1.data" \
         2>>"$work/$1.log" &
     echo $! >"$work/$1.pid"
     eventually at "$1" agent status
@@ -154,7 +154,7 @@ eventually test -e "$work/one"
 eventually test -e "$work/two"
 kill_agent lab2
 eventually sees lab1 lab2 down
-expect_at lab1 75 "lab2 cannot be reached" run -n board@lab2 -- true
+expect_at lab1 75 "'lab2' cannot be reached" run -n board@lab2 -- true
 expect_at lab1 0 "does not answer" status --all
 agent_of lab2
 linked lab1 lab2 lab3

@@ -6,8 +6,9 @@
 //! has a higher epoch, and no two starts have the same nonce. What does not fit is refused, until it declares its
 //! memory lost: then it has a new life, and what it gave away is asserted by those who hold it.
 //!
-//! What others remember is what the last greeting and the beats since have told. A copy that is newer than that, of a cell that
-//! runs no more, goes on where the cell was as far as anybody else can tell.
+//! With everything that a cell says to others it tells how long its log is ([`Presence::has_come_to`]). So a copy that is let in knows at
+//! least what it has said to whoever lets it in. What was granted to its own clients since the copy was made is known to nobody else:
+//! that is on whoever has started it from one.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +55,7 @@ pub enum Stranger {
 
 impl Stranger {
     /// The remedy, for people.
-    pub const REMEDY: &'static str = "if that is meant, declare its memory lost: it then has a new life, above every epoch that others know";
+    pub const REMEDY: &'static str = "if that is meant, declare its memory lost: it then begins a new life, in an epoch beyond all that others may know";
 }
 
 impl Presence {
@@ -79,7 +80,14 @@ impl Presence {
         Ok(())
     }
 
-    /// It is known to have come further: with each beat.
+    /// The epoch below which no life of a cell may begin that was declared to have lost its memory. Others know the epoch of the last
+    /// start that they had a link to; there may have been some since.
+    pub fn epoch_beyond(known: u32) -> u32 {
+        const LEAP: u32 = 1 << 10;
+        known.saturating_add(LEAP)
+    }
+
+    /// It is known to have come further: with everything that it says.
     pub fn has_come_to(&mut self, length: u64) {
         self.length = self.length.max(length);
     }

@@ -97,6 +97,15 @@ impl Bystander {
         Ok(())
     }
 
+    /// What a client uses is used by somebody else from now on: what it has left behind.
+    pub(crate) fn rename(&mut self, client: usize, other: usize) {
+        for users in self.used.values_mut() {
+            if let Some(shared) = users.remove(&client) {
+                users.insert(other, shared);
+            }
+        }
+    }
+
     /// A client uses nothing any more.
     pub(crate) fn end(&mut self, client: usize) {
         for users in self.used.values_mut() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdall_cell::Wish;
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
-use holdall_wire::{Ask, From, Lasting, Leftovers, Need, RequestNo, Taken, Who};
+use holdall_wire::{Ask, From, Lasting, Need, RequestNo, Taken, Who};
 
 /// What a client is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub(crate) enum State {
     Idle(u64),
     /// It has asked with this call, and perhaps waits.
     Asking(CallNo),
-    /// It uses something.
-    Using { request: RequestNo, until: u64 },
+    /// It uses something; if it is reserved, until then by the clock of its machine at most.
+    Using { request: RequestNo, until: u64, reserved: Option<u64> },
     /// It uses nothing any more, and is giving back with this call, once it could be made.
     Leaving(RequestNo, Option<CallNo>),
 }
@@ -33,21 +33,41 @@ pub(crate) struct Client {
     /// Until when by the clock of its machine it may use what others guard.
     pub(crate) deadline: Option<u64>,
     pub(crate) paused_until: u64,
+    /// The call with which it renews its reservation.
+    pub(crate) renewing: Option<CallNo>,
+    /// It asks for nothing, and changes pools.
+    pub(crate) is_operator: bool,
+    /// It has put the pools in order, in the end.
+    pub(crate) has_tidied: bool,
 }
 
 impl Client {
-    pub(crate) fn new(home: usize, session: u128) -> Self {
-        let (calls, answered) = Default::default();
-        let state = State::Idle(0);
-        let (conn, deadline) = (None, None);
-        let (returns, paused_until) = (false, 0);
-        Self { home, state, conn, session, returns, calls, answered, deadline, paused_until }
+    pub(crate) fn new(home: usize, session: u128, is_operator: bool) -> Self {
+        Self {
+            home,
+            state: State::Idle(0),
+            conn: None,
+            session,
+            returns: false,
+            calls: Vec::new(),
+            answered: BTreeSet::new(),
+            deadline: None,
+            paused_until: 0,
+            renewing: None,
+            is_operator,
+            has_tidied: false,
+        }
+    }
+
+    /// Whether nothing is under way of what it wants.
+    pub(crate) fn calls_are_answered(&self) -> bool {
+        self.heard().0 == self.calls.len() as u64
     }
 
     /// It has lost everything, and begins anew under another name.
     pub(crate) fn begin_anew(&mut self, session: u128, at: u64) {
         let paused_until = self.paused_until;
-        *self = Self { paused_until, ..Self::new(self.home, session) };
+        *self = Self { paused_until, ..Self::new(self.home, session, self.is_operator) };
         self.state = State::Idle(at);
     }
 
@@ -83,10 +103,9 @@ impl Client {
     }
 
     pub(crate) fn ask(&mut self, needs: Vec<Need>, lasting: Lasting, now: bool) -> CallNo {
-        let from = From::default();
-        let who = Who { uid: 1000, user: "me".into(), pid: 7, ..Who::default() };
+        let (from, who) = (From::default(), me());
         let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-        let call = self.call(Wish::Ask { who: Arc::new(who), ask });
+        let call = self.call(Wish::Ask { who, ask });
         self.state = State::Asking(call);
         call
     }
@@ -100,8 +119,10 @@ impl Client {
     }
 }
 
-/// A request for a command, which ends with it.
-pub(crate) const COMMAND: Lasting = Lasting::Command(Leftovers::Wait);
+/// Everybody who asks is one user.
+pub(crate) fn me() -> Arc<Who> {
+    Arc::new(Who { uid: 1000, user: "me".into(), pid: 7, ..Who::default() })
+}
 
 /// Each unit that was given, with its cell.
 pub(crate) fn units<'a>(

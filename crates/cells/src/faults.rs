@@ -4,6 +4,7 @@ use holdall_cell::Input;
 use rand::RngExt;
 
 use crate::bystander::Violation;
+use crate::node::Node;
 use crate::world::{Event, World};
 
 impl World<'_> {
@@ -13,6 +14,13 @@ impl World<'_> {
         let others = self.others(node);
         let other = others[self.rng.random_range(0..others.len())];
         let client = self.rng.random_range(0..self.clients.len());
+        if self.chance(10.0) {
+            let broken = |what| Violation::Broken { at: self.at, cell: format!("c{node}"), what };
+            self.nodes[node].snapshot().map_err(broken)?;
+        }
+        if self.chance(2.0) {
+            self.nodes[node].back_up();
+        }
         match self.rng.random_range(0..100) {
             0..12 => self.crash(node),
             12..20 => self.lose_power(node),
@@ -32,7 +40,8 @@ impl World<'_> {
                 let until = self.at + self.rng.random_range(100..7000);
                 self.stopped_until[node] = self.stopped_until[node].max(until);
             }
-            _ => self.leave_for_good(node),
+            98 => self.leave_for_good(node),
+            _ => self.restore(node),
         }
         Ok(())
     }
@@ -53,19 +62,51 @@ impl World<'_> {
         let kept = self.rng.random_range(0..=100);
         self.nodes[node].lose_power(kept);
         self.is_gone(node);
+        self.all_end(node);
+        let delay = self.rng.random_range(100..8000);
+        self.after(delay, Event::Start { node, upgrade: false });
+    }
+
+    /// A machine is started from a copy of its disk. Whoever ran there does not any more.
+    fn restore(&mut self, node: usize) {
+        let one = &mut self.nodes[node];
+        if one.dead || one.is_absent || one.is_hostile || !one.restore() {
+            return;
+        }
+        self.is_gone(node);
+        self.all_end(node);
+        let delay = self.rng.random_range(100..3000);
+        self.after(delay, Event::Start { node, upgrade: false });
+    }
+
+    /// Somebody declares that a machine has lost its memory, since the others do not let it in.
+    pub(crate) fn declare(&mut self, node: usize) {
+        if self.nodes[node].dead {
+            return;
+        }
+        self.nodes[node].declare();
+        self.is_gone(node);
+        self.all_end(node);
+        self.after(1, Event::Start { node, upgrade: false });
+    }
+
+    /// All programs of a machine end.
+    fn all_end(&mut self, node: usize) {
         for client in 0..self.clients.len() {
             if self.clients[client].home == node {
                 self.dead.insert(self.clients[client].session());
                 self.lose_all(client);
             }
         }
-        let delay = self.rng.random_range(100..8000);
-        self.after(delay, Event::Start { node, upgrade: false });
+        let ghosts = self.ghosts.extract_if(.., |(at, _), _| *at == node);
+        let ghosts: Vec<_> = ghosts.map(|(_, (ghost, _))| ghost).collect();
+        ghosts.into_iter().for_each(|ghost| self.bystander.end(ghost));
     }
 
     /// A machine is gone for good; an operator says so when nothing of it can be in use any more.
     fn leave_for_good(&mut self, node: usize) {
-        if self.nodes.iter().any(|node| node.dead) || self.nodes.len() < 3 {
+        let special = |node: &Node| node.dead || node.is_absent || node.is_hostile;
+        if self.nodes.iter().any(special) || self.nodes.len() < 3 {
             return;
         }
         self.lose_power(node);

@@ -9,13 +9,18 @@
 //! | `world` | time, and what happens next |
 //! | `node` | a machine: a cell, its log, its clock, its leases |
 //! | `net` | connections between machines |
-//! | `client` | programs that ask |
+//! | `carry` | what follows from inputs: done, said, heard |
+//! | `client`, `clients` | programs that ask, and what they do |
+//! | `hostile` | a machine that says what it likes |
 //! | `bystander` | who uses what, and whether that can be |
 //! | `faults` | what goes wrong |
 
 mod bystander;
+mod carry;
 mod client;
+mod clients;
 mod faults;
+mod hostile;
 mod net;
 mod node;
 mod world;
@@ -68,11 +73,15 @@ pub enum Mutant {
     NoRecovery,
     /// A new life of a machine is taken for the old one.
     OldLife,
+    /// A guard confirms that it keeps a reservation, and does not.
+    KeepUnconfirmed,
+    /// A machine that was started from a copy of its disk is let in.
+    CopyAccepted,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::LeaseFromReceipt,
         Self::NoGrace,
         Self::OldConnections,
@@ -81,6 +90,8 @@ impl Mutant {
         Self::AssertionsIgnored,
         Self::NoRecovery,
         Self::OldLife,
+        Self::KeepUnconfirmed,
+        Self::CopyAccepted,
     ];
 
     /// What it is called.
@@ -94,6 +105,8 @@ impl Mutant {
             Self::AssertionsIgnored => "assertions-ignored",
             Self::NoRecovery => "no-recovery",
             Self::OldLife => "old-life",
+            Self::KeepUnconfirmed => "keep-unconfirmed",
+            Self::CopyAccepted => "copy-accepted",
         }
     }
 }

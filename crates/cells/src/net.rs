@@ -15,6 +15,13 @@ pub(crate) enum Body {
     Beaten(u64),
 }
 
+/// What goes over a connection, with how long the log of its sender was.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) length: u64,
+    pub(crate) body: Body,
+}
+
 /// A connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {

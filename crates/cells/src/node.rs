@@ -13,10 +13,14 @@ use holdall_wire::Kind;
 use crate::{Mutant, TERMS};
 
 /// What is on the disk of a machine.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Disk {
+    /// What the records before these led to, and the logic that wrote it.
+    snapshot: Option<(u32, Vec<u8>)>,
     records: Vec<(u32, Vec<u8>)>,
     synced: usize,
+    /// How many records there ever were before these.
+    before: u64,
     epoch: u32,
     life: u128,
     /// Whether the machine has lost power since the last start.
@@ -30,22 +34,53 @@ pub(crate) struct Running {
     pub(crate) timers: BTreeMap<TimerNo, u64>,
     /// The connection to each other cell, as far as this one knows.
     pub(crate) links: BTreeMap<usize, u64>,
+    /// What is known of the others.
+    pub(crate) known: BTreeMap<usize, Presence>,
     pub(crate) last_beat: u64,
+    nonce: u128,
 }
 
 /// A machine.
 pub(crate) struct Node {
     pub(crate) member: Member,
     pub(crate) disk: Disk,
+    /// A copy of its disk, from some time before.
+    copy: Option<Disk>,
     pub(crate) running: Option<Running>,
     /// How many parts in a thousand its clock is fast.
     pub(crate) fast: i64,
     boots: u32,
     logic: u32,
+    /// Whether there is a pool of which others keep what they have.
+    pub(crate) waits: bool,
+    /// It was started from a copy, and nobody has let it in yet; its clients wait for that.
+    pub(crate) is_copy: bool,
+    /// It was, once.
+    pub(crate) was_copy: bool,
+    /// The highest epoch that another one knew that did not let it in.
+    refused: Option<u32>,
     /// It is gone for good.
     pub(crate) dead: bool,
     /// Others were told so.
     pub(crate) forgotten: bool,
+    /// It has not joined yet.
+    pub(crate) is_absent: bool,
+    /// It says what it likes.
+    pub(crate) is_hostile: bool,
+}
+
+/// How a machine starts.
+pub(crate) struct Starting {
+    pub(crate) others: Vec<(usize, Member)>,
+    /// Its life, should it need another one.
+    pub(crate) life: u128,
+    pub(crate) nonce: u128,
+    /// Whether it is another version, which builds its engine from the facts.
+    pub(crate) upgrade: bool,
+    /// How many boards its configuration has.
+    pub(crate) boards: u32,
+    /// For how long anybody has one at most.
+    pub(crate) limit: Option<u64>,
 }
 
 /// How long a rung of a timer is.
@@ -54,11 +89,30 @@ fn delay(rung: u8) -> u64 {
 }
 
 impl Node {
-    pub(crate) fn new(index: usize, fast: i64) -> Self {
+    pub(crate) fn new(index: usize, fast: i64, waits: bool) -> Self {
         let name = format!("c{index}").parse().expect("a name");
-        let member = Member { name, cell: CellId(100 + index as u64) };
-        let (disk, running, boots) = (Disk::default(), None, 0);
-        Self { member, disk, running, fast, boots, logic: LOGIC, dead: false, forgotten: false }
+        Self {
+            member: Member { name, cell: CellId(100 + index as u64) },
+            disk: Disk::default(),
+            copy: None,
+            running: None,
+            fast,
+            boots: 0,
+            logic: LOGIC,
+            waits,
+            is_copy: false,
+            was_copy: false,
+            refused: None,
+            dead: false,
+            forgotten: false,
+            is_absent: false,
+            is_hostile: false,
+        }
+    }
+
+    /// Whether its clients have nothing to do.
+    pub(crate) fn is_out_of_use(&self) -> bool {
+        self.dead || self.is_absent || self.is_copy || self.is_hostile
     }
 
     /// The time by its own clock.
@@ -66,24 +120,28 @@ impl Node {
         1_000_000 + at.saturating_add_signed(at as i64 * self.fast / 1000)
     }
 
-    /// Pools: two boards and two locks everywhere.
-    fn pools() -> Vec<Declared> {
+    /// Pools: some boards and two locks everywhere.
+    fn pools(boards: u32, limit: Option<u64>) -> Vec<Declared> {
         let pool =
-            |name: &str, kind| Declared { name: name.parse().expect("a name"), kind, limit: None };
-        vec![pool("board", Kind::Numbered(2)), pool("scope", Kind::Lock), pool("slow", Kind::Lock)]
+            |name: &str, kind, limit| Declared { name: name.parse().expect("a name"), kind, limit };
+        vec![
+            pool("board", Kind::Numbered(boards), limit),
+            pool("scope", Kind::Lock, None),
+            pool("slow", Kind::Lock, None),
+        ]
     }
 
     /// Starts: the log is replayed, and goes on.
     pub(crate) fn start(
         &mut self,
         at: u64,
-        others: Vec<Member>,
-        (fresh_life, upgrade): (u128, bool),
-        waits: bool,
+        starting: Starting,
         mutant: Option<Mutant>,
     ) -> Result<Vec<Effect>, String> {
+        let Starting { others, life: fresh_life, nonce, upgrade, boards, limit } = starting;
         self.logic += u32::from(upgrade);
-        let mut replay = Replay::new(self.logic, None).map_err(|why| why.to_string())?;
+        let snapshot = self.disk.snapshot.as_ref().map(|(logic, bytes)| (*logic, &bytes[..]));
+        let mut replay = Replay::new(self.logic, snapshot).map_err(|why| why.to_string())?;
         for (logic, record) in &self.disk.records {
             replay.take(*logic, record).map_err(|why| why.to_string())?;
         }
@@ -91,6 +149,9 @@ impl Node {
         if let Some(diverged) = replayed.diverged {
             return Err(diverged.to_string());
         }
+        // An operator who declares the memory of a copy lost says which epoch others know.
+        let beyond = self.refused.take().map_or(0, Presence::epoch_beyond);
+        self.disk.epoch = self.disk.epoch.max(beyond);
         self.disk.epoch += 1;
         let lost = std::mem::take(&mut self.disk.torn);
         if lost && mutant != Some(Mutant::OldLife) || self.disk.life == 0 {
@@ -102,7 +163,11 @@ impl Node {
             Some(Mutant::NoRecovery) => 0,
             _ => TERMS.lease + TERMS.grace,
         };
-        let cells: Vec<_> = others.iter().map(|other| other.cell).collect();
+        let cells: Vec<_> = others.iter().map(|(_, other)| other.cell).collect();
+        let ties = replayed.cell.books().ties();
+        let known = others.iter().filter_map(|(at, other)| Some((*at, *ties.met(other.cell)?)));
+        let known = known.collect();
+        let members = others.into_iter().map(|(_, member)| member).collect();
         let start = Start {
             epoch: self.disk.epoch,
             life: self.disk.life,
@@ -112,15 +177,15 @@ impl Node {
             wall: clock,
             rebuilt: replayed.from_facts,
             ephemeral: true,
-            pools: Self::pools(),
+            pools: Self::pools(boards, limit),
             limits: Limits::default(),
             cluster: Some(Cluster {
                 own: self.member.clone(),
-                members: others,
+                members,
                 patience,
                 stopping: TERMS.stopping,
             }),
-            waits: if waits { vec!["slow".parse().expect("a name")] } else { Vec::new() },
+            waits: if self.waits { vec!["slow".parse().expect("a name")] } else { Vec::new() },
         };
         let terms = match mutant {
             Some(Mutant::NoGrace) => holdall_cell::lease::Terms { grace: 0, ..TERMS },
@@ -129,7 +194,8 @@ impl Node {
         let leases = Leases::new(terms, clock, cells);
         let (timers, links) = (BTreeMap::new(), BTreeMap::new());
         let cell = replayed.cell;
-        self.running = Some(Running { cell, leases, timers, links, last_beat: 0 });
+        let running = Running { cell, leases, timers, links, known, last_beat: 0, nonce };
+        self.running = Some(running);
         self.input(at, Input::Started(start))
     }
 
@@ -176,13 +242,57 @@ impl Node {
         self.disk.records.truncate(self.disk.synced + unsynced * kept / 100);
         self.disk.synced = self.disk.records.len();
         self.disk.torn = true;
+        self.is_copy = false;
     }
 
     /// What it tells others of itself.
     pub(crate) fn presence(&self) -> Presence {
         let Disk { life, epoch, .. } = self.disk;
-        let length = self.disk.records.len() as u64;
-        Presence { life, epoch, nonce: u128::from(epoch), length }
+        let length = self.disk.before + self.disk.records.len() as u64;
+        let nonce = self.running.as_ref().map_or(0, |running| running.nonce);
+        Presence { life, epoch, nonce, length }
+    }
+
+    /// What was logged is kept as what it has led to.
+    pub(crate) fn snapshot(&mut self) -> Result<(), String> {
+        let Some(running) = &self.running else { return Ok(()) };
+        let bytes = running.cell.snapshot().map_err(|why| why.to_string())?;
+        self.disk.before += self.disk.records.len() as u64;
+        self.disk.records.clear();
+        (self.disk.snapshot, self.disk.synced) = (Some((self.logic, bytes)), 0);
+        Ok(())
+    }
+
+    /// Its disk is copied.
+    pub(crate) fn back_up(&mut self) {
+        self.copy = Some(self.disk.clone());
+    }
+
+    /// It will start from a copy of its disk, and not know it.
+    pub(crate) fn restore(&mut self) -> bool {
+        let Some(copy) = self.copy.clone() else { return false };
+        self.running = None;
+        (self.disk, self.is_copy, self.was_copy) = (copy, true, true);
+        self.disk.torn = false;
+        true
+    }
+
+    /// It was let in: it is no copy, or a copy of what it is.
+    pub(crate) fn is_let_in(&mut self) {
+        self.is_copy = false;
+    }
+
+    /// It was not let in by somebody who knew this epoch; whether that is news.
+    pub(crate) fn is_refused(&mut self, epoch: u32) -> bool {
+        let before = self.refused;
+        self.refused = before.max(Some(epoch));
+        before.is_none()
+    }
+
+    /// Its memory is declared lost, whatever it remembers.
+    pub(crate) fn declare(&mut self) {
+        self.running = None;
+        (self.disk.torn, self.is_copy) = (true, false);
     }
 
     /// The timers that ring by now.

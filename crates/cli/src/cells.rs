@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
     /// With something wrong on purpose, which must be found: lease-from-receipt, no-grace, old-connections,
-    /// fences-at-home, no-resend, assertions-ignored, no-recovery, old-life
+    /// fences-at-home, no-resend, assertions-ignored, no-recovery, old-life, keep-unconfirmed, copy-accepted
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
     /// Tell everything that happens, on standard error
@@ -59,11 +59,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let Report { grants, spanning, lost, refused, faults, events } = all;
+    let Report {
+        grants,
+        spanning,
+        reserved,
+        renewed,
+        lost,
+        refused,
+        strangers,
+        cut,
+        faults,
+        events,
+    } = all;
     print(&format!(
         "{} seeds: nothing used twice, nobody starved, nothing left behind\n\
-         {grants} grants, {spanning} of them over several cells, {lost} taken away; {refused} refused; {faults} faults, \
-         {events} events",
+         {grants} grants, {spanning} of them over several cells, of these {reserved} reservations, renewed {renewed} times; \
+         {lost} taken away; {refused} refused; {faults} faults, {strangers} copies not let in, {cut} links cut; {events} events",
         args.seeds
     ))?;
     Ok(ExitCode::SUCCESS)

@@ -43,6 +43,8 @@ pub(crate) fn serve(addr: SocketAddr) -> anyhow::Result<()> {
     describe_gauge!("holdall_waiting", "Requests that wait");
     describe_gauge!("holdall_grants", "Grants that are held");
     describe_gauge!("holdall_held_units", "Units that are held, by declared pool");
+    describe_gauge!("holdall_cells", "Other cells that are known");
+    describe_gauge!("holdall_cells_linked", "Other cells to which there is a link");
     describe_histogram!("holdall_wait_seconds", "Time from asking to the grant");
     Ok(())
 }
@@ -64,6 +66,12 @@ pub(crate) fn granted(waited: u64, overtook: u32) {
 
 pub(crate) fn ended() {
     counter!("holdall_releases_total").increment(1);
+}
+
+/// How many other cells there are, and to how many there is a link.
+pub(crate) fn observe_cells(known: usize, linked: usize) {
+    gauge!("holdall_cells").set(known as f64);
+    gauge!("holdall_cells_linked").set(linked as f64);
 }
 
 /// The present state of an engine. It is looked at only if somebody may see it.

@@ -244,7 +244,7 @@ fn double(request: RequestNo, holder: RequestNo, unit: &Unit<'_>) -> Contradicti
 }
 
 /// Whether this is what needs are for, in their order.
-fn is_what_was_asked_for(needs: &[Need], taken: &[Taken]) -> bool {
+pub(crate) fn is_what_was_asked_for(needs: &[Need], taken: &[Taken]) -> bool {
     // Mostly each need names a pool or lock of its own.
     let same = |(need, taken): (&Need, &Taken)| need.name == taken.name && is_enough(need, taken);
     if needs.len() == taken.len() && needs.iter().zip(taken).all(same) {

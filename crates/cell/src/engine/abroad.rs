@@ -16,7 +16,7 @@ use super::cells::Abroad;
 use super::ledger::Meaning;
 use super::roles::{Mail, Slot};
 use super::{Defect, Effect, Engine, Reservation, Serving};
-use crate::books::is_for;
+use crate::books::{is_for, is_what_was_asked_for};
 use crate::peer::{AT_A_GUARD_MAX, Given, LANES_MAX, Order, PeerMessage, Term};
 
 /// A need of this cell as it is written here.
@@ -250,6 +250,13 @@ impl Engine<House> {
     ) -> Result<(), Defect> {
         let user = message.request().user;
         let request = self.request_of(user);
+        if let (Some(given), Some(order)) = (&given, self.order(from, user))
+            && !is_what_was_asked_for(&order.needs, &given.taken)
+        {
+            let cell = self.cells.peer(from).map(|peer| peer.member.cell).unwrap_or_default();
+            self.effects.push(Effect::Misbehaved(cell, "something else than was asked for"));
+            return Ok(());
+        }
         if let (ToUser::Over(_), Some(request)) = (&message, request.filter(|r| self.is_held(*r))) {
             // It is still in use, here and elsewhere. When that has ended, its user gives it back.
             self.effects.push(Effect::Lost(request));
@@ -380,6 +387,11 @@ impl Engine<House> {
         self.cells.abroad.insert(kept.request, abroad);
         let role = User::granted(&self.cfg, Request { id, needs: counts });
         self.users.insert(id.user, Slot { role, request: Some(kept.request) });
+        if let Some(entry) = self.requests.get_mut(&kept.request) {
+            (entry.since, entry.until) = (kept.since, kept.until);
+            entry.taken = Some(kept.taken.clone().into());
+        }
+        self.held.insert(kept.request);
         if let Some(local) = local {
             for (count, taken) in local.iter().zip(&own) {
                 self.ledger.assign_again(count, kept.request, taken)?;
@@ -388,11 +400,6 @@ impl Engine<House> {
             self.mail.push_back(Mail::ToManager(Addr::User(id.user), attempt));
             self.deliver()?;
         }
-        if let Some(entry) = self.requests.get_mut(&kept.request) {
-            (entry.since, entry.until) = (kept.since, kept.until);
-            entry.taken = Some(kept.taken.clone().into());
-        }
-        self.held.insert(kept.request);
         Ok(true)
     }
 }

@@ -58,6 +58,7 @@ impl Engine<House> {
             return Ok(());
         }
         let Some(order) = order else {
+            self.end_predecessors(id.user)?;
             self.leave_foreign(id.user);
             return self.tell_manager_of(id.user, message);
         };

@@ -24,15 +24,19 @@ impl Engine<House> {
         }
     }
 
-    /// The manager here is about to hear from a user here: a later stance ends a hold, in the ledger first, since
+    /// The manager here is about to hear from a user here: a later stance ends a hold, or a release, in the ledger first, since
     /// the manager may pass on at once what comes back.
     pub(super) fn is_told_by_own(&mut self, from: Addr, message: &ToManager) {
-        let (Addr::User(user), ToManager::Queue(Stance { n, .. })) = (from, message) else {
-            return;
-        };
-        let Some(request) = self.request_of(user) else { return };
+        let Addr::User(user) = from else { return };
+        let request = self.request_of(user).filter(|request| !self.is_held(*request));
+        let Some(request) = request else { return };
         let own = self.cells.abroad.get(&request).and_then(|abroad| abroad.own.as_ref());
-        if own.is_some_and(|(held, _)| held < n) {
+        let ends = match message {
+            ToManager::Queue(Stance { n, .. }) => own.is_some_and(|(held, _)| held < n),
+            ToManager::Release(_) => true,
+            ToManager::Try { .. } => false,
+        };
+        if ends {
             self.give_up_claim(request);
         }
     }

@@ -28,7 +28,12 @@ pub(crate) enum Frame {
         sent: u64,
     },
     /// A cell says something to the other.
-    Said(Box<PeerMessage>),
+    Said {
+        /// How many records its log has had.
+        length: u64,
+        /// What.
+        message: Box<PeerMessage>,
+    },
     /// Somebody asks a question that the other cell answers.
     Asks {
         /// The answer has the same number.
@@ -78,7 +83,8 @@ mod tests {
         golden(&Frame::Beat { sent: 300, length: 7 }, "00ac0207");
         golden(&Frame::Beaten { sent: 300 }, "01ac02");
         let last = Assertion { last: true, ..Assertion::default() };
-        golden(&Frame::Said(Box::new(PeerMessage::Assert(last))), "0204000001");
+        let message = Box::new(PeerMessage::Assert(last));
+        golden(&Frame::Said { length: 300, message }, "02ac0204000001");
         let question = Box::new(Body::Explain { request: RequestNo(5), most: 3 });
         golden(&Frame::Asks { number: 300, asker: 2, question }, "03ac0202050503");
         golden(&Frame::Answers { number: 300, reply: Box::new(Reply::Done) }, "04ac0201");

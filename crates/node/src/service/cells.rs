@@ -64,7 +64,8 @@ impl Cells {
         let (forgotten, tokens) = (known.forgotten.clone(), known.tokens.clone());
         let greeter = Greeter::new(own, presence, known.terms, forgotten, tokens);
         let mut ids = BTreeMap::new();
-        for (id, _) in known.members.iter().filter(|(id, _)| *id != own) {
+        let others = known.members.iter().filter(|(id, _)| *id != own);
+        for (id, _) in others.filter(|(id, _)| !known.forgotten.is_away(*id)) {
             ids.insert(number(*id), *id);
             greeter.know_of(*id);
         }
@@ -211,7 +212,12 @@ impl Service {
                 self.tell_deadlines(cell);
             }
             Frame::Beaten { .. } => self.unlink(cell, "it answers what was not said yet"),
-            Frame::Said(message) => self.on_said(Input::Said { cell, message }),
+            Frame::Said { length, message } => {
+                if let Some(id) = cells.ids.get(&cell) {
+                    cells.greeter.heard(*id, length);
+                }
+                self.on_said(Input::Said { cell, message });
+            }
             Frame::Asks { number, asker, question } => {
                 let reply = Box::new(self.answer_cell(cell, asker, *question));
                 self.say(cell, Frame::Answers { number, reply });
@@ -225,7 +231,10 @@ impl Service {
         match self.host.admit(&said) {
             Ok(()) => self.input(said),
             Err(full) => match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
-                Some((cell, message)) => self.say(cell, Frame::Said(Box::new(message))),
+                Some((cell, message)) => {
+                    let length = self.host.last().0;
+                    self.say(cell, Frame::Said { length, message: Box::new(message) });
+                }
                 None => self.input(said),
             },
         }
@@ -295,6 +304,7 @@ impl Service {
             });
         }
         let cells = self.cells.as_ref()?;
+        crate::metrics::observe_cells(cells.ids.len(), cells.links.len());
         let next = cells.leases.next_due().map_or(cells.next_beat, |due| due.min(cells.next_beat));
         Some(Duration::from_millis(next.saturating_sub(now)))
     }
@@ -362,8 +372,10 @@ impl Service {
     pub(super) fn to_cell(&self, effect: Effect) -> Option<Leaving> {
         match effect {
             Effect::Send(cell, message) => {
-                let link = self.cells.as_ref()?.link(cell)?;
-                Some(Leaving::Said(cell, link, Box::new(Frame::Said(message))))
+                let (cells, length) = (self.cells.as_ref()?, self.host.last().0);
+                let link = cells.link(cell)?;
+                cells.greeter.has_come_to(length);
+                Some(Leaving::Said(cell, link, Box::new(Frame::Said { length, message })))
             }
             effect => Some(Leaving::Effect(effect)),
         }

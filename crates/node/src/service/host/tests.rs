@@ -123,3 +123,25 @@ fn nothing_follows_a_step_that_is_in_no_record() {
     let (_, opened) = store.open().expect("kept");
     assert_eq!(opened.records.last().map(|record| record.index), Some(before));
 }
+
+/// A guard that has taken something back, which is synced, says so before it confirms another beat.
+#[test]
+fn what_is_said_to_a_cell_leaves_in_the_order_in_which_it_came_up() {
+    let store = MemoryStore::new(Identity(1), Life(1));
+    let (log, opened) = store.open().expect("new");
+    let mut host = Host::new(Cell::new().expect("a cell"), log, &opened, SnapshotEvery::default());
+    let start = Start { epoch: opened.epoch, life: 1, ephemeral: true, ..Start::default() };
+    host.step(0, Input::Started(start)).expect("begun");
+    let said = |cell, sent| Leaving::Said(CellId(cell), 1, Box::new(Frame::Beaten { sent }));
+    host.hold(said(7, 1), true);
+    host.hold(said(7, 2), false);
+    host.hold(said(8, 3), false);
+    host.flush().expect("room");
+    let left = host.due().into_iter().filter_map(|leaving| match leaving {
+        Leaving::Said(cell, _, frame) => Some((cell.0, *frame)),
+        _ => None,
+    });
+    let beaten = |cell, sent| (cell, Frame::Beaten { sent });
+    assert_eq!(left.collect::<Vec<_>>(), [beaten(8, 3), beaten(7, 1), beaten(7, 2)]);
+    assert!(host.is_idle());
+}
