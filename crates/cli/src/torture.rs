@@ -66,17 +66,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         section(&Section { store, run, home, works, deaf: args.deaf })?;
         return Ok(ExitCode::SUCCESS);
     }
+    let torturer = std::env::current_exe()?;
     let exe = match &args.exe {
         Some(exe) => {
             exe.canonicalize().map_err(|error| usage(format!("{}: {error}", exe.display())))?
         }
-        None => std::env::current_exe()?,
+        None => torturer.clone(),
     };
     let seed = args.seed.unwrap_or_else(|| {
         u64::from(rustix::process::getpid().as_raw_nonzero().get() as u32) ^ crate::show::now()
     });
     let settings = Settings {
         exe,
+        torturer,
         parent: args.dir.clone().unwrap_or_else(std::env::temp_dir),
         cells: args.cells as usize,
         clients: args.clients as usize,

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_cell::engine::{Member, TimerNo};
+use holdall_cell::greeting::Presence;
 use holdall_cell::peer::PeerMessage;
 use holdall_cell::replay::{LOGIC, Recorded, Replay};
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
@@ -16,6 +17,8 @@ use holdall_wire::{Ask, From, Kind, Lasting, Reply, RequestNo, Who};
 
 /// Who there is. The first one is tried; the others say what the script says.
 const CELLS: u8 = 3;
+/// How others greet: it was looked at before.
+const PRESENCE: Presence = Presence { life: 7, epoch: 1, nonce: 1, length: 1 };
 /// The longest script that is played.
 const STEPS: usize = 200;
 const NEEDS: [&[&str]; 6] = [
@@ -95,7 +98,12 @@ impl Host {
                 pool("slow", Kind::Lock),
             ],
             limits: Limits::default(),
-            cluster: Some(Cluster { own: member(self.index), members: others, patience: 5000 }),
+            cluster: Some(Cluster {
+                own: member(self.index),
+                members: others,
+                patience: 5000,
+                stopping: 1000,
+            }),
             waits: vec!["slow".parse().expect("a name")],
             ..Start::default()
         };
@@ -186,7 +194,9 @@ impl Host {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Linked(other) => self.input(Input::Linked { cell: id(other), life: 7 }),
+            Step::Linked(other) => {
+                self.input(Input::Linked { cell: id(other), presence: PRESENCE })
+            }
             Step::Unlinked(other) => self.input(Input::Unlinked(id(other))),
             Step::Said(other, message) => self.input(Input::Said { cell: id(other), message }),
             Step::Asks(which) => self.ask(which),

@@ -32,7 +32,8 @@ fn something_can_be_made_of_every_seed() {
 
 #[test]
 fn nothing_can_be_made_of_noise() {
-    for target in targets() {
+    // A log without records is one, too, and some of its files may have anything in them.
+    for target in targets().filter(|target| !["records", "log"].contains(&target.name)) {
         for noise in [&b""[..], b"\0", &[0xff; 64]] {
             assert!(!(target.run)(noise), "{}: {noise:02x?}", target.name);
         }

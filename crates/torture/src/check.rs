@@ -303,7 +303,8 @@ impl Judge {
     }
 
     fn done(&mut self, at: u64, number: RunNo, status: i32, said: &str) {
-        let is_calm = self.calm.is_some();
+        // Whoever asked before may be told a moment later.
+        let is_calm = self.calm.is_some_and(|calm| at > calm + self.window);
         let run = self.run(number);
         run.done = true;
         let was_killed = |who| run.killed.contains(&who);

@@ -34,6 +34,8 @@ impl Run {
 pub struct Place<'a> {
     /// The program.
     pub exe: &'a Path,
+    /// What has the commands of runs in it.
+    pub torturer: &'a Path,
     /// The directory.
     pub work: &'a Path,
     /// The sockets of the agents.
@@ -96,7 +98,7 @@ impl Clients {
             .arg(format!("run-{run}"))
             .args(&errand.needs)
             .arg("--");
-        command.arg(place.exe).args(["torture", "--section"]).arg(place.work.join("store"));
+        command.arg(place.torturer).args(["torture", "--section"]).arg(place.work.join("store"));
         command.args(["--run", &number, "--home", &format!("c{home}"), "--works", &works]);
         command.args(errand.deaf.then_some("--deaf"));
         command.env("HOLDALL_AGENT", &place.sockets[home]).env_remove("HOLDALL_GRANT");

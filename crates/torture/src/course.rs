@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub struct Settings {
     /// The program.
     pub exe: PathBuf,
+    /// What has the commands of runs in it ([`crate::section`]): the torturer itself.
+    pub torturer: PathBuf,
     /// Where the directory is made.
     pub parent: PathBuf,
     /// How many cells.
@@ -148,6 +150,15 @@ fn play(
     Ok(judged)
 }
 
+fn place<'a>(
+    settings: &'a Settings,
+    work: &'a Path,
+    sockets: &'a [PathBuf],
+    journal: &'a Journal,
+) -> Place<'a> {
+    Place { exe: &settings.exe, torturer: &settings.torturer, work, sockets, journal }
+}
+
 impl Torture<'_> {
     fn note(&self, what: What) {
         self.journal.note(what);
@@ -183,12 +194,7 @@ impl Torture<'_> {
         let mut planned = plan(&course).into_iter().peekable();
         while begun.elapsed() < Duration::from_millis(course.millis) {
             self.check_interrupt()?;
-            let place = Place {
-                exe: &self.settings.exe,
-                work: self.work,
-                sockets: &self.sockets,
-                journal: &self.journal,
-            };
+            let place = place(self.settings, self.work, &self.sockets, &self.journal);
             self.clients.go_on(&course, &place)?;
             self.look()?;
             let by_now = |next: &Planned| begun.elapsed() >= Duration::from_millis(next.at);
@@ -365,12 +371,7 @@ impl Torture<'_> {
         let needs =
             (0..cells).flat_map(|cell| pools.map(|pool| pool.replace('N', &cell.to_string())));
         let errand = Errand { needs: needs.collect(), works: 20, deaf: false, local: false };
-        let place = Place {
-            exe: &self.settings.exe,
-            work: self.work,
-            sockets: &self.sockets,
-            journal: &self.journal,
-        };
+        let place = place(self.settings, self.work, &self.sockets, &self.journal);
         for home in 0..cells {
             self.clients.start(0, home, &errand, &place)?;
         }
