@@ -1,7 +1,9 @@
 //! What a log in etcd costs, beside other uses of the same etcd: three members on loopback, in a
 //! directory of the disk that is named.
 //!
-//!     cargo run -p holdall-log --example etcd_cost [DIRECTORY]
+//!     cargo run -p holdall-log --example etcd_cost [DIRECTORY [over]]
+//!
+//! With `over` only how long it takes until another host leads.
 
 #[path = "../tests/members/mod.rs"]
 mod members;
@@ -33,23 +35,29 @@ fn main() {
         return lead_until_killed(&format!("etcd://{address}"));
     }
     let members = Members::start_in(dir.as_ref(), 3, &[]);
+    if std::env::args().nth(2).is_none() {
+        rates(&members);
+    }
+    fail_over(&members);
+}
+
+fn rates(members: &Members) {
     for round in 1..=3 {
         for waiting in [1, CLIENTS, 512] {
-            let rate = through_the_log(&members, waiting);
+            let rate = through_the_log(members, waiting);
             println!("round {round}: log, {waiting} waiting at a time: {rate:.0} records/s");
         }
-        let rate = clients(&members, one_each);
+        let rate = clients(members, one_each);
         println!("round {round}: a transaction a record, {CLIENTS} clients: {rate:.0} records/s");
-        let rate = clients(&members, both_at_once);
+        let rate = clients(members, both_at_once);
         println!(
             "round {round}: a transaction a set, 2 of {LOCKS}, {CLIENTS} clients: {rate:.0} acquisitions/s"
         );
-        let rate = clients(&members, one_after_the_other);
+        let rate = clients(members, one_after_the_other);
         println!(
             "round {round}: as etcdctl lock, 2 of {LOCKS}, {CLIENTS} clients: {rate:.0} acquisitions/s"
         );
     }
-    fail_over(&members);
 }
 
 fn options(cell: &str, host: &str) -> Options {
