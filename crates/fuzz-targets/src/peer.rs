@@ -18,7 +18,7 @@ use holdall_wire::{Ask, From, Kind, Lasting, Reply, RequestNo, Who};
 /// Who there is. The first one is tried; the others say what the script says.
 const CELLS: u8 = 3;
 /// How others greet: it was looked at before.
-const PRESENCE: Presence = Presence { life: 7, epoch: 1, nonce: 1, length: 1 };
+const PRESENCE: Presence = Presence { life: 7, epoch: 1, nonce: 1, began: 1, length: 1 };
 /// The longest script that is played.
 const STEPS: usize = 200;
 const NEEDS: [&[&str]; 6] = [
