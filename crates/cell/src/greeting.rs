@@ -8,7 +8,7 @@
 //!
 //! With everything that a cell says to others it tells how long its log is ([`Presence::has_come_to`]). So a copy that is let in knows at
 //! least what it has said to whoever lets it in. What was granted to its own clients since the copy was made is known to nobody else:
-//! that is on whoever has started it from one.
+//! that is on whoever has started it from one. And whoever restarts knows no more than what it was greeted with last.
 
 use serde::{Deserialize, Serialize};
 

@@ -18,7 +18,7 @@ impl World<'_> {
             let broken = |what| Violation::Broken { at: self.at, cell: format!("c{node}"), what };
             self.nodes[node].snapshot().map_err(broken)?;
         }
-        if self.chance(2.0) {
+        if self.chance(6.0) {
             self.nodes[node].back_up();
         }
         match self.rng.random_range(0..100) {

@@ -1,6 +1,6 @@
 //! A machine: a cell with its log, its clock and its leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_cell::engine::{Member, TimerNo};
 use holdall_cell::greeting::Presence;
@@ -66,6 +66,8 @@ pub(crate) struct Node {
     pub(crate) is_copy: bool,
     /// It was, once.
     pub(crate) was_copy: bool,
+    /// Who has let it in since.
+    let_in_by: BTreeSet<usize>,
     /// The highest epoch that another one knew that did not let it in.
     refused: Option<u32>,
     /// It is gone for good.
@@ -111,6 +113,7 @@ impl Node {
             waits,
             is_copy: false,
             was_copy: false,
+            let_in_by: BTreeSet::new(),
             refused: None,
             dead: false,
             forgotten: false,
@@ -284,12 +287,19 @@ impl Node {
         self.running = None;
         (self.disk, self.is_copy, self.was_copy) = (copy, true, true);
         self.disk.torn = false;
+        self.let_in_by.clear();
         true
     }
 
-    /// It was let in: it is no copy, or a copy of what it is.
-    pub(crate) fn is_let_in(&mut self) {
-        self.is_copy = false;
+    /// It was let in by one of the others.
+    pub(crate) fn is_let_in(&mut self, by: usize, all: &[usize]) {
+        self.let_in_by.insert(by);
+        self.is_copy &= !all.iter().all(|other| self.let_in_by.contains(other));
+    }
+
+    /// The copy of its disk is gone.
+    pub(crate) fn lose_copy(&mut self) {
+        self.copy = None;
     }
 
     /// It was not let in by somebody who knew this epoch; whether that is news.

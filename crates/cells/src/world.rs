@@ -129,7 +129,7 @@ impl<'a> World<'a> {
     pub(crate) fn new(seed: u64, settings: &'a Settings) -> Self {
         let mut rng = Pcg64::seed_from_u64(seed);
         let waits = seed.is_multiple_of(2);
-        let new = |index| Node::new(index, rng.random_range(-50..=50), waits);
+        let new = |index| Node::new(index, rng.random_range(-65..=65), waits);
         let mut nodes: Vec<_> = (0..settings.cells).map(new).collect();
         let joins_late = settings.cells > 2 && rng.random_bool(0.2);
         if let Some(last) = nodes.last_mut().filter(|_| settings.cells > 2) {
@@ -177,13 +177,13 @@ impl<'a> World<'a> {
 
     pub(crate) fn play(mut self) -> Result<Report, Violation> {
         let end = self.settings.faulty + HEALING;
-        while let Some(Reverse((at, _, queued))) = self.queue.pop() {
+        while let Some(Reverse((at, number, queued))) = self.queue.pop() {
             if at > end || at > self.settings.faulty && self.is_well() {
                 break;
             }
             self.at = at;
             self.report.events += 1;
-            self.happen(queued.0)?;
+            self.happen(number, queued.0)?;
         }
         self.check_end()?;
         Ok(self.report)
@@ -225,11 +225,12 @@ impl<'a> World<'a> {
         }
     }
 
-    fn happen(&mut self, event: Event) -> Done {
+    fn happen(&mut self, number: u64, event: Event) -> Done {
         if let Some(until) = Self::machine(&event).map(|node| self.stopped_until[node])
             && until > self.at
         {
-            self.after(until - self.at, event);
+            // In the same order as without standing still.
+            self.queue.push(Reverse((until, number, Box::new(Queued(event)))));
             return Ok(());
         }
         match event {
@@ -313,6 +314,8 @@ impl<'a> World<'a> {
         if self.is_faulty() && self.chance(15.0) {
             self.nodes[node].waits ^= true; // Its configuration has changed.
         }
+        // How far the others have come since the last greeting this one has forgotten: an older copy of one could be let in now.
+        self.others(node).into_iter().for_each(|other| self.nodes[other].lose_copy());
         let boards = if self.is_faulty() && self.chance(10.0) { 3 } else { 2 };
         let limit = (self.is_faulty() && self.chance(5.0)).then_some(4000);
         let starting = Starting { others, life, nonce, upgrade, boards, limit };
@@ -405,11 +408,11 @@ impl<'a> World<'a> {
         let Some(running) = &self.nodes[host].running else { return Ok(false) };
         let known = running.known.get(&guest).copied();
         if self.settings.mutant == Some(Mutant::CopyAccepted) || self.nodes[guest].is_hostile {
-            self.nodes[guest].is_let_in();
+            self.is_let_in(host, guest);
             return Ok(true);
         }
         let Err(why) = presence.check(known.as_ref(), running.links.contains_key(&guest)) else {
-            self.nodes[guest].is_let_in();
+            self.is_let_in(host, guest);
             return Ok(true);
         };
         self.tell(|| format!("c{host} does not let in c{guest}: {why}"));
@@ -425,6 +428,14 @@ impl<'a> World<'a> {
             self.after(delay, Event::Declare(guest));
         }
         Ok(false)
+    }
+
+    /// A machine was let in by another one: if it was by all that there are, it is no copy, or a copy of what it is.
+    fn is_let_in(&mut self, host: usize, guest: usize) {
+        let counts =
+            |other: &usize| !self.nodes[*other].is_out_of_use() || self.nodes[*other].is_copy;
+        let all: Vec<_> = self.others(guest).into_iter().filter(counts).collect();
+        self.nodes[guest].is_let_in(host, &all);
     }
 
     pub(crate) fn forget(&mut self, gone: usize) -> Done {

@@ -33,6 +33,8 @@ impl Cell {
         if before != Some(life) {
             self.note(Fact::Peer { cell, life: Some(life) })?;
         }
+        // So that no copy of it that is older than this is let in, whatever happens here.
+        self.out.sync = true;
         self.note(Fact::Met { cell, presence })?;
         let forgot = before.is_some_and(|before| before != life);
         let effects = self.engine.link(self.now, cell, forgot)?;

@@ -180,6 +180,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// This is a cell among others from now on, or another life of it. Only while there are no requests.
     pub fn settle(&mut self, own: Name, home: Home) {
         (self.cells.own, self.cells.home) = (Some(own), home);
+        P::Manager::settle(&mut self.cfg, home.cell);
     }
 
     /// The other cells that there are. Those that are missing are forgotten.

@@ -232,7 +232,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub fn new(variant: Option<&str>, epoch: u32, ephemeral: bool) -> Result<Self, Unsupported> {
         let variant = variant.or(P::Manager::VARIANT).map(Into::into);
         let options = Options { variant, ..Options::default() };
-        let cfg = P::new(&Topology::of_pools(Vec::new()), &options)?;
+        let mut cfg = P::new(&Topology::of_pools(Vec::new()), &options)?;
+        P::Manager::settle(&mut cfg, CellId::default());
         Ok(Self {
             manager: cfg.manager(ManagerId(0)),
             cfg,

@@ -1,6 +1,6 @@
 //! What the engine needs of a protocol.
 
-use holdall_core::{Addr, Broken, ManagerId, Protocol, RequestId, Resize, Role, UserId};
+use holdall_core::{Addr, Broken, CellId, ManagerId, Protocol, RequestId, Resize, Role, UserId};
 use holdall_protocols::house::{self, House, ToManager, ToUser};
 
 use super::{Defect, Engine};
@@ -15,6 +15,9 @@ pub trait Serving: Role<Call = Resize> {
 
     /// The variant of its protocol for a manager beside which there are others.
     const VARIANT: Option<&'static str> = None;
+
+    /// The cell whose users are beside it.
+    fn settle(_: &mut Self::P, _: CellId) {}
 
     /// The requests that wait behind a place, in the order in which they would be served: first
     /// those out of turn, then the others as they came.
@@ -91,6 +94,10 @@ impl Serving for house::Manager {
     type Place = house::Place;
 
     const VARIANT: Option<&'static str> = Some("resend=2");
+
+    fn settle(cfg: &mut House, own: CellId) {
+        cfg.settle(own);
+    }
 
     fn holds(&self, request: RequestId) -> bool {
         self.held_under(request).is_some()

@@ -102,7 +102,8 @@ impl<P: Protocol<Manager: Serving>> Serialize for Engine<P> {
 impl<'de, P: Protocol<Manager: Serving>> Deserialize<'de> for Engine<P> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let state = Read::<P>::deserialize(from)?;
-        let engine = Self::new(None, 0, state.ephemeral).map_err(de::Error::custom)?;
+        let mut engine = Self::new(None, 0, state.ephemeral).map_err(de::Error::custom)?;
+        P::Manager::settle(&mut engine.cfg, state.cells.home.cell);
         let holds =
             |(request, entry): &(RequestNo, Entry)| entry.taken.is_some().then_some(*request);
         let held = state.requests.iter().filter_map(holds).collect();

@@ -163,7 +163,8 @@ impl Manager {
                 if heard {
                     self.end(cfg, request, out);
                 }
-                if cfg.resends() && from == Addr::User(request.user) && state != State::Gone {
+                let acknowledges = cfg.acknowledges(request.user);
+                if acknowledges && from == Addr::User(request.user) && state != State::Gone {
                     out.to_user(request.user, ToUser::Over(request));
                 }
             }

@@ -54,8 +54,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use holdall_core::{
-    About, Assumes, Broken, ManagerId, Needs, NodeId, Options, Picked, PoolId, Property, Protocol,
-    RequestId, Stamp, System, Topology, Unsupported, UserId, rules,
+    About, Assumes, Broken, CellId, ManagerId, Needs, NodeId, Options, Picked, PoolId, Property,
+    Protocol, RequestId, Stamp, System, Topology, Unsupported, UserId, rules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -242,6 +242,8 @@ pub struct House {
     /// not know what a change can affect. Nothing but the cost depends on it, as long as whoever
     /// waits reserves.
     thorough: bool,
+    /// The cell whose users hear from the manager at once, and need no acknowledgement; only where others may.
+    own: Option<CellId>,
     rules: Rules,
 }
 
@@ -281,6 +283,20 @@ impl House {
     /// Whether some messages may be lost: then managers acknowledge releases.
     fn resends(&self) -> bool {
         self.resend != Resend::Nothing
+    }
+
+    /// From now on a manager knows which users nothing is lost on the way to, if messages between cells alone may be.
+    pub fn settle(&mut self, own: CellId) {
+        self.own = Some(own);
+    }
+
+    /// Whether a manager acknowledges the releases of a user.
+    fn acknowledges(&self, user: UserId) -> bool {
+        match self.resend {
+            Resend::Nothing => false,
+            Resend::Everything => true,
+            Resend::Abroad => self.own != Some(user.home().cell),
+        }
     }
 
     /// Whether what is sent to a manager may be lost, and so may its answers.
@@ -359,6 +375,7 @@ impl Protocol for House {
                 _ => Resend::Everything,
             },
             thorough: setting("thorough", 0)? != 0,
+            own: None,
             rules: Rules::new(options),
         })
     }
