@@ -85,7 +85,7 @@ async fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
             }
         }
         Frame::Known(known) => {
-            hub.lacking(&known).into_iter().for_each(|it| line.way.outbox.say(it))
+            hub.lacking(&known).into_iter().for_each(|it| line.way.outbox.say(it));
         }
         Frame::Told(records) => {
             hub.take(peer.id, records)?;
