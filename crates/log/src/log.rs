@@ -18,7 +18,7 @@ impl Index {
     /// The one after it.
     #[must_use]
     pub fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 
     /// The one before it.

@@ -50,7 +50,7 @@ impl Session {
 
     /// How many of its calls are kept until they are acknowledged.
     pub(super) fn unheard(&self) -> usize {
-        self.outcomes.len() - self.opened
+        self.outcomes.len().saturating_sub(self.opened)
     }
 
     pub(super) fn take(&mut self, call: CallNo) {
