@@ -6,9 +6,10 @@ set -euo pipefail
 seed=${TORTURE_SEED:-$((RANDOM * 32768 + RANDOM))}
 words=(--cells 3 --clients "${TORTURE_CLIENTS:-12}" --seed "$seed" --dir "$work")
 
-# The processes that know of a directory.
+# The processes that know of a directory; whoever looks is not among them.
 known() {
-    grep -lsF -- "$1" /proc/[0-9]*/cmdline /proc/[0-9]*/environ | grep -v "^/proc/$$/" || true
+    local files=(/proc/[0-9]*/cmdline)
+    grep -lsF -- "$1" "${files[@]}" || true
 }
 
 "$HOLDALL" torture "${words[@]}" --seconds "${TORTURE_SECONDS:-20}" --json >"$work/told" 2>"$work/said" || {
