@@ -43,8 +43,7 @@ fn links_shift_apart() {
         (0..times).fold(first, |stamp, _| stamp.next())
     };
     let at = |a, b, c| {
-        state(&[&Fingerprint::of(&(stamp(0, a), stamp(1, b))), &Fingerprint::of(&stamp(0, c))])
-            .1
+        state(&[&Fingerprint::of(&(stamp(0, a), stamp(1, b))), &Fingerprint::of(&stamp(0, c))]).1
     };
     assert_eq!(at(2, 0, 3), at(7, 4, 8));
     assert_ne!(at(2, 0, 3), at(2, 0, 4));

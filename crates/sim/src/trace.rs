@@ -283,7 +283,7 @@ impl<'a> Player<'a> {
     /// Tells how far it is, now and then.
     fn tell(&mut self, now: u64) {
         self.steps += 1;
-        if self.steps % TOLD == 0 {
+        if self.steps.is_multiple_of(TOLD) {
             let Self { waiting, left, .. } = *self;
             self.broken_off |= (self.progress.0)(Progress { now, waiting, left }).is_break();
         }
