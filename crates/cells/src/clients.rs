@@ -256,7 +256,7 @@ impl World<'_> {
         let can_call = self.clients[client].conn.is_some() && self.stopped_until[node] <= self.at;
         let running = self.nodes[node].running.as_ref();
         let entry = running.and_then(|running| running.cell.books().get(request));
-        let leftovers = entry.and_then(|entry| entry.leftovers());
+        let leftovers = entry.and_then(holdall_cell::books::Entry::leftovers);
         let boot = running.map(|running| running.cell.clock().boot.clone()).unwrap_or_default();
         if !may_leave || !can_call || leftovers.is_none() || !self.chance(15.0) {
             self.bystander.end(client);

@@ -57,7 +57,7 @@ impl Holders {
     fn replaced_by(&mut self, one: &Use, at: usize) -> Vec<usize> {
         let mut before: Vec<usize> =
             units(one).filter_map(|unit| self.units.insert(unit.clone(), at)).collect();
-        for lock in one.got.iter().filter(|got| is_lock(got)).map(|(lock, _)| lock) {
+        for lock in one.got.iter().filter(is_lock).map(|(lock, _)| lock) {
             let Lock { alone, shared } = self.locks.entry(lock.clone()).or_default();
             before.extend(alone.take());
             let is_alone = |need: &holdall_wire::Need| {

@@ -85,7 +85,7 @@ fn job(line: &str) -> Option<Option<Job>> {
     let fields: Vec<f64> =
         line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let fields = <[f64; FIELDS]>::try_from(fields).ok()?;
-    if fields.iter().any(|value| !(value.abs() <= LARGEST)) {
+    if fields.iter().any(|value| value.is_nan() || value.abs() > LARGEST) {
         return None;
     }
     let known = |number: usize| Some(fields[number - 1]).filter(|value| *value >= 0.0);
