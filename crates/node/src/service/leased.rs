@@ -5,6 +5,7 @@
 //! out ([`holdall_cell::lease`]).
 
 use holdall_cell::Input;
+use holdall_cell::books::Entry;
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_core::CellId;
 use holdall_wire::{Reply, RequestNo};
@@ -26,7 +27,7 @@ enum Lease {
 impl Service {
     fn lease(&self, request: RequestNo) -> Lease {
         let Some(cells) = &self.cells else { return Lease::None };
-        let is_reserved = self.books().get(request).is_none_or(|entry| entry.is_reserved());
+        let is_reserved = self.books().get(request).is_none_or(Entry::is_reserved);
         if is_reserved || self.books().ties().id(request).is_none() {
             return Lease::None;
         }

@@ -288,7 +288,7 @@ fn cells_of(known: &Known, opened: &Opened, clock: &Clock) -> anyhow::Result<Box
     let mut nonce = [0; 16];
     rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
     let length = opened.records.last().map(|record| record.index.0);
-    let length = length.or(opened.snapshot.as_ref().map(|snapshot| snapshot.upto.0));
+    let length = length.or_else(|| opened.snapshot.as_ref().map(|snapshot| snapshot.upto.0));
     let length = length.unwrap_or_default();
     let presence = Presence {
         life: opened.life.0,
