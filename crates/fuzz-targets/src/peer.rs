@@ -195,7 +195,7 @@ impl Host {
     fn step(&mut self, step: Step) {
         match step {
             Step::Linked(other) => {
-                self.input(Input::Linked { cell: id(other), presence: PRESENCE })
+                self.input(Input::Linked { cell: id(other), presence: PRESENCE });
             }
             Step::Unlinked(other) => self.input(Input::Unlinked(id(other))),
             Step::Said(other, message) => self.input(Input::Said { cell: id(other), message }),
