@@ -9,6 +9,7 @@ pub mod frame;
 pub mod holder;
 mod message;
 mod name;
+mod nested;
 mod right;
 mod span;
 mod view;

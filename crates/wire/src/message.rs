@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::{ClusterCall, ClusterView, JoinTokenView};
 use crate::name::{Name, Need};
+use crate::nested::nested;
 use crate::view::{
     AgentView, Drained, Explanation, HistoryPage, HistoryPlace, Prospects, Status, if_said,
 };
@@ -193,11 +194,12 @@ pub enum Body {
         /// The name of the cell.
         cell: String,
         /// The question.
+        #[serde(deserialize_with = "nested")]
         question: Box<Self>,
     },
     /// Why a request of another home waits here, by the id that cells know it by.
     ExplainAs {
-        /// The id, as [`Explanation::known_as`] has it.
+        /// The id, as [`Elsewhere::known_as`](crate::Elsewhere) has it.
         id: Vec<u8>,
         /// How many of those who wait along the way are followed and shown.
         most: u32,
@@ -431,6 +433,7 @@ pub enum Reply {
         /// How each call stands that was taken and whose end the client has not heard, and each request
         /// that waits or holds; nothing is said of what is being done, and will be told. A call that is
         /// missing was not taken, if the client has heard nothing of it, and else is over.
+        #[serde(deserialize_with = "nested")]
         answers: Vec<(u64, Option<Self>)>,
     },
     /// What everybody who waits can expect.
