@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     block_on(async {
         match &args.command {
             Command::Init { listen, name, reach } => {
-                let data = &reach.place()?.data;
+                let data = &reach.data().await?;
                 let made = cluster::init(data, name.as_deref(), listen).map_err(told)?;
                 go_on(reach, &made).await?;
                 let token = made.token.as_deref().unwrap_or_default();
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 print(&format!("holdall cluster join {} --token {token}", made.listens))?;
             }
             Command::Join { at, token, listen, name, reach } => {
-                let data = &reach.place()?.data;
+                let data = &reach.data().await?;
                 let joined =
                     cluster::join(data, name.as_deref(), listen.as_deref(), at, token).await;
                 let made = joined.map_err(told)?;

@@ -1,6 +1,6 @@
 //! `holdall token`: who may use the agent from elsewhere, over HTTP or, if it is a member of a cluster, with `holdall` itself.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use comfy_table::{Table, presets};
 use holdall_http::token::{self, Error, Token};
 use holdall_links::Home;
 use holdall_links::token::ClientToken;
-use holdall_wire::{Body, Reply, Right, span};
+use holdall_wire::{Right, span};
 
 use crate::failure::{CONFLICT, Failure};
-use crate::reach::{Reach, block_on, call};
+use crate::reach::{Reach, block_on};
 use crate::{print, show, usage};
 
 /// Make, list and remove tokens, with which programs elsewhere use the agent
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Add { name, may, lasts, client, reach } => {
             let until = lasts.map(|lasts| show::now().saturating_add(lasts.as_millis() as u64));
-            let data = &data(reach)?;
+            let data = &block_on(reach.data())?;
             std::fs::metadata(data).with_context(|| {
                 format!("no agent has its files in {}; start one first", data.display())
             })?;
@@ -94,11 +94,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
         Command::List { json, reach } => {
-            let tokens = token::list(&data(reach)?).map_err(told)?;
+            let tokens = token::list(&block_on(reach.data())?).map_err(told)?;
             print(&if *json { show::json(&listed(&tokens))? } else { table(&tokens).trim_fmt() })?;
         }
         Command::Remove { name, reach } => {
-            token::remove(&data(reach)?, name).map_err(told)?;
+            token::remove(&block_on(reach.data())?, name).map_err(told)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -130,18 +130,6 @@ impl Door {
     fn token(&self, secret: &str) -> String {
         ClientToken::new(self.home.pin(), self.home.cell().id, secret).to_string()
     }
-}
-
-/// Where the agent has its files, if it says so: it may have been told otherwise than we were.
-fn data(reach: &Reach) -> anyhow::Result<PathBuf> {
-    let meant = reach.place()?.data.clone();
-    block_on(async {
-        let Ok(client) = reach.connect().await else { return Ok(meant) };
-        match call(&client, Body::Agent).await {
-            Ok(Reply::Agent(view)) => Ok(view.data.into()),
-            _ => Ok(meant),
-        }
-    })
 }
 
 fn told(error: Error) -> anyhow::Error {

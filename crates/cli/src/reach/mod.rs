@@ -97,6 +97,16 @@ impl Reach {
         }
     }
 
+    /// Where the agent has its files, as it says if it runs: it may have been told otherwise than we were.
+    pub(crate) async fn data(&self) -> anyhow::Result<PathBuf> {
+        let meant = self.place()?.data.clone();
+        let Ok(client) = self.connect().await else { return Ok(meant) };
+        match call(&client, Body::Agent).await {
+            Ok(Reply::Agent(view)) => Ok(view.data.into()),
+            _ => Ok(meant),
+        }
+    }
+
     /// Connects to the agent if it runs.
     pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
         let place = match self.meant()? {
