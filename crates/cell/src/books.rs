@@ -498,6 +498,12 @@ impl Books {
         self.requests.get(&request).map(|entry| &**entry)
     }
 
+    /// Whether a request is that of a user of this machine. A number that another home tells means nobody here.
+    pub fn is_of(&self, request: RequestNo, uid: Option<u32>) -> bool {
+        let is_theirs = self.get(request).is_some_and(|entry| uid == Some(entry.who.uid));
+        is_theirs && self.ties.foreign(request).is_none()
+    }
+
     /// When a grant is next to be looked at, and which.
     pub fn next_due(&self) -> Option<(u64, RequestNo)> {
         self.due.first().copied()

@@ -72,8 +72,8 @@ impl Presence {
             return Err(Stranger::Second);
         }
         let (epoch, length) = (self.epoch, self.length);
-        // Fences are above the epoch, so that no life may begin below one that was.
-        if epoch < known.epoch || epoch == known.epoch && !is_same_start {
+        // Fences are above the epoch, so that no life may begin below one that was. (A start on a full disk goes on in the epoch before it.)
+        if epoch < known.epoch || epoch == known.epoch && self.life != known.life {
             return Err(Stranger::Earlier { epoch, known: known.epoch });
         }
         // The log of a copy grows, too: what counts is where it went on.
@@ -130,7 +130,9 @@ mod tests {
         let older = Presence { epoch: 4, nonce: 60, length: 2000, ..KNOWN };
         assert_eq!(check(older), Err(Stranger::Earlier { epoch: 4, known: 5 }));
         let twin = Presence { nonce: 60, length: 2000, ..KNOWN };
-        assert_eq!(check(twin), Err(Stranger::Earlier { epoch: 5, known: 5 }));
+        assert_eq!(check(twin), Err(Stranger::Shorter { length: 700, known: 1000 }));
+        let full = Presence { nonce: 60, began: 1000, length: 1000, ..KNOWN };
+        assert_eq!(check(full), Ok(()), "it was started on a full disk, and could not raise its epoch");
         let lost = Presence { life: 2, epoch: 5, nonce: 60, began: 2, length: 3 };
         assert!(check(lost).is_err(), "its fences would go back");
         let beside = Presence { epoch: 6, nonce: 60, began: 1000, ..KNOWN };

@@ -94,6 +94,14 @@ impl Leases {
         self.pairs.remove(&cell);
     }
 
+    /// There is a link to a cell. Whatever it had leased was taken from its users if it was said that the lease runs out: what it
+    /// gives from now on counts from the next beat that comes back, not from the last one before.
+    pub fn linked(&mut self, now: u64, cell: CellId) {
+        if let Some(pair) = self.pairs.get_mut(&cell).filter(|pair| pair.warned) {
+            (pair.confirmed, pair.since, pair.warned) = (None, now, false);
+        }
+    }
+
     /// A beat of another home has arrived.
     pub fn heard(&mut self, now: u64, cell: CellId) {
         if let Some(pair) = self.pairs.get_mut(&cell) {
@@ -186,6 +194,20 @@ mod tests {
         assert_eq!(home.look(144), []);
         assert_eq!(home.look(145), [Verdict::LeaseOver(OTHER)]);
         assert_eq!(home.look(146), [], "it is said once");
+    }
+
+    /// Who has waited while a guard was away is not stopped for a lease of before.
+    #[test]
+    fn after_a_lease_has_run_out_the_next_link_begins_anew() {
+        let mut home = Leases::new(TERMS, 0, [OTHER]);
+        home.confirmed(100, OTHER);
+        home.linked(120, OTHER);
+        assert_eq!(home.deadline(OTHER), Some(160), "it has not run out");
+        assert!(home.look(145).contains(&Verdict::LeaseOver(OTHER)));
+        home.linked(300, OTHER);
+        assert_eq!(home.deadline(OTHER), None, "not known yet");
+        assert!(!home.look(344).contains(&Verdict::LeaseOver(OTHER)));
+        assert!(home.look(345).contains(&Verdict::LeaseOver(OTHER)), "no beat came back");
     }
 
     #[test]

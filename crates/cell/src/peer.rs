@@ -19,6 +19,8 @@ use holdall_protocols::house::{ToManager, ToUser};
 use holdall_wire::{NEEDS_MAX, Name, Need, Refusal, TEXT_MAX, Taken, UNITS_MAX, Who, needs_size};
 use serde::{Deserialize, Serialize};
 
+use crate::books::is_what_was_asked_for;
+
 /// A message from one cell to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerMessage<M = ToManager, U = ToUser> {
@@ -173,7 +175,9 @@ impl PeerMessage {
                 sensible(all.all(senders), "a request that is not its own")?;
                 held.iter().try_for_each(|one| {
                     one.order.check()?;
-                    one.given.check()
+                    one.given.check()?;
+                    let asked_for = is_what_was_asked_for(&one.order.needs, &one.given.taken);
+                    sensible(asked_for, "something held that was not asked for")
                 })
             }
         }
@@ -215,6 +219,8 @@ impl Assertion {
 impl Order {
     fn check(&self) -> Result<(), &'static str> {
         are_its_own(self.needs.iter().map(|need| &need.name))?;
+        let different: BTreeSet<_> = self.needs.iter().map(|need| &need.name).collect();
+        sensible(different.len() == self.needs.len(), "a name that is asked for twice")?;
         let Who { user, host, from, .. } = &*self.who;
         let long = user.len().max(host.len()) > TEXT_MAX || from.size() > 3 * TEXT_MAX;
         sensible(!long, "words that are too long")?;

@@ -248,10 +248,11 @@ impl<'a> World<'a> {
                 if !self.net.delivers(other, node, number) {
                     return Ok(());
                 }
+                let (clock, cell) = (self.nodes[node].clock(self.at), self.nodes[other].member.cell);
                 let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
                 running.links.insert(other, number);
                 running.known.insert(other, presence);
-                let cell = self.nodes[other].member.cell;
+                running.leases.linked(clock, cell);
                 self.tell(|| format!("c{node} is linked to c{other} ({number})"));
                 self.input(node, Input::Linked { cell, presence })
             }

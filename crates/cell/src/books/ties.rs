@@ -93,6 +93,11 @@ impl Ties {
         self.foreign.get(&request)
     }
 
+    /// Whether other homes hold something without a lease.
+    pub fn has_unleased(&self) -> bool {
+        self.foreign.values().any(|tie| !tie.leased)
+    }
+
     /// The homes for which something is held.
     pub fn homes(&self) -> impl Iterator<Item = CellId> {
         self.foreign.values().map(|tie| tie.id.user.home().cell)

@@ -198,7 +198,7 @@ impl Cell {
         let Some(entry) = self.books.get(request).filter(|entry| entry.held.is_some()) else {
             return Ok(Some(Err(unknown(request))));
         };
-        let mine = self.books.sessions.uid(session) == Some(entry.who.uid);
+        let mine = self.books.is_of(request, self.books.sessions.uid(session));
         let conflict = |why: String| Ok(Some(Err(Fault::Conflict(why))));
         if !entry.is_reserved() {
             return conflict(format!("{request} is no reservation; it ends with its process"));
@@ -241,7 +241,7 @@ impl Cell {
             return Ok(Err(unknown(request)));
         };
         let (reserved, user) = (entry.is_reserved(), &entry.who.user);
-        let mine = self.books.sessions.uid(session) == Some(entry.who.uid);
+        let mine = self.books.is_of(request, self.books.sessions.uid(session));
         let conflict = |why: String| Ok(Err(Fault::Conflict(why)));
         if !mine && !may {
             return Ok(Err(of_another(request, entry)));

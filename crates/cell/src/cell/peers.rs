@@ -170,11 +170,13 @@ impl Cell {
         let recovery = match doubts {
             Some(mut recovery) => {
                 recovery.held.extend(std::mem::take(&mut self.unrestored_abroad));
-                let until = (!waits).then(|| self.now.saturating_add(cluster.patience));
+                // A recovery without a limit, in which memory is lost once more, has none either.
+                let endless = waits || !recovery.missing.is_empty() && recovery.until.is_none();
+                let until = (!endless).then(|| self.now.saturating_add(cluster.patience));
                 Recovery { missing: members.collect(), until, ..recovery }
             }
             None => {
-                let doubts = self.doubt_what_was_not_restored(cluster.patience);
+                let doubts = self.doubt_what_was_not_restored(cluster.patience, waits);
                 let mut recovery = doubts.unwrap_or_else(|| self.books.ties().recovery().clone());
                 if recovery.missing.is_empty() {
                     return Ok(());
@@ -317,12 +319,15 @@ impl Cell {
 
     /// What other homes held and could not be held again, because the pools are others now, they may be using: nothing is
     /// given to anybody until they have stopped, as if it had been forgotten.
-    fn doubt_what_was_not_restored(&mut self, patience: u64) -> Option<Recovery> {
+    fn doubt_what_was_not_restored(&mut self, patience: u64, waits: bool) -> Option<Recovery> {
         let unrestored = std::mem::take(&mut self.unrestored_abroad);
         let mut recovery = self.books.ties().recovery().clone();
+        let until = (!waits).then(|| self.now.saturating_add(patience));
         if recovery.missing.is_empty() {
-            recovery = Recovery { horizon: self.books.highest(), ..Recovery::default() };
-            recovery.until = Some(self.now.saturating_add(patience));
+            recovery = Recovery { horizon: self.books.highest(), until, ..Recovery::default() };
+        } else {
+            // Whoever has to be waited for longer is.
+            recovery.until = recovery.until.zip(until).map(|(before, now)| before.max(now));
         }
         recovery.missing.extend(unrestored.iter().map(|id| id.user.home().cell));
         recovery.held.extend(&unrestored);

@@ -24,6 +24,8 @@ impl Cell {
         let is_another = self.is_another(start.cluster.as_ref(), start.life);
         let is_new_life = self.books.life() != start.life && (self.books.life() != 0 || start.lost);
         let others = start.cluster.as_ref().is_some_and(|cluster| !cluster.members.is_empty());
+        // What was given without a lease is used without one, whatever the configuration says by now.
+        let waits = !start.waits.is_empty() || self.books.ties().has_unleased();
         let doubts = match is_new_life && others {
             true => Some(self.doubt_what_others_hold()?),
             false => None,
@@ -47,8 +49,9 @@ impl Cell {
         match &start.cluster {
             Some(cluster) => {
                 self.engine.know(&cluster.members);
+                // First of all it is said for whom is waited: who is forgotten may be the last one that was waited for before.
+                self.recover(cluster, doubts, waits)?;
                 self.forget_all_but(&cluster.members)?;
-                self.recover(cluster, doubts, !start.waits.is_empty())?;
             }
             None => self.forget_all_but(&[])?,
         }

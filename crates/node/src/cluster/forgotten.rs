@@ -79,11 +79,15 @@ impl Forgotten {
     /// If that cannot be kept.
     pub(crate) fn comes_back(&mut self, cell: CellId) -> io::Result<bool> {
         match self.all.get_mut(&cell.to_string()) {
-            Some(one) if one.away => {
-                one.away = false;
-                self.save().map(|()| true)
+            Some(one) if one.away => one.away = false,
+            _ => return Ok(false),
+        }
+        match self.save() {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                self.all.get_mut(&cell.to_string()).into_iter().for_each(|one| one.away = true);
+                Err(error)
             }
-            _ => Ok(false),
         }
     }
 

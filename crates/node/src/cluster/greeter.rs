@@ -77,9 +77,9 @@ impl Greeter {
     pub(crate) fn linked(&self, peer: &Cell, greeting: &[u8]) -> Result<(Presence, bool), String> {
         let presence = self.check(peer, greeting)?;
         let mut state = self.state();
+        let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
         let it = state.peers.entry(peer.id).or_default();
         (it.presence, it.is_linked) = (Some(presence), true);
-        let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
         Ok((presence, is_back))
     }
 

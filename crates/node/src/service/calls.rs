@@ -230,7 +230,7 @@ impl Service {
         let Some(entry) = entry else { return Err(self.unknown(request)) };
         let peer = self.peers.get(&conn).ok_or(Fault::Forgotten)?;
         let (owner, reserved) = (entry.who.clone(), entry.is_reserved());
-        let (mine, may) = (peer.who.uid == owner.uid, peer.rights.has(Right::Force));
+        let (mine, may) = (self.books().is_of(request, Some(peer.who.uid)), peer.rights.has(Right::Force));
         if !mine && !may {
             return Err(of_another(peer, request, &owner.user));
         }
@@ -266,7 +266,7 @@ impl Service {
                 "{request} is no reservation; it ends with its process"
             )));
         }
-        if peer.who.uid != entry.who.uid && !may {
+        if !self.books().is_of(request, Some(peer.who.uid)) && !may {
             return Err(of_another(peer, request, &entry.who.user));
         }
         if entry.closing.is_some() {

@@ -165,6 +165,7 @@ impl Service {
         cells.links.insert(cell, Link { number: cells.last_link, way });
         let is_new = cells.ids.insert(cell, peer.id).is_none();
         cells.leases.add(now, cell);
+        cells.leases.linked(now, cell);
         if is_back || is_new {
             let name = peer.name.as_str().parse();
             let member = name.map(|name| holdall_cell::engine::Member { name, cell });
@@ -260,8 +261,13 @@ impl Service {
 
     /// The log lets something leave that is said to a cell.
     pub(super) fn send_to(&mut self, cell: CellId, number: u64, frame: &Frame) {
-        let link = self.cells.as_ref().and_then(|cells| cells.links.get(&cell));
-        let Some(link) = link.filter(|link| link.number == number) else { return };
+        let Some(cells) = &self.cells else { return };
+        // What leaves is in the log: greetings tell of nothing that a kill could undo.
+        if let Frame::Beat { length, .. } | Frame::Said { length, .. } = frame {
+            cells.greeter.has_come_to(*length);
+        }
+        let link = cells.links.get(&cell).filter(|link| link.number == number);
+        let Some(link) = link else { return };
         trace!(cell = cell.0, ?frame, "said");
         let sent = frame.encode().map_or(Err(Unsent::Long), |bytes| link.way.send(bytes));
         match sent {
@@ -284,9 +290,6 @@ impl Service {
 
     fn beat(&mut self, cell: CellId) {
         let (sent, length) = (self.boottime(), self.host.last().0);
-        if let Some(cells) = &self.cells {
-            cells.greeter.has_come_to(length);
-        }
         self.say(cell, Frame::Beat { sent, length });
     }
 
@@ -378,7 +381,6 @@ impl Service {
             Effect::Send(cell, message) => {
                 let (cells, length) = (self.cells.as_ref()?, self.host.last().0);
                 let link = cells.link(cell)?;
-                cells.greeter.has_come_to(length);
                 Some(Leaving::Said(cell, link, Box::new(Frame::Said { length, message })))
             }
             effect => Some(Leaving::Effect(effect)),

@@ -82,6 +82,7 @@ pub(super) async fn serve_as(
     };
     let conn = service.borrow_mut().open(&outbox, pid, &stream, visitor);
     if let Some(peer) = service.borrow_mut().peers.get_mut(&conn) {
+        peer.is_guest = is_guest;
         introduce(peer);
     }
     let greeted = greet(&service, conn, &outbox, &stream).await;
@@ -357,6 +358,7 @@ impl Service {
             calls: Calls::None,
             turn,
             visitor,
+            is_guest: false,
             unseen: false,
             expected: 0,
             walk: None,

@@ -97,7 +97,8 @@ impl Service {
         let all = self.peers.iter().filter(|(_, peer)| {
             let knows_sessions = peer.version.is_none_or(|version| version >= SESSIONS);
             let brings_one = matches!(peer.calls, Calls::Theirs(_) | Calls::Coming(_));
-            !knows_sessions && !brings_one && peer.outbox.goes_on()
+            // Whose a connection is that was made for a guest, its socket does not tell.
+            !knows_sessions && !brings_one && !peer.is_guest && peer.outbox.goes_on()
         });
         let (lost, kept): (Vec<_>, Vec<_>) = all.partition(|(conn, _)| awaited.contains(conn));
         if !lost.is_empty() {

@@ -119,6 +119,8 @@ struct Peer {
     turn: Rc<Semaphore>,
     /// Whether it is one too many, and may look but not ask.
     visitor: bool,
+    /// Whether it was made for somebody who comes over HTTP, or from another machine.
+    is_guest: bool,
     /// Whether it has come with a session, without a lease, from a process that cannot be seen from here.
     unseen: bool,
     /// How many bytes a long call has that is under way.
