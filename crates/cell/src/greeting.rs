@@ -132,7 +132,11 @@ mod tests {
         let twin = Presence { nonce: 60, length: 2000, ..KNOWN };
         assert_eq!(check(twin), Err(Stranger::Shorter { length: 700, known: 1000 }));
         let full = Presence { nonce: 60, began: 1000, length: 1000, ..KNOWN };
-        assert_eq!(check(full), Ok(()), "it was started on a full disk, and could not raise its epoch");
+        assert_eq!(
+            check(full),
+            Ok(()),
+            "it was started on a full disk, and could not raise its epoch"
+        );
         let lost = Presence { life: 2, epoch: 5, nonce: 60, began: 2, length: 3 };
         assert!(check(lost).is_err(), "its fences would go back");
         let beside = Presence { epoch: 6, nonce: 60, began: 1000, ..KNOWN };

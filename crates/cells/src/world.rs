@@ -248,7 +248,8 @@ impl<'a> World<'a> {
                 if !self.net.delivers(other, node, number) {
                     return Ok(());
                 }
-                let (clock, cell) = (self.nodes[node].clock(self.at), self.nodes[other].member.cell);
+                let (clock, cell) =
+                    (self.nodes[node].clock(self.at), self.nodes[other].member.cell);
                 let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
                 running.links.insert(other, number);
                 running.known.insert(other, presence);

@@ -57,13 +57,19 @@ impl Forgotten {
         self.all.get(&cell.to_string()).is_some_and(|one| one.word == word)
     }
 
-    /// A member is given up; it was last heard of in this life.
+    /// A member is given up in this life, and is away since, unless it has come back in another.
     ///
     /// # Errors
     /// If that cannot be kept.
-    pub(crate) fn add(&mut self, cell: CellId, word: &[u8], life: Option<u128>) -> io::Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        cell: CellId,
+        word: &[u8],
+        life: Option<u128>,
+        away: bool,
+    ) -> io::Result<()> {
         let life = life.map(|life| format!("{life:032x}"));
-        self.all.insert(cell.to_string(), One { word: word.to_vec(), life, away: true });
+        self.all.insert(cell.to_string(), One { word: word.to_vec(), life, away });
         self.save()
     }
 
@@ -111,7 +117,7 @@ mod tests {
         let read = || Forgotten::read(dir.path()).expect("whole");
         let (cell, mut kept) = (CellId(7), read());
         assert!(!kept.is_away(cell) && kept.lets_in(cell, 1) && !kept.is_known(cell, b"a"));
-        kept.add(cell, b"a", Some(1)).expect("kept");
+        kept.add(cell, b"a", Some(1), true).expect("kept");
         let mut kept = read();
         assert!(kept.is_away(cell) && !kept.lets_in(cell, 1) && kept.is_known(cell, b"a"));
         assert!(kept.lets_in(cell, 2), "in another life");

@@ -12,6 +12,9 @@ use super::forgotten::Forgotten;
 use super::greeting::Greeting;
 use super::number;
 
+/// How many bytes tell one word from another.
+const NONCE: usize = 16;
+
 /// What the service and the links both know.
 pub(crate) struct Greeter {
     state: Mutex<State>,
@@ -96,14 +99,32 @@ impl Greeter {
         presence.into_iter().for_each(|presence| presence.has_come_to(length));
     }
 
-    /// A member is given up. Says whether that is new.
+    /// What is said with it that a member is given up: something that tells it from the next time, and the life that is meant.
+    pub(crate) fn word_to_forget(&self, cell: CellId) -> std::io::Result<Vec<u8>> {
+        let mut word = vec![0; NONCE];
+        rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
+        let life = self.life(cell).map(u128::to_le_bytes);
+        word.extend(life.into_iter().flatten());
+        Ok(word)
+    }
+
+    /// The life in which a cell was last heard of.
+    fn life(&self, cell: CellId) -> Option<u128> {
+        self.state().peers.get(&cell).and_then(|peer| Some(peer.presence?.life))
+    }
+
+    /// A member is given up, in the life that is meant. Says whether anything follows from it: not if it was heard before, nor if it
+    /// comes late, and the member has come back since in another life.
     pub(crate) fn forget(&self, cell: CellId, word: &[u8]) -> std::io::Result<bool> {
+        let known = self.life(cell);
         let mut state = self.state();
         if state.forgotten.is_known(cell, word) {
             return Ok(false);
         }
-        let life = state.peers.get(&cell).and_then(|peer| Some(peer.presence?.life));
-        state.forgotten.add(cell, word, life).map(|()| true)
+        let meant =
+            word.get(NONCE..).and_then(|life| life.try_into().ok()).map(u128::from_le_bytes);
+        let is_late = meant.is_some_and(|meant| known.is_some_and(|known| known != meant));
+        state.forgotten.add(cell, word, meant.or(known), !is_late).map(|()| !is_late)
     }
 
     /// Whether a member was given up, and has not come back.
@@ -204,6 +225,24 @@ mod tests {
         );
         let (_, is_back) = greeter.linked(&peer, &says(2, 2, 20, 9)).expect("another life");
         assert!(is_back && !greeter.is_away(peer.id));
+    }
+
+    /// Otherwise what the new life uses would be given to others at once.
+    #[test]
+    fn a_word_that_comes_late_means_the_life_of_then() {
+        let (here, there) = (tempfile::tempdir(), tempfile::tempdir());
+        let (here, there) = (here.expect("a directory"), there.expect("a directory"));
+        let (early, late, peer) = (greeter(&here), greeter(&there), cell(2 << 64, "b"));
+        early.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
+        early.unlinked(peer.id);
+        let word = early.word_to_forget(peer.id).expect("random");
+        assert_ne!(word, early.word_to_forget(peer.id).expect("random"));
+        assert!(early.forget(peer.id, &word).expect("kept"));
+        late.linked(&peer, &says(2, 2, 20, 9)).expect("it has come back");
+        assert!(!late.forget(peer.id, &word).expect("kept"), "it is not meant");
+        assert!(!late.is_away(peer.id) && late.welcome(&peer, &says(2, 2, 20, 9)).is_ok());
+        late.unlinked(peer.id);
+        assert!(late.welcome(&peer, &says(1, 3, 30, 9)).is_err(), "that life is over");
     }
 
     #[test]

@@ -230,7 +230,8 @@ impl Service {
         let Some(entry) = entry else { return Err(self.unknown(request)) };
         let peer = self.peers.get(&conn).ok_or(Fault::Forgotten)?;
         let (owner, reserved) = (entry.who.clone(), entry.is_reserved());
-        let (mine, may) = (self.books().is_of(request, Some(peer.who.uid)), peer.rights.has(Right::Force));
+        let (mine, may) =
+            (self.books().is_of(request, Some(peer.who.uid)), peer.rights.has(Right::Force));
         if !mine && !may {
             return Err(of_another(peer, request, &owner.user));
         }

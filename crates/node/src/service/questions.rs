@@ -18,6 +18,7 @@ use holdall_wire::{
 
 use super::{Served, Service};
 use crate::cluster::frame::Frame;
+use crate::cluster::greeter::Greeter;
 use crate::cluster::{Running, number};
 
 /// How long another cell may take to answer.
@@ -51,20 +52,22 @@ const ALONE: &str = "this agent is a member of no cluster; `holdall cluster init
 impl Service {
     /// A call about the cluster.
     pub(super) fn on_cluster(&mut self, conn: ConnNo, id: u64, call: ClusterCall) {
-        let running = self.cells.as_ref().and_then(|cells| cells.running.as_ref());
-        let Some(running) = running else {
+        let cells = self.cells.as_ref();
+        let Some((cells, running)) = cells.and_then(|cells| Some((cells, cells.running.as_ref()?)))
+        else {
             return self.answer(conn, id, Reply::Failed(Fault::Conflict(ALONE.into())));
         };
         if call == ClusterCall::Members {
             let view = self.cluster_view(running);
             return self.answer(conn, id, Reply::Cluster(view));
         }
-        let (links, home) = (running.links.clone(), running.home.clone());
+        let (links, home, greeter) =
+            (running.links.clone(), running.home.clone(), cells.greeter.clone());
         tracing::info!(?call, by = &*self.caller(conn).user, "about the cluster");
         self.note_cluster(conn, &call);
         let me = self.me.clone();
         tokio::task::spawn_local(async move {
-            let reply = match carry_out(&links, &home, call).await {
+            let reply = match carry_out(&links, &home, &greeter, call).await {
                 Ok(reply) => reply,
                 Err(why) => Reply::Failed(Fault::Conflict(why)),
             };
@@ -234,6 +237,7 @@ impl Service {
 async fn carry_out(
     links: &links::Links,
     home: &links::Home,
+    greeter: &Greeter,
     call: ClusterCall,
 ) -> Result<Reply, String> {
     let told = |error: links::Unsaid| error.to_string();
@@ -279,10 +283,8 @@ async fn carry_out(
             if cell == links.own().id {
                 return Err("a cell does not forget itself; say it at another member".into());
             }
-            let mut word = [0; 16];
-            rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())
-                .map_err(|error| error.to_string())?;
-            links.forget(cell, word.to_vec()).await.map_err(told)?;
+            let word = greeter.word_to_forget(cell).map_err(|error| error.to_string())?;
+            links.forget(cell, word).await.map_err(told)?;
             Ok(Reply::Done)
         }
     }
