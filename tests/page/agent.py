@@ -36,7 +36,7 @@ class Agent:
         self.jobs: list[subprocess.Popen[bytes]] = []
         (directory / "config.toml").write_text(CONFIG)
         self.start()
-        self.token = self.call("token", "add", "page", "--may", "view,ask,reserve,pools,force").strip()
+        self.token = self.call("token", "add", "page", "--may", "view,ask,reserve,pools,force,admin").strip()
 
     def start(self) -> None:
         command = [self.program, "agent", "--config", f"{self.directory}/config.toml", "--http", f"127.0.0.1:{self.port}"]

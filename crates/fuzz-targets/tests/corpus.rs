@@ -35,6 +35,9 @@ fn nothing_can_be_made_of_noise() {
     // A log without records is one, too, and some of its files may have anything in them.
     for target in targets().filter(|target| !["records", "log"].contains(&target.name)) {
         for noise in [&b""[..], b"\0", &[0xff; 64]] {
+            if target.name == "config" && noise.is_empty() {
+                continue; // Nothing needs to be configured.
+            }
             assert!(!(target.run)(noise), "{}: {noise:02x?}", target.name);
         }
     }

@@ -72,7 +72,12 @@ fn a_grant_is_lost_in_time_if_the_network_falls_silent_and_nobody_is_told() {
             "it is lost before a lease has passed since anything came through"
         );
         door.fall_silent(false);
-        let other = client.ask(ask("b", "other")).await.expect("free");
+        // What is asked of the session that is over ends with it; the next belongs to another.
+        let other = match client.ask(ask("b", "other")).await {
+            Err(Error::Lost) => client.ask(ask("b", "other")).await,
+            other => other,
+        };
+        let other = other.expect("free");
         other.release().await.expect("held");
     });
 }
