@@ -16,6 +16,8 @@ use crate::plan::Weather;
 
 /// How often everything looks whether something has changed.
 const LOOK: Duration = Duration::from_millis(10);
+/// How often it is looked whose a connection is.
+const LOOKS: usize = 3;
 
 /// What goes on between all cells.
 pub struct Network {
@@ -84,9 +86,12 @@ fn inode_of(table: &str, address: SocketAddr) -> Option<u64> {
     let SocketAddr::V4(address) = address else { return None };
     let (ip, port) = (u32::from_le_bytes(address.ip().octets()), address.port());
     let local = format!("{ip:08X}:{port:04X}");
-    let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let line = lines.find(|words| words.get(1).is_some_and(|word| *word == local))?;
-    line.get(9)?.parse().ok().filter(|inode| *inode != 0)
+    // A port may have been used before, by a connection of which nothing but its number is left.
+    table.lines().find_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let is_it = words.get(1).is_some_and(|word| *word == local);
+        words.get(9).filter(|_| is_it)?.parse().ok().filter(|inode| *inode != 0)
+    })
 }
 
 /// A proxy before an agent.
@@ -140,7 +145,13 @@ fn carry(
     stream: &TcpStream,
     peer: SocketAddr,
 ) -> io::Result<()> {
-    let from = network.owner(peer);
+    // The kernel tells of its connections in pieces, and may leave one out while others come and go.
+    let from = (0..LOOKS).find_map(|_| {
+        network.owner(peer).or_else(|| {
+            std::thread::sleep(LOOK);
+            None
+        })
+    });
     stream.set_nonblocking(false)?;
     let inner = TcpStream::connect(agent)?;
     for end in [stream, &inner] {
