@@ -144,7 +144,7 @@ kill -CONT $agent
 [ $status -eq 70 ] || fail "the command ended with $status"
 
 # A wrapper that is killed takes its command with it, and what it held is free when the lease is over.
-beside run gpu:2 -- sh -c "echo \$\$ >$work/child; sleep 1000" & holder=$!
+beside run gpu:2 -- sh -c "echo \$\$ >$work/child; exec sleep 1000" & holder=$!
 eventually test -s "$work/child"
 kill -9 $holder; wait $holder || true
 eventually sh -c "! kill -0 $(cat "$work/child")"
