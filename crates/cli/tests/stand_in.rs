@@ -269,7 +269,7 @@ fn a_command_that_left_something_behind_is_given_back_to_the_next_agent() {
     });
     let (go, left) = (agent.file("go"), agent.file("left"));
     let script = format!(
-        "(while ! test -e {0}; do sleep 0.01; done) </dev/null >/dev/null 2>&1 & touch {1}",
+        "touch {1}; (while test -e {1} && ! test -e {0}; do sleep 0.01; done) </dev/null >/dev/null 2>&1 &",
         go.display(),
         left.display()
     );
