@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 
 use rustls::pki_types::CertificateDer;
@@ -123,9 +123,7 @@ pub fn certificate(bytes: &[u8]) -> bool {
 
 /// The files of a member: each as it is, and with a checksum that is right.
 pub fn files(bytes: &[u8]) -> bool {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let Some((which, content)) = bytes.split_first() else { return false };
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = &BENCH.dir;
     let (name, first) = [
         ("cell.pem", None),
