@@ -293,4 +293,19 @@ mod tests {
         let assertion = Assertion { waiting: Vec::new(), held, last: true };
         assert!(PeerMessage::Assert(assertion).check(HOME, GUARD).is_err());
     }
+
+    /// Otherwise the engine and the books could take it for different things.
+    #[test]
+    fn what_is_asserted_is_what_was_asked_for_and_once() {
+        let asserts = |needs: &[&str]| {
+            let (order, given) = (order(needs).expect("one"), given(&["board/0"]).expect("some"));
+            let held = vec![Asserted { request: request(HOME, 1), order, given, term: None }];
+            PeerMessage::Assert(Assertion { waiting: Vec::new(), held, last: true })
+                .check(HOME, GUARD)
+        };
+        assert_eq!(asserts(&["board"]), Ok(()));
+        assert!(asserts(&["scope"]).is_err(), "something else");
+        assert!(asserts(&["board:2"]).is_err(), "less");
+        assert!(asserts(&["board", "board"]).is_err(), "twice");
+    }
 }
