@@ -200,6 +200,14 @@ pub trait Log: Send {
     /// # Errors
     /// If it cannot. What may have left is kept all the same.
     fn seal(self: Box<Self>) -> Result<(), Error>;
+
+    /// The same, and where several hosts can lead it, names the one that is to lead next.
+    ///
+    /// # Errors
+    /// If it cannot. What may have left is kept all the same.
+    fn hand_over(self: Box<Self>, _heir: &str) -> Result<(), Error> {
+        self.seal()
+    }
 }
 
 /// A snapshot to be made, on a thread of its own: read the history, replay it, keep the state.

@@ -31,6 +31,15 @@ impl Keys {
         self.key(&format!("meta/{what}"))
     }
 
+    /// All keys: the first, and the end.
+    pub(super) fn all(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut end = self.key("");
+        if let Some(slash) = end.last_mut() {
+            *slash += 1;
+        }
+        (self.key(""), end)
+    }
+
     /// All that is said of the log.
     pub(super) fn all_meta(&self) -> Range {
         Range { key: self.key("meta/"), end: self.key("meta0"), ..Range::default() }

@@ -225,10 +225,10 @@ impl<K: Kv> Place<K> {
                 (false, _, false) => Err(OpenError::NoCell(self.name.clone())),
             };
         };
+        let is_less = meta.revision < seen.revision || next.0 < seen.next;
         let is_restored = cell.cluster != meta.cluster
-            || meta.revision < seen.revision
             || meta.epoch < seen.epoch
-            || next.0 < seen.next;
+            || cell.life == seen.life && is_less;
         if is_restored {
             if !adopt {
                 return Err(OpenError::Restored(self.name.clone()));
@@ -317,7 +317,9 @@ impl<K: Kv> Place<K> {
         let renewed = self.kv.renew_lease(elected.lease).await?;
         let counted = if self.options.rules.counts_from_sending { sent } else { self.kv.now() };
         let after = self.kv.range(leader).await?;
-        if after.found.first().is_none_or(|key| key.created != elected.term) {
+        // A backup has the key, too, and may lack what was told since.
+        let is_other = after.header.as_ref().is_some_and(|it| it.cluster != elected.meta.cluster);
+        if is_other || after.found.first().is_none_or(|key| key.created != elected.term) {
             return Ok(None);
         }
         let by = renewed.header.as_ref().map_or(0, |header| header.term);

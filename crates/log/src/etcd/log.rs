@@ -121,14 +121,12 @@ impl<K: Kv> Feed<K> {
     }
 
     pub(super) fn admit(&self, bytes: usize) -> Result<(), Error> {
-        if let Some(trouble) = self.lead()?.trouble {
-            return Err(trouble);
-        }
+        let trouble = self.lead()?.trouble;
         let pending: usize = self.pending.iter().map(|record| record.payload.len()).sum();
         if self.core.queue.bytes() + pending + bytes > WAITING_MAX {
             return Err(Error::Full(self.core.place.name.clone()));
         }
-        Ok(())
+        trouble.map_or(Ok(()), Err)
     }
 
     pub(super) fn append(&mut self, entry: Entry<'_>) -> Result<Index, Error> {
@@ -175,6 +173,7 @@ impl<K: Kv> Feed<K> {
     pub(super) fn seen(&self) -> Seen {
         let progress = self.core.progress();
         let revision = self.core.elected.meta.revision;
-        Seen { revision, epoch: progress.epoch, next: progress.may_leave.next().0 }
+        let life = self.core.elected.cell.life;
+        Seen { life, revision, epoch: progress.epoch, next: progress.may_leave.next().0 }
     }
 }

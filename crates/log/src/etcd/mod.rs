@@ -16,9 +16,11 @@
 //! | `told` | what the watch tells |
 //! | `log`, `store` | the log, and where it runs |
 //! | `follow` | who leads, for those who look for it |
+//! | `copy` | a cell in one file, and how it is put back |
 //! | `simulated` | a store that fails in every way, and what must be true all the same |
 
 mod batch;
+mod copy;
 mod follow;
 mod kv;
 mod layout;
@@ -33,6 +35,7 @@ mod store;
 mod told;
 mod writer;
 
+pub use self::copy::CellCopy;
 pub use self::follow::Following;
 pub use self::layout::Leader;
 pub use self::options::{Options, Seen, WhenLed};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Life;
+
 /// What to do if somebody else leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenLed {
@@ -12,14 +14,17 @@ pub enum WhenLed {
     StandBy,
 }
 
-/// What a host has seen of a store, to be kept by it: what is there later may not be less.
+/// What a host has seen of a store, to be kept by it: what is there later may not be less, unless somebody has said that memory was
+/// lost: then it is another life, in a higher epoch, and a shorter log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The highest revision.
+    /// The life of the cell.
+    pub life: Life,
+    /// The highest revision in it.
     pub revision: i64,
     /// The highest epoch.
     pub epoch: u32,
-    /// The number of the next record.
+    /// The number of the next record in it.
     pub next: u64,
 }
 

@@ -23,7 +23,7 @@ use super::lead::{Elected, Place, pause};
 use crate::{Error, Index, OpenError, Record, Snapshot};
 
 /// How long a piece is: etcd takes requests of a megabyte and a half.
-const PIECE: usize = 1 << 20;
+pub(super) const PIECE: usize = 1 << 20;
 /// How many snapshots are deleted at once: etcd takes 128 operations in a transaction.
 const NAMES: usize = 100;
 /// How long a piece may take to be written.
@@ -104,23 +104,25 @@ impl<K: Kv> Keeper<K> {
     /// Makes it the one that counts; the revision at which it was.
     async fn put_in_force(&self, pointer: &Pointer) -> Result<i64, Error> {
         let key = self.place.keys.meta("snapshot");
-        let before = self.in_force.load(Ordering::Relaxed);
-        let mut compare = self.place.is_leader(self.elected.term);
-        if self.place.options.rules.compares_snapshot {
-            compare.push(Compare::was_modified(key.clone(), before));
-        }
-        let put = Put { key, value: pointer.write(), lease: 0 };
-        let transaction = Transaction { compare, success: vec![put.into()], failure: Vec::new() };
+        let mut before = self.in_force.load(Ordering::Relaxed);
         let mut patience = self.patience();
         loop {
-            let answer = self.place.kv.transact(transaction.clone()).await;
+            let mut compare = self.place.is_leader(self.elected.term);
+            if self.place.options.rules.compares_snapshot {
+                compare.push(Compare::was_modified(key.clone(), before));
+            }
+            let put = Put { key: key.clone(), value: pointer.write(), lease: 0 };
+            let (success, failure) = (vec![put.into()], Vec::new());
+            let answer = self.place.kv.transact(Transaction { compare, success, failure }).await;
             // Whatever was answered, or not: what is there counts.
             match self.place.meta().await {
                 Ok(meta) if meta.snapshot.as_ref() == Some(pointer) => {
                     return Ok(meta.snapshot_modified);
                 }
                 Ok(meta) if !meta.is_led_by(self.elected.term) => return Err(self.deposed()),
-                Ok(_) | Err(_) => {}
+                // One before it, of which nothing was known any more, is in force by now.
+                Ok(meta) => before = meta.snapshot_modified,
+                Err(_) => {}
             }
             let late = || Failure::unknown("it is not known whether a snapshot is in force");
             patience.again(answer.err().unwrap_or_else(late)).await?;

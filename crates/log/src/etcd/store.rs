@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdall_etcd::{Address, Client, Failure, Settings};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::copy::CellCopy;
 use super::follow::{self, Following};
 use super::lead::Place;
 use super::log::{Core, Feed, open};
@@ -19,6 +21,8 @@ use crate::{
 
 /// How long a member of etcd may take to answer, at most, unless the lease is short.
 const ANSWER: Duration = Duration::from_secs(2);
+/// How often it is looked whether the last of a log is written.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A cell in an etcd.
 #[derive(Clone, Debug)]
@@ -87,7 +91,8 @@ impl EtcdStore {
         let ended = || self.io(std::io::Error::other("its thread has ended"));
         let (core, opened, handle) = told.recv().map_err(|_| ended())??;
         let feed = Feed::new(core);
-        Ok((EtcdLog { feed, handle, stop: Some(stop), thread: Some(thread) }, opened))
+        let (stop, thread, patience) = (Some(stop), Some(thread), self.options.lease);
+        Ok((EtcdLog { feed, handle, stop, thread, patience }, opened))
     }
 
     /// Reads the log without leading it.
@@ -95,24 +100,46 @@ impl EtcdStore {
     /// # Errors
     /// If etcd cannot be reached, or what is there cannot be used.
     pub fn look(&self) -> Result<Contents, OpenError> {
-        let (name, options, this) = (self.name(), self.options.clone(), self.clone());
-        let (tell, told) = mpsc::channel();
-        let thread = on_a_thread(async move {
-            let read = match this.client() {
-                Ok(client) => Place::new(Arc::new(client), options, name).read().await,
-                Err(error) => Err(error),
-            };
-            let _ = tell.send(read); // Whoever asked is there.
-        });
-        thread.map_err(|error| self.io(error))?;
-        let ended = || self.io(std::io::Error::other("its thread has ended"));
-        let read = told.recv().map_err(|_| ended())??;
+        let read = self.at_place(async |place| place.read().await)?;
         Ok(Contents {
             leader: read.meta.leader,
             epoch: read.meta.epoch,
             snapshot: read.snapshot,
             records: read.records,
         })
+    }
+
+    /// Reads all of it, as it is now, without leading it.
+    ///
+    /// # Errors
+    /// If etcd cannot be reached, or what is there cannot be used.
+    pub fn copy(&self) -> Result<CellCopy, OpenError> {
+        self.at_place(async |place| place.copy().await)
+    }
+
+    /// Puts a copy where nothing is. Nobody leads it before it was adopted ([`Options::adopt`]).
+    ///
+    /// # Errors
+    /// If something is there, or etcd cannot be reached or refuses it.
+    pub fn put_copy(&self, copy: CellCopy) -> Result<(), OpenError> {
+        self.at_place(async move |place| place.put_copy(&copy).await)
+    }
+
+    /// Does something with the store on a thread of its own, and waits for it.
+    fn at_place<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(Place<Client>) -> Result<T, OpenError> + Send + 'static,
+    ) -> Result<T, OpenError> {
+        let (name, options, client) = (self.name(), self.options.clone(), self.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| self.io(error))?;
+        let thread = std::thread::Builder::new().name("etcd".into()).spawn(move || {
+            runtime.block_on(async move {
+                work(Place::new(Arc::new(client.client()?), options, name)).await
+            })
+        });
+        let done = thread.map_err(|error| self.io(error))?.join();
+        done.unwrap_or_else(|_| Err(self.io(std::io::Error::other("its thread has ended"))))
     }
 
     /// Tells who leads, now and later.
@@ -150,9 +177,7 @@ impl EtcdStore {
 }
 
 /// Runs something on a thread of its own.
-fn on_a_thread(
-    work: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
+fn on_a_thread(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = std::thread::Builder::new().name("etcd".into());
     thread.spawn(move || runtime.block_on(work))
@@ -170,7 +195,9 @@ pub struct EtcdLog {
     feed: Feed<Client>,
     handle: Handle,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
+    /// How long its end may take: after a lease another host may lead in any case.
+    patience: Duration,
 }
 
 impl EtcdLog {
@@ -186,8 +213,15 @@ impl EtcdLog {
     pub fn resign(mut self, heir: Option<&str>) -> Result<(), Error> {
         self.feed.flush()?;
         self.feed.core.seal(heir.map(Into::into));
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // What became of it is told.
+        // What became of it is told; whether it comes to an end depends on etcd.
+        let (thread, begun) = (self.thread.take(), Instant::now());
+        while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            if begun.elapsed() > self.patience {
+                let slow = || Failure::unknown("it does not answer in time");
+                let trouble = self.feed.core.progress().trouble;
+                return Err(trouble.unwrap_or_else(|| self.feed.core.place.error(&slow())));
+            }
+            std::thread::sleep(LOOK);
         }
         match self.feed.core.progress().trouble {
             None | Some(Error::Closed(_)) => Ok(()),
@@ -238,6 +272,10 @@ impl Log for EtcdLog {
 
     fn seal(self: Box<Self>) -> Result<(), Error> {
         self.resign(None)
+    }
+
+    fn hand_over(self: Box<Self>, heir: &str) -> Result<(), Error> {
+        self.resign(Some(heir))
     }
 }
 
