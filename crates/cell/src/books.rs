@@ -435,6 +435,11 @@ impl Books {
         self.of_users.get(&uid).map_or(0, |of_user| of_user.waiting)
     }
 
+    /// How many requests wait or hold.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
     /// How many reservations a user has, granted or not.
     pub fn reservations_of(&self, uid: u32) -> u32 {
         self.of_users.get(&uid).map_or(0, |of_user| of_user.reserved)
@@ -535,6 +540,9 @@ impl Books {
         let owed: u64 = self.requests.values().map(|entry| u64::from(entry.owed)).sum();
         if (&of_users, owed) != (&self.of_users, self.owed) {
             return Err("what users have, or is owed, is other than what the requests say");
+        }
+        if !self.ties.is_about(|request| self.get(*request).is_some_and(|one| one.held.is_some())) {
+            return Err("something is agreed with other cells about what is not held");
         }
         self.sessions.check()
     }

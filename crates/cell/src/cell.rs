@@ -60,6 +60,8 @@ pub(crate) struct Settings {
     longest: BTreeMap<Name, u64>,
     /// How many milliseconds before the end of a lease whoever uses what others guard begins to stop.
     stopping: Option<u64>,
+    /// For how many milliseconds at most other cells are waited for.
+    patience: u64,
 }
 
 /// A cell.
@@ -79,6 +81,8 @@ pub struct Cell {
     pub(crate) disputed: BTreeMap<CellId, BTreeSet<RequestId>>,
     /// What was held for other homes and could not be when the engine was built again.
     unrestored_abroad: BTreeSet<RequestId>,
+    /// Cells that are no members any more, and until when they may use what they hold here.
+    pub(crate) strays: BTreeMap<CellId, u64>,
 }
 
 impl Cell {
@@ -88,7 +92,8 @@ impl Cell {
     /// If there is no such protocol.
     pub fn new() -> Result<Self, Defect> {
         let (engine, books) = (start::engine(0, false)?, Books::default());
-        let (settings, out, kept, asserting, disputed, unrestored_abroad) = Default::default();
+        let (settings, out, kept, asserting, disputed) = Default::default();
+        let (unrestored_abroad, strays) = Default::default();
         Ok(Self {
             engine,
             books,
@@ -100,6 +105,7 @@ impl Cell {
             asserting,
             disputed,
             unrestored_abroad,
+            strays,
         })
     }
 
@@ -146,6 +152,7 @@ impl Cell {
             Input::Lapsed(cell) => self.lapsed(cell)?,
             Input::LeaseOver(cell) => self.lease_over(cell)?,
             Input::Forget(cell) => self.forget(cell)?,
+            Input::Removed(cell) => self.removed(cell)?,
         }
         self.take_outgoing();
         let mut out = std::mem::take(&mut self.out);
@@ -154,6 +161,20 @@ impl Cell {
             self.now = before;
         }
         Ok(out)
+    }
+
+    /// How many requests, sessions and units of pools there are: its snapshot is about as many times as long.
+    pub fn extent(&self) -> usize {
+        self.books.requests() + self.books.sessions.count() + self.engine.units()
+    }
+
+    /// Takes back what a step led to, once that is used up, for the room that it has.
+    pub fn reuse(&mut self, mut out: Out) {
+        out.facts.clear();
+        out.events.clear();
+        out.effects.clear();
+        (out.is_new, out.sync) = (false, false);
+        self.out = out;
     }
 
     /// The epoch that numbers have reached. It must be kept before effects leave.
@@ -193,7 +214,8 @@ impl Cell {
         let lease = self.books.sessions.next_lapse();
         let drained = self.books.next_undrain();
         let recovery = self.books.ties().recovery().until;
-        grant.into_iter().chain(lease).chain(drained).chain(recovery).min()
+        let stray = self.strays.values().min().copied();
+        grant.into_iter().chain(lease).chain(drained).chain(recovery).chain(stray).min()
     }
 
     /// Something is so from now on.
@@ -213,6 +235,9 @@ impl Cell {
     /// back.
     fn tell(&mut self, session: SessionId, call: CallNo, reply: Reply) {
         if let Some(conn) = self.books.sessions.connection(session) {
+            // It outlives the machine: whoever has it is on another one.
+            let is_granted = matches!(reply, Reply::Granted { .. });
+            self.out.sync |= is_granted && self.books.sessions.is_leased(session);
             self.effect(Effect::Reply { conn, call, reply });
         }
     }
@@ -251,6 +276,9 @@ impl Cell {
         let mut answers: Vec<(CallNo, Option<Reply>)> =
             open.chain(replied).chain(pending).collect();
         answers.sort_by_key(|(call, _)| *call);
+        let is_granted = |reply: &Option<Reply>| matches!(reply, Some(Reply::Granted { .. }));
+        let tells_of_a_grant = answers.iter().any(|(_, reply)| is_granted(reply));
+        self.out.sync |= tells_of_a_grant && self.books.sessions.is_leased(session);
         let (life, last) = (self.books.life(), welcome.last);
         self.effect(Effect::Welcome { conn, life, last, answers });
         Ok(())

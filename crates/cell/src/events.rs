@@ -6,13 +6,17 @@ use holdall_wire::event::{Ending, What};
 use holdall_wire::{Ask, Change, Need, Refusal, RequestNo, Taken, Who};
 
 use crate::books::{Books, Entry};
-use crate::facts::{Fact, How};
+use crate::facts::{Clock, Fact, How};
 
 /// What is to be told of a fact, with the time on the wall. The books are those before it is entered.
 pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
+    let set = match fact {
+        Fact::Clock { ahead } => Some(Clock { ahead: *ahead, ..books.clock().clone() }),
+        _ => None,
+    };
     let clock = match fact {
         Fact::Started { clock, .. } => clock,
-        _ => books.clock(),
+        _ => set.as_ref().unwrap_or_else(|| books.clock()),
     };
     let wall = |at: u64| clock.wall(at);
     let when = match fact {
@@ -85,6 +89,7 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
             limit: None,
             overtook: 0,
         },
+        Fact::Clock { ahead } => What::ClockSet { by: ahead.saturating_sub(books.clock().ahead) },
         Fact::Peer { .. }
         | Fact::Met { .. }
         | Fact::NotLeased { .. }
@@ -97,8 +102,7 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
         | Fact::Heard { .. }
         | Fact::Ready { .. }
         | Fact::Drained(_)
-        | Fact::Overtime { .. }
-        | Fact::Clock { .. } => return None,
+        | Fact::Overtime { .. } => return None,
     };
     Some((wall(when), what))
 }

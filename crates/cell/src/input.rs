@@ -115,6 +115,8 @@ pub enum Input {
     LeaseOver(CellId),
     /// Another cell is gone for good, as an operator says.
     Forget(CellId),
+    /// Another cell is no member any more: there will be no link to it. What it holds here stays its own for as long as its lease would.
+    Removed(CellId),
 }
 
 /// The cells that this one is among.
@@ -122,10 +124,10 @@ pub enum Input {
 pub struct Cluster {
     /// What others know this one by.
     pub own: Member,
-    /// The others.
+    /// The others. Who is missing is no member any more ([`Input::Removed`]).
     pub members: Vec<Member>,
-    /// For how many milliseconds at most they are waited for after memory was lost: a lease, and what is added to it.
-    pub patience: u64,
+    /// Cells that an operator has given up, and that have not come back ([`Input::Forget`]).
+    pub forgotten: Vec<CellId>,
     /// How many milliseconds before the end of a lease whoever uses what others guard begins to stop.
     pub stopping: u64,
 }
@@ -161,8 +163,11 @@ pub struct Start {
     pub epoch: u32,
     /// New whenever memory may have been lost.
     pub life: u128,
-    /// Whether memory may have been lost: all sessions are over then.
+    /// Whether memory may have been lost: sessions are over then, but for those that have a lease.
     pub lost: bool,
+    /// Whether the log may be a copy, and others know more of it: then nothing is given to anybody until every other cell has let
+    /// this one in and said what it holds here, or its lease would have run out.
+    pub doubtful: bool,
     /// The boot of the machine.
     pub boot: Arc<str>,
     /// How long ago that was, in milliseconds.
@@ -179,6 +184,8 @@ pub struct Start {
     pub limits: Limits,
     /// The other cells, if there are some.
     pub cluster: Option<Cluster>,
+    /// For how many milliseconds at most other cells are waited for: a lease, and what is added to it; also when there are none any more.
+    pub patience: u64,
     /// The pools of which other cells keep what they hold when they are not heard of (`on_partition = "wait"`).
     pub waits: Vec<Name>,
 }

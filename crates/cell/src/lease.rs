@@ -35,6 +35,11 @@ impl Default for Terms {
 }
 
 impl Terms {
+    /// After how long nobody uses any more what it was given and did not hear of since.
+    pub fn patience(&self) -> u64 {
+        self.lease.saturating_add(self.grace)
+    }
+
     /// How often a home beats.
     pub fn beat(&self) -> u64 {
         (self.lease / 6).max(1)

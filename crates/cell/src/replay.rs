@@ -5,7 +5,7 @@
 //! from the facts: the books are kept from these alone, and the engine is built again from them when the
 //! host starts.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::books::{Books, Contradiction, Ties};
 use crate::cell::{Cell, Defect, Settings};
@@ -16,7 +16,7 @@ pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
 /// not understood.
-pub const LOGIC: u32 = 3;
+pub const LOGIC: u32 = 4;
 
 /// Why a cell cannot come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +30,11 @@ pub enum Unreadable {
     /// It is longer than any record can be.
     #[error("an input is too long to be logged")]
     TooLong,
+    /// The parts of a snapshot contradict each other.
+    #[error(
+        "the snapshot is damaged: {0}; put the data directory back from a copy, or start without it"
+    )]
+    Damaged(&'static str),
     /// What was logged cannot be.
     #[error("what was logged cannot be: {0}")]
     Facts(#[from] Contradiction),
@@ -58,7 +63,7 @@ pub enum Diverged {
 }
 
 /// A snapshot. The books come first, and with the ties are enough for another logic.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Snapshot<'a> {
     now: u64,
     books: Books,
@@ -77,6 +82,7 @@ fn read_snapshot(bytes: &[u8]) -> Result<Snapshot<'_>, Unreadable> {
         }
         kept.books = kept.books.tied(ties);
     }
+    kept.books.check().map_err(Unreadable::Damaged)?;
     Ok(kept)
 }
 
@@ -86,10 +92,10 @@ impl Cell {
     /// # Errors
     /// If it cannot be written.
     pub fn snapshot(&self) -> Result<Vec<u8>, Unreadable> {
-        let engine = (&self.engine, &self.settings, &self.asserting, &self.disputed);
+        let engine = (&self.engine, &self.settings, &self.asserting, &self.disputed, &self.strays);
         let engine = postcard::to_allocvec(&engine).map_err(Unreadable::Form)?;
-        let (now, books) = (self.now, self.books.clone());
-        let snapshot = Snapshot { now, books, engine: &engine };
+        // As a `Snapshot` is written.
+        let snapshot = (self.now, &self.books, &engine[..]);
         let bytes = postcard::to_allocvec(&snapshot).map_err(Unreadable::Form)?;
         match self.books.ties() {
             ties if *ties == Ties::default() => Ok(bytes),
@@ -169,10 +175,11 @@ impl Replay {
 
     /// The engine of a snapshot, if it is understood: the books are enough otherwise.
     fn take_engine(&mut self, kept: Snapshot<'_>, bytes: &[u8]) {
-        match postcard::from_bytes::<(_, Settings, _, _)>(kept.engine) {
-            Ok((engine, settings, asserting, disputed)) => {
+        match postcard::from_bytes::<(_, Settings, _, _, _)>(kept.engine) {
+            Ok((engine, settings, asserting, disputed, strays)) => {
                 (self.cell.engine, self.cell.settings) = (engine, settings);
                 (self.cell.asserting, self.cell.disputed) = (asserting, disputed);
+                self.cell.strays = strays;
                 self.cell.books = kept.books;
                 self.begun = Begun::Snapshot(bytes.to_vec());
             }
@@ -328,5 +335,33 @@ impl Replay {
         self.facts.clear();
         (self.cell.books, self.cell.now) = (books, now);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use holdall_core::{CellId, RequestId};
+    use holdall_wire::RequestNo;
+
+    use super::*;
+    use crate::books::{Recovery, Tie};
+
+    /// Its checksum may be right all the same.
+    #[test]
+    fn a_snapshot_that_contradicts_itself_is_damaged() {
+        let cell = Cell::new().expect("an engine");
+        let mut bytes = cell.snapshot().expect("written");
+        assert!(Replay::new(LOGIC, Some((LOGIC, &bytes))).is_ok());
+        let id = RequestId { user: holdall_core::UserId::first_at(Default::default(), 0), seq: 1 };
+        let spanning = BTreeMap::from([(RequestNo(5), id)]);
+        let (foreign, lives) = (BTreeMap::<RequestNo, Tie>::new(), BTreeMap::<CellId, u128>::new());
+        let ties = (spanning, foreign, lives, Recovery::default());
+        bytes = postcard::to_extend(&ties, bytes).expect("written");
+        for logic in [LOGIC, LOGIC - 1] {
+            let read = Replay::new(LOGIC, Some((logic, &bytes)));
+            assert!(matches!(read, Err(Unreadable::Damaged(_))));
+        }
     }
 }

@@ -282,6 +282,11 @@ impl Sessions {
         Some(self.sessions.get(&session)?.uid)
     }
 
+    /// Whether it has a lease: nobody here sees its processes.
+    pub fn is_leased(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|one| matches!(one.means, Means::Lease(_)))
+    }
+
     /// The request that a call has open.
     pub fn request(&self, session: SessionId, call: CallNo) -> Option<RequestNo> {
         match self.sessions.get(&session)?.outcomes.get(&call)? {

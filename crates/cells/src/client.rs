@@ -32,7 +32,9 @@ pub(crate) struct Client {
     pub(crate) answered: BTreeSet<CallNo>,
     /// Until when by the clock of its machine it may use what others guard.
     pub(crate) deadline: Option<u64>,
-    pub(crate) paused_until: u64,
+    paused_until: u64,
+    /// Whether it was paused, and has not looked at the time since.
+    is_dazed: bool,
     /// The call with which it renews its reservation.
     pub(crate) renewing: Option<CallNo>,
     /// It asks for nothing, and changes pools.
@@ -53,10 +55,35 @@ impl Client {
             answered: BTreeSet::new(),
             deadline: None,
             paused_until: 0,
+            is_dazed: false,
             renewing: None,
             is_operator,
             has_tidied: false,
         }
+    }
+
+    /// It does nothing until then.
+    pub(crate) fn pause(&mut self, until: u64) {
+        (self.paused_until, self.is_dazed) = (until, true);
+    }
+
+    /// It is not paused any more.
+    pub(crate) fn wake_up(&mut self) {
+        self.paused_until = 0;
+    }
+
+    pub(crate) fn is_paused(&self, at: u64) -> bool {
+        self.paused_until > at
+    }
+
+    /// Whether it was paused, and has yet to see that its time may be over. From now on it has.
+    pub(crate) fn comes_to(&mut self) -> bool {
+        std::mem::take(&mut self.is_dazed)
+    }
+
+    /// Whether it uses nothing: it is paused, or was and has not done anything since.
+    pub(crate) fn is_out(&self, at: u64) -> bool {
+        self.is_paused(at) || self.is_dazed
     }
 
     /// Whether nothing is under way of what it wants.
@@ -66,8 +93,8 @@ impl Client {
 
     /// It has lost everything, and begins anew under another name.
     pub(crate) fn begin_anew(&mut self, session: u128, at: u64) {
-        let paused_until = self.paused_until;
-        *self = Self { paused_until, ..Self::new(self.home, session, self.is_operator) };
+        let (paused_until, is_dazed) = (self.paused_until, self.is_dazed);
+        *self = Self { paused_until, is_dazed, ..Self::new(self.home, session, self.is_operator) };
         self.state = State::Idle(at);
     }
 

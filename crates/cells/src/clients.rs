@@ -145,8 +145,7 @@ impl World<'_> {
         let needs = self.clients[client].asked(call).map(|ask| ask.needs.clone());
         let needs = needs.unwrap_or_default();
         self.stop_those_whose_grant_is_over();
-        let paused: Vec<bool> =
-            self.clients.iter().map(|client| client.paused_until > self.at).collect();
+        let paused: Vec<bool> = self.clients.iter().map(|client| client.is_out(self.at)).collect();
         let mine = self.settings.mutant == Some(Mutant::FencesAtHome);
         let hostile = self.nodes.iter().find(|node| node.is_hostile);
         let hostile = hostile.map(|node| node.member.name.to_string());
@@ -203,9 +202,15 @@ impl World<'_> {
     }
 
     pub(crate) fn act(&mut self, client: usize) -> Done {
-        let (node, paused_until) = (self.clients[client].home, self.clients[client].paused_until);
-        if self.nodes[node].is_out_of_use() || paused_until > self.at {
+        let node = self.clients[client].home;
+        if self.nodes[node].is_out_of_use() || self.clients[client].is_paused(self.at) {
             return Ok(());
+        }
+        if self.clients[client].comes_to()
+            && let State::Using { request, reserved, .. } = self.clients[client].state
+            && self.is_time_over(client, reserved)
+        {
+            return self.end_use(client, request, false);
         }
         let stands = self.stopped_until[node] > self.at;
         if self.clients[client].conn.is_none() && self.nodes[node].running.is_some() && !stands {
@@ -219,10 +224,7 @@ impl World<'_> {
         let can_call = !stands && self.clients[client].conn.is_some();
         match self.clients[client].state.clone() {
             State::Using { request, until, reserved } => {
-                let clock = self.nodes[node].clock(self.at);
-                let deadline = self.clients[client].deadline;
-                let is_over = deadline.is_some_and(|at| clock + 150 >= at)
-                    || reserved.is_some_and(|at| clock + 150 >= at);
+                let is_over = self.is_time_over(client, reserved);
                 if is_over || until <= self.at {
                     return self.end_use(client, request, reserved.is_none() && !is_over);
                 }
@@ -247,6 +249,13 @@ impl World<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a client must not use what it has any longer.
+    fn is_time_over(&self, client: usize, reserved: Option<u64>) -> bool {
+        let Client { home, deadline, .. } = self.clients[client];
+        let clock = self.nodes[home].clock(self.at);
+        deadline.into_iter().chain(reserved).any(|at| clock + 150 >= at)
     }
 
     /// A client has used what it has for long enough. Perhaps its command leaves something behind, which goes on until it is waited

@@ -4,6 +4,7 @@ use holdall_cell::Input;
 use rand::RngExt;
 
 use crate::bystander::Violation;
+use crate::client::Client;
 use crate::node::Node;
 use crate::world::{Event, World};
 
@@ -33,7 +34,7 @@ impl World<'_> {
             55..62 => others.into_iter().for_each(|other| self.cut(node, other)),
             62..74 => {
                 let until = self.at + self.rng.random_range(100..9000);
-                self.clients[client].paused_until = until;
+                self.clients[client].pause(until);
             }
             74..84 => return self.kill_client(client),
             84..98 => {
@@ -152,7 +153,7 @@ impl World<'_> {
     /// Nothing goes wrong any more.
     pub(crate) fn heal(&mut self) {
         self.net.blocked.clear();
-        self.clients.iter_mut().for_each(|client| client.paused_until = 0);
+        self.clients.iter_mut().for_each(Client::wake_up);
         for node in 0..self.nodes.len() {
             self.after(10, Event::Start { node, upgrade: false });
         }

@@ -75,7 +75,7 @@ pub enum Mutant {
     OldLife,
     /// A guard confirms that it keeps a reservation, and does not.
     KeepUnconfirmed,
-    /// A machine that was started from a copy of its disk is let in.
+    /// A machine that was started from a copy of its disk is let in, and gives at once.
     CopyAccepted,
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Running {
     pub(crate) known: BTreeMap<usize, Presence>,
     pub(crate) last_beat: u64,
     nonce: u128,
+    /// The epoch of the start.
+    epoch: u32,
     /// How many records there ever were when it started.
     began: u64,
 }
@@ -66,6 +68,8 @@ pub(crate) struct Node {
     pub(crate) is_copy: bool,
     /// It was, once.
     pub(crate) was_copy: bool,
+    /// Its next start is from another disk than the one before, which it sees.
+    is_doubtful: bool,
     /// Who has let it in since.
     let_in_by: BTreeSet<usize>,
     /// The highest epoch that another one knew that did not let it in.
@@ -83,6 +87,8 @@ pub(crate) struct Node {
 /// How a machine starts.
 pub(crate) struct Starting {
     pub(crate) others: Vec<(usize, Member)>,
+    /// Those who were given up.
+    pub(crate) forgotten: Vec<CellId>,
     /// Its life, should it need another one.
     pub(crate) life: u128,
     pub(crate) nonce: u128,
@@ -113,6 +119,7 @@ impl Node {
             waits,
             is_copy: false,
             was_copy: false,
+            is_doubtful: false,
             let_in_by: BTreeSet::new(),
             refused: None,
             dead: false,
@@ -150,7 +157,8 @@ impl Node {
         starting: Starting,
         mutant: Option<Mutant>,
     ) -> Result<Vec<Effect>, String> {
-        let Starting { others, life: fresh_life, nonce, upgrade, boards, limit } = starting;
+        let Starting { others, forgotten, life: fresh_life, nonce, upgrade, boards, limit } =
+            starting;
         self.logic += u32::from(upgrade);
         let snapshot = self.disk.snapshot.as_ref().map(|(logic, bytes)| (*logic, &bytes[..]));
         let mut replay = Replay::new(self.logic, snapshot).map_err(|why| why.to_string())?;
@@ -173,7 +181,7 @@ impl Node {
         let clock = self.clock(at);
         let patience = match mutant {
             Some(Mutant::NoRecovery) => 0,
-            _ => TERMS.lease + TERMS.grace,
+            _ => TERMS.patience(),
         };
         let cells: Vec<_> = others.iter().map(|(_, other)| other.cell).collect();
         let ties = replayed.cell.books().ties();
@@ -184,6 +192,7 @@ impl Node {
             epoch: self.disk.epoch,
             life: self.disk.life,
             lost,
+            doubtful: std::mem::take(&mut self.is_doubtful) && mutant != Some(Mutant::CopyAccepted),
             boot: format!("boot{}", self.boots).into(),
             boottime: clock,
             wall: clock,
@@ -194,9 +203,10 @@ impl Node {
             cluster: Some(Cluster {
                 own: self.member.clone(),
                 members,
-                patience,
+                forgotten,
                 stopping: TERMS.stopping,
             }),
+            patience,
             waits: if self.waits { vec!["slow".parse().expect("a name")] } else { Vec::new() },
         };
         let terms = match mutant {
@@ -206,8 +216,9 @@ impl Node {
         let leases = Leases::new(terms, clock, cells);
         let (timers, links) = (BTreeMap::new(), BTreeMap::new());
         let cell = replayed.cell;
-        let (last_beat, began) = (0, self.disk.length());
-        let running = Running { cell, leases, timers, links, known, last_beat, nonce, began };
+        let (last_beat, epoch, began) = (0, self.disk.epoch, self.disk.length());
+        let running =
+            Running { cell, leases, timers, links, known, last_beat, nonce, epoch, began };
         self.running = Some(running);
         self.input(at, Input::Started(start))
     }
@@ -219,6 +230,7 @@ impl Node {
         let writing = Recorded::begin(clock, &input).map_err(|why| why.to_string())?;
         let out: Out = running.cell.step(clock, input).map_err(|why| why.to_string())?;
         running.cell.books().check()?;
+        self.disk.epoch = self.disk.epoch.max(running.cell.epoch());
         if out.is_new {
             let (logic, disk) = (self.logic, &mut self.disk);
             let written = writing.end(&out.facts).map_err(|why| why.to_string())?;
@@ -260,9 +272,10 @@ impl Node {
 
     /// What it tells others of itself.
     pub(crate) fn presence(&self) -> Presence {
-        let Disk { life, epoch, .. } = self.disk;
-        let start = self.running.as_ref().map(|running| (running.nonce, running.began));
-        let ((nonce, began), length) = (start.unwrap_or_default(), self.disk.length());
+        let (life, length) = (self.disk.life, self.disk.length());
+        let running = self.running.as_ref();
+        let start = running.map(|running| (running.epoch, running.nonce, running.began));
+        let (epoch, nonce, began) = start.unwrap_or_default();
         Presence { life, epoch, nonce, began, length }
     }
 
@@ -285,7 +298,7 @@ impl Node {
     pub(crate) fn restore(&mut self) -> bool {
         let Some(copy) = self.copy.clone() else { return false };
         self.running = None;
-        (self.disk, self.is_copy, self.was_copy) = (copy, true, true);
+        (self.disk, self.is_copy, self.was_copy, self.is_doubtful) = (copy, true, true, true);
         self.disk.torn = false;
         self.let_in_by.clear();
         true

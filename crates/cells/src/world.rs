@@ -320,7 +320,9 @@ impl<'a> World<'a> {
         self.others(node).into_iter().for_each(|other| self.nodes[other].lose_copy());
         let boards = if self.is_faulty() && self.chance(10.0) { 3 } else { 2 };
         let limit = (self.is_faulty() && self.chance(5.0)).then_some(4000);
-        let starting = Starting { others, life, nonce, upgrade, boards, limit };
+        let forgotten = self.nodes.iter().filter(|node| node.forgotten);
+        let forgotten = forgotten.map(|node| node.member.cell).collect();
+        let starting = Starting { others, forgotten, life, nonce, upgrade, boards, limit };
         let effects = self.nodes[node].start(self.at, starting, self.settings.mutant);
         self.tell(|| format!("c{node} starts, another version: {upgrade}, with {effects:?}"));
         self.carry_out(node, effects)

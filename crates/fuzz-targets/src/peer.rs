@@ -101,9 +101,10 @@ impl Host {
             cluster: Some(Cluster {
                 own: member(self.index),
                 members: others,
-                patience: 5000,
+                forgotten: Vec::new(),
                 stopping: 1000,
             }),
+            patience: 5000,
             waits: vec!["slow".parse().expect("a name")],
             ..Start::default()
         };

@@ -23,9 +23,9 @@ pub struct Config {
     pub queue_frames: usize,
     /// How many bytes of them.
     pub queue_bytes: usize,
-    /// How many events may wait for those above.
+    /// How many messages of one peer may wait for those above; and how many other events of all.
     pub inbox_frames: usize,
-    /// How many bytes of messages among them.
+    /// How many bytes of messages of one peer.
     pub inbox_bytes: usize,
     /// How many connections there may be of those who have not shown yet who they are.
     pub strangers: Places,
@@ -55,7 +55,7 @@ impl Default for Config {
             queue_frames: 4096,
             queue_bytes: 16 << 20,
             inbox_frames: 4096,
-            inbox_bytes: 64 << 20,
+            inbox_bytes: 16 << 20,
             strangers: Places { all: 256, each: 32 },
             clients: Places { all: 1024, each: 256 },
         }

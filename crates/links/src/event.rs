@@ -1,13 +1,14 @@
 //! What the links tell those above, and how it waits for them.
 //!
-//! A link whose messages do not fit is ended: of what was sent over one, a beginning arrives. Everything else waits for its
-//! turn, and there is at most one of it per link, cell or connection, so what waits is bounded. Between `Up` and
-//! `Down` of a peer all messages are of one connection, in the order sent.
+//! A link whose messages do not fit is ended: of what was sent over one, a beginning arrives. Each peer has room of its own, so
+//! nobody is cut off because another one sends too much. Everything else waits for its turn, so what waits is bounded. Between
+//! `Up` and `Down` of a peer all messages are of one connection, in the order sent.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::bounds::Budget;
 use crate::cell::{Cell, CellId};
@@ -72,52 +73,93 @@ pub enum Event {
 /// Where events are put.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
-    events: mpsc::Sender<Event>,
-    budget: Arc<Budget>,
+    events: mpsc::UnboundedSender<Event>,
+    room: Arc<Room>,
 }
 
 /// Where events are taken.
 #[derive(Debug)]
 pub struct Events {
-    events: mpsc::Receiver<Event>,
-    budget: Arc<Budget>,
+    events: mpsc::UnboundedReceiver<Event>,
+    room: Arc<Room>,
 }
 
-/// An inbox for so many events and so many bytes of messages.
+/// What may wait: so many messages of each peer, and so many bytes of them; and so many other events.
+#[derive(Debug)]
+struct Room {
+    frames: usize,
+    bytes: usize,
+    of_peers: Mutex<HashMap<CellId, (Budget, Budget)>>,
+    others: Semaphore,
+}
+
+impl Room {
+    fn take(&self, peer: CellId, length: usize) -> bool {
+        self.of(peer, |frames, bytes| {
+            let has_room = frames.take(1);
+            let fits = has_room && bytes.take(length);
+            if has_room && !fits {
+                frames.give_back(1);
+            }
+            fits
+        })
+    }
+
+    fn give_back(&self, peer: CellId, length: usize) {
+        self.of(peer, |frames, bytes| {
+            frames.give_back(1);
+            bytes.give_back(length);
+        });
+    }
+
+    fn of<T>(&self, peer: CellId, change: impl FnOnce(&Budget, &Budget) -> T) -> T {
+        let mut peers = self.of_peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || (Budget::new(self.frames), Budget::new(self.bytes));
+        let (frames, bytes) = peers.entry(peer).or_insert_with(new);
+        change(frames, bytes)
+    }
+}
+
+/// An inbox for so many messages of each peer, with so many bytes, and as many other events of all together.
 pub(crate) fn inbox(frames: usize, bytes: usize) -> (Inbox, Events) {
-    let (sender, receiver) = mpsc::channel(frames.max(1));
-    let budget = Arc::new(Budget::new(bytes));
-    (Inbox { events: sender, budget: budget.clone() }, Events { events: receiver, budget })
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let (of_peers, others) = (Mutex::default(), Semaphore::new(frames.max(1)));
+    let room = Arc::new(Room { frames, bytes, of_peers, others });
+    (Inbox { events: sender, room: room.clone() }, Events { events: receiver, room })
 }
 
 impl Inbox {
     /// Waits until there is room. Nobody may be above any more; then it is of no use to anybody.
     pub(crate) async fn put(&self, event: Event) {
-        drop(self.events.send(event).await);
+        if let Ok(place) = self.room.others.acquire().await {
+            place.forget();
+            drop(self.events.send(event));
+        }
     }
 
     /// Whether there was room for a message.
     pub(crate) fn put_message(&self, peer: CellId, bytes: Vec<u8>) -> bool {
-        let length = bytes.len();
-        if !self.budget.take(length) {
-            return false;
-        }
-        let put = self.events.try_send(Event::Message { peer, bytes }).is_ok();
-        if !put {
-            self.budget.give_back(length);
-        }
-        put
+        self.room.take(peer, bytes.len())
+            && self.events.send(Event::Message { peer, bytes }).is_ok()
     }
 }
 
 impl Events {
     /// The next event; none once the links are stopped.
     pub async fn next(&mut self) -> Option<Event> {
-        let event = self.events.recv().await;
-        if let Some(Event::Message { bytes, .. }) = &event {
-            self.budget.give_back(bytes.len());
+        let event = self.events.recv().await?;
+        match &event {
+            Event::Message { peer, bytes } => self.room.give_back(*peer, bytes.len()),
+            _ => self.room.others.add_permits(1),
         }
-        event
+        Some(event)
+    }
+}
+
+impl Drop for Events {
+    /// Nobody waits for room that nobody makes.
+    fn drop(&mut self) {
+        self.room.others.close();
     }
 }
 
@@ -132,8 +174,32 @@ mod tests {
         assert!(inbox.put_message(peer, vec![0; 8]));
         assert!(!inbox.put_message(peer, vec![0; 3]), "too many bytes");
         assert!(inbox.put_message(peer, vec![0; 1]));
-        assert!(!inbox.put_message(peer, vec![0; 1]), "too many events");
+        assert!(!inbox.put_message(peer, vec![0; 1]), "too many messages");
         assert!(matches!(events.next().await, Some(Event::Message { .. })));
         assert!(inbox.put_message(peer, vec![0; 9]), "all of the room is back");
+    }
+
+    #[tokio::test]
+    async fn whoever_sends_without_end_takes_no_room_of_others() {
+        let (inbox, mut events) = inbox(2, 10);
+        let (loud, quiet) = (CellId(1), CellId(2));
+        while inbox.put_message(loud, vec![0]) {}
+        assert!(inbox.put_message(quiet, vec![0; 10]));
+        let down = |cell| {
+            let peer = Cell { id: cell, name: "a".parse().expect("a name") };
+            Event::Down { peer, why: String::new() }
+        };
+        inbox.put(down(quiet)).await;
+        inbox.put(down(loud)).await;
+        let full = inbox.put(down(loud));
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), full).await;
+        assert!(waits.is_err(), "what waits is bounded");
+        for _ in 0..4 {
+            events.next().await.expect("an event");
+        }
+        inbox.put(down(loud)).await;
+        drop(events);
+        inbox.put(down(loud)).await;
+        inbox.put(down(loud)).await;
     }
 }

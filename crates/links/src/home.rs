@@ -224,6 +224,28 @@ impl Home {
         Ok(Roster::new(self.cell.id, records.ok_or_else(missing)?))
     }
 
+    /// Whether its certificate is over, so that nobody talks to it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_over(&self) -> Result<bool, Error> {
+        Ok(self.tls()?.card.is_over(card::now()))
+    }
+
+    /// Takes over what another member of the same cluster knows, which was listened to while this one was not.
+    ///
+    /// # Errors
+    /// If it is of another cluster, or something is damaged or cannot be kept.
+    pub fn learn_from(&self, other: &Self) -> Result<(), Error> {
+        if self.pin != other.pin {
+            return Err(self.certificate("it is of another cluster"));
+        }
+        let mut roster = self.roster()?;
+        let damaged = |_| store::Error::Damaged(other.dir.join(MEMBERS), "it is beyond all bounds");
+        roster.merge(other.roster()?.records()).map_err(damaged)?;
+        Ok(self.save(&roster)?)
+    }
+
     pub(crate) fn save(&self, roster: &Roster) -> Result<(), store::Error> {
         store::keep(&self.dir.join(MEMBERS), FIRST, &roster.records())
     }

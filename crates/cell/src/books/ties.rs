@@ -103,6 +103,18 @@ impl Ties {
         self.foreign.values().map(|tie| tie.id.user.home().cell)
     }
 
+    /// All cells that this one has to do with: that were heard of and not forgotten, hold something, or are waited for.
+    pub fn known(&self) -> BTreeSet<CellId> {
+        let missing = self.recovery.missing.iter().copied();
+        self.lives.keys().copied().chain(self.homes()).chain(missing).collect()
+    }
+
+    /// Whether all of it is about grants that there are.
+    pub(super) fn is_about(&self, is_held: impl Fn(&RequestNo) -> bool) -> bool {
+        let agreed = self.agreed.not_leased.keys().chain(self.agreed.keeping.keys());
+        self.spanning.keys().chain(self.foreign.keys()).chain(agreed).all(is_held)
+    }
+
     /// The last known life of another cell.
     pub fn life(&self, cell: CellId) -> Option<u128> {
         self.lives.get(&cell).copied()

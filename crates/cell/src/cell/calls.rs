@@ -208,6 +208,10 @@ impl Cell {
             return conflict(format!("{request} is ending"));
         } else if millis > RENEWED_MAX {
             return conflict("a reservation lasts ten years at most".into());
+        } else if entry.held.as_ref().is_some_and(|held| self.engine.is_unguarded(&held.taken)) {
+            return conflict(format!(
+                "{request} holds something of a cell that is no member any more, and would not know of it"
+            ));
         } else if let Some(cell) = self.engine.unreachable(request) {
             return conflict(format!(
                 "{request} holds something of the cell '{cell}', which cannot be reached and would not know of it"
@@ -255,9 +259,13 @@ impl Cell {
                 "{request} is in use by process {pid} and ends with it; --force takes it away"
             ));
         }
-        if self.books.ties().foreign(request).is_some() {
-            // Its home stops whoever uses it, and gives it back; or its lease runs out.
+        if let Some(home) = self.books.ties().foreign(request).map(|tie| tie.id.user.home().cell) {
             self.note(Fact::Forced { request, by: by.clone() })?;
+            if !self.engine.is_member(home) {
+                // Nobody is left to be told.
+                return self.run(engine::Input::End(request)).map(Ok);
+            }
+            // Its home stops whoever uses it, and gives it back; or its lease runs out.
             self.engine.revoke(request);
             return Ok(Ok(()));
         }

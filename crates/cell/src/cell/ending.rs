@@ -27,7 +27,10 @@ impl Cell {
     fn end_all(&mut self, request: RequestNo, how: How, force: bool) -> Result<(), Defect> {
         let entry = self.books.get(request).filter(|entry| entry.closing.is_none());
         let Some(entry) = entry else { return Ok(()) };
-        self.out.sync |= entry.is_reserved() && entry.held.is_some();
+        // What was synced must not come back after a loss of memory: others may have had it since.
+        let is_unseen =
+            entry.session.is_some_and(|(session, _)| self.books.sessions.is_leased(session));
+        self.out.sync |= (entry.is_reserved() || is_unseen) && entry.held.is_some();
         if entry.parts() == 0 {
             self.over(request, how)?;
             return self.run(engine::Input::End(request));
@@ -66,9 +69,12 @@ impl Cell {
     /// not stop them.
     pub(super) fn take_away(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
         let Some(entry) = self.books.get(request) else { return Ok(()) };
+        // Whoever uses it, and what others guard with it, is not seen, and has some time to stop.
+        let is_unseen =
+            entry.ready && !entry.is_reserved() && self.books.ties().id(request).is_some();
         match entry.holder.clone() {
             // Fences tell the protected things.
-            None => self.end(request, how),
+            None if !is_unseen => self.end(request, how),
             Some(holder) if entry.left.is_some() => {
                 // Nobody is left who could stop it in order.
                 let call = entry.left.as_ref().and_then(|left| left.call);
@@ -76,8 +82,8 @@ impl Cell {
                 self.effect(Effect::Kill(request, holder));
                 Ok(())
             }
-            Some(_) if entry.taken_away.is_some() => Ok(()),
-            Some(_) => {
+            _ if entry.taken_away.is_some() => Ok(()),
+            _ => {
                 let session = entry.session;
                 let kill_at = self.now.saturating_add(self.patience_with(request));
                 self.note(Fact::TakenAway { request, how, kill_at })?;
@@ -90,10 +96,15 @@ impl Cell {
     }
 
     /// How long a client has to stop using what was taken away. What others guard they give on some time after the lease
-    /// is over, which was said when that was `stopping` away.
+    /// is over, which was said when that was `stopping` away: until then processes here are killed, and whoever is not seen here has
+    /// stopped.
     fn patience_with(&self, request: RequestNo) -> u64 {
         let stopping = self.settings.stopping.filter(|_| self.books.ties().id(request).is_some());
-        stopping.map_or(TAKEN_AWAY, |stopping| TAKEN_AWAY.min(stopping - stopping / 3))
+        let is_seen = self.books.get(request).is_some_and(|entry| entry.holder.is_some());
+        stopping.map_or(TAKEN_AWAY, |stopping| match is_seen {
+            true => TAKEN_AWAY.min(stopping - stopping / 3),
+            false => stopping,
+        })
     }
 
     /// What the engine could not put in force again is over; at the latest when its processes are.
@@ -119,6 +130,7 @@ impl Cell {
                 self.books.get(*request).is_some_and(|one| one.held.is_some())
             });
         let conn = self.books.sessions.connection(session);
+        self.out.sync |= self.books.sessions.is_leased(session) && !held.is_empty();
         self.note(Fact::SessionOver(session))?;
         self.effect(Effect::Forget(session, conn));
         for request in waiting.into_iter().rev() {
@@ -149,7 +161,7 @@ impl Cell {
     }
 
     /// Whether processes ended with the boot of the machine that they ran in.
-    fn is_of_another_boot(&self, holder: &Record) -> bool {
+    pub(super) fn is_of_another_boot(&self, holder: &Record) -> bool {
         !holder.boot.is_empty() && *holder.boot != *self.books.clock().boot
     }
 
@@ -200,6 +212,7 @@ impl Cell {
         self.note_drained()?;
         let lapsed: Vec<_> = self.books.sessions.lapsed(self.now).collect();
         lapsed.into_iter().try_for_each(|session| self.close(session))?;
+        self.look_at_strays()?;
         self.look_at_recovery()
     }
 

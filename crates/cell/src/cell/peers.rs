@@ -159,30 +159,37 @@ impl Cell {
         Ok(recovery)
     }
 
+    /// The log may be a copy: what others hold beyond what it tells, they say.
+    pub(super) fn doubt_the_log(&self) -> Recovery {
+        let mut recovery = self.books.ties().recovery().clone();
+        if recovery.missing.is_empty() {
+            recovery.horizon = self.books.highest();
+        }
+        recovery
+    }
+
     /// Waits for what other cells hold, if this one may have forgotten it, in this life or in one before.
     pub(super) fn recover(
         &mut self,
-        cluster: &Cluster,
+        others: BTreeSet<CellId>,
         doubts: Option<Recovery>,
         waits: bool,
     ) -> Result<(), Defect> {
-        let members = cluster.members.iter().map(|member| member.cell);
+        let patience = self.settings.patience;
         let recovery = match doubts {
             Some(mut recovery) => {
                 recovery.held.extend(std::mem::take(&mut self.unrestored_abroad));
                 // A recovery without a limit, in which memory is lost once more, has none either.
                 let endless = waits || !recovery.missing.is_empty() && recovery.until.is_none();
-                let until = (!endless).then(|| self.now.saturating_add(cluster.patience));
-                Recovery { missing: members.collect(), until, ..recovery }
+                let until = (!endless).then(|| self.now.saturating_add(patience));
+                Recovery { missing: others, until, ..recovery }
             }
             None => {
-                let doubts = self.doubt_what_was_not_restored(cluster.patience, waits);
-                let mut recovery = doubts.unwrap_or_else(|| self.books.ties().recovery().clone());
+                let doubts = self.doubt_what_was_not_restored(patience, waits);
+                let recovery = doubts.unwrap_or_else(|| self.books.ties().recovery().clone());
                 if recovery.missing.is_empty() {
                     return Ok(());
                 }
-                let members: BTreeSet<_> = members.collect();
-                recovery.missing.retain(|cell| members.contains(cell));
                 recovery
             }
         };
@@ -192,6 +199,7 @@ impl Cell {
     /// Other cells there are.
     pub(super) fn know(&mut self, members: &[Member]) {
         self.out.is_new = true;
+        self.strays.retain(|cell, _| members.iter().all(|member| member.cell != *cell));
         self.engine.know(members);
     }
 
@@ -199,13 +207,8 @@ impl Cell {
     pub(super) fn forget(&mut self, cell: CellId) -> Result<(), Defect> {
         self.out.sync = true;
         self.note(Fact::Peer { cell, life: None })?;
-        // Nobody begins to use what nobody guards.
-        let is_untold = |request: &RequestNo| {
-            let entry = self.books.get(*request);
-            entry.is_some_and(|entry| !entry.ready) && self.engine.is_given_by(*request, cell)
-        };
-        let untold: Vec<_> = self.books.ties().spanning().filter(is_untold).collect();
-        untold.into_iter().try_for_each(|request| self.take_away(request, How::Lost))?;
+        self.strays.remove(&cell);
+        self.end_untold(cell)?;
         let effects = self.engine.forget(self.now, cell)?;
         self.take_effects(effects)?;
         self.is_confirmed_without(cell)?;
@@ -213,12 +216,68 @@ impl Cell {
         self.has_said_all(cell)
     }
 
-    /// Those that were forgotten while the host was away, or whose end the host has forgotten.
-    pub(super) fn forget_all_but(&mut self, members: &[Member]) -> Result<(), Defect> {
-        let gone = self.engine.peers().chain(self.books.ties().homes());
-        let gone = gone.filter(|cell| members.iter().all(|member| member.cell != *cell));
-        let gone: BTreeSet<_> = gone.collect();
-        gone.into_iter().try_for_each(|cell| self.forget(cell))
+    /// All other cells that may hold something here: also those that are no members any more. Nobody is given up for being away
+    /// from a list; that takes the word of an operator.
+    pub(super) fn others(&self, cluster: Option<&Cluster>) -> BTreeSet<CellId> {
+        let mut others = self.books.ties().known();
+        if let Some(Cluster { own, members, forgotten, .. }) = cluster {
+            others.extend(members.iter().map(|member| member.cell));
+            others.retain(|cell| *cell != own.cell && !forgotten.contains(cell));
+        }
+        others
+    }
+
+    /// Those that were forgotten or removed while the host was away, or whose end the host has forgotten.
+    pub(super) fn part_from_all_but(&mut self, cluster: Option<&Cluster>) -> Result<(), Defect> {
+        let (members, forgotten) = cluster
+            .map_or((&[][..], &[][..]), |cluster| (&cluster.members[..], &cluster.forgotten[..]));
+        let mut known = self.books.ties().known();
+        known.extend(self.engine.peers());
+        known.retain(|cell| members.iter().all(|member| member.cell != *cell));
+        for cell in known {
+            match forgotten.contains(&cell) {
+                true => self.forget(cell)?,
+                false => self.removed(cell)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Another cell is no member any more. What is leased of it runs out, and what it holds here stays its own for as long as it
+    /// may take it for that. What is kept for it without a lease is until somebody says that it is to be forgotten.
+    pub(super) fn removed(&mut self, cell: CellId) -> Result<(), Defect> {
+        self.out.is_new = true;
+        self.lease_over(cell)?;
+        self.end_untold(cell)?;
+        let effects = self.engine.removed(self.now, cell)?;
+        self.take_effects(effects)?;
+        self.strays.insert(cell, self.now.saturating_add(self.settings.patience));
+        Ok(())
+    }
+
+    /// Nobody begins to use what nobody guards.
+    fn end_untold(&mut self, cell: CellId) -> Result<(), Defect> {
+        let is_untold = |request: &RequestNo| {
+            let entry = self.books.get(*request);
+            entry.is_some_and(|entry| !entry.ready) && self.engine.is_given_by(*request, cell)
+        };
+        let untold: Vec<_> = self.books.ties().spanning().filter(is_untold).collect();
+        untold.into_iter().try_for_each(|request| self.take_away(request, How::Lost))
+    }
+
+    /// What cells held that are no members any more is given to others when they have stopped using it. Of those that hold nothing
+    /// then, nothing is to be remembered.
+    pub(super) fn look_at_strays(&mut self) -> Result<(), Defect> {
+        let over: Vec<_> = self.strays.extract_if(.., |_, until| *until <= self.now).collect();
+        for (cell, _) in over {
+            self.lapsed(cell)?;
+            let ties = self.books.ties();
+            let is_known = ties.homes().any(|home| home == cell);
+            if !is_known && !ties.recovery().missing.contains(&cell) && ties.life(cell).is_some() {
+                self.note(Fact::Peer { cell, life: None })?;
+            }
+        }
+        Ok(())
     }
 
     /// Another cell was not heard of for a while.

@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_protocols::house::House;
-use holdall_wire::{Change, Kind, Name, RequestNo, Who};
+use holdall_wire::{Change, Kind, Name, Refusal, RequestNo, Who};
 
 use super::{Cell, Defect, Settings};
+use crate::books::Entry;
 use crate::engine::{self, Effect as EngineEffect, Engine, Reservation};
 use crate::facts::{Clock, Fact, How};
+use crate::greeting::Presence;
 use crate::input::{Cluster, Declared, Effect, Start};
 use crate::plan::Plan;
 use crate::session::{Means, SessionId};
@@ -17,27 +19,39 @@ pub(super) fn engine(epoch: u32, ephemeral: bool) -> Result<Engine<House>, Defec
     Engine::new(None, epoch, ephemeral).map_err(|why| Defect::NoEngine(why.to_string()))
 }
 
+/// How a place in a queue ends that may have been another's by now.
+fn forgotten() -> How {
+    let why = "the agent has lost its memory of who was before whom; ask again";
+    How::Refused(Refusal::Closed(why.into()))
+}
+
 impl Cell {
     /// The host has started.
     pub(super) fn start(&mut self, start: &Start) -> Result<(), Defect> {
         let is_other_boot = !self.is_same_boot(start);
         let is_another = self.is_another(start.cluster.as_ref(), start.life);
         let is_new_life = self.books.life() != start.life && (self.books.life() != 0 || start.lost);
-        let others = start.cluster.as_ref().is_some_and(|cluster| !cluster.members.is_empty());
+        let others = self.others(start.cluster.as_ref());
         // What was given without a lease is used without one, whatever the configuration says by now.
         let waits = !start.waits.is_empty() || self.books.ties().has_unleased();
-        let doubts = match is_new_life && others {
-            true => Some(self.doubt_what_others_hold()?),
-            false => None,
+        let doubts = match !others.is_empty() {
+            true if is_new_life => Some(self.doubt_what_others_hold()?),
+            true if start.doubtful => Some(self.doubt_the_log()),
+            _ => None,
         };
         let clock = self.go_on_from(start);
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;
         let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
         let stopping = start.cluster.as_ref().map(|cluster| cluster.stopping);
-        self.settings = Settings { limits: start.limits, longest: longest.collect(), stopping };
+        let (limits, patience) = (start.limits, start.patience);
+        self.settings = Settings { limits, longest: longest.collect(), stopping, patience };
         self.asserting.clear();
         self.disputed.clear();
+        self.strays.clear();
+        let is_doubted = start.doubtful && doubts.is_some();
+        // What a copy has asked for since, others know under the same ids.
+        let is_another = is_another || is_doubted;
         let mut unfit = if start.rebuilt || is_another || self.changes_kinds(&start.pools) {
             self.rebuild(start, doubts.is_some())?
         } else {
@@ -46,14 +60,15 @@ impl Cell {
             self.engine.start(start.epoch, start.ephemeral);
             self.configure(&start.pools)?
         };
-        match &start.cluster {
-            Some(cluster) => {
-                self.engine.know(&cluster.members);
-                // First of all it is said for whom is waited: who is forgotten may be the last one that was waited for before.
-                self.recover(cluster, doubts, waits)?;
-                self.forget_all_but(&cluster.members)?;
-            }
-            None => self.forget_all_but(&[])?,
+        if let Some(cluster) = &start.cluster {
+            self.engine.know(&cluster.members);
+        }
+        // First of all it is said for whom is waited: who is forgotten may be the last one that was waited for before.
+        self.recover(others, doubts, waits)?;
+        self.part_from_all_but(start.cluster.as_ref())?;
+        if is_doubted {
+            // In the epochs that it does not know of, others may have been given something.
+            self.engine.go_above(u64::from(Presence::epoch_beyond(start.epoch)) << 32);
         }
         self.note_drained()?;
         let (of, kept) = std::mem::take(&mut self.kept);
@@ -64,8 +79,17 @@ impl Cell {
         if is_other_boot || start.lost {
             let all = self.books.sessions.means();
             let is_process = |means| matches!(means, Means::Process { .. } | Means::Once { .. });
-            let is_over = |means| start.lost || is_process(means);
+            // Whoever is not seen here may use what it holds until its lease is over.
+            let is_leased = |means| matches!(means, Means::Lease(_));
+            let is_over = |means| start.lost && !is_leased(means) || is_process(means);
             over.extend(all.filter(|(_, means)| is_over(*means)).map(|(session, _)| session));
+        }
+        // Nobody is given a share of something whose end, and whatever came of it, may have been forgotten.
+        if start.lost {
+            self.give_up_what_is_waited_for()?;
+        }
+        if is_other_boot {
+            self.end_what_was_left_by_another_boot()?;
         }
         over.into_iter().try_for_each(|session| self.close(session))?;
         self.give_up_for_those_who_do_not_come_back(&kept)?;
@@ -95,6 +119,24 @@ impl Cell {
             }
         }
         Ok(())
+    }
+
+    /// What commands have left behind has ended with the machine. Nobody shares it any more: what was given to whom since may have
+    /// been forgotten, and fences must not go back.
+    fn end_what_was_left_by_another_boot(&mut self) -> Result<(), Defect> {
+        let left = self.books.grants().filter(|(_, entry, _)| entry.left.is_some());
+        let is_over = |entry: &Entry| {
+            entry.holder.as_ref().is_some_and(|holder| self.is_of_another_boot(holder))
+        };
+        let left = left.filter(|(_, entry, _)| is_over(entry)).map(|(request, ..)| request);
+        left.collect::<Vec<_>>().into_iter().try_for_each(|request| self.holder_ended(request))
+    }
+
+    /// Memory was lost, and with it perhaps what was asked for: nobody who comes back counts on a place in a queue.
+    fn give_up_what_is_waited_for(&mut self) -> Result<(), Defect> {
+        let waiting = self.books.waiting().filter(|(_, entry)| entry.session.is_some());
+        let waiting: Vec<_> = waiting.map(|(request, _)| request).collect();
+        waiting.into_iter().rev().try_for_each(|request| self.end(request, forgotten()))
     }
 
     fn is_same_boot(&self, start: &Start) -> bool {
@@ -220,7 +262,7 @@ impl Cell {
         if doubts || self.is_recovering() || !self.unrestored_abroad.is_empty() {
             self.engine.recover();
         }
-        self.ask_again()?;
+        self.ask_again(start.lost)?;
         for name in before {
             if self.engine.kind(&name).is_none() {
                 self.note(Fact::Pool { name, kind: None, configured: false })?;
@@ -229,10 +271,15 @@ impl Cell {
         Ok(unfit)
     }
 
-    fn ask_again(&mut self) -> Result<(), Defect> {
+    /// Whoever waits asks the new engine; unless its place was lost with the memory.
+    fn ask_again(&mut self, lost: bool) -> Result<(), Defect> {
         let waiting: Vec<_> = self.books.waiting().map(|(request, _)| request).collect();
         for request in waiting {
             let Some(entry) = self.books.get(request) else { continue };
+            if lost && entry.session.is_some() {
+                self.over(request, forgotten())?;
+                continue;
+            }
             let (who, ask) = (entry.who.clone(), entry.ask.clone());
             let mut effects = self.engine.ask_again(self.now, request, who, ask)?;
             // It waits as it did, however many its user has by now.
@@ -245,7 +292,7 @@ impl Cell {
     fn restore(&mut self, request: RequestNo) -> Result<(), Defect> {
         let Some(entry) = self.books.get(request) else { return Ok(()) };
         let Some(held) = entry.held.clone() else { return Ok(()) };
-        let within = entry.ask.within;
+        let (within, reserved) = (entry.ask.within, entry.is_reserved());
         let reservation = Reservation {
             request,
             who: Who::clone(&entry.who),
@@ -260,9 +307,10 @@ impl Cell {
                 let not_leased = self.books.ties().not_leased(request);
                 let effects =
                     self.engine.restore_spanning(self.now, &reservation, id, &not_leased)?;
+                let is_lost = !reserved && self.engine.is_unguarded(&held.taken);
                 self.take_effects(effects)?;
                 self.keep_again(request);
-                return Ok(());
+                return if is_lost { self.take_away(request, How::Lost) } else { Ok(()) };
             }
             None => self.run(engine::Input::Restore(reservation))?,
         }

@@ -1,7 +1,9 @@
 //! Stories of one cell: what is told, and what its host is asked to do.
 
+mod cells;
 mod events;
 mod long;
+mod others;
 mod parts;
 mod sessions;
 mod starts;
@@ -448,6 +450,22 @@ fn a_grant_is_its_sessions_own() {
         "its own call of that number has asked for nothing"
     );
     assert!(story.cell.engine.is_held(request));
+}
+
+/// Whoever has it may be on a machine that is not restarted when this one is.
+#[test]
+fn what_is_granted_to_a_leased_session_is_synced_before_it_is_told() {
+    let mut story = Story::new(&[("gpu", 1)]);
+    let hello = |returns| hello(1, Means::Lease(50), returns);
+    let attach = |conn_no, returns| Input::Attach { conn: conn(conn_no), hello: hello(returns) };
+    assert!(!story.cell.step(100, attach(1, false)).expect("unbroken").sync, "it has nothing");
+    let needs = vec!["gpu".parse().expect("a need")];
+    let (now, lasting, from) = (false, Lasting::Connection, From::default());
+    let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
+    let wish = Wish::Ask { who: who(1), ask };
+    let call = Input::Call { conn: conn(1), call: CallNo(1), heard: CallNo(0), wish };
+    assert!(story.cell.step(100, call).expect("unbroken").sync);
+    assert!(story.cell.step(100, attach(2, true)).expect("unbroken").sync, "it is told again");
 }
 
 /// What must survive the machine is told when it does.

@@ -319,6 +319,12 @@ impl Engine<House> {
         self.ask_or_postpone(request)
     }
 
+    /// Whether a grant holds something of a cell that is no member.
+    pub fn is_unguarded(&self, taken: &[Taken]) -> bool {
+        let mut cells = taken.iter().filter_map(|taken| taken.name.cell());
+        cells.any(|cell| self.cells.named(cell).is_err())
+    }
+
     /// A grant of which others guard a part is in force again, under the id by which they know it.
     ///
     /// # Errors
@@ -353,7 +359,7 @@ impl Engine<House> {
                     let taken = Taken { name: taken.name.here(), units: units.collect() };
                     given.entry(guard).or_insert_with(Vec::new).push(taken);
                 }
-                Some(Err(_)) => {} // That cell is forgotten, and nobody guards it any more.
+                Some(Err(_)) => {} // That cell is no member, and nothing is said to it any more.
             }
         }
         let is_own = |need: &&Need| need.name.cell().is_none();

@@ -38,7 +38,7 @@ pub(super) struct Peer {
     pub(super) is_up: bool,
     /// Since when that is so.
     pub(super) since: u64,
-    /// It is gone for good: nothing is said to it any more.
+    /// It was forgotten, or is no member any more: nothing is said to it.
     pub(super) forgotten: bool,
 }
 
@@ -183,7 +183,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         P::Manager::settle(&mut self.cfg, home.cell);
     }
 
-    /// The other cells that there are. Those that are missing are forgotten.
+    /// Other cells that there are, besides those that are known.
     pub fn know(&mut self, members: &[Member]) {
         for member in members {
             let known = self.cells.peers.iter_mut().find(|peer| peer.member.cell == member.cell);
@@ -206,6 +206,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub fn peers(&self) -> impl Iterator<Item = CellId> {
         let known = self.cells.peers.iter().filter(|peer| !peer.forgotten);
         known.map(|peer| peer.member.cell)
+    }
+
+    /// Whether there is such another cell.
+    pub fn is_member(&self, cell: CellId) -> bool {
+        self.cells.heard(cell).is_some()
     }
 
     /// What this cell is for others, if there are some.

@@ -271,16 +271,30 @@ impl Engine<House> {
     pub fn forget(&mut self, now: u64, cell: CellId) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         self.end_others(cell, |_| false)?;
-        let Some(at) = self.cells.manager_of(cell) else {
-            return Ok(std::mem::take(&mut self.effects));
-        };
+        self.part_from(cell, "was forgotten; nobody guards what is there")?;
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// Another cell is no member any more. Whoever waits for something there waits in vain, and nothing is owed to it. What it holds
+    /// here is its own.
+    ///
+    /// # Errors
+    /// If an invariant is broken. Nothing may then be granted any more.
+    pub fn removed(&mut self, now: u64, cell: CellId) -> Result<Vec<Effect>, Defect> {
+        self.now = now;
+        self.part_from(cell, "is no member of the cluster any more")?;
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// Nothing is said to another cell any more.
+    fn part_from(&mut self, cell: CellId, why: &str) -> Result<(), Defect> {
+        let Some(at) = self.cells.manager_of(cell) else { return Ok(()) };
         let peer = &mut self.cells.peers[at.index() - 1];
-        peer.is_down(now);
+        peer.is_down(self.now);
         peer.forgotten = true;
         let name = peer.member.name.clone();
         for request in self.waiting_at(at) {
-            let why = format!("the cell '{name}' was forgotten; nobody guards what is there");
-            self.refuse(request, Refusal::Never(why))?;
+            self.refuse(request, Refusal::Never(format!("the cell '{name}' {why}")))?;
         }
         let mut owing: Vec<UserId> = self.users.keys().copied().collect();
         owing.sort_unstable();
@@ -290,7 +304,6 @@ impl Engine<House> {
                 self.step_user(user, Event::Message { from: Addr::Manager(at), msg })?;
             }
         }
-        self.deliver()?;
-        Ok(std::mem::take(&mut self.effects))
+        self.deliver()
     }
 }

@@ -3,6 +3,7 @@
 //! All of it follows from the requests, one by one: what [`Places::enter`] adds for a request,
 //! [`Places::leave`] takes away.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use holdall_core::{Need, Needs, PoolId, RequestId, Unit};
@@ -31,7 +32,8 @@ pub(super) struct Order {
 #[derive(Clone, PartialEq)]
 pub(super) struct Places {
     pub(super) order: Order,
-    pub(super) pools: BTreeMap<PoolId, AtPool>,
+    /// Each in a place of its own: they are large, and come and go.
+    pub(super) pools: BTreeMap<PoolId, Box<AtPool>>,
     /// Those who compete without a round.
     pub(super) unplaced: BTreeSet<Arrival>,
     /// The same by what they need.
@@ -205,18 +207,19 @@ impl Places {
     }
 
     pub(super) fn of_pool(&self, pool: PoolId) -> &AtPool {
-        self.pools.get(&pool).unwrap_or(&NOBODY)
+        self.pools.get(&pool).map_or(&NOBODY, |at| at)
     }
 
     /// The pools that anybody has to do with.
     pub(super) fn pools(&self) -> impl Iterator<Item = (PoolId, &AtPool)> {
-        self.pools.iter().map(|(pool, at)| (*pool, at))
+        self.pools.iter().map(|(pool, at)| (*pool, &**at))
     }
 
     /// The same with other numbers for those who are here, if all are known.
     pub(super) fn renumbered(&self, place: impl Fn(&Arrival) -> Option<Arrival>) -> Option<Self> {
         let all = |some: &BTreeSet<Arrival>| some.iter().map(&place).collect::<Option<_>>();
-        let pools = self.pools.iter().map(|(pool, at)| Some((*pool, at.renumbered(&place)?)));
+        let pools =
+            self.pools.iter().map(|(pool, at)| Some((*pool, Box::new(at.renumbered(&place)?))));
         let alike = self.alike.iter().map(|(needs, alike)| Some((needs.clone(), all(alike)?)));
         Some(Self {
             order: self.order,

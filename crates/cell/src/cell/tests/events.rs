@@ -29,6 +29,7 @@ fn line(what: &What) -> String {
         }
         What::Pool { name, kind, .. } => format!("pool {name} {kind:?}"),
         What::Restored { request, .. } => format!("{} restored", number(request)),
+        What::ClockSet { by } => format!("clock set by {by}"),
     }
 }
 
@@ -95,6 +96,10 @@ fn how_a_grant_ends_is_told() {
 fn events_are_the_same_from_the_log() {
     let mut story = Story::new(&[("gpu", 1)]);
     story.input(Input::Clock { ahead: 1_000_000 });
+    assert_eq!(
+        story.events.last(),
+        Some(&(1_000_000 + story.at, What::ClockSet { by: 1_000_000 }))
+    );
     let request = story.runs(1, "gpu", Leftovers::Kill);
     let rest = Some(Rest { holder: child(9), pids: vec![9] });
     story.at = 300;

@@ -95,6 +95,32 @@ fn lost_memory_ends_all_sessions() {
     assert_eq!(story.cell.books.grants().count(), 2, "what is reserved stays");
 }
 
+/// What it would be given may have been another's since, under a higher fence.
+#[test]
+fn nobody_is_given_by_a_restart_of_the_machine_what_it_waited_for() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 1)]);
+        story.comes(1);
+        assert!(is_grant(&story.asks(1, 1, "gpu", Lasting::Connection)));
+        let lease = hello(2, Means::Lease(50), false);
+        story.input(Input::Attach { conn: conn(2), hello: lease });
+        assert!(!is_grant(&story.asks(2, 1, "gpu", Lasting::Connection)));
+        story.replay(upgrade);
+        let pools = story.pools.iter().cloned();
+        let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
+        let (boot, wall, lost) = ("another".into(), story.at, true);
+        let start = Start { epoch: 9, life: 5, lost, boot, wall, pools, ..Start::default() };
+        story.input(Input::Started(Start { rebuilt: upgrade, ..start }));
+        assert_eq!(story.cell.engine.load(), (0, 0), "upgrade {upgrade}");
+        let back = hello(2, Means::Lease(50), true);
+        let told = story.input(Input::Attach { conn: conn(2), hello: back });
+        let [Effect::Welcome { answers, .. }] = &told[..] else { panic!("{told:?}") };
+        let told = &answers[..];
+        let is_told = matches!(told, [(_, Some(Reply::Refused(Refusal::Closed(_))))]);
+        assert!(is_told, "upgrade {upgrade}: {told:?}");
+    }
+}
+
 fn former(request: u64, pool: &str, unit: &str, fence: u64, until: Option<u64>) -> Reservation {
     Reservation {
         request: RequestNo(request),

@@ -1,0 +1,238 @@
+//! Stories of a cell among others: who is waited for, and what becomes of what they hold.
+
+use holdall_core::{Home, Need as Count, Needs, UserId};
+use holdall_protocols::house::{ToManager, ToUser};
+
+use super::*;
+use crate::engine::Member;
+use crate::greeting::Presence;
+use crate::input::Cluster;
+use crate::peer::{Assertion, Given, Order, PeerMessage};
+
+const HERE: CellId = CellId(1);
+const THERE: CellId = CellId(2);
+const PATIENCE: u64 = 70_000;
+const STOPPING: u64 = 15_000;
+
+fn there() -> Member {
+    Member { name: name("there"), cell: THERE }
+}
+
+/// A request of the other cell.
+fn id(number: u32) -> RequestId {
+    RequestId { user: UserId::first_at(Home { cell: THERE, ..Home::default() }, number), seq: 1 }
+}
+
+impl Story {
+    /// A cell with a board, and another cell that it has a link to.
+    fn with_another() -> Self {
+        let mut story = Self::new(&[("board", 1)]);
+        story.starts_among(&[there()], |_| {});
+        story.linked();
+        story
+    }
+
+    /// Starts among these, from what was logged.
+    fn starts_among(&mut self, members: &[Member], change: impl FnOnce(&mut Start)) {
+        self.replay(false);
+        self.epoch += 1;
+        let own = Member { name: name("here"), cell: HERE };
+        let (members, forgotten) = (members.to_vec(), Vec::new());
+        let declared = |(name, kind)| Declared { name, kind, limit: None };
+        let mut start = Start {
+            epoch: self.epoch,
+            boot: "boot".into(),
+            boottime: self.at,
+            wall: self.at,
+            ephemeral: true,
+            pools: self.pools.clone().into_iter().map(declared).collect(),
+            cluster: Some(Cluster { own, members, forgotten, stopping: STOPPING }),
+            patience: PATIENCE,
+            ..Start::default()
+        };
+        change(&mut start);
+        self.input(Input::Started(start));
+    }
+
+    fn linked(&mut self) -> Vec<Effect> {
+        let presence = Presence { life: 7, epoch: 1, nonce: 1, began: 1, length: 1 };
+        self.input(Input::Linked { cell: THERE, presence })
+    }
+
+    fn said(&mut self, message: PeerMessage) -> Vec<Effect> {
+        self.input(Input::Said { cell: THERE, message: Box::new(message) })
+    }
+
+    /// The other cell asks for something of this one.
+    fn is_asked_for(&mut self, number: u32, need: &str) -> Vec<Effect> {
+        let needs = vec![need.parse().expect("a need")];
+        let order = Some(Order { needs, who: Arc::default(), now: false });
+        let counts = Needs::new(vec![Count::any(Default::default(), 1)]).expect("needs");
+        let message = ToManager::attempt(id(number), counts);
+        self.said(PeerMessage::ToManager { message, order })
+    }
+
+    /// The other cell gives what it was asked for; the request is told of.
+    fn is_given(&mut self, effects: &[Effect], need: &str) -> RequestNo {
+        let asked = effects.iter().find_map(|effect| match effect {
+            Effect::Send(THERE, message) => match &**message {
+                PeerMessage::ToManager { message, .. } => Some(message.request()),
+                _ => None,
+            },
+            _ => None,
+        });
+        let request = asked.expect("it was asked for");
+        let message = ToUser::Yes { request, n: 0, units: Default::default() };
+        let taken = [Taken { name: name(need), units: vec![(name(need), 9)] }].into();
+        let given = Some(Given { taken, leased: true });
+        let effects = self.said(PeerMessage::ToUser { message, given });
+        let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
+        self.input(Input::Prepared { request, holder: None, place: None });
+        request
+    }
+
+    /// Whether somebody new waits for the board.
+    fn is_board_taken(&mut self, session: u64) -> bool {
+        self.comes(session);
+        let told = self.asks(session, 1, "board", Lasting::Connection);
+        !is_grant(&told)
+    }
+
+    fn later(&mut self, millis: u64) -> Vec<Effect> {
+        self.at += millis;
+        self.input(Input::Due)
+    }
+}
+
+fn gives(effects: &[Effect]) -> bool {
+    let given = |effect: &Effect| match effect {
+        Effect::Send(_, message) => matches!(**message, PeerMessage::ToUser { given: Some(_), .. }),
+        _ => false,
+    };
+    effects.iter().any(given)
+}
+
+/// Whether somebody here is told of a grant, whatever else follows.
+fn grants(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| is_grant(std::slice::from_ref(effect)))
+}
+
+/// A list without it, or none at all because a directory was moved, says nothing of what a cell holds.
+#[test]
+fn nobody_is_given_up_for_being_away_from_a_list() {
+    for alone in [false, true] {
+        let mut story = Story::with_another();
+        assert!(gives(&story.is_asked_for(0, "board")));
+        story.starts_among(&[], |start| start.cluster = start.cluster.take().filter(|_| !alone));
+        assert!(story.is_board_taken(1), "its home may be using it");
+        assert!(!grants(&story.later(PATIENCE - 1)));
+        assert!(grants(&story.later(1)), "its lease is over by now");
+    }
+}
+
+#[test]
+fn what_has_no_lease_is_given_up_by_the_word_of_somebody() {
+    let without_lease = |start: &mut Start| start.waits = vec![name("board")];
+    for forced in [false, true] {
+        let mut story = Story::with_another();
+        story.starts_among(&[there()], without_lease);
+        story.linked();
+        assert!(gives(&story.is_asked_for(0, "board")));
+        story.starts_among(&[], without_lease);
+        assert!(story.is_board_taken(1));
+        assert!(story.later(10 * PATIENCE).is_empty());
+        let told = if forced {
+            let held = story.cell.books.grants().next().expect("it holds").0;
+            let (by, may, unseen, beyond) = (who(1), true, false, None);
+            let wish = Wish::Release { request: held, force: true, by, may, unseen, beyond };
+            story.calls(1, 2, wish)
+        } else {
+            story.input(Input::Forget(THERE))
+        };
+        assert!(grants(&told), "{told:?}");
+    }
+}
+
+#[test]
+fn who_is_given_up_while_the_host_is_away_holds_nothing() {
+    let mut story = Story::with_another();
+    assert!(gives(&story.is_asked_for(0, "board")));
+    story.starts_among(&[], |start| {
+        start.cluster.iter_mut().for_each(|cluster| cluster.forgotten = vec![THERE]);
+    });
+    assert!(!story.is_board_taken(1));
+}
+
+#[test]
+fn who_waits_for_a_member_that_was_removed_is_told_so_at_once() {
+    let mut story = Story::with_another();
+    assert!(gives(&story.is_asked_for(0, "board")));
+    story.comes(1);
+    story.asks(1, 1, "press@there", Lasting::Connection);
+    let told = story.input(Input::Removed(THERE));
+    let refused = |effect: &Effect| matches!(effect, Effect::Reply { reply: Reply::Refused(Refusal::Never(why)), .. } if why.contains("'there' is no member"));
+    assert!(told.iter().any(refused), "{told:?}");
+    assert!(story.is_board_taken(2), "what it holds is its own");
+    assert!(grants(&story.later(PATIENCE)));
+}
+
+/// Whoever uses it is not seen here: a program with the library, or on another machine.
+#[test]
+fn who_is_not_seen_has_time_to_stop_when_a_lease_runs_out() {
+    let mut story = Story::with_another();
+    story.comes(1);
+    let asked = story.asks(1, 1, "board press@there", Lasting::Connection);
+    let request = story.is_given(&asked, "press");
+    assert!(story.is_board_taken(2));
+    let told = story.input(Input::LeaseOver(THERE));
+    assert_eq!(told, [reply(1, 1, Reply::Lost(request))], "and the board is its own still");
+    assert!(story.later(STOPPING - 1).is_empty());
+    let told = story.later(1);
+    assert!(grants(&told), "{told:?}");
+}
+
+#[test]
+fn what_somebody_uses_who_is_not_seen_outlasts_a_loss_of_memory() {
+    let mut story = Story::new(&[("board", 1)]);
+    let hello = hello(1, Means::Lease(5000), false);
+    story.input(Input::Attach { conn: conn(1), hello });
+    let wish = |needs: &str| Ask {
+        needs: vec![needs.parse().expect("a need")],
+        now: false,
+        lasting: Lasting::Connection,
+        from: From::default(),
+        within: None,
+        limit: None,
+        part: None,
+    };
+    let ask = Wish::Ask { who: who(1), ask: wish("board") };
+    let (conn, call, heard) = (conn(1), CallNo(1), CallNo(0));
+    let input = Input::Call { conn, call, heard, wish: ask };
+    let out = story.cell.step(story.at, input).expect("unbroken");
+    assert!(is_grant(&out.effects) && out.sync, "it is on the disk before it is told");
+    let start = Start { epoch: 9, life: 5, lost: true, boot: "other".into(), ..Start::default() };
+    let pools = story.pools.clone().into_iter();
+    let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
+    let (boottime, wall) = (story.at, story.at);
+    story.input(Input::Started(Start { pools, boottime, wall, ..start }));
+    assert!(story.is_board_taken(2));
+    assert!(!is_grant(&story.later(4999)));
+    let told = story.later(1);
+    assert!(grants(&told), "{told:?}");
+}
+
+#[test]
+fn whoever_may_be_a_copy_gives_nothing_until_all_have_said_what_they_hold() {
+    let all = || PeerMessage::Assert(Assertion { last: true, ..Assertion::default() });
+    let mut story = Story::with_another();
+    story.starts_among(&[there()], |start| start.doubtful = true);
+    assert!(story.cell.engine().next_number().0 >> 32 > u64::from(story.epoch), "far beyond");
+    assert!(story.is_board_taken(1));
+    assert!(!gives(&story.is_asked_for(0, "board")));
+    story.linked();
+    let told = story.said(all());
+    assert!(is_grant(&told), "{told:?}");
+    story.starts_among(&[there()], |_| {});
+    story.linked();
+    assert!(!story.cell.is_recovering(), "it is not every start");
+}
