@@ -59,6 +59,45 @@ says "$work/err" "only half there"
 ends_with 0 usage --from "$work/back.jsonl"
 says "$work/err" "set back"
 
+# Forward by ten years and back again: told, and no span is longer than it was.
+cat >"$work/leap.jsonl" <<'EOF'
+{"t":1780272000000,"k":"pool","pool":"gpu","units":1}
+{"t":1780272001000,"k":"ask","r":"1-1","needs":["gpu"]}
+{"t":1780272001000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}
+{"t":2095632031000,"k":"ask","r":"1-2","needs":["gpu"]}
+{"t":1780272061000,"k":"end","r":"1-1","how":"released"}
+{"t":1780272061000,"k":"grant","r":"1-2","got":{"gpu":["gpu/0"]}}
+{"t":1780272121000,"k":"end","r":"1-2","how":"released"}
+EOF
+ends_with 0 usage --from "$work/leap.jsonl" --json
+says "$work/err" "set forward to 2036"
+says "$work/err" "set back to 2026-06-01"
+says "$work/out" '"requests":2'
+longest=$(grep -o '"longest":[0-9]*' "$work/out" | head -1 | cut -d: -f2)
+[ "$longest" -le 61000 ] || fail "a use of a minute took $longest ms: $(cat "$work/out")"
+ends_with 0 whatif --from "$work/leap.jsonl" --units gpu=2
+
+# A later version: told, and left out beside what can be read; alone it is refused.
+mkdir "$work/versions"
+printf '%s\n' '{"t":1,"k":"begin","v":2}' '{"t":1,"k":"ask","r":"1-1","needs":["x"]}' >"$work/versions/history-9.jsonl"
+ends_with 64 usage --from "$work/versions"
+says "$work/err" "of version 2"
+cp "$work/cluster.jsonl" "$work/versions/history-1.jsonl"
+ends_with 0 usage --from "$work/versions"
+says "$work/err" "history-9.jsonl is of version 2: left out"
+
+# What has no end, or is no file, is not read for ever.
+ends_with 64 sim house --trace /dev/urandom
+mkfifo "$work/pipe" "$work/versions/history-10.jsonl"
+cat "$log" >"$work/pipe" &
+writer=$!
+ends_with 0 sim house --trace "$work/pipe" --nodes 1 --colocated
+says "$work/err" "is no plain file"
+wait "$writer"
+ends_with 0 usage --from "$work/versions"
+ends_with 65 sim house --trace "$log" --nodes 1 --colocated --most-waiting 1
+says "$work/err" "more than 1 requests wait at once"
+
 # Pools that were resized, or are no more, and uses without an end: told, and played.
 cat >"$work/odd.jsonl" <<'EOF'
 {"t":1780272000000,"k":"pool","pool":"gpu","units":4}
@@ -147,6 +186,17 @@ sleep 1
 ends_with 0 usage --forecast
 says "$work/out" "estimates that were given"
 "$HOLDALL" agent stop
+
+# After a later version ran here, its file stays as it is, and another is begun.
+printf '%s\n' '{"t":1,"k":"begin","v":2}' '{"t":1,"k":"new"}' >"$HOLDALL_DATA/history-9999999999999.jsonl"
+cp "$HOLDALL_DATA/history-9999999999999.jsonl" "$work/later.jsonl"
+"$HOLDALL" run --name after board -- true
+"$HOLDALL" agent stop
+cmp "$work/later.jsonl" "$HOLDALL_DATA/history-9999999999999.jsonl" || fail "a file of a later version was changed"
+ends_with 0 usage --by name
+says "$work/out" "after"
+says "$work/out" "job 7"
+says "$work/err" "is of version 2"
 
 # Anonymous, or none at all: neither names nor commands, and it is said why nobody is told when.
 serve() {

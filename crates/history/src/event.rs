@@ -41,6 +41,7 @@ impl Line {
                 };
                 What::Pool { pool: name.clone(), units }
             }
+            Happened::ClockSet { by } => What::Clock { by: *by },
             Happened::Started { .. }
             | Happened::Queued { .. }
             | Happened::Runs { .. }

@@ -123,8 +123,8 @@ pub struct History {
     pub(crate) pools: Pools,
     /// When it begins and ends.
     pub(crate) span: Option<(u64, u64)>,
-    /// From when on the clock was behind the time of the history, and by how much.
-    pub(crate) behind: Vec<(u64, u64)>,
+    /// From when on the clock was behind the time of the history, and by how much, or ahead of it.
+    pub(crate) behind: Vec<(u64, i64)>,
 }
 
 impl History {
@@ -173,12 +173,12 @@ impl History {
     pub fn wall(&self, time: u64) -> u64 {
         let set = self.behind.partition_point(|(from, _)| *from <= time);
         let behind = self.behind[..set].last();
-        time.saturating_sub(behind.map_or(0, |(_, by)| *by))
+        time.saturating_add_signed(behind.map_or(0, |(_, by)| by.saturating_neg()))
     }
 
     /// The time of the history at which the clock says this, from the last time it was set on.
     fn time(&self, wall: u64) -> u64 {
-        wall.saturating_add(self.behind.last().map_or(0, |(_, by)| *by))
+        wall.saturating_add_signed(self.behind.last().map_or(0, |(_, by)| *by))
     }
 
     /// The last so many milliseconds before `now`, by the clock on the wall, or all of it. A history that ends earlier

@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use holdall_wire::RequestNo;
 
+use crate::clock::Clock;
 use crate::forecast::Estimate;
 use crate::history::{History, Use};
 use crate::holders;
 use crate::line::{Ask, Expect, Grant, How, Line, What};
 use crate::note::Note;
-
-/// A clock that is so many milliseconds behind what it said before was set back. Lines may be written a little
-/// out of order.
-const TOLERANCE: u64 = 1000;
 
 /// Lines are put in one after another.
 #[derive(Debug, Default)]
@@ -23,9 +20,7 @@ pub(crate) struct Joiner {
     open: BTreeMap<RequestNo, usize>,
     /// Texts that have been seen; most come again and again.
     texts: BTreeMap<String, Arc<str>>,
-    /// What the clock said last, and the time of the history then.
-    clock: u64,
-    now: u64,
+    clock: Clock,
     unknown: usize,
     gaps: u64,
     no_ask: usize,
@@ -33,9 +28,14 @@ pub(crate) struct Joiner {
 
 impl Joiner {
     pub(crate) fn add(&mut self, line: Line) {
-        let now = self.time(line.at);
+        let now = match line.what {
+            What::Clock { by } => self.clock.set(line.at, by, &mut self.history.notes),
+            _ => self.clock.read(line.at, &mut self.history.notes),
+        };
+        let begin = self.history.span.map_or(now, |(begin, _)| begin);
+        self.history.span = Some((begin, now));
         match line.what {
-            What::Begin { .. } => {}
+            What::Begin { .. } | What::Clock { .. } => {}
             What::Ask(ask) => self.ask(now, ask),
             What::Grant(grant) => self.grant(now, grant),
             What::End { r, how, .. } => self.end(now, r, how),
@@ -47,21 +47,9 @@ impl Joiner {
         }
     }
 
-    /// The time of the history, which never goes back.
-    fn time(&mut self, at: u64) -> u64 {
-        let behind = self.history.behind.last().map_or(0, |(_, by)| *by);
-        if at.saturating_add(TOLERANCE) < self.clock {
-            let by = self.clock - at;
-            self.history.behind.push((self.now.saturating_add(1), behind.saturating_add(by)));
-            self.history.notes.push(Note::JumpedBack { to: at, by });
-            self.now = self.now.saturating_add(1);
-        } else {
-            self.now = self.now.max(at.saturating_add(behind));
-        }
-        self.clock = at;
-        let begin = self.history.span.map_or(self.now, |(begin, _)| begin);
-        self.history.span = Some((begin, self.now));
-        self.now
+    /// How many requests there are.
+    pub(crate) fn requests(&self) -> usize {
+        self.history.uses.len()
     }
 
     fn text(&mut self, text: Option<String>) -> Option<Arc<str>> {
@@ -115,13 +103,14 @@ impl Joiner {
         if self.history.uses[at].granted.is_some() {
             return; // It was restored by another agent, and goes on.
         }
-        let user = self.text(grant.user);
+        let (user, at_wall) = (self.text(grant.user), self.clock.wall());
         let one = &mut self.history.uses[at];
         // Whose it is is told here, too, for those that were made before the history begins.
         one.user = one.user.take().or(user);
         one.granted = Some(now);
-        one.until = grant.until.map(|until| until.max(now));
-        one.limit = grant.limit.map(|limit| limit.max(now));
+        let in_history = |wall: u64| now.saturating_add(wall.saturating_sub(at_wall));
+        one.until = grant.until.map(in_history);
+        one.limit = grant.limit.map(in_history);
         (one.got, one.more) = (grant.got, grant.more);
     }
 
@@ -151,6 +140,8 @@ impl Joiner {
 
     /// Nothing follows.
     pub(crate) fn finish(mut self) -> History {
+        let clock = std::mem::take(&mut self.clock);
+        clock.finish(&mut self.history);
         let no_end = holders::end_what_others_got(&mut self.history.uses);
         let uses = &mut self.history.uses;
         let latest = uses.iter().filter_map(|one| one.request).max().map_or(0, |last| last.0 >> 32);
@@ -247,7 +238,8 @@ mod tests {
             joiner.add(begin.clone());
         }
         let history = joiner.finish();
-        assert_eq!(history.notes.len(), 80_000 + 1);
+        let back = history.notes.iter().filter(|note| matches!(note, Note::JumpedBack { .. }));
+        assert_eq!(back.count(), 80_000);
         assert_eq!(history.notes.last(), Some(&Note::Gaps(u64::MAX)));
         assert_eq!(history.period(Some(u64::MAX), Some(9)).to, u64::MAX);
     }

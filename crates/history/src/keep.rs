@@ -1,14 +1,23 @@
 //! Keeping a history: files that are begun anew now and then, the oldest of which go when there are too many bytes
 //! or when they are too old.
 //!
-//! A file is called `history-T.jsonl`, with the time at which it was begun in milliseconds since 1970. What is in it is older
-//! than the beginning of the next.
+//! A file is called `history-T.jsonl`, with the time at which it was begun in milliseconds since 1970, or a little more if the
+//! clock was set back since: files are in the order of their names. What is in it is older than the beginning of the next.
+//!
+//! # Invariants
+//! - A file of a later version, and what is before it, is never written to: a new one is begun.
+//! - However the clock is set, nothing is removed for its age at once: time in which no file was begun counts for a quarter
+//!   of the time for which everything is kept at most, and what the clock was set back by for as much less.
+
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::clock::from_to;
 use crate::line::{Line, Mark, VERSION, What};
 
 /// Into about how many files a history is divided.
@@ -19,7 +28,9 @@ const PARTS: u64 = 8;
 pub struct Retention {
     /// At most so many bytes.
     pub bytes: u64,
-    /// At least for so many milliseconds, if there is room, and at most an eighth longer.
+    /// At least for so many milliseconds, if there is room, and about a quarter longer at most while files are begun that often. Of
+    /// the time between the beginnings of two files at most a quarter of this counts: what is seldom used is kept until five
+    /// more files are begun, and what is not used at all stays.
     pub millis: u64,
     /// Whether users, names and commands are left out.
     pub anonymous: bool,
@@ -43,10 +54,13 @@ const NEW: &str = "history.new";
 pub struct Keeper {
     dir: PathBuf,
     retention: Retention,
-    /// The last file, and when it was begun.
+    /// The last file, and when it was begun by the clock; nothing if the next line begins one.
     file: Option<(File, u64)>,
+    /// The time in the name of the last file that there is.
+    last: u64,
     size: u64,
     mark: Option<Mark>,
+    later: Option<(PathBuf, u32)>,
 }
 
 impl Keeper {
@@ -57,32 +71,46 @@ impl Keeper {
     /// If it cannot be written.
     pub fn open(dir: &Path, retention: Retention, now: u64) -> io::Result<Self> {
         let dir = dir.to_owned();
-        let mut keeper = Self { dir, retention, file: None, size: 0, mark: None };
-        if !keeper.go_on_after_mark()?
-            && let Some((begun, path)) = files(&keeper.dir)?.pop()
-        {
-            let mut file = OpenOptions::new().read(true).append(true).open(path)?;
-            keeper.size = end_line(&mut file)?;
-            keeper.file = Some((file, begun));
-        }
+        let mut keeper =
+            Self { dir, retention, file: None, last: 0, size: 0, mark: None, later: None };
+        keeper.go_on()?;
         keeper.make_room(now)?;
         Ok(keeper)
     }
 
-    /// Goes on after the last mark, whichever file it is in, and removes what follows. False if there is none.
-    fn go_on_after_mark(&mut self) -> io::Result<bool> {
+    /// Goes on after the last mark, whichever file it is in, and removes what follows; or at the end of the last file.
+    fn go_on(&mut self) -> io::Result<()> {
         let files = files(&self.dir)?;
-        for (at, (begun, path)) in files.iter().enumerate().rev() {
-            let mut file = OpenOptions::new().read(true).append(true).open(path)?;
-            let Some((mark, end)) = last_mark(&mut file)? else { continue };
-            file.set_len(end)?;
-            for (_, begun_in_vain) in &files[at + 1..] {
-                fs::remove_file(begun_in_vain)?;
+        self.last = files.last().map_or(0, |(name, _)| *name);
+        for (at, (name, path)) in files.iter().enumerate().rev() {
+            let head = Head::of(path)?;
+            if head.is_later() && self.later.is_none() {
+                self.later = Some((path.clone(), head.version));
             }
-            (self.file, self.size, self.mark) = (Some((file, *begun)), end, Some(mark));
-            return Ok(true);
+            let (begun, is_ours) = (head.begun.unwrap_or(*name), self.later.is_none());
+            let mut file = OpenOptions::new().read(true).append(is_ours).open(path)?;
+            let Some((mark, end)) = last_mark(&mut file)? else { continue };
+            self.mark = Some(mark);
+            if is_ours {
+                file.set_len(end)?;
+                for (_, begun_in_vain) in &files[at + 1..] {
+                    fs::remove_file(begun_in_vain)?;
+                }
+                (self.file, self.size, self.last) = (Some((file, begun)), end, *name);
+            }
+            return Ok(());
         }
-        Ok(false)
+        if let Some((name, path)) = files.last().filter(|_| self.later.is_none()) {
+            let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+            self.size = end_line(&mut file)?;
+            self.file = Some((file, Head::of(path)?.begun.unwrap_or(*name)));
+        }
+        Ok(())
+    }
+
+    /// The last file that is of a later version, if there is one, and its version. It stays as it is.
+    pub fn later(&self) -> Option<(&Path, u32)> {
+        self.later.as_ref().map(|(path, version)| (path.as_path(), *version))
     }
 
     /// How far it goes, if that is known.
@@ -125,36 +153,76 @@ impl Keeper {
     fn begin_if_due(&mut self, now: u64) -> io::Result<()> {
         let begun = self.file.as_ref().map(|(_, begun)| *begun);
         let large = self.size >= self.retention.bytes / PARTS;
-        let old = |begun| now.saturating_sub(begun) > self.retention.millis / PARTS;
+        // The clock may have been set back since.
+        let old = |begun: u64| now.abs_diff(begun) > self.retention.millis / PARTS;
         if begun.is_some_and(|begun| !large && !old(begun)) {
             return Ok(());
         }
         // Whatever the clock says: the names are in the order of the files.
-        let now = now.max(begun.map_or(0, |begun| begun + 1));
-        let (file, size) = begin(&self.dir, now, self.mark.as_ref())?;
-        (self.file, self.size) = (Some((file, now)), size);
+        let name = now.max(self.last.saturating_add(1));
+        let (file, size) = begin(&self.dir, name, now, self.mark.as_ref())?;
+        (self.file, self.last, self.size) = (Some((file, now)), name, size);
         self.make_room(now)
     }
 
     /// Removes what need not be kept.
     fn make_room(&self, now: u64) -> io::Result<()> {
-        let files = files(&self.dir)?;
-        let mut bytes = 0;
-        for (at, (_, path)) in files.iter().enumerate().rev() {
-            bytes += fs::metadata(path)?.len();
-            let ended = files.get(at + 1).map(|(next, _)| *next);
-            let old = ended.is_some_and(|end| now.saturating_sub(end) > self.retention.millis);
-            if old || (ended.is_some() && bytes > self.retention.bytes) {
-                fs::remove_file(path)?;
+        let (mut bytes, mut age, mut next) = (0, 0, None);
+        let kept = i64::try_from(self.retention.millis).unwrap_or(i64::MAX);
+        let most = kept / (PARTS as i64 / 2);
+        for (name, path) in files(&self.dir)?.into_iter().rev() {
+            bytes += fs::metadata(&path)?.len();
+            // A file ends when the next one begins.
+            let old = age >= kept;
+            if next.is_some() && (old || bytes > self.retention.bytes) {
+                fs::remove_file(&path)?;
+                continue;
             }
+            let begun = Head::of(&path)?.begun.unwrap_or(name);
+            let lasted = from_to(begun, next.unwrap_or(now));
+            age = i64::saturating_add(age, lasted.clamp(-most, most));
+            next = Some(begun);
         }
         Ok(())
     }
 }
 
+/// What the first line of a file says.
+struct Head {
+    version: u32,
+    /// What the clock said when it was begun.
+    begun: Option<u64>,
+}
+
+impl Head {
+    fn of(path: &Path) -> io::Result<Self> {
+        let mut first = Vec::new();
+        BufReader::new(File::open(path)?).take(HEAD_MAX).read_until(b'\n', &mut first)?;
+        Ok(match serde_json::from_slice(&first) {
+            Ok(Line { at, what: What::Begin { v } }) => Self { version: v, begun: Some(at) },
+            _ => Self { version: VERSION, begun: None },
+        })
+    }
+
+    fn is_later(&self) -> bool {
+        self.version > VERSION
+    }
+}
+
+/// The first line of a file is no longer.
+const HEAD_MAX: u64 = 4096;
+
+/// Whether a file of a history is of a later version than this program knows.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_of_later_version(path: &Path) -> io::Result<bool> {
+    Ok(Head::of(path)?.is_later())
+}
+
 /// Begins a file, which goes as far as the one before. It has its name once that is in it: on a full disk there would be
 /// an empty one for each attempt.
-fn begin(dir: &Path, now: u64, mark: Option<&Mark>) -> io::Result<(File, u64)> {
+fn begin(dir: &Path, name: u64, now: u64, mark: Option<&Mark>) -> io::Result<(File, u64)> {
     let new = dir.join(NEW);
     let mut text = Vec::new();
     Line { at: now, what: What::Begin { v: VERSION } }.write_to(&mut text)?;
@@ -169,7 +237,7 @@ fn begin(dir: &Path, now: u64, mark: Option<&Mark>) -> io::Result<(File, u64)> {
         let mut file =
             OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(&text)?;
-        fs::rename(&new, dir.join(format!("history-{now}.jsonl")))?;
+        fs::rename(&new, dir.join(format!("history-{name}.jsonl")))?;
         Ok(file)
     };
     let file = begun().inspect_err(|_| drop(fs::remove_file(&new)))?;
@@ -230,7 +298,7 @@ fn mark_in(line: &[u8]) -> Option<Mark> {
     }
 }
 
-/// The files of the history in a directory, with the time at which each was begun, oldest first.
+/// The files of the history in a directory, with the time in the name of each, oldest first.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -241,147 +309,12 @@ pub fn files(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
         let name = entry.file_name();
         let middle = name.to_str().and_then(|name| name.strip_prefix("history-"));
         let begun = middle.and_then(|middle| middle.strip_suffix(".jsonl")?.parse().ok());
+        // There is no such time, and no later one for the next file.
+        let begun = begun.filter(|begun| i64::try_from(*begun).is_ok());
+        // A pipe would keep its reader waiting.
+        let begun = begun.filter(|_| entry.path().metadata().is_ok_and(|file| file.is_file()));
         files.extend(begun.map(|begun| (begun, entry.path())));
     }
     files.sort();
     Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use holdall_wire::RequestNo;
-
-    use super::*;
-    use crate::line::{Ask, How};
-    use crate::note::Note;
-    use crate::read;
-
-    fn ask(at: u64) -> Line {
-        let needs = vec!["gpu".parse().expect("a need")];
-        let name = Some("night".into());
-        Line { at, what: What::Ask(Ask { r: Some(RequestNo(at)), name, needs, ..Ask::default() }) }
-    }
-
-    fn end(at: u64, r: u64) -> Line {
-        Line { at, what: What::End { r: RequestNo(r), how: How::Withdrawn, user: None } }
-    }
-
-    fn asked(dir: &Path) -> Vec<u64> {
-        read(dir).expect("a history").uses.iter().filter_map(|one| one.asked).collect()
-    }
-
-    #[test]
-    fn the_oldest_goes_when_there_are_too_many_bytes() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let retention = Retention { bytes: 4000, ..Retention::default() };
-        let mut keeper = Keeper::open(dir.path(), retention, 0).expect("writable");
-        for at in 1..=500 {
-            keeper.write([ask(at)], None, at).expect("writable");
-            let files = files(dir.path()).expect("there");
-            let bytes: u64 = files.iter().map(|(_, f)| fs::metadata(f).expect("there").len()).sum();
-            assert!(bytes <= 4000 + 600, "{bytes}");
-        }
-        let kept = asked(dir.path());
-        let first = kept[0];
-        assert!(kept.len() > 40 && kept == (first..=500).collect::<Vec<_>>(), "{kept:?}");
-    }
-
-    #[test]
-    fn what_is_too_old_goes_and_nothing_younger() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let retention = Retention { millis: 80, ..Retention::default() };
-        let mut keeper = Keeper::open(dir.path(), retention, 0).expect("writable");
-        for at in 1..=300 {
-            keeper.write([ask(at)], None, at).expect("writable");
-            let kept = asked(dir.path());
-            assert!(kept[0] <= 1.max(at.saturating_sub(80)), "{at}: {kept:?}");
-            assert!(kept[0] + 80 + 22 >= at, "{at}: {kept:?}");
-        }
-    }
-
-    #[test]
-    fn it_goes_on_after_a_crash_and_tells_what_is_torn() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
-        keeper.write([ask(6), ask(7)], None, 7).expect("writable");
-        keeper.file.as_mut().expect("a file").0.write_all(b"{\"t\":8,\"k\":\"as").expect("torn");
-        drop(keeper);
-        let mut keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
-        keeper.write([end(10, 6)], None, 10).expect("writable");
-        let history = read(dir.path()).expect("a history");
-        assert_eq!((history.uses.len(), history.uses[0].ended), (2, Some(10)));
-        assert!(matches!(history.notes[0], Note::Unreadable { line: 4, lines: 1, .. }));
-        assert_eq!(files(dir.path()).expect("there").len(), 1);
-    }
-
-    #[test]
-    fn an_anonymous_history_has_no_names() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let retention = Retention { anonymous: true, ..Retention::default() };
-        let mut keeper = Keeper::open(dir.path(), retention, 5).expect("writable");
-        keeper.write([ask(6)], None, 6).expect("writable");
-        assert_eq!(read(dir.path()).expect("a history").uses[0].name, None);
-    }
-
-    #[test]
-    fn what_follows_the_last_mark_is_cut_off_after_a_crash() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mark = |upto| Mark { upto, of: "here".into() };
-        let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
-        assert_eq!(keeper.mark(), None);
-        keeper.write([ask(6)], Some(mark(40)), 6).expect("writable");
-        // More than is looked through at once.
-        let long = (0..2 * CHUNK).map(|_| 'x').collect::<String>();
-        let torn = ask(7).to_text().expect("JSON") + &long;
-        keeper.file.as_mut().expect("a file").0.write_all(torn.as_bytes()).expect("torn");
-        drop(keeper);
-        let keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
-        assert_eq!(keeper.mark(), Some(&mark(40)));
-        let history = read(dir.path()).expect("a history");
-        assert_eq!((history.uses.len(), &history.notes[..]), (1, &[][..]));
-    }
-
-    #[test]
-    fn a_new_file_goes_as_far_as_the_one_before() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let retention = Retention { bytes: 800, ..Retention::default() };
-        let mut keeper = Keeper::open(dir.path(), retention, 5).expect("writable");
-        for at in 6..40 {
-            let mark = Mark { upto: at, of: "here".into() };
-            keeper.write([ask(at)], Some(mark.clone()), at).expect("writable");
-            keeper = Keeper::open(dir.path(), retention, at).expect("writable");
-            assert_eq!(keeper.mark(), Some(&mark));
-        }
-        assert!(files(dir.path()).expect("there").len() > 2);
-    }
-
-    #[test]
-    fn a_file_that_was_begun_and_not_written_does_not_hide_the_mark() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mark = |upto| Mark { upto, of: "here".into() };
-        let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
-        keeper.write([ask(6)], Some(mark(40)), 6).expect("writable");
-        drop(keeper);
-        for torn in ["", "{\"t\":7,\"k\":\"beg", "{\"t\":7,\"k\":\"begin\",\"v\":1}\n"] {
-            fs::write(dir.path().join("history-7.jsonl"), torn).expect("written");
-            let keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
-            assert_eq!(keeper.mark(), Some(&mark(40)), "{torn}");
-            assert_eq!(files(dir.path()).expect("there").len(), 1, "{torn}");
-        }
-        let mut keeper = Keeper::open(dir.path(), Retention::default(), 9).expect("writable");
-        keeper.write([ask(10)], Some(mark(41)), 10).expect("writable");
-        assert_eq!(asked(dir.path()), [6, 10]);
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_begun_is_not_there() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
-        fs::create_dir(dir.path().join(NEW)).expect("made");
-        keeper.write([ask(6)], None, 6).expect_err("it cannot be begun");
-        assert_eq!(files(dir.path()).expect("there").len(), 0);
-        fs::remove_dir(dir.path().join(NEW)).expect("removed");
-        keeper.write([ask(7)], None, 7).expect("writable");
-        assert_eq!(asked(dir.path()), [7]);
-    }
 }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod clock;
 mod event;
 mod export;
 pub mod forecast;
@@ -27,16 +28,17 @@ mod record;
 mod replay;
 mod stats;
 pub mod swf;
+mod text;
 pub mod usage;
 pub mod whatif;
 
 pub use self::export::{csv, json_lines};
 pub use self::history::{History, Period, Use};
-pub use self::keep::{Keeper, Retention, files};
+pub use self::keep::{Keeper, Retention, files, is_of_later_version};
 pub use self::line::{Ask, Expect, Grant, How, Line, Mark, VERSION, What};
 pub use self::note::Note;
 pub use self::pools::PoolSeen;
-pub use self::read::{Kind, Unreadable, kind_of, parse, read};
+pub use self::read::{Recorded, Unreadable, parse, read, read_told, read_trace};
 pub use self::record::lines;
 pub use self::replay::{Asker, BadChange, Changes, Replay, agent_settings, served};
 pub use self::stats::{Waits, percentile};

@@ -65,6 +65,11 @@ pub enum What {
         /// How many at least; 0 if that is not known.
         lines: u64,
     },
+    /// The clock was set; this line has the time that it said then.
+    Clock {
+        /// By how many milliseconds: less than none if it was set back.
+        by: i64,
+    },
     /// When somebody who waits was told to expect its grant.
     Expect(Expect),
     /// Everything is here up to a record of the agent's log.
@@ -222,6 +227,7 @@ impl Line {
             | What::Pool { .. }
             | What::Gap { .. }
             | What::Mark(_)
+            | What::Clock { .. }
             | What::Other => {}
         }
         self

@@ -24,6 +24,13 @@ pub enum Note {
         /// How many.
         lines: usize,
     },
+    /// A file of a later version.
+    Later {
+        /// Which file.
+        file: String,
+        /// Its version.
+        version: u32,
+    },
     /// Lines of a kind that this version does not know.
     Unknown(usize),
     /// Lines that were left out when the file was written.
@@ -33,6 +40,13 @@ pub enum Note {
         /// To what, in milliseconds since 1970.
         to: u64,
         /// By how many milliseconds, at least.
+        by: u64,
+    },
+    /// The clock was set forward.
+    JumpedForward {
+        /// To what, in milliseconds since 1970.
+        to: u64,
+        /// By how many milliseconds, about.
         by: u64,
     },
     /// Uses whose end is not recorded.
@@ -119,22 +133,20 @@ impl fmt::Display for Note {
                     "{file}: {lines} lines cannot be read, the first is line {line}: left out"
                 )
             }
+            Self::Later { file, version } => {
+                write!(
+                    f,
+                    "{file} is of version {version}: left out; use a newer program to read it"
+                )
+            }
             Self::Unknown(lines) => {
                 write!(f, "{lines} lines are of a kind that this version does not know: left out")
             }
             Self::Gaps(lines) => {
                 write!(f, "{lines} lines or more are missing: the agent could not write them")
             }
-            Self::JumpedBack { to, by } => {
-                let at = jiff::Timestamp::from_millisecond(*to as i64);
-                let at =
-                    at.map_or_else(|_| to.to_string(), |at| at.strftime("%F %T UTC").to_string());
-                let by = *by as f64 / 1000.0;
-                write!(
-                    f,
-                    "the clock was set back to {at}, by {by:.1} s: spans go on as if it had not been"
-                )
-            }
+            Self::JumpedBack { to, by } => set_clock(f, "back", *to, *by),
+            Self::JumpedForward { to, by } => set_clock(f, "forward", *to, *by),
             Self::NoEnd(uses) => {
                 write!(
                     f,
@@ -169,6 +181,13 @@ impl fmt::Display for Note {
             }
         }
     }
+}
+
+fn set_clock(f: &mut fmt::Formatter<'_>, how: &str, to: u64, by: u64) -> fmt::Result {
+    let at = jiff::Timestamp::from_millisecond(to as i64);
+    let at = at.map_or_else(|_| to.to_string(), |at| at.strftime("%F %T UTC").to_string());
+    let by = by as f64 / 1000.0;
+    write!(f, "the clock was set {how} to {at}, by {by:.1} s: spans go on as if it had not been")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Reading histories: files that a [`Keeper`](crate::Keeper) has written, or the audit log of an agent.
+//! Reading histories: files that a [`Keeper`](crate::Keeper) has written, the audit log of an agent, or logs of other sites.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::audit;
@@ -10,6 +10,9 @@ use crate::join::Joiner;
 use crate::keep;
 use crate::line::{Line, VERSION, What};
 use crate::note::Note;
+use crate::replay::Replay;
+use crate::swf::{BadSwf, Jobs};
+use crate::text::{Allowance, TextLine, each_line};
 
 /// Why there is no history to be had.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +39,25 @@ pub enum Unreadable {
     /// It is something else.
     #[error("{} is no history: its first line is neither of a history nor of an audit log", .0.display())]
     Other(PathBuf),
+    /// It is no log of the Standard Workload Format, either.
+    #[error("{}: {why}", path.display())]
+    Swf {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        why: BadSwf,
+    },
+    /// There are more requests than fit.
+    #[error("{} has more than {MOST_REQUESTS} requests: give a part of it, such as one of its files", .0.display())]
+    TooMany(PathBuf),
 }
+
+/// So many requests are read of a history at most.
+const MOST_REQUESTS: usize = 5_000_000;
 
 /// What a file is, by its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+enum Kind {
     /// A history.
     History,
     /// The audit log of an agent.
@@ -49,9 +66,7 @@ pub enum Kind {
     Other,
 }
 
-/// What a file with this text is.
-pub fn kind_of(text: &str) -> Kind {
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+fn kind_of(first: &str) -> Kind {
     match serde_json::from_str::<serde_json::Value>(first) {
         Ok(value) if value.get("k").is_some() => Kind::History,
         Ok(value) if value.get("what").is_some() => Kind::Audit,
@@ -59,22 +74,48 @@ pub fn kind_of(text: &str) -> Kind {
     }
 }
 
+/// Requests that were recorded.
+#[derive(Debug)]
+pub enum Recorded {
+    /// By an agent.
+    History(History),
+    /// At another site.
+    Replay(Replay),
+}
+
 /// Reads a file, or all files of a data directory, oldest first: the history, or where there is none the audit log.
 ///
 /// # Errors
 /// If there is none, or it cannot be read.
 pub fn read(path: &Path) -> Result<History, Unreadable> {
-    let files = files(path)?;
-    let mut joiner = Joiner::default();
-    let mut notes = Vec::new();
-    for (at, file) in files.iter().enumerate() {
-        let bytes = fs::read(file).map_err(|why| Unreadable::File { path: file.clone(), why })?;
-        let text = String::from_utf8_lossy(&bytes);
-        add(file, &text, at + 1 == files.len(), &mut joiner, &mut notes)?;
+    read_told(path, &|_| {})
+}
+
+/// The same; `told` is told now and then how many bytes were read.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_told(path: &Path, told: &dyn Fn(u64)) -> Result<History, Unreadable> {
+    let mut reader = Reader::new(told, false);
+    reader.read(path)?;
+    reader.finish()
+}
+
+/// Reads a history like [`read_told`], or a log in the Standard Workload Format.
+///
+/// # Errors
+/// If it is neither, or cannot be read.
+pub fn read_trace(path: &Path, told: &dyn Fn(u64)) -> Result<Recorded, Unreadable> {
+    let mut reader = Reader::new(told, true);
+    reader.read(path)?;
+    match reader.jobs.take() {
+        Some(jobs) => {
+            let replay = jobs.finish(&path.display().to_string());
+            let replay = replay.map_err(|why| Unreadable::Swf { path: path.into(), why })?;
+            Ok(Recorded::Replay(replay))
+        }
+        None => reader.finish().map(Recorded::History),
     }
-    let mut history = joiner.finish();
-    history.notes.splice(..0, notes);
-    Ok(history)
 }
 
 /// Makes a history of the text of one, which is called this.
@@ -82,51 +123,132 @@ pub fn read(path: &Path) -> Result<History, Unreadable> {
 /// # Errors
 /// If it is none, or of a later version.
 pub fn parse(name: &str, text: &str) -> Result<History, Unreadable> {
-    let (mut joiner, mut notes) = (Joiner::default(), Vec::new());
-    add(Path::new(name), text, true, &mut joiner, &mut notes)?;
-    let mut history = joiner.finish();
-    history.notes.splice(..0, notes);
-    Ok(history)
+    let mut reader = Reader::new(&|_| {}, false);
+    reader.add(Path::new(name), text.as_bytes(), true)?;
+    reader.finish()
 }
 
-fn add(
-    path: &Path,
-    text: &str,
-    last: bool,
-    joiner: &mut Joiner,
-    notes: &mut Vec<Note>,
-) -> Result<(), Unreadable> {
-    let file = || path.display().to_string();
-    let kind = kind_of(text);
-    if kind == Kind::Other && text.lines().nth(1).is_some() {
-        return Err(Unreadable::Other(path.into()));
-    }
-    let (mut bad, mut first_bad) = (0, 0);
-    let lines = text.split_inclusive('\n').zip(1..).filter(|(line, _)| !line.trim().is_empty());
-    for (line, number) in lines {
-        let parsed = match kind {
-            Kind::Audit => audit::line(line),
-            Kind::History | Kind::Other => serde_json::from_str::<Line>(line).map(Some),
-        };
-        match parsed {
-            Ok(Some(Line { what: What::Begin { v }, .. })) if v > VERSION => {
-                return Err(Unreadable::Version { path: path.into(), version: v });
-            }
-            Ok(Some(line)) => joiner.add(line),
-            Ok(None) => {}
-            Err(_) if last && !line.ends_with('\n') => {
-                notes.push(Note::Torn { file: file(), line: number });
-            }
-            Err(_) => {
-                first_bad = if bad == 0 { number } else { first_bad };
-                bad += 1;
-            }
+struct Reader<'a> {
+    allowance: Allowance<'a>,
+    joiner: Joiner,
+    notes: Vec<Note>,
+    /// Whether it may be a log of another site, and if it is, its jobs.
+    takes_swf: bool,
+    jobs: Option<Jobs>,
+    /// The first file of a later version, which is left out.
+    later: Option<(PathBuf, u32)>,
+    /// Whether there was anything else.
+    any: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(told: &'a dyn Fn(u64), takes_swf: bool) -> Self {
+        Self {
+            allowance: Allowance::new(told),
+            joiner: Joiner::default(),
+            notes: Vec::new(),
+            takes_swf,
+            jobs: None,
+            later: None,
+            any: false,
         }
     }
-    if bad > 0 {
-        notes.push(Note::Unreadable { file: file(), line: first_bad, lines: bad });
+
+    fn read(&mut self, path: &Path) -> Result<(), Unreadable> {
+        self.takes_swf &= !path.is_dir();
+        let files = files(path)?;
+        for (at, path) in files.iter().enumerate() {
+            let file = File::open(path);
+            let file = file.map_err(|why| Unreadable::File { path: path.clone(), why })?;
+            self.add(path, BufReader::with_capacity(1 << 16, file), at + 1 == files.len())?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Adds a file, which may be the last one.
+    fn add(&mut self, path: &Path, from: impl BufRead, last: bool) -> Result<(), Unreadable> {
+        let file = path.display().to_string();
+        // Nothing but blank lines so far; and whether what comes is of a later version.
+        let (mut kind, mut later) = (None, false);
+        let (mut bad, mut first_bad) = (0, 0);
+        let Self { allowance, joiner, notes, takes_swf, jobs, later: told, any } = self;
+        let taken = each_line(from, allowance, |TextLine { number, text, is_whole }| {
+            if text.trim().is_empty() {
+                return Ok(());
+            }
+            let is_first = kind.is_none();
+            let kind = *kind.get_or_insert_with(|| kind_of(&text));
+            if kind == Kind::Other && *takes_swf {
+                let jobs = jobs.get_or_insert_default();
+                return jobs
+                    .add(number, &text)
+                    .map_err(|why| Broken::Is(Unreadable::Swf { path: path.into(), why }));
+            }
+            if kind == Kind::Other && !is_first {
+                return Err(Broken::Is(Unreadable::Other(path.into())));
+            }
+            let parsed = match kind {
+                Kind::Audit => audit::line(&text),
+                Kind::History | Kind::Other => serde_json::from_str::<Line>(&text).map(Some),
+            };
+            if let Ok(Some(Line { what: What::Begin { v }, .. })) = &parsed {
+                later = *v > VERSION;
+                if later {
+                    notes.push(Note::Later { file: file.clone(), version: *v });
+                    told.get_or_insert_with(|| (path.to_owned(), *v));
+                }
+            }
+            if later {
+                return Ok(());
+            }
+            *any = true;
+            match parsed {
+                Ok(Some(line)) => joiner.add(line),
+                Ok(None) => {}
+                Err(_) if last && !is_whole => {
+                    notes.push(Note::Torn { file: file.clone(), line: number });
+                }
+                Err(_) => {
+                    first_bad = if bad == 0 { number } else { first_bad };
+                    bad += 1;
+                }
+            }
+            match joiner.requests() > MOST_REQUESTS {
+                true => Err(Broken::Is(Unreadable::TooMany(path.into()))),
+                false => Ok(()),
+            }
+        });
+        taken.map_err(|broken| match broken {
+            Broken::Is(error) => error,
+            Broken::Io(why) => Unreadable::File { path: path.into(), why },
+        })?;
+        if bad > 0 {
+            self.notes.push(Note::Unreadable { file, line: first_bad, lines: bad });
+        }
+        Ok(())
+    }
+
+    /// The history, unless all there is of it is of a later version.
+    fn finish(self) -> Result<History, Unreadable> {
+        if let Some((path, version)) = self.later.filter(|_| !self.any) {
+            return Err(Unreadable::Version { path, version });
+        }
+        let mut history = self.joiner.finish();
+        history.notes.splice(..0, self.notes);
+        Ok(history)
+    }
+}
+
+/// Why lines are not taken any more.
+enum Broken {
+    Is(Unreadable),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
@@ -147,6 +269,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
             Some(number) => number.parse().ok(),
             None => rest.is_empty().then_some(0),
         });
+        let number = number.filter(|_| entry.path().metadata().is_ok_and(|file| file.is_file()));
         audit.extend(number.map(|number| (number, entry.path())));
     }
     if audit.is_empty() {
@@ -211,5 +334,46 @@ mod tests {
         assert!(matches!(read(&dir.path().join("no")), Err(Unreadable::File { .. })));
         fs::write(&file, "").expect("written");
         assert!(read(&file).expect("a history").is_empty());
+    }
+
+    #[test]
+    fn what_is_of_a_later_version_is_left_out_beside_what_is_not() {
+        let later = "{\"t\":1,\"k\":\"begin\",\"v\":2}\n{\"t\":1,\"k\":\"ask\",\"r\":\"1-9\",\"needs\":[\"x\"]}\n";
+        let ours = format!("{{\"t\":1,\"k\":\"begin\",\"v\":1}}\n{ASK}");
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, text) in [("history-1.jsonl", &*ours), ("history-2.jsonl", later)] {
+            fs::write(dir.path().join(name), text).expect("written");
+        }
+        // As files, and as an agent tells it.
+        let told = parse("it", &format!("{later}{ours}{later}")).expect("a history");
+        let histories = [(read(dir.path()).expect("a history"), 1), (told, 2)];
+        for (history, left_out) in histories {
+            assert_eq!(history.uses.len(), 1, "{history:?}");
+            assert!(matches!(history.notes[0], Note::Later { version: 2, .. }));
+            assert_eq!(history.notes.len(), left_out);
+        }
+    }
+
+    #[test]
+    fn whatever_is_given_it_comes_to_an_end() {
+        let too_large = |error: &Unreadable| matches!(error, Unreadable::File { why, .. } if why.kind() == io::ErrorKind::FileTooLarge);
+        let told = std::cell::Cell::new(0);
+        let zeros = read_told(Path::new("/dev/zero"), &|bytes| told.set(bytes));
+        assert!(too_large(&zeros.expect_err("it has no end")));
+        assert!(told.get() > 1 << 29, "{}", told.get());
+        let noise = read_trace(Path::new("/dev/urandom"), &|_| {});
+        assert!(matches!(noise, Err(Unreadable::Swf { .. })), "{noise:?}");
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_passed_over() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let made = std::process::Command::new("mkfifo")
+            .args(["history-5.jsonl", "audit.jsonl"].map(|name| dir.path().join(name)))
+            .status();
+        assert!(made.expect("mkfifo").success());
+        assert!(matches!(read(dir.path()), Err(Unreadable::Nothing(_))));
+        fs::write(dir.path().join("history-1.jsonl"), ASK).expect("written");
+        assert_eq!(read(dir.path()).expect("a history").uses.len(), 1);
     }
 }

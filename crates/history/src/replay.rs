@@ -65,7 +65,7 @@ pub enum BadChange {
 /// The largest load.
 pub(crate) const MOST_LOAD: f64 = 100.0;
 /// The most requests that are played.
-const MOST_REQUESTS: usize = 2_000_000;
+pub(crate) const MOST_REQUESTS: usize = 2_000_000;
 /// A request that comes again does so at most so much earlier or later.
 const MOVED: u64 = 30 * 60 * 1000;
 

@@ -12,7 +12,7 @@ use holdall_core::{Need, Needs, PoolId};
 use holdall_sim::{Asked, Fate, Trace, TracePool};
 
 use crate::note::Note;
-use crate::replay::{Asker, Replay};
+use crate::replay::{Asker, MOST_REQUESTS, Replay};
 
 /// What the processors are called.
 const POOL: &str = "processors";
@@ -30,9 +30,18 @@ pub enum BadSwf {
         "no line is a job of the Standard Workload Format: 18 numbers, comments begin with ';'"
     )]
     Empty,
+    /// It would take days to play.
+    #[error("it has more than {MOST_REQUESTS} jobs, and no more are played: give a part of it")]
+    TooMany,
 }
 
+/// If so many lines are none and no job was among them, it is something else.
+const MOST_BAD: usize = 1000;
+/// What is said of the machine and matters here.
+const HEADS: [&str; 3] = ["MaxProcs", "MaxNodes", "UnixStartTime"];
+
 /// The fields of a job that matter.
+#[derive(Debug)]
 struct Job {
     submitted: u64,
     waited: Option<u64>,
@@ -44,40 +53,77 @@ struct Job {
 }
 
 /// Reads a log.
-///
-/// # Errors
-/// If there are no jobs in it.
-pub fn parse(file: &str, text: &str) -> Result<Replay, BadSwf> {
-    let mut head: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut jobs, mut notes) = (Vec::new(), Vec::new());
-    let (mut bad, mut unused) = (Vec::new(), 0);
-    for (line, number) in text.lines().map(str::trim).zip(1..).filter(|(line, _)| !line.is_empty())
-    {
+#[cfg(test)]
+fn parse(file: &str, text: &str) -> Result<Replay, BadSwf> {
+    let mut jobs = Jobs::default();
+    for (line, number) in text.lines().zip(1..) {
+        jobs.add(number, line)?;
+    }
+    jobs.finish(file)
+}
+
+/// The jobs of a log, put in one line after another.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    head: BTreeMap<String, u64>,
+    jobs: Vec<Job>,
+    /// How many lines are no jobs, and the first of them; and how many jobs cannot be played.
+    bad: usize,
+    first_bad: usize,
+    unused: usize,
+}
+
+impl Jobs {
+    /// Takes in a line.
+    ///
+    /// # Errors
+    /// If there are too many jobs, or this is something else.
+    pub(crate) fn add(&mut self, number: usize, line: &str) -> Result<(), BadSwf> {
+        let line = line.trim();
         if let Some(comment) = line.strip_prefix(';') {
             let parts = comment.split_once(':');
             let value = parts.and_then(|(_, value)| value.split_whitespace().next()?.parse().ok());
             let value = value.filter(|value| *value <= LARGEST as u64);
-            head.extend(parts.zip(value).map(|((key, _), value)| (key.trim().to_owned(), value)));
-            continue;
+            let told = parts.zip(value).map(|((key, _), value)| (key.trim().to_owned(), value));
+            self.head.extend(told.filter(|(key, _)| HEADS.contains(&key.as_str())));
+            return Ok(());
         }
         match job(line) {
-            None => bad.push(number),
-            Some(None) => unused += 1,
-            Some(Some(job)) => jobs.push(job),
+            _ if line.is_empty() => {}
+            None => {
+                self.first_bad = if self.bad == 0 { number } else { self.first_bad };
+                self.bad += 1;
+            }
+            Some(None) => self.unused += 1,
+            Some(Some(job)) => self.jobs.push(job),
+        }
+        match self.jobs.len() {
+            0 if self.bad >= MOST_BAD => Err(BadSwf::Empty),
+            jobs if jobs > MOST_REQUESTS => Err(BadSwf::TooMany),
+            _ => Ok(()),
         }
     }
-    if jobs.is_empty() {
-        return Err(BadSwf::Empty);
+
+    /// Nothing follows.
+    ///
+    /// # Errors
+    /// If there are no jobs.
+    pub(crate) fn finish(mut self, file: &str) -> Result<Replay, BadSwf> {
+        if self.jobs.is_empty() {
+            return Err(BadSwf::Empty);
+        }
+        let mut notes = Vec::new();
+        if self.bad > 0 {
+            let (line, lines) = (self.first_bad, self.bad);
+            notes.push(Note::Unreadable { file: file.into(), line, lines });
+        }
+        if self.unused > 0 {
+            let why = "how long they ran, or on how many processors, is not known";
+            notes.push(Note::LeftOut { requests: self.unused, why });
+        }
+        self.jobs.sort_by_key(|job| job.submitted);
+        Ok(replay(&self.jobs, &self.head, notes))
     }
-    if let Some(first) = bad.first() {
-        notes.push(Note::Unreadable { file: file.into(), line: *first, lines: bad.len() });
-    }
-    if unused > 0 {
-        let why = "how long they ran, or on how many processors, is not known";
-        notes.push(Note::LeftOut { requests: unused, why });
-    }
-    jobs.sort_by_key(|job| job.submitted);
-    Ok(replay(&jobs, &head, notes))
 }
 
 /// A job; inside nothing if it cannot be played.
@@ -221,5 +267,16 @@ mod tests {
         );
         assert!(matches!(parse("log", "; nothing\n"), Err(BadSwf::Empty)));
         assert!(matches!(parse("log", "1 2 3\n"), Err(BadSwf::Empty)));
+    }
+
+    #[test]
+    fn what_is_no_log_or_too_much_is_not_read_to_its_end() {
+        let mut jobs = Jobs::default();
+        let taken = (1..).map_while(|n| jobs.add(n, "what is this").ok()).count();
+        assert_eq!(taken, MOST_BAD - 1);
+        let mut jobs = Jobs::default();
+        let line = "1 0 0 1 1 -1 -1 1 -1 -1 1 3 1 7 1 -1 -1 -1";
+        let taken = (1..).map_while(|n| jobs.add(n, line).ok()).count();
+        assert_eq!(taken, MOST_REQUESTS);
     }
 }

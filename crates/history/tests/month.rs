@@ -4,7 +4,9 @@
 use holdall_core::Options;
 use holdall_history::forecast::{Backtest, Effort, backtest};
 use holdall_history::whatif::{nearness, played};
-use holdall_history::{Changes, History, Period, Replay, lines, read, served, swf};
+use holdall_history::{
+    Changes, History, Period, Recorded, Replay, lines, read, read_trace, served,
+};
 use holdall_protocols::coordinator::Coordinator;
 use holdall_sim::Contender;
 
@@ -63,8 +65,9 @@ fn a_replay_comes_to_the_waits_that_were_recorded() {
 #[test]
 fn a_published_format_is_played_to_the_waits_that_it_tells() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster.swf");
-    let text = std::fs::read_to_string(file).expect("it is there");
-    let replay = swf::parse("cluster.swf", &text).expect("jobs");
+    let Recorded::Replay(replay) = read_trace(file.as_ref(), &|_| {}).expect("jobs") else {
+        panic!("it is a log of another site");
+    };
     assert_eq!((replay.trace.requests.len(), &replay.notes[..]), (120, &[][..]));
     let options = Options { variant: Some("fifo".into()), ..Options::default() };
     let fifo = Contender::of::<Coordinator>("coordinator:fifo", options).expect("a protocol");

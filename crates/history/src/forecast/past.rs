@@ -91,6 +91,9 @@ const ASKED_BYTES: usize = 32 << 20;
 const NEEDS_MAX: usize = 64;
 /// So many come at most in what is played: a run takes only so long.
 const ARRIVALS: usize = 10_000;
+/// If no more than so many wait. Of twice as many a quarter comes: each takes the longer to play the more wait, and matters the
+/// less.
+const FEW: usize = 50;
 const DAY: u64 = 24 * 3_600_000;
 /// So many days before are chosen from.
 const DAYS: u64 = 28;
@@ -105,6 +108,11 @@ impl<N> Past<N> {
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// The clock was set by so many milliseconds: what was asked for is as long ago as before.
+    pub fn clock_set(&mut self, by: i64) {
+        self.asked.iter_mut().for_each(|(at, ..)| *at = at.saturating_add_signed(by));
     }
 
     /// How many uses there were.
@@ -178,10 +186,11 @@ impl<N> Past<N> {
     }
 
     /// What may come from now on: what came on some day before, of the same kind and from this hour on, up to three days
-    /// of it.
+    /// of it. The more wait already, the fewer of it.
     pub(super) fn arrivals(
         &self,
         now: u64,
+        waiting: usize,
         draw: &mut impl FnMut(u64) -> u64,
     ) -> impl Iterator<Item = (u64, &N, &Kind)> + '_ {
         let begin = self.asked.front().map_or(now, |(at, ..)| *at);
@@ -195,7 +204,8 @@ impl<N> Past<N> {
         let from = back.map_or(u64::MAX, |back| now - back * DAY);
         let first = self.asked.partition_point(|(at, ..)| *at < from);
         let since = move |at: &u64| at.saturating_sub(from);
-        let came = self.asked.range(first..).take(ARRIVALS);
+        let most = ARRIVALS * FEW * FEW / waiting.max(FEW).pow(2);
+        let came = self.asked.range(first..).take(most);
         let came = came.take_while(move |(at, ..)| since(at) < 3 * DAY);
         came.map(move |(at, needs, kind)| (since(at), needs, &**kind))
     }
@@ -297,13 +307,13 @@ mod tests {
         let now = 12 * DAY + 7 * 3_600_000; // A Tuesday.
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..50 {
-            let came: Vec<_> = past.arrivals(now, &mut holdall_sim::draws(seed, 0)).collect();
+            let came: Vec<_> = past.arrivals(now, 1, &mut holdall_sim::draws(seed, 0)).collect();
             assert_eq!(came[0].0, 3_600_000, "an hour from now");
             seen.insert(came[0].2.label.clone());
         }
         let alike: Vec<_> = [11, 4, 5, 6, 7].map(|day| Some(format!("day {day}").into())).into();
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), alike, "the first day is not whole");
-        assert_eq!(past.arrivals(0, &mut holdall_sim::draws(1, 0)).count(), 0);
+        assert_eq!(past.arrivals(0, 1, &mut holdall_sim::draws(1, 0)).count(), 0);
     }
 
     #[test]
@@ -336,7 +346,19 @@ mod tests {
         let needs = Needs::new(vec![super::super::need(0, 1)]).expect("sensible");
         let some = Arc::new(kind("job", "ben", "gpu"));
         (0..60_000).for_each(|at| past.ask(at, needs.clone(), some.clone()));
-        let came = past.arrivals(DAY, &mut holdall_sim::draws(1, 0)).count();
-        assert_eq!(came, 10_000);
+        let came = |waiting| past.arrivals(DAY, waiting, &mut holdall_sim::draws(1, 0)).count();
+        assert_eq!([0, 50, 100, 500].map(came), [10_000, 10_000, 2500, 100]);
+    }
+
+    #[test]
+    fn times_move_with_the_clock() {
+        let mut past: Past = Past::default();
+        let needs = Needs::new(vec![super::super::need(0, 1)]).expect("sensible");
+        let some = Arc::new(kind("job", "ben", "gpu"));
+        (1..=3).for_each(|at| past.ask(at * DAY, needs.clone(), some.clone()));
+        past.clock_set(-2 * DAY as i64);
+        past.ask(2 * DAY, needs, some);
+        let at: Vec<u64> = past.asked.iter().map(|(at, ..)| *at).collect();
+        assert_eq!(at, [0, 0, DAY, 2 * DAY]);
     }
 }

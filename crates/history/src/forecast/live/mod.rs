@@ -18,6 +18,7 @@ pub use self::outset::{Outset, Unknown};
 use self::pools::Pools;
 use super::backtest::LEAD_MAX;
 use super::past::{Kind, Past};
+use crate::clock::from_to;
 use crate::line::{Line, What};
 
 /// A request that waits or holds. Times are milliseconds since 1970.
@@ -56,9 +57,15 @@ pub struct Live {
     /// Something happened that is not known: who waits and holds may do so no more.
     lost_track: bool,
     past: Past<Arc<[Need]>>,
-    /// Requests of former times that had not ended, while these are read.
+    /// Requests of former times that had not ended, while these are read, and the time of the last line.
     former: BTreeMap<RequestNo, (Arc<Kind>, Option<u64>)>,
+    line: u64,
+    /// How often the clock was set.
+    clock_sets: u64,
 }
+
+/// A clock that is so many milliseconds behind what it said before was set back.
+const TOLERANCE: u64 = 1000;
 
 /// Of so many requests of former times it is not forgotten that they have not ended.
 const FORMER: usize = 100_000;
@@ -77,7 +84,14 @@ impl Live {
     /// Takes in a line of former times; they come in order, after what [stands](Live::stands), and before anything happens
     /// ([`Live::has_remembered`]).
     pub fn remember(&mut self, line: Line) {
+        // Agents of former versions did not tell that the clock was set.
+        if line.at.saturating_add(TOLERANCE) < self.line && !matches!(line.what, What::Clock { .. })
+        {
+            self.move_former(from_to(self.line, line.at));
+        }
+        self.line = line.at;
         match line.what {
+            What::Clock { by } => self.move_former(by),
             What::Ask(ask) if ask.part_of.is_none() => {
                 let label = ask.name.or(ask.command).map(Into::into);
                 let pools = self.pools.of_all(&ask.needs);
@@ -108,13 +122,46 @@ impl Live {
         }
     }
 
+    /// The clock was set when these lines were written: former times are as long ago as before.
+    fn move_former(&mut self, by: i64) {
+        self.past.clock_set(by);
+        let granted = self.former.values_mut().filter_map(|(_, granted)| granted.as_mut());
+        granted.for_each(|at| *at = at.saturating_add_signed(by));
+    }
+
+    /// The clock was set: everything is as long ago as before.
+    fn clock_set(&mut self, by: i64) {
+        self.clock_sets += 1;
+        self.past.clock_set(by);
+        let over = self.recent.iter_mut().map(|over| {
+            over.ended = over.ended.saturating_add_signed(by);
+            &mut over.open
+        });
+        for open in over.chain(self.waiting.values_mut()).chain(self.held.values_mut()) {
+            open.asked = open.asked.saturating_add_signed(by);
+            if let Some((granted, _)) = &mut open.held {
+                *granted = granted.saturating_add_signed(by);
+            }
+        }
+        self.forgotten = self.forgotten.saturating_add_signed(by);
+        self.pools.clock_set(by);
+    }
+
     /// This stands already: it happened before, and is remembered or not.
     pub fn stands(&mut self, at: u64, what: &Happened) {
         self.take(at, what);
     }
 
-    /// There are no more lines of former times.
-    pub fn has_remembered(&mut self) {
+    /// How often the clock was set: what was told before then is of another clock.
+    pub fn clock_sets(&self) -> u64 {
+        self.clock_sets
+    }
+
+    /// There are no more lines of former times. If it is earlier now than they say, the clock was set back since.
+    pub fn has_remembered(&mut self, now: u64) {
+        if now.saturating_add(TOLERANCE) < self.line {
+            self.move_former(from_to(self.line, now));
+        }
         self.former = BTreeMap::new();
     }
 
@@ -136,6 +183,10 @@ impl Live {
 
     /// Something happens.
     pub fn happens(&mut self, at: u64, what: &Happened) {
+        // The past is known all the same.
+        if let Happened::ClockSet { by } = what {
+            return self.clock_set(*by);
+        }
         if self.lost_track {
             return;
         }

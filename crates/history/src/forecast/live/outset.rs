@@ -47,8 +47,12 @@ pub struct Outset {
     queue: Queue,
     /// Who waits, in the order of the queue.
     pub waiting: Vec<RequestNo>,
+    /// The last of those who were looked at.
+    last: Option<RequestNo>,
     numbers: Numbers,
     now: u64,
+    /// How often the clock had been set.
+    clock_sets: u64,
 }
 
 /// Pools by number.
@@ -101,12 +105,28 @@ impl Live {
         let pools = numbers.trace_pools();
         let queue = Queue { pools, lead, requests };
         let waiting = waiting.into_iter().map(|(_, request)| request).collect();
-        Ok(Outset { queue, waiting, numbers, now })
+        let (last, clock_sets) = (self.last_looked_at(), self.clock_sets);
+        Ok(Outset { queue, waiting, last, numbers, now, clock_sets })
+    }
+
+    /// The last of the first who wait. Numbers grow.
+    fn last_looked_at(&self) -> Option<RequestNo> {
+        self.waiting.keys().take(WAITING_MAX).next_back().copied()
+    }
+
+    /// Whether somebody is among the first who wait who was not when it was set out from there.
+    pub fn awaits_others(&self, from: &Outset) -> bool {
+        self.last_looked_at() > from.last
+    }
+
+    /// Whether the times from there on are still those of the clock.
+    pub fn is_by_the_clock(&self, from: &Outset) -> bool {
+        self.clock_sets == from.clock_sets
     }
 
     /// A way in which it may go on from there, if that can be told.
     pub fn course(&self, from: &Outset, draw: &mut impl FnMut(u64) -> u64) -> Option<Course> {
-        if self.lost_track {
+        if self.lost_track || !self.is_by_the_clock(from) {
             return None;
         }
         let in_numbers = |needs: &Arc<[Wanted]>| self.in_numbers(&from.numbers, needs);

@@ -54,6 +54,12 @@ impl Pools {
         pool.drained.retain(|unit, _| *unit < units);
     }
 
+    /// The clock was set: what is drained comes back after the same time as before.
+    pub(super) fn clock_set(&mut self, by: i64) {
+        let drained = self.0.values_mut().flat_map(|pool| pool.drained.values_mut().flatten());
+        drained.for_each(|until| *until = until.saturating_add_signed(by));
+    }
+
     /// A unit, or all units of a pool, are given to nobody until then.
     pub(super) fn drain(&mut self, name: &Name, until: Option<u64>) {
         if let Some((pool, units)) = self.meant(name) {

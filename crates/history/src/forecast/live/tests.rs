@@ -218,7 +218,7 @@ fn who_was_turned_away_or_would_not_wait_is_not_expected_again() {
         agent.0.remember(serde_json::from_str(text).expect("a line"));
     }
     let now = 1000 + 24 * 60 * MINUTE;
-    assert_eq!(agent.0.past.arrivals(now, &mut draws(1, 0)).count(), 1);
+    assert_eq!(agent.0.past.arrivals(now, 1, &mut draws(1, 0)).count(), 1);
 }
 
 #[test]
@@ -272,8 +272,118 @@ fn who_was_told_before_a_restart_is_not_told_for_the_first_time() {
     ] {
         agent.0.remember(serde_json::from_str(text).expect("a line"));
     }
-    agent.0.has_remembered();
+    agent.0.has_remembered(NOW);
     assert_eq!(agent.0.is_told_first(RequestNo(2)), None);
     assert_eq!(agent.0.is_told_first(RequestNo(3)), Some("anna"));
     assert!(!agent.0.told.contains(&RequestNo(9)), "it waits no more");
+}
+
+#[test]
+fn a_clock_that_is_set_makes_no_use_longer_or_shorter() {
+    const YEARS: i64 = 10 * 365 * 24 * 60 * MINUTE as i64;
+    let lengths = |by: i64, back: i64| {
+        let mut agent = Agent::with("gpu", Units::Numbered(1));
+        let set = NOW.saturating_add_signed(by);
+        agent.ask(NOW - 20 * MINUTE, 1, "gpu", Lasting::Connection);
+        agent.grant(NOW - 20 * MINUTE, 1, "gpu", &["gpu/0"], None);
+        agent.0.happens(set - 15 * MINUTE, &Happened::ClockSet { by });
+        agent.end(set - 10 * MINUTE, 1);
+        agent.0.happens(NOW - 9 * MINUTE, &Happened::ClockSet { by: back });
+        agent.used("gpu", "gpu/0", 10 * MINUTE);
+        // It has lasted for five minutes, and lasts for ten.
+        agent.ask(NOW - 5 * MINUTE, 8, "gpu", Lasting::Connection);
+        agent.grant(NOW - 5 * MINUTE, 8, "gpu", &["gpu/0"], None);
+        agent.ask(NOW, 9, "gpu", Lasting::Connection);
+        agent.expected()
+    };
+    assert_eq!(lengths(YEARS, -YEARS), [(9, exactly(5))]);
+    assert_eq!(lengths(-YEARS, YEARS), [(9, exactly(5))]);
+}
+
+#[test]
+fn lines_of_before_the_clock_was_set_are_as_long_ago_as_they_were() {
+    for clock in [r#"{"t":1000,"k":"clock","by":-9000000}"#, r#"{"t":1000,"k":"gap","lines":1}"#] {
+        let mut agent = Agent::default();
+        for text in [
+            r#"{"t":9000000,"k":"ask","r":"1-1","needs":["gpu"]}"#,
+            r#"{"t":9001000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+            clock,
+            r#"{"t":61000,"k":"end","r":"1-1","how":"released"}"#,
+        ] {
+            agent.0.remember(serde_json::from_str(text).expect("a line"));
+        }
+        let length = agent.0.past.length(&Kind::default(), &mut draws(1, 0));
+        assert!((59_000..=61_000).contains(&length), "{length}");
+    }
+}
+
+#[test]
+fn the_clock_is_followed_while_track_is_lost() {
+    let mut agent = Agent::default();
+    let line = r#"{"t":9000000,"k":"ask","r":"1-1","needs":["gpu"]}"#;
+    agent.0.remember(serde_json::from_str(line).expect("a line"));
+    agent.0.lose_track();
+    let by = 100 * 24 * 60 * MINUTE;
+    agent.0.happens(by, &Happened::ClockSet { by: by as i64 });
+    // A day after it was asked for, by the clock as it is now.
+    let now = by + 9_000_000 + 24 * 60 * MINUTE;
+    assert_eq!(agent.0.past.arrivals(now, 1, &mut draws(1, 0)).count(), 1);
+}
+
+#[test]
+fn a_clock_that_was_set_back_while_no_agent_ran_is_noticed() {
+    let mut agent = Agent::default();
+    let day = 24 * 60 * MINUTE;
+    let line = format!(r#"{{"t":{},"k":"ask","r":"1-1","needs":["gpu"]}}"#, NOW + 100 * day);
+    agent.0.remember(serde_json::from_str(&line).expect("a line"));
+    agent.0.has_remembered(NOW);
+    assert_eq!(agent.0.past.arrivals(NOW + day, 1, &mut draws(1, 0)).count(), 1);
+}
+
+#[test]
+fn nothing_is_played_on_by_another_clock() {
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    agent.used("gpu", "gpu/0", MINUTE);
+    agent.ask(NOW, 2, "gpu", Lasting::Connection);
+    let outset = agent.0.outset(NOW).expect("somebody waits");
+    assert!(agent.0.course(&outset, &mut draws(1, 0)).is_some());
+    agent.0.happens(NOW, &Happened::ClockSet { by: -5000 });
+    assert!(agent.0.course(&outset, &mut draws(1, 0)).is_none());
+    let outset = agent.0.outset(NOW - 5000).expect("somebody waits");
+    assert!(agent.0.course(&outset, &mut draws(1, 0)).is_some());
+}
+
+#[test]
+fn lines_of_whatever_times_are_remembered() {
+    let mut agent = Agent::default();
+    for at in [u64::MAX, 0, 1 << 63, 5, u64::MAX - 1] {
+        for rest in [
+            r#""k":"ask","r":"1-1","needs":["gpu"]}"#,
+            r#""k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+            r#""k":"clock","by":-9223372036854775808}"#,
+            r#""k":"clock","by":9223372036854775807}"#,
+            r#""k":"end","r":"1-1","how":"released"}"#,
+        ] {
+            let line: Line = serde_json::from_str(&format!(r#"{{"t":1,{rest}"#)).expect("a line");
+            agent.0.remember(Line { at, ..line });
+        }
+    }
+    agent.ask(NOW, 2, "gpu", Lasting::Connection);
+    assert_eq!(agent.expected().len(), 1);
+}
+
+#[test]
+fn whoever_comes_among_the_first_is_noticed() {
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    agent.used("gpu", "gpu/0", MINUTE);
+    (1..=499).for_each(|number| agent.ask(NOW, 1000 + number, "gpu", Lasting::Connection));
+    let outset = agent.0.outset(NOW).expect("some wait");
+    assert!(!agent.0.awaits_others(&outset));
+    agent.ask(NOW, 1500, "gpu", Lasting::Connection);
+    assert!(agent.0.awaits_others(&outset), "it is the five hundredth");
+    let outset = agent.0.outset(NOW).expect("some wait");
+    agent.ask(NOW, 1501, "gpu", Lasting::Connection);
+    assert!(!agent.0.awaits_others(&outset), "it is one too many");
+    agent.grant(NOW, 1001, "gpu", &["gpu/0"], None);
+    assert!(agent.0.awaits_others(&outset), "it has moved up");
 }
