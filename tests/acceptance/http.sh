@@ -42,6 +42,20 @@ told '"state":"granted"' call GET '/v1/requests/other?wait_ms=30000'
 told '"state":"released"' call DELETE /v1/requests/other
 told '"grants":[]' call GET /v1/status
 
+# Of two calls about one request, the one that loses patience does not end the waiting of the other.
+told '"state":"granted"' call PUT /v1/requests/keeps '{"needs": ["lamp"]}'
+curl -sS --max-time 60 --unix-socket "$http" -X PUT http://localhost/v1/requests/both -o "$work/patient" \
+    -H 'content-type: application/json' -d '{"needs": ["lamp"], "wait_ms": 50000}' &
+patient=$!
+waits() { "$HOLDALL" status lamp --json | grep -q '"waiting":\[{'; }
+eventually waits
+told '"exit":75' call PUT /v1/requests/both '{"needs": ["lamp"], "wait_ms": 10}'
+waits || fail "whoever was patient does not wait any more"
+told '"state":"released"' call DELETE /v1/requests/keeps
+wait "$patient"
+told '"state":"granted"' cat "$work/patient"
+told '"state":"released"' call DELETE /v1/requests/both
+
 # Whoever stops renewing loses it; whoever waits gets it, with a higher fence.
 call PUT /v1/requests/left '{"needs": ["db"], "ttl_ms": 1000}' >"$work/first"
 told '"state":"granted"' call PUT /v1/requests/next '{"needs": ["db"], "wait_ms": 60000}'

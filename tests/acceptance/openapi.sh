@@ -18,10 +18,10 @@ curl -sf "http://127.0.0.1:$port/openapi.json" >"$work/openapi.json"
 "$python" -m openapi_spec_validator "$work/openapi.json" >/dev/null || fail "/openapi.json is not valid"
 # A call that waits as long as it may would take all the time there is.
 sed -i 's/300000/100/g' "$work/openapi.json"
-# Everything but the stream, which does not end. How fast calls are made up depends on the machine, and is not looked at.
+# Everything but the stream, which does not end; one after the other, since parsers of Python 3.11 that run side by side break. How fast calls are made up depends on the machine, and is not looked at.
 cd "$work"
 "$python" -m schemathesis.cli run openapi.json --url "http://127.0.0.1:$port" -H "Authorization: Bearer $token" \
-    --exclude-path /v1/events --max-time "${OPENAPI_SECONDS:-30}" --workers 2 --no-color --request-timeout 60 --suppress-health-check all \
+    --exclude-path /v1/events --max-time "${OPENAPI_SECONDS:-30}" --workers 1 --no-color --request-timeout 60 --suppress-health-check all \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance \
     >"$work/calls" 2>&1 || { tail -100 "$work/calls" >&2; fail "schemathesis has found something"; }
 [ "$(curl -s "http://127.0.0.1:$port/healthz")" = ok ] || fail "the agent is gone"

@@ -13,6 +13,13 @@ from agent import Agent
 from conftest import CHROMIUM
 
 
+PICTURES = [
+    ("overview", "", "light", (1280, 720)),
+    ("graph", "?view=graph", "dark", (1280, 720)),
+    ("phone", "", "dark", (390, 720)),
+]
+
+
 def main(program: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
@@ -20,8 +27,8 @@ def main(program: str, folder: Path) -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
             agent.fill()
-            for name, query, scheme in [("overview", "", "light"), ("graph", "?view=graph", "dark")]:
-                page = browser.new_page(viewport={"width": 1280, "height": 720}, color_scheme=scheme, locale="en-GB")  # type: ignore[arg-type]
+            for name, query, scheme, (width, height) in PICTURES:
+                page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, locale="en-GB")  # type: ignore[arg-type]
                 page.goto(agent.url + query)
                 page.fill("input[name=token]", agent.token)
                 page.click("dialog button[type=submit]")
@@ -29,6 +36,7 @@ def main(program: str, folder: Path) -> None:
                 if name == "graph":
                     page.locator(".node.waiting").nth(1).click()
                     page.wait_for_selector(".node.chain")
+                    page.mouse.move(1, 1)  # What one points at stands out, too.
                 time.sleep(1)
                 page.screenshot(path=folder / f"{name}.png")
         finally:

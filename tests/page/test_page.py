@@ -152,6 +152,8 @@ def test_the_graph_shows_the_chain_of_a_request(tab: Page, serve: Serve, world: 
     expect(tab.locator(".node.selected")).to_contain_text(number)
     expect(tab.locator(".node.chain")).to_have_count(len(chain["chain"]) + len(chain["release"]))
     expect(tab.locator(".edge.chain")).not_to_have_count(0)
+    shown = [text.split()[0] for text in tab.locator(".node.waiting .node-what").all_text_contents()]
+    assert shown == [waiting for waiting in world.waiting if waiting in shown], "in the order of service"
     expect(tab.locator("#details")).to_contain_text(chain["release"][0]["request"])
     tab.locator(".node.waiting").first.hover()
     expect(tab.locator(".edge.near")).not_to_have_count(0)
@@ -175,6 +177,17 @@ def test_timeline_and_usage_come_from_the_audit_log(tab: Page, serve: Serve, wor
     tab.keyboard.press("4")
     expect(tab.locator(".usage-card")).to_have_count(4)
     expect(tab.locator(".usage-card").first).to_contain_text(re.compile(r"[1-9]\d* %"))
+
+
+def test_whoever_waits_for_a_pool_is_counted_whatever_else_keeps_it(tab: Page, serve: Serve) -> None:
+    world = World({"board": 2, "scope": 1})
+    world.grants, world.holder, world.waiting = {}, {}, {}
+    world.ask(["scope:1"])
+    number = world.ask(["board:1", "scope:1"], at=world.now() - 60_000)
+    assert [one["need"] for one in world.wait_views()[0]["hindrances"]] == ["scope:1"] and number in world.waiting
+    opened(tab, serve(world, token=None), "?view=usage&pool=board")
+    longest = tab.locator(".usage-card .figure", has_text="longest now").locator("b")
+    expect(longest).to_have_text(re.compile(r"^1m"))
 
 
 def test_whose_past_is_not_told_is_somebodys(tab: Page, serve: Serve, world: World) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 import holdall
+from holdall._clock import clock
 
 from .conftest import Agent, is_free, until
 from .mock_agent import MockAgent
@@ -30,6 +31,18 @@ def test_a_block_holds_all_of_it_and_gives_it_back(agent: Agent) -> None:
         assert found["HOLDALL_GRANT"] == grant.number and found["HOLDALL_UNITS_LICENSE_MAYA"] == "license/maya"
     assert not grant.is_held and not grant.lost.is_set()
     assert is_free("license/maya") and is_free("gpu:4")
+
+
+def test_a_program_that_was_paused_finds_out_by_the_clock(mock: MockAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    grant = holdall.acquire("a", ttl=60)
+    # Nobody has told it yet, not even the thread that renews.
+    with monkeypatch.context() as paused:
+        paused.setattr("holdall._fork.clock", lambda: clock() + 61)
+        assert not grant.is_held and not grant.lost.is_set()
+        with pytest.raises(holdall.Lost):
+            grant.check()
+    assert grant.is_held
+    grant.release()
 
 
 def test_fences_grow_and_are_exact(agent: Agent) -> None:

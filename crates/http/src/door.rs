@@ -36,7 +36,7 @@ const HEAD: Duration = Duration::from_secs(30);
 /// How long somebody may not read what it is told.
 const UNREAD: Duration = Duration::from_secs(30);
 /// How many bytes and lines the head of a call may have.
-const HEAD_BYTES: usize = 32 << 10;
+pub(crate) const HEAD_BYTES: usize = 32 << 10;
 const HEADERS: usize = 64;
 
 /// How long whoever is sent away may take to hear it.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use crate::problem::Problem;
@@ -12,26 +13,46 @@ use crate::problem::Problem;
 /// How long a body may take to come in.
 const BODY: Duration = Duration::from_secs(10);
 
-/// A body in JSON.
+/// A body in JSON, which is an object: what stands for one in other places, as a list, does not here.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let body = axum::Json::<T>::from_request(request, state);
-        let body = tokio::time::timeout(BODY, body).await.map_err(|_| {
+        if !is_json(request.headers()) {
+            let text = "a body is JSON, and says so: `content-type: application/json`";
+            return Err(Problem::usage(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        }
+        let body = tokio::time::timeout(BODY, Bytes::from_request(request, state)).await;
+        let body = body.map_err(|_| {
             Problem::usage(StatusCode::REQUEST_TIMEOUT, "the body took too long to come in")
         })?;
-        let axum::Json(value) =
-            body.map_err(|bad| Problem::usage(plain(bad.status()), bad.body_text()))?;
-        Ok(Self(value))
+        let body = body.map_err(|bad| Problem::usage(bad.status(), bad.body_text()))?;
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(senseless("the body is one JSON object"));
+        }
+        // 422 is kept for what can never be granted.
+        let value = axum::Json::from_bytes(&body);
+        value.map(|axum::Json(value)| Self(value)).map_err(|bad| senseless(&bad.body_text()))
     }
 }
 
-/// What is well written and means nothing is no better than what is not: 422 is kept for what can never be granted.
-fn plain(status: StatusCode) -> StatusCode {
-    if status == StatusCode::UNPROCESSABLE_ENTITY { StatusCode::BAD_REQUEST } else { status }
+fn is_json(headers: &HeaderMap) -> bool {
+    let told = headers.get(header::CONTENT_TYPE).and_then(|told| told.to_str().ok());
+    let kind = told.unwrap_or_default().split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// Something that makes no sense, without the words that only say so.
+fn senseless(text: &str) -> Problem {
+    const BEGINNINGS: [&str; 3] = [
+        "Failed to parse the request body as JSON: ",
+        "Failed to deserialize the JSON body into the target type: ",
+        "Failed to deserialize query string: ",
+    ];
+    let said = BEGINNINGS.iter().find_map(|beginning| text.strip_prefix(beginning));
+    Problem::usage(StatusCode::BAD_REQUEST, said.unwrap_or(text))
 }
 
 /// What stands after `?`.
@@ -42,8 +63,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
-        let axum::extract::Query(value) =
-            query.map_err(|bad| Problem::usage(StatusCode::BAD_REQUEST, bad.body_text()))?;
+        let axum::extract::Query(value) = query.map_err(|bad| senseless(&bad.body_text()))?;
         Ok(Self(value))
     }
 }

@@ -24,7 +24,7 @@ use crate::rooms::Rooms;
 use crate::token::Tokens;
 use crate::unread::Unread;
 use crate::view::Agent;
-use crate::{door, routes};
+use crate::{door, plain, routes};
 
 /// The name of its threads.
 pub const THREAD: &str = "http";
@@ -198,7 +198,7 @@ impl Shared {
 fn key(data: &Path) -> anyhow::Result<[u8; 32]> {
     let path = data.join("http.key");
     let told = || path.display().to_string();
-    match std::fs::read(&path) {
+    match plain::read(&path) {
         Ok(kept) => kept.try_into().map_err(|_| {
             anyhow::anyhow!("{}: it should hold 32 bytes; delete it to begin anew", told())
         }),

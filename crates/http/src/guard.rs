@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use crate::caller::Peer;
+use crate::door::HEAD_BYTES;
 use crate::gateway::Shared;
 use crate::problem::{Kind, Problem};
 use crate::unread;
@@ -99,6 +100,7 @@ fn admit(gateway: &Shared, request: &mut Request) -> Result<Option<Peer>, Proble
     let door = request.extensions().get::<Door>().cloned();
     let door = door.ok_or_else(|| Problem::new(Kind::Failed, "a call without a door"))?;
     let headers = request.headers();
+    check_size(request.uri(), headers)?;
     if let Door::Tcp { .. } = door {
         check_host(request.uri(), headers, &gateway.names)?;
     }
@@ -114,6 +116,17 @@ fn admit(gateway: &Shared, request: &mut Request) -> Result<Option<Peer>, Proble
         request.extensions_mut().insert(peer.clone());
     }
     Ok(peer)
+}
+
+/// Who reads a head bounds what it reads at a time, which may be more than a head may have.
+fn check_size(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let lines = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if path + lines.sum::<usize>() <= HEAD_BYTES {
+        return Ok(());
+    }
+    let text = format!("the head of a call has {HEAD_BYTES} bytes at most");
+    Err(Problem::usage(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text))
 }
 
 fn no_token() -> Problem {

@@ -24,6 +24,7 @@ use crate::caller::{Peer, Service};
 use crate::link::{Link, in_time, unexpected};
 use crate::mark::{LEAVE, Mark};
 use crate::problem::{Kind, Problem};
+use crate::waiters::Waiters;
 
 /// The number of the call that attaches.
 const ATTACH: u64 = FIRST_QUERY;
@@ -85,6 +86,8 @@ impl State {
 
 /// Everything that is being done about one request.
 pub(crate) struct Lease {
+    /// Who waits for it.
+    pub(crate) waiters: Waiters,
     state: watch::Receiver<State>,
     orders: mpsc::UnboundedSender<Order>,
 }
@@ -169,7 +172,7 @@ pub(crate) struct Attached {
     session: u128,
     lease: Arc<Lease>,
     /// Whoever comes meanwhile finds it here.
-    _shared: Arc<OnceCell<Arc<Lease>>>,
+    shared: Arc<OnceCell<Arc<Lease>>>,
 }
 
 impl std::ops::Deref for Attached {
@@ -212,10 +215,10 @@ impl Leases {
         let shared = self.shared(session);
         let lease = shared.get_or_try_init(|| begin(&*self.service, peer, attach)).await?;
         if let Standing::Away(problem) = lease.state().standing {
-            self.lock().remove(&session);
+            self.forget(session, &shared);
             return Err(problem);
         }
-        Ok(Attached { session, lease: lease.clone(), _shared: shared })
+        Ok(Attached { session, lease: lease.clone(), shared })
     }
 
     /// Ends the session of a request that is over: the agent need not remember it, and whoever asks again
@@ -223,7 +226,7 @@ impl Leases {
     pub(crate) async fn leave(&self, attached: &Attached) {
         attached.order(Order::Leave);
         attached.silent().await;
-        self.lock().remove(&attached.session);
+        self.forget(attached.session, &attached.shared);
     }
 
     fn shared(&self, session: u128) -> Arc<OnceCell<Arc<Lease>>> {
@@ -237,6 +240,14 @@ impl Leases {
         let shared = Arc::new(OnceCell::new());
         current.insert(session, Arc::downgrade(&shared));
         shared
+    }
+
+    /// Whoever comes from now on does not find this one, but another if somebody has begun one meanwhile.
+    fn forget(&self, session: u128, shared: &Arc<OnceCell<Arc<Lease>>>) {
+        let mut current = self.lock();
+        if current.get(&session).is_some_and(|known| known.as_ptr() == Arc::as_ptr(shared)) {
+            current.remove(&session);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u128, Weak<OnceCell<Arc<Lease>>>>> {
@@ -276,7 +287,7 @@ async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc
         other => return Err(unexpected(&other)),
     };
     let state = State { standing: Standing::New, mark: None, warnings: Vec::new() };
-    let mut talk = Talk { link, state: watch::Sender::new(state) };
+    let mut talk = Talk { link, state: watch::Sender::new(state), leaves: false };
     if last > 0 {
         let mark = Mark::of_call(last);
         talk.begin(mark);
@@ -288,7 +299,8 @@ async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc
         }
     }
     let (orders, taken) = mpsc::unbounded_channel();
-    let lease = Arc::new(Lease { state: talk.state.subscribe(), orders });
+    let lease =
+        Arc::new(Lease { waiters: Waiters::default(), state: talk.state.subscribe(), orders });
     tokio::spawn(talk.run(taken));
     Ok(lease)
 }
@@ -297,6 +309,8 @@ async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc
 struct Talk {
     link: Link,
     state: watch::Sender<State>,
+    /// Whether the session is about to end: several may want that.
+    leaves: bool,
 }
 
 impl Talk {
@@ -353,8 +367,11 @@ impl Talk {
                 self.set(Standing::Over(Problem::lost("nothing was asked for under this id")));
                 Ok(())
             }
-            (Order::Leave, _, _) => self.link.send(LEAVE, Body::Leave).await,
-            (Order::Ask(..) | Order::GiveBack, _, _) => Ok(()),
+            (Order::Leave, _, _) if !self.leaves => {
+                self.leaves = true;
+                self.link.send(LEAVE, Body::Leave).await
+            }
+            (Order::Ask(..) | Order::GiveBack | Order::Leave, _, _) => Ok(()),
         }
     }
 

@@ -30,6 +30,7 @@ mod lease;
 mod link;
 mod looks;
 mod mark;
+mod plain;
 mod problem;
 mod released;
 mod rooms;
@@ -38,6 +39,7 @@ mod threads;
 pub mod token;
 mod unread;
 mod view;
+mod waiters;
 
 pub use self::caller::{Peer, Service};
 pub use self::config::{Config, Tcp, Unusable};

@@ -17,6 +17,7 @@ use holdall_wire::Right;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Peer;
+use crate::plain;
 
 const FILE: &str = "tokens.json";
 /// The first of the numbers that tokens have as users.
@@ -167,7 +168,7 @@ impl Tokens {
     fn find(&self, meant: impl Fn(&Token) -> bool) -> Option<Peer> {
         let now = now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = std::fs::metadata(path(&self.data)).ok();
+        let version = std::fs::symlink_metadata(path(&self.data)).ok();
         let version = version.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.size()));
         if known.version != version || known.unreadable {
             known.look(&self.data, version);
@@ -213,8 +214,10 @@ fn path(data: &Path) -> PathBuf {
 
 fn read(data: &Path) -> Result<Kept, Error> {
     let failed = |error| Error::File(path(data), error);
-    match std::fs::read(path(data)) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
+    let unreadable =
+        |error| failed(io::Error::other(format!("{error}; move it away to begin anew")));
+    match plain::read(&path(data)) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(unreadable),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
         Err(error) => Err(failed(error)),
     }
@@ -224,7 +227,7 @@ fn read(data: &Path) -> Result<Kept, Error> {
 fn lock(data: &Path) -> Result<File, Error> {
     let at = data.join("tokens.lock");
     let locked = || {
-        let file = private().truncate(false).open(&at)?;
+        let file = plain::open(private().truncate(false), &at)?;
         give_to_owner(data, &file)?;
         file.lock()?;
         Ok(file)
@@ -239,7 +242,7 @@ fn write(data: &Path, kept: &Kept) -> Result<(), Error> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = private().create_new(true).open(&new)?;
+        let mut file = plain::open(private().create_new(true), &new)?;
         file.write_all(serde_json::to_string_pretty(kept)?.as_bytes())?;
         give_to_owner(data, &file)?;
         file.sync_all()?;
@@ -261,11 +264,9 @@ fn give_to_owner(data: &Path, file: &File) -> io::Result<()> {
     fchown(file, Some(dir.uid()), Some(dir.gid()))
 }
 
-/// No link is followed: the directory may be somebody else's than ours.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
-    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    options.write(true).create(true).mode(0o600).custom_flags(flags);
+    options.write(true).create(true).mode(0o600);
     options
 }
 
@@ -319,6 +320,20 @@ mod tests {
         link("tokens.lock").expect("a link");
         assert!(matches!(add(dir.path(), "page", &[], None), Err(Error::File(..))));
         assert_eq!(std::fs::read_to_string(&theirs).expect("there"), "precious");
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::new(dir.path());
+        let ci = add(dir.path(), "ci", &[Right::View], None).expect("made");
+        assert!(tokens.whose(&ci).is_some());
+        std::fs::remove_file(path(dir.path())).expect("removed");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path(dir.path()), mode).expect("a FIFO");
+        assert!(tokens.whose(&ci).is_some() && tokens.whose("hat_other").is_none());
+        let told = add(dir.path(), "page", &[], None).expect_err("refused").to_string();
+        assert!(told.contains("tokens.json: it is no plain file"), "{told}");
     }
 
     #[test]

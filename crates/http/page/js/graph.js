@@ -103,7 +103,15 @@ export class Graph {
         if (before) link(edges, nodes, number, before, "ahead");
       }
     }
-    return { nodes, edges, chain };
+    return { nodes: this.#inOrder(nodes), edges, chain };
+  }
+
+  /** Whoever waits in the order of service: what is selected stays where it is. */
+  #inOrder(nodes) {
+    const places = new Map();
+    for (const number of this.#store.waiting.keys()) if (nodes.has(number)) places.set(number, places.size);
+    const place = ([number]) => places.get(number) ?? places.size;
+    return new Map([...nodes].sort((one, other) => place(one) - place(other)));
   }
 
   #draw() {

@@ -21,6 +21,8 @@ export class Timeline {
   #tip = el("div", { class: "tip", hidden: true });
   #rows = [];
   #bars = new Map();
+  /** Where the pointer is, if it is here: what it points at changes with time, too. */
+  #pointer = null;
   #paint = eachFrame(() => this.#draw());
 
   constructor(store, history) {
@@ -31,8 +33,12 @@ export class Timeline {
     this.element = el("section", { class: "panel panel-timeline", "aria-label": "Timeline" },
       el("h2", {}, "Timeline ", hoursChoice()), this.#hint, this.#scroller, this.#tip);
     this.#scroller.addEventListener("scroll", this.#paint, { passive: true });
-    this.#scroller.addEventListener("pointermove", (event) => this.#hover(event));
-    this.#scroller.addEventListener("pointerleave", () => (this.#tip.hidden = true));
+    for (const kind of ["pointermove", "pointerleave"]) {
+      this.#scroller.addEventListener(kind, (event) => {
+        this.#pointer = kind === "pointermove" ? event : null;
+        this.#hover();
+      });
+    }
     this.#scroller.addEventListener("click", (event) => {
       const bar = this.#barAt(event);
       if (bar) go({ selected: bar.number });
@@ -54,11 +60,12 @@ export class Timeline {
     }
     this.#history.follow(this.#store.log);
     this.#collect();
-    this.#paint();
+    this.tick();
   }
 
   tick() {
     this.#paint();
+    this.#hover();
   }
 
   /** The rows: units of the pools that are meant, and what else was held. */
@@ -190,8 +197,9 @@ export class Timeline {
     return hits.at(-1) ?? null;
   }
 
-  #hover(event) {
-    const bar = this.#barAt(event);
+  #hover() {
+    const event = this.#pointer;
+    const bar = event && this.#barAt(event);
     this.#tip.hidden = !bar;
     this.#scroller.classList.toggle("over", Boolean(bar));
     if (!bar) return;

@@ -53,8 +53,8 @@ export class Usage {
       if (wait.at >= from) for (const name of wait.pools) found.get(name)?.waits.push(wait.millis);
     }
     for (const waiting of this.#store.waiting.values()) {
-      for (const hindrance of waiting.hindrances) {
-        const known = found.get(this.#store.poolOf(hindrance.need.split(":")[0]));
+      for (const need of waiting.needs) {
+        const known = found.get(this.#store.poolOf(need.split(":")[0]));
         if (known) known.longest = Math.max(known.longest, to - waiting.since);
       }
     }

@@ -1,7 +1,7 @@
 //! Requests, by the id that their client has picked.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Caller, Gateway, number};
 use crate::extract::{self, Path, Query};
 use crate::gateway::Shared;
-use crate::lease::{Standing, State};
+use crate::lease::{Lease, Standing, State};
 use crate::mark::Mark;
 use crate::problem::{Kind, Problem, Told};
 use crate::unread::ToldAgain;
@@ -91,6 +91,10 @@ impl Asked {
         let Self { needs, reserve_ms, limit_ms, within, .. } = self;
         let text = serde_json::to_string(&(needs, reserve_ms, limit_ms, within));
         Mark::new(self.ttl_ms, Hash::hash(text.unwrap_or_default().as_bytes()))
+    }
+
+    fn not_in_time(&self) -> Problem {
+        Problem::new(Kind::Timeout, format!("not granted within {} ms", self.wait_ms))
     }
 
     fn wire(&self) -> Result<Ask, Problem> {
@@ -211,44 +215,75 @@ async fn ask(
 ) -> Result<Response, Problem> {
     asked.check()?;
     let wire = asked.wire()?;
+    let until = Instant::now() + Duration::from_millis(asked.wait_ms);
+    loop {
+        if let Some(known) = gateway.released.find(&caller.0, &id) {
+            same(known, asked.mark())?;
+            return answer(gateway, caller, id, State::released(known)).await;
+        }
+        let lease = gateway.leases.find_or_begin(&caller.0, &id, asked.ttl_ms).await;
+        let lease = lease.map_err(|problem| match problem.kind() {
+            Kind::Unreachable | Kind::Limit => problem.ask_again(&id),
+            _ => problem,
+        })?;
+        let is_known = !matches!(lease.state().standing, Standing::New);
+        match wait(&lease, asked, &wire, until).await? {
+            // Others with less patience have ended it.
+            Waited::Another => gateway.leases.leave(&lease).await,
+            Waited::TooLong => {
+                gateway.leases.leave(&lease).await;
+                return Err(asked.not_in_time());
+            }
+            // It may wait, or be held by now: whoever asks again is told.
+            Waited::Until(State { standing: Standing::Away(problem), .. }) => {
+                return Err(problem.ask_again(&id));
+            }
+            Waited::Until(State { standing: Standing::Over(problem), .. }) => {
+                // Nothing is held. So it can be asked for again.
+                gateway.leases.leave(&lease).await;
+                return Err(limit_or_end(gateway, caller, problem).await);
+            }
+            Waited::Until(state) => {
+                let told = answer(gateway, caller, id, state).await?;
+                return Ok(if is_known { again(told) } else { told });
+            }
+        }
+    }
+}
+
+/// What came of waiting.
+enum Waited {
+    /// This is how it stands.
+    Until(State),
+    /// Nobody waits for it any more, and it is withdrawn.
+    TooLong,
+    /// It was ended by others who did not want to wait for it as long.
+    Another,
+}
+
+/// Asks, if that was not done, and waits for as long as it may take.
+async fn wait(lease: &Lease, asked: &Asked, wire: &Ask, until: Instant) -> Result<Waited, Problem> {
     let mark = asked.mark();
-    if let Some(known) = gateway.released.find(&caller.0, &id) {
-        same(known, mark)?;
-        return answer(gateway, caller, id, State::released(known)).await;
-    }
-    let lease = gateway.leases.find_or_begin(&caller.0, &id, asked.ttl_ms).await;
-    let lease = lease.map_err(|problem| match problem.kind() {
-        Kind::Unreachable | Kind::Limit => problem.ask_again(&id),
-        _ => problem,
-    })?;
-    let is_known = !matches!(lease.state().standing, Standing::New);
-    if let Some(known) = lease.ask(wire, mark).await {
+    if let Some(known) = lease.ask(wire.clone(), mark).await {
         same(known, mark)?;
     }
-    let mut state = lease.settled(Duration::from_millis(asked.wait_ms)).await;
+    let Some(waiter) = lease.waiters.join() else { return Ok(Waited::Another) };
+    let mut state = lease.settled(until.saturating_duration_since(Instant::now())).await;
     if matches!(state.standing, Standing::New | Standing::Asked) {
         state = lease.heard().await;
     }
-    match state.standing {
-        // It may wait, or be held by now: whoever asks again is told.
-        Standing::Away(problem) => Err(problem.ask_again(&id)),
-        Standing::Over(problem) => {
-            // Nothing is held. So it can be asked for again.
-            gateway.leases.leave(&lease).await;
-            Err(limit_or_end(gateway, caller, problem).await)
-        }
+    match &state.standing {
+        Standing::Over(problem) if problem.kind() == Kind::Busy && !wire.now => Ok(Waited::Another),
         Standing::New | Standing::Asked | Standing::Waiting(_) if !asked.queue => {
-            if let Standing::Away(problem) = lease.give_back().await.standing {
-                return Err(problem.ask_again(&id));
+            if !waiter.give_up() {
+                return Err(asked.not_in_time());
             }
-            gateway.leases.leave(&lease).await;
-            let text = format!("not granted within {} ms", asked.wait_ms);
-            Err(Problem::new(Kind::Timeout, text))
+            Ok(match lease.give_back().await {
+                away @ State { standing: Standing::Away(_), .. } => Waited::Until(away),
+                _ => Waited::TooLong,
+            })
         }
-        _ => {
-            let told = answer(gateway, caller, id, state).await?;
-            Ok(if is_known { again(told) } else { told })
-        }
+        _ => Ok(Waited::Until(state)),
     }
 }
 
@@ -397,7 +432,13 @@ async fn look(
     if let Standing::New = lease.state().standing {
         return Err(Problem::lost("nothing was asked for under this id"));
     }
+    // Whoever only looks keeps nothing waiting.
+    let waiter = if patience.is_zero() { None } else { lease.waiters.join() };
+    if lease.waiters.have_given_up() {
+        return Err(Problem::lost("it was not granted in time, and is withdrawn"));
+    }
     let state = lease.settled(patience).await;
+    drop(waiter);
     answer(gateway, caller, id, state).await.map(again)
 }
 

@@ -11,6 +11,7 @@ use holdall_wire::{
     AgentView, Amount, Answer, Attach, Body, Call, Fault, GrantView, PoolView, Refusal, Reply,
     RequestNo, Right, State, Status, Taken, WaitView, Who,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -94,9 +95,23 @@ impl Fake {
         }
     }
 
+    /// Waits until somebody is attached.
+    pub(crate) fn until_attached(&self) {
+        while self.model().sessions.values().all(|session| session.attached.is_none()) {
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until so many wait or hold.
     pub(crate) fn until_there_are(&self, requests: usize) {
         while self.model().requests.len() != requests {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until so many were asked for.
+    pub(crate) fn until_there_have_been(&self, requests: usize) {
+        while self.model().asked < requests {
             std::thread::yield_now();
         }
     }
@@ -330,9 +345,10 @@ impl Model {
             last: 0,
             answers: BTreeMap::new(),
         });
-        if let Some(before) = session.attached.replace(conn) {
-            self.displaced += 1;
-            self.writers.remove(&before);
+        if let Some(before) = session.attached.replace(conn)
+            && let Some(before) = self.writers.remove(&before)
+        {
+            self.displaced += usize::from(!has_hung_up(&before));
         }
         let (last, answers) = (session.last, session.answers.clone());
         let answers = answers.into_iter().collect();
@@ -442,4 +458,12 @@ impl Model {
             left_out: 0,
         }
     }
+}
+
+/// Whether the other end is closed, though nobody may have read that yet.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).expect("polled");
+    polled[0].revents().contains(PollFlags::HUP)
 }

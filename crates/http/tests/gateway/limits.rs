@@ -99,3 +99,14 @@ fn limits_of_the_agent_are_told_as_limits() {
     world.fake.model().lacks = Lacks::Nothing;
     assert_eq!(ask().status, 200);
 }
+
+#[test]
+fn the_head_of_a_call_has_an_end() {
+    let world = World::new();
+    let client = world.client();
+    assert_eq!(client.get(&format!("/healthz?{}", "x".repeat(30_000))).status, 200);
+    let long = client.get(&format!("/healthz?{}", "x".repeat(40_000)));
+    assert_eq!((long.status, &*long.problem()), (431, "usage"));
+    let header = format!("x-long: {}", "x".repeat(33_000));
+    assert_eq!(client.call("GET", "/healthz", "", &[&header]).status, 431);
+}

@@ -5,5 +5,6 @@ mod doors;
 mod events;
 mod fake;
 mod limits;
+mod patience;
 mod requests;
 mod world;

@@ -177,9 +177,13 @@ fn what_is_refused_is_told_in_the_words_of_the_command_line() {
         json!({"needs": "gpu"}),
         json!({"needs": ["gpu"], "wiat_ms": 5}),
         json!(7),
+        // What each field would be, in their order.
+        json!([["gpu"], 30_000, 0, false, null, null, null, null, null, null]),
     ] {
         let answer = ask(senseless.clone());
         assert_eq!((answer.status, &*answer.problem()), (400, "usage"), "{senseless}");
+        let ours = ["struct", "Failed to"].iter().all(|word| !answer.body.contains(word));
+        assert!(ours, "words of our own: {answer:?}");
     }
     let long = client.put(&format!("/v1/requests/{}", "x".repeat(129)), &json!({"needs": ["gpu"]}));
     assert_eq!((long.status, &*long.problem()), (400, "usage"));
