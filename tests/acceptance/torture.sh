@@ -20,6 +20,21 @@ known() {
 grep -q '"clean":true' "$work/told" || fail "ended with 0, and says: $(cat "$work/told")"
 [ -z "$(ls -d "$work"/torture-* 2>/dev/null)" ] || fail "its directory is left"
 
+# The same in network namespaces, whose links are set down.
+try="holdall-try-$$"
+if ip netns add "$try" 2>/dev/null && ip -n "$try" link add bridge type bridge 2>/dev/null; then
+    "$HOLDALL" torture "${words[@]}" --namespaces --seconds 8 --json >"$work/told" 2>"$work/said" &
+    torture=$!
+    wait "$torture" || {
+        cat "$work/told" "$work/said" >&2
+        fail "found something in namespaces, with TORTURE_SEED=$seed"
+    }
+    ! ip netns list | grep -q "^holdall-$torture-" || fail "namespaces are left: $(ip netns list)"
+else
+    not_tried 'network namespaces: need root, and ip of iproute2'
+fi
+ip netns del "$try" 2>/dev/null || true
+
 "$HOLDALL" torture "${words[@]}" --seconds 600 >/dev/null 2>"$work/interrupted" &
 torture=$!
 eventually grep -q 'things go wrong' "$work/interrupted"

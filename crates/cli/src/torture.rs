@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// How long a lease is, in seconds
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(4..=600))]
     lease: u64,
+    /// Put each agent into a network namespace of its own, and set links down instead of using proxies; needs root and `ip`
+    #[arg(long)]
+    namespaces: bool,
     /// The program to torture [default: this one]
     #[arg(long, value_name = "PATH")]
     exe: Option<PathBuf>,
@@ -85,6 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         seconds: args.seconds,
         lease_seconds: args.lease,
         seed,
+        namespaces: args.namespaces,
     };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in
@@ -102,8 +106,9 @@ fn tell(args: &Args, seed: u64, verdict: &Verdict) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(130));
     }
     let Args { cells, clients, seconds, lease, .. } = args;
+    let place = if args.namespaces { " --namespaces" } else { "" };
     let again = format!(
-        "holdall torture --cells {cells} --clients {clients} --seconds {seconds} --lease {lease} --seed {seed}"
+        "holdall torture --cells {cells} --clients {clients} --seconds {seconds} --lease {lease} --seed {seed}{place}"
     );
     let (wrong, kept) = (&verdict.judged.wrong, &verdict.kept);
     if args.json {
@@ -144,7 +149,7 @@ fn summary(it: &Figures) -> String {
     format!(
         "{} runs, {} grants, {} of them with something of other cells, {} over several; {} taken away, {} did not reach their agent\n\
          {} writes, {} refused for their fence\n\
-         clients: {} killed, {} stopped; agents: {} killed, {} stopped, {} restarted; network: {} cut, {} stalled, {} slow\n\
+         clients: {} killed, {} stopped; agents: {} killed, {} stopped, {} restarted; machines that stood still: {}; network: {} cut, {} stalled, {} slow\n\
          overlaps excused: {} (whoever was stopped by the torturer), and {} that began late\n\
          longest wait: {}; all was over {} after the last fault\n\
          back after an agent was started again: {}\n\
@@ -162,6 +167,7 @@ fn summary(it: &Figures) -> String {
         it.agents_killed,
         it.agents_paused,
         it.agents_restarted,
+        it.machines_frozen,
         it.cuts,
         it.stalls,
         it.slow,

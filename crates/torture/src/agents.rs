@@ -3,21 +3,20 @@
 //! Their sockets are ours, as a supervisor's are: so nobody else starts an agent in the place of one that was killed, and
 //! whoever connects meanwhile waits for the next.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::Signal;
 
+use crate::ground::{Ground, Site};
 use crate::process::Process;
-use crate::proxy::{Network, Proxy};
 
 /// How long a command that is no run may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,9 +30,8 @@ pub struct Agent {
     dir: PathBuf,
     listener: UnixListener,
     /// Where it listens for other cells, and where these reach it.
-    listens: SocketAddr,
-    proxy: Proxy,
-    network: Arc<Network>,
+    site: Site,
+    ground: Ground,
     running: Option<(Child, Process)>,
     /// A restart that somebody has asked for.
     asked: Vec<Child>,
@@ -51,24 +49,22 @@ impl Agent {
         work: &Path,
         cell: usize,
         lease_seconds: u64,
-        network: &Arc<Network>,
+        ground: &Ground,
     ) -> anyhow::Result<Self> {
         let dir = work.join(format!("c{cell}"));
         std::fs::create_dir(&dir)?;
         let listener = UnixListener::bind(dir.join("agent.sock"))?;
-        // Free now, and hardly anybody takes it until it is used.
-        let listens = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let proxy = Proxy::before(network, cell, listens)?;
+        let site = ground.site(cell)?;
         let config = format!(
-            "[cluster]\nlisten = \"{listens}\"\nadvertise = [\"{}\"]\nlease_seconds = {lease_seconds}\n\
+            "[cluster]\nlisten = \"{}\"\nadvertise = [\"{}\"]\nlease_seconds = {lease_seconds}\n\
              [pools.board]\nunits = 3\n[pools.scope]\nlock = true\n[pools.db]\nlock = true\n\
              [pools.keep]\nlock = true\non_partition = \"wait\"\n",
-            proxy.address
+            site.listens, site.reached
         );
         std::fs::write(dir.join("config.toml"), config)?;
-        let (exe, network) = (exe.to_owned(), network.clone());
+        let (exe, ground) = (exe.to_owned(), ground.clone());
         let (running, asked, paused) = (None, Vec::new(), false);
-        Ok(Self { cell, exe, dir, listener, listens, proxy, network, running, asked, paused })
+        Ok(Self { cell, exe, dir, listener, site, ground, running, asked, paused })
     }
 
     /// Where clients reach it.
@@ -93,7 +89,8 @@ impl Agent {
             return Ok(());
         }
         let log = OpenOptions::new().create(true).append(true).open(self.dir.join("log"))?;
-        let child = Command::new("sh")
+        let mut command = self.inside("sh");
+        let child = command
             .args(["-c", HAND_OVER, "sh"])
             .arg(&self.exe)
             .arg("agent")
@@ -110,7 +107,7 @@ impl Agent {
             .spawn()
             .context("the agent cannot be started")?;
         let process = Process::of(child.id())?;
-        self.network.know(self.cell, child.id());
+        self.ground.know(self.cell, child.id());
         self.running = Some((child, process));
         self.paused = false;
         Ok(())
@@ -158,8 +155,20 @@ impl Agent {
         Ok(())
     }
 
+    /// A program in the network of this cell.
+    fn inside(&self, program: impl AsRef<OsStr>) -> Command {
+        match &self.site.inside[..] {
+            [] => Command::new(program),
+            [enter, words @ ..] => {
+                let mut command = Command::new(enter);
+                command.args(words).arg(program);
+                command
+            }
+        }
+    }
+
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.exe);
+        let mut command = self.inside(&self.exe);
         command
             .args(words)
             .env("HOLDALL_AGENT", self.socket())
@@ -199,7 +208,7 @@ impl Agent {
     /// # Errors
     /// If it does not.
     pub fn found(&self) -> anyhow::Result<String> {
-        let (listens, name) = (self.listens.to_string(), format!("c{}", self.cell));
+        let (listens, name) = (self.site.listens.to_string(), format!("c{}", self.cell));
         let line = self.ask(&["cluster", "init", "--listen", &listens, "--name", &name])?;
         let token = line.split_whitespace().find(|word| word.starts_with("H1-"));
         Ok(token.with_context(|| format!("no token in what `cluster init` says: {line}"))?.into())
@@ -210,8 +219,8 @@ impl Agent {
     /// # Errors
     /// If it does not.
     pub fn join(&self, other: &Self, token: &str) -> anyhow::Result<()> {
-        let at = other.proxy.address.to_string();
-        let (listens, name) = (self.listens.to_string(), format!("c{}", self.cell));
+        let at = other.site.reached.to_string();
+        let (listens, name) = (self.site.listens.to_string(), format!("c{}", self.cell));
         self.ask(&[
             "cluster", "join", &at, "--token", token, "--listen", &listens, "--name", &name,
         ])?;

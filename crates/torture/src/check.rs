@@ -59,6 +59,8 @@ pub struct Figures {
     pub agents_killed: usize,
     /// How many agents were stopped.
     pub agents_paused: usize,
+    /// How many machines stood still.
+    pub machines_frozen: usize,
     /// How many agents were told to go on as themselves.
     pub agents_restarted: usize,
     /// How often connections between two cells were cut.
@@ -341,6 +343,7 @@ impl Judge {
         match how {
             Agent::Killed => figures.agents_killed += 1,
             Agent::Paused => figures.agents_paused += 1,
+            Agent::Frozen => figures.machines_frozen += 1,
             Agent::Restarted => figures.agents_restarted += 1,
             Agent::Started => drop(self.started.insert(cell, at)),
             Agent::Resumed => {}

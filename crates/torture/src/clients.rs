@@ -20,6 +20,8 @@ pub struct Run {
     said: PathBuf,
     /// Its wrapper.
     pub wrapper: Arc<Process>,
+    /// The cell of its agent.
+    pub home: usize,
 }
 
 impl Run {
@@ -106,7 +108,7 @@ impl Clients {
         place.journal.note(What::Asked { run, home, needs: errand.needs.join(" ") });
         let child = command.spawn()?;
         let wrapper = Arc::new(Process::of(child.id())?);
-        self.runs.insert(run, (client, Run { child, said, wrapper }));
+        self.runs.insert(run, (client, Run { child, said, wrapper, home }));
         Ok(())
     }
 

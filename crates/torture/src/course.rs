@@ -1,5 +1,6 @@
 //! The course of it: first things go wrong, then everything heals, and then nothing may be left.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +11,16 @@ use anyhow::{Context, bail};
 use crate::agents::Agent;
 use crate::check::{Judged, judge};
 use crate::clients::{Clients, Place};
+use crate::ground::Ground;
 use crate::journal::{self, Journal, Net, RunNo, What, Who};
-use crate::plan::{Course, Errand, Fault, Planned, Victims, Weather, plan};
+use crate::plan::{Course, Errand, Fault, Planned, Victims, Weather, lent, plan};
 use crate::process::Process;
-use crate::proxy::Network;
 use crate::store::Store;
 
 /// How often everything is looked at.
 const LOOK: Duration = Duration::from_millis(10);
+/// How much earlier than those who would stop it a command wakes up, in milliseconds.
+const WAKING: u64 = 100;
 /// How long everything may take to come to its end once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -40,6 +43,8 @@ pub struct Settings {
     pub lease_seconds: u64,
     /// Where all choices come from.
     pub seed: u64,
+    /// Whether each agent is in a network namespace of its own.
+    pub namespaces: bool,
 }
 
 /// What came of it.
@@ -57,8 +62,15 @@ pub struct Verdict {
 enum Undo {
     StartAgent(usize),
     ResumeAgent(usize),
+    /// A machine stands still no more.
+    Thaw(usize),
     Resume(RunNo, Who),
     Heal(usize, usize),
+    /// What was put off until there is somebody to do it to.
+    Freeze {
+        pick: u64,
+        millis: u64,
+    },
 }
 
 /// Everything that goes on.
@@ -71,11 +83,13 @@ struct Torture<'a> {
     clients: Clients,
     agents: Vec<Agent>,
     store: Store,
-    network: Arc<Network>,
+    ground: Ground,
     sockets: Vec<PathBuf>,
     undo: Vec<(Instant, Undo)>,
     /// Processes of clients that are stopped.
     stopped: Vec<(RunNo, Who, Arc<Process>)>,
+    /// The cells whose machines stand still.
+    frozen: BTreeSet<usize>,
     wrong: Vec<String>,
     stop: &'a AtomicBool,
 }
@@ -115,9 +129,9 @@ fn play(
     let course = Course { cells, millis: seconds * 1000, lease: lease_seconds * 1000, seed };
     let path = work.join("journal");
     let journal = Arc::new(Journal::create(&path)?);
-    let network = Network::new(cells);
+    let ground = Ground::new(cells, settings.namespaces)?;
     let agents =
-        (0..cells).map(|cell| Agent::new(&settings.exe, work, cell, lease_seconds, &network));
+        (0..cells).map(|cell| Agent::new(&settings.exe, work, cell, lease_seconds, &ground));
     let agents = agents.collect::<Result<Vec<_>, _>>()?;
     let sockets = agents.iter().map(Agent::socket).collect();
     let store = Store::start(&work.join("store"), journal.clone())?;
@@ -129,10 +143,11 @@ fn play(
         clients: Clients::new(clients, seed),
         agents,
         store,
-        network,
+        ground,
         sockets,
         undo: Vec::new(),
         stopped: Vec::new(),
+        frozen: BTreeSet::new(),
         wrong: Vec::new(),
         stop,
     };
@@ -232,15 +247,17 @@ impl Torture<'_> {
     fn strike(&mut self, fault: Fault) -> anyhow::Result<()> {
         match fault {
             Fault::KillAgent { cell, away } => {
-                if self.agents[cell].kill() {
+                if !self.frozen.contains(&cell) && self.agents[cell].kill() {
                     self.note(What::Agent { cell, how: journal::Agent::Killed });
                     self.later(away, Undo::StartAgent(cell));
+                    self.covet(cell)?;
                 }
             }
             Fault::PauseAgent { cell, millis } => {
                 if !self.agents[cell].paused && self.agents[cell].pause(true) {
                     self.note(What::Agent { cell, how: journal::Agent::Paused });
                     self.later(millis, Undo::ResumeAgent(cell));
+                    self.covet(cell)?;
                 }
             }
             Fault::RestartAgent { cell } => {
@@ -251,21 +268,28 @@ impl Torture<'_> {
             }
             Fault::Kill { who, pick } => self.kill(who, pick),
             Fault::Pause { who, pick, millis } => self.pause(who, pick, millis),
+            Fault::Freeze { pick, millis } => self.freeze(pick, millis)?,
             Fault::Net { from, to, weather, both, millis } => {
-                self.spoil(from, to, weather, millis);
+                self.spoil(from, to, weather, millis)?;
                 if both {
-                    self.spoil(to, from, weather, millis);
+                    self.spoil(to, from, weather, millis)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn spoil(&mut self, from: usize, to: usize, weather: Weather, millis: u64) {
-        if self.network.is_bad(from, to) {
-            return;
+    fn spoil(
+        &mut self,
+        from: usize,
+        to: usize,
+        weather: Weather,
+        millis: u64,
+    ) -> anyhow::Result<()> {
+        if self.ground.is_bad(from, to) {
+            return Ok(());
         }
-        self.network.set(from, to, Some(weather));
+        self.ground.set(from, to, Some(weather))?;
         let how = match weather {
             Weather::Stalled => Net::Stalled,
             Weather::Cut => Net::Cut,
@@ -273,19 +297,73 @@ impl Torture<'_> {
         };
         self.note(What::Net { from, to, how });
         self.later(millis, Undo::Heal(from, to));
+        self.covet(from)
+    }
+
+    /// Somebody wants what is lent to somebody of a cell: if it were given to others too early, that would show.
+    fn covet(&mut self, home: usize) -> anyhow::Result<()> {
+        let users = self.store.users().clone();
+        let its = users
+            .iter()
+            .filter(|(run, _)| self.clients.runs.get(run).is_some_and(|(_, run)| run.home == home));
+        let wanted = its.filter_map(|(_, user)| lent(home, &user.units)).next_back();
+        let Some((guard, what)) = wanted else { return Ok(()) };
+        let errand = Errand { needs: vec![what], works: 50, deaf: false, local: true };
+        let place = place(self.settings, self.work, &self.sockets, &self.journal);
+        Ok(self.clients.start(0, guard, &errand, &place)?)
+    }
+
+    /// A machine stands still on which something is used that others lend. When it wakes up, commands may go on for a moment before
+    /// anybody stops them: that is what fences are for. If there is none, it does so when there is.
+    fn freeze(&mut self, pick: u64, millis: u64) -> anyhow::Result<()> {
+        let users = self.store.users().clone();
+        let using = users.iter().filter_map(|(run, user)| {
+            let home = self.clients.runs.get(run)?.1.home;
+            Some((home, lent(home, &user.units)?))
+        });
+        let using: Vec<_> = using.filter(|(home, _)| !self.agents[*home].paused).collect();
+        let victim = using.get(pick as usize % using.len().max(1)).cloned();
+        let Some((cell, (guard, what))) = victim.filter(|(cell, _)| self.agents[*cell].pause(true))
+        else {
+            self.later(LOOK.as_millis() as u64, Undo::Freeze { pick, millis });
+            return Ok(());
+        };
+        self.note(What::Agent { cell, how: journal::Agent::Frozen });
+        self.frozen.insert(cell);
+        let here = self.clients.runs.iter().filter(|(_, (_, run))| run.home == cell);
+        let here: Vec<_> = here.map(|(run, (_, found))| (*run, found.wrapper.clone())).collect();
+        for (run, wrapper) in here {
+            self.stop(run, Who::Wrapper, Some(wrapper), millis + WAKING);
+            let command = users.get(&run).map(|user| user.process.clone());
+            self.stop(run, Who::Command, command, millis);
+        }
+        self.later(millis + WAKING, Undo::Thaw(cell));
+        // Somebody else wants it meanwhile.
+        let errand = Errand { needs: vec![what], works: 50, deaf: false, local: true };
+        let place = place(self.settings, self.work, &self.sockets, &self.journal);
+        Ok(self.clients.start(0, guard, &errand, &place)?)
     }
 
     /// A run and the process of its command, if it has one: mostly one that uses something.
     fn victim(&self, who: Victims, pick: u64) -> Option<(RunNo, Option<Arc<Process>>)> {
-        let users = self.store.users();
+        // Nobody does anything to what is on a machine that stands still.
+        let is_awake = |run: &RunNo| {
+            let home = self.clients.runs.get(run).map(|(_, run)| run.home);
+            home.is_none_or(|home| !self.frozen.contains(&home))
+        };
+        let users: Vec<_> =
+            self.store.users().iter().map(|(run, user)| (*run, user.clone())).collect();
+        let users: Vec<_> = users.into_iter().filter(|(run, _)| is_awake(run)).collect();
         let anybody = who == Victims::Wrapper && pick.is_multiple_of(3);
+        let chosen = |among: usize| (pick / 3) as usize % among.max(1);
         if anybody || users.is_empty() {
-            let among = self.clients.runs.len();
-            let run = self.clients.runs.keys().nth((pick / 3) as usize % among.max(1))?;
-            return Some((*run, users.get(run).cloned()));
+            let runs: Vec<_> = self.clients.runs.keys().filter(|run| is_awake(run)).collect();
+            let run = **runs.get(chosen(runs.len()))?;
+            let its = users.iter().find(|(user, _)| *user == run);
+            return Some((run, its.map(|(_, user)| user.process.clone())));
         }
-        let (run, process) = users.iter().nth((pick / 3) as usize % users.len())?;
-        Some((*run, Some(process.clone())))
+        let (run, user) = users.get(chosen(users.len()))?;
+        Some((*run, Some(user.process.clone())))
     }
 
     /// What is done is noted before it is done: nobody may see it happen before it is known.
@@ -309,10 +387,6 @@ impl Torture<'_> {
     fn pause(&mut self, who: Victims, pick: u64, millis: u64) {
         let Some((run, command)) = self.victim(who, pick) else { return };
         for who in who.all() {
-            let is_stopped = |(stopped, whom, _): &(RunNo, Who, _)| *stopped == run && whom == who;
-            if self.stopped.iter().any(is_stopped) {
-                continue;
-            }
             let process = match who {
                 Who::Command => command.clone(),
                 Who::Wrapper => {
@@ -320,12 +394,20 @@ impl Torture<'_> {
                     found.map(|(_, found)| found.wrapper.clone())
                 }
             };
-            let Some(process) = process else { continue };
-            self.note(What::Paused { run, who: *who });
-            process.pause();
-            self.stopped.push((run, *who, process));
-            self.later(millis, Undo::Resume(run, *who));
+            self.stop(run, *who, process, millis);
         }
+    }
+
+    /// Stops a process of a run for a while, unless it is stopped.
+    fn stop(&mut self, run: RunNo, who: Who, process: Option<Arc<Process>>, millis: u64) {
+        let is_stopped = |(stopped, whom, _): &(RunNo, Who, _)| *stopped == run && *whom == who;
+        let Some(process) = process.filter(|_| !self.stopped.iter().any(is_stopped)) else {
+            return;
+        };
+        self.note(What::Paused { run, who });
+        process.pause();
+        self.stopped.push((run, who, process));
+        self.later(millis, Undo::Resume(run, who));
     }
 
     fn undo_what_is_due(&mut self, now: Instant) -> anyhow::Result<()> {
@@ -342,6 +424,11 @@ impl Torture<'_> {
                         self.note(What::Agent { cell, how: journal::Agent::Resumed });
                     }
                 }
+                Undo::Thaw(cell) => {
+                    self.frozen.remove(&cell);
+                    self.agents[cell].pause(false);
+                    self.note(What::Agent { cell, how: journal::Agent::Resumed });
+                }
                 Undo::Resume(run, who) => {
                     let its =
                         |(stopped, whom, _): &mut (RunNo, Who, _)| *stopped == run && *whom == who;
@@ -350,8 +437,9 @@ impl Torture<'_> {
                         self.journal.note(What::Resumed { run, who });
                     }
                 }
+                Undo::Freeze { pick, millis } => self.freeze(pick, millis)?,
                 Undo::Heal(from, to) => {
-                    self.network.set(from, to, None);
+                    self.ground.set(from, to, None)?;
                     self.note(What::Net { from, to, how: Net::Healed });
                 }
             }
@@ -361,6 +449,7 @@ impl Torture<'_> {
 
     /// Nothing goes wrong any more: everybody comes to an end.
     fn heal(&mut self) -> anyhow::Result<()> {
+        self.undo.retain(|(_, undo)| !matches!(undo, Undo::Freeze { .. }));
         let longest = self.undo.iter().map(|(at, _)| *at).max();
         self.undo_what_is_due(longest.unwrap_or_else(Instant::now))?;
         self.note(What::Calm);

@@ -155,6 +155,8 @@ pub enum Agent {
     Started,
     /// Stopped.
     Paused,
+    /// Stopped together with all who use something at its cell.
+    Frozen,
     /// Let go on.
     Resumed,
     /// Told to go on as itself.

@@ -10,7 +10,7 @@
 //! | [`journal`] | what happened, line by line |
 //! | [`check`] | pure: what is wrong with a journal, and its figures |
 //! | [`store`], [`section`] | where commands write, and what they do |
-//! | [`proxy`] | the network between each two agents |
+//! | [`ground`], [`proxy`] | the network between each two agents |
 //! | [`agents`], [`clients`], [`process`] | processes |
 //! | [`course`] | all of it together |
 //!
@@ -23,6 +23,7 @@ pub mod agents;
 pub mod check;
 pub mod clients;
 pub mod course;
+pub mod ground;
 pub mod journal;
 pub mod plan;
 pub mod process;

@@ -38,6 +38,14 @@ pub enum Fault {
         /// How long.
         millis: u64,
     },
+    /// A machine stands still for so many milliseconds, its agent and all its clients: one where something is used that others guard,
+    /// as soon as there is one.
+    Freeze {
+        /// Which of those that are there.
+        pick: u64,
+        /// How long.
+        millis: u64,
+    },
     /// An agent is told to go on as itself.
     RestartAgent {
         /// Of which cell.
@@ -125,6 +133,9 @@ pub fn random(seed: u64, purpose: u64) -> Pcg64Mcg {
 pub fn plan(course: &Course) -> Vec<Planned> {
     let mut rng = random(course.seed, 0);
     let (mut all, mut at) = (Vec::new(), course.lease / 4);
+    // One at least, of those that only fences help against, early enough to wake up in time.
+    let pick = rng.next_u64();
+    all.push(Planned { at, fault: Fault::Freeze { pick, millis: course.lease * 3 } });
     while at < course.millis {
         all.push(Planned { at, fault: draw(course, &mut rng) });
         // Bursts, and pauses in which somebody gets something.
@@ -138,8 +149,8 @@ fn draw(course: &Course, rng: &mut Pcg64Mcg) -> Fault {
     let lease = course.lease;
     let cell = rng.random_range(0..course.cells);
     let pick = rng.next_u64();
-    match rng.random_range(0..24) {
-        0..=2 => Fault::KillAgent { cell, away: rng.random_range(0..lease * 3 / 2) },
+    match rng.random_range(0..25) {
+        0..=2 => Fault::KillAgent { cell, away: rng.random_range(0..lease * 5 / 2) },
         3..=4 => Fault::PauseAgent { cell, millis: rng.random_range(100..lease * 2) },
         5 => Fault::RestartAgent { cell },
         6..=11 => {
@@ -150,6 +161,11 @@ fn draw(course: &Course, rng: &mut Pcg64Mcg) -> Fault {
             let who = [Victims::Wrapper, Victims::Command, Victims::Both];
             let millis = rng.random_range(100..lease * 2);
             Fault::Pause { who: who[rng.random_range(0..3)], pick, millis }
+        }
+        18 => {
+            // Longer than a lease and a grace: then others are given what it holds.
+            let millis = rng.random_range(lease * 3 / 2..lease * 4);
+            Fault::Freeze { pick, millis }
         }
         _ => {
             let to = (cell + rng.random_range(1..course.cells)) % course.cells;
@@ -177,6 +193,15 @@ pub struct Errand {
     pub local: bool,
 }
 
+/// What another cell than its home guards of what somebody uses, and lends it for a time: the cell, and its name there.
+pub fn lent(home: usize, units: &[String]) -> Option<(usize, String)> {
+    units.iter().find_map(|unit| {
+        let (name, cell) = unit.split_once("@c")?;
+        let cell = cell.parse().ok()?;
+        (cell != home && name != "keep").then(|| (cell, name.to_owned()))
+    })
+}
+
 /// The next errand of a client at a cell.
 pub fn errand(course: &Course, home: usize, rng: &mut Pcg64Mcg) -> Errand {
     let cells = course.cells;
@@ -195,8 +220,7 @@ pub fn errand(course: &Course, home: usize, rng: &mut Pcg64Mcg) -> Errand {
     };
     let local = needs.iter().all(|need| !need.contains('@'));
     // Some are at it for longer than a lease.
-    let works =
-        if rng.random_ratio(1, 16) { course.lease * 3 / 2 } else { rng.random_range(20..400) };
+    let works = if rng.random_ratio(1, 6) { course.lease * 2 } else { rng.random_range(20..400) };
     Errand { needs, works, deaf: rng.random_ratio(1, 4), local }
 }
 
@@ -223,6 +247,8 @@ mod tests {
             &|it| matches!(it, Fault::PauseAgent { millis, .. } if *millis > COURSE.lease)
         ));
         assert!(has(&|it| matches!(it, Fault::RestartAgent { .. })));
+        let is_long = |millis: u64| millis > COURSE.lease + COURSE.lease / 6;
+        assert!(has(&|it| matches!(it, Fault::Freeze { millis, .. } if is_long(*millis))));
         for who in [Victims::Wrapper, Victims::Command, Victims::Both] {
             assert!(has(&|it| matches!(it, Fault::Kill { who: whom, .. } if *whom == who)));
             assert!(has(&|it| matches!(it, Fault::Pause { who: whom, millis, .. }
@@ -237,6 +263,14 @@ mod tests {
                 if *both != one_way)));
         }
         assert!(!has(&|it| matches!(it, Fault::Net { from, to, .. } if from == to)));
+    }
+
+    #[test]
+    fn what_others_guard_is_lent_unless_it_is_kept() {
+        let lent =
+            |units: &[&str]| lent(1, &units.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(lent(&["scope@c1", "board/2@c2"]), Some((2, "board/2".into())));
+        assert_eq!((lent(&["board/0@c1"]), lent(&["keep@c0", "scope@c1"])), (None, None));
     }
 
     #[test]

@@ -45,8 +45,17 @@ pub const TAKEN: &[u8] = b"taken\n";
 /// What it is answered if its fence is behind.
 pub const BEHIND: &[u8] = b"behind\n";
 
+/// Somebody who uses something.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The process of the command.
+    pub process: Arc<Process>,
+    /// What it uses, each unit with its cell.
+    pub units: Vec<String>,
+}
+
 /// The commands that use something now.
-pub type Users = Arc<Mutex<BTreeMap<RunNo, Arc<Process>>>>;
+pub type Users = Arc<Mutex<BTreeMap<RunNo, User>>>;
 
 /// A store that runs.
 pub struct Store {
@@ -81,7 +90,7 @@ impl Store {
     }
 
     /// The commands that use something now.
-    pub fn users(&self) -> MutexGuard<'_, BTreeMap<RunNo, Arc<Process>>> {
+    pub fn users(&self) -> MutexGuard<'_, BTreeMap<RunNo, User>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -215,13 +224,14 @@ impl Keeper {
     fn begin(&mut self, pid: u32, run: RunNo, units: BTreeMap<String, Unit>) {
         let is_its =
             |connection: &&mut Connection| connection.run == Some(run) && connection.pid == pid;
+        let names: Vec<_> = units.keys().cloned().collect();
         self.journal.note(What::Began { run, pid, units });
         let Some(connection) = self.connections.iter_mut().find(is_its) else {
             return;
         };
         if let Some(process) = &connection.process {
             let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-            users.insert(run, process.clone());
+            users.insert(run, User { process: process.clone(), units: names });
         }
         connection.answer(TAKEN);
     }
