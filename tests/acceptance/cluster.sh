@@ -2,58 +2,10 @@
 # Three agents on this machine as three cells: a cluster is made and joined, sets span cells, agents are killed, members
 # are removed and forgotten.
 set -euo pipefail
-. tests/lib/service.bash
+. tests/lib/cluster.bash
 
 cells=(lab1 lab2 lab3)
 lease=6
-# A command of one cell.
-at() {
-    local cell=$1
-    shift
-    HOLDALL_AGENT="$work/$cell.sock" HOLDALL_DATA="$work/$cell.data" "$HOLDALL" "$@"
-}
-# The same, with a status and a text to expect.
-expect_at() {
-    local cell=$1
-    shift
-    HOLDALL_AGENT="$work/$cell.sock" HOLDALL_DATA="$work/$cell.data" expect "$@"
-}
-agent_of() {
-    "$HOLDALL" agent --config "$work/$1.toml" --socket "$work/$1.sock" --data "$work/$1.data" \
-        2>>"$work/$1.log" &
-    echo $! >"$work/$1.pid"
-    eventually at "$1" agent status
-}
-kill_agent() {
-    kill -9 "$(cat "$work/$1.pid")"
-    wait "$(cat "$work/$1.pid")" 2>/dev/null || true
-}
-end_all() {
-    local cell
-    for cell in "${cells[@]}"; do
-        [ ! -e "$work/$cell.pid" ] || kill -9 "$(cat "$work/$cell.pid")" 2>/dev/null || true
-    done
-    clean_up
-}
-trap end_all EXIT
-# Whether all of a member's links are as wanted.
-sees() {
-    local cell=$1 other=$2 state=$3
-    at "$cell" cluster members --json | python3 -c '
-import json, sys
-members = json.load(sys.stdin)["members"]
-up = [m["up"] for m in members if m["name"] == sys.argv[1] and not m["removed"]]
-sys.exit(up != [sys.argv[2] == "up"])' "$other" "$state"
-}
-linked() {
-    local one other
-    for one in "$@"; do
-        for other in "$@"; do
-            [ "$one" = "$other" ] || eventually sees "$one" "$other" up
-        done
-    done
-}
-
 for cell in "${cells[@]}"; do
     cat >"$work/$cell.toml" <<EOF
 cgroups = false
@@ -185,9 +137,17 @@ expect_at lab2 0 "" run -w 20s scope@lab1 scope@lab2 scope@lab3 -- true
 at lab3 run board@lab1:2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/gone" &
 gone=$!
 eventually test -s "$work/gone"
+at lab1 run scope@lab3 -- sleep 1000 2>"$work/unguarded" &
+unguarded=$!
+uses() { at lab1 status --json | grep -q '"scope@lab3"'; }
+eventually uses
 kill_agent lab3
 expect_at lab1 0 "" cluster forget lab3
 expect_at lab1 0 "" run -w 3s board:2 -- true
+got=0
+wait "$unguarded" || got=$?
+[ "$got" -eq 70 ] || fail "what nobody guards any more was used on: status $got"
+grep -q 'the grant was lost; stopping' "$work/unguarded" || fail "not told at once: $(cat "$work/unguarded")"
 kill -9 "$(cat "$work/gone")" "$gone" 2>/dev/null || true
 wait "$gone" 2>/dev/null || true
 agent_of lab3

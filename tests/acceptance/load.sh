@@ -17,7 +17,7 @@ grep -q "^epoch 1 " "$work/data/epoch" || fail "more than one agent started"
 
 # Fifty processes, random sets of eight names in random order.
 mkdir "$work/record"
-out=$(RECORD="$work/record" python3 tests/lib/load.py 50 40 60 A B C D E F G H) || fail "the load failed"
+out=$(RECORD="$work/record" python3 tests/lib/load.py 50 40 300 A B C D E F G H) || fail "the load failed"
 echo "$script: $out"
 grep -q 'least 40' <<<"$out" || fail "somebody did not finish its rounds: $out"
 python3 tests/lib/verify.py "$work/record" 2000

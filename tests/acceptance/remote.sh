@@ -150,6 +150,29 @@ kill -9 $holder; wait $holder || true
 eventually sh -c "! kill -0 $(cat "$work/child")"
 "$HOLDALL" run -w 60s gpu:2 -- true
 
+# The machine of the agent is restarted: the laptop is not, and goes on with what it was lent, for longer than a lease.
+boot=/proc/sys/kernel/random/boot_id
+cat /proc/sys/kernel/random/uuid >"$work/boot"
+if unshare -m mount --bind "$work/boot" $boot 2>/dev/null; then
+    beside run gpu:2 -- sleep 1000 2>/dev/null & holder=$!
+    eventually sh -c '"$HOLDALL" status --json | grep -q "sleep 1000"'
+    kill -9 $agent; wait $agent || true
+    unshare -m sh -c 'mount --bind "$0" "$1" && exec "$HOLDALL" agent --config "$2"' \
+        "$work/boot" $boot "$work/config.toml" 2>>"$work/log" &
+    agent=$!
+    eventually "$HOLDALL" agent status
+    grep -q 'the machine was restarted' "$work/log" || fail 'it does not know of another boot'
+    says 75 '' "$HOLDALL" run -n gpu -- true
+    sleep 7
+    says 75 '' "$HOLDALL" run -n gpu -- true
+    kill $holder || fail 'the command has ended'
+    status=0; wait $holder || status=$?
+    [ $status -eq 143 ] || fail "the command ended with $status"
+    "$HOLDALL" run -w 60s gpu:2 -- true
+else
+    not_tried 'a machine that is restarted: needs to mount something in a namespace'
+fi
+
 # A token that is removed ends its connections, and is good for nothing.
 beside run gpu -- sleep 1000 2>"$work/why" & holder=$!
 eventually sh -c '"$HOLDALL" status --json | grep -q "token:laptop"'

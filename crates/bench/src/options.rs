@@ -14,8 +14,8 @@ pub struct Options {
     /// Without one, the options below say what is wanted
     #[arg(value_name = "CASE")]
     pub(crate) cases: Vec<String>,
-    /// What is measured: agent, yardstick; with the feature `peers` also etcd, postgres, redis and
-    /// zookeeper, where they are installed
+    /// What is measured: agent, yardstick; with the feature `peers` also etcd, etcd-locks,
+    /// postgres, redis and zookeeper, where they are installed
     #[arg(
         long,
         value_name = "TARGET,...",
@@ -26,6 +26,13 @@ pub struct Options {
     /// The socket of an agent that runs, instead of one of our own
     #[arg(long, value_name = "SOCKET")]
     pub(crate) agent: Option<PathBuf>,
+    /// Ask for locks of this cell, through the agent: lock/1@NAME
+    #[arg(long, value_name = "NAME", requires = "agent")]
+    pub(crate) cell: Option<String>,
+    /// The members of an etcd that runs, instead of one of our own
+    #[cfg(feature = "peers")]
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    pub(crate) etcd: Vec<String>,
     /// How many clients
     #[arg(long, default_value_t = 64, conflicts_with = "cases")]
     pub(crate) clients: usize,

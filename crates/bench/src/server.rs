@@ -68,6 +68,8 @@ pub(crate) fn serve(place: &Place) -> anyhow::Result<()> {
             configured: true,
             metrics: None,
             idle_exit: None,
+            background: false,
+            hosted: None,
         }),
         Kind::Yardstick => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -162,10 +164,11 @@ fn write_config(dir: &Path, case: &Case) -> anyhow::Result<()> {
     let waiting = case.waiting.div_ceil(crowd::CONNECTIONS);
     let requests = case.clients.div_ceil(case.connections).max(waiting) + 16;
     let all = case.clients + case.waiting;
+    let (sessions, all_waiting) = (connections.max(8192), (case.waiting + 1).max(1 << 17));
     let memory = (1_usize << 33).max(all.saturating_mul(1 << 14));
     writeln!(
         file,
-        "[limits]\nconnections = {connections}\nrequests = {requests}\nmemory_bytes = {memory}"
+        "[limits]\nconnections = {connections}\nsessions = {sessions}\nwaiting = {all_waiting}\nrequests = {requests}\nmemory_bytes = {memory}"
     )?;
     Ok(())
 }

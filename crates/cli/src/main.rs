@@ -2,6 +2,7 @@
 
 mod agent;
 mod bench;
+mod cell;
 mod cells;
 mod cluster;
 mod deal;
@@ -81,6 +82,7 @@ enum Command {
     Cells(cells::Args),
     Torture(torture::Args),
     Cluster(cluster::Args),
+    Cell(cell::Args),
     #[command(flatten)]
     Study(holdall_commands::Command),
     Deal(deal::Args),
@@ -133,6 +135,7 @@ fn main() -> ExitCode {
         Command::Cells(args) => cells::run(&args),
         Command::Torture(args) => torture::run(&args),
         Command::Cluster(args) => cluster::run(&args),
+        Command::Cell(args) => cell::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Study(command) => command.run(&Protocols::known()),

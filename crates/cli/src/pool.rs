@@ -21,7 +21,7 @@ pub(crate) struct Args {
 enum Command {
     /// Declare a pool of units, or a lock
     Add {
-        /// Its name: letters, digits, _ - . /
+        /// Its name: letters, digits, _ - . /; and @CELL, for a pool of a cell that several machines host
         name: Name,
         /// So many units, called NAME/0, NAME/1, ... [default: 1]
         #[arg(long, value_name = "N", conflicts_with_all = ["unit", "lock"])]
@@ -95,33 +95,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if let Kind::Numbered(0) = kind {
                 return Err(usage("a pool has at least one unit"));
             }
-            change(reach, Change::Add { name: name.clone(), kind }, true)
+            let add = Change::Add { name: name.here(), kind };
+            say_to(reach, name.cell(), Body::Change(add), name.cell().is_none())
         }
         Command::Remove { name, force, reach } => {
-            change(reach, Change::Remove { name: name.clone(), force: *force }, false)
+            let remove = Change::Remove { name: name.here(), force: *force };
+            say_to(reach, name.cell(), Body::Change(remove), false)
         }
         Command::Resize { name, units, reach } => {
-            change(reach, Change::Resize { name: name.clone(), units: *units }, false)
+            let resize = Change::Resize { name: name.here(), units: *units };
+            say_to(reach, name.cell(), Body::Change(resize), false)
         }
         Command::Drain { name, reason, until, reach } => {
             let millis = until.map(|until| until.as_millis() as u64);
-            let body = Body::Drain { name: name.clone(), reason: reason.clone(), millis };
-            block_on(async {
-                call(&reach.connect().await?, body).await?;
-                Ok(ExitCode::SUCCESS)
-            })
+            let drain = Body::Drain { name: name.here(), reason: reason.clone(), millis };
+            say_to(reach, name.cell(), drain, false)
         }
         Command::Undrain { name, reach } => {
-            change(reach, Change::Undrain { name: name.clone() }, false)
+            say_to(reach, name.cell(), Body::Change(Change::Undrain { name: name.here() }), false)
         }
         Command::List { json, reach } => block_on(list(reach, *json)),
     }
 }
 
-fn change(reach: &Reach, change: Change, start: bool) -> anyhow::Result<ExitCode> {
+/// Has the own cell, or one that several machines host, change its pools.
+fn say_to(reach: &Reach, cell: Option<&str>, what: Body, start: bool) -> anyhow::Result<ExitCode> {
+    let body = match cell {
+        Some(cell) => Body::At { cell: cell.into(), question: Box::new(what) },
+        None => what,
+    };
     block_on(async {
         let client = if start { reach.connect_or_start().await? } else { reach.connect().await? };
-        call(&client, Body::Change(change)).await?;
+        call(&client, body).await?;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -35,6 +35,8 @@ fn main() -> Outcome<()> {
         configured: false,
         metrics: None,
         idle_exit: None,
+        background: false,
+        hosted: None,
         adopt: false,
     };
     let agent = std::thread::spawn(move || holdall_node::run(&settings).map_err(|e| e.to_string()));

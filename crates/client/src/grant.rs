@@ -216,6 +216,15 @@ impl Grant {
         News::Lost
     }
 
+    /// What was heard of the grant meanwhile and not taken note of, without waiting.
+    pub fn heard(&mut self) -> Option<News> {
+        let news = std::pin::pin!(self.news());
+        match news.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+            std::task::Poll::Ready(news) => Some(news),
+            std::task::Poll::Pending => None,
+        }
+    }
+
     /// Waits until the grant is lost: it was taken away, or the agent has lost its memory, or its
     /// [deadline](Grant::deadline) or, for a client with a lease, that is over. Its use must stop then. An agent that is
     /// away for a while takes nothing from anybody.

@@ -37,6 +37,8 @@ impl Agent {
             configured: false,
             metrics: None,
             idle_exit: None,
+            background: false,
+            hosted: None,
             adopt: false,
         };
         let run = move || holdall_node::run(&settings).expect("the agent runs");

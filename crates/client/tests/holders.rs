@@ -23,6 +23,8 @@ async fn agent() -> (tempfile::TempDir, Client) {
         configured: false,
         metrics: None,
         idle_exit: None,
+        background: false,
+        hosted: None,
         adopt: false,
     };
     std::thread::spawn(move || holdall_node::run(&settings).expect("the agent runs"));

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::{cannot_write, usage};
+use crate::{cannot_write, say, usage};
 
 /// Whether all of these can be written, and no two of them are the same file.
 ///
@@ -25,6 +25,16 @@ pub fn try_all(paths: &[&Path]) -> anyhow::Result<()> {
         seen.push((path, file));
     }
     Ok(())
+}
+
+/// Says that something is read until whoever writes it ends, which may never be, if it is no plain file.
+pub fn tell_if_endless(path: &Path) {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        say(format!(
+            "{} is no plain file: it is read until whoever writes it ends",
+            path.display()
+        ));
+    }
 }
 
 /// Writes a file.

@@ -1,4 +1,4 @@
-//! How far requests are that are played, for whoever waits at a terminal: that may take minutes.
+//! How far it is, for whoever waits at a terminal: how much was read, and how many requests are played, which may take minutes.
 
 use std::time::Duration;
 
@@ -41,6 +41,32 @@ impl Watch for RequestsBar {
 }
 
 impl Drop for RequestsBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// How much was read of something. On stderr, and only if that is a terminal. It is gone when it is dropped.
+#[derive(Debug)]
+pub struct BytesBar(ProgressBar);
+
+impl BytesBar {
+    /// Nothing was so far.
+    pub fn new(what: &str) -> Self {
+        let style = ProgressStyle::with_template("{wide_msg}: {bytes} read, after {elapsed}");
+        let bar = ProgressBar::no_length();
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(what.to_owned());
+        Self(bar)
+    }
+
+    /// So many bytes were read.
+    pub fn sees(&self, bytes: u64) {
+        self.0.set_position(bytes);
+    }
+}
+
+impl Drop for BytesBar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

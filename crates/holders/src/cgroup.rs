@@ -370,7 +370,11 @@ impl Cgroup {
         }
     }
 
-    fn populated(&self) -> io::Result<bool> {
+    /// Whether something lives in it, or below.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn populated(&self) -> io::Result<bool> {
         populated(&self.open("cgroup.events", OFlags::RDONLY)?)
     }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use holdall_holders::Signals;
+use holdall_log::{Log, Opened};
 use holdall_wire::Shutdown;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -14,10 +15,12 @@ use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
 use crate::cluster::Known;
-use crate::config::Config;
+use crate::config::{Config, Durability};
 use crate::data::Data;
 use crate::directory::replaceable_socket;
 use crate::handover::{Handed, HandedSocket, become_program};
+use crate::hosted::Hosted;
+use crate::hosted::stand_by::{Leash, lead};
 use crate::http::Http;
 use crate::metrics;
 use crate::service::{
@@ -48,6 +51,11 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// After what time without pools, holders and waiters it ends by itself.
     pub idle_exit: Option<Duration>,
+    /// Whether a command has started it, in the place of one that was there before or of none: whoever holds something is served
+    /// although an address cannot be had.
+    pub background: bool,
+    /// The replicated cell that it hosts, if it is not a machine's own.
+    pub hosted: Option<Hosted>,
 }
 
 /// Runs an agent until it is stopped or has been idle for long enough.
@@ -64,7 +72,10 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
         Some(Handed { socket, data, connections }) => (Some(socket), Some(data), connections),
         None => (None, None, Vec::new()),
     };
-    let data = Data::open(&settings.data, lock, settings.adopt)?;
+    let data = match &settings.hosted {
+        Some(_) => Data::of_hosted(&settings.data)?,
+        None => Data::open(&settings.data, lock, settings.adopt)?,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     let lived = local.block_on(&runtime, live(settings, data, socket, connections));
@@ -85,18 +96,31 @@ async fn live(
     raise_file_limit();
     holdall_holders::survive_file_limits();
     let access = settings.config.access()?;
-    if let Some(addr) = settings.metrics {
-        metrics::serve(addr)?;
+    match settings.metrics.map(metrics::serve) {
+        Some(Err(error)) if settings.background => error!("no metrics: {error:#}"),
+        served => served.transpose().map(drop)?,
     }
-    let last = LastAgent { data: settings.data.clone(), configured: settings.configured };
+    let last = LastAgent {
+        data: settings.data.clone(),
+        configured: settings.configured,
+        http: settings.config.http.listen,
+        metrics: settings.metrics,
+        idle_exit: settings.idle_exit,
+    };
     // Before anything is done about what the log says: another agent may be there.
     let claim = Claim::new(&settings.socket, access, &last, handed)?;
     // Whoever is not understood any more ends, and what it held lasts as long as its process.
     connections.retain(|(_, handed)| handed.is_spoken());
     let sessions = connections.iter().filter_map(|(_, handed)| handed.session()).collect();
+    let leash = settings.hosted.as_ref().map(|_| Leash::new()).transpose()?;
+    let Some(log) = open_log(settings, &data, leash.as_ref(), &mut signals).await? else {
+        info!("ending without having led");
+        return Ok(());
+    };
     let known = Known::read(&settings.data, &settings.config)?;
     let (config, known) = (settings.config.clone(), known.as_ref());
-    let service = Service::new(data, config, &settings.socket, sessions, known).await?;
+    let (socket_path, hosted) = (&settings.socket, settings.hosted.clone());
+    let service = Service::new(data, log, config, socket_path, sessions, known, hosted).await?;
     go_on_with(&service, connections);
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
@@ -108,9 +132,13 @@ async fn live(
     let mut http = Http::start(settings, &socket, service.borrow().happened.clone())?;
     service.borrow_mut().no_http = http.missing();
     tell_supervisor(NotifyState::Ready);
+    let serving =
+        Serving { service: &service, leash: leash.as_ref(), idle_exit: settings.idle_exit };
     let end = loop {
-        match until_end(&service, &mut socket, &mut http, &mut signals, settings.idle_exit).await? {
+        match serving.until_end(&mut socket, &mut http, &mut signals).await? {
             Some(End::Restarted(exe)) => {
+                // What hosts a cell here would not know its parent again.
+                service.borrow_mut().children.end();
                 service.borrow_mut().listen(false);
                 say_last_words(&service).await;
                 service.borrow_mut().flush_history();
@@ -136,42 +164,80 @@ fn hand_over(service: &Service, socket: &Socket, exe: &Path) -> anyhow::Error {
     become_program(exe, [listener, lock, service.data_lock()], &connections, about)
 }
 
-/// Serves until the agent is to end; says how, or none if it was idle for long enough.
-async fn until_end(
-    service: &Shared,
-    socket: &mut Socket,
-    http: &mut Http,
+/// Opens the log, in the directory or elsewhere; waits until it may be. None if it is to end before.
+async fn open_log(
+    settings: &Settings,
+    data: &Data,
+    leash: Option<&Leash>,
     signals: &mut Signals,
+) -> anyhow::Result<Option<(Box<dyn Log>, Opened)>> {
+    let (Some(hosted), Some(leash)) = (&settings.hosted, leash) else {
+        let sync = settings.config.durability == Durability::Sync;
+        return data.open_log(sync, &settings.socket).map(Some);
+    };
+    tokio::select! {
+        opened = lead(hosted, data.dir()) => opened.map(Some),
+        () = leash.ended() => Ok(None),
+        caught = signals.next() => caught.map(|_| None).map_err(Into::into),
+    }
+}
+
+/// An agent that serves.
+struct Serving<'a> {
+    service: &'a Shared,
+    leash: Option<&'a Leash>,
     idle_exit: Option<Duration>,
-) -> anyhow::Result<Option<End>> {
-    let end = ending(service.clone(), idle_exit);
-    tokio::pin!(end);
-    let mut look = tokio::time::interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            accepted = socket.accept() => match accepted {
-                Ok(stream) => drop(tokio::task::spawn_local(serve(service.clone(), stream))),
-                Err(error) => {
-                    warn!("cannot accept: {error}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+impl Serving<'_> {
+    /// Serves until the agent is to end; says how, or none if it was idle for long enough.
+    async fn until_end(
+        &self,
+        socket: &mut Socket,
+        http: &mut Http,
+        signals: &mut Signals,
+    ) -> anyhow::Result<Option<End>> {
+        let service = self.service;
+        let end = ending(service.clone(), self.idle_exit);
+        tokio::pin!(end);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                accepted = socket.accept() => match accepted {
+                    Ok(stream) => drop(tokio::task::spawn_local(serve(service.clone(), stream))),
+                    Err(error) => {
+                        warn!("cannot accept: {error}");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                },
+                (stream, peer) = http.guest() => {
+                    tokio::task::spawn_local(serve_guest(service.clone(), stream, peer));
                 }
-            },
-            (stream, peer) = http.guest() => {
-                tokio::task::spawn_local(serve_guest(service.clone(), stream, peer));
-            }
-            caught = signals.next() => {
-                if caught?.signal != Signal::CHILD {
-                    info!("asked to stop by a signal");
+                caught = signals.next() => {
+                    if caught?.signal != Signal::CHILD {
+                        info!("asked to stop by a signal");
+                        service.borrow_mut().stop(Shutdown::AtOnce);
+                    }
+                }
+                _ = look.tick() => {
+                    look_around(service, socket);
+                    http.restore(socket);
+                    service.borrow_mut().no_http = http.missing();
+                }
+                () = self.parent_ended(), if service.borrow().end.is_none() => {
+                    info!("the agent of this machine has ended, or ends this");
                     service.borrow_mut().stop(Shutdown::AtOnce);
                 }
+                end = &mut end => return Ok(end),
             }
-            _ = look.tick() => {
-                look_around(service, socket);
-                http.restore(socket);
-                service.borrow_mut().no_http = http.missing();
-            }
-            end = &mut end => return Ok(end),
+        }
+    }
+
+    async fn parent_ended(&self) {
+        match self.leash {
+            Some(leash) => leash.ended().await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -201,7 +267,11 @@ async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::R
     drop(socket);
     let mut service = service.borrow_mut();
     service.flush_history();
-    service.seal()
+    service.children.end();
+    match end {
+        Some(End::HandedOver(heir)) => service.hand_over(&heir),
+        _ => service.seal(),
+    }
 }
 
 /// A supervisor, if there is one, knows how far we are.
@@ -216,6 +286,7 @@ fn look_around(service: &Shared, socket: &mut Socket) {
     let mut service = service.borrow_mut();
     service.look_at_clock();
     service.look_at_files();
+    service.look_at_hosted();
     if service.draining || service.end.is_some() {
         return;
     }

@@ -83,6 +83,13 @@ pub(crate) fn clamp(time: i64) -> u64 {
     time.max(0).unsigned_abs()
 }
 
+/// The time since the boot as the kernel tells it at this moment.
+pub(crate) fn boottime() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let millis = u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000;
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + millis
+}
+
 fn machine() -> Reading {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
     Reading { wall, boottime: holdall_holders::boottime() }

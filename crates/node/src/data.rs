@@ -63,6 +63,20 @@ impl Data {
     /// [`InUse`] if another agent has it; otherwise if it cannot be read or written, or if others
     /// could write to it.
     pub(crate) fn open(path: &Path, handed: Option<File>, adopt: bool) -> anyhow::Result<Self> {
+        let data = Self::take(path, handed, adopt)?;
+        data.check_epoch()?;
+        Ok(data)
+    }
+
+    /// The same for one whose log is elsewhere, and numbers and epochs with it.
+    ///
+    /// # Errors
+    /// [`InUse`] if another agent has it; otherwise if it cannot be used.
+    pub(crate) fn of_hosted(path: &Path) -> anyhow::Result<Self> {
+        Self::take(path, None, false)
+    }
+
+    fn take(path: &Path, handed: Option<File>, adopt: bool) -> anyhow::Result<Self> {
         let dir = Arc::new(Directory::private(path)?);
         let lifetime = match handed.filter(|lock| dir.leads_to(LOCK, lock)) {
             Some(lock) => lock,
@@ -71,9 +85,7 @@ impl Data {
         if flock(&lifetime, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!(InUse(path.into()));
         }
-        let data = Self { dir, lifetime, adopt };
-        data.check_epoch()?;
-        Ok(data)
+        Ok(Self { dir, lifetime, adopt })
     }
 
     /// The lock that keeps others out.

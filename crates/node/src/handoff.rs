@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// About how many bytes may wait.
 const ROOM: usize = 32 << 20;
+/// And for about how many there is room in any case, once they have come.
+const SPARE: usize = 4 << 20;
 
 /// Something that can be handed over.
 pub(crate) trait Item {
@@ -24,6 +26,8 @@ pub(crate) trait Item {
 #[derive(Debug)]
 struct Waiting<T> {
     items: Vec<T>,
+    /// Room for the next ones.
+    spare: Vec<T>,
     size: usize,
     left_out: usize,
     /// Whoever takes waits for something.
@@ -116,8 +120,16 @@ impl<T> Taker<T> {
         let (mut waiting, _) = collected.unwrap_or_else(PoisonError::into_inner);
         waiting.size = 0;
         waiting.at_it = std::mem::take(&mut waiting.urgent);
-        let items = std::mem::take(&mut waiting.items);
+        let spare = std::mem::take(&mut waiting.spare);
+        let items = std::mem::replace(&mut waiting.items, spare);
         Some(Batch { items, left_out: std::mem::take(&mut waiting.left_out) })
+    }
+
+    /// Gives back what is done, for the room that it has: otherwise whoever gives would make more, bit by bit.
+    pub(crate) fn give_back(&self, mut items: Vec<T>) {
+        items.clear();
+        items.shrink_to(SPARE / size_of::<T>().max(1));
+        self.0.lock().spare = items;
     }
 }
 
@@ -132,6 +144,7 @@ impl<T: Item + Send + 'static> Giver<T> {
     ) -> std::io::Result<Self> {
         let waiting = Waiting {
             items: Vec::new(),
+            spare: Vec::new(),
             size: 0,
             left_out: 0,
             idle: false,

@@ -43,7 +43,8 @@ enum Missing {
 
 impl Http {
     /// Opens the doors and starts the gateway. An address that was asked for must be had; but an agent that
-    /// has taken the place of another serves those who hold something in any case, and tries again.
+    /// has taken the place of another, or was started by a command as it was before, serves those who hold something
+    /// in any case, and tries again.
     pub(crate) fn start(
         settings: &Settings,
         socket: &Socket,
@@ -65,7 +66,7 @@ impl Http {
             beside: None,
             missing: Vec::new(),
         };
-        if is_handed_over() {
+        if is_handed_over() || settings.background {
             http.open_what_can_be(socket);
         } else {
             let tcp = http.settings.config.open()?;

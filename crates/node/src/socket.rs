@@ -5,9 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use holdall_holders::Stream;
@@ -45,6 +47,15 @@ pub struct LastAgent {
     pub data: PathBuf,
     /// Whether it has a configuration, without which it cannot be started again.
     pub configured: bool,
+    /// Where it was to serve HTTP over TCP.
+    #[serde(default)]
+    pub http: Option<SocketAddr>,
+    /// Where it was to serve metrics.
+    #[serde(default)]
+    pub metrics: Option<SocketAddr>,
+    /// After what time without work it was to end by itself.
+    #[serde(default)]
+    pub idle_exit: Option<Duration>,
 }
 
 impl LastAgent {
@@ -347,8 +358,20 @@ mod tests {
         let socket = dir.path().join("s");
         assert_eq!(LastAgent::at(&socket).expect("nothing there"), None);
         let own = Directory::for_socket(dir.path(), 0o700).expect("ours");
-        let long = LastAgent { data: "/a/long/way/to/go".into(), configured: true };
-        let short = LastAgent { data: "/b".into(), configured: false };
+        let short = LastAgent {
+            data: "/b".into(),
+            configured: false,
+            http: None,
+            metrics: None,
+            idle_exit: None,
+        };
+        let long = LastAgent {
+            data: "/a/long/way/to/go".into(),
+            configured: true,
+            http: Some(([127, 0, 0, 1], 7421).into()),
+            metrics: Some(([127, 0, 0, 1], 9187).into()),
+            idle_exit: Some(Duration::from_millis(2500)),
+        };
         let lock = lock(&own, "s", &long.note().expect("words")).expect("free");
         assert_eq!(LastAgent::at(&socket).expect("noted"), Some(long.clone()));
         for next in [&short, &long, &long, &short] {
@@ -360,6 +383,10 @@ mod tests {
         lock.set_len(0).expect("writable");
         assert!(LastAgent::at(&socket).is_err(), "it does not say that nobody was here");
         lock.write_all_at(&note, 0).expect("writable");
+        assert_eq!(LastAgent::at(&socket).expect("noted"), Some(short.clone()));
+        // One of a former version.
+        lock.set_len(0).expect("writable");
+        lock.write_all_at(br#"{"data":"/b","configured":false}"#, 0).expect("writable");
         assert_eq!(LastAgent::at(&socket).expect("noted"), Some(short));
     }
 }

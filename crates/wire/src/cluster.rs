@@ -1,5 +1,7 @@
 //! Several machines: what people say about their cluster, and see of it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::message::Kind;
@@ -27,6 +29,60 @@ pub enum ClusterCall {
     Remove(String),
     /// A member is gone for good: what it holds is given up.
     Forget(String),
+    /// This agent hosts a replicated cell from now on.
+    Host(Box<HostCell>),
+    /// The replicated cells that are hosted here; asked of one of them, itself.
+    Hosted,
+    /// Said to a replicated cell: another of its hosts leads it from now on.
+    HandOver(String),
+}
+
+/// A cell that outlives its machine, and what a host needs for it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCell {
+    /// Its name.
+    pub name: String,
+    /// What tells it from all others, in 32 hexadecimal digits.
+    pub id: String,
+    /// Where its log is: `etcd://HOST:PORT,HOST:PORT/NAME`.
+    pub store: String,
+    /// The members that host it.
+    pub hosts: Vec<String>,
+    /// Where a member listens that lets it join.
+    pub at: String,
+    /// With what it joins.
+    pub token: String,
+}
+
+impl fmt::Debug for HostCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("HostCell");
+        shown.field("name", &self.name).field("id", &self.id).field("store", &self.store);
+        shown.field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+/// A replicated cell, as one of its hosts sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostedView {
+    /// The cell.
+    pub name: String,
+    /// The host that says this.
+    pub host: String,
+    /// Where its log is.
+    pub store: String,
+    /// The members that host it.
+    pub hosts: Vec<String>,
+    /// Whether this host leads it.
+    pub leads: bool,
+    /// The host that leads it, as far as is known.
+    pub leader: Option<String>,
+    /// The epoch of that.
+    pub epoch: u32,
+    /// How many records its log has had, if this host leads it.
+    pub records: u64,
+    /// Why nothing is granted at the moment, or this host cannot lead.
+    pub trouble: Option<String>,
 }
 
 /// A cluster, as one of its members knows it.

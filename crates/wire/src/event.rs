@@ -185,6 +185,11 @@ pub enum What {
         /// Until when, if it is a reservation.
         until: Option<u64>,
     },
+    /// The clock on the wall was set. Times before were told by the one, times after are told by the other.
+    ClockSet {
+        /// By how many milliseconds: less than none if it was set back.
+        by: i64,
+    },
 }
 
 /// How a grant ends.
@@ -238,7 +243,8 @@ impl What {
             | Self::Ended { request, .. }
             | Self::Refused { request, .. }
             | Self::Restored { request, .. } => Some(*request),
-            Self::Started { .. } | Self::Changed { .. } | Self::Pool { .. } => None,
+            Self::Started { .. } | Self::Changed { .. } => None,
+            Self::Pool { .. } | Self::ClockSet { .. } => None,
         }
     }
 }

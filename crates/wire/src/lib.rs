@@ -14,7 +14,7 @@ mod right;
 mod span;
 mod view;
 
-pub use cluster::{ClusterCall, ClusterView, JoinTokenView, MemberView};
+pub use cluster::{ClusterCall, ClusterView, HostCell, HostedView, JoinTokenView, MemberView};
 pub use message::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,
     Part, Place, Refusal, Reply, RequestNo, Shutdown, TEXT_MAX, Taken,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{ClusterCall, ClusterView, JoinTokenView};
+use crate::cluster::{ClusterCall, ClusterView, HostedView, JoinTokenView};
 use crate::name::{Name, Need};
 use crate::nested::nested;
 use crate::view::{
@@ -189,7 +189,8 @@ pub enum Body {
     },
     /// Something about the cluster that the agent is a member of.
     Cluster(ClusterCall),
-    /// A question that another cell answers: [`Body::Status`], [`Body::Explain`], [`Body::ExplainAs`] or [`Body::Agent`].
+    /// A question that another cell answers: [`Body::Status`], [`Body::Explain`], [`Body::ExplainAs`] or [`Body::Agent`]. Of a
+    /// replicated cell also a change of its pools, and who is to lead it; of any host of one, how it stands with it.
     At {
         /// The name of the cell.
         cell: String,
@@ -454,6 +455,8 @@ pub enum Reply {
     JoinToken(String),
     /// The join tokens that there are.
     JoinTokens(Vec<JoinTokenView>),
+    /// Replicated cells, as a host of them sees them.
+    Hosted(Vec<HostedView>),
 }
 
 /// What is held of one pool or lock.

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use holdall_wire::frame::{self, FROM_NODE_MAX, Incoming};
 use holdall_wire::{
     Answer, Attach, Body, Call, ClusterCall, ClusterView, Expected, Fault, HistoryPage,
-    HistoryPlace, JoinTokenView, MemberView, Prospects, Refusal, Reply, RequestNo, Shutdown,
+    HistoryPlace, HostCell, HostedView, JoinTokenView, MemberView, Prospects, Refusal, Reply,
+    RequestNo, Shutdown,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -107,6 +108,9 @@ fn version_6_keeps_its_bytes() {
         Body::Cluster(ClusterCall::Forget("x".into())),
         Body::At { cell: "x".into(), question: Box::new(Body::Agent) },
         Body::ExplainAs { id: vec![9], most: 7 },
+        Body::Cluster(ClusterCall::Host(Box::new(host()))),
+        Body::Cluster(ClusterCall::Hosted),
+        Body::Cluster(ClusterCall::HandOver("x".into())),
     ];
     let expected = [
         "0dac0201010701e0d403",
@@ -127,6 +131,9 @@ fn version_6_keeps_its_bytes() {
         "14050178",
         "1501780a",
         "16010907",
+        "1406017801690173020178017901610174",
+        "1407",
+        "14080178",
     ];
     for (body, expected) in bodies.iter().zip(expected) {
         assert_eq!(hex(body), expected, "{body:?}");
@@ -153,6 +160,32 @@ fn version_6_keeps_its_bytes() {
     let (label, made, until, machines, used, whose) = ("x".into(), 1, 2, 3, 4, Some("y".into()));
     let token = JoinTokenView { label, made, until, machines, used, whose };
     assert_eq!(hex(&Reply::JoinTokens(vec![token])), "1201017801020304010179");
+    assert_eq!(hex(&Reply::Hosted(vec![hosted()])), "1301017801790173010179010101790307010174");
+}
+
+fn host() -> HostCell {
+    HostCell {
+        name: "x".into(),
+        id: "i".into(),
+        store: "s".into(),
+        hosts: vec!["x".into(), "y".into()],
+        at: "a".into(),
+        token: "t".into(),
+    }
+}
+
+fn hosted() -> HostedView {
+    HostedView {
+        name: "x".into(),
+        host: "y".into(),
+        store: "s".into(),
+        hosts: vec!["y".into()],
+        leads: true,
+        leader: Some("y".into()),
+        epoch: 3,
+        records: 7,
+        trouble: Some("t".into()),
+    }
 }
 
 fn cluster() -> ClusterView {

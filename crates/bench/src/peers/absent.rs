@@ -7,7 +7,8 @@ use crate::figures::Figures;
 /// There are none.
 pub(crate) const NAMES: [&str; 0] = [];
 /// How to have some.
-pub(crate) const REMEDY: &str = "; etcd, postgres, redis and zookeeper can with `--features peers`";
+pub(crate) const REMEDY: &str =
+    "; etcd, etcd-locks, postgres, redis and zookeeper can with `--features peers`";
 
 /// None.
 #[derive(Default)]

@@ -16,21 +16,23 @@ use crate::Options;
 use crate::case::Case;
 use crate::figures::Figures;
 use crate::load::heed;
+use crate::process::Process;
 use crate::target::measured;
 
 /// A server of another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     Etcd,
+    EtcdLocks,
     Postgres,
     Redis,
     Zookeeper,
 }
 
-const ALL: [Peer; 4] = [Peer::Etcd, Peer::Postgres, Peer::Redis, Peer::Zookeeper];
+const ALL: [Peer; 5] = [Peer::Etcd, Peer::EtcdLocks, Peer::Postgres, Peer::Redis, Peer::Zookeeper];
 
 /// What they are called.
-pub(crate) const NAMES: [&str; 4] = ["etcd", "postgres", "redis", "zookeeper"];
+pub(crate) const NAMES: [&str; 5] = ["etcd", "etcd-locks", "postgres", "redis", "zookeeper"];
 
 /// Nothing is missing.
 pub(crate) const REMEDY: &str = "";
@@ -70,17 +72,22 @@ impl Peers {
         options: &Options,
         seed: u64,
     ) -> anyhow::Result<Figures> {
-        let program = match self.running.entry(peer) {
-            Entry::Vacant(vacant) => vacant.insert(Program::start(peer)?),
+        self.measured += 1;
+        let (clients, run) = (case.clients, self.measured);
+        let is_etcd = matches!(peer, Peer::Etcd | Peer::EtcdLocks);
+        if is_etcd && !options.etcd.is_empty() {
+            return measure_etcd(peer, case, options, seed, (&options.etcd, run, None)).await;
+        }
+        let server = if is_etcd { Peer::Etcd } else { peer };
+        let program = match self.running.entry(server) {
+            Entry::Vacant(vacant) => vacant.insert(Program::start(server)?),
             Entry::Occupied(running) => running.into_mut(),
         };
-        self.measured += 1;
-        let (port, process, run) = (program.port, program.process(), self.measured);
-        let clients = case.clients;
+        let (port, process) = (program.port, Some(program.process()));
         match peer {
-            Peer::Etcd => {
-                let sessions = connected(clients, async |_| etcd::connect(port, run).await).await?;
-                measured(case, &sessions, options, seed, process).await
+            Peer::Etcd | Peer::EtcdLocks => {
+                let member = [format!("127.0.0.1:{port}")];
+                measure_etcd(peer, case, options, seed, (&member, run, process)).await
             }
             Peer::Postgres => {
                 let sessions = connected(clients, async |_| postgres::connect(port).await).await?;
@@ -98,6 +105,23 @@ impl Peers {
             }
         }
     }
+}
+
+/// Measures an etcd, over whose members the clients are dealt.
+async fn measure_etcd(
+    peer: Peer,
+    case: &Case,
+    options: &Options,
+    seed: u64,
+    (members, run, process): (&[String], usize, Option<Process>),
+) -> anyhow::Result<Figures> {
+    let connect = async |number: usize| etcd::connect(&members[number % members.len()], run).await;
+    let sessions = connected(case.clients, connect).await?;
+    if peer == Peer::Etcd {
+        return measured(case, &sessions, options, seed, process).await;
+    }
+    let sessions: Vec<_> = sessions.into_iter().map(etcd::Queues).collect();
+    measured(case, &sessions, options, seed, process).await
 }
 
 /// A connection for each client.

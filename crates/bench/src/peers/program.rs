@@ -30,7 +30,7 @@ impl Program {
         let dir = tempfile::Builder::new().prefix("holdall-bench-").tempdir()?;
         let (port, peer_port) = two_free_ports()?;
         let mut command = match peer {
-            Peer::Etcd => etcd(dir.path(), port, peer_port),
+            Peer::Etcd | Peer::EtcdLocks => etcd(dir.path(), port, peer_port),
             Peer::Postgres => postgres(dir.path(), port)?,
             Peer::Redis => redis(dir.path(), port),
             Peer::Zookeeper => zookeeper(dir.path(), port)?,

@@ -14,10 +14,17 @@ use crate::load::{self, Session};
 pub(crate) struct Connection {
     client: Client,
     from: Rc<From>,
+    /// What follows the names of locks: nothing, or the cell that guards them.
+    whose: Rc<str>,
 }
 
 /// Opens connections.
-pub(crate) async fn connect(socket: &Path, count: usize) -> anyhow::Result<Vec<Connection>> {
+pub(crate) async fn connect(
+    socket: &Path,
+    count: usize,
+    cell: Option<&str>,
+) -> anyhow::Result<Vec<Connection>> {
+    let whose: Rc<str> = cell.map(|cell| format!("@{cell}")).unwrap_or_default().into();
     let from = Rc::new(From { command: "holdall bench".into(), ..From::default() });
     let mut all = Vec::<Connection>::with_capacity(count);
     for n in 0..count {
@@ -29,7 +36,7 @@ pub(crate) async fn connect(socket: &Path, count: usize) -> anyhow::Result<Vec<C
         let client = client.with_context(|| {
             format!("connection {} of {count}; `ulimit -n` may have to be raised", n + 1)
         })?;
-        all.push(Connection { client, from: from.clone() });
+        all.push(Connection { client, from: from.clone(), whose: whose.clone() });
     }
     Ok(all)
 }
@@ -39,7 +46,8 @@ impl Session for Connection {
 
     async fn acquire(&self, wants: &[usize]) -> anyhow::Result<Grant> {
         let need = |one: &usize| -> anyhow::Result<Need> {
-            Ok(Need { name: format!("lock/{one}").parse::<Name>()?, amount: Amount::One })
+            let name = format!("lock/{one}{}", self.whose).parse::<Name>()?;
+            Ok(Need { name, amount: Amount::One })
         };
         let needs = wants.iter().map(need).collect::<anyhow::Result<_>>()?;
         let (lasting, from) = (Lasting::Connection, (*self.from).clone());

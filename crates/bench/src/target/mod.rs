@@ -53,20 +53,21 @@ async fn measure_own(
         _ => Server::start(Kind::named(target), case)?,
     };
     let _crowd = crowd::wait(server.socket(), case.waiting).await?;
-    let sessions = agent::connect(server.socket(), case.connections).await?;
-    measured(case, &sessions, options, seed, server.process()).await
+    let sessions =
+        agent::connect(server.socket(), case.connections, options.cell.as_deref()).await?;
+    measured(case, &sessions, options, seed, Some(server.process())).await
 }
 
-/// Puts the load on some sessions and measures it and what it costs the server.
+/// Puts the load on some sessions and measures it and what it costs the server, if that is one process of this machine.
 pub(crate) async fn measured<S: Session>(
     case: &Case,
     sessions: &[S],
     options: &Options,
     seed: u64,
-    server: Process,
+    server: Option<Process>,
 ) -> anyhow::Result<Figures> {
     let mut usage = Vec::new();
-    let at = || usage.push((server.cpu(), Process::own().cpu_alone()));
+    let at = || usage.push((server.and_then(Process::cpu), Process::own().cpu_alone()));
     let mut figures = load::measure(case, sessions, seed, options.span(), at).await?;
     let [(server_before, before), (server_after, after)] = usage[..] else {
         anyhow::bail!("nothing was measured");
@@ -76,6 +77,6 @@ pub(crate) async fn measured<S: Session>(
     let (server_us, client_us) =
         (server_after.zip(server_before).map(each), after.zip(before).map(each));
     (figures.server_us, figures.client_us) = (server_us, client_us.unwrap_or(0.0));
-    figures.server_mb = server.megabytes();
+    figures.server_mb = server.and_then(Process::megabytes);
     Ok(figures)
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use holdall_client::Error;
-use holdall_node::{Config, InUse, Settings};
+use holdall_node::{Config, Hosted, InUse, Settings};
 use holdall_wire::{AgentView, Body, Reply, Right, Shutdown, span};
 use tracing_subscriber::EnvFilter;
 
@@ -49,9 +49,15 @@ pub(crate) struct Args {
     /// End after this time without pools, holders and waiters
     #[arg(long, value_name = "TIME", value_parser = span)]
     idle_exit: Option<Duration>,
-    /// Leave the session; end when idle for $HOLDALL_IDLE_EXIT [default: 5m]
+    /// Leave the session; end when idle for $HOLDALL_IDLE_EXIT [default: 5m], if nobody reaches it at an address
     #[arg(long, hide = true)]
     background: bool,
+    /// Host the replicated cell whose directory this is, as long as the standard input is open
+    #[arg(long, hide = true, value_name = "DIR", conflicts_with_all = ["config", "socket", "data"])]
+    hosted: Option<PathBuf>,
+    /// How long leases between cells last
+    #[arg(long, hide = true, value_name = "N", requires = "hosted")]
+    lease_seconds: Option<u64>,
     /// Only say whether this program, so configured, could go on from the log in a directory
     #[arg(long, hide = true, value_name = "DIR")]
     check_log: Option<PathBuf>,
@@ -135,7 +141,17 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         print(holdall_node::UNDERSTOOD)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let place = served(args.socket.clone(), args.data.clone())?;
+    let hosted = args.hosted.as_deref().map(Hosted::read).transpose()?;
+    if let Some(hosted) = &hosted {
+        config.cluster.advertise = hosted.advertise();
+        config.cluster.lease_seconds = args.lease_seconds.unwrap_or(config.cluster.lease_seconds);
+        config.cgroups = false;
+    }
+    let (socket, data) = match &args.hosted {
+        Some(dir) => (Some(dir.join("agent.sock")), Some(dir.clone())),
+        None => (args.socket.clone(), args.data.clone()),
+    };
+    let place = served(socket, data)?;
     place.make_own_directory()?;
     if place.machine {
         // A machine's agent is for everybody on it, unless its configuration says otherwise.
@@ -147,8 +163,11 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         if !holdall_node::is_handed_over() {
             background::leave_everything()?;
         }
-        let wanted = std::env::var("HOLDALL_IDLE_EXIT").unwrap_or_else(|_| "5m".into());
-        idle_exit = Some(span(&wanted).map_err(usage)?);
+        // Whoever comes to an address cannot start it: there it ends only if that was asked for.
+        if args.http.is_none() && args.metrics.is_none() {
+            let wanted = std::env::var("HOLDALL_IDLE_EXIT").unwrap_or_else(|_| "5m".into());
+            idle_exit = Some(span(&wanted).map_err(usage)?);
+        }
     }
     let filter = EnvFilter::try_from_env("HOLDALL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
@@ -161,7 +180,18 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     end_when_panicking();
     let (socket, data) = (place.socket, place.data);
     let (metrics, configured, adopt) = (args.metrics, args.config.is_some(), args.adopt);
-    let settings = Settings { socket, data, adopt, config, configured, metrics, idle_exit };
+    let background = args.background;
+    let settings = Settings {
+        socket,
+        data,
+        adopt,
+        config,
+        configured,
+        metrics,
+        idle_exit,
+        background,
+        hosted,
+    };
     match holdall_node::run(&settings) {
         Err(error) if error.is::<InUse>() => Err(Failure(NOT_NOW, error.to_string()).into()),
         done => done.map(|()| ExitCode::SUCCESS),

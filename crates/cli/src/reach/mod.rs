@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use holdall_client::{Client, Error, Presence, heard_out, is_stopped};
+use holdall_node::LastAgent;
 use holdall_wire::{Body, Name, Reply, Status};
 
 pub(crate) use self::elsewhere::Elsewhere;
@@ -97,14 +98,17 @@ impl Reach {
         }
     }
 
-    /// Where the agent has its files, as it says if it runs: it may have been told otherwise than we were.
+    /// Where the agent has its files, as it says if it runs, or the last one there has left word: it may have been told
+    /// otherwise than we were.
     pub(crate) async fn data(&self) -> anyhow::Result<PathBuf> {
-        let meant = self.place()?.data.clone();
-        let Ok(client) = self.connect().await else { return Ok(meant) };
-        match call(&client, Body::Agent).await {
-            Ok(Reply::Agent(view)) => Ok(view.data.into()),
-            _ => Ok(meant),
+        let place = self.place()?;
+        if let Ok(client) = self.connect().await
+            && let Ok(Reply::Agent(view)) = call(&client, Body::Agent).await
+        {
+            return Ok(view.data.into());
         }
+        let last = LastAgent::at(&place.socket).ok().flatten();
+        Ok(last.map_or_else(|| place.data.clone(), |last| last.data))
     }
 
     /// Connects to the agent if it runs.

@@ -6,7 +6,8 @@
 //!
 //! It belongs to nobody's session: it gets none of the environment of the command that happened
 //! to come first (which may hold secrets, and marks by which CI systems find what to kill), and
-//! once started leaves its session, limits and cgroup (`agent/background.rs`).
+//! once started leaves its session, limits and cgroup (`agent/background.rs`). In the place of one that was killed it
+//! serves at the same addresses.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use holdall_client::{Client, Error};
+use holdall_client::{Client, Error, is_stopped};
 use holdall_holders::Stream;
 use holdall_node::{Directory, LastAgent};
 use rustix::fs::{FlockOperation, flock};
@@ -127,6 +128,21 @@ pub(super) fn same_as_before(place: &Place) -> anyhow::Result<()> {
     Err(Failure(UNAVAILABLE, text).into())
 }
 
+/// The options of the last agent, if nobody has stopped it: so it comes back at the addresses where others expect it. Who has
+/// stopped one has closed them.
+fn as_before(place: &Place) -> anyhow::Result<Vec<String>> {
+    let last = LastAgent::at(&place.socket)?.filter(|_| !is_stopped(&place.socket));
+    let Some(LastAgent { http, metrics, idle_exit, .. }) = last else { return Ok(Vec::new()) };
+    let idle_exit = idle_exit.filter(|_| http.is_some() || metrics.is_some());
+    let options = [
+        ("--http", http.map(|at| at.to_string())),
+        ("--metrics", metrics.map(|at| at.to_string())),
+        ("--idle-exit", idle_exit.map(|span| format!("{}ms", span.as_millis()))),
+    ];
+    let given = options.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    Ok(given.flatten().collect())
+}
+
 fn spawn(place: &Place) -> anyhow::Result<Child> {
     let data = Directory::private(&place.data).and_then(|data| data.append("agent.log"));
     let log = data.map_err(|why| nobody_there(place, &why.into()))?;
@@ -136,6 +152,7 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
         .arg(&place.socket)
         .arg("--data")
         .arg(&place.data)
+        .args(as_before(place)?)
         .env_clear()
         .env("PATH", PATH)
         .envs(passed_on)

@@ -70,6 +70,7 @@ pub(super) struct Running {
     leftovers: Option<Leftovers>,
     /// Whether it was said that it is waited for what was left behind.
     told: bool,
+    leash: Leash,
 }
 
 impl Running {
@@ -79,21 +80,27 @@ impl Running {
         words: &[OsString],
         variables: Vec<(String, String)>,
         leftovers: Leftovers,
+        grant: &mut Grant,
+        mut leash: Leash,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
         let before = children().unwrap_or_default();
         set_child_subreaper(Some(getpid()))?;
         let command = command(words, variables, signals);
         let mut child = command.start(Start::Gated).context("cannot start a process")?;
+        check_time(grant, &mut leash)?;
         child.let_go();
-        Ok(Self {
-            child,
-            cgroup: None,
-            before,
-            ended: None,
-            leftovers: Some(leftovers),
-            told: false,
-        })
+        Ok(Self::of(child, None, before, Some(leftovers), leash))
+    }
+
+    fn of(
+        child: Child,
+        cgroup: Option<Cgroup>,
+        before: Vec<u32>,
+        leftovers: Option<Leftovers>,
+        leash: Leash,
+    ) -> Self {
+        Self { child, cgroup, before, ended: None, leftovers, told: false, leash }
     }
 
     /// Starts a command: in the cgroup of its grant, if we may, and else where we are, when the
@@ -101,18 +108,23 @@ impl Running {
     pub(super) async fn start(
         words: &[OsString],
         variables: Vec<(String, String)>,
+        leftovers: Leftovers,
         client: &Client,
-        grant: &Grant,
+        grant: &mut Grant,
+        mut leash: Leash,
         signals: &mut Signals,
     ) -> anyhow::Result<Self> {
         let before = children().unwrap_or_default();
         let mut command = command(words, variables, signals);
+        // What is lent is to be given back in time, also if the agent is away then: what is left behind is ours to watch.
+        let leftovers = grant.deadline().map(|_| leftovers);
+        check_time(grant, &mut leash)?;
         if let Some(place) = grant.place()
             && let Ok(dir) = Cgroup::enter(Path::new(&place.path), place.inode)
             && let Ok(child) = command.start(Start::In(&dir))
         {
             let cgroup = Some(Cgroup::at(dir, place.inode));
-            return Ok(Self { child, cgroup, before, ended: None, leftovers: None, told: false });
+            return Ok(Self::of(child, cgroup, before, leftovers, leash));
         }
         // If we are killed, the agent looks for what the command has started, and can do so only
         // by way of the command.
@@ -133,8 +145,9 @@ impl Running {
             })
         };
         waiting::answered(client, signals, known).await?;
+        check_time(grant, &mut leash)?;
         child.let_go();
-        Ok(Self { child, cgroup: None, before, ended: None, leftovers: None, told: false })
+        Ok(Self::of(child, None, before, leftovers, leash))
     }
 
     /// Waits for its end; passes signals on; stops all of it if the grant is lost, before what it is lent for is
@@ -151,8 +164,7 @@ impl Running {
             let left = limit.saturating_duration_since(Instant::now());
             limit - NOTICE.min(left / 10)
         });
-        let mut leash = Leash::default();
-        leash.set(grant.deadline(), boottime());
+        self.leash.set(grant.deadline(), boottime());
         let kill = tokio::time::sleep(Duration::MAX);
         tokio::pin!(kill);
         // While we waited for something else, its end may have been told already.
@@ -201,7 +213,7 @@ impl Running {
                         Stopped::Lost
                     }
                     News::Deadline => {
-                        leash.set(grant.deadline(), boottime());
+                        self.leash.set(grant.deadline(), boottime());
                         continue;
                     }
                 },
@@ -216,17 +228,17 @@ impl Running {
                     crate::say("the time limit is over; stopping the command");
                     Stopped::OverLimit
                 }
-                () = at_boottime(leash.stop_at()), if running => {
-                    let left = show::soon(leash.left(boottime()));
+                () = at_boottime(self.leash.stop_at()), if running => {
+                    let left = show::soon(self.leash.left(boottime()));
                     crate::say(format!(
                         "nothing was heard of the agent, and what it has lent is to be given back in {left}; \
                          stopping the command"
                     ));
                     Stopped::Lapsed
                 }
-                () = at_boottime(leash.kill_at()), if !running => {
+                () = at_boottime(self.leash.kill_at()), if !running => {
                     self.signal_all(Signal::KILL);
-                    leash = Leash::default(); // What comes now is killed after the usual grace.
+                    self.leash = Leash::default(); // What comes now is killed after the usual grace.
                     continue;
                 }
                 () = &mut kill, if !running => {
@@ -234,8 +246,11 @@ impl Running {
                     kill.as_mut().reset(Instant::now() + grace);
                     continue;
                 }
-                () = emptied(self.cgroup.as_ref()), if !running && self.ended.is_some() => {
-                    return Ok(stopped.map_or(Use::Lost, |why| self.outcome(why)));
+                () = emptied(self.cgroup.as_ref()), if self.ended.is_some() => {
+                    return Ok(match (stopped, self.ended) {
+                        (None, Some(ended)) => Use::Over(ended),
+                        (why, _) => why.map_or(Use::Lost, |why| self.outcome(why)),
+                    });
                 }
             };
             stopped = Some(why);
@@ -259,7 +274,7 @@ impl Running {
     fn after_end(&mut self) -> After {
         let Some(ended) = self.ended else { return After::Wait };
         match self.leftovers {
-            Some(Leftovers::Wait) if self.has_left() => {
+            Some(Leftovers::Wait) if self.leaves_something() => {
                 if !std::mem::replace(&mut self.told, true) {
                     super::mention(
                         "everything is held until what the command has left behind has ended, too \
@@ -268,7 +283,7 @@ impl Running {
                 }
                 After::Wait
             }
-            Some(Leftovers::Kill) if self.has_left() => After::Kill,
+            Some(Leftovers::Kill) if self.leaves_something() => After::Kill,
             _ => After::Over(ended),
         }
     }
@@ -305,6 +320,11 @@ impl Running {
     /// parent becomes our child, so our children tell; where there is a cgroup, that tells others.
     pub(super) fn has_left(&self) -> bool {
         self.cgroup.is_none() && self.left().is_none_or(|left| !left.is_empty())
+    }
+
+    /// Whether anything of the command is left, in its cgroup or without one.
+    fn leaves_something(&self) -> bool {
+        self.has_left() || self.cgroup.as_ref().is_some_and(|it| it.populated().unwrap_or(true))
     }
 
     /// What the command has left behind, where there is no cgroup; none if that cannot be found out.
@@ -357,6 +377,18 @@ impl Running {
             }
         }
     }
+}
+
+/// Takes note of what was heard of a grant meanwhile. Nothing is started that would have to be stopped at once.
+fn check_time(grant: &mut Grant, leash: &mut Leash) -> anyhow::Result<()> {
+    let over = || Failure(LOST, "the grant was lost before the command started".into());
+    while let Some(news) = grant.heard() {
+        match news {
+            News::Lost => return Err(over().into()),
+            News::Deadline => leash.set(grant.deadline(), boottime()),
+        }
+    }
+    if leash.has_time(boottime()) { Ok(()) } else { Err(over().into()) }
 }
 
 fn command(words: &[OsString], variables: Vec<(String, String)>, signals: &Signals) -> Command {

@@ -39,6 +39,11 @@ impl Leash {
         Some(self.end? - self.stopping() / 2)
     }
 
+    /// Whether a command that is started now is not to be stopped at once.
+    pub(super) fn has_time(self, now: i64) -> bool {
+        self.stop_at().is_none_or(|at| now < at)
+    }
+
     /// How long it is until the end.
     pub(super) fn left(self, now: i64) -> Duration {
         let left = self.end.map_or(0, |end| end.saturating_sub(now));
@@ -61,6 +66,17 @@ mod tests {
         assert_eq!(leash.left(160_000), Duration::from_secs(5));
         leash.set(None, 170_000);
         assert_eq!(leash.stop_at(), None);
+    }
+
+    #[test]
+    fn nothing_is_started_that_is_to_be_stopped_at_once() {
+        let mut leash = Leash::default();
+        assert!(leash.has_time(5), "it is lent for good");
+        leash.set(Some(160_000), 100_000);
+        assert!(leash.has_time(144_999) && !leash.has_time(145_000));
+        let mut late = Leash::default();
+        late.set(Some(100_000), 100_001);
+        assert!(!late.has_time(100_001), "it was over before it was heard of");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdall_client::{Client, Error, Grant};
-use holdall_holders::Ended;
+use holdall_holders::{Ended, boottime};
 use holdall_wire::{
     Ask, Fault, From as About, Lasting, Leftovers, NEEDS_MAX, Need, Part, RequestNo, span,
 };
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::away::{Meanwhile, through};
 use self::child::{Running, Use};
+use self::leash::Leash;
 pub(crate) use self::waiting::Signals;
 use crate::failure::{Failure, LOST, NEVER, OVER_LIMIT};
 use crate::reach::{ANSWER, Reach, block_on};
@@ -273,6 +274,8 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         return Err(usage(why));
     }
     let granted = Instant::now();
+    let mut leash = Leash::default();
+    leash.set(grant.deadline(), boottime());
     let agent = args.wanted.reach.name()?;
     let alone = ask.lasting == Lasting::Connection;
     let limit = grant.limit().map(|limit| {
@@ -291,11 +294,13 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     if let Some(limit) = limit.filter(|limit| Some(*limit) != args.limit) {
         mention(format!("the command is stopped after {}", show::span(limit.as_secs())));
     }
-    let reach = &args.wanted.reach;
+    let (reach, leftovers) = (&args.wanted.reach, args.leftovers.into());
     let mut running = if alone {
-        Running::start_alone(&args.command, variables, args.leftovers.into(), &signals)?
+        let words = &args.command;
+        Running::start_alone(words, variables, leftovers, &mut grant, leash, &signals)?
     } else {
-        let start = Running::start(&args.command, variables, &client, &grant, &mut signals);
+        let (words, grant, signals) = (&args.command, &mut grant, &mut signals);
+        let start = Running::start(words, variables, leftovers, &client, grant, leash, signals);
         through(reach, &client, Meanwhile::Waiting, start).await?
     };
     let used = running.supervise(&mut grant, &mut signals, GRACE, deadline);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use holdall_client::Client;
-use holdall_commands::{cannot_write, files, say};
+use holdall_commands::{BytesBar, cannot_write, files, say};
 use holdall_history::usage::{By, Row, Usage, usage};
-use holdall_history::{History, Note, Period, Unreadable, csv, json_lines, parse, read};
+use holdall_history::{History, Note, Period, Unreadable, csv, json_lines, parse, read_told};
 use holdall_lab::figures::{BarChart, BarRow};
 use holdall_wire::{Body, HistoryPlace, Name, Reply, Status, span};
 
@@ -89,7 +89,10 @@ impl Source {
     pub(crate) fn read(&self) -> anyhow::Result<Recorded> {
         let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
         let (mut history, everybodys, now) = match &self.from {
-            Some(path) => (read(path).map_err(misuse)?, true, None),
+            Some(path) => {
+                files::tell_if_endless(path);
+                (read_file(path).map_err(misuse)?, true, None)
+            }
             None => {
                 let now = show::now();
                 let (history, everybodys) = self.of_agent(now.saturating_sub(since))?;
@@ -110,7 +113,7 @@ impl Source {
         if self.reach.elsewhere()?.is_some() {
             return block_on(async { from_agent(&self.reach.connect().await?, since).await });
         }
-        let here = match read(&self.reach.place()?.data) {
+        let here = match read_file(&self.reach.place()?.data) {
             Ok(history) => return Ok((history, true)),
             Err(error) => error,
         };
@@ -143,6 +146,12 @@ impl Source {
         let units = |units: usize| u32::try_from(units).unwrap_or(u32::MAX);
         declared.map(|pool| (pool.name, (!pool.lock).then(|| units(pool.units.len())))).collect()
     }
+}
+
+/// Reads a history, and shows how far it is.
+fn read_file(path: &Path) -> Result<History, Unreadable> {
+    let bar = BytesBar::new(&path.display().to_string());
+    read_told(path, &|bytes| bar.sees(bytes))
 }
 
 /// The history as the agent tells it, and whether it is everybody's.

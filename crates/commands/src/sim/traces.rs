@@ -1,22 +1,23 @@
 //! `holdall sim --trace`: requests that were recorded somewhere, played through protocols.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use holdall_history::whatif::Watch as _;
-use holdall_history::{
-    Changes, History, Kind, Note, Replay, Waits, kind_of, lines, parse, read, swf,
-};
+use holdall_history::whatif::{Failed, MOST_WAITING, Watch as _};
+use holdall_history::{Changes, History, Note, Recorded, Replay, Waits, lines, read_trace};
 use holdall_lab::figures;
-use holdall_sim::{Contender, Error, Fate, Settings, play_told};
+use holdall_sim::{Contender, Error, Fate, Progress, Settings, play_told};
 use serde::Serialize;
 
-use crate::{Failure, RequestsBar, cannot_write, files, say, usage};
+use crate::{BytesBar, Failure, RequestsBar, cannot_write, files, say, usage};
+
+/// It cannot be served.
+const CONFLICT: u8 = 65;
 
 /// A trace in place of a workload.
 #[derive(clap::Args)]
@@ -28,6 +29,9 @@ pub(super) struct TraceArgs {
     /// Write what came of it under the first protocol to FILE, as a history
     #[arg(long, value_name = "FILE", requires = "trace")]
     record: Option<PathBuf>,
+    /// Break off when more than so many requests of the trace wait at once: that cannot be served, and takes ever longer to play
+    #[arg(long, value_name = "N", default_value_t = MOST_WAITING, requires = "trace")]
+    most_waiting: usize,
 }
 
 /// What is made of the results.
@@ -60,19 +64,14 @@ impl TraceArgs {
     /// The requests that are to be played, if any. What is odd about them is said.
     pub(super) fn replay(&self) -> anyhow::Result<Option<Replay>> {
         let Some(path) = &self.trace else { return Ok(None) };
-        let cannot = |error: io::Error| usage(format!("cannot read {}: {error}", path.display()));
         let file = path.display().to_string();
-        let replay = if path.is_dir() {
-            of_history(&file, &read(path).map_err(usage)?)?
-        } else {
-            let bytes = fs::read(path).map_err(cannot)?;
-            let text = String::from_utf8_lossy(&bytes);
-            match kind_of(&text) {
-                Kind::Other => {
-                    swf::parse(&file, &text).map_err(|error| usage(format!("{file}: {error}")))?
-                }
-                _ => of_history(&file, &parse(&file, &text).map_err(usage)?)?,
-            }
+        files::tell_if_endless(path);
+        let bar = BytesBar::new(&file);
+        let recorded = read_trace(path, &|bytes| bar.sees(bytes)).map_err(usage)?;
+        drop(bar);
+        let replay = match recorded {
+            Recorded::Replay(replay) => replay,
+            Recorded::History(history) => of_history(&file, &history)?,
         };
         Note::tell(&replay.notes).iter().for_each(say);
         Ok(Some(replay))
@@ -101,15 +100,28 @@ pub(super) fn run(
     let bar = RequestsBar::default();
     for (number, contender) in contenders.iter().enumerate() {
         bar.begins(contender.name(), replay.trace.requests.len());
-        let progress = |progress| {
+        let stopped = Cell::new(None);
+        let progress = |progress: Progress| {
             bar.sees(progress);
-            ControlFlow::Continue(())
+            match progress.waiting > args.most_waiting {
+                true => {
+                    stopped.set(Some(progress.now));
+                    ControlFlow::Break(())
+                }
+                false => ControlFlow::Continue(()),
+            }
         };
         let played = play_told(settings, contender, &replay.trace, &progress);
         let played = played.map_err(|error| match error {
             Error::Failure { .. } => error.into(),
             _ => usage(error),
         })?;
+        if let Some(after) = stopped.get() {
+            let (how, most) = (contender.name().to_owned(), args.most_waiting);
+            return Err(
+                Failure(CONFLICT, Failed::Overloaded { how, most, after }.to_string()).into()
+            );
+        }
         if let Some(path) = args.record.as_deref().filter(|_| number == 0) {
             write_history(path, replay, &played.fates)?;
         }

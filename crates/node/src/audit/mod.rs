@@ -55,6 +55,7 @@ fn write(waiting: &Taker<Line>, mut log: Log) {
         if let Err(error) = log.write(&lines) {
             error!("the audit log is incomplete: {error:#}");
         }
+        waiting.give_back(lines);
     }
 }
 

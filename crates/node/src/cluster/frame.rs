@@ -4,11 +4,13 @@
 //! only to those who know them.
 
 use holdall_cell::peer::PeerMessage;
-use holdall_wire::{Body, Reply};
+use holdall_wire::{Body, Fault, Reply};
 use serde::{Deserialize, Serialize};
 
 /// What this version says.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// The first version that is told something about replicated cells: questions of [`Frame::Asks`] that change something.
+pub(crate) const REPLICATED: u32 = 2;
 /// The oldest version that it understands, too.
 pub(crate) const OLDEST: u32 = 1;
 
@@ -57,11 +59,27 @@ impl Frame {
         postcard::to_stdvec(self)
     }
 
+    /// Reads a frame. Answers of a later version may have more at their end, or be such that only their number is understood: then
+    /// whoever asked is told so, and the link stays.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
-        let (frame, rest) = postcard::take_from_bytes(bytes)?;
-        if rest.is_empty() { Ok(frame) } else { Err(postcard::Error::DeserializeBadEncoding) }
+        let read = postcard::take_from_bytes(bytes);
+        match (read, postcard::take_from_bytes::<(u32, u64)>(bytes)) {
+            (Ok((frame, [])), _) | (Ok((frame @ Self::Answers { .. }, _)), _) => Ok(frame),
+            (Err(_), Ok(((ANSWERS, number), _))) => {
+                let why = "it answers what this version does not understand; upgrade this cell";
+                Ok(Self::Answers {
+                    number,
+                    reply: Box::new(Reply::Failed(Fault::Failed(why.into()))),
+                })
+            }
+            (Ok(_), _) => Err(postcard::Error::DeserializeBadEncoding),
+            (Err(error), _) => Err(error),
+        }
     }
 }
+
+/// The number of [`Frame::Answers`] among the frames.
+const ANSWERS: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -90,9 +108,20 @@ mod tests {
         golden(&Frame::Answers { number: 300, reply: Box::new(Reply::Done) }, "04ac0201");
     }
 
+    /// What a member says that was upgraded before this one.
+    #[test]
+    fn answers_of_a_later_version_may_be_longer_or_others() {
+        let done = Frame::Answers { number: 300, reply: Box::new(Reply::Done) };
+        assert_eq!(Frame::decode(&[4, 0xac, 2, 1, 7, 7]).expect("longer"), done);
+        let unknown = Frame::decode(&[4, 0xac, 2, 0xff, 0x7f, 7]).expect("of a new kind");
+        let Frame::Answers { number: 300, reply } = unknown else { panic!("{unknown:?}") };
+        assert!(matches!(*reply, Reply::Failed(_)), "{reply:?}");
+    }
+
     #[test]
     fn what_is_no_frame_is_refused() {
-        for bytes in [&[][..], &[9], &[0], &[1, 5, 5], &[2, 77]] {
+        for bytes in [&[][..], &[9], &[0], &[1, 5, 5], &[2, 77], &[4], &[4, 0xff], &[3, 1, 2, 0xff]]
+        {
             assert!(Frame::decode(bytes).is_err(), "{bytes:?}");
         }
     }

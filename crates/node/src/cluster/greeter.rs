@@ -9,6 +9,7 @@ use holdall_http::token::Tokens;
 use holdall_links::{Above, Cell, CellId};
 
 use super::forgotten::Forgotten;
+use super::frame::REPLICATED;
 use super::greeting::Greeting;
 use super::number;
 
@@ -25,6 +26,7 @@ pub(crate) struct Greeter {
 struct State {
     own: CellId,
     presence: Presence,
+    is_replicated: bool,
     terms: Terms,
     pools: u64,
     peers: BTreeMap<CellId, Peer>,
@@ -36,6 +38,8 @@ struct State {
 struct Peer {
     presence: Option<Presence>,
     is_linked: bool,
+    /// The version that it speaks, if it has a link.
+    version: u32,
 }
 
 impl Greeter {
@@ -46,8 +50,8 @@ impl Greeter {
         forgotten: Forgotten,
         tokens: Arc<Tokens>,
     ) -> Self {
-        let (pools, peers) = (0, BTreeMap::new());
-        let state = State { own, presence, terms, pools, peers, forgotten };
+        let (pools, peers, is_replicated) = (0, BTreeMap::new(), false);
+        let state = State { own, presence, is_replicated, terms, pools, peers, forgotten };
         Self { state: Mutex::new(state), tokens }
     }
 
@@ -70,6 +74,11 @@ impl Greeter {
         self.state().presence.has_come_to(length);
     }
 
+    /// Several machines host this cell, and its log sees to it that one of them counts.
+    pub(crate) fn is_replicated(&self) {
+        self.state().is_replicated = true;
+    }
+
     /// The pools are others.
     pub(crate) fn set_pools(&self, digest: u64) {
         self.state().pools = digest;
@@ -78,12 +87,17 @@ impl Greeter {
     /// There is a link to a peer with this greeting, if it may be one still. Says which start it is, and whether it has come
     /// back after it was forgotten.
     pub(crate) fn linked(&self, peer: &Cell, greeting: &[u8]) -> Result<(Presence, bool), String> {
-        let presence = self.check(peer, greeting)?;
+        let Greeting { presence, version, .. } = self.check(peer, greeting)?;
         let mut state = self.state();
         let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
         let it = state.peers.entry(peer.id).or_default();
-        (it.presence, it.is_linked) = (Some(presence), true);
+        *it = Peer { presence: Some(presence), is_linked: true, version };
         Ok((presence, is_back))
+    }
+
+    /// Whether a peer understands what is said about replicated cells.
+    pub(crate) fn knows_of_replicated(&self, cell: CellId) -> bool {
+        self.state().peers.get(&cell).is_some_and(|peer| peer.version >= REPLICATED)
     }
 
     pub(crate) fn unlinked(&self, cell: CellId) {
@@ -132,7 +146,7 @@ impl Greeter {
         self.state().forgotten.is_away(cell)
     }
 
-    fn check(&self, peer: &Cell, greeting: &[u8]) -> Result<Presence, String> {
+    fn check(&self, peer: &Cell, greeting: &[u8]) -> Result<Greeting, String> {
         let state = self.state();
         let greeting = Greeting::read(greeting, &state.terms).map_err(|unfit| unfit.to_string())?;
         let others = state.peers.keys().chain([&state.own]);
@@ -152,16 +166,22 @@ impl Greeter {
             ));
         }
         let known = state.peers.get(&peer.id).copied().unwrap_or_default();
-        let is_known = greeting.presence.check(known.presence.as_ref(), known.is_linked);
+        let is_later = known.presence.is_some_and(|before| {
+            before.life == greeting.presence.life && before.epoch < greeting.presence.epoch
+        });
+        let takes_over = greeting.is_replicated && is_later;
+        let is_linked = known.is_linked && !takes_over;
+        let is_known = greeting.presence.check(known.presence.as_ref(), is_linked);
         is_known.map_err(|stranger| format!("{stranger}; {}", Stranger::REMEDY))?;
-        Ok(greeting.presence)
+        Ok(greeting)
     }
 }
 
 impl Above for Greeter {
     fn greeting(&self, _: &Cell) -> Vec<u8> {
         let state = self.state();
-        Greeting::new(state.presence, &state.terms, state.pools).encode()
+        let State { presence, terms, pools, is_replicated, .. } = &*state;
+        Greeting::new(*presence, terms, *pools, *is_replicated).encode()
     }
 
     fn welcome(&self, peer: &Cell, greeting: &[u8]) -> Result<(), String> {
@@ -190,7 +210,7 @@ mod tests {
 
     fn says(life: u128, epoch: u32, nonce: u128, length: u64) -> Vec<u8> {
         let presence = Presence { life, epoch, nonce, began: length, length };
-        Greeting::new(presence, &Terms::default(), 0).encode()
+        Greeting::new(presence, &Terms::default(), 0, false).encode()
     }
 
     #[test]
@@ -206,6 +226,39 @@ mod tests {
         greeter.heard(peer.id, 100);
         assert!(wants(&says(1, 2, 20, 9)).expect_err("a copy").contains("had 100"));
         assert_eq!(wants(&says(2, 2, 20, 9)), Ok(()), "it says that it has lost its memory");
+    }
+
+    /// The one before may not know yet that it leads no longer, nor be seen to be gone.
+    #[test]
+    fn a_later_host_of_a_replicated_cell_takes_over_and_no_earlier_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (greeter, peer) = (greeter(&dir), cell(2 << 64, "b"));
+        let says = |life, epoch, length| {
+            let nonce = u128::from(epoch);
+            let presence = Presence { life, epoch, nonce, began: length, length };
+            Greeting::new(presence, &Terms::default(), 0, true).encode()
+        };
+        greeter.linked(&peer, &says(1, 3, 5)).expect("wanted");
+        greeter.heard(peer.id, 7);
+        assert_eq!(greeter.welcome(&peer, &says(1, 4, 7)), Ok(()));
+        let short = greeter.welcome(&peer, &says(1, 4, 6)).expect_err("it has forgotten something");
+        assert!(short.contains("had 7"), "{short}");
+        greeter.linked(&peer, &says(1, 4, 7)).expect("wanted");
+        assert!(greeter.welcome(&peer, &says(1, 3, 7)).is_err(), "the one before");
+        assert!(greeter.welcome(&peer, &says(2, 5, 9)).is_err(), "another life, and it is up");
+    }
+
+    #[test]
+    fn an_older_peer_is_told_nothing_of_replicated_cells() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (greeter, peer) = (greeter(&dir), cell(2 << 64, "b"));
+        assert!(!greeter.knows_of_replicated(peer.id), "it was never heard of");
+        let mut words = says(1, 1, 10, 5);
+        greeter.linked(&peer, &words).expect("wanted");
+        assert!(greeter.knows_of_replicated(peer.id));
+        words[0] = 1;
+        greeter.linked(&peer, &words).expect("a version before is understood");
+        assert!(!greeter.knows_of_replicated(peer.id));
     }
 
     #[test]

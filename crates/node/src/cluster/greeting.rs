@@ -19,6 +19,10 @@ pub(crate) struct Greeting {
     terms: [u64; 4],
     /// A digest of its pools: what it says about itself is older if it has another one.
     pub(crate) pools: u64,
+    /// Whether its log sees to it that one of its starts counts and no other: then a later one may come before the one before is
+    /// seen to be gone. A byte at the end; cells of a machine do not say it.
+    #[serde(skip)]
+    pub(crate) is_replicated: bool,
 }
 
 /// Why a peer is not wanted, before it is looked at which start of which cell it is.
@@ -41,19 +45,22 @@ fn listed(terms: &Terms) -> [u64; 4] {
 }
 
 impl Greeting {
-    pub(crate) fn new(presence: Presence, terms: &Terms, pools: u64) -> Self {
+    pub(crate) fn new(presence: Presence, terms: &Terms, pools: u64, is_replicated: bool) -> Self {
         let (version, oldest) = (VERSION, OLDEST);
-        Self { version, oldest, presence, terms: listed(terms), pools }
+        Self { version, oldest, presence, terms: listed(terms), pools, is_replicated }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        postcard::to_stdvec(self).unwrap_or_default()
+        let mut bytes = postcard::to_stdvec(self).unwrap_or_default();
+        bytes.extend(self.is_replicated.then_some(1));
+        bytes
     }
 
     /// Reads a greeting, and looks whether cells with it and with these terms can talk.
     pub(crate) fn read(bytes: &[u8], terms: &Terms) -> Result<Self, Unfit> {
-        let (theirs, _) =
+        let (mut theirs, rest) =
             postcard::take_from_bytes::<Self>(bytes).map_err(|_| Unfit::Unreadable)?;
+        theirs.is_replicated = rest.first() == Some(&1);
         if theirs.version < OLDEST || theirs.oldest > VERSION {
             return Err(Unfit::Version(theirs.oldest, theirs.version));
         }
@@ -76,15 +83,18 @@ mod tests {
 
     fn greeting() -> Greeting {
         let presence = Presence { life: 9, epoch: 3, nonce: 300, began: 5, length: 7 };
-        Greeting::new(presence, &Terms::default(), 1)
+        Greeting::new(presence, &Terms::default(), 1, false)
     }
 
     #[test]
     fn a_greeting_keeps_its_bytes() {
         let bytes = greeting().encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "01010903ac020507e0d403904e9875a8c30101");
-        let longer = [bytes, vec![1, 2, 3]].concat();
+        assert_eq!(hex, "02010903ac020507e0d403904e9875a8c30101");
+        let replicated = Greeting { is_replicated: true, ..greeting() };
+        assert_eq!(replicated.encode(), [&bytes[..], &[1]].concat());
+        assert_eq!(Greeting::read(&replicated.encode(), &Terms::default()), Ok(replicated));
+        let longer = [bytes, vec![0, 2, 3]].concat();
         assert_eq!(
             Greeting::read(&longer, &Terms::default()),
             Ok(greeting()),

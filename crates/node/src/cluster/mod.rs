@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::error;
 
-pub(crate) use self::place::Known;
+pub(crate) use self::place::{Known, directory, join_as};
 pub use self::place::{Made, Refused, TOKEN_HOURS, init, join, listens_at};
 use crate::handover::is_handed_over;
 

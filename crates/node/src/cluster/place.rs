@@ -11,6 +11,7 @@ use holdall_http::token::Tokens;
 use holdall_links::member::Member;
 use holdall_links::token::{For, JoinToken};
 use holdall_links::{Cell, CellId, CellName, Home};
+use holdall_wire::HostCell;
 
 use super::forgotten::Forgotten;
 use crate::config::Config;
@@ -173,6 +174,40 @@ pub fn init(data: &Path, wanted: Option<&str>, listen: &str) -> anyhow::Result<M
     let good = Duration::from_secs(TOKEN_HOURS * 3600);
     let token = home.add_token(good, For::New(MACHINES))?.to_string();
     Ok(Made { name: cell.name.to_string(), listens, token: Some(token) })
+}
+
+/// The directory of a member, below that of its agent.
+pub(crate) fn directory(data: &Path) -> PathBuf {
+    data.join(DIR)
+}
+
+/// Joins as a cell that several machines host. It listens where their agent does, at a port of its own, which it keeps. Says where, and
+/// where others reach it.
+///
+/// # Errors
+/// If it is not let in.
+pub(crate) async fn join_as(
+    data: &Path,
+    cell: &Cell,
+    listens: &str,
+    addresses: &[String],
+    what: &HostCell,
+) -> anyhow::Result<(String, Vec<String>)> {
+    let token: JoinToken = what.token.parse()?;
+    let listens = match listens_at(data) {
+        Some(kept) => kept,
+        None => settled(&format!("{}:0", without_port(listens)))?,
+    };
+    let port = listens.rsplit_once(':').map_or("", |(_, port)| port);
+    let at = |address: &String| format!("{}:{port}", without_port(address));
+    let addresses: Vec<_> = addresses.iter().map(at).collect();
+    let dir = prepare(data, &listens)?;
+    holdall_links::join(&dir, cell, &addresses, &what.at, &token).await?;
+    Ok((listens, addresses))
+}
+
+fn without_port(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 /// Joins the cluster of the member at an address. A member whose certificate was lost or has expired joins again.

@@ -72,6 +72,8 @@ impl<'de> Deserialize<'de> for History {
 
 /// With less a file would be begun anew for every few lines.
 const LEAST_BYTES: u64 = 1 << 16;
+/// With more it would be more than is read of a history at once (1 GiB, five million requests of 120 bytes each at least).
+const MOST_BYTES: u64 = 512 << 20;
 
 impl History {
     /// How much is kept, if anything is.
@@ -93,8 +95,8 @@ impl History {
         anyhow::ensure!(self.days > 0, "history.days is 0; `history = \"off\"` keeps none");
         let bytes = self.bytes;
         anyhow::ensure!(
-            bytes >= LEAST_BYTES,
-            "history.bytes is {bytes}; it is {LEAST_BYTES} at least"
+            (LEAST_BYTES..=MOST_BYTES).contains(&bytes),
+            "history.bytes is {bytes}; it is {LEAST_BYTES} at least and {MOST_BYTES} at most"
         );
         Ok(())
     }
@@ -129,6 +131,9 @@ mod tests {
         }
         let wrong = read("history = 'sometimes'").expect_err("no such word");
         assert!(wrong.contains("anonymous"), "{wrong}");
-        assert!(read("history = {bytes = 5}").expect("a table").check().is_err());
+        for (bytes, fits) in [(5, false), (1 << 16, true), (512 << 20, true), (1 << 30, false)] {
+            let said = read(&format!("history = {{bytes = {bytes}}}")).expect("a table");
+            assert_eq!(said.check().is_ok(), fits, "{bytes}");
+        }
     }
 }

@@ -1,12 +1,18 @@
 //! The thread that works out what those who wait can expect.
 //!
 //! It plays on from the queue as it is, some hundred times, and begins anew when the queue has changed, or after a while since uses go
-//! on. It takes at most a twentieth of a core over any half minute, and yields to everybody else.
+//! on. Each time tells when everybody is granted, so that all who wait have an estimate after a few of them ([`FIRST`]), which the others
+//! make finer; if somebody has come meanwhile, it begins anew instead. It takes at most a twentieth of a core over any minute, and
+//! yields to everybody else.
+//!
+//! # Invariants
+//! - What is on the board is by the clock as it is: when that is set, the board is cleared, and nothing that was begun before
+//!   comes onto it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use holdall_history::forecast::{Live, RUNS, Runs, Unknown};
+use holdall_history::forecast::{Live, Outset, RUNS, Runs, Unknown};
 use holdall_history::{Expect, Line, served};
 use holdall_sim::{Contender, draws};
 use holdall_wire::Expected;
@@ -18,8 +24,12 @@ use super::board::Board;
 
 /// The share of a core that it takes in the long run.
 const SHARE: f64 = 0.04;
-/// How much may be taken at once after a rest. With this, it takes at most a twentieth of a core in any 25 seconds.
-const AT_ONCE: Duration = Duration::from_millis(250);
+/// How much may be taken at once after a rest. With this, it takes at most a twentieth of a core in any minute.
+const AT_ONCE: Duration = Duration::from_millis(600);
+/// After so many times everybody is told what to expect: within the earliest and the latest of twenty, nine of ten come (19 of 21).
+const FIRST: u32 = 20;
+/// After these, it is told again.
+const FINER: [u32; 3] = [50, 100, RUNS];
 /// After what time it is done again though nothing has happened.
 const AGAIN: Duration = Duration::from_secs(30);
 /// The least time between two.
@@ -28,6 +38,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const NICE: i32 = 19;
 /// So many who were told wait to be noted at most.
 const TOLD: usize = 10_000;
+/// Of everybody, until it is worked out anew.
+const CLOCK_SET: &str = "the clock was set: it is being worked out anew";
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -47,6 +59,7 @@ pub(super) struct Followed(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     moved: Condvar,
+    board: Board,
 }
 
 impl Shared {
@@ -59,7 +72,12 @@ impl Followed {
     /// Something happens.
     pub(super) fn change(&self, change: impl FnOnce(&mut Live)) {
         let mut queue = self.0.lock();
+        let clock_sets = queue.live.clock_sets();
         change(&mut queue.live);
+        if queue.live.clock_sets() != clock_sets {
+            queue.told.clear();
+            self.0.board.clear(CLOCK_SET.into());
+        }
         queue.changed = true;
         self.0.moved.notify_one();
     }
@@ -91,9 +109,10 @@ impl Estimates {
     /// If there can be no more threads.
     pub(super) fn start(live: Live, board: Board) -> std::io::Result<Self> {
         let queue = Queue { live, ..Queue::default() };
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), moved: Condvar::new() });
+        let shared = Shared { queue: Mutex::new(queue), moved: Condvar::new(), board };
+        let shared = Arc::new(shared);
         let own = shared.clone();
-        let work = move || Estimator { shared: own, board, budget: Budget::new() }.run();
+        let work = move || Estimator { shared: own, budget: Budget::new() }.run();
         std::thread::Builder::new().name("estimates".into()).spawn(work)?;
         Ok(Self(shared))
     }
@@ -112,7 +131,6 @@ impl Drop for Estimates {
 
 struct Estimator {
     shared: Arc<Shared>,
-    board: Board,
     budget: Budget,
 }
 
@@ -154,18 +172,20 @@ impl Estimator {
 
     /// Plays on from the queue as it is, and tells what came of it. Nothing if that is not wanted any more.
     fn estimate(&mut self, contender: &Contender, seed: u64) -> Option<()> {
+        let queue = self.shared.lock();
         let made = now();
-        let outset = match self.shared.lock().live.outset(made) {
+        let outset = match queue.live.outset(made) {
             Ok(outset) => outset,
             Err(Unknown::Nobody) => {
-                self.board.post(Vec::new());
+                self.shared.board.post(Vec::new());
                 return Some(());
             }
             Err(why) => {
-                self.board.clear(why.to_string());
+                self.shared.board.clear(why.to_string());
                 return Some(());
             }
         };
+        drop(queue);
         let mut runs = Runs::default();
         for run in 0..RUNS {
             // Played without the lock: others go on meanwhile.
@@ -173,13 +193,29 @@ impl Estimator {
             let Some(course) = course else { return Some(()) };
             if let Err(error) = runs.play(&course, contender) {
                 warn!("what comes cannot be played: {error}");
-                self.board.clear(format!("what comes cannot be played: {error}"));
+                self.shared.board.clear(format!("what comes cannot be played: {error}"));
+                return Some(());
+            }
+            let played = run + 1;
+            if played == FIRST || FINER.contains(&played) {
+                self.tell(made, &outset, &runs);
+            }
+            // Whoever has no estimate comes before those who have one.
+            if played >= FIRST && self.shared.lock().live.awaits_others(&outset) {
                 return Some(());
             }
             self.pause()?;
         }
+        Some(())
+    }
+
+    /// Tells those who wait what they can expect, as far as that was played; nothing if the clock was set meanwhile.
+    fn tell(&self, made: u64, outset: &Outset, runs: &Runs) {
         let mut expected = Vec::new();
         let mut queue = self.shared.lock();
+        if !queue.live.is_by_the_clock(outset) {
+            return;
+        }
         for (request, estimate) in outset.waiting.iter().zip(runs.estimates()) {
             let (request, half, nine) = (*request, estimate.half, estimate.nine);
             let at = |(from, to): (u64, u64)| (made + from, made + to);
@@ -191,9 +227,8 @@ impl Estimator {
                 queue.told.push((made, Expect { r: request, half, nine, user }));
             }
         }
-        drop(queue);
-        self.board.post(expected);
-        Some(())
+        // Under the lock: whoever follows the clock clears it before or after.
+        self.shared.board.post(expected);
     }
 
     /// Waits until there is time for more. Nothing if that is not wanted any more.
@@ -246,4 +281,62 @@ fn cpu() -> Duration {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_wire::{Outlook, RequestNo};
+
+    use super::*;
+
+    /// A lock that was used for a minute some times, is used, and is waited for by a request.
+    fn awaited(request: u64, now: u64) -> Live {
+        let mut live = Live::default();
+        let lines = (1..=5).flat_map(|n| {
+            let (at, end) = (now - n * 1_000_000, now - n * 1_000_000 + 60_000);
+            [
+                format!(r#"{{"t":{at},"k":"ask","r":"1-{n}","needs":["db"]}}"#),
+                format!(r#"{{"t":{at},"k":"grant","r":"1-{n}","got":{{"db":["db"]}}}}"#),
+                format!(r#"{{"t":{end},"k":"end","r":"1-{n}","how":"released"}}"#),
+            ]
+        });
+        lines.for_each(|line| live.remember(serde_json::from_str(&line).expect("a line")));
+        let asked = What::Asked {
+            request: RequestNo(request),
+            who: Arc::default(),
+            needs: vec!["db".parse().expect("a need")].into(),
+            lasting: holdall_wire::Lasting::Connection,
+            now: false,
+            limit: None,
+            within: None,
+            part: None,
+        };
+        live.happens(now, &asked);
+        live
+    }
+
+    #[test]
+    fn what_was_worked_out_by_another_clock_is_told_to_nobody() {
+        let made = now();
+        let queue = Mutex::new(Queue { live: awaited(7, made), ..Queue::default() });
+        let shared = Arc::new(Shared { queue, ..Shared::default() });
+        let estimator = Estimator { shared: shared.clone(), budget: Budget::new() };
+        let followed = Followed(shared.clone());
+        let expected = || matches!(shared.board.outlook(RequestNo(7)), Outlook::Expected(_));
+
+        let outset = shared.lock().live.outset(made).expect("it waits");
+        let course = shared.lock().live.course(&outset, &mut draws(1, 0)).expect("a course");
+        let mut runs = Runs::default();
+        runs.play(&course, &served()).expect("played");
+        estimator.tell(made, &outset, &runs);
+        assert!(expected());
+        followed.change(|live| live.happens(made, &What::ClockSet { by: -3_600_000 }));
+        assert!(!expected(), "it is cleared");
+        assert!(followed.told().is_empty(), "nothing is noted of it");
+        estimator.tell(made, &outset, &runs);
+        assert!(!expected(), "it was begun before");
+        let outset = shared.lock().live.outset(made - 3_600_000).expect("it waits");
+        estimator.tell(made - 3_600_000, &outset, &runs);
+        assert!(expected());
+    }
 }

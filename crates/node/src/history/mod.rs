@@ -25,7 +25,7 @@ use holdall_history::forecast::Live;
 use holdall_history::{Keeper, Line, Mark, What as Noted};
 use holdall_wire::event::What;
 use holdall_wire::{Ask, Outlook, Prospects, RequestNo, Taken, needs_size};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use self::board::Board;
 pub use self::config::{History as Config, Keep};
@@ -68,7 +68,11 @@ impl Item for Happened {
     }
 
     fn must_stay(&self) -> bool {
-        matches!(self, Self::Nothing(_) | Self::Standing(..))
+        // Without the clock, whatever comes after would be at other times.
+        matches!(
+            self,
+            Self::Nothing(_) | Self::Standing(..) | Self::Event(_, _, What::ClockSet { .. })
+        )
     }
 }
 
@@ -98,7 +102,16 @@ impl Kept {
     /// Opens what a data directory has of it, unless none is to be kept, or none can be: an agent serves without it, too.
     pub(crate) fn open(dir: &Path, config: &Config, now: u64) -> Option<Self> {
         match Keeper::open(dir, config.retention()?, now) {
-            Ok(keeper) => Some(Self { keeper, config: config.clone() }),
+            Ok(keeper) => {
+                if let Some((path, version)) = keeper.later() {
+                    warn!(
+                        "{} is a history of version {version}, which this agent does not know: it stays as it is, and \
+                         another file is begun",
+                        path.display()
+                    );
+                }
+                Some(Self { keeper, config: config.clone() })
+            }
             Err(error) => {
                 error!("no history is kept: that in {} cannot be written: {error}", dir.display());
                 None
@@ -177,7 +190,7 @@ impl History {
             What::Asked { .. } | What::Granted { .. } | What::Renewed { .. } => true,
             What::Forced { .. } | What::TakenAway { .. } | What::Ended { .. } => true,
             What::Refused { .. } | What::Changed { .. } | What::Pool { .. } => true,
-            What::Restored { .. } => true,
+            What::Restored { .. } | What::ClockSet { .. } => true,
             What::Started { .. } | What::Queued { .. } => false,
             What::Runs { .. } | What::Ending { .. } => false,
         };

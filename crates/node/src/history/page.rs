@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use holdall_history::files;
+use holdall_history::{files, is_of_later_version};
 use holdall_wire::{HistoryPage, HistoryPlace};
 use serde::Deserialize;
 
@@ -40,10 +40,12 @@ pub(crate) fn page(dir: &Path, from: HistoryPlace, own: Option<&str>) -> io::Res
     };
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(byte))?;
+    // Of what is of a later version only that is told: nobody knows whose its lines are.
+    let most = if is_of_later_version(path)? { 1 } else { PAGE };
     let mut lines = BufReader::new(file);
     let (mut text, mut read) = (String::new(), 0);
     let mut line = Vec::new();
-    while read < PAGE {
+    while read < most {
         line.clear();
         let length = lines.by_ref().read_until(b'\n', &mut line)?;
         // One that is being written comes with the next page.
@@ -68,7 +70,9 @@ pub(crate) fn page(dir: &Path, from: HistoryPlace, own: Option<&str>) -> io::Res
 fn may_see(line: &[u8], own: &str) -> bool {
     match serde_json::from_slice::<Owned<'_>>(line) {
         Ok(Owned { user: Some(user), .. }) => user == own,
-        Ok(Owned { kind, user: None }) => matches!(kind, "begin" | "pool" | "gap" | "mark"),
+        Ok(Owned { kind, user: None }) => {
+            matches!(kind, "begin" | "pool" | "gap" | "mark" | "clock")
+        }
         Err(_) => false,
     }
 }
@@ -117,6 +121,9 @@ mod tests {
         );
         let gone = HistoryPlace { file: 3, byte: 70 };
         assert_eq!(page(dir.path(), gone, None).expect("readable").text.lines().count(), 3);
+        let later = "{\"t\":1,\"k\":\"begin\",\"v\":2}\n".to_owned() + &ask(700, "anna");
+        std::fs::write(dir.path().join("history-6.jsonl"), later).expect("kept");
+        assert_eq!(whole(dir.path(), Some("anna")).len(), 500 + 3, "it is told, and not shown");
         assert_eq!(
             page(&dir.path().join("no"), gone, None).expect_err("none").kind(),
             io::ErrorKind::NotFound

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdall_history::forecast::Live;
-use holdall_history::{Expect, Keeper, Line, Mark, What as Noted, files};
+use holdall_history::{Expect, Keeper, Line, Mark, What as Noted, files, is_of_later_version};
+use holdall_wire::event::What;
 use tracing::{error, warn};
 
 use super::estimates::Followed;
@@ -19,6 +20,9 @@ use crate::handoff::{Batch, Taker};
 const COLLECT: Duration = Duration::from_millis(100);
 /// Of former times so many bytes are read, or one file.
 const READ_BACK: u64 = 16 << 20;
+/// An estimate that was made so many milliseconds before or after the lines beside it was made by another clock. With a long
+/// queue it takes minutes.
+const APART: u64 = 10 * 60_000;
 
 pub(super) struct Writer {
     pub(super) keeper: Keeper,
@@ -40,11 +44,13 @@ impl Writer {
     pub(super) fn run(mut self, taker: &Taker<Happened>, before: Before) {
         self.make_up(&before);
         self.queue.begin_with(&before.standing);
+        let now = before.now;
         drop(before);
         self.read_back();
-        self.queue.change(Live::has_remembered);
+        self.queue.change(|live| live.has_remembered(now));
         while let Some(batch) = taker.next(COLLECT) {
-            self.take(batch);
+            self.take(&batch);
+            taker.give_back(batch.items);
         }
     }
 
@@ -59,33 +65,26 @@ impl Writer {
         self.write(lines);
     }
 
-    fn take(&mut self, Batch { items, left_out }: Batch<Happened>) {
+    fn take(&mut self, Batch { items, left_out }: &Batch<Happened>) {
+        let left_out = *left_out;
         self.lost += left_out as u64;
         self.upto = items.iter().filter_map(Happened::record).fold(self.upto, u64::max);
         let mut lines: Vec<Line> = items.iter().filter_map(Happened::line).collect();
         let told = self.queue.told().into_iter();
-        let told: Vec<Line> = told.map(|told| self.expected(told, lines.first())).collect();
+        let told: Vec<Line> =
+            told.filter_map(|told| expected(self.last, told, lines.first())).collect();
         lines.splice(..0, told);
         self.write(lines);
         if left_out > 0 {
-            // Whatever else there is, something between is missing.
+            // Whatever else there is, something between is missing; the clock is always told.
             self.lost_track.store(true, Ordering::Relaxed);
-            self.queue.change(Live::lose_track);
+            self.queue.change(|live| {
+                live.lose_track();
+                items.iter().filter(|item| item.is_clock()).for_each(|item| item.follow(live));
+            });
         } else if items.iter().any(Happened::is_followed) {
             self.queue.change(|live| items.iter().for_each(|item| item.follow(live)));
         }
-    }
-
-    /// The line for an estimate that was made some time ago. Lines are in the order of time, so it may have to be told as of
-    /// later.
-    fn expected(&self, (made, expect): (u64, Expect), next: Option<&Line>) -> Line {
-        let at = made.max(self.last);
-        let at = next.map_or(at, |next| at.min(next.at.max(self.last)));
-        let since = at.saturating_sub(made);
-        let from_then =
-            |(from, to): (u64, u64)| (from.saturating_sub(since), to.saturating_sub(since));
-        let (half, nine) = (from_then(expect.half), from_then(expect.nine));
-        Line { at, what: Noted::Expect(Expect { half, nine, ..expect }) }
     }
 
     /// Writes lines, and how far they go.
@@ -119,6 +118,8 @@ impl Writer {
         };
         let mut bytes = 0;
         let mut recent = Vec::new();
+        // What is of a later version may mean something else.
+        all.retain(|(_, path)| !is_of_later_version(path).unwrap_or(true));
         while let Some((_, path)) = all.pop() {
             bytes += path.metadata().map_or(0, |file| file.len());
             if bytes > READ_BACK && !recent.is_empty() {
@@ -137,6 +138,20 @@ impl Writer {
     }
 }
 
+/// The line for an estimate that was made some time ago, after lines up to `last`. Lines are in the order of time, so it may
+/// have to be told as of later. None if it was made by another clock.
+fn expected(last: u64, (made, expect): (u64, Expect), next: Option<&Line>) -> Option<Line> {
+    let at = made.max(last);
+    let at = next.map_or(at, |next| at.min(next.at.max(last)));
+    if at.abs_diff(made) > APART {
+        return None;
+    }
+    let since = at.saturating_sub(made);
+    let from_then = |(from, to): (u64, u64)| (from.saturating_sub(since), to.saturating_sub(since));
+    let (half, nine) = (from_then(expect.half), from_then(expect.nine));
+    Some(Line { at, what: Noted::Expect(Expect { half, nine, ..expect }) })
+}
+
 impl Happened {
     /// The record of the log that it goes up to.
     fn record(&self) -> Option<u64> {
@@ -149,6 +164,11 @@ impl Happened {
     /// Whether it matters for who waits and holds.
     fn is_followed(&self) -> bool {
         matches!(self, Self::Event(..) | Self::Standing(..))
+    }
+
+    /// Whether the clock was set.
+    fn is_clock(&self) -> bool {
+        matches!(self, Self::Event(_, _, What::ClockSet { .. }))
     }
 
     fn follow(&self, live: &mut Live) {
@@ -165,5 +185,62 @@ impl Happened {
             Self::Line(line) => Some(line.clone()),
             Self::Nothing(_) | Self::Standing(..) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_wire::RequestNo;
+
+    use super::super::estimates::Estimates;
+    use super::*;
+    use crate::handoff::Item;
+
+    fn clock_set() -> Happened {
+        Happened::Event(1, 5, What::ClockSet { by: 3 })
+    }
+
+    #[test]
+    fn an_estimate_is_noted_in_the_order_of_time_unless_it_is_of_another_clock() {
+        const MINUTE: u64 = 60_000;
+        let line = |at| Line { at, what: Noted::Gap { lines: 1 } };
+        let noted = |made, last, next: Option<u64>| {
+            let span = (5 * MINUTE, 9 * MINUTE);
+            let expect = Expect { r: RequestNo(1), half: span, nine: span, user: None };
+            let line = expected(last, (made, expect), next.map(line).as_ref())?;
+            match line.what {
+                Noted::Expect(expect) => Some((line.at / MINUTE, expect.half.0 / MINUTE)),
+                other => panic!("{other:?}"),
+            }
+        };
+        let at = |minutes| minutes * MINUTE;
+        assert_eq!(noted(at(100), at(90), Some(at(300))), Some((100, 5)));
+        assert_eq!(noted(at(100), at(102), Some(at(300))), Some((102, 3)), "told as of later");
+        assert_eq!(noted(at(100), at(90), Some(at(99))), Some((99, 5)));
+        assert_eq!(noted(at(100), at(160), None), None, "the clock was set forward");
+        assert_eq!(noted(at(100), at(20), Some(at(40))), None, "the clock was set back");
+    }
+
+    #[test]
+    fn the_clock_is_followed_whatever_is_left_out() {
+        assert!(clock_set().must_stay());
+        let dir = tempfile::tempdir().expect("a directory");
+        let estimates = Estimates::start(Live::default(), Default::default()).expect("a thread");
+        let mut writer = Writer {
+            keeper: Keeper::open(dir.path(), Default::default(), 1).expect("writable"),
+            dir: dir.path().into(),
+            log: String::new(),
+            upto: 0,
+            queue: estimates.queue(),
+            lost_track: Arc::default(),
+            last: 0,
+            lost: 0,
+        };
+        for left_out in [3, 0] {
+            writer.take(&Batch { items: vec![clock_set()], left_out });
+        }
+        let mut clock_sets = 0;
+        writer.queue.change(|live| clock_sets = live.clock_sets());
+        assert_eq!(clock_sets, 2);
     }
 }

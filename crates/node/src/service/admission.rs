@@ -24,6 +24,7 @@ pub(super) struct Admitted {
 impl Service {
     /// Finds room for a request.
     pub(super) fn admit(&mut self, conn: ConnNo, id: u64, ask: &Ask) -> Result<Admitted, Refusal> {
+        self.guards_only()?;
         let closed = |why: String| Err(Refusal::Closed(why));
         let limits = self.config.limits;
         let Some(peer) = self.peers.get(&conn) else { return Err(Refusal::Withdrawn) };

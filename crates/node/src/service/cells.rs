@@ -21,6 +21,7 @@ use holdall_links::{self as links, Event, Events, Unsent, Way};
 use holdall_wire::{Refusal, Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
+use super::backlog::Backlog;
 use super::questions::Questions;
 use super::{Leaving, Service, Shared};
 use crate::clock::clamp;
@@ -49,12 +50,15 @@ pub(super) struct Cells {
     /// Whether the pools are not what the others were told.
     pub(super) pools_changed: bool,
     pub(super) questions: Questions,
+    backlog: Backlog,
 }
 
 /// A link that is up.
 struct Link {
     number: u64,
     way: Way,
+    /// Something did not fit: nothing more is said over it.
+    is_full: bool,
 }
 
 impl Cells {
@@ -83,6 +87,7 @@ impl Cells {
             told: BTreeMap::new(),
             pools_changed: true,
             questions: Questions::default(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -96,12 +101,13 @@ impl Cells {
 pub(super) fn cluster(known: &Known) -> Option<Cluster> {
     let own = known.home.cell();
     let others = known.members.iter().filter(|(id, _)| *id != own.id);
-    let others = others.filter(|(id, _)| !known.forgotten.is_away(*id));
+    let others = others.filter(|(id, it)| !it.removed && !known.forgotten.is_away(*id));
     let members = others.filter_map(|(id, it)| as_member(*id, it)).collect();
     let name = own.name.as_str().parse().ok()?;
     let own = holdall_cell::engine::Member { name, cell: number(own.id) };
-    let Terms { lease, grace, stopping, .. } = known.terms;
-    Some(Cluster { own, members, patience: lease + grace, stopping })
+    let forgotten = known.members.iter().map(|(id, _)| *id);
+    let forgotten = forgotten.filter(|id| known.forgotten.is_away(*id)).map(number).collect();
+    Some(Cluster { own, members, forgotten, stopping: known.terms.stopping })
 }
 
 /// Starts the links of a member, and takes what they tell as long as there is a service.
@@ -153,6 +159,9 @@ impl Service {
     fn on_up(&mut self, peer: &links::Cell, greeting: &[u8], way: Way) {
         let now = self.boottime();
         let Some(cells) = &mut self.cells else { return };
+        if !cells.backlog.has_room(number(peer.id)) {
+            return way.end("the disk stands still, and too much waits to be said to it");
+        }
         let (presence, is_back) = match cells.greeter.linked(peer, greeting) {
             Ok(wanted) => wanted,
             Err(why) => {
@@ -162,7 +171,7 @@ impl Service {
         };
         let cell = number(peer.id);
         cells.last_link += 1;
-        cells.links.insert(cell, Link { number: cells.last_link, way });
+        cells.links.insert(cell, Link { number: cells.last_link, way, is_full: false });
         let is_new = cells.ids.insert(cell, peer.id).is_none();
         cells.leases.add(now, cell);
         cells.leases.linked(now, cell);
@@ -222,6 +231,8 @@ impl Service {
                 }
                 self.on_said(Input::Said { cell, message });
             }
+            Frame::Asks { number, question, .. }
+                if self.answered_beside(cell, number, &question) => {}
             Frame::Asks { number, asker, question } => {
                 let reply = Box::new(self.answer_cell(cell, asker, *question));
                 self.say(cell, Frame::Answers { number, reply });
@@ -234,6 +245,8 @@ impl Service {
     fn on_said(&mut self, said: Input) {
         match self.host.admit(&said) {
             Ok(()) => self.input(said),
+            // The log of a replicated cell that stands still for a while takes in what comes meanwhile.
+            Err(holdall_log::Error::Failed { .. }) if self.hosted.is_some() => self.input(said),
             Err(full) => match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
                 Some((cell, message)) => {
                     let length = self.host.last().0;
@@ -254,13 +267,40 @@ impl Service {
 
     /// Something is said to a cell, over the link that there is now, when all has left that came before.
     pub(super) fn say(&mut self, cell: CellId, frame: Frame) {
-        let Some(link) = self.cells.as_ref().and_then(|cells| cells.link(cell)) else { return };
-        self.hold(Leaving::Said(cell, link, Box::new(frame)), false);
-        self.round.begin();
+        if let Some(said) = self.saying(cell, frame) {
+            self.hold(said, false);
+            self.round.begin();
+        }
+    }
+
+    /// Something that is to be said over the link that there is now, if there is room for it until the log lets it leave.
+    fn saying(&mut self, cell: CellId, frame: Frame) -> Option<Leaving> {
+        let cells = self.cells.as_mut()?;
+        let link = cells.links.get_mut(&cell).filter(|link| !link.is_full)?;
+        if cells.backlog.add(cell, &frame) {
+            return Some(Leaving::Said(cell, link.number, Box::new(frame)));
+        }
+        link.is_full = true;
+        link.way.end("the disk stands still, and too much waits to be said to it");
+        None
+    }
+
+    /// Something is said to a cell that rests on nothing.
+    pub(super) fn say_at_once(&mut self, cell: CellId, frame: &Frame) {
+        if let Some(link) = self.cells.as_ref().and_then(|cells| cells.link(cell)) {
+            self.send_over(cell, link, frame);
+        }
     }
 
     /// The log lets something leave that is said to a cell.
     pub(super) fn send_to(&mut self, cell: CellId, number: u64, frame: &Frame) {
+        if let Some(cells) = &mut self.cells {
+            cells.backlog.remove(cell, frame);
+        }
+        self.send_over(cell, number, frame);
+    }
+
+    fn send_over(&self, cell: CellId, number: u64, frame: &Frame) {
         let Some(cells) = &self.cells else { return };
         // What leaves is in the log: greetings tell of nothing that a kill could undo.
         if let Frame::Beat { length, .. } | Frame::Said { length, .. } = frame {
@@ -322,7 +362,7 @@ impl Service {
         let Some(own) = cells.running.as_ref().map(|running| running.links.own().id) else {
             return;
         };
-        let mut known = Vec::new();
+        let (mut known, mut removed) = (Vec::new(), Vec::new());
         for (id, it) in members.iter().filter(|(id, _)| *id != own) {
             let cell = number(*id);
             let is_other = cells.ids.get(&cell).is_some_and(|other| other != id);
@@ -332,8 +372,14 @@ impl Service {
             cells.ids.insert(cell, *id);
             cells.greeter.know_of(*id);
             cells.leases.add(now, cell);
-            known.extend(as_member(*id, it));
+            match it.removed {
+                true => removed.push(cell),
+                false => known.extend(as_member(*id, it)),
+            }
         }
+        // It is told of all of them whenever one changes.
+        removed.retain(|cell| self.engine().is_member(*cell));
+        removed.into_iter().for_each(|cell| self.input(Input::Removed(cell)));
         self.input(Input::Members(known));
     }
 
@@ -350,6 +396,9 @@ impl Service {
             Err(error) => error!("that a cell is forgotten is not kept: {error}"),
         }
         info!(cell = %id, "what it holds is forgotten");
+        // What it guards nobody guards any more: when it comes back, it knows nothing of who uses it.
+        self.input(Input::LeaseOver(cell));
+        let Some(cells) = &mut self.cells else { return };
         cells.leases.remove(cell);
         if let Some(link) = cells.links.remove(&cell) {
             link.way.end("it was forgotten");
@@ -376,12 +425,11 @@ impl Service {
     }
 
     /// What follows from an input for another cell.
-    pub(super) fn to_cell(&self, effect: Effect) -> Option<Leaving> {
+    pub(super) fn for_cell(&mut self, effect: Effect) -> Option<Leaving> {
         match effect {
             Effect::Send(cell, message) => {
-                let (cells, length) = (self.cells.as_ref()?, self.host.last().0);
-                let link = cells.link(cell)?;
-                Some(Leaving::Said(cell, link, Box::new(Frame::Said { length, message })))
+                let length = self.host.last().0;
+                self.saying(cell, Frame::Said { length, message })
             }
             effect => Some(Leaving::Effect(effect)),
         }

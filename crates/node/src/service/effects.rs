@@ -69,7 +69,7 @@ impl Service {
                 self.hold(Leaving::Answer(conn, id, Reply::Failed(fault(why))), sync);
                 Leaving::Effect(Effect::Close(conn))
             }
-            Effect::Send(..) => match self.to_cell(effect) {
+            Effect::Send(..) => match self.for_cell(effect) {
                 Some(leaving) => leaving,
                 None => return,
             },

@@ -24,6 +24,8 @@ pub(crate) enum End {
     Restarted(PathBuf),
     /// It cannot go on: nothing may leave any more.
     Broken(String),
+    /// Another host goes on with the cell.
+    HandedOver(String),
 }
 
 /// A restart that is under way.
@@ -88,6 +90,11 @@ impl Service {
     /// Closes the log, and marks that this was on purpose.
     pub(crate) fn seal(&mut self) -> anyhow::Result<()> {
         Ok(self.host.seal()?)
+    }
+
+    /// Closes the log, and lets another host go on.
+    pub(crate) fn hand_over(&mut self, heir: &str) -> anyhow::Result<()> {
+        Ok(self.host.hand_over(heir)?)
     }
 
     /// Another program, or this one as it is now on disk, takes the place of this one, if it says that it

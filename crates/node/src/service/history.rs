@@ -173,7 +173,7 @@ impl Service {
 
     /// Somebody does something about the cluster.
     pub(super) fn note_cluster(&mut self, conn: ConnNo, call: &ClusterCall) {
-        if matches!(call, ClusterCall::Members | ClusterCall::Tokens) {
+        if matches!(call, ClusterCall::Members | ClusterCall::Tokens | ClusterCall::Hosted) {
             return;
         }
         let line = Line::new(self.clock.wall(), "cluster").of(Some(self.caller(conn)));

@@ -15,11 +15,12 @@ use holdall_cell::replay::{LOGIC, Recorded, Unreadable};
 use holdall_cell::session::ConnNo;
 use holdall_cell::{Cell, Defect, Effect, Input, Out};
 use holdall_core::CellId;
-use holdall_log::{Class, Entry, Error, Index, Log, Opened, SnapshotJob, Watch};
+use holdall_log::{Class, Entry, Error, Index, Log, Opened, Progress, SnapshotJob, Watch};
 use holdall_wire::Reply;
 use holdall_wire::event::What;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::clock::boottime;
 use crate::cluster::frame::Frame;
 
 #[cfg(test)]
@@ -50,6 +51,11 @@ pub(super) enum Broken {
     /// What cannot be put into a record.
     #[error("{0}")]
     Record(#[from] Unreadable),
+}
+
+/// Whether nobody else can lead the log by now. Not all that leaves rests on a record of its own: that a beat was heard does not.
+fn leads(progress: &Progress) -> bool {
+    progress.leads_until.is_none_or(|until| boottime() < until)
 }
 
 /// What waits to leave.
@@ -230,6 +236,11 @@ impl Host {
         Ok(out)
     }
 
+    /// Takes back what a step led to, once that is used up.
+    pub(super) fn reuse(&mut self, out: Out) {
+        self.cell.reuse(out);
+    }
+
     /// Something leaves when the log says so.
     pub(super) fn hold(&mut self, what: Leaving, sync: bool) {
         let lane = what.lane();
@@ -264,15 +275,14 @@ impl Host {
         self.log()?.flush()
     }
 
-    /// What may leave by now.
-    pub(super) fn due(&mut self) -> Vec<Leaving> {
-        let mut due = Vec::new();
+    /// Puts what may leave by now into `due`.
+    pub(super) fn due(&mut self, due: &mut Vec<Leaving>) {
         if self.is_idle() || self.is_broken {
-            return due;
+            return;
         }
         let progress = self.watch.progress();
-        if progress.has_ended() {
-            return due;
+        if progress.has_ended() || !leads(&progress) {
+            return;
         }
         let may = |held: &mut Held| {
             let upto = if held.sync { progress.synced } else { progress.may_leave };
@@ -292,7 +302,6 @@ impl Host {
             }
             due.push(held.what);
         }
-        due
     }
 
     /// Up to which record all events have left.
@@ -315,6 +324,14 @@ impl Host {
     /// How much waits to leave when it is written.
     pub(super) fn held(&self) -> usize {
         self.written.len()
+    }
+
+    /// Why nothing leaves at the moment, if that passes.
+    pub(super) fn held_up(&self) -> Option<String> {
+        let progress = self.watch.progress();
+        let unknown = || "it is not known whether another host leads by now".to_owned();
+        let trouble = progress.trouble.as_ref().map(ToString::to_string);
+        trouble.or_else(|| (!leads(&progress)).then(unknown))
     }
 
     /// What is wrong with the log, if it cannot go on.
@@ -350,5 +367,14 @@ impl Host {
     pub(super) fn seal(&mut self) -> Result<(), Error> {
         self.log()?;
         self.log.take().map_or(Ok(()), Log::seal)
+    }
+
+    /// The same, and names the host that is to go on.
+    ///
+    /// # Errors
+    /// If it cannot. What may have left is kept all the same.
+    pub(super) fn hand_over(&mut self, heir: &str) -> Result<(), Error> {
+        self.log()?;
+        self.log.take().map_or(Ok(()), |log| log.hand_over(heir))
     }
 }

@@ -114,7 +114,10 @@ impl Service {
                 && let Some(id) = self.id_of(conn, call, &reply)
             {
                 let reply = self.as_told(conn, reply);
-                self.hold(Leaving::Answer(conn, id, reply), false);
+                // As if it had been told when it was granted: what is lent to other machines outlives this one.
+                let sessions = self.books().sessions();
+                let is_lent = sessions.of(conn).is_some_and(|own| sessions.is_leased(own));
+                self.hold(Leaving::Answer(conn, id, reply), is_lent);
             }
         }
         self.round.begin();

@@ -15,10 +15,12 @@
 //! | `effects`, `processes`, `commands` | what follows |
 //! | `history`, `readers` | the audit log and the history, and who reads that |
 //! | `cells`, `leased`, `questions` | other cells: their links, what is held there, what they are asked |
+//! | `hosting` | replicated cells: that this is one, or that they are hosted here |
 //! | `time` | deadlines |
 //! | `ending`, `dump` | how the agent ends, and what it leaves if it breaks |
 
 mod admission;
+mod backlog;
 mod calls;
 mod cells;
 mod commands;
@@ -29,6 +31,7 @@ mod ending;
 mod handed;
 mod history;
 mod host;
+mod hosting;
 mod leased;
 mod limits;
 mod looks;
@@ -92,6 +95,8 @@ use crate::config::Config;
 use crate::containment::Containment;
 use crate::data::Data;
 use crate::history::History;
+use crate::hosted::children::Children;
+use crate::hosted::{Hosted, Sighting, Standing};
 use crate::metrics;
 use crate::rights::{Rights, Table};
 
@@ -181,6 +186,8 @@ pub(crate) struct Service {
     traffic: Quota,
     ended: VecDeque<Ended>,
     round: Round,
+    /// How many snapshots were begun.
+    snapshots: u64,
     /// What the cell is to be told, and whether somebody is at it.
     inputs: VecDeque<Input>,
     stepping: bool,
@@ -213,6 +220,12 @@ pub(crate) struct Service {
     host_name: Arc<str>,
     /// The other cells, if it is a member of a cluster.
     cells: Option<Box<Cells>>,
+    /// The replicated cell that this is, if it is not a machine's own.
+    hosted: Option<Hosted>,
+    /// What was last noted of it.
+    noted: Option<(Standing, Sighting)>,
+    /// Those that host replicated cells here.
+    pub(crate) children: Children,
 }
 
 pub(crate) type Shared = Rc<RefCell<Service>>;
@@ -240,17 +253,18 @@ impl Service {
         while let Some(input) = self.inputs.pop_front() {
             self.blame(&input);
             match self.host.step(self.clock.now(), input) {
-                Ok(out) => {
+                Ok(mut out) => {
                     if let Some(Fact::Started { clock, .. }) = out.facts.first() {
                         self.clock.set(clock.base);
                     }
-                    let effects = out.effects.into_iter();
+                    let effects = out.effects.drain(..);
                     effects.for_each(|effect| self.take_up(effect, out.sync));
                     if !out.events.is_empty() {
-                        let record = self.host.last();
-                        self.hold(Leaving::Events(record, out.events), false);
+                        let (record, events) = (self.host.last(), std::mem::take(&mut out.events));
+                        self.hold(Leaving::Events(record, events), false);
                     }
-                    out.facts.into_iter().for_each(|fact| self.note(fact));
+                    out.facts.drain(..).for_each(|fact| self.note(fact));
+                    self.host.reuse(out);
                 }
                 Err(Broken::Log(why)) => {
                     self.inputs.clear();

@@ -16,6 +16,7 @@ use holdall_wire::{
     Name, Reply, RequestNo,
 };
 
+use super::rights::is_change;
 use super::{Served, Service};
 use crate::cluster::frame::Frame;
 use crate::cluster::greeter::Greeter;
@@ -52,6 +53,9 @@ const ALONE: &str = "this agent is a member of no cluster; `holdall cluster init
 impl Service {
     /// A call about the cluster.
     pub(super) fn on_cluster(&mut self, conn: ConnNo, id: u64, call: ClusterCall) {
+        if self.on_hosting(conn, id, &call).is_some() {
+            return;
+        }
         let cells = self.cells.as_ref();
         let Some((cells, running)) = cells.and_then(|cells| Some((cells, cells.running.as_ref()?)))
         else {
@@ -137,6 +141,10 @@ impl Service {
         let links = running.map(|running| running.links.clone());
         let links = links.ok_or_else(|| conflict(ALONE.into()))?;
         if links.own().name.as_str() == name {
+            if let Body::Cluster(call) = question {
+                self.on_cluster(conn, id, call);
+                return Ok(());
+            }
             let reply = self.answer_cell(number(links.own().id), conn.0, question);
             self.answer(conn, id, reply);
             return Ok(());
@@ -148,6 +156,10 @@ impl Service {
             let why = links.peers().into_iter().find(|peer| peer.id == cell_id);
             let why = why.and_then(|peer| peer.why).unwrap_or_else(|| "there is no link".into());
             return Err(Fault::Failed(format!("{name} does not answer: {why}")));
+        }
+        if is_change(&question) && !cells.greeter.knows_of_replicated(cell_id) {
+            let why = "has an older version of holdall, which knows nothing of replicated cells";
+            return Err(Fault::Failed(format!("{name} {why}; upgrade its agent")));
         }
         let questions = &mut cells.questions;
         if questions.asked.len() >= ASKED_MAX {
@@ -204,6 +216,10 @@ impl Service {
                 None => Err(Fault::Conflict("it does not wait there any more".into())),
             },
             Body::Agent => Ok(Reply::Agent(self.agent_view(ConnNo(0)))),
+            Body::Change(_) | Body::Drain { .. } => {
+                let why = "the pools of a machine are changed by its own users, on it";
+                Err(Fault::Conflict(why.into()))
+            }
             _ => Err(Fault::Wrong("this is no question for another cell".into())),
         };
         let reply = reply.unwrap_or_else(Reply::Failed);
@@ -220,13 +236,18 @@ impl Service {
     fn status_for(&mut self, cell: CellId, asker: u64, names: Vec<Name>, more: bool) -> Reply {
         let walks = self.cells.as_mut().map(|cells| &mut cells.questions.walks);
         let last = walks.and_then(|walks| walks.remove(&(cell, asker))).filter(|_| more);
+        if more && last.is_none() {
+            // Whoever began anew each time would never come to an end.
+            let why = "too many look at this cell at once; ask again in a moment";
+            return Reply::Failed(Fault::Conflict(why.into()));
+        }
         let mut walk = last.unwrap_or_else(|| Walk::new(names));
         let page = self.status(&mut walk);
         let more = !walk.is_over();
         if let Some(cells) = self.cells.as_mut().filter(|_| more) {
             let walks = &mut cells.questions.walks;
             while walks.len() >= WALKS_MAX {
-                walks.pop_first(); // Whoever follows it begins anew.
+                walks.pop_first(); // Whoever follows it is told so.
             }
             walks.insert((cell, asker), walk);
         }
@@ -242,7 +263,11 @@ async fn carry_out(
 ) -> Result<Reply, String> {
     let told = |error: links::Unsaid| error.to_string();
     match call {
-        ClusterCall::Members => Ok(Reply::Done),
+        // These were answered before.
+        ClusterCall::Members
+        | ClusterCall::Host(_)
+        | ClusterCall::Hosted
+        | ClusterCall::HandOver(_) => Ok(Reply::Done),
         ClusterCall::Token { millis, machines, whose } => {
             let whose = match whose {
                 Some(name) => For::Cell(links.named(&name).map_err(told)?),

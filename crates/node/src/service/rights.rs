@@ -22,12 +22,18 @@ pub(super) fn needed(body: &Body) -> Option<Right> {
         Body::Change(_) | Body::Drain { .. } => Some(Right::Pools),
         Body::Renew { .. } => Some(Right::Reserve),
         Body::Status { .. } | Body::Prospects | Body::History { .. } => Some(Right::View),
+        Body::At { question, .. } if is_change(question) => needed(question),
         Body::At { .. } | Body::ExplainAs { .. } => Some(Right::View),
-        Body::Cluster(ClusterCall::Members) => Some(Right::View),
+        Body::Cluster(ClusterCall::Members | ClusterCall::Hosted) => Some(Right::View),
         Body::Cluster(_) => Some(Right::Admin),
         Body::Stop { .. } | Body::Shutdown(_) | Body::Restart { .. } => Some(Right::Admin),
         _ => None,
     }
+}
+
+/// Whether something that is said to another cell is no question.
+pub(super) fn is_change(said: &Body) -> bool {
+    matches!(said, Body::Change(_) | Body::Drain { .. } | Body::Cluster(_))
 }
 
 /// Why somebody can do nothing to what another has. Whose it is, only those are told who may look.

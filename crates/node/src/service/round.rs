@@ -9,10 +9,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Service;
+use super::host::Leaving;
 use super::outbox::Outbox;
 
 /// After how many replies a round ends, so that clients go on while others are served.
-const REPLIES: usize = 16;
+const REPLIES: usize = 64;
 /// After what time it is tried again to write what the disk did not take.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
@@ -20,6 +21,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(super) struct Round {
     told: Vec<Rc<Outbox>>,
+    /// Room for what may leave.
+    due: Vec<Leaving>,
     has_begun: bool,
     begun: Rc<Notify>,
     /// Something could not leave yet.
@@ -90,18 +93,20 @@ impl Service {
 
     /// Writes what has happened, and lets leave what may.
     pub(crate) fn end_round(&mut self) {
+        let mut due = std::mem::take(&mut self.round.due);
         loop {
             match self.host.flush() {
                 Err(error) if !error.passes() => return self.give_up(error.to_string()),
                 _ => {}
             }
-            let due = self.host.due();
+            self.host.due(&mut due);
             if due.is_empty() {
                 break;
             }
             // What leaves may lead to more.
-            due.into_iter().for_each(|leaving| self.leave(leaving));
+            due.drain(..).for_each(|leaving| self.leave(leaving));
         }
+        self.round.due = due;
         self.send();
         self.hand_over_history();
         self.round.has_begun = false;
@@ -118,7 +123,7 @@ impl Service {
 
     /// Sends what there is to be told.
     pub(super) fn send(&mut self) {
-        for outbox in std::mem::take(&mut self.round.told) {
+        for outbox in self.round.told.drain(..) {
             let sent = outbox.end_round();
             self.traffic.give(outbox.uid(), sent);
         }

@@ -1,5 +1,7 @@
-//! Snapshots, made beside the running cell: on a thread of its own the log is replayed, which also
-//! shows that it leads to the same facts again, and the state that it leads to is kept in its place.
+//! Snapshots: the state that the log leads to is kept in its place, on a thread of its own.
+//!
+//! A small cell is written down as it is. Of a large one, which would keep everybody waiting for that, and one time in some
+//! of any, the log is replayed beside the running cell, which also shows that it leads to the same facts again.
 
 use std::time::Instant;
 
@@ -12,6 +14,10 @@ use super::Service;
 
 /// In how many pieces a log may be that an agent starts with.
 const SEGMENTS: usize = 16;
+/// How many requests, sessions and units a cell has at most that is written down as it is: that takes a millisecond or two.
+const SMALL: usize = 2048;
+/// One in so many is made from the log in any case.
+const REPLAYED: u64 = 8;
 /// The priority of whoever makes them.
 const NICE: i32 = 10;
 
@@ -20,8 +26,17 @@ impl Service {
     pub(super) fn snapshot_if_due(&mut self) {
         if let Some(job) = self.host.snapshot_if_due() {
             self.hurry_history();
-            drop(make(job));
+            drop(make(job, self.written_down()));
         }
+    }
+
+    /// The state that the log has just led to, unless it is to be found out from the log.
+    fn written_down(&mut self) -> Option<Vec<u8>> {
+        self.snapshots += 1;
+        let cell = self.cell();
+        let as_it_is = cell.extent() <= SMALL && !self.snapshots.is_multiple_of(REPLAYED);
+        let written = as_it_is.then(|| cell.snapshot())?;
+        written.inspect_err(|why| warn!("the state cannot be written down: {why}")).ok()
     }
 
     /// What is in the history by then need not be in the log.
@@ -45,7 +60,7 @@ impl Service {
     pub(super) fn snapshot_now(&mut self) -> oneshot::Receiver<Result<(), String>> {
         self.hurry_history();
         match self.host.begin_snapshot() {
-            Ok(job) => make(job),
+            Ok(job) => make(job, None),
             Err(why) => {
                 let (tell, told) = oneshot::channel();
                 drop(tell.send(Err(why.to_string())));
@@ -55,13 +70,20 @@ impl Service {
     }
 }
 
-fn make(job: Box<dyn SnapshotJob>) -> oneshot::Receiver<Result<(), String>> {
+fn make(
+    job: Box<dyn SnapshotJob>,
+    written: Option<Vec<u8>>,
+) -> oneshot::Receiver<Result<(), String>> {
     let (tell, told) = oneshot::channel();
     let made = move || {
         let begun = Instant::now();
         // Whoever asks comes first.
         let _ = rustix::process::setpriority_process(None, NICE);
-        let done = keep(job);
+        let written = written.map_or_else(|| replayed(&*job), Ok);
+        let done = written.and_then(|bytes| {
+            job.keep(LOGIC, &bytes).map_err(|error| error.to_string())?;
+            Ok(bytes.len())
+        });
         match &done {
             Ok(bytes) => info!(bytes, millis = begun.elapsed().as_millis(), "a snapshot was made"),
             Err(why) => warn!("no snapshot was made: {why}"),
@@ -75,7 +97,8 @@ fn make(job: Box<dyn SnapshotJob>) -> oneshot::Receiver<Result<(), String>> {
     told
 }
 
-fn keep(job: Box<dyn SnapshotJob>) -> Result<usize, String> {
+/// The state that the log leads to.
+fn replayed(job: &dyn SnapshotJob) -> Result<Vec<u8>, String> {
     let (before, records) = job.history().map_err(|error| error.to_string())?;
     let before = before.as_ref().map(|snapshot| (snapshot.logic, &*snapshot.payload));
     let mut replay = Replay::new(LOGIC, before).map_err(|why| why.to_string())?;
@@ -90,7 +113,5 @@ fn keep(job: Box<dyn SnapshotJob>) -> Result<usize, String> {
     if made.from_facts {
         return Err("the log is that of another version".into());
     }
-    let bytes = made.cell.snapshot().map_err(|why| why.to_string())?;
-    job.keep(LOGIC, &bytes).map_err(|error| error.to_string())?;
-    Ok(bytes.len())
+    made.cell.snapshot().map_err(|why| why.to_string())
 }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use holdall_cell::greeting::Presence;
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::session::SessionId;
-use holdall_cell::{Declared, Input, Limits, Start, events};
+use holdall_cell::{Cluster, Declared, Input, Limits, Start, events};
 use holdall_history::Mark;
 use holdall_holders::boot;
-use holdall_log::{Index, Lost, Memory, Opened};
+use holdall_log::{Index, Log, Lost, Memory, Opened};
 use holdall_wire::{Change, Name};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore};
@@ -30,10 +30,12 @@ use super::{Service, Shared, dump, files_for_clients};
 use crate::audit;
 use crate::clock::{Clock, clamp};
 use crate::cluster::Known;
-use crate::config::{Config, Durability};
+use crate::config::Config;
 use crate::containment::Containment;
 use crate::data::Data;
 use crate::history::{Before, History, Kept};
+use crate::hosted::Hosted;
+use crate::hosted::children::Children;
 use crate::import::{self, HOLDERS, STATE};
 use crate::rights::Table;
 
@@ -45,16 +47,18 @@ impl Service {
     /// of some sessions, if it is in the same process.
     ///
     /// # Errors
-    /// If the log cannot be opened or understood.
+    /// If the log cannot be understood.
     pub(crate) async fn new(
         data: Data,
+        (log, opened): (Box<dyn Log>, Opened),
         config: Config,
         socket: &Path,
         kept: Vec<SessionId>,
         known: Option<&Known>,
+        hosted: Option<Hosted>,
     ) -> anyhow::Result<Shared> {
-        let (log, opened) = data.open_log(config.durability == Durability::Sync, socket)?;
         tell(&opened);
+        let children = Children::new(data.dir().path(), config.cluster.lease_seconds);
         let clock = Clock::new();
         let noted = Kept::open(data.dir().path(), &config.history, clock.wall());
         let mark = noted.as_ref().and_then(Kept::mark);
@@ -78,6 +82,9 @@ impl Service {
         let limits = config.limits;
         let history = history.transpose()?;
         let cells = known.map(|known| cells_of(known, &opened, &clock)).transpose()?;
+        if let (Some(cells), Some(_)) = (&cells, &hosted) {
+            cells.greeter.is_replicated();
+        }
         let service = Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 me: me.clone(),
@@ -109,6 +116,7 @@ impl Service {
                 traffic: Quota::new(limits.memory_bytes / 2, usize::MAX),
                 ended: VecDeque::new(),
                 round: Round::default(),
+                snapshots: 0,
                 inputs: VecDeque::new(),
                 stepping: false,
                 admitted: None,
@@ -127,6 +135,9 @@ impl Service {
                 happened: Arc::default(),
                 host_name: rustix::system::uname().nodename().to_string_lossy().into(),
                 cells,
+                hosted,
+                noted: None,
+                children,
             })
         });
         let imported = begin(&service, &opened, from_facts, &kept, known).await?;
@@ -245,6 +256,17 @@ impl Service {
         Ok(Some(self.host.last()))
     }
 
+    /// A host of a replicated cell may not have heard of all members that the host before it had.
+    fn with_all_known(&self, mut cluster: Cluster) -> Cluster {
+        let is_known = |cell| cluster.members.iter().any(|member| member.cell == cell);
+        let others = self.engine().links().map(|(member, ..)| member);
+        let others: Vec<_> = others.filter(|member| !is_known(member.cell)).cloned().collect();
+        if self.hosted.is_some() {
+            cluster.members.extend(others);
+        }
+        cluster
+    }
+
     /// How the cell is told that its host has started.
     fn started(
         &self,
@@ -254,6 +276,7 @@ impl Service {
     ) -> anyhow::Result<Start> {
         let now = self.clock.reads();
         let limits = self.config.limits;
+        let last_boot = &*self.books().clock().boot;
         let pools = self.config.pools()?.into_iter().filter_map(|change| match change {
             Change::Add { name, kind } => {
                 let limit = self.config.pools.get(name.as_str()).and_then(crate::Pool::limit);
@@ -265,6 +288,9 @@ impl Service {
             epoch: opened.epoch,
             life: opened.life.0,
             lost: matches!(opened.memory, Memory::Lost(_)),
+            // What the machine was restarted with may be an older state of its disk. A cell that was never started is no
+            // copy, and neither is the log of a hosted one.
+            doubtful: !last_boot.is_empty() && *last_boot != *boot() && self.hosted.is_none(),
             boot: boot().into(),
             boottime: clamp(now.boottime),
             wall: clamp(now.wall),
@@ -277,7 +303,8 @@ impl Service {
                 lease: limits.lease_hours.saturating_mul(3_600_000),
                 waiting: u32::try_from(limits.waiting).unwrap_or(u32::MAX),
             },
-            cluster: known.and_then(cluster),
+            cluster: known.and_then(cluster).map(|cluster| self.with_all_known(cluster)),
+            patience: self.config.cluster.terms().patience(),
             waits: self.config.waits(),
         })
     }

@@ -51,11 +51,18 @@ fn with_agent_that_keeps<F: Future>(
     let told = local.run_until(async {
         let service = loop {
             let data = Data::open(&dir.join("data"), None, false).expect("free");
-            match Service::new(data, config.clone(), &dir.join("sock"), kept.to_vec(), None).await {
+            let socket = dir.join("sock");
+            let log = match data.open_log(config.durability == Durability::Sync, &socket) {
                 // A snapshot of the one before is being made.
-                Err(error) if error.is::<InUse>() => tokio::task::yield_now().await,
-                begun => break begun.expect("an agent"),
-            }
+                Err(error) if error.is::<InUse>() => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                opened => opened.expect("a log"),
+            };
+            let kept = kept.to_vec();
+            let begun = Service::new(data, log, config.clone(), &socket, kept, None, None);
+            break begun.await.expect("an agent");
         };
         tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
         tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));

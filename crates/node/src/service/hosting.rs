@@ -1,0 +1,241 @@
+//! Replicated cells: that this agent hosts some, or is one.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use holdall_cell::session::ConnNo;
+use holdall_core::CellId;
+use holdall_holders::Stream;
+use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
+use holdall_wire::{
+    Answer, Body, Call, ClusterCall, Fault, HostCell, HostedView, Refusal, Reply, Right,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::connection::serve_as;
+use super::{End, Peer, Service};
+use crate::cluster::frame::Frame;
+use crate::hosted::{self, Hosted, Sighting, Standing};
+use crate::rights::Rights;
+
+/// The only call over a connection.
+const CALL: u64 = 1;
+
+impl Service {
+    /// Why nothing can be asked for here, if it cannot.
+    pub(super) fn guards_only(&self) -> Result<(), Refusal> {
+        match &self.hosted {
+            None => Ok(()),
+            Some(hosted) => Err(Refusal::Never(format!(
+                "this is a host of the cell {0}, which serves other cells; ask the agent of this machine, for NAME@{0}",
+                hosted.name
+            ))),
+        }
+    }
+
+    /// How it stands with the replicated cells here, or with this one.
+    pub(super) fn hosted_views(&self) -> Vec<HostedView> {
+        match &self.hosted {
+            Some(hosted) => vec![hosted.view(self.standing(&hosted.host))],
+            None => hosted::views(self.data.dir().path()),
+        }
+    }
+
+    fn standing(&self, host: &str) -> Standing {
+        Standing {
+            leads: true,
+            leader: Some(host.into()),
+            epoch: self.epoch,
+            records: self.host.watch().may_leave().0,
+            trouble: self.host.held_up(),
+        }
+    }
+
+    /// Sees to it that what is hosted here is; or notes how it stands with this cell.
+    pub(crate) fn look_at_hosted(&mut self) {
+        let Some(hosted) = &mut self.hosted else {
+            if self.cells.is_some() {
+                self.children.look();
+            }
+            return;
+        };
+        // There may be more hosts by now.
+        if let Ok(now) = Hosted::read(self.data.dir().path()) {
+            *hosted = now;
+        }
+        let host = hosted.host.clone();
+        let standing = self.standing(&host);
+        let seen = Sighting {
+            life: format!("{:032x}", self.books().life()),
+            epoch: self.host.watch().progress().epoch,
+            next: standing.records + 1,
+        };
+        if self.noted.as_ref() != Some(&(standing.clone(), seen.clone())) {
+            standing.note(self.data.dir());
+            seen.note(self.data.dir());
+            self.noted = Some((standing, seen));
+        }
+    }
+
+    /// A call about replicated cells that is for this agent. None if it is about something else.
+    pub(super) fn on_hosting(&mut self, conn: ConnNo, id: u64, call: &ClusterCall) -> Option<()> {
+        match call {
+            ClusterCall::Hosted => self.answer(conn, id, Reply::Hosted(self.hosted_views())),
+            ClusterCall::HandOver(heir) => {
+                let reply = self.hand_over_to(heir).map_or_else(Reply::Failed, |()| Reply::Done);
+                self.answer(conn, id, reply);
+            }
+            ClusterCall::Host(what) => {
+                let me = self.me.clone();
+                self.host_cell(what, move |reply| {
+                    if let Some(service) = me.upgrade() {
+                        service.borrow_mut().answer(conn, id, reply);
+                    }
+                });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The same, said by another cell. Its administrators may have this one host a cell only with a token of the authority, which
+    /// it joins with.
+    fn on_hosting_by(&mut self, cell: CellId, number: u64, call: &ClusterCall) {
+        let reply = match call {
+            ClusterCall::Hosted => Reply::Hosted(self.hosted_views()),
+            ClusterCall::HandOver(heir) => {
+                self.hand_over_to(heir).map_or_else(Reply::Failed, |()| Reply::Done)
+            }
+            ClusterCall::Host(what) => {
+                let me = self.me.clone();
+                return self.host_cell(what, move |reply| {
+                    if let Some(service) = me.upgrade() {
+                        let reply = Box::new(reply);
+                        service.borrow_mut().say(cell, Frame::Answers { number, reply });
+                    }
+                });
+            }
+            _ => Reply::Failed(Fault::Wrong("this is no question for another cell".into())),
+        };
+        self.say_at_once(cell, &Frame::Answers { number, reply: Box::new(reply) });
+    }
+
+    /// Whether a question is answered without looking at the cell: about hosting; while its log stands still, all others; and what is
+    /// no question but a change of the pools.
+    pub(super) fn answered_beside(&mut self, cell: CellId, number: u64, question: &Body) -> bool {
+        if let Body::Cluster(call) = question {
+            self.on_hosting_by(cell, number, call);
+            return true;
+        }
+        if self.hosted.is_none() {
+            return false;
+        }
+        if let Some(why) = self.host.held_up() {
+            let why = format!("nothing is granted at the moment: {why}");
+            let reply = Box::new(Reply::Failed(Fault::Failed(why)));
+            self.say_at_once(cell, &Frame::Answers { number, reply });
+            return true;
+        }
+        if matches!(question, Body::Change(_) | Body::Drain { .. }) {
+            self.change_for(cell, number, question.clone());
+            return true;
+        }
+        false
+    }
+
+    /// Changes the pools for somebody at another cell, which has looked whether they may: as if they had come over a connection.
+    fn change_for(&mut self, cell: CellId, number: u64, change: Body) {
+        let Some(service) = self.me.upgrade() else { return };
+        let known = self.engine().links().find(|(member, ..)| member.cell == cell);
+        let from = known.map_or_else(String::new, |(member, ..)| member.name.to_string());
+        tokio::task::spawn_local(async move {
+            let introduce = |peer: &mut Peer| {
+                peer.rights = Rights::of(&[Right::Pools]);
+                (peer.who.user, peer.who.host) = (format!("@{from}").into(), from.into());
+            };
+            let changed = async {
+                let (near, far) = UnixStream::pair()?;
+                let (stream, uid) = (Stream::new(near)?, rustix::process::getuid().as_raw());
+                let served = serve_as(service.clone(), stream, 0, uid, true, introduce);
+                tokio::task::spawn_local(served);
+                called(far, change).await
+            };
+            let reply = changed.await.unwrap_or_else(|error: io::Error| {
+                Reply::Failed(Fault::Failed(format!(
+                    "it is not known whether it was done: {error}"
+                )))
+            });
+            service.borrow_mut().say(cell, Frame::Answers { number, reply: Box::new(reply) });
+        });
+    }
+
+    fn hand_over_to(&mut self, heir: &str) -> Result<(), Fault> {
+        let conflict = |why: String| Err(Fault::Conflict(why));
+        match &self.hosted {
+            None => conflict("this is the cell of a machine, and stays there".into()),
+            Some(hosted) if hosted.host == heir => Ok(()),
+            Some(hosted) if !hosted.hosts.iter().any(|host| host == heir) => conflict(format!(
+                "{heir} does not host {}; its hosts are {}",
+                hosted.name,
+                hosted.hosts.join(", ")
+            )),
+            Some(_) => {
+                tracing::info!(heir, "another host is to lead");
+                self.end.get_or_insert_with(|| End::HandedOver(heir.into()));
+                self.changed.notify_one();
+                Ok(())
+            }
+        }
+    }
+
+    /// Becomes a host of a cell, and says what has come of it.
+    fn host_cell(&mut self, what: &HostCell, tell: impl FnOnce(Reply) + 'static) {
+        let running = self.cells.as_ref().and_then(|cells| cells.running.as_ref());
+        let (Some(running), None) = (running, &self.hosted) else {
+            let why = "only the agents of machines host cells";
+            return tell(Reply::Failed(Fault::Conflict(why.into())));
+        };
+        let own = running.links.own().clone();
+        let members = running.links.members();
+        let addresses = members.into_iter().find(|(id, _)| *id == own.id);
+        let addresses = addresses.map(|(_, it)| it.addresses).unwrap_or_default();
+        let (data, listens) = (self.data.dir().path().to_owned(), running.listens.clone());
+        let (what, me) = (what.clone(), self.me.clone());
+        tokio::task::spawn_local(async move {
+            let name = own.name.as_str();
+            let reply = match hosted::host(&data, name, &listens, &addresses, &what).await {
+                Ok(()) => {
+                    me.upgrade().into_iter().for_each(|me| me.borrow_mut().children.look());
+                    Reply::Done
+                }
+                Err(error) => Reply::Failed(Fault::Conflict(format!("{name}: {error:#}"))),
+            };
+            tell(reply);
+        });
+    }
+}
+
+/// Makes a call over a connection: how it ends.
+async fn called(stream: UnixStream, body: Body) -> io::Result<Reply> {
+    stream.set_nonblocking(true)?;
+    let mut stream = tokio::net::UnixStream::from_std(stream)?;
+    let mut said = Vec::new();
+    frame::greet(&mut said, frame::VERSION);
+    frame::write(&Call { id: CALL, body }, FROM_CLIENT_MAX, &mut said)?;
+    stream.write_all(&said).await?;
+    let mut incoming = Incoming::new(FROM_NODE_MAX);
+    loop {
+        while let Some(content) = incoming.next_frame()? {
+            if frame::version(content).is_ok() {
+                continue;
+            }
+            let Answer { reply, .. } = frame::read(content)?;
+            if !matches!(reply, Reply::Warning(_)) {
+                return Ok(reply);
+            }
+        }
+        if stream.read_buf(incoming.buffer()).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
