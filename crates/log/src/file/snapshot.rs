@@ -1,8 +1,8 @@
 //! A snapshot that is being made beside the log.
 //!
-//! It is written under another name and synced; then it gets its name, and that is synced; then what
-//! it stands for is removed. After a crash before the name is there, the old files are; after that,
-//! they are of no meaning.
+//! The segment that follows it is synced, with its name; then it is written under another name and
+//! synced; then it gets its name, and that is synced; then what it stands for is removed. After a crash
+//! before the name is there, the old files are; after that, they are of no meaning.
 
 use std::io;
 use std::sync::Arc;
@@ -100,7 +100,9 @@ impl SnapshotJob for FileSnapshot {
         let following = self.disk.open(&segment_name(self.sequence)).map_err(|error| {
             Error::Failed { place: place.clone(), error: Arc::new(error) } // Nothing was lost by that.
         })?;
-        following.sync().map_err(|error| self.backlog.fail(error))?;
+        // Its name, too: one that gets lost after this snapshot has got its own would leave a gap.
+        let is_there = following.sync().and_then(|()| self.disk.sync_names());
+        is_there.map_err(|error| self.backlog.fail(error))?;
         if let Err(error) = self.write(logic, payload) {
             drop(self.disk.remove(NEW_SNAPSHOT));
             let error = if is_full(&error) {
