@@ -164,6 +164,54 @@ fn nothing_is_lost_that_was_told_wherever_it_crashes() {
     }
 }
 
+/// Two snapshots, with segments that are begun before they are kept, and after it.
+fn snapshots() -> Vec<Step> {
+    use Step::{BeginSnapshot, Flush, KeepSnapshot, Sync};
+    let segment = [append(200), append(200), Flush, append(200), Flush];
+    let snapshot = [&[BeginSnapshot], &segment[..], &[KeepSnapshot], &segment, &[Sync]].concat();
+    [&[append(0), Flush][..], &snapshot, &snapshot].concat()
+}
+
+/// Plays some steps although an operation fails; then the power does.
+fn fail_and_unplug(at: u64, steps: &[Step], seed: u64, options: Options) -> Result<(), String> {
+    let mut disk = SimulatedDisk::new(7);
+    let mut world = World::default();
+    world.may_fail = true;
+    disk.set_fault(Some(Fault { at, kind: FaultKind::Fails }));
+    let mut process = world.start(&disk, options).ok().transpose()?;
+    for step in steps {
+        if process.is_none() {
+            disk = disk.killed();
+            process = world.start(&disk, options).ok().transpose()?;
+        }
+        let done = process.as_mut().map_or(Ok(()), |process| world.step(process, step));
+        if done.is_err_and(|error| !error.passes()) {
+            process = None;
+        }
+    }
+    drop(process);
+    world.may_fail = false;
+    let mut disk = world.unplug(&disk, seed);
+    play(&mut disk, &mut world, options, &[append(3), Step::Flush])
+}
+
+#[test]
+fn nothing_is_lost_that_was_told_whatever_fails_before_the_power_does() {
+    let options = options(Durability::Written, Syncing::Caller, 600);
+    let (story, mut disk) = (snapshots(), SimulatedDisk::new(7));
+    play(&mut disk, &mut World::default(), options, &story).expect("without a fault it is well");
+    for at in 1..=disk.operations() {
+        for steps in (1..=story.len()).map(|length| &story[..length]) {
+            for seed in 1..=32 {
+                let played = fail_and_unplug(at, steps, seed, options);
+                played.unwrap_or_else(|wrong| {
+                    panic!("operation {at} failed, power lost {seed} after {steps:?}: {wrong}")
+                });
+            }
+        }
+    }
+}
+
 /// What these tests rest on: that a disk which does not sync is found out, file by file.
 #[test]
 fn a_disk_that_lies_is_found_out() {
@@ -201,7 +249,7 @@ enum Trouble {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     /// Any story, with any number of crashes and failing operations, on disks of any size.
     #[test]
