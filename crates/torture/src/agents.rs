@@ -57,7 +57,7 @@ impl Agent {
         let site = ground.site(cell)?;
         let config = format!(
             "[cluster]\nlisten = \"{}\"\nadvertise = [\"{}\"]\nlease_seconds = {lease_seconds}\n\
-             [pools.board]\nunits = 3\n[pools.scope]\nlock = true\n[pools.db]\nlock = true\n\
+             [pools.board]\nunits = 3\n[pools.scope]\nlock = true\n[pools.db]\nlock = true\n[pools.rig]\nlock = true\n\
              [pools.keep]\nlock = true\non_partition = \"wait\"\n",
             site.listens, site.reached
         );

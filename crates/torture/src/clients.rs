@@ -78,7 +78,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Starts a run.
+    /// Starts a run. Its number.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -88,7 +88,7 @@ impl Clients {
         home: usize,
         errand: &Errand,
         place: &Place<'_>,
-    ) -> io::Result<()> {
+    ) -> io::Result<RunNo> {
         let run = self.next;
         self.next += 1;
         let said = place.work.join(format!("said-{run}"));
@@ -109,7 +109,7 @@ impl Clients {
         let child = command.spawn()?;
         let wrapper = Arc::new(Process::of(child.id())?);
         self.runs.insert(run, (client, Run { child, said, wrapper, home }));
-        Ok(())
+        Ok(run)
     }
 
     /// Takes note of those that are over.

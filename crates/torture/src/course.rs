@@ -13,7 +13,7 @@ use crate::check::{Judged, judge};
 use crate::clients::{Clients, Place};
 use crate::ground::Ground;
 use crate::journal::{self, Journal, Net, RunNo, What, Who};
-use crate::plan::{Course, Errand, Fault, Planned, Victims, Weather, lent, plan};
+use crate::plan::{Course, Errand, Fault, Planned, Stranding, Victims, Weather, lent, plan};
 use crate::process::Process;
 use crate::store::Store;
 
@@ -71,6 +71,22 @@ enum Undo {
         pick: u64,
         millis: u64,
     },
+    Strand {
+        home: usize,
+        guard: usize,
+        how: Stranding,
+    },
+}
+
+/// Somebody who is, or will be, cut off from the guard of what it uses ([`Fault::Strand`]).
+#[derive(Clone, Copy, Debug)]
+struct Stranded {
+    home: usize,
+    guard: usize,
+    how: Stranding,
+    victim: RunNo,
+    /// Who waits for the same, once it is cut off.
+    rival: Option<RunNo>,
 }
 
 /// Everything that goes on.
@@ -90,6 +106,7 @@ struct Torture<'a> {
     stopped: Vec<(RunNo, Who, Arc<Process>)>,
     /// The cells whose machines stand still.
     frozen: BTreeSet<usize>,
+    stranded: Option<Stranded>,
     wrong: Vec<String>,
     stop: &'a AtomicBool,
 }
@@ -148,6 +165,7 @@ fn play(
         undo: Vec::new(),
         stopped: Vec::new(),
         frozen: BTreeSet::new(),
+        stranded: None,
         wrong: Vec::new(),
         stop,
     };
@@ -217,6 +235,7 @@ impl Torture<'_> {
                 self.strike(fault)?;
             }
             self.undo_what_is_due(Instant::now())?;
+            self.look_at_stranded()?;
             std::thread::sleep(LOOK);
         }
         Ok(())
@@ -244,7 +263,26 @@ impl Torture<'_> {
         self.undo.push((Instant::now() + Duration::from_millis(millis), undo));
     }
 
+    /// Whether a fault would disturb what is to show with those who are stranded.
+    fn spares(&self, fault: Fault) -> bool {
+        let is_part = |cell| self.is_spared(cell);
+        match fault {
+            Fault::KillAgent { cell, .. }
+            | Fault::PauseAgent { cell, .. }
+            | Fault::RestartAgent { cell } => is_part(cell),
+            Fault::Net { from, to, .. } => is_part(from) && is_part(to),
+            _ => false,
+        }
+    }
+
+    fn is_spared(&self, cell: usize) -> bool {
+        self.stranded.is_some_and(|it| cell == it.home || cell == it.guard)
+    }
+
     fn strike(&mut self, fault: Fault) -> anyhow::Result<()> {
+        if self.spares(fault) {
+            return Ok(());
+        }
         match fault {
             Fault::KillAgent { cell, away } => {
                 if !self.frozen.contains(&cell) && self.agents[cell].kill() {
@@ -269,6 +307,7 @@ impl Torture<'_> {
             Fault::Kill { who, pick } => self.kill(who, pick),
             Fault::Pause { who, pick, millis } => self.pause(who, pick, millis),
             Fault::Freeze { pick, millis } => self.freeze(pick, millis)?,
+            Fault::Strand { home, guard, how } => self.strand(home, guard, how)?,
             Fault::Net { from, to, weather, both, millis } => {
                 self.spoil(from, to, weather, millis)?;
                 if both {
@@ -309,8 +348,72 @@ impl Torture<'_> {
         let wanted = its.filter_map(|(_, user)| lent(home, &user.units)).next_back();
         let Some((guard, what)) = wanted else { return Ok(()) };
         let errand = Errand { needs: vec![what], works: 50, deaf: false, local: true };
+        self.start(guard, &errand).map(drop)
+    }
+
+    /// Starts a run at a cell. Its number.
+    fn start(&mut self, home: usize, errand: &Errand) -> anyhow::Result<RunNo> {
         let place = place(self.settings, self.work, &self.sockets, &self.journal);
-        Ok(self.clients.start(0, guard, &errand, &place)?)
+        Ok(self.clients.start(0, home, errand, &place)?)
+    }
+
+    /// Somebody asks for what it is to be cut off from. If another one is at that, it does so later.
+    fn strand(&mut self, home: usize, guard: usize, how: Stranding) -> anyhow::Result<()> {
+        if self.stranded.is_some() {
+            self.later(LOOK.as_millis() as u64, Undo::Strand { home, guard, how });
+            return Ok(());
+        }
+        let (needs, works) = (vec![format!("rig@c{guard}")], self.course.lease * 3);
+        let victim = self.start(home, &Errand { needs, works, deaf: false, local: false })?;
+        self.stranded = Some(Stranded { home, guard, how, victim, rival: None });
+        Ok(())
+    }
+
+    /// Who uses what it asked for is cut off, as soon as nothing else is wrong there; and is left alone until somebody else has
+    /// had the same.
+    fn look_at_stranded(&mut self) -> anyhow::Result<()> {
+        let Some(it) = self.stranded else { return Ok(()) };
+        let Stranded { home, guard, how, victim, rival } = it;
+        if !self.clients.runs.contains_key(&rival.unwrap_or(victim)) {
+            self.stranded = None;
+            // It was over before it could be cut off.
+            return if rival.is_none() { self.strand(home, guard, how) } else { Ok(()) };
+        }
+        let uses = self.store.users().contains_key(&victim);
+        let is_bad = self.ground.is_bad(home, guard) || self.ground.is_bad(guard, home);
+        if rival.is_some() || !uses || is_bad || !self.is_well(home) || !self.is_well(guard) {
+            return Ok(());
+        }
+        let errand = Errand { needs: vec!["rig".into()], works: 50, deaf: false, local: true };
+        let rival = Some(self.start(guard, &errand)?);
+        self.stranded = Some(Stranded { rival, ..it });
+        self.cut_off(home, guard, how)
+    }
+
+    fn is_well(&mut self, cell: usize) -> bool {
+        !self.frozen.contains(&cell) && !self.agents[cell].paused && self.agents[cell].is_running()
+    }
+
+    /// For longer than a lease and a grace.
+    fn cut_off(&mut self, home: usize, guard: usize, how: Stranding) -> anyhow::Result<()> {
+        let millis = self.course.lease * 2;
+        match how {
+            Stranding::Killed => {
+                self.agents[home].kill();
+                self.note(What::Agent { cell: home, how: journal::Agent::Killed });
+                self.later(millis, Undo::StartAgent(home));
+            }
+            Stranding::Paused => {
+                self.agents[home].pause(true);
+                self.note(What::Agent { cell: home, how: journal::Agent::Paused });
+                self.later(millis, Undo::ResumeAgent(home));
+            }
+            Stranding::Net(weather) => {
+                self.spoil(home, guard, weather, millis)?;
+                self.spoil(guard, home, weather, millis)?;
+            }
+        }
+        Ok(())
     }
 
     /// A machine stands still on which something is used that others lend. When it wakes up, commands may go on for a moment before
@@ -321,7 +424,8 @@ impl Torture<'_> {
             let home = self.clients.runs.get(run)?.1.home;
             Some((home, lent(home, &user.units)?))
         });
-        let using: Vec<_> = using.filter(|(home, _)| !self.agents[*home].paused).collect();
+        let is_open = |home: usize| !self.agents[home].paused && !self.is_spared(home);
+        let using: Vec<_> = using.filter(|(home, _)| is_open(*home)).collect();
         let victim = using.get(pick as usize % using.len().max(1)).cloned();
         let Some((cell, (guard, what))) = victim.filter(|(cell, _)| self.agents[*cell].pause(true))
         else {
@@ -340,14 +444,16 @@ impl Torture<'_> {
         self.later(millis + WAKING, Undo::Thaw(cell));
         // Somebody else wants it meanwhile.
         let errand = Errand { needs: vec![what], works: 50, deaf: false, local: true };
-        let place = place(self.settings, self.work, &self.sockets, &self.journal);
-        Ok(self.clients.start(0, guard, &errand, &place)?)
+        self.start(guard, &errand).map(drop)
     }
 
     /// A run and the process of its command, if it has one: mostly one that uses something.
     fn victim(&self, who: Victims, pick: u64) -> Option<(RunNo, Option<Arc<Process>>)> {
         // Nobody does anything to what is on a machine that stands still.
         let is_awake = |run: &RunNo| {
+            if self.stranded.is_some_and(|it| it.victim == *run || it.rival == Some(*run)) {
+                return false;
+            }
             let home = self.clients.runs.get(run).map(|(_, run)| run.home);
             home.is_none_or(|home| !self.frozen.contains(&home))
         };
@@ -438,6 +544,7 @@ impl Torture<'_> {
                     }
                 }
                 Undo::Freeze { pick, millis } => self.freeze(pick, millis)?,
+                Undo::Strand { home, guard, how } => self.strand(home, guard, how)?,
                 Undo::Heal(from, to) => {
                     self.ground.set(from, to, None)?;
                     self.note(What::Net { from, to, how: Net::Healed });
@@ -449,13 +556,13 @@ impl Torture<'_> {
 
     /// Nothing goes wrong any more: everybody comes to an end.
     fn heal(&mut self) -> anyhow::Result<()> {
-        self.undo.retain(|(_, undo)| !matches!(undo, Undo::Freeze { .. }));
+        self.undo.retain(|(_, undo)| !matches!(undo, Undo::Freeze { .. } | Undo::Strand { .. }));
         let longest = self.undo.iter().map(|(at, _)| *at).max();
         self.undo_what_is_due(longest.unwrap_or_else(Instant::now))?;
         self.note(What::Calm);
         self.wait_for_all()?;
         // Everything can be had at once: nothing is held by nobody.
-        let pools = ["board@cN:all", "scope@cN", "db@cN", "keep@cN"];
+        let pools = ["board@cN:all", "scope@cN", "db@cN", "rig@cN", "keep@cN"];
         let cells = self.agents.len();
         let needs =
             (0..cells).flat_map(|cell| pools.map(|pool| pool.replace('N', &cell.to_string())));

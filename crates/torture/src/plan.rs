@@ -67,6 +67,16 @@ pub enum Fault {
         /// How long.
         millis: u64,
     },
+    /// Somebody uses for long what another cell lends, is cut off from it, and somebody there waits for the same; nothing else is
+    /// done to them. Nothing but the deadline of the one and the patience of the guard keeps the two apart.
+    Strand {
+        /// Where it is used.
+        home: usize,
+        /// Which cell guards it.
+        guard: usize,
+        /// What is done.
+        how: Stranding,
+    },
     /// The network between two cells is not as it should be for so many milliseconds.
     Net {
         /// From this cell.
@@ -102,6 +112,17 @@ impl Victims {
             Self::Both => &[Who::Wrapper, Who::Command],
         }
     }
+}
+
+/// How a home is cut off from a guard while its clients go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranding {
+    /// Its agent is killed: only wrappers can stop anything then.
+    Killed,
+    /// Its agent is stopped: the same.
+    Paused,
+    /// The network between the two.
+    Net(Weather),
 }
 
 /// What can be wrong with a network.
@@ -142,7 +163,26 @@ pub fn plan(course: &Course) -> Vec<Planned> {
         let longest = if rng.random_ratio(1, 4) { 2500 } else { 700 };
         at += rng.random_range(20..longest);
     }
+    all.extend(strandings(course));
+    all.sort_by_key(|planned| planned.at);
     all
+}
+
+/// One after the other, in all ways; first those in which the wrapper is alone.
+fn strandings(course: &Course) -> impl Iterator<Item = Planned> {
+    let (course, mut rng) = (*course, random(course.seed, u64::MAX));
+    let hows = [
+        Stranding::Killed,
+        Stranding::Net(Weather::Stalled),
+        Stranding::Paused,
+        Stranding::Net(Weather::Cut),
+    ];
+    let times = (0..course.millis).step_by(course.lease as usize * 5 / 2);
+    times.zip(hows.into_iter().cycle()).map(move |(at, how)| {
+        let home = rng.random_range(0..course.cells);
+        let guard = (home + rng.random_range(1..course.cells)) % course.cells;
+        Planned { at, fault: Fault::Strand { home, guard, how } }
+    })
 }
 
 fn draw(course: &Course, rng: &mut Pcg64Mcg) -> Fault {
@@ -263,6 +303,15 @@ mod tests {
                 if *both != one_way)));
         }
         assert!(!has(&|it| matches!(it, Fault::Net { from, to, .. } if from == to)));
+        for stranding in [
+            Stranding::Killed,
+            Stranding::Paused,
+            Stranding::Net(Weather::Stalled),
+            Stranding::Net(Weather::Cut),
+        ] {
+            assert!(has(&|it| matches!(it, Fault::Strand { how, .. } if *how == stranding)));
+        }
+        assert!(!has(&|it| matches!(it, Fault::Strand { home, guard, .. } if home == guard)));
     }
 
     #[test]
