@@ -107,6 +107,11 @@ expect_at lab2 64 "say this at lab1" cell add licences --store "$store" --hosts 
 expect_at lab1 64 "" cell add licences --store http://nowhere --hosts lab1
 expect_at lab1 65 "hosts licences" cell show licences
 expect_at lab1 0 "leads licences" cell add licences --store "$store" --hosts lab1,lab2,lab3
+# Each of them has written down who had it do so, without the token.
+for cell in "${cells[@]}"; do
+    eventually grep -q '"what":"cluster".*licences' "$work/$cell.data/audit.jsonl"
+    ! grep -q H1- "$work/$cell.data/audit.jsonl" || fail "a token is in the audit log of $cell"
+done
 expect_at lab1 0 "" pool add maya@licences --units 3
 expect_at lab2 0 "" pool add seat@licences --lock
 expect_at lab2 65 "by its own users" pool add maya@lab1 --units 3

@@ -19,7 +19,7 @@ use crate::handoff::{Giver, Item, Taker};
 /// How long lines are collected.
 const COLLECT: Duration = Duration::from_millis(10);
 /// What is never left out.
-const KEPT: [&str; 2] = ["forced", "pool"];
+const KEPT: [&str; 3] = ["forced", "pool", "cluster"];
 
 /// Where lines go.
 pub(crate) type Audit = Giver<Line>;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
-use super::{STANDING, all};
+use super::{STANDING, Standing, all};
+use crate::directory::Directory;
 use crate::handover::own_program;
 
 /// How long to wait before a child is started again that has ended.
@@ -123,15 +124,25 @@ fn keep(leash: &Leash, dir: &Path, lease_seconds: u64) {
         match start(dir, lease_seconds) {
             Ok(mut child) => {
                 leash.hold(child.stdin.take());
-                attend(leash, &mut child);
+                let ended = attend(leash, &mut child);
                 leash.hold(None);
-                // It stands no more; the next one says how it does.
-                let _ = std::fs::remove_file(dir.join(STANDING));
+                note(dir, ended);
             }
-            Err(error) => warn!("{} is not hosted: {error}", dir.display()),
+            Err(error) => {
+                warn!("{} is not hosted: {error}", dir.display());
+                note(dir, Some(format!("its host cannot be started: {error}")));
+            }
         }
         pause = if begun.elapsed() > LASTED { PAUSE } else { (2 * pause).min(PAUSE_MAX) };
         leash.wait(pause);
+    }
+}
+
+/// It stands no more, and the next one says how it does; until then, what is wrong.
+fn note(dir: &Path, trouble: Option<String>) {
+    match Directory::private(dir) {
+        Ok(own) if trouble.is_some() => Standing { trouble, ..Standing::default() }.note(&own),
+        _ => drop(std::fs::remove_file(dir.join(STANDING))),
     }
 }
 
@@ -146,16 +157,21 @@ fn start(dir: &Path, lease_seconds: u64) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Waits until a child has ended. One that does not although it should is killed: then its lease in etcd ends by itself.
-fn attend(leash: &Leash, child: &mut Child) {
+/// Waits until a child has ended, and tells how if that was not on purpose. One that does not although it should is killed: then its lease in etcd ends by itself.
+fn attend(leash: &Leash, child: &mut Child) -> Option<String> {
     let mut deadline = None;
     loop {
         match child.try_wait() {
             Ok(None) => {}
             Ok(Some(status)) => {
-                return info!(pid = child.id(), "what hosts a cell has ended: {status}");
+                info!(pid = child.id(), "what hosts a cell has ended: {status}");
+                let why = "its host has ended and is started again; the agent's log tells why";
+                return (!status.success()).then(|| format!("{why} ({status})"));
             }
-            Err(error) => return warn!("a child is lost: {error}"),
+            Err(error) => {
+                warn!("a child is lost: {error}");
+                return Some(format!("its host is lost: {error}"));
+            }
         }
         if leash.is_over() {
             let until = *deadline.get_or_insert_with(|| Instant::now() + LAST_WORDS);

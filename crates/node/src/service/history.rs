@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use holdall_cell::events;
 use holdall_cell::facts::{Fact, Imported};
-use holdall_cell::session::{CallNo, ConnNo, SessionId};
+use holdall_cell::session::{CallNo, SessionId};
 use holdall_log::Index;
 use holdall_wire::event::{Ending, What};
-use holdall_wire::{Ask, ClusterCall, Fault, Lasting, Refusal, RequestNo, Who};
+use holdall_wire::{Ask, ClusterCall, Fault, HostCell, Lasting, Refusal, RequestNo, Who};
 use tracing::{debug, info, warn};
 
 use super::admission::{files_for, size};
@@ -171,13 +171,17 @@ impl Service {
         self.audit.add(line);
     }
 
-    /// Somebody does something about the cluster.
-    pub(super) fn note_cluster(&mut self, conn: ConnNo, call: &ClusterCall) {
-        if matches!(call, ClusterCall::Members | ClusterCall::Tokens | ClusterCall::Hosted) {
-            return;
-        }
-        let line = Line::new(self.clock.wall(), "cluster").of(Some(self.caller(conn)));
-        self.audit.add(line.detail(serde_json::to_string(call).ok()));
+    /// Somebody does something about the cluster. Secrets are not for the audit log.
+    pub(super) fn note_cluster(&mut self, by: Arc<Who>, call: &ClusterCall) {
+        let told = match call {
+            ClusterCall::Members | ClusterCall::Tokens | ClusterCall::Hosted => return,
+            ClusterCall::Host(what) => {
+                let what = HostCell { token: "-".into(), ..(**what).clone() };
+                serde_json::to_string(&ClusterCall::Host(Box::new(what)))
+            }
+            _ => serde_json::to_string(call),
+        };
+        self.audit.add(Line::new(self.clock.wall(), "cluster").of(Some(by)).detail(told.ok()));
     }
 
     /// What was said of a request of late.

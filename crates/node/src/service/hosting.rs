@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use holdall_cell::session::ConnNo;
 use holdall_core::CellId;
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{
-    Answer, Body, Call, ClusterCall, Fault, HostCell, HostedView, Refusal, Reply, Right,
+    Answer, Body, Call, ClusterCall, Fault, HostCell, HostedView, Refusal, Reply, Right, Who,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -79,6 +80,9 @@ impl Service {
 
     /// A call about replicated cells that is for this agent. None if it is about something else.
     pub(super) fn on_hosting(&mut self, conn: ConnNo, id: u64, call: &ClusterCall) -> Option<()> {
+        if matches!(call, ClusterCall::HandOver(_) | ClusterCall::Host(_)) {
+            self.note_cluster(self.caller(conn), call);
+        }
         match call {
             ClusterCall::Hosted => self.answer(conn, id, Reply::Hosted(self.hosted_views())),
             ClusterCall::HandOver(heir) => {
@@ -101,6 +105,9 @@ impl Service {
     /// The same, said by another cell. Its administrators may have this one host a cell only with a token of the authority, which
     /// it joins with.
     fn on_hosting_by(&mut self, cell: CellId, number: u64, call: &ClusterCall) {
+        if matches!(call, ClusterCall::HandOver(_) | ClusterCall::Host(_)) {
+            self.note_cluster(Arc::new(self.administrator_of(cell)), call);
+        }
         let reply = match call {
             ClusterCall::Hosted => Reply::Hosted(self.hosted_views()),
             ClusterCall::HandOver(heir) => {
@@ -146,12 +153,11 @@ impl Service {
     /// Changes the pools for somebody at another cell, which has looked whether they may: as if they had come over a connection.
     fn change_for(&mut self, cell: CellId, number: u64, change: Body) {
         let Some(service) = self.me.upgrade() else { return };
-        let known = self.engine().links().find(|(member, ..)| member.cell == cell);
-        let from = known.map_or_else(String::new, |(member, ..)| member.name.to_string());
+        let by = self.administrator_of(cell);
         tokio::task::spawn_local(async move {
             let introduce = |peer: &mut Peer| {
                 peer.rights = Rights::of(&[Right::Pools]);
-                (peer.who.user, peer.who.host) = (format!("@{from}").into(), from.into());
+                (peer.who.user, peer.who.host) = (by.user, by.host);
             };
             let changed = async {
                 let (near, far) = UnixStream::pair()?;
@@ -167,6 +173,13 @@ impl Service {
             });
             service.borrow_mut().say(cell, Frame::Answers { number, reply: Box::new(reply) });
         });
+    }
+
+    /// Somebody of another cell, which does not tell who it was.
+    fn administrator_of(&self, cell: CellId) -> Who {
+        let known = self.engine().links().find(|(member, ..)| member.cell == cell);
+        let name = known.map_or_else(String::new, |(member, ..)| member.name.to_string());
+        Who { user: format!("@{name}").into(), host: name.into(), ..Who::default() }
     }
 
     fn hand_over_to(&mut self, heir: &str) -> Result<(), Fault> {

@@ -68,7 +68,7 @@ impl Service {
         let (links, home, greeter) =
             (running.links.clone(), running.home.clone(), cells.greeter.clone());
         tracing::info!(?call, by = &*self.caller(conn).user, "about the cluster");
-        self.note_cluster(conn, &call);
+        self.note_cluster(self.caller(conn), &call);
         let me = self.me.clone();
         tokio::task::spawn_local(async move {
             let reply = match carry_out(&links, &home, &greeter, call).await {
