@@ -60,6 +60,9 @@ pub enum BadChange {
     /// There is nothing to play.
     #[error("the history has no requests that can be played in this time")]
     Empty,
+    /// All of it is removed.
+    #[error("nothing is left to play: all that the requests need is removed")]
+    AllRemoved,
 }
 
 /// The largest load.
@@ -170,7 +173,7 @@ impl Replay {
             replay.counted.push(one.asked.is_some_and(|asked| period.has(asked)));
         }
         if replay.trace.requests.is_empty() {
-            return Err(BadChange::Empty);
+            return Err(if nothing > 0 { BadChange::AllRemoved } else { BadChange::Empty });
         }
         replay.trace.pools = world.pools(&replay.trace.requests);
         replay.notes.extend(clamped.into_iter().map(|(pool, requests)| Note::Clamped {

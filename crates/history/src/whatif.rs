@@ -1,16 +1,17 @@
 //! What would be: recorded requests, played again with something changed, beside the same requests unchanged.
 
+mod find;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::str::FromStr;
 
 use holdall_sim::{Contender, Error, Fate, Played, Progress, play_told, trace_settings};
-use holdall_wire::{Name, UNITS_MAX, span};
+use holdall_wire::Name;
 use serde::Serialize;
 
-use crate::history::{History, Period};
-use crate::replay::{BadChange, Changes, Replay, agent_settings};
+pub use self::find::{Found, Goal, find};
+use crate::replay::{BadChange, Replay, agent_settings};
 use crate::stats::Waits;
 
 /// Why there is no answer.
@@ -248,168 +249,6 @@ pub fn nearness(replay: &Replay, fates: &[Fate]) -> Option<Nearness> {
         difference: mean(|pair| pair.0.abs_diff(pair.1)),
         close: pairs.iter().filter(close).count() as f64 / pairs.len() as f64,
     })
-}
-
-/// What is wanted of a pool: `p99(gpu) < 10m`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Goal {
-    figure: Figure,
-    /// The pool.
-    pub pool: Name,
-    /// Below this, in milliseconds; at most this, if it may be reached.
-    limit: u64,
-    reached: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
-    Mean,
-    P50,
-    P90,
-    P99,
-    Max,
-}
-
-const FIGURES: [(&str, Figure); 5] = [
-    ("mean", Figure::Mean),
-    ("p50", Figure::P50),
-    ("p90", Figure::P90),
-    ("p99", Figure::P99),
-    ("max", Figure::Max),
-];
-
-impl FromStr for Goal {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "'{text}' is no goal; write it like 'p99(gpu) < 10m', with mean, p50, p90, p99 or max"
-            )
-        };
-        let (left, right) = text.split_once('<').ok_or_else(wrong)?;
-        let (reached, right) = match right.strip_prefix('=') {
-            Some(right) => (true, right),
-            None => (false, right),
-        };
-        let (figure, rest) = left.trim().split_once('(').ok_or_else(wrong)?;
-        let pool = rest.trim().strip_suffix(')').ok_or_else(wrong)?.trim();
-        let figure = FIGURES.iter().find(|(word, _)| *word == figure.trim()).ok_or_else(wrong)?.1;
-        let pool = pool.parse().map_err(|error| format!("'{text}': {error}"))?;
-        let limit = span(right.trim())?;
-        Ok(Self { figure, pool, limit: limit.as_millis() as u64, reached })
-    }
-}
-
-impl std::fmt::Display for Goal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let word = FIGURES.iter().find(|(_, figure)| *figure == self.figure).map_or("", |(w, _)| w);
-        let sign = if self.reached { "<=" } else { "<" };
-        write!(f, "{word}({}) {sign} {}s", self.pool, self.limit as f64 / 1000.0)
-    }
-}
-
-impl Goal {
-    /// What the figure is, in milliseconds. If nobody waited for the pool it is 0.
-    fn value(&self, summary: &Summary) -> f64 {
-        let waits = summary.pools.get(self.pool.as_str()).map(|figures| figures.waits);
-        let whole = |millis: Option<u64>| millis.map(|millis| millis as f64);
-        let value = waits.and_then(|waits| match self.figure {
-            Figure::Mean => waits.mean,
-            Figure::P50 => whole(waits.p50),
-            Figure::P90 => whole(waits.p90),
-            Figure::P99 => whole(waits.p99),
-            Figure::Max => whole(waits.max),
-        });
-        value.unwrap_or(0.0)
-    }
-
-    fn is_met(&self, value: f64) -> bool {
-        let limit = self.limit as f64;
-        if self.reached { value <= limit } else { value < limit }
-    }
-}
-
-/// The smallest number of units that is enough.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
-    /// So many.
-    pub units: u32,
-    /// What the figure is with them, in milliseconds.
-    pub value: f64,
-    /// All numbers that were tried, with what the figure was.
-    pub tried: BTreeMap<u32, f64>,
-}
-
-/// Searches for the smallest number of units of a pool with which a goal is met, everything else changed as it is said. It is taken for
-/// granted that more units do not make waits longer.
-///
-/// # Errors
-/// If no number is enough, or it cannot be played.
-pub fn find(
-    history: &History,
-    period: Period,
-    changes: &Changes,
-    contender: &Contender,
-    goal: &Goal,
-    stage: &Stage<'_>,
-) -> Result<Found, Failed> {
-    let mut tried = BTreeMap::new();
-    let mut attempt = |units: u32| -> Result<f64, Failed> {
-        let mut changes = changes.clone();
-        changes.units.insert(goal.pool.clone(), units);
-        let replay = Replay::of(history, period, &changes)?;
-        let how = format!("with {units} units of '{}'", goal.pool);
-        let value = match stage.play(&replay, contender, &how) {
-            Ok(played) => goal.value(&Summary::of(&replay, &played.fates)),
-            // It is not enough, whatever the figure would be in the end.
-            Err(Failed::Overloaded { .. }) => f64::INFINITY,
-            Err(error) => return Err(error),
-        };
-        tried.insert(units, value);
-        Ok(value)
-    };
-    // With fewer units than one request wants, requests would have to be cut.
-    let largest = history.pools().get(&goal.pool).map_or(1, |pool| pool.most.max(1));
-    // With so many nobody ever waits for it.
-    let most = most_at_once(history, period, changes, goal)?.clamp(largest, UNITS_MAX);
-    let value = attempt(most)?;
-    if !goal.is_met(value) {
-        let value = match value.is_finite() {
-            true => format!("it is {}s", value / 1000.0),
-            false => format!("more than {} requests wait at once", stage.most_waiting),
-        };
-        let (goal, pool) = (goal.clone(), goal.pool.clone());
-        return Err(Failed::Never { goal, pool, most, value });
-    }
-    let (mut low, mut high, mut best) = (largest, most, value);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let value = attempt(middle)?;
-        if goal.is_met(value) {
-            (high, best) = (middle, value);
-        } else {
-            low = middle + 1;
-        }
-    }
-    Ok(Found { units: high, value: best, tried })
-}
-
-/// All units of a pool that are ever wanted, as if by all at once.
-fn most_at_once(
-    history: &History,
-    period: Period,
-    changes: &Changes,
-    goal: &Goal,
-) -> Result<u32, Failed> {
-    let mut changes = changes.clone();
-    changes.units.insert(goal.pool.clone(), UNITS_MAX);
-    let replay = Replay::of(history, period, &changes)?;
-    let pool = replay.pools.iter().position(|pool| *pool == goal.pool);
-    let needs = replay.trace.requests.iter().flat_map(|asked| asked.needs.iter());
-    let units =
-        needs.filter(|need| Some(need.pool.index()) == pool).map(|need| u64::from(need.units));
-    Ok(u32::try_from(units.sum::<u64>()).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// A hundred years.
+const MOST_DAYS: f64 = 36_525.0;
+
 /// Reads a span of time as people write it: `90`, `30s`, `5m`, `1h`, `2d`, `500ms`.
 ///
 /// # Errors
@@ -17,10 +20,16 @@ pub fn span(text: &str) -> Result<Duration, String> {
         "d" => 86_400.0,
         _ => f64::NAN,
     };
-    let span = number.parse::<f64>().ok().map(|n| n * seconds).filter(|s| *s <= 3.2e9);
-    span.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
-        format!("'{text}' is no span of time; write it like 500ms, 30s, 5m, 1h or 2d")
-    })
+    let span = number.parse::<f64>().ok().map(|n| n * seconds).filter(|s| !s.is_nan());
+    match span {
+        None => Err(format!("'{text}' is no span of time; write it like 500ms, 30s, 5m, 1h or 2d")),
+        Some(seconds) if seconds > MOST_DAYS * 86_400.0 => {
+            Err(format!("'{text}' is too long: at most {MOST_DAYS}d"))
+        }
+        Some(seconds) => {
+            Duration::try_from_secs_f64(seconds).map_err(|error| format!("'{text}': {error}"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -35,5 +44,7 @@ mod tests {
         for bad in ["", "s", "-1", "1y", "1e9", "99999999999999d", ".", "NaN"] {
             assert!(span(bad).is_err(), "{bad}");
         }
+        assert!(span("36525d").is_ok());
+        assert_eq!(span("36526d"), Err("'36526d' is too long: at most 36525d".into()));
     }
 }

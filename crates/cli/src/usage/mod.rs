@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Tell how often estimates of waits would have held, instead
-    #[arg(long, conflicts_with_all = ["csv", "export"])]
+    #[arg(long, conflicts_with_all = ["by", "csv", "export"])]
     forecast: bool,
     /// Print every request instead
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "svg")]
@@ -127,11 +127,7 @@ impl Source {
         if !is_elsewhere {
             return Err(misuse(here));
         }
-        block_on(async {
-            // Without an agent it is not there.
-            let client = self.reach.connect().await.map_err(|_| misuse(here))?;
-            from_agent(&client, since).await
-        })
+        block_on(async { from_agent(&self.reach.connect().await?, since).await })
     }
 
     /// The pools that the agent has now, if one runs.

@@ -11,9 +11,9 @@ use holdall_commands::{Protocols, RequestsBar, files, say};
 use holdall_history::whatif::{
     Failed, Found, Goal, MOST_WAITING, Nearness, Stage, Summary, find, nearness,
 };
-use holdall_history::{Changes, Note, Replay, served};
+use holdall_history::{BadChange, Changes, Note, Replay, served};
 use holdall_sim::{Contender, Error};
-use holdall_wire::{Amount, Name, Need};
+use holdall_wire::{Name, UNITS_MAX};
 use serde::Serialize;
 
 use crate::failure::{CONFLICT, DENIED, Failure};
@@ -66,9 +66,34 @@ pub(crate) struct Args {
 fn size(text: &str) -> Result<(Name, u32), String> {
     let wrong = || format!("'{text}' is not of the form POOL=N, such as gpu=6");
     let (name, units) = text.split_once('=').ok_or_else(wrong)?;
-    match format!("{name}:{units}").parse() {
-        Ok(Need { name, amount: Amount::Units(units) }) => Ok((name, units)),
+    let name = name.parse().map_err(|error| format!("'{text}': {error}"))?;
+    match units.parse() {
+        Ok(units @ 1..=UNITS_MAX) => Ok((name, units)),
+        Ok(0) => Err(format!("'{text}': a pool without units is left out with --remove {name}")),
+        _ if units.bytes().all(|byte| byte.is_ascii_digit()) && !units.is_empty() => {
+            Err(format!("'{text}': a pool has at most {UNITS_MAX} units"))
+        }
         _ => Err(wrong()),
+    }
+}
+
+impl Args {
+    /// What is to be different.
+    fn changes(&self) -> Result<Changes, String> {
+        let mut units = BTreeMap::new();
+        for (pool, number) in &self.units {
+            if units.insert(pool.clone(), *number).is_some() {
+                return Err(format!("--units says twice how many '{pool}' has: once is enough"));
+            }
+        }
+        if let Some(goal) = self.find.as_ref().filter(|goal| units.contains_key(&goal.pool)) {
+            let pool = &goal.pool;
+            return Err(format!(
+                "--find searches for the units of '{pool}', and --units says them: give one"
+            ));
+        }
+        let remove = self.remove.iter().cloned().collect();
+        Ok(Changes { units, remove, load: self.load, seed: self.seed })
     }
 }
 
@@ -95,12 +120,7 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
-    let mut changes = Changes {
-        units: args.units.iter().cloned().collect::<BTreeMap<_, _>>(),
-        remove: args.remove.iter().cloned().collect(),
-        load: args.load,
-        seed: args.seed,
-    };
+    let mut changes = args.changes().map_err(misuse)?;
     let paths = [args.svg.as_deref(), args.html.as_deref()];
     files::try_all(&paths.into_iter().flatten().collect::<Vec<_>>())?;
     let contender = |name: &str| protocols.contender(name, &[]).map_err(misuse);
@@ -111,7 +131,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
                     who may see all";
         return Err(Failure(DENIED, text.into()).into());
     }
-    let before = Replay::of(&history, period, &Changes::default()).map_err(misuse)?;
+    let before = Replay::of(&history, period, &Changes::default()).map_err(bad)?;
     Note::tell(&before.notes).iter().for_each(say);
     let bar = RequestsBar::default();
     let stage = Stage { watch: &bar, most_waiting: args.most_waiting };
@@ -122,7 +142,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     if let (Some(goal), Some(found)) = (&args.find, &found) {
         changes.units.insert(goal.pool.clone(), found.units);
     }
-    let after = Replay::of(&history, period, &changes).map_err(misuse)?;
+    let after = Replay::of(&history, period, &changes).map_err(bad)?;
     let new = after.notes.iter().filter(|note| !before.notes.contains(note));
     Note::tell(new).iter().for_each(say);
     let change = told::change(&changes, &args.protocol);
@@ -171,6 +191,15 @@ fn failed(error: Failed) -> anyhow::Error {
         Failed::Never { .. } | Failed::Overloaded { .. } => {
             Failure(CONFLICT, error.to_string()).into()
         }
+        Failed::Change(error) => bad(error),
+        Failed::Sim(_) => misuse(error),
+    }
+}
+
+/// A change that makes no sense, or a history without anything to play.
+fn bad(error: BadChange) -> anyhow::Error {
+    match error {
+        BadChange::Empty | BadChange::AllRemoved => Failure(CONFLICT, error.to_string()).into(),
         _ => misuse(error),
     }
 }

@@ -62,8 +62,12 @@ pub(super) fn found(answer: &Answer, goal: Option<&Goal>) -> Option<String> {
             false => format!(", and with {less} too many wait at once"),
         }
     });
+    let all = match found.least {
+        least if least < found.units => format!(" (all from {least} on were tried)"),
+        _ => " (the largest request wants as many)".into(),
+    };
     Some(format!(
-        "{goal}: {} units of '{}' are enough; it is {} then{}",
+        "{goal}: {} units of '{}' are enough; it is {} then{}{all}",
         found.units,
         goal.pool,
         mean(Some(found.value)),
@@ -83,7 +87,8 @@ pub(super) fn rows(
     let none = Figures::default();
     let row = |name: &String| {
         let (was, is) = (before.get(name).unwrap_or(&none), after.get(name).unwrap_or(&none));
-        let mut row = vec![show::shorten(name, 40), was.waits.requests.to_string()];
+        let mut row = vec![show::shorten(name, 40)];
+        row.extend([was, is].map(|figures| figures.waits.requests.to_string()));
         row.extend([mean(was.waits.mean), mean(is.waits.mean)]);
         row.extend([short(was.waits.p99), short(is.waits.p99)]);
         if pools {
@@ -107,7 +112,7 @@ fn gain(was: Option<f64>, is: Option<f64>) -> String {
 
 /// The heads of the columns.
 pub(super) fn header(what: &'static str, pools: bool) -> Vec<&'static str> {
-    let mut header = vec![what, "requests", "mean wait", "then", "99 %", "then"];
+    let mut header = vec![what, "requests", "then", "mean wait", "then", "99 %", "then"];
     if pools {
         header.extend(["in use, %", "then"]);
     }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::Changes;
+use crate::history::History;
 use crate::join::{Joiner, joined};
 
 const MINUTE: u64 = 60_000;
@@ -83,13 +85,77 @@ fn the_smallest_number_is_found() {
             .units,
         3
     );
-    let goal: Goal = "mean(gpu) < 0".parse().expect("a goal");
-    let never = find(&history, period, &Changes::default(), &house(), &goal, &Stage::default())
-        .expect_err("never");
-    assert!(never.to_string().contains("cannot be had"), "{never}");
-    for bad in ["", "p99(gpu)", "p98(gpu) < 1m", "p99 gpu < 1m", "p99(gpu) < soon", "p99(a b)<1m"] {
+    for bad in [
+        "",
+        "p99(gpu)",
+        "p98(gpu) < 1m",
+        "p99 gpu < 1m",
+        "p99(gpu) < soon",
+        "p99(a b)<1m",
+        "max(gpu) < 0",
+    ] {
         assert!(bad.parse::<Goal>().is_err(), "{bad}");
     }
+}
+
+/// Requests of one to four units at any time of an hour, for up to twelve minutes.
+fn mixed(seed: u64) -> History {
+    let mut draw = holdall_sim::draws(seed, 0);
+    let mut asked: Vec<u64> = (0..40).map(|_| draw(60 * MINUTE)).collect();
+    asked.sort_unstable();
+    let mut joiner = Joiner::default();
+    let mut add = |line: String| joiner.add(serde_json::from_str(&line).expect("a line"));
+    add(r#"{"t":0,"k":"pool","pool":"gpu","units":4}"#.into());
+    for (n, at) in asked.into_iter().enumerate() {
+        let (units, held) = (1 + draw(4), 1 + draw(12 * MINUTE));
+        add(format!(
+            r#"{{"t":{at},"k":"ask","r":"1-{}","needs":["gpu:{units}"],"for":{held}}}"#,
+            n + 1
+        ));
+    }
+    joiner.finish()
+}
+
+#[test]
+fn more_units_may_make_waits_longer_and_the_smallest_number_is_found_all_the_same() {
+    let (mut longer, goal) = (0, "p50(gpu) < 1m".parse::<Goal>().expect("a goal"));
+    for seed in 0..40 {
+        let history = mixed(seed);
+        let found = find(
+            &history,
+            history.period(None, None),
+            &Changes::default(),
+            &house(),
+            &goal,
+            &Stage::default(),
+        )
+        .expect("found");
+        let median = |number| summary(&history, &units(number)).pools["gpu"].waits.p50;
+        let medians: Vec<_> = (4..20).map(|number| (number, median(number))).collect();
+        let enough = |(_, median): &&(u32, Option<u64>)| *median < Some(MINUTE);
+        let smallest = medians.iter().find(enough).expect("many are enough").0;
+        assert_eq!(found.units, smallest, "seed {seed}: {medians:?}");
+        assert_eq!(found.least, 4);
+        longer += usize::from(medians.iter().any(|one| one.0 > smallest && !enough(&one)));
+    }
+    assert!(longer > 0, "no history shows that halving is not enough");
+}
+
+#[test]
+fn no_number_is_enough_where_something_else_is_short() {
+    let mut joiner = Joiner::default();
+    joiner
+        .add(serde_json::from_str(r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#).expect("a line"));
+    for n in 1..=3 {
+        let line = format!(r#"{{"t":{n},"k":"ask","r":"1-{n}","needs":["gpu","db"],"for":60000}}"#);
+        joiner.add(serde_json::from_str(&line).expect("a line"));
+    }
+    let history = joiner.finish();
+    let (period, changes) = (history.period(None, None), Changes::default());
+    let goal: Goal = "max(gpu) < 1m".parse().expect("a goal");
+    let never = find(&history, period, &changes, &house(), &goal, &Stage::default());
+    let never = never.expect_err("all need the lock");
+    assert!(never.to_string().contains("cannot be had"), "{never}");
 }
 
 #[test]
