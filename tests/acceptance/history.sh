@@ -51,7 +51,14 @@ ends_with 64 whatif --from "$work/cluster.jsonl" --units boards=3
 ends_with 64 whatif --from "$work/cluster.jsonl" --find 'p99(processors)'
 ends_with 64 whatif --from "$work/cluster.jsonl" --find 'max(processors) < 0s'
 
-# Torn, and with a clock that was set back: told, and read.
+ends_with 64 whatif --from "$work/cluster.jsonl" --find 'p99(processors) < 10m' --remove processors/3
+says "$work/err" "give one"
+
+# Its beginning damaged, torn, and with a clock that was set back: told, and read.
+{ printf '\0\0\0\n'; tail -n +3 "$work/cluster.jsonl"; } >"$work/damaged.jsonl"
+ends_with 0 usage --from "$work/damaged.jsonl"
+says "$work/err" "the first is line 1"
+ends_with 0 sim house --trace "$work/damaged.jsonl" --nodes 1 --colocated
 head -c -20 "$work/cluster.jsonl" >"$work/torn.jsonl"
 ends_with 0 usage --from "$work/torn.jsonl"
 says "$work/err" "only half there"
@@ -117,9 +124,9 @@ cat >"$work/odd.jsonl" <<'EOF'
 EOF
 ends_with 0 whatif --from "$work/odd.jsonl" --json
 says "$work/err" "'gpu' had 4 units before it had 2"
-says "$work/err" "they get all of it"
+says "$work/err" "for all of it when played"
 says "$work/err" "'old' is no more"
-says "$work/err" "2 uses have no recorded end"
+says "$work/err" "2 uses without a recorded end"
 says "$work/out" '"waits":{"requests":4,'
 ends_with 0 usage --from "$work/odd.jsonl" --by unit --csv
 says "$work/out" "old/0,3,0,0,0.0833"

@@ -276,6 +276,9 @@ fn when(status: &Status, prospects: &Prospects) -> Option<String> {
             show::ago(one.made)
         )),
         None if prospects.unknown.is_empty() => None,
+        None if status.waiting.iter().all(|wait| wait.part_of.is_some()) => {
+            Some("when parts of grants are granted is not told".into())
+        }
         None => Some(show::outlook(&Outlook::Unknown(prospects.unknown.clone()))),
     }
 }

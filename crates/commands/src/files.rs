@@ -27,6 +27,22 @@ pub fn try_all(paths: &[&Path]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether none of these is what is read: nothing would be left of it.
+///
+/// # Errors
+/// If one is.
+pub fn spare(read: &Path, paths: &[&Path]) -> anyhow::Result<()> {
+    let number = |path: &Path| {
+        let file = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+        file.map(|file| (file.dev(), file.ino()))
+    };
+    let Some(kept) = number(read) else { return Ok(()) };
+    match paths.iter().find(|path| number(path) == Some(kept)) {
+        Some(path) => Err(usage(format!("{} is read: write to another file", path.display()))),
+        None => Ok(()),
+    }
+}
+
 /// Says that something is read until whoever writes it ends, which may never be, if it is no plain file.
 pub fn tell_if_endless(path: &Path) {
     if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
@@ -102,6 +118,19 @@ mod tests {
         assert!(said(&dir.path().join("no/file")).contains("no/file: No such file or directory"));
         try_all(&[Path::new("/dev/full")]).expect("it is seen when something is written");
         write(Path::new("/dev/full"), "x").expect_err("it is full");
+    }
+
+    #[test]
+    fn what_is_read_is_not_written() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [read, link, other] = ["read", "link", "other"].map(|name| dir.path().join(name));
+        spare(&read, &[&read]).expect("it is not there");
+        fs::write(&read, "kept").expect("a file");
+        symlink(&read, &link).expect("a link");
+        spare(&read, &[&other]).expect("something else");
+        spare(Path::new("/dev/null"), &[Path::new("/dev/null")]).expect("it takes everything");
+        let said = spare(&read, &[&other, &link]).expect_err("it is read").to_string();
+        assert!(said.ends_with("link is read: write to another file"), "{said}");
     }
 
     #[test]

@@ -245,6 +245,49 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_begun_when_the_clock_was_set_changes_no_span() {
+        let line = |at: u64, rest: &str| format!("{{\"t\":{at},{rest}}}");
+        for set in [20 * DAY as i64, -20 * (DAY as i64)] {
+            let begun = |at| {
+                let mark = "\"k\":\"mark\",\"upto\":5,\"of\":\"here\"";
+                [line(at, "\"k\":\"begin\",\"v\":1"), line(at, mark)]
+            };
+            let ask = |at, r| line(at, &format!("\"k\":\"ask\",\"r\":\"1-{r}\",\"needs\":[\"x\"]"));
+            let grant = |at, r| {
+                line(at, &format!("\"k\":\"grant\",\"r\":\"1-{r}\",\"got\":{{\"x\":[\"x\"]}}"))
+            };
+            let end = |at, r| line(at, &format!("\"k\":\"end\",\"r\":\"1-{r}\",\"how\":\"left\""));
+            let by = |by: i64| format!("\"k\":\"clock\",\"by\":{by}");
+            let set_at = (T + 1000).saturating_add_signed(set);
+            let before = [&begun(T)[..], &[ask(T, 1), grant(T, 1)]].concat();
+            let after = [
+                &begun(set_at)[..],
+                &[line(set_at, &by(set)), end(set_at + 4000, 1), ask(set_at + 5000, 2)],
+                &[grant(set_at + 5000, 2)],
+                &begun(T + 7000),
+                &[line(T + 7000, &by(-set)), end(T + 8000, 2)],
+            ]
+            .concat();
+            // The first file may be gone.
+            for lines in [[&before[..], &after[..]].concat(), after] {
+                let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+                let history = joined(&lines);
+                let last = history.uses.last().expect("some");
+                assert!(
+                    last.held().is_some_and(|held| held.abs_diff(2000) < 5),
+                    "{set}: {history:?}"
+                );
+                let first = history.uses[0].held().filter(|_| history.uses.len() > 1);
+                assert!(first.is_none_or(|held| held.abs_diff(5000) < 5), "{set}: {history:?}");
+                assert!(history.period(None, None).length() < 9000, "{set}: {history:?}");
+                let walls = [last.asked, last.ended].map(|at| history.wall(at.expect("known")));
+                assert!(walls[0].abs_diff(set_at + 5000) < 5, "{set}: {walls:?}");
+                assert!(walls[1].abs_diff(T + 8000) < 5, "{set}: {walls:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_night_in_which_nothing_happens_is_a_night() {
         let lines = [
             r#"{"t":1000000,"k":"ask","r":"1-1","needs":["db"]}"#,

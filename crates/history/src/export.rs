@@ -28,7 +28,8 @@ fn row<'a>(history: &History, one: &'a Use) -> Row<'a> {
     let wall = |time: Option<u64>| time.map(|time| history.wall(time));
     let seconds = |span: Option<u64>| span.map(|span| span as f64 / 1000.0);
     let needs: Vec<_> = one.needs.iter().map(ToString::to_string).collect();
-    let units: Vec<_> = one.got.values().flatten().map(ToString::to_string).collect();
+    let mut units: Vec<_> = one.got.values().flatten().map(ToString::to_string).collect();
+    units.extend(one.more.iter().map(|(pool, more)| format!("{pool}:{more}")));
     Row {
         request: one.request.map(|request| request.to_string()),
         user: one.user.as_deref(),
@@ -40,7 +41,7 @@ fn row<'a>(history: &History, one: &'a Use) -> Row<'a> {
         granted: wall(one.granted),
         ended: wall(one.ended),
         how: one.how.map(crate::How::as_str),
-        waited: seconds(one.waited()),
+        waited: seconds(one.waited().or_else(|| one.waited_in_vain())),
         held: seconds(one.held()),
         part_of: one.part_of.map(|whole| whole.to_string()),
     }
@@ -91,6 +92,10 @@ mod tests {
             r#"{"t":3000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]}}"#,
             r#"{"t":9000,"k":"end","r":"1-1","how":"released"}"#,
             r#"{"t":9000,"k":"ask","r":"1-2","needs":["gpu"]}"#,
+            r#"{"t":9000,"k":"ask","r":"1-3","needs":["gpu"]}"#,
+            r#"{"t":9500,"k":"end","r":"1-3","how":"withdrawn"}"#,
+            r#"{"t":9600,"k":"ask","r":"2-1","needs":["gpu:9"]}"#,
+            r#"{"t":9600,"k":"grant","r":"2-1","got":{"gpu":["gpu/0"]},"more":{"gpu":8}}"#,
         ] {
             joiner.add(serde_json::from_str(line).expect("a line"));
         }
@@ -102,10 +107,12 @@ mod tests {
             String::from_utf8_lossy(&text),
             "request,user,name,command,needs,units,asked,granted,ended,how,waited,held,part_of\n\
              1-1,anna,\"a, \"\"b\"\"\",,gpu:2,gpu/0 gpu/1,1000,3000,9000,released,2.0,6.0,\n\
-             1-2,,,,gpu,,9000,,,,,,\n"
+             1-2,,,,gpu,,9000,,9000,unknown,,,\n\
+             1-3,,,,gpu,,9000,,9500,withdrawn,0.5,,\n\
+             2-1,,,,gpu:9,gpu/0 gpu:8,9600,9600,,,0.0,,\n"
         );
         let mut text = Vec::new();
         json_lines(&history, all, &mut text).expect("written");
-        assert_eq!(String::from_utf8_lossy(&text).lines().count(), 2);
+        assert_eq!(String::from_utf8_lossy(&text).lines().count(), 4);
     }
 }

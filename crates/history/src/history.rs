@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdall_wire::{Name, Need, RequestNo};
+use holdall_wire::{Amount, Name, Need, RequestNo};
 
 use crate::forecast::Estimate;
 use crate::line::How;
@@ -56,6 +56,12 @@ impl Use {
     /// How long it waited until it was granted.
     pub fn waited(&self) -> Option<u64> {
         Some(self.granted?.saturating_sub(self.asked?))
+    }
+
+    /// How long it waited until it was given up or refused: of one of which nothing more was heard that is not known.
+    pub fn waited_in_vain(&self) -> Option<u64> {
+        let known = self.granted.is_none() && self.how != Some(How::Unknown);
+        self.ended.filter(|_| known)?.checked_sub(self.asked?)
     }
 
     /// How long it was held, once that is over.
@@ -141,6 +147,16 @@ impl History {
     /// The pool or lock that a need is of, and the unit that it names.
     pub fn pool_of(&self, need: &Need) -> (Name, Option<Name>) {
         self.pools.of(need)
+    }
+
+    /// The pool or lock that a name is of, and the unit if it is that of one, which may be told without its pool.
+    pub(crate) fn owner_of(&self, name: &Name) -> (Name, Option<Name>) {
+        let of = self.pool_of(&Need { name: name.clone(), amount: Amount::One });
+        if of.1.is_some() || self.pools().contains_key(name) {
+            return of;
+        }
+        let owner = self.pools().iter().find(|(_, pool)| pool.units.contains(name));
+        owner.map_or(of, |(pool, _)| (pool.clone(), Some(name.clone())))
     }
 
     /// Takes notice of pools as an agent has them now: their units, or nothing for a lock.

@@ -28,6 +28,11 @@ pub(crate) struct Joiner {
 
 impl Joiner {
     pub(crate) fn add(&mut self, line: Line) {
+        // Of the beginning of a file and of marks nothing follows, and if the clock was set before they were written, that is told after
+        // them.
+        if matches!(line.what, What::Begin { .. } | What::Mark(_)) {
+            return;
+        }
         let now = match line.what {
             What::Clock { by } => self.clock.set(line.at, by, &mut self.history.notes),
             _ => self.clock.read(line.at, &mut self.history.notes),
@@ -35,14 +40,13 @@ impl Joiner {
         let begin = self.history.span.map_or(now, |(begin, _)| begin);
         self.history.span = Some((begin, now));
         match line.what {
-            What::Begin { .. } | What::Clock { .. } => {}
+            What::Begin { .. } | What::Mark(_) | What::Clock { .. } => {}
             What::Ask(ask) => self.ask(now, ask),
             What::Grant(grant) => self.grant(now, grant),
             What::End { r, how, .. } => self.end(now, r, how),
             What::Pool { pool, units } => self.history.pools.tell(now, pool, units),
             What::Gap { lines } => self.gaps = self.gaps.saturating_add(lines.max(1)),
             What::Expect(expect) => self.expect(now, &expect),
-            What::Mark(_) => {}
             What::Other => self.unknown += 1,
         }
     }

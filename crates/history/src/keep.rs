@@ -12,10 +12,13 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use holdall_wire::Name;
 
 use crate::clock::from_to;
 use crate::line::{Line, Mark, VERSION, What};
@@ -26,7 +29,7 @@ const PARTS: u64 = 8;
 /// How much of a history is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// At most so many bytes.
+    /// At most so many bytes, and what is written at once.
     pub bytes: u64,
     /// At least for so many milliseconds, if there is room, and about a quarter longer at most while files are begun that often. Of
     /// the time between the beginnings of two files at most a quarter of this counts: what is seldom used is kept until five
@@ -60,6 +63,8 @@ pub struct Keeper {
     last: u64,
     size: u64,
     mark: Option<Mark>,
+    /// The pools as they are, as far as that is known.
+    pools: BTreeMap<Name, Option<u32>>,
     later: Option<(PathBuf, u32)>,
 }
 
@@ -71,8 +76,16 @@ impl Keeper {
     /// If it cannot be written.
     pub fn open(dir: &Path, retention: Retention, now: u64) -> io::Result<Self> {
         let dir = dir.to_owned();
-        let mut keeper =
-            Self { dir, retention, file: None, last: 0, size: 0, mark: None, later: None };
+        let mut keeper = Self {
+            dir,
+            retention,
+            file: None,
+            last: 0,
+            size: 0,
+            mark: None,
+            pools: BTreeMap::new(),
+            later: None,
+        };
         keeper.go_on()?;
         keeper.make_room(now)?;
         Ok(keeper)
@@ -118,6 +131,15 @@ impl Keeper {
         self.mark.as_ref()
     }
 
+    /// Takes notice of a line, if it tells of a pool that is there: each file tells of those, since the one before may be gone.
+    pub fn notice(&mut self, line: &Line) {
+        match &line.what {
+            What::Pool { pool, units: Some(0) } => drop(self.pools.remove(pool)),
+            What::Pool { pool, units } => drop(self.pools.insert(pool.clone(), *units)),
+            _ => {}
+        }
+    }
+
     /// Writes lines, and how far they go; `now` is the time of the last of them, in milliseconds since 1970.
     ///
     /// # Errors
@@ -131,13 +153,17 @@ impl Keeper {
         let (mut text, mut first) = (Vec::new(), None);
         for line in lines {
             first.get_or_insert(line.at);
+            self.notice(&line);
             let line = if self.retention.anonymous { line.anonymous() } else { line };
             line.write_to(&mut text)?;
+        }
+        if self.begin_if_due(first.unwrap_or(now))? {
+            // After what is written first: that may be that the clock was set.
+            self.tell_pools(now, &mut text)?;
         }
         if let Some(mark) = &mark {
             Line { at: now, what: What::Mark(mark.clone()) }.write_to(&mut text)?;
         }
-        self.begin_if_due(first.unwrap_or(now))?;
         let Some((file, _)) = &mut self.file else { return Ok(()) };
         if let Err(error) = file.write_all(&text) {
             // A part of it would be taken for all of it.
@@ -149,20 +175,34 @@ impl Keeper {
         Ok(())
     }
 
-    /// Begins a new file if there is none, or if the last one is large or old.
-    fn begin_if_due(&mut self, now: u64) -> io::Result<()> {
+    /// Adds the pools as they are, unless that would fill a file.
+    fn tell_pools(&self, now: u64, text: &mut Vec<u8>) -> io::Result<()> {
+        let mut told = Vec::new();
+        for (pool, units) in &self.pools {
+            let what = What::Pool { pool: pool.clone(), units: *units };
+            Line { at: now, what }.write_to(&mut told)?;
+        }
+        if told.len() as u64 <= self.retention.bytes / PARTS / 2 {
+            text.append(&mut told);
+        }
+        Ok(())
+    }
+
+    /// Begins a new file if there is none, or if the last one is large or old. Says whether it has.
+    fn begin_if_due(&mut self, now: u64) -> io::Result<bool> {
         let begun = self.file.as_ref().map(|(_, begun)| *begun);
         let large = self.size >= self.retention.bytes / PARTS;
         // The clock may have been set back since.
         let old = |begun: u64| now.abs_diff(begun) > self.retention.millis / PARTS;
         if begun.is_some_and(|begun| !large && !old(begun)) {
-            return Ok(());
+            return Ok(false);
         }
         // Whatever the clock says: the names are in the order of the files.
         let name = now.max(self.last.saturating_add(1));
         let (file, size) = begin(&self.dir, name, now, self.mark.as_ref())?;
         (self.file, self.last, self.size) = (Some((file, now)), name, size);
-        self.make_room(now)
+        self.make_room(now)?;
+        Ok(true)
     }
 
     /// Removes what need not be kept.
@@ -171,7 +211,10 @@ impl Keeper {
         let kept = i64::try_from(self.retention.millis).unwrap_or(i64::MAX);
         let most = kept / (PARTS as i64 / 2);
         for (name, path) in files(&self.dir)?.into_iter().rev() {
-            bytes += fs::metadata(&path)?.len();
+            let size = fs::metadata(&path)?.len();
+            // The last one grows.
+            let part = self.retention.bytes / PARTS;
+            bytes += if next.is_none() { size.max(part) } else { size };
             // A file ends when the next one begins.
             let old = age >= kept;
             if next.is_some() && (old || bytes > self.retention.bytes) {
@@ -263,11 +306,12 @@ fn end_line(file: &mut File) -> io::Result<u64> {
 const CHUNK: u64 = 1 << 16;
 
 /// The last mark of a file, and where its line ends. It is looked for from the end on.
-fn last_mark(file: &mut File) -> io::Result<Option<(Mark, u64)>> {
-    let mut from = file.metadata()?.len();
+fn last_mark(file: &mut (impl Read + Seek)) -> io::Result<Option<(Mark, u64)>> {
+    let mut from = file.seek(SeekFrom::End(0))?;
     let mut tail: Vec<u8> = Vec::new();
     while from > 0 {
-        let more = from.min(CHUNK);
+        // As much again as has been found without an end of a line: one of many megabytes is looked through twice, not a thousand times.
+        let more = from.min(CHUNK.max(tail.len() as u64));
         from -= more;
         file.seek(SeekFrom::Start(from))?;
         let mut chunk = vec![0; more as usize];
@@ -311,8 +355,8 @@ pub fn files(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
         let begun = middle.and_then(|middle| middle.strip_suffix(".jsonl")?.parse().ok());
         // There is no such time, and no later one for the next file.
         let begun = begun.filter(|begun| i64::try_from(*begun).is_ok());
-        // A pipe would keep its reader waiting.
-        let begun = begun.filter(|_| entry.path().metadata().is_ok_and(|file| file.is_file()));
+        // A pipe would keep its reader waiting, and through a link something else would be written.
+        let begun = begun.filter(|_| entry.metadata().is_ok_and(|file| file.is_file()));
         files.extend(begun.map(|begun| (begun, entry.path())));
     }
     files.sort();

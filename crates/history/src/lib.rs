@@ -31,6 +31,7 @@ pub mod swf;
 mod text;
 pub mod usage;
 pub mod whatif;
+mod words;
 
 pub use self::export::{csv, json_lines};
 pub use self::history::{History, Period, Use};

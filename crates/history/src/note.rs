@@ -5,6 +5,8 @@ use std::mem::{Discriminant, discriminant};
 
 use holdall_wire::Name;
 
+use crate::words::{count, span};
+
 /// Something odd, and what was made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -128,10 +130,8 @@ impl fmt::Display for Note {
                 write!(f, "{file}: line {line}, the last one, is only half there: left out")
             }
             Self::Unreadable { file, line, lines } => {
-                write!(
-                    f,
-                    "{file}: {lines} lines cannot be read, the first is line {line}: left out"
-                )
+                let lines = count(*lines, "line");
+                write!(f, "{file}: {lines} cannot be read, the first is line {line}: left out")
             }
             Self::Later { file, version } => {
                 write!(
@@ -140,32 +140,36 @@ impl fmt::Display for Note {
                 )
             }
             Self::Unknown(lines) => {
-                write!(f, "{lines} lines are of a kind that this version does not know: left out")
+                let lines = count(*lines, "line");
+                write!(f, "{lines} of a kind that this version does not know: left out")
             }
             Self::Gaps(lines) => {
-                write!(f, "{lines} lines or more are missing: the agent could not write them")
+                let lines = count(*lines, "line");
+                write!(f, "{lines} or more missing: the agent could not write them")
             }
             Self::JumpedBack { to, by } => set_clock(f, "back", *to, *by),
             Self::JumpedForward { to, by } => set_clock(f, "forward", *to, *by),
             Self::NoEnd(uses) => {
+                let uses = count(*uses, "use");
                 write!(
                     f,
-                    "{uses} uses have no recorded end: taken to have ended when others got their units"
+                    "{uses} without a recorded end: taken to have ended when others got the units"
                 )
             }
             Self::NoAsk(requests) => {
+                let requests = count(*requests, "request");
                 write!(
                     f,
-                    "{requests} requests were made before the history begins: their waits are not known"
+                    "{requests} made before the history begins: how long that took is not known"
                 )
             }
             Self::Forgotten(requests) => write!(
                 f,
-                "{requests} requests of earlier starts of the agent were neither granted nor ended: \
-                 their waits do not count"
+                "{} of earlier starts of the agent, neither granted nor ended: how long that took does not count",
+                count(*requests, "request")
             ),
             Self::Resized { pool, from, to } => {
-                write!(f, "'{pool}' had {from} units before it had {to}")
+                write!(f, "'{pool}' had {} before it had {to}", count(*from, "unit"))
             }
             Self::Removed(pool) => write!(f, "'{pool}' is no more"),
             Self::Guessed { pool, units } => {
@@ -173,11 +177,19 @@ impl fmt::Display for Note {
             }
             Self::Clamped { pool, units, requests } => write!(
                 f,
-                "{requests} requests need more of '{pool}' than its {units} units: they get all of it"
+                "{} for more of '{pool}' than its {}: for all of it when played",
+                count(*requests, "request"),
+                count(*units, "unit")
             ),
-            Self::LeftOut { requests, why } => write!(f, "{requests} requests are left out: {why}"),
+            Self::LeftOut { requests, why } => {
+                write!(f, "{} left out: {why}", count(*requests, "request"))
+            }
             Self::StillHeld(uses) => {
-                write!(f, "{uses} uses have not ended: taken to end with the history")
+                write!(
+                    f,
+                    "{} without an end so far: taken to end with the history",
+                    count(*uses, "use")
+                )
             }
         }
     }
@@ -186,8 +198,8 @@ impl fmt::Display for Note {
 fn set_clock(f: &mut fmt::Formatter<'_>, how: &str, to: u64, by: u64) -> fmt::Result {
     let at = jiff::Timestamp::from_millisecond(to as i64);
     let at = at.map_or_else(|_| to.to_string(), |at| at.strftime("%F %T UTC").to_string());
-    let by = by as f64 / 1000.0;
-    write!(f, "the clock was set {how} to {at}, by {by:.1} s: spans go on as if it had not been")
+    let by = span(by);
+    write!(f, "the clock was set {how} to {at}, by {by}: spans go on as if it had not been")
 }
 
 #[cfg(test)]
@@ -205,7 +217,7 @@ mod tests {
             (&*told[0], &*told[OF_A_KIND]),
             ("'pool0' is no more", "and so on, 9990 times more")
         );
-        assert!(told[OF_A_KIND + 1].starts_with("3 uses have no recorded end"));
+        assert!(told[OF_A_KIND + 1].starts_with("3 uses without a recorded end"));
         assert_eq!(Note::tell([]), Vec::<String>::new());
     }
 }

@@ -37,7 +37,8 @@ pub enum Unreadable {
         version: u32,
     },
     /// It is something else.
-    #[error("{} is no history: its first line is neither of a history nor of an audit log", .0.display())]
+    #[error("{} is no history: it begins neither with lines of a history nor with those of an audit log (`holdall sim --trace` and `--record` make one of \
+             a log in the Standard Workload Format)", .0.display())]
     Other(PathBuf),
     /// It is no log of the Standard Workload Format, either.
     #[error("{}: {why}", path.display())]
@@ -55,23 +56,23 @@ pub enum Unreadable {
 /// So many requests are read of a history at most.
 const MOST_REQUESTS: usize = 5_000_000;
 
-/// What a file is, by its first line.
+/// Of a file that may be anything so many lines are looked at until one tells what it is: the first ones may be damaged.
+const MOST_BAD: usize = 1000;
+
+/// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A history.
     History,
     /// The audit log of an agent.
     Audit,
-    /// Something else: no JSON.
-    Other,
 }
 
-fn kind_of(first: &str) -> Kind {
-    match serde_json::from_str::<serde_json::Value>(first) {
-        Ok(value) if value.get("k").is_some() => Kind::History,
-        Ok(value) if value.get("what").is_some() => Kind::Audit,
-        _ => Kind::Other,
-    }
+/// What a file is, by one of its lines, if that tells.
+fn kind_of(line: &str) -> Option<Kind> {
+    let value = serde_json::from_str::<serde_json::Value>(line).ok()?;
+    let kinds = [("k", Kind::History), ("what", Kind::Audit)];
+    kinds.into_iter().find(|(key, _)| value.get(key).is_some()).map(|(_, kind)| kind)
 }
 
 /// Requests that were recorded.
@@ -124,7 +125,7 @@ pub fn read_trace(path: &Path, told: &dyn Fn(u64)) -> Result<Recorded, Unreadabl
 /// If it is none, or of a later version.
 pub fn parse(name: &str, text: &str) -> Result<History, Unreadable> {
     let mut reader = Reader::new(&|_| {}, false);
-    reader.add(Path::new(name), text.as_bytes(), true)?;
+    reader.add(Path::new(name), text.as_bytes(), Some(Kind::History), true)?;
     reader.finish()
 }
 
@@ -156,40 +157,47 @@ impl<'a> Reader<'a> {
 
     fn read(&mut self, path: &Path) -> Result<(), Unreadable> {
         self.takes_swf &= !path.is_dir();
-        let files = files(path)?;
+        let (files, kind) = files(path)?;
         for (at, path) in files.iter().enumerate() {
             let file = File::open(path);
             let file = file.map_err(|why| Unreadable::File { path: path.clone(), why })?;
-            self.add(path, BufReader::with_capacity(1 << 16, file), at + 1 == files.len())?;
+            self.add(path, BufReader::with_capacity(1 << 16, file), kind, at + 1 == files.len())?;
         }
         Ok(())
     }
 
-    /// Adds a file, which may be the last one.
-    fn add(&mut self, path: &Path, from: impl BufRead, last: bool) -> Result<(), Unreadable> {
+    /// Adds a file, which may be the last one, and may be of any kind if that is not known.
+    fn add(
+        &mut self,
+        path: &Path,
+        from: impl BufRead,
+        mut kind: Option<Kind>,
+        last: bool,
+    ) -> Result<(), Unreadable> {
         let file = path.display().to_string();
-        // Nothing but blank lines so far; and whether what comes is of a later version.
-        let (mut kind, mut later) = (None, false);
-        let (mut bad, mut first_bad) = (0, 0);
+        // Whether what comes is of a later version, and what cannot be read.
+        let (mut later, mut bad) = (false, Bad::default());
         let Self { allowance, joiner, notes, takes_swf, jobs, later: told, any } = self;
         let taken = each_line(from, allowance, |TextLine { number, text, is_whole }| {
             if text.trim().is_empty() {
                 return Ok(());
             }
-            let is_first = kind.is_none();
-            let kind = *kind.get_or_insert_with(|| kind_of(&text));
-            if kind == Kind::Other && *takes_swf {
-                let jobs = jobs.get_or_insert_default();
-                return jobs
-                    .add(number, &text)
-                    .map_err(|why| Broken::Is(Unreadable::Swf { path: path.into(), why }));
-            }
-            if kind == Kind::Other && !is_first {
-                return Err(Broken::Is(Unreadable::Other(path.into())));
+            if kind.is_none() && jobs.as_ref().is_none_or(Jobs::is_empty) {
+                kind = kind_of(&text);
             }
             let parsed = match kind {
-                Kind::Audit => audit::line(&text),
-                Kind::History | Kind::Other => serde_json::from_str::<Line>(&text).map(Some),
+                Some(Kind::Audit) => audit::line(&text),
+                Some(Kind::History) => serde_json::from_str::<Line>(&text).map(Some),
+                None => {
+                    bad.add(number);
+                    if *takes_swf {
+                        let added = jobs.get_or_insert_default().add(number, &text);
+                        added.map_err(|why| Unreadable::Swf { path: path.into(), why })?;
+                    } else if bad.lines > MOST_BAD {
+                        return Err(Unreadable::Other(path.into()).into());
+                    }
+                    return Ok(());
+                }
             };
             if let Ok(Some(Line { what: What::Begin { v }, .. })) = &parsed {
                 later = *v > VERSION;
@@ -208,13 +216,10 @@ impl<'a> Reader<'a> {
                 Err(_) if last && !is_whole => {
                     notes.push(Note::Torn { file: file.clone(), line: number });
                 }
-                Err(_) => {
-                    first_bad = if bad == 0 { number } else { first_bad };
-                    bad += 1;
-                }
+                Err(_) => bad.add(number),
             }
             match joiner.requests() > MOST_REQUESTS {
-                true => Err(Broken::Is(Unreadable::TooMany(path.into()))),
+                true => Err(Unreadable::TooMany(path.into()).into()),
                 false => Ok(()),
             }
         });
@@ -222,9 +227,14 @@ impl<'a> Reader<'a> {
             Broken::Is(error) => error,
             Broken::Io(why) => Unreadable::File { path: path.into(), why },
         })?;
-        if bad > 0 {
-            self.notes.push(Note::Unreadable { file, line: first_bad, lines: bad });
+        match kind {
+            // A log of another site, which tells itself what of it cannot be read.
+            None if self.jobs.is_some() => return Ok(()),
+            None if bad.lines > 0 => return Err(Unreadable::Other(path.into())),
+            _ => self.jobs = None,
         }
+        let Bad { lines, first: line } = bad;
+        self.notes.extend((lines > 0).then_some(Note::Unreadable { file, line, lines }));
         Ok(())
     }
 
@@ -239,10 +249,30 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Lines that cannot be read: how many, and the number of the first.
+#[derive(Default)]
+struct Bad {
+    lines: usize,
+    first: usize,
+}
+
+impl Bad {
+    fn add(&mut self, number: usize) {
+        self.first = if self.lines == 0 { number } else { self.first };
+        self.lines += 1;
+    }
+}
+
 /// Why lines are not taken any more.
 enum Broken {
     Is(Unreadable),
     Io(io::Error),
+}
+
+impl From<Unreadable> for Broken {
+    fn from(error: Unreadable) -> Self {
+        Self::Is(error)
+    }
 }
 
 impl From<io::Error> for Broken {
@@ -251,14 +281,15 @@ impl From<io::Error> for Broken {
     }
 }
 
-fn files(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
+/// The files that are to be read, oldest first, and what they are if their names tell.
+fn files(path: &Path) -> Result<(Vec<PathBuf>, Option<Kind>), Unreadable> {
     let wrap = |why| Unreadable::File { path: path.into(), why };
     if !fs::metadata(path).map_err(wrap)?.is_dir() {
-        return Ok(vec![path.into()]);
+        return Ok((vec![path.into()], None));
     }
     let kept = keep::files(path).map_err(wrap)?;
     if !kept.is_empty() {
-        return Ok(kept.into_iter().map(|(_, file)| file).collect());
+        return Ok((kept.into_iter().map(|(_, file)| file).collect(), Some(Kind::History)));
     }
     let mut audit: Vec<(u32, PathBuf)> = Vec::new();
     for entry in fs::read_dir(path).map_err(wrap)? {
@@ -276,7 +307,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
         return Err(Unreadable::Nothing(path.into()));
     }
     audit.sort();
-    Ok(audit.into_iter().rev().map(|(_, file)| file).collect())
+    Ok((audit.into_iter().rev().map(|(_, file)| file).collect(), Some(Kind::Audit)))
 }
 
 #[cfg(test)]
@@ -301,6 +332,28 @@ mod tests {
                 Note::Unreadable { file, line: 2, lines: 1 }
             ]
         );
+    }
+
+    #[test]
+    fn a_file_whose_first_lines_are_damaged_is_read_all_the_same() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("history-5.jsonl");
+        let damaged = "\0\0\0\n\u{fffd}{\"t\":\n";
+        fs::write(&file, damaged.to_owned() + ASK).expect("written");
+        let unreadable = Note::Unreadable { file: file.display().to_string(), line: 1, lines: 2 };
+        let Recorded::History(traced) = read_trace(&file, &|_| {}).expect("a history") else {
+            panic!("it is no log of another site")
+        };
+        for history in [read(&file).expect("a history"), traced] {
+            assert_eq!((history.uses.len(), &history.notes[..]), (1, &[unreadable.clone()][..]));
+        }
+        // The agent's own files are what they are called, however damaged they are, and others are not lost for one.
+        fs::write(dir.path().join("history-1.jsonl"), damaged).expect("written");
+        fs::write(dir.path().join("history-9.jsonl"), ASK.replace("1-1", "1-2")).expect("written");
+        let history = read(dir.path()).expect("a history");
+        assert_eq!((history.uses.len(), history.notes.len()), (2, 2), "{history:?}");
+        fs::write(&file, "what is this\n".repeat(2 * MOST_BAD) + ASK).expect("written");
+        assert!(matches!(read(&file), Err(Unreadable::Other(_))), "it is something else");
     }
 
     #[test]

@@ -46,11 +46,16 @@ pub enum BadChange {
     /// There is nothing of that name.
     #[error("the history knows no pool, lock or unit '{0}'")]
     Nothing(Name),
+    /// How many units a pool has is said, and that it has fewer.
+    #[error(
+        "how many units '{0}' has is said or searched for, and --remove takes '{1}' away: give one"
+    )]
+    Twice(Name, Name),
     /// A pool without units.
     #[error("'{0}' with 0 units: leave it out with --remove")]
     Zero(Name),
     /// A load that is none.
-    #[error("a load of {0}: let it be above 0, and at most {MOST_LOAD}")]
+    #[error("a load of {0:?}: let it be from {LEAST_LOAD} to {MOST_LOAD}")]
     Load(f64),
     /// It would take days to play.
     #[error(
@@ -65,7 +70,8 @@ pub enum BadChange {
     AllRemoved,
 }
 
-/// The largest load.
+/// The smallest and the largest load.
+const LEAST_LOAD: f64 = 0.001;
 pub(crate) const MOST_LOAD: f64 = 100.0;
 /// The most requests that are played.
 pub(crate) const MOST_REQUESTS: usize = 2_000_000;
@@ -278,7 +284,7 @@ fn thin_or_thicken(
     length: u64,
 ) -> Result<(), BadChange> {
     let load = changes.load;
-    if !(load > 0.0 && load <= MOST_LOAD) {
+    if !(LEAST_LOAD..=MOST_LOAD).contains(&load) {
         return Err(BadChange::Load(load));
     }
     let requests = (drafts.len() as f64 * load) as usize;
@@ -346,15 +352,15 @@ impl World {
         }
         let mut gone = BTreeSet::new();
         for name in &changes.remove {
+            let (pool, unit) = history.owner_of(name);
+            if changes.units.contains_key(&pool) {
+                return Err(BadChange::Twice(pool, name.clone()));
+            }
             if let Some(found) = at(name) {
                 gone.insert(found);
                 continue;
             }
-            let need = holdall_wire::Need { name: name.clone(), amount: Amount::One };
-            let owner = match history.pool_of(&need) {
-                (pool, Some(unit)) => at(&pool).map(|found| (found, unit)),
-                _ => units.iter().position(|units| units.contains(name)).map(|f| (f, name.clone())),
-            };
+            let owner = at(&pool).zip(unit);
             let is_there = |(found, unit): &(usize, Name)| {
                 units[*found].contains(unit)
                     || is_numbered(unit, &names[*found], capacities[*found])

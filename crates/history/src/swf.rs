@@ -74,6 +74,11 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
+    /// Whether none was found so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.unused == 0
+    }
+
     /// Takes in a line.
     ///
     /// # Errors

@@ -57,6 +57,8 @@ pub struct Usage {
     pub from: u64,
     /// Until when.
     pub to: u64,
+    /// How long that was, however the clock was set meanwhile.
+    pub length: u64,
     /// What came together under each key: days in order, others by how long they were held.
     pub rows: Vec<Row>,
     /// All together.
@@ -144,7 +146,7 @@ impl Sum {
         }
         if let Some(granted) = one.granted {
             let end = one.ended.unwrap_or(period.to);
-            if end >= period.from && granted < period.to {
+            if one.ended.is_none_or(|end| period.has(end)) && granted < period.to {
                 self.row.longest = self.row.longest.max(end.saturating_sub(granted));
             }
         }
@@ -282,6 +284,7 @@ fn finish(
     Usage {
         from: history.wall(period.from),
         to: history.wall(period.to),
+        length: period.length(),
         rows,
         total: total.finish(None),
     }
@@ -301,8 +304,9 @@ fn days(history: &History, period: Period, zone: &TimeZone) -> Vec<(String, Peri
         let next = next.map(|next| next.timestamp().as_millisecond() as u64);
         let length = next.map_or(86_400_000, |next| next.saturating_sub(wall)).max(1);
         // The clock may be set back within the day.
-        let set = history.behind.iter().map(|(at, _)| *at).find(|at| *at > from);
-        let to = (from + length).min(period.to).min(set.unwrap_or(u64::MAX));
+        let set = history.behind.partition_point(|(at, _)| *at <= from);
+        let set = history.behind.get(set).map_or(u64::MAX, |(at, _)| *at);
+        let to = (from + length).min(period.to).min(set);
         let name = day.map_or_else(|| "?".into(), |day| day.strftime("%Y-%m-%d").to_string());
         days.push((name, Period { from, to }));
         from = to;
@@ -380,5 +384,6 @@ mod tests {
         assert_eq!((first.requests, hours(first.held), hours(first.waited)), (3, 4.0, 2.0));
         assert_eq!((second.requests, hours(second.held), hours(second.waited)), (0, 1.0, 2.0));
         assert_eq!((first.utilisation, second.utilisation), (Some(0.5), Some(0.0)));
+        assert_eq!((first.longest, second.longest), (0, 2 * HOUR), "both end on the second");
     }
 }

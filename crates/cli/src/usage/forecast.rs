@@ -10,6 +10,7 @@ use holdall_lab::figures::{Said, curves};
 use serde::Serialize;
 
 use super::percent;
+use crate::failure::{CONFLICT, Failure};
 use crate::{print, show, usage as misuse};
 
 /// So many estimates tell enough.
@@ -80,7 +81,8 @@ pub(super) fn run(
 fn checked_again(history: &History, period: Period) -> anyhow::Result<Backtest> {
     backtest(history, period, &served(), EFFORT).map_err(|error| match error {
         Failed::Sim(holdall_sim::Error::Failure { .. }) => error.into(),
-        _ => misuse(error),
+        Failed::Sim(_) => misuse(error),
+        Failed::History(_) => Failure(CONFLICT, error.to_string()).into(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 mod forecast;
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 pub(crate) struct Source {
     /// How far back to look
-    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "30d")]
+    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "30d", allow_hyphen_values = true)]
     pub(crate) since: Duration,
     /// The history to read: a file, or the data directory of an agent [default: that of your agent]
     #[arg(long, value_name = "PATH")]
@@ -85,6 +85,12 @@ pub(crate) struct Recorded {
 }
 
 impl Source {
+    /// Whether all of these can be written, and none of them is what is read.
+    pub(crate) fn try_all(&self, paths: &[&Path]) -> anyhow::Result<()> {
+        self.from.iter().try_for_each(|from| files::spare(from, paths))?;
+        files::try_all(paths)
+    }
+
     /// The history, and the part of it that is meant. What is odd about it is said.
     pub(crate) fn read(&self) -> anyhow::Result<Recorded> {
         let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
@@ -166,7 +172,7 @@ async fn from_agent(client: &Client, since: u64) -> anyhow::Result<(History, boo
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    files::try_all(&args.svg.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+    args.source.try_all(&args.svg.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let Recorded { history, period, everybodys } = args.source.read()?;
     if !everybodys {
         say("these are your own requests; `holdall agent status` shows who may see everybody's");
@@ -177,7 +183,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Format::Csv => csv(&history, period, &mut out)?,
             Format::Jsonl => json_lines(&history, period, &mut out)?,
         }
-        return write_out(&out);
+        return write_out(out);
     }
     if args.forecast {
         return forecast::run(&history, period, everybodys, args.json, args.svg.as_deref());
@@ -194,15 +200,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         draw(path, &used)?;
     }
     if args.csv {
-        return write_out(used.csv()?.as_bytes());
+        return write_out(used.csv()?.into_bytes());
     }
     print(&if args.json { show::json(&used)? } else { told(&used) })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_out(bytes: &[u8]) -> anyhow::Result<ExitCode> {
+fn write_out(bytes: Vec<u8>) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    let bytes = if out.is_terminal() { for_terminal(&bytes) } else { bytes };
+    match out.write_all(&bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(cannot_write("the result", error))
         }
@@ -210,8 +217,14 @@ fn write_out(bytes: &[u8]) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Lines for other programs, without what a terminal would take for commands: names are what somebody else has chosen.
+fn for_terminal(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().flat_map(|line| [show::clean(line), "\n".into()]).collect::<String>().into()
+}
+
 fn headline(used: &Usage) -> String {
-    let length = show::span(used.to.saturating_sub(used.from) / 1000);
+    let length = show::span(used.length / 1000);
     format!("{} to {} ({length})", moment(used.from), moment(used.to))
 }
 
@@ -227,13 +240,19 @@ pub(crate) fn short(millis: Option<u64>) -> String {
     match millis {
         None => "-".into(),
         Some(0) => "0".into(),
-        Some(millis @ 1..10_000) => format!("{:.1}s", millis as f64 / 1000.0),
+        Some(millis @ 1..1000) => format!("{millis}ms"),
+        Some(millis @ 1000..10_000) => format!("{:.1}s", millis as f64 / 1000.0),
         Some(millis) => show::span(millis / 1000),
     }
 }
 
 fn hours(millis: u128) -> String {
-    format!("{:.1}", millis as f64 / 3_600_000.0)
+    match millis as f64 / 3_600_000.0 {
+        0.0 => "0".into(),
+        // A second is 0.0003 hours.
+        few @ ..0.1 => format!("{few:.4}"),
+        hours => format!("{hours:.1}"),
+    }
 }
 
 pub(crate) fn percent(share: Option<f64>) -> String {
@@ -277,6 +296,9 @@ fn told(used: &Usage) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    if used.total.requests == 0 && used.total.held == 0 && used.total.waited == 0 {
+        return "nothing is recorded of this time: nobody asked for anything, held it or waited for it".into();
+    }
     format!("{}\n{}", headline(used), table.trim_fmt())
 }
 
@@ -302,4 +324,15 @@ fn draw(path: &Path, used: &Usage) -> anyhow::Result<()> {
         rows: used.rows.iter().take(ROWS).map(row).collect(),
     };
     files::write(path, chart.draw())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_commands_for_a_terminal() {
+        let shown = for_terminal("a,b\n1,\u{1b}]0;x\u{7}\u{9b}31m\n".as_bytes());
+        assert_eq!(shown, b"a,b\n1, ]0;x  31m\n");
+    }
 }

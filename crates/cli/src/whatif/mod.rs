@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     remove: Vec<Name>,
     /// Let so many requests come for each that was recorded
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, allow_negative_numbers = true)]
     load: f64,
     /// Serve them by this protocol
     #[arg(long, value_name = "PROTOCOL", default_value = SERVED)]
@@ -47,10 +47,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GOAL")]
     find: Option<Goal>,
     /// Where the chance of --load comes from
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Break off when more than so many requests wait at once: that cannot be served, and takes ever longer to play
-    #[arg(long, value_name = "N", default_value_t = MOST_WAITING)]
+    #[arg(long, value_name = "N", default_value_t = MOST_WAITING, allow_negative_numbers = true)]
     most_waiting: usize,
     /// Print one JSON object; spans are in milliseconds
     #[arg(long)]
@@ -122,7 +122,7 @@ struct Answer {
 pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode> {
     let mut changes = args.changes().map_err(misuse)?;
     let paths = [args.svg.as_deref(), args.html.as_deref()];
-    files::try_all(&paths.into_iter().flatten().collect::<Vec<_>>())?;
+    args.source.try_all(&paths.into_iter().flatten().collect::<Vec<_>>())?;
     let contender = |name: &str| protocols.contender(name, &[]).map_err(misuse);
     let (served, other) = (served(), contender(&args.protocol)?);
     let Recorded { history, period, everybodys } = args.source.read()?;

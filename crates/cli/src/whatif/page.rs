@@ -7,7 +7,7 @@ use holdall_history::whatif::{Figures, Goal};
 use holdall_lab::figures::{self, BarChart, BarRow};
 
 use super::Answer;
-use super::told::{found, header, headline, mean, rows, trust};
+use super::told::{by_user, found, header, headline, mean, rows, trust};
 use crate::show;
 
 const STYLE: &str = "\
@@ -74,13 +74,13 @@ pub(super) fn page(answer: &Answer, goal: Option<&Goal>) -> String {
         let _ = writeln!(page, "<p>{}</p>", escaped(&line)); // A text takes everything.
     }
     page.push_str(&waits(answer));
-    for (what, title, before, after) in [
-        ("pool", "Waits by pool", &unchanged.pools, &changed.pools),
-        ("user", "Waits by user", &unchanged.users, &changed.users),
+    let pools = table(&header("pool", true), &rows(&unchanged.pools, &changed.pools, true));
+    let users = table(&header("user", false), &by_user(answer));
+    for (title, table, picture) in [
+        ("Waits by pool", pools, bars(&unchanged.pools, &changed.pools)),
+        ("Waits by user", users, bars(&unchanged.users, &changed.users)),
     ] {
-        let _ = writeln!(page, "<h2>{title}</h2>");
-        page.push_str(&table(&header(what, what == "pool"), &rows(before, after, what == "pool")));
-        page.push_str(&bars(before, after));
+        let _ = writeln!(page, "<h2>{title}</h2>\n{table}{picture}");
     }
     page + "</body></html>\n"
 }

@@ -100,6 +100,15 @@ pub(super) fn rows(
     names.into_iter().map(row).collect()
 }
 
+/// The same by user, and of all of them.
+pub(super) fn by_user(answer: &Answer) -> Vec<Vec<String>> {
+    let Answer { unchanged, changed, .. } = answer;
+    let all = |figures: &Figures| BTreeMap::from([("all".to_owned(), figures.clone())]);
+    let mut users = rows(&unchanged.users, &changed.users, false);
+    users.extend(rows(&all(&unchanged.all), &all(&changed.all), false));
+    users
+}
+
 fn gain(was: Option<f64>, is: Option<f64>) -> String {
     let (Some(was), Some(is)) = (was, is) else { return "-".into() };
     let by = mean(Some((is - was).abs()));
@@ -134,9 +143,6 @@ fn table(header: Vec<&str>, rows: Vec<Vec<String>>) -> String {
 /// Everything.
 pub(super) fn told(answer: &Answer, goal: Option<&Goal>) -> String {
     let Answer { unchanged, changed, .. } = answer;
-    let all = |figures: &Figures| BTreeMap::from([("all".to_owned(), figures.clone())]);
-    let mut users = rows(&unchanged.users, &changed.users, false);
-    users.extend(rows(&all(&unchanged.all), &all(&changed.all), false));
     let mut parts = vec![headline(answer), trust(answer.nearness.as_ref())];
     parts.extend(found(answer, goal));
     parts.push(format!("then: {}", answer.change));
@@ -145,6 +151,6 @@ pub(super) fn told(answer: &Answer, goal: Option<&Goal>) -> String {
         "{}\n\n{}\n\n{}",
         parts.join("\n"),
         table(header("pool", true), pools),
-        table(header("user", false), users)
+        table(header("user", false), by_user(answer))
     )
 }

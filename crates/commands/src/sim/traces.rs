@@ -82,7 +82,7 @@ impl TraceArgs {
 fn of_history(file: &str, history: &History) -> anyhow::Result<Replay> {
     Note::tell(&history.notes).iter().for_each(say);
     let replay = Replay::of(history, history.period(None, None), &Changes::default());
-    replay.map_err(|error| usage(format!("{file}: {error}")))
+    replay.map_err(|error| Failure(CONFLICT, format!("{file}: {error}")).into())
 }
 
 /// Plays them through all protocols, and prints what came of it.
@@ -95,6 +95,7 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let paths: Vec<&Path> = [args.record.as_deref(), output.svg].into_iter().flatten().collect();
     files::try_all(&paths)?;
+    args.trace.iter().try_for_each(|trace| files::spare(trace, &paths))?;
     let mut columns = Vec::new();
     columns.extend(recorded(replay));
     let bar = RequestsBar::default();

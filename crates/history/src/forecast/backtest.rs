@@ -190,14 +190,15 @@ fn queue_at(
     let mut queue = Queue { pools: pools.to_vec(), lead, requests: Vec::new() };
     for (at, one) in history.uses.iter().enumerate().take(last + 1) {
         let over = one.ended.filter(|ended| *ended <= now);
-        let Some(needs) = needs[at].clone().filter(|_| over.is_none_or(|o| now - o <= lead)) else {
+        let Some(needs) = needs[at].as_ref().filter(|_| over.is_none_or(|o| now - o <= lead))
+        else {
             continue;
         };
         let ago = |time: u64| now - time;
         let granted = one.granted.filter(|granted| *granted <= now);
         let since = |end: u64| one.granted.filter(|_| granted.is_some()).map(|from| end - from);
         queue.requests.push(Known {
-            needs,
+            needs: needs.clone(),
             kind: kind(history, one),
             asked: ago(one.first()),
             granted: granted.map(ago),

@@ -154,11 +154,16 @@ impl<N> Past<N> {
 
     /// How much longer a use takes that has lasted so long.
     pub(super) fn rest(&self, kind: &Kind, age: u64, draw: &mut impl FnMut(u64) -> u64) -> u64 {
-        for group in groups(kind) {
-            let longer: Vec<u64> =
-                self.latest(&group).iter().copied().filter(|length| *length > age).collect();
-            if let Some(length) = longer.get(draw(longer.len() as u64) as usize) {
-                return length - age;
+        // Of those with enough uses the nearest, and else of any.
+        for enough in [ENOUGH, 1] {
+            for latest in groups(kind).map(|group| self.latest(&group)) {
+                if latest.len() < enough {
+                    continue;
+                }
+                let longer: Vec<u64> = latest.iter().copied().filter(|l| *l > age).collect();
+                if let Some(length) = longer.get(draw(longer.len() as u64) as usize) {
+                    return length - age;
+                }
             }
         }
         // It lasts longer than anything before: about as long again.
@@ -271,6 +276,22 @@ mod tests {
         assert!(drawn.contains(&1) && drawn.contains(&1000), "one use alone is not enough");
         let alone = past.length(&kind("new", "anna", "cpu"), &mut draw);
         assert!(alone == 1 || alone == 1000);
+    }
+
+    #[test]
+    fn of_a_use_that_lasts_already_the_nearest_kin_with_enough_uses_counts_too() {
+        let mut past: Past = Past::default();
+        (0..30).for_each(|_| past.add(&kind("long", "ben", "gpu"), 1000));
+        past.add(&kind("new", "ben", "gpu"), 5000);
+        let mut draw = holdall_sim::draws(1, 1);
+        let mut rest = |name, age| -> Vec<u64> {
+            let kind = kind(name, "ben", "gpu");
+            (0..200).map(|_| past.rest(&kind, age, &mut draw)).collect()
+        };
+        let rests = rest("new", 400);
+        assert!(rests.contains(&600) && rests.contains(&4600), "one use alone is not enough");
+        assert_eq!(rest("long", 3000), [2000; 200], "others of the same user lasted longer");
+        assert!(rest("new", 6000).iter().all(|rest| (1..=12_000).contains(rest)));
     }
 
     #[test]

@@ -28,11 +28,46 @@ fn the_oldest_goes_when_there_are_too_many_bytes() {
         keeper.write([ask(at)], None, at).expect("writable");
         let files = files(dir.path()).expect("there");
         let bytes: u64 = files.iter().map(|(_, f)| fs::metadata(f).expect("there").len()).sum();
-        assert!(bytes <= 4000 + 600, "{bytes}");
+        assert!(bytes <= 4000 + 100, "{bytes}, and what is written at once");
     }
     let kept = asked(dir.path());
     let first = kept[0];
     assert!(kept.len() > 40 && kept == (first..=500).collect::<Vec<_>>(), "{kept:?}");
+}
+
+#[test]
+fn pools_are_known_when_the_file_that_told_of_them_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let retention = Retention { bytes: 4000, ..Retention::default() };
+    let mut keeper = Keeper::open(dir.path(), retention, 0).expect("writable");
+    let pool = |name: &str, units| {
+        let pool = name.parse().expect("a name");
+        Line { at: 1, what: What::Pool { pool, units } }
+    };
+    let first =
+        [pool("gpu", Some(10)), pool("db", None), pool("old", Some(2)), pool("old", Some(0))];
+    keeper.write(first, None, 1).expect("writable");
+    (2..300).for_each(|at| keeper.write([ask(at)], None, at).expect("writable"));
+    drop(keeper);
+    let sizes = || -> Vec<_> {
+        let history = read(dir.path()).expect("a history");
+        history
+            .pools()
+            .iter()
+            .map(|(name, pool)| (name.to_string(), pool.lock, pool.capacity()))
+            .collect()
+    };
+    let expected = [("db".to_owned(), true, 1), ("gpu".to_owned(), false, 10)];
+    assert_eq!(sizes(), expected);
+    // Whoever goes on is told how it stands.
+    let mut keeper = Keeper::open(dir.path(), retention, 300).expect("writable");
+    [pool("gpu", Some(10)), pool("db", None)].iter().for_each(|line| keeper.notice(line));
+    (300..400).for_each(|at| keeper.write([ask(at)], None, at).expect("writable"));
+    assert_eq!(sizes(), expected);
+    // There may be more than fit into a file.
+    (0..100).for_each(|n| keeper.notice(&pool(&format!("pool{n}"), Some(1))));
+    (400..500).for_each(|at| keeper.write([ask(at)], None, at).expect("writable"));
+    assert_eq!(sizes(), [("gpu".to_owned(), true, 1)]);
 }
 
 #[test]
@@ -88,6 +123,35 @@ fn what_follows_the_last_mark_is_cut_off_after_a_crash() {
     assert_eq!(keeper.mark(), Some(&mark(40)));
     let history = read(dir.path()).expect("a history");
     assert_eq!((history.uses.len(), &history.notes[..]), (1, &[][..]));
+}
+
+/// A file that counts how often it is read.
+struct Counted<'a>(io::Cursor<&'a [u8]>, usize);
+
+impl Read for Counted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.1 += 1;
+        self.0.read(into)
+    }
+}
+
+impl Seek for Counted<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+#[test]
+fn a_long_line_is_not_looked_through_again_and_again() {
+    let mark = Mark { upto: 7, of: "here".into() };
+    let line = Line { at: 7, what: What::Mark(mark.clone()) }.to_text().expect("JSON");
+    for chunks in [1, 2, 3, 100, 500] {
+        let text = line.clone() + &"x".repeat(chunks * CHUNK as usize + 5);
+        let mut file = Counted(io::Cursor::new(text.as_bytes()), 0);
+        let found = last_mark(&mut file).expect("readable");
+        assert_eq!(found, Some((mark.clone(), line.len() as u64)));
+        assert!(file.1 < 12, "{chunks}: read {} times", file.1);
+    }
 }
 
 #[test]
@@ -201,6 +265,18 @@ fn a_clock_that_goes_forward_and_back_removes_nothing() {
     }
     let left = requests(dir.path());
     assert!((90..115).contains(&left.len()), "{left:?}");
+}
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let elsewhere = dir.path().join("elsewhere");
+    fs::write(&elsewhere, "theirs\n").expect("written");
+    std::os::unix::fs::symlink(&elsewhere, dir.path().join("history-3.jsonl")).expect("a link");
+    let mut keeper = Keeper::open(dir.path(), Retention::default(), 5).expect("writable");
+    keeper.write([ask(6)], None, 6).expect("writable");
+    assert_eq!(fs::read_to_string(&elsewhere).expect("there"), "theirs\n");
+    assert_eq!(asked(dir.path()), [6]);
 }
 
 #[test]

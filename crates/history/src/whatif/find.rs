@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use holdall_sim::Contender;
-use holdall_wire::{Name, UNITS_MAX, span};
+use holdall_wire::{Amount, Name, Need, UNITS_MAX};
 use serde::Serialize;
 
 use super::{Failed, Stage, Summary};
-use crate::history::{History, Period};
+use crate::history::{History, Period, Use};
 use crate::replay::{Changes, Replay};
+use crate::words::span;
 
 /// What is wanted of a pool: `p99(gpu) < 10m`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl FromStr for Goal {
         let pool = rest.trim().strip_suffix(')').ok_or_else(wrong)?.trim();
         let figure = FIGURES.iter().find(|(word, _)| *word == figure.trim()).ok_or_else(wrong)?.1;
         let pool = pool.parse().map_err(|error| format!("'{text}': {error}"))?;
-        let limit = span(right.trim())?.as_millis() as u64;
+        let limit = holdall_wire::span(right.trim())?.as_millis() as u64;
         if limit == 0 && !reached {
             return Err(format!("'{text}': no wait is below 0; write '<= 0'"));
         }
@@ -69,7 +70,7 @@ impl std::fmt::Display for Goal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = FIGURES.iter().find(|(_, figure)| *figure == self.figure).map_or("", |(w, _)| w);
         let sign = if self.reached { "<=" } else { "<" };
-        write!(f, "{word}({}) {sign} {}s", self.pool, self.limit as f64 / 1000.0)
+        write!(f, "{word}({}) {sign} {}", self.pool, span(self.limit))
     }
 }
 
@@ -94,7 +95,7 @@ impl Goal {
     }
 }
 
-/// So many numbers below one that is enough are tried, each of them.
+/// So many numbers below the smallest that is enough are tried, each of them.
 const TRIED_BELOW: u32 = 64;
 
 /// The smallest number of units that is enough.
@@ -104,7 +105,8 @@ pub struct Found {
     pub units: u32,
     /// What the figure is with them, in milliseconds.
     pub value: f64,
-    /// The smallest number from which on all have been tried up to this one.
+    /// All numbers from this one on were tried, and none below what was found is enough. It is what the largest request wants, or
+    /// [`TRIED_BELOW`] less than what was found.
     pub least: u32,
     /// All numbers that were tried, with what the figure was.
     pub tried: BTreeMap<u32, f64>,
@@ -114,7 +116,7 @@ pub struct Found {
 /// below what the largest request wants.
 ///
 /// Halving finds a number that is enough where the one below is not. But more units may make waits longer: wide requests
-/// that fit now make narrow ones wait. So all numbers below it are tried, too, up to [`TRIED_BELOW`].
+/// that fit now make narrow ones wait. So the numbers below it are tried, too, until [`TRIED_BELOW`] in a row are not enough.
 ///
 /// # Errors
 /// If no number is enough, or it cannot be played.
@@ -129,15 +131,14 @@ pub fn find(
     let mut search =
         Search { history, period, changes, contender, goal, stage, tried: BTreeMap::new() };
     // With fewer units than one request wants, requests would have to be cut.
-    let largest = history.pools().get(&goal.pool).map_or(1, |pool| pool.most.max(1));
+    let (largest, all) = search.largest_and_all()?;
     // With so many nobody ever waits for it.
-    let most = search.most_at_once()?.clamp(largest, UNITS_MAX);
+    let most = all.clamp(largest, UNITS_MAX);
     if !search.is_enough(most)? {
         return Err(search.never(most));
     }
     let enough = search.halve(largest, most)?;
-    let least = enough.saturating_sub(TRIED_BELOW).max(largest);
-    let units = search.first_from(least, enough)?;
+    let (units, least) = smaller(largest, enough, &mut |units| search.is_enough(units))?;
     Ok(Found { units, value: search.tried[&units], least, tried: search.tried })
 }
 
@@ -192,33 +193,56 @@ impl Search<'_> {
         Ok(high)
     }
 
-    /// The first number that is enough, of which the last one is known to be.
-    fn first_from(&mut self, least: u32, enough: u32) -> Result<u32, Failed> {
-        for units in least..enough {
-            if self.is_enough(units)? {
-                return Ok(units);
-            }
-        }
-        Ok(enough)
-    }
-
     /// Not even so many are enough.
     fn never(&self, most: u32) -> Failed {
         let value = self.tried[&most];
         let value = match value.is_finite() {
-            true => format!("it is {}s", value / 1000.0),
+            true => format!("it is {}", span(value.round() as u64)),
             false => format!("more than {} requests wait at once", self.stage.most_waiting),
         };
         Failed::Never { goal: self.goal.clone(), pool: self.goal.pool.clone(), most, value }
     }
 
-    /// All units of the pool that are ever wanted, as if by all at once.
-    fn most_at_once(&self) -> Result<u32, Failed> {
+    /// How many units of the pool the largest of the requests that are played wants, whatever there is; and how many all of them, as if
+    /// at once.
+    fn largest_and_all(&self) -> Result<(u32, u32), Failed> {
         let replay = self.replay(UNITS_MAX)?;
+        let wanted = replay.of.iter().map(|of| self.wanted(&self.history.uses[*of]));
+        let largest = wanted.max().unwrap_or(1).clamp(1, UNITS_MAX);
         let pool = replay.pools.iter().position(|pool| *pool == self.goal.pool);
         let needs = replay.trace.requests.iter().flat_map(|asked| asked.needs.iter());
         let units =
             needs.filter(|need| Some(need.pool.index()) == pool).map(|need| u64::from(need.units));
-        Ok(u32::try_from(units.sum::<u64>()).unwrap_or(u32::MAX))
+        Ok((largest, u32::try_from(units.sum::<u64>()).unwrap_or(u32::MAX)))
     }
+
+    /// How many units of the pool a request wants; of one that wants all there are, any number is enough.
+    fn wanted(&self, one: &Use) -> u32 {
+        let units = |need: &Need| match need.amount {
+            Amount::Units(units) => units,
+            Amount::One | Amount::All | Amount::Shared => 1,
+        };
+        let of_pool =
+            one.needs.iter().filter(|need| self.history.pool_of(need).0 == self.goal.pool);
+        of_pool.map(units).fold(
+            one.units_of(&self.goal.pool) * u32::from(one.needs.is_empty()),
+            u32::saturating_add,
+        )
+    }
+}
+
+/// The smallest number that is enough, from one downwards that is; and down to which number all were tried.
+pub(super) fn smaller(
+    low: u32,
+    mut enough: u32,
+    is_enough: &mut impl FnMut(u32) -> Result<bool, Failed>,
+) -> Result<(u32, u32), Failed> {
+    let mut least = enough;
+    while least > low && enough - least < TRIED_BELOW {
+        least -= 1;
+        if is_enough(least)? {
+            enough = least;
+        }
+    }
+    Ok((enough, least))
 }

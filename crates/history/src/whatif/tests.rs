@@ -1,3 +1,4 @@
+use super::find::smaller;
 use super::*;
 use crate::Changes;
 use crate::history::History;
@@ -119,7 +120,7 @@ fn mixed(seed: u64) -> History {
 #[test]
 fn more_units_may_make_waits_longer_and_the_smallest_number_is_found_all_the_same() {
     let (mut longer, goal) = (0, "p50(gpu) < 1m".parse::<Goal>().expect("a goal"));
-    for seed in 0..40 {
+    for seed in [1, 2, 3, 45, 65, 155, 185, 244, 256, 414] {
         let history = mixed(seed);
         let found = find(
             &history,
@@ -138,7 +139,59 @@ fn more_units_may_make_waits_longer_and_the_smallest_number_is_found_all_the_sam
         assert_eq!(found.least, 4);
         longer += usize::from(medians.iter().any(|one| one.0 > smallest && !enough(&one)));
     }
-    assert!(longer > 0, "no history shows that halving is not enough");
+    assert!(longer >= 5, "too few histories show that halving is not enough: {longer}");
+}
+
+#[test]
+fn units_are_not_searched_for_and_removed() {
+    let mut history = busy();
+    history.pools.granted(&"gpu".parse().expect("a name"), &["red".parse().expect("a name")]);
+    let goal: Goal = "p99(gpu) < 1m".parse().expect("a goal");
+    for removed in ["gpu", "gpu/1", "red"] {
+        let remove = [removed.parse().expect("a name")].into();
+        let changes = Changes { remove, ..Changes::default() };
+        let period = history.period(None, None);
+        let found = find(&history, period, &changes, &house(), &goal, &Stage::default());
+        let error = found.expect_err("with fewer than are found?").to_string();
+        assert!(error.contains(&format!("takes '{removed}' away")), "{error}");
+        let both = Changes { units: units(3).units, ..changes };
+        Replay::of(&history, period, &both).expect_err("three, or fewer?");
+    }
+}
+
+#[test]
+fn the_largest_request_is_one_that_is_played() {
+    let history = joined(&[
+        r#"{"t":0,"k":"pool","pool":"gpu","units":4}"#,
+        r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu:2","gpu"],"for":10}"#,
+        r#"{"t":2,"k":"ask","r":"1-2","needs":["gpu:all"],"for":10}"#,
+        r#"{"t":3,"k":"ask","r":"1-3","needs":["gpu:9"]}"#,
+        r#"{"t":3,"k":"end","r":"1-3","how":"refused"}"#,
+    ]);
+    let goal: Goal = "max(gpu) < 1m".parse().expect("a goal");
+    let (period, changes) = (history.period(None, None), Changes::default());
+    let found = find(&history, period, &changes, &house(), &goal, &Stage::default());
+    assert_eq!(found.expect("found").units, 3);
+}
+
+#[test]
+fn numbers_are_tried_until_many_in_a_row_are_not_enough() {
+    // Enough are 40, and 100 or more: the halving finds 100.
+    let (mut tried, enough) = (Vec::new(), |units| units == 40 || units >= 100);
+    let mut is_enough = |units| {
+        tried.push(units);
+        Ok(enough(units))
+    };
+    assert_eq!(smaller(1, 100, &mut is_enough).expect("tried"), (40, 1));
+    assert_eq!(smaller(70, 100, &mut is_enough).expect("tried"), (100, 70));
+    tried.clear();
+    let mut all = |units| {
+        tried.push(units);
+        Ok(true)
+    };
+    assert_eq!(smaller(1, 500, &mut all).expect("tried"), (1, 1));
+    assert_eq!(tried.len(), 499);
+    assert_eq!(smaller(1, 500, &mut |_| Ok(false)).expect("tried"), (500, 436));
 }
 
 #[test]
@@ -253,7 +306,7 @@ fn a_need_of_a_pool_that_was_resized_is_for_all_there_is() {
     ]);
     let expected = [
         "'gpu' had 4 units before it had 2",
-        "1 requests need more of 'gpu' than its 2 units: they get all of it",
+        "1 request for more of 'gpu' than its 2 units: for all of it when played",
     ];
     assert_eq!((notes, granted), (expected.map(str::to_owned).to_vec(), 3));
 }

@@ -64,7 +64,12 @@ impl<'de> Deserialize<'de> for History {
             toml::Value::String(_) => {
                 Keep::deserialize(said).map(|keep| Self { keep, ..Self::default() })
             }
-            said => Table::deserialize(said).map(Into::into),
+            toml::Value::Table(_) => Table::deserialize(said).map(Into::into),
+            other => {
+                let other = other.type_str();
+                let wanted = "it is \"on\", \"anonymous\" or \"off\", or a table";
+                return Err(serde::de::Error::custom(format!("history is no {other}: {wanted}")));
+            }
         };
         read.map_err(serde::de::Error::custom)
     }
@@ -131,6 +136,8 @@ mod tests {
         }
         let wrong = read("history = 'sometimes'").expect_err("no such word");
         assert!(wrong.contains("anonymous"), "{wrong}");
+        let wrong = read("history = true").expect_err("no such thing");
+        assert!(wrong.contains("history is no boolean: it is \"on\""), "{wrong}");
         for (bytes, fits) in [(5, false), (1 << 16, true), (512 << 20, true), (1 << 30, false)] {
             let said = read(&format!("history = {{bytes = {bytes}}}")).expect("a table");
             assert_eq!(said.check().is_ok(), fits, "{bytes}");

@@ -43,6 +43,9 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn run(mut self, taker: &Taker<Happened>, before: Before) {
         self.make_up(&before);
+        let standing = before.standing.iter();
+        let lines = standing.filter_map(|(at, what)| Line::of_event(*at, what));
+        lines.for_each(|line| self.keeper.notice(&line));
         self.queue.begin_with(&before.standing);
         let now = before.now;
         drop(before);

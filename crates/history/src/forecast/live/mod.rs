@@ -84,6 +84,10 @@ impl Live {
     /// Takes in a line of former times; they come in order, after what [stands](Live::stands), and before anything happens
     /// ([`Live::has_remembered`]).
     pub fn remember(&mut self, line: Line) {
+        // What is told with them may be that the clock was set before.
+        if matches!(line.what, What::Begin { .. } | What::Mark(_)) {
+            return;
+        }
         // Agents of former versions did not tell that the clock was set.
         if line.at.saturating_add(TOLERANCE) < self.line && !matches!(line.what, What::Clock { .. })
         {
