@@ -12,7 +12,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use holdall_history::forecast::{Live, Outset, RUNS, Runs, Unknown};
+use holdall_history::forecast::{FAR, Live, Outset, RUNS, Runs, Unknown};
 use holdall_history::{Expect, Line, served};
 use holdall_sim::{Contender, draws};
 use holdall_wire::Expected;
@@ -187,6 +187,10 @@ impl Estimator {
         };
         drop(queue);
         let mut runs = Runs::default();
+        if outset.waiting.is_empty() {
+            self.tell(made, &outset, &runs);
+            return Some(());
+        }
         for run in 0..RUNS {
             // Played without the lock: others go on meanwhile.
             let course = self.shared.lock().live.course(&outset, &mut draws(seed, run));
@@ -227,6 +231,11 @@ impl Estimator {
                 queue.told.push((made, Expect { r: request, half, nine, user }));
             }
         }
+        // Of these it is not noted: when somebody puts a unit back cannot be foreseen.
+        expected.extend(outset.stuck.iter().map(|request| {
+            let far = (made + FAR, made + FAR);
+            Expected { request: *request, made, half: far, nine: far }
+        }));
         // Under the lock: whoever follows the clock clears it before or after.
         self.shared.board.post(expected);
     }

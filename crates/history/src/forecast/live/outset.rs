@@ -47,6 +47,8 @@ pub struct Outset {
     queue: Queue,
     /// Who waits, in the order of the queue.
     pub waiting: Vec<RequestNo>,
+    /// Who waits for what is drained without an end. It is in nobody's way, and not played.
+    pub stuck: Vec<RequestNo>,
     /// The last of those who were looked at.
     last: Option<RequestNo>,
     numbers: Numbers,
@@ -62,6 +64,8 @@ struct Numbers {
     capacities: Vec<u32>,
     /// Those of which somebody who waits wants a certain unit.
     listed: BTreeSet<usize>,
+    /// The units that are drained without an end.
+    gone: Vec<BTreeSet<u32>>,
 }
 
 impl Live {
@@ -84,10 +88,15 @@ impl Live {
         }
         let numbers = self.numbers();
         let (mut requests, mut waiting): (Vec<Known>, Vec<(u64, RequestNo)>) = Default::default();
+        let mut stuck = Vec::new();
         for (request, open) in self.waiting.iter().take(WAITING_MAX) {
-            if let Some(known) = self.known(&numbers, open, None, now) {
-                waiting.push((known.asked, *request));
-                requests.push(known);
+            match self.known(&numbers, open, None, now) {
+                Some(known) if numbers.have(&known.needs) => {
+                    waiting.push((known.asked, *request));
+                    requests.push(known);
+                }
+                Some(_) => stuck.push(*request),
+                None => {}
             }
         }
         for open in self.held.values() {
@@ -106,7 +115,7 @@ impl Live {
         let queue = Queue { pools, lead, requests };
         let waiting = waiting.into_iter().map(|(_, request)| request).collect();
         let (last, clock_sets) = (self.last_looked_at(), self.clock_sets);
-        Ok(Outset { queue, waiting, last, numbers, now, clock_sets })
+        Ok(Outset { queue, waiting, stuck, last, numbers, now, clock_sets })
     }
 
     /// The last of the first who wait. Numbers grow.
@@ -129,7 +138,9 @@ impl Live {
         if self.lost_track || !self.is_by_the_clock(from) {
             return None;
         }
-        let in_numbers = |needs: &Arc<[Wanted]>| self.in_numbers(&from.numbers, needs);
+        let in_numbers = |needs: &Arc<[Wanted]>| {
+            self.in_numbers(&from.numbers, needs).filter(|needs| from.numbers.have(needs))
+        };
         course(&from.queue, &self.past, from.now, in_numbers, draw)
     }
 
@@ -142,7 +153,11 @@ impl Live {
             let next = numbers.capacities.len();
             let number = *numbers.pools.entry(pool.clone()).or_insert(next);
             if number == next {
-                let units = self.pools.get(&pool).and_then(|pool| pool.units);
+                let known = self.pools.get(&pool);
+                let units = known.and_then(|pool| pool.units);
+                let drained = known.into_iter().flat_map(|pool| &pool.drained);
+                let gone = drained.filter(|(_, until)| until.is_none()).map(|(unit, _)| *unit);
+                numbers.gone.push(gone.collect());
                 numbers.capacities.push(units.unwrap_or(LOCK).max(1));
             }
             if unit.is_some() {
@@ -254,6 +269,15 @@ impl Live {
 }
 
 impl Numbers {
+    /// Whether there will be so much some time, as far as is known.
+    fn have(&self, needs: &Needs) -> bool {
+        needs.iter().all(|need| {
+            let pool = need.pool.index();
+            let (all, gone) = (self.capacities[pool], &self.gone[pool]);
+            need.units as usize + gone.len() <= all as usize && need.named.is_disjoint(gone)
+        })
+    }
+
     fn trace_pools(&self) -> Vec<TracePool> {
         let pools = self.capacities.iter().enumerate();
         let pool = |(at, capacity): (usize, &u32)| TracePool {

@@ -160,6 +160,30 @@ fn a_unit_that_is_drained_is_nobodys_when_its_use_ends() {
 }
 
 #[test]
+fn who_waits_for_what_is_drained_without_an_end_is_in_nobodys_way() {
+    let mut agent = Agent::with("gpu", Units::Numbered(3));
+    agent.used("gpu", "gpu/0", 4 * MINUTE);
+    let drained = Drained { reason: "".into(), by: "".into(), until: None };
+    let drain = Change::Drain { name: name("gpu/1"), drained };
+    agent.0.happens(NOW, &Happened::Changed { by: None, change: drain });
+    for (number, unit) in [(2, "gpu/0"), (3, "gpu/2")] {
+        agent.ask(NOW, number, "gpu", Lasting::Reservation(3 * MINUTE));
+        agent.grant(NOW, number, "gpu", &[unit], Some(NOW + 3 * MINUTE));
+    }
+    agent.ask(NOW, 4, "gpu:all", Lasting::Connection);
+    agent.ask(NOW, 5, "gpu/1", Lasting::Connection);
+    agent.ask(NOW, 6, "gpu", Lasting::Connection);
+    assert_eq!(agent.expected(), [(6, exactly(3))]);
+    let stuck = |agent: &Agent| agent.0.outset(NOW).expect("some wait").stuck;
+    assert_eq!(stuck(&agent), [4, 5].map(RequestNo));
+    agent.0.happens(
+        NOW,
+        &Happened::Changed { by: None, change: Change::Undrain { name: name("gpu") } },
+    );
+    assert_eq!(stuck(&agent), []);
+}
+
+#[test]
 fn locks_are_shared_or_not() {
     let mut agent = Agent::default();
     agent.used("db", "db", 4 * MINUTE);
@@ -302,13 +326,17 @@ fn a_clock_that_is_set_makes_no_use_longer_or_shorter() {
 
 #[test]
 fn lines_of_before_the_clock_was_set_are_as_long_ago_as_they_were() {
-    for clock in [r#"{"t":1000,"k":"clock","by":-9000000}"#, r#"{"t":1000,"k":"gap","lines":1}"#] {
+    for clock in
+        [r#"{"t":20001000,"k":"clock","by":-9000000}"#, r#"{"t":20001000,"k":"gap","lines":1}"#]
+    {
         let mut agent = Agent::default();
         for text in [
-            r#"{"t":9000000,"k":"ask","r":"1-1","needs":["gpu"]}"#,
-            r#"{"t":9001000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+            r#"{"t":29000000,"k":"ask","r":"1-1","needs":["gpu"]}"#,
+            r#"{"t":29001000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+            r#"{"t":20001000,"k":"begin","v":1}"#,
+            r#"{"t":20001000,"k":"mark","upto":7,"of":"here"}"#,
             clock,
-            r#"{"t":61000,"k":"end","r":"1-1","how":"released"}"#,
+            r#"{"t":20061000,"k":"end","r":"1-1","how":"released"}"#,
         ] {
             agent.0.remember(serde_json::from_str(text).expect("a line"));
         }
