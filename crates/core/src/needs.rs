@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{PoolId, RequestId};
 
+/// Among so few needs each is compared with each.
+const FEW: usize = 8;
+
 /// The number of a unit in its pool.
 pub type Unit = u32;
 
@@ -70,14 +73,18 @@ impl Needs {
             return Err(BadNeeds::Empty);
         }
         let mut seen = BTreeSet::new();
-        for need in &list {
+        for (at, need) in list.iter().enumerate() {
             if need.units == 0 {
                 return Err(BadNeeds::Zero(need.pool));
             }
             if need.named.len() > need.units as usize {
                 return Err(BadNeeds::MoreNamed(need.pool));
             }
-            if !seen.insert(need.pool) {
+            let again = match list.len() {
+                ..=FEW => list[..at].iter().any(|other| other.pool == need.pool),
+                _ => !seen.insert(need.pool),
+            };
+            if again {
                 return Err(BadNeeds::Twice(need.pool));
             }
         }

@@ -196,7 +196,7 @@ impl Entries {
             let at_pool = self.of_pool(*pool);
             // Whoever is older was passed at least as often.
             let mut times = at_pool.passed;
-            for at in &at_pool.unplaced {
+            for at in at_pool.unplaced.iter() {
                 if times < u64::from(self.places.order.passes) {
                     break;
                 }
@@ -281,7 +281,7 @@ impl Entries {
     /// those behind it.
     fn add_passes(&mut self, before: Arrival, pool: PoolId, more: u32) {
         let Some(at_pool) = self.places.pools.get_mut(&pool) else { return };
-        let Some(last) = at_pool.unplaced.range(..before).next_back() else { return };
+        let Some(last) = at_pool.unplaced.last_before(before) else { return };
         let Some(entry) = self.by_arrival.get_mut(last) else { return };
         at_pool.passed += u64::from(entry.add_passes(pool, more));
         if at_pool.passed >= u64::from(self.places.order.passes) {

@@ -191,11 +191,12 @@ impl Manager {
             }
             return;
         }
-        if solo && !self.is_undisputed(cfg, &entry.needs) {
+        let is_undisputed = solo && self.is_undisputed(cfg, &entry.needs);
+        if solo && !is_undisputed {
             self.entries.push(entry);
             return self.scan(cfg, out);
         }
-        if self.fits_behind_all(cfg, &entry.needs) {
+        if is_undisputed || self.fits_behind_all(cfg, &entry.needs) {
             if !solo {
                 self.choosing.remove(&request);
             }
@@ -223,8 +224,9 @@ impl Manager {
             out.to_user(request.user, park);
         }
         for need in entry.needs.iter() {
-            for holder in self.entries.of_pool(need.pool).holding.clone() {
-                self.entries.change(holder, |holder| holder.asked_back = false);
+            let holding = self.entries.of_pool(need.pool).holding.clone();
+            for holder in holding.iter() {
+                self.entries.change(*holder, |holder| holder.asked_back = false);
             }
             self.entries.free(need.pool);
         }

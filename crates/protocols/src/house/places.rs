@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Patience};
 use super::{House, Round};
+use crate::few::Few;
 use crate::stock::{Claims, Stock};
 
 /// When a request came, counted in requests.
@@ -37,7 +38,7 @@ pub(super) struct Places {
     /// Those who compete without a round.
     pub(super) unplaced: BTreeSet<Arrival>,
     /// The same by what they need.
-    alike: BTreeMap<Needs, BTreeSet<Arrival>>,
+    alike: BTreeMap<Needs, Few<Arrival>>,
     /// The pools where the oldest of them was passed too often.
     pub(super) passed: BTreeSet<PoolId>,
     /// How many compete, by their patience.
@@ -47,15 +48,15 @@ pub(super) struct Places {
 /// Those who have to do with one pool.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct AtPool {
-    pub(super) holding: BTreeSet<Arrival>,
+    pub(super) holding: Few<Arrival>,
     /// They compete under a round, in their order.
     pub(super) placed: BTreeSet<Rank>,
     /// They compete without one.
-    pub(super) unplaced: BTreeSet<Arrival>,
+    pub(super) unplaced: Few<Arrival>,
     /// The first of those of them who need the same: where it does not fit, no other does.
-    pub(super) leaders: BTreeSet<Arrival>,
+    pub(super) leaders: Few<Arrival>,
     /// They wait, and do not compete.
-    aside: BTreeSet<Arrival>,
+    aside: Few<Arrival>,
     /// They hold, perhaps without having confirmed it, and have not been asked to give it back.
     pub(super) may_be_asked_back: BTreeSet<Rank>,
     /// How often the oldest without a round was passed.
@@ -159,11 +160,11 @@ impl AtPool {
 }
 
 static NOBODY: AtPool = AtPool {
-    holding: BTreeSet::new(),
+    holding: Few::None,
     placed: BTreeSet::new(),
-    unplaced: BTreeSet::new(),
-    leaders: BTreeSet::new(),
-    aside: BTreeSet::new(),
+    unplaced: Few::None,
+    leaders: Few::None,
+    aside: Few::None,
     may_be_asked_back: BTreeSet::new(),
     passed: 0,
     held: 0,
@@ -217,14 +218,14 @@ impl Places {
 
     /// The same with other numbers for those who are here, if all are known.
     pub(super) fn renumbered(&self, place: impl Fn(&Arrival) -> Option<Arrival>) -> Option<Self> {
-        let all = |some: &BTreeSet<Arrival>| some.iter().map(&place).collect::<Option<_>>();
+        let all = |some: &Few<Arrival>| some.iter().map(&place).collect::<Option<_>>();
         let pools =
             self.pools.iter().map(|(pool, at)| Some((*pool, Box::new(at.renumbered(&place)?))));
         let alike = self.alike.iter().map(|(needs, alike)| Some((needs.clone(), all(alike)?)));
         Some(Self {
             order: self.order,
             pools: pools.collect::<Option<_>>()?,
-            unplaced: all(&self.unplaced)?,
+            unplaced: self.unplaced.iter().map(&place).collect::<Option<_>>()?,
             alike: alike.collect::<Option<_>>()?,
             passed: self.passed.clone(),
             patiences: self.patiences.clone(),

@@ -44,7 +44,7 @@ impl Manager {
         let contested = |pool: &&PoolId| self.entries.of_pool(**pool).is_contested();
         let mut candidates = self.entries.passed();
         for pool in self.entries.changes.touched.iter().filter(contested) {
-            candidates.extend(&self.entries.of_pool(*pool).unplaced);
+            candidates.extend(self.entries.of_pool(*pool).unplaced.iter());
         }
         for at in candidates {
             let Some(entry) = self.entries.at(at).filter(|entry| entry.solo) else { continue };
