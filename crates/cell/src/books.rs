@@ -181,7 +181,7 @@ impl Books {
             Fact::Ended { request, how } => self.end(*request, how)?,
             Fact::Ready { request, holder, place } => {
                 let entry = self.held(*request)?;
-                (entry.ready, entry.place) = (true, place.clone());
+                (entry.ready, entry.place) = (true, place.clone().map(Box::new));
                 if holder.is_some() {
                     entry.holder = holder.clone();
                 }
@@ -194,12 +194,13 @@ impl Books {
             }
             Fact::TakenAway { request, how, kill_at } => {
                 self.at_another_time(*request, |entry| {
-                    entry.taken_away = Some(TakenAway { how: how.clone(), kill_at: *kill_at });
+                    let (how, kill_at) = (how.clone(), *kill_at);
+                    entry.taken_away = Some(Box::new(TakenAway { how, kill_at }));
                 })?;
             }
             Fact::Left { request, how, call } => {
                 self.at_another_time(*request, |entry| {
-                    entry.left = Some(Left { how: how.clone(), call: *call });
+                    entry.left = Some(Box::new(Left { how: how.clone(), call: *call }));
                 })?;
                 let session = self.entry(*request)?.session;
                 if let (Some(call), Some((session, _))) = (call, session) {
@@ -207,7 +208,7 @@ impl Books {
                 }
             }
             Fact::Closing { request, how } => self.at_another_time(*request, |entry| {
-                entry.closing = Some(how.clone());
+                entry.closing = Some(Box::new(how.clone()));
             })?,
             Fact::Overtime { request, until } => self.at_another_time(*request, |entry| {
                 entry.held.iter_mut().for_each(|held| held.overtime = Some(*until));
@@ -250,7 +251,7 @@ impl Books {
         request: RequestNo,
         (session, call): (SessionId, CallNo),
         who: &Arc<Who>,
-        ask: &Ask,
+        ask: &Arc<Ask>,
         at: u64,
     ) -> Result<(), Contradiction> {
         self.above(request, request.0)?;
@@ -265,7 +266,7 @@ impl Books {
         request: RequestNo,
         session: Option<(SessionId, CallNo)>,
         who: &Arc<Who>,
-        ask: &Ask,
+        ask: &Arc<Ask>,
         asked: u64,
     ) {
         let (who, ask, owed) = (who.clone(), ask.clone(), self.owed_for(ask));
@@ -310,14 +311,14 @@ impl Books {
         let Imported { request, who, ask, taken, since, until, holder } = grant;
         let (request, since, until) = (*request, *since, *until);
         self.highest = self.highest.max(request.0);
-        self.insert(request, None, who, ask, since);
+        self.insert(request, None, who, &Arc::new(ask.clone()), since);
         let taken = taken.clone();
         self.grant(request, Held { taken, since, until, limit_at: None, overtime: None })?;
         self.at_another_time(request, |entry| {
             entry.ready = true;
             if let Some((holder, how)) = holder {
-                entry.holder = Some(holder.clone());
-                entry.left = Some(Left { how: how.clone(), call: None });
+                entry.holder = Some(Box::new(holder.clone()));
+                entry.left = Some(Box::new(Left { how: how.clone(), call: None }));
             }
         })
     }
@@ -332,7 +333,7 @@ impl Books {
         // What was held before the memory was lost is held with the fences from then.
         self.check_units(request, ask, taken, Fences::Recalled)?;
         self.highest = self.highest.max(request.0);
-        self.insert(request, None, who, ask, *since);
+        self.insert(request, None, who, &Arc::new(ask.clone()), *since);
         let (taken, limit_at, overtime) = (taken.clone(), None, None);
         self.grant(request, Held { taken, since: *since, until: *until, limit_at, overtime })?;
         let (id, stance, leased) = (*id, stance.clone(), *leased);

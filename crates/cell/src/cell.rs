@@ -287,7 +287,7 @@ impl Cell {
     /// How a request stands, for the client that asked; none if it will be told.
     fn stands(&self, request: RequestNo) -> Option<Reply> {
         let entry = self.books.get(request)?;
-        let ended = entry.left.as_ref().map(|left| &left.how).or(entry.closing.as_ref());
+        let ended = entry.left.as_ref().map(|left| &left.how).or(entry.closing.as_deref());
         if let Some(how) = ended {
             // Whoever has given it back knows.
             return (*how != How::Released).then(|| how.answer(request).into());
@@ -298,7 +298,7 @@ impl Cell {
             Some(held) if entry.ready => Some(Reply::Granted {
                 request,
                 taken: held.taken.clone(),
-                place: entry.place.clone(),
+                place: entry.place.as_deref().cloned(),
                 // The host knows its configuration.
                 variables: Vec::new(),
                 limit: held.limit_at.map(|at| at.saturating_sub(self.now)),
@@ -339,7 +339,9 @@ impl Cell {
         heard: CallNo,
         wish: Wish,
     ) -> Result<(), Defect> {
-        self.hear(conn, heard)?;
+        if heard > CallNo(0) {
+            self.hear(conn, heard)?;
+        }
         let gives_back = self.gives_back(conn, &wish);
         match self.books.sessions.call(conn, call, gives_back) {
             Ok((session, Turn::New)) => self.wish(session, call, wish)?,

@@ -72,7 +72,7 @@ pub enum Fact {
         /// Who asks.
         who: Arc<Who>,
         /// For what.
-        ask: Ask,
+        ask: Arc<Ask>,
         /// When.
         at: u64,
     },
@@ -97,7 +97,7 @@ pub enum Fact {
         /// The grant.
         request: RequestNo,
         /// The cgroup that was made, as a holder; without one, whoever is known to use it stays.
-        holder: Option<Record>,
+        holder: Option<Box<Record>>,
         /// Where the command starts, if its client may start it there.
         place: Option<Place>,
     },
@@ -113,7 +113,7 @@ pub enum Fact {
         /// The grant.
         request: RequestNo,
         /// How they are known.
-        holder: Record,
+        holder: Box<Record>,
     },
     /// A grant was taken away from its client, which has until then to stop using it.
     TakenAway {

@@ -19,7 +19,7 @@ use crate::session::{CallNo, ConnNo, Hello, Means, SessionId, Turned, Wrong};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Input {
     /// The host has started, and replayed the log.
-    Started(Start),
+    Started(Box<Start>),
     /// A client comes over a connection.
     Attach {
         /// The connection.
@@ -54,7 +54,7 @@ pub enum Input {
         /// The grant.
         request: RequestNo,
         /// The cgroup that was made, as a holder.
-        holder: Option<Record>,
+        holder: Option<Box<Record>>,
         /// Where the command starts, if its client may start it there.
         place: Option<Place>,
     },
@@ -228,14 +228,14 @@ pub enum Wish {
         /// Who asks.
         who: Arc<Who>,
         /// For what.
-        ask: Ask,
+        ask: Arc<Ask>,
     },
     /// A child is about to become the command that uses a grant.
     Child {
         /// The grant.
         request: RequestNo,
         /// The child.
-        holder: Record,
+        holder: Box<Record>,
     },
     /// A grant is given back.
     End {
@@ -292,7 +292,7 @@ pub enum Wish {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
     /// How it is known.
-    pub holder: Record,
+    pub holder: Box<Record>,
     /// For people.
     pub pids: Vec<u32>,
 }
@@ -335,13 +335,13 @@ pub enum Effect {
     /// A grant is for a command: what it needs shall be made before it is told ([`Input::Prepared`]).
     Prepare(RequestNo),
     /// The host shall tell when nothing is left of what uses a grant ([`Input::HolderEnded`]).
-    Watch(RequestNo, Record),
+    Watch(RequestNo, Box<Record>),
     /// The same, and first ask it to end, and kill it if it does not.
-    End(RequestNo, Record),
+    End(RequestNo, Box<Record>),
     /// The same, and first kill it.
-    Kill(RequestNo, Record),
+    Kill(RequestNo, Box<Record>),
     /// Nothing is held for this any more: what was made for it can go when it is empty.
-    Unused(Record),
+    Unused(Box<Record>),
     /// A timer shall ring after the delay of a rung, counted from a time.
     Arm(TimerNo, Rung, u64),
     /// A timer shall not ring.

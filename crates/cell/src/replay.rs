@@ -146,7 +146,7 @@ impl Replayed {
     /// The input with which it goes on.
     pub fn started(&self, mut start: Start) -> Input {
         start.rebuilt |= self.from_facts;
-        Input::Started(start)
+        Input::Started(Box::new(start))
     }
 }
 

@@ -53,8 +53,8 @@ fn taken() -> Arc<[Taken]> {
     [Taken { name: name("gpu"), units }].into()
 }
 
-fn holder() -> Record {
-    Record {
+fn holder() -> Box<Record> {
+    Box::new(Record {
         boot: "boot".into(),
         cgroup: Some(CgroupId { path: "grant".into(), inode: 5, root: 1 }),
         leader: Some((ProcessId { pid: 8, start: 900 }, true)),
@@ -62,7 +62,7 @@ fn holder() -> Record {
         wrapper: Some(ProcessId { pid: 7, start: 899 }),
         namespaces: Namespaces { pid: "pid:[1]".into(), time: "time:[2]".into() },
         lock: Some("client-1-2.lock".into()),
-    }
+    })
 }
 
 fn drained(until: Option<u64>) -> Drained {
@@ -115,7 +115,7 @@ fn facts() -> Vec<Fact> {
             taken: taken(),
             since: 1,
             until: Some(2),
-            holder: Some((holder(), How::Gone)),
+            holder: Some((*holder(), How::Gone)),
         })),
         Fact::Queued { request },
     ];
@@ -127,7 +127,7 @@ fn facts() -> Vec<Fact> {
         ask("gpu", Lasting::Command(Leftovers::Kill), None),
         ask("gpu", Lasting::Reservation(5000), None),
     ];
-    let asked = |ask| Fact::Asked { request, session, call, who: who(), ask, at: 9 };
+    let asked = |ask| Fact::Asked { request, session, call, who: who(), ask: Arc::new(ask), at: 9 };
     all.extend(asks.map(asked));
     let answers = [
         Answer::Done,
@@ -285,7 +285,7 @@ impl Story {
     fn ask(&mut self, at: u64, needs: &str, lasting: Lasting, part: Option<Part>) -> RequestNo {
         let request = self.cell.engine().next_number();
         let ask = Ask { within: None, ..ask(needs, lasting, part) };
-        self.call(at, Wish::Ask { who: who(), ask });
+        self.call(at, Wish::Ask { who: who(), ask: ask.into() });
         request
     }
 }
@@ -303,7 +303,7 @@ fn story() -> Story {
         pools: vec![pool("gpu", Kind::Numbered(4))],
         ..Start::default()
     };
-    story.input(0, Input::Started(start.clone()));
+    story.input(0, Input::Started(Box::new(start.clone())));
     let means = Means::Lease(60_000);
     let (session, secret, heard) = (SESSION, Secret(6), CallNo(0));
     let hello = Hello { session, secret, uid: 1000, means, returns: false, heard };
@@ -328,7 +328,7 @@ fn story() -> Story {
     story.call(1014, Wish::Release { request, force: false, by, may, unseen, beyond });
     story.input(2000, Input::Detach(ConnNo(1)));
     let wall = 3000;
-    story.input(0, Input::Started(Start { epoch: 2, boottime: 1500, wall, ..start }));
+    story.input(0, Input::Started(Box::new(Start { epoch: 2, boottime: 1500, wall, ..start })));
     story.input(6000, Input::Due);
     assert!(story.cell.books().get(waits).is_some());
     story

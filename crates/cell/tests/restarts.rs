@@ -48,7 +48,7 @@ fn check_asked_once(opened: &Opened) {
 fn started(mut cell: Cell, epoch: u32, rebuilt: bool) -> Cell {
     let boot = cell.clock().boot.clone();
     let start = Start { epoch, rebuilt, ..host::start(cell.now(), &boot, 0) };
-    cell.step(0, Input::Started(start)).expect("unbroken");
+    cell.step(0, Input::Started(Box::new(start))).expect("unbroken");
     cell.books().check().expect("sound");
     let (held, waiting) = cell.engine().load();
     assert_eq!(held, cell.books().grants().count(), "the engine has what the books have");
@@ -262,7 +262,7 @@ fn no_number_is_told_before_its_epoch_is_kept() {
         session,
         call: CallNo(1),
         who: Arc::default(),
-        ask: ask.clone(),
+        ask: ask.clone().into(),
         at: 1,
     };
     let facts = vec![asked, Fact::Ended { request, how: How::Withdrawn }];
@@ -275,7 +275,7 @@ fn no_number_is_told_before_its_epoch_is_kept() {
     log.flush().expect("kept");
     let mut host = host::Host::start(&store, LOGIC, host::start(1, BOOT, 0)).expect("it starts");
     let who = Arc::new(Who::default());
-    let wish = Wish::Ask { who, ask };
+    let wish = Wish::Ask { who, ask: ask.into() };
     host.input(1, Input::Attach { conn, hello });
     host.input(1, Input::Call { conn, call: CallNo(1), heard: CallNo(0), wish });
     host.flush().expect("handed over");

@@ -192,7 +192,7 @@ impl World<'_> {
 }
 
 /// The processes of a command.
-pub(crate) fn holder(boot: &str, request: RequestNo) -> Record {
+pub(crate) fn holder(boot: &str, request: RequestNo) -> Box<Record> {
     let cgroup = CgroupId { path: "grant".into(), inode: request.0, root: 1 };
-    Record { boot: boot.into(), cgroup: Some(cgroup), ..Record::default() }
+    Box::new(Record { boot: boot.into(), cgroup: Some(cgroup), ..Record::default() })
 }

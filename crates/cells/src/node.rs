@@ -220,7 +220,7 @@ impl Node {
         let running =
             Running { cell, leases, timers, links, known, last_beat, nonce, epoch, began };
         self.running = Some(running);
-        self.input(at, Input::Started(start))
+        self.input(at, Input::Started(Box::new(start)))
     }
 
     /// Takes an input, and logs what came of it. What follows may leave.

@@ -108,7 +108,7 @@ impl Host {
             waits: vec!["slow".parse().expect("a name")],
             ..Start::default()
         };
-        self.input(Input::Started(start));
+        self.input(Input::Started(Box::new(start)));
     }
 
     fn attach(&mut self, returns: bool) {
@@ -163,7 +163,7 @@ impl Host {
         let needs = needs.iter().map(|need| need.parse().expect("a need")).collect();
         let (lasting, from) = (Lasting::Connection, From::default());
         let ask = Ask { needs, now: false, lasting, from, within: None, limit: None, part: None };
-        self.call(Wish::Ask { who: Arc::new(Who::default()), ask });
+        self.call(Wish::Ask { who: Arc::new(Who::default()), ask: Arc::new(ask) });
     }
 
     fn give_back(&mut self, which: u8) {

@@ -59,7 +59,7 @@ impl Host {
         let cell = Cell::new().expect("an engine");
         let mut host = Self { cell, log, calls: [0; CLIENTS], inputs: 0 };
         let start = Start { epoch: 1, ephemeral: true, ..Start::default() };
-        host.input(Input::Started(start));
+        host.input(Input::Started(Box::new(start)));
         for client in 0..CLIENTS {
             let hello = Hello {
                 session: SessionId(u128::MAX - client as u128),
@@ -100,7 +100,7 @@ impl Host {
 
     fn acquire(&mut self, number: usize) -> RequestNo {
         let request = self.cell.engine().next_number();
-        self.call(number % CLIENTS, Wish::Ask { who: who(), ask: ask(number) });
+        self.call(number % CLIENTS, Wish::Ask { who: who(), ask: ask(number).into() });
         request
     }
 
@@ -129,7 +129,9 @@ fn main() {
     let mut engine: Engine<House> = Engine::new(None, 1, true).expect("a protocol");
     let alone = best(1000, |number| {
         let request = engine.next_number();
-        engine.step(1, EngineInput::Ask { who: who(), ask: ask(number % 8) }).expect("unbroken");
+        engine
+            .step(1, EngineInput::Ask { who: who(), ask: ask(number % 8).into() })
+            .expect("unbroken");
         engine.step(1, EngineInput::End(request)).expect("unbroken");
     });
     println!("an acquire and release, the engine alone: {alone:.2?}");
@@ -184,7 +186,7 @@ fn main() {
     let replay = Replay::new(LOGIC + 1, Some((LOGIC, &snapshot.payload))).expect("readable");
     let mut cell = replay.finish().expect("an engine").cell;
     let start = Start { epoch: 2, ephemeral: true, rebuilt: true, ..Start::default() };
-    cell.step(1, Input::Started(start)).expect("unbroken");
+    cell.step(1, Input::Started(Box::new(start))).expect("unbroken");
     println!("built again from its facts, after an upgrade, in {:.2?}", begun.elapsed());
     std::fs::remove_dir_all(&dir).expect("it was made here");
 }

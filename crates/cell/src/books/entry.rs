@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::How;
 use crate::session::{CallNo, SessionId};
 
-/// A request that waits or holds.
+/// A request that waits or holds. There may be a million that wait: what few have is kept elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Whose it is, and the call that asked; nobody's if it has outlived its session.
@@ -17,7 +17,7 @@ pub struct Entry {
     /// Who asks.
     pub who: Arc<Who>,
     /// For what.
-    pub ask: Ask,
+    pub ask: Arc<Ask>,
     /// When it was asked for.
     pub asked: u64,
     /// What it holds, if it does.
@@ -25,15 +25,15 @@ pub struct Entry {
     /// Whether its client may be told, once it is granted.
     pub ready: bool,
     /// Where its command starts, if its client may start it there.
-    pub place: Option<Place>,
+    pub place: Option<Box<Place>>,
     /// The processes that use it, if they are known.
-    pub holder: Option<Record>,
+    pub holder: Option<Box<Record>>,
     /// It was taken away from its client.
-    pub taken_away: Option<TakenAway>,
+    pub taken_away: Option<Box<TakenAway>>,
     /// Its client has ended or given it back, its processes have not ended.
-    pub left: Option<Left>,
+    pub left: Option<Box<Left>>,
     /// It has ended, and how; it lasts until the parts of it have that are still in use.
-    pub closing: Option<How>,
+    pub closing: Option<Box<How>>,
     /// How many parts of it are in use.
     pub(super) parts: u32,
     /// About how many bytes of facts and inputs will follow from it.

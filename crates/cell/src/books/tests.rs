@@ -15,7 +15,7 @@ fn asked(request: u64, needs: &[&str]) -> Fact {
         session: SessionId(1),
         call: CallNo(request),
         who: Arc::default(),
-        ask: Ask { needs, now, lasting, from, within, limit: None, part: None },
+        ask: Arc::new(Ask { needs, now, lasting, from, within, limit: None, part: None }),
         at: 0,
     }
 }
@@ -114,7 +114,7 @@ fn what_is_granted_is_what_was_asked_for_and_once() {
     assert_eq!(entered(&over), Err(Contradiction::Unknown(RequestNo(1))));
     assert_eq!(entered(&over[..2]), Ok(Books { highest: 1, ..Books::default() }));
     let request = RequestNo(1);
-    for early in [left(1), Fact::Used { request, holder: Record::default() }] {
+    for early in [left(1), Fact::Used { request, holder: Box::default() }] {
         assert_eq!(entered(&[one.clone(), early]), Err(Contradiction::NotHeld(request)));
     }
 }
@@ -136,7 +136,7 @@ fn a_fact_that_cannot_be_changes_nothing() {
 fn all_that_is_needed_to_go_on_is_in_it() {
     let request = RequestNo(1);
     let name: Name = "gpu".parse().expect("a name");
-    let holder = Record::of_client("boot", "lock");
+    let holder = Box::new(Record::of_client("boot", "lock"));
     let (session, secret) = (SessionId(1), crate::session::Secret(1));
     let books = entered(&[
         Fact::Session { session, secret, uid: 0, means: crate::session::Means::Lease(1) },
@@ -157,8 +157,8 @@ fn all_that_is_needed_to_go_on_is_in_it() {
     assert_eq!(books.pools().collect::<Vec<_>>(), [(&name, &pool)]);
     assert_eq!(books.next_due(), Some((50, request)));
     let (number, entry, held) = books.grants().next().expect("one is held");
-    assert_eq!((number, &entry.holder, held.until), (request, &Some(holder), Some(50)));
-    assert_eq!(entry.left, Some(Left { how: How::Released, call: None }));
+    assert_eq!((number, entry.holder.as_deref(), held.until), (request, Some(&*holder), Some(50)));
+    assert_eq!(entry.left.as_deref(), Some(&Left { how: How::Released, call: None }));
     assert_eq!(held.taken[0].units, [("gpu/1".parse().expect("a name"), 4)]);
     let waiting: Vec<u64> = books.waiting().map(|(request, _)| request.0).collect();
     assert_eq!(waiting, [2, 3], "in the order they came");
@@ -225,7 +225,8 @@ fn asked_part(request: u64, of: u64, needs: &[&str]) -> Fact {
         unreachable!("it asks")
     };
     let part = Some(holdall_wire::Part { of: RequestNo(of), outlasts: false });
-    Fact::Asked { request: RequestNo(request), session, call, who, ask: Ask { part, ..ask }, at }
+    let ask = Arc::new(Ask { part, ..(*ask).clone() });
+    Fact::Asked { request: RequestNo(request), session, call, who, ask, at }
 }
 
 /// A part has what its grant has, alone or sharing it; and no grant ends before its parts.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Books, Contradiction, Entry};
 
+/// Among so few units each is compared with each.
+const FEW: usize = 4;
+
 /// A unit that is held: a pool and one of its units, or a lock, which is its own.
 pub(super) type UnitName = (Name, Name);
 
@@ -54,6 +57,10 @@ impl Unit<'_> {
         (self.pool.clone(), self.name.clone())
     }
 
+    fn is_same(&self, other: &Unit<'_>) -> bool {
+        (self.pool, self.name) == (other.pool, other.name)
+    }
+
     /// The same to look for, without a clone.
     fn named(&self) -> Named<'_> {
         Named(self.pool, self.name)
@@ -96,9 +103,13 @@ impl Books {
         fences: Fences,
     ) -> Result<(), Contradiction> {
         let mut seen = BTreeSet::new();
-        let is_one = matches!(taken, [one] if one.units.len() == 1);
-        for unit in units(ask, taken) {
-            if !is_one && !seen.insert((unit.pool, unit.name)) {
+        let count: usize = taken.iter().map(|taken| taken.units.len()).sum();
+        for (at, unit) in units(ask, taken).enumerate() {
+            let again = match count {
+                ..=FEW => units(ask, taken).take(at).any(|other| other.is_same(&unit)),
+                _ => !seen.insert((unit.pool, unit.name)),
+            };
+            if again {
                 return Err(Contradiction::Other(request));
             }
             let same = match ask.part {

@@ -26,7 +26,7 @@ impl Cell {
             Wish::Ask { who, mut ask } => {
                 let request = self.engine.next_number();
                 let bare = self.engine.refuse_bare(&ask.needs).err();
-                self.engine.name_as_here(&mut ask.needs);
+                self.engine.name_as_here(&mut Arc::make_mut(&mut ask).needs);
                 let (asker, asked, at) = (who.clone(), ask.clone(), self.now);
                 self.note(Fact::Asked { request, session, call, who: asker, ask: asked, at })?;
                 return match bare {
@@ -107,7 +107,7 @@ impl Cell {
     pub(super) fn prepared(
         &mut self,
         request: RequestNo,
-        holder: Option<Record>,
+        holder: Option<Box<Record>>,
         place: Option<Place>,
     ) -> Result<(), Defect> {
         let entry = self.books.get(request);
@@ -125,7 +125,7 @@ impl Cell {
         Ok(())
     }
 
-    fn unused(&mut self, holder: Option<Record>) {
+    fn unused(&mut self, holder: Option<Box<Record>>) {
         self.out.effects.extend(holder.map(Effect::Unused));
     }
 
@@ -133,7 +133,7 @@ impl Cell {
         &mut self,
         session: SessionId,
         request: RequestNo,
-        holder: Record,
+        holder: Box<Record>,
     ) -> Result<Result<(), Fault>, Defect> {
         let entry = self.books.get(request).filter(|entry| entry.ready);
         let Some(entry) = entry.filter(|_| self.has_in_hand(session, request)) else {

@@ -58,7 +58,7 @@ impl Cell {
 
     /// The engine has ended a grant: if it was in use by parts until now, it is over.
     pub(super) fn all_parts_have_ended(&mut self, request: RequestNo) -> Result<(), Defect> {
-        let closing = self.books.get(request).and_then(|entry| entry.closing.clone());
+        let closing = self.books.get(request).and_then(|entry| entry.closing.as_deref().cloned());
         match closing {
             Some(how) => self.over(request, how),
             None => Ok(()), // Whoever ended it has noted it.
@@ -168,7 +168,7 @@ impl Cell {
     /// Nothing is left of what used a grant.
     pub(super) fn holder_ended(&mut self, request: RequestNo) -> Result<(), Defect> {
         let Some(entry) = self.books.get(request) else { return Ok(()) };
-        let (session, left) = (entry.session, entry.left.clone());
+        let (session, left) = (entry.session, entry.left.as_deref().cloned());
         let Some(left) = left else { return Ok(()) }; // Its client says so in time.
         self.end(request, left.how)?;
         match (session, left.call) {

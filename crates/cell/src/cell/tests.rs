@@ -97,7 +97,7 @@ impl Story {
             limits: self.limits,
             ..Start::default()
         };
-        self.input(Input::Started(start))
+        self.input(Input::Started(Box::new(start)))
     }
 
     /// The host is killed, and another starts with the log: with the same code or with other.
@@ -147,7 +147,7 @@ impl Story {
             limit: None,
             part: None,
         };
-        self.calls(session, call, Wish::Ask { who: who(session), ask })
+        self.calls(session, call, Wish::Ask { who: who(session), ask: ask.into() })
     }
 
     /// A command that runs under a grant, without a cgroup.
@@ -173,9 +173,9 @@ fn reply(session: u64, call: u64, reply: Reply) -> Effect {
     Effect::Reply { conn: conn(session), call: CallNo(call), reply }
 }
 
-fn child(pid: u32) -> Record {
+fn child(pid: u32) -> Box<Record> {
     let leader = Some((ProcessId { pid, start: 7 }, true));
-    Record { boot: "boot".into(), leader, ..Record::default() }
+    Box::new(Record { boot: "boot".into(), leader, ..Record::default() })
 }
 
 fn is_grant(effects: &[Effect]) -> bool {
@@ -254,6 +254,7 @@ fn a_cgroup_is_in_the_log_before_its_grant_is_told() {
     assert_eq!(story.comes_back(1), [(CallNo(1), None)], "and nothing is told before");
     let id = CgroupId { path: "grant".into(), inode: 5, root: 1 };
     let holder = Record { boot: "boot".into(), cgroup: Some(id), ..Record::default() };
+    let holder = Box::new(holder);
     let place = Some(Place { path: "/grant".into(), inode: 5 });
     let prepared = Input::Prepared { request, holder: Some(holder.clone()), place };
     assert!(is_grant(&story.input(prepared.clone())));
@@ -462,7 +463,7 @@ fn what_is_granted_to_a_leased_session_is_synced_before_it_is_told() {
     let needs = vec!["gpu".parse().expect("a need")];
     let (now, lasting, from) = (false, Lasting::Connection, From::default());
     let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-    let wish = Wish::Ask { who: who(1), ask };
+    let wish = Wish::Ask { who: who(1), ask: ask.into() };
     let call = Input::Call { conn: conn(1), call: CallNo(1), heard: CallNo(0), wish };
     assert!(story.cell.step(100, call).expect("unbroken").sync);
     assert!(story.cell.step(100, attach(2, true)).expect("unbroken").sync, "it is told again");
@@ -482,7 +483,7 @@ fn reservations_and_pools_are_synced_and_nothing_else() {
         let needs = vec![needs.parse().expect("a need")];
         let (from, within, limit, part) = (From::default(), None, None, None);
         let ask = Ask { needs, now: false, lasting, from, within, limit, part };
-        Wish::Ask { who: Arc::new(Who { uid: 1001, ..Who::default() }), ask }
+        Wish::Ask { who: Arc::new(Who { uid: 1001, ..Who::default() }), ask: ask.into() }
     };
     assert!(!synced(1, ask("a", Lasting::Connection)));
     assert!(synced(2, ask("b", Lasting::Reservation(1000))));

@@ -14,7 +14,7 @@ use holdall_wire::{Name, Need, Refusal, RequestNo, Taken};
 
 use super::cells::Abroad;
 use super::ledger::Meaning;
-use super::roles::{Mail, Slot};
+use super::roles::Mail;
 use super::{Defect, Effect, Engine, Reservation, Serving};
 use crate::books::{is_for, is_what_was_asked_for};
 use crate::peer::{AT_A_GUARD_MAX, Given, LANES_MAX, Order, PeerMessage, Term};
@@ -135,9 +135,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Whether a request has all that is here, and others have yet to answer.
     pub(super) fn waits_only_for_others(&self, request: RequestNo) -> bool {
         let Some(abroad) = self.cells.abroad.get(&request) else { return false };
-        let has_own =
-            |entry: &super::Entry| entry.counts.iter().any(|count| guard(count).is_none());
-        let needs_own = self.requests.get(&request).is_some_and(has_own);
+        let needs_own = self.requests.get(&request).is_some_and(|entry| {
+            let mut counts = entry.counts.iter();
+            counts.any(|count| guard(count).is_none())
+        });
         !needs_own || self.manager.holds(abroad.id)
     }
 
@@ -313,7 +314,7 @@ impl Engine<House> {
             abroad.given.clear();
         }
         self.give_up_claim(request);
-        self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
+        self.enter_user(user, self.cfg.user(user), request);
         self.call_end(before, false)?;
         self.tell_manager()?;
         self.ask_or_postpone(request)
@@ -392,7 +393,7 @@ impl Engine<House> {
         let abroad = Abroad { given: given.collect(), until: kept.until, ..Abroad::new(id, false) };
         self.cells.abroad.insert(kept.request, abroad);
         let role = User::granted(&self.cfg, Request { id, needs: counts });
-        self.users.insert(id.user, Slot { role, request: Some(kept.request) });
+        self.enter_user(id.user, role, kept.request);
         if let Some(entry) = self.requests.get_mut(&kept.request) {
             (entry.since, entry.until) = (kept.since, kept.until);
             entry.taken = Some(kept.taken.clone().into());

@@ -68,7 +68,7 @@ pub enum Input {
         /// Who asks.
         who: Arc<Who>,
         /// For what.
-        ask: Ask,
+        ask: Arc<Ask>,
     },
     /// The pools change.
     Change(Change),
@@ -191,8 +191,9 @@ impl Entry {
 pub struct Engine<P: Protocol> {
     cfg: P,
     manager: P::Manager,
-    users: FxHashMap<UserId, Slot<P>>,
-    requests: FxHashMap<RequestNo, Entry>,
+    /// Each in a place of its own: a table that grows moves what is in it, and is half empty then.
+    users: FxHashMap<UserId, Box<Slot<P>>>,
+    requests: FxHashMap<RequestNo, Box<Entry>>,
     /// Those of them that hold.
     held: BTreeSet<RequestNo>,
     /// For each grant, the requests that were asked inside it.
@@ -280,7 +281,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         match input {
             Input::Ask { who, ask } => {
                 let request = self.draw_request();
-                self.on_ask(request, who, ask)?;
+                self.on_ask(request, who, &ask)?;
             }
             Input::Change(change) => self.on_change(&change)?,
             Input::End(request) => {
@@ -301,7 +302,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: Ask) -> Result<(), Defect> {
+    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: &Ask) -> Result<(), Defect> {
         if let Some(part) = ask.part {
             return self.on_ask_part(request, who, ask, part.of);
         }
@@ -323,7 +324,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Lasting::Connection | Lasting::Command(_) => None,
             Lasting::Reservation(millis) => Some(millis),
         };
-        self.enter(request, ask.needs, counts, who, lasts, ask.within);
+        self.enter(request, ask.needs.clone(), counts, who, lasts, ask.within);
         if let Some(why) = self.waits_for_itself(request) {
             return self.refuse(request, why);
         }
@@ -366,7 +367,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if let Some(entry) = self.requests.get_mut(&request) {
             (entry.lasts, entry.within) = (lasts, within);
         }
-        self.users.insert(user, Slot { role: self.cfg.user(user), request: Some(request) });
+        self.enter_user(user, self.cfg.user(user), request);
     }
 
     /// A request that is entered for a user that is there already, or elsewhere.
@@ -381,7 +382,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         for count in counts.iter() {
             self.ledger.join(count.pool, request);
         }
-        self.requests.insert(request, Entry::new(user, needs, counts, who, self.now));
+        let entry = Entry::new(user, needs, counts, who, self.now);
+        self.requests.insert(request, Box::new(entry));
+    }
+
+    /// A user acts for a request from now on.
+    fn enter_user(&mut self, user: UserId, role: P::User, request: RequestNo) {
+        self.users.insert(user, Box::new(Slot { role, request: Some(request) }));
     }
 
     /// A request is asked inside a grant. Whoever names one that is not its own user's names nothing.

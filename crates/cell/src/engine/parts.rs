@@ -75,7 +75,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         &mut self,
         request: RequestNo,
         who: Arc<Who>,
-        ask: Ask,
+        ask: &Ask,
         of: RequestNo,
     ) -> Result<(), Defect> {
         let counts = match self.resolve_part(&who, &ask.needs, of) {
@@ -85,7 +85,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 return Ok(());
             }
         };
-        self.enter_part(request, ask.needs, counts, who, of, ask.within);
+        self.enter_part(request, ask.needs.clone(), counts, who, of, ask.within);
         if let Some(why) = self.part_waits_for_itself(request, of) {
             return self.refuse(request, why);
         }
@@ -113,7 +113,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let user = self.fresh_user(); // The protocol never hears of it.
         let within = self.nest(request, who.uid, within);
         let entry = Entry::new(user, needs, counts, who, self.now);
-        self.requests.insert(request, Entry { within, part_of: Some(of), ..entry });
+        let entry = Entry { within, part_of: Some(of), ..entry };
+        self.requests.insert(request, Box::new(entry));
         self.parts.entry(of).or_default().insert(request);
     }
 
@@ -127,7 +128,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let text = format!("{of} belongs to {}, and only its owner uses it", whole.who.user);
             return Err(Refusal::Denied(text));
         }
-        match whole {
+        match &**whole {
             Entry { part_of: Some(_), .. } => conflict("is itself a part of a grant, and has none"),
             Entry { closing: true, .. } => conflict("is ending"),
             whole => Ok(whole),

@@ -36,8 +36,8 @@ struct Written<'a, P: Protocol> {
 #[serde(bound = "")]
 struct Read<P: Protocol> {
     manager: P::Manager,
-    users: Vec<(UserId, Slot<P>)>,
-    requests: Vec<(RequestNo, Entry)>,
+    users: Vec<(UserId, Box<Slot<P>>)>,
+    requests: Vec<(RequestNo, Box<Entry>)>,
     ledger: Ledger,
     cells: Cells<P>,
     timers: Timers<P>,
@@ -77,9 +77,10 @@ impl<P: Protocol<Manager: Serving>> Serialize for Engine<P> {
             now,
             ephemeral,
         } = self;
-        let mut users: Vec<_> = users.iter().collect();
+        let mut users: Vec<_> = users.iter().map(|(user, slot)| (user, &**slot)).collect();
         users.sort_unstable_by_key(|(user, _)| **user);
-        let mut requests: Vec<_> = requests.iter().collect();
+        let mut requests: Vec<_> =
+            requests.iter().map(|(request, entry)| (request, &**entry)).collect();
         requests.sort_unstable_by_key(|(request, _)| **request);
         let (counter, lanes_made, now, ephemeral) = (*counter, *lanes_made, *now, *ephemeral);
         let written = Written {
@@ -105,7 +106,7 @@ impl<'de, P: Protocol<Manager: Serving>> Deserialize<'de> for Engine<P> {
         let mut engine = Self::new(None, 0, state.ephemeral).map_err(de::Error::custom)?;
         P::Manager::settle(&mut engine.cfg, state.cells.home.cell);
         let holds =
-            |(request, entry): &(RequestNo, Entry)| entry.taken.is_some().then_some(*request);
+            |(request, entry): &(RequestNo, Box<Entry>)| entry.taken.is_some().then_some(*request);
         let held = state.requests.iter().filter_map(holds).collect();
         let mut inside: BTreeMap<RequestNo, BTreeSet<RequestNo>> = BTreeMap::new();
         let mut parts: BTreeMap<RequestNo, BTreeSet<RequestNo>> = BTreeMap::new();
@@ -158,7 +159,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         now: u64,
         request: RequestNo,
         who: Arc<Who>,
-        ask: Ask,
+        ask: &Ask,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         self.go_above(request.0);

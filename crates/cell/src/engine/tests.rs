@@ -55,7 +55,7 @@ impl Story {
 
     fn asks_with(&mut self, ask: Ask) -> (RequestNo, Vec<Effect>) {
         let request = self.0.next_number();
-        (request, step(&mut self.0, Input::Ask { who: who().into(), ask }))
+        (request, step(&mut self.0, Input::Ask { who: who().into(), ask: ask.into() }))
     }
 
     fn ends(&mut self, request: RequestNo) -> Vec<RequestNo> {
@@ -246,7 +246,7 @@ fn a_state_that_was_kept_knows_what_was_asked_inside_what() {
         step(&mut built.0, Input::Restore(story.0.kept(request).expect("it is held")));
     }
     let nested = Ask { within: Some(a), ..ask("b") };
-    built.0.ask_again(0, RequestNo(b.0 + 2), who().into(), nested).expect("unbroken");
+    built.0.ask_again(0, RequestNo(b.0 + 2), who().into(), &nested).expect("unbroken");
     assert!(never(&built.asks_with(inside).1));
     let mut held = Story(Engine::new(None, 8, true).expect("a variant"));
     for request in [a, b] {
@@ -371,7 +371,8 @@ fn a_reservation_counts_from_its_grant() {
 #[test]
 fn whoever_waits_behind_an_overdue_holder_steps_aside() {
     let mut engine = engine();
-    let mut asks = |needs: &str| engine.step(0, Input::Ask { who: who().into(), ask: ask(needs) });
+    let mut asks =
+        |needs: &str| engine.step(0, Input::Ask { who: who().into(), ask: ask(needs).into() });
     asks("a").expect("unbroken");
     let mut effects = asks("a b").expect("unbroken");
     effects.extend(asks("b").expect("unbroken"));

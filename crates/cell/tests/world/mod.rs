@@ -75,14 +75,14 @@ fn boot(boots: u32) -> String {
     format!("{BOOT}{boots}")
 }
 
-fn holder(boots: u32, pid: u32) -> Record {
+fn holder(boots: u32, pid: u32) -> Box<Record> {
     let leader = Some((ProcessId { pid, start: 7 }, true));
-    Record { boot: boot(boots), leader, ..Record::default() }
+    Box::new(Record { boot: boot(boots), leader, ..Record::default() })
 }
 
-fn cgroup(boots: u32, inode: u64) -> Record {
+fn cgroup(boots: u32, inode: u64) -> Box<Record> {
     let cgroup = CgroupId { path: "grant".into(), inode, root: 1 };
-    Record { boot: boot(boots), cgroup: Some(cgroup), ..Record::default() }
+    Box::new(Record { boot: boot(boots), cgroup: Some(cgroup), ..Record::default() })
 }
 
 impl<'a> World<'a> {

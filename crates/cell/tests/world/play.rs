@@ -166,7 +166,7 @@ impl World<'_> {
         let part = outer.filter(|(_, how)| *how < 2);
         let part = part.map(|(of, how)| Part { of, outlasts: how == 1 });
         let ask = Ask { needs: asked, now, lasting, from, within, limit: None, part };
-        self.call(client, Wish::Ask { who, ask });
+        self.call(client, Wish::Ask { who, ask: ask.into() });
     }
 
     /// What a call asked for is not wanted any more; perhaps its command leaves something behind.

@@ -11,7 +11,7 @@ use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Input, Rest, Wish};
 use holdall_holders::{Holder, Stream};
 use holdall_wire::{
-    Ask, Body, Call, Change, Drained, Fault, Kind, Lasting, Name, Reply, RequestNo, Right,
+    Answer, Ask, Body, Call, Change, Drained, Fault, Kind, Lasting, Name, Reply, RequestNo, Right,
     Shutdown, TEXT_MAX, Who,
 };
 use tracing::{debug, info};
@@ -144,7 +144,7 @@ impl Service {
             }
         }
         self.admitted = Some(admitted);
-        if let Err(fault) = self.make(conn, id, Wish::Ask { who, ask }, stream) {
+        if let Err(fault) = self.make(conn, id, Wish::Ask { who, ask: Arc::new(ask) }, stream) {
             self.answer(conn, id, Reply::Failed(fault));
         }
         if let Some(unused) = self.admitted.take() {
@@ -215,7 +215,7 @@ impl Service {
             self.holders.remove(&request);
             return None;
         }
-        Some(Rest { holder: holder.record(), pids: holder.pids() })
+        Some(Rest { holder: Box::new(holder.record()), pids: holder.pids() })
     }
 
     fn release(
@@ -331,7 +331,8 @@ impl Service {
     fn on_lock(&mut self, conn: ConnNo, id: u64, beside: Option<u64>) {
         let reply = beside.map_or_else(|| self.new_lock(conn), |number| Ok(Reply::Locked(number)));
         let failed = |error: std::io::Error| Reply::Failed(Fault::Failed(error.to_string()));
-        self.tell(conn, id, reply.unwrap_or_else(failed));
+        let reply = reply.unwrap_or_else(failed);
+        self.tell(conn, &Answer { id, reply });
     }
 
     fn new_lock(&self, conn: ConnNo) -> std::io::Result<Reply> {

@@ -431,7 +431,7 @@ impl Service {
                 let length = self.host.last().0;
                 self.saying(cell, Frame::Said { length, message })
             }
-            effect => Some(Leaving::Effect(effect)),
+            effect => Some(Leaving::Effect(Box::new(effect))),
         }
     }
 }

@@ -49,7 +49,7 @@ impl Service {
         if let Some(holder) = holder {
             self.holders.insert(request, Rc::new(holder));
         }
-        self.input(Input::Prepared { request, holder: record, place });
+        self.input(Input::Prepared { request, holder: record.map(Box::new), place });
     }
 
     fn cgroup_of_its_own(&self, request: RequestNo) -> Option<Cgroup> {
@@ -104,7 +104,7 @@ impl Service {
             return Err(fault);
         }
         self.holders.insert(request, Rc::new(holder));
-        self.make(conn, id, Wish::Child { request, holder: record }, stream)
+        self.make(conn, id, Wish::Child { request, holder: Box::new(record) }, stream)
     }
 
     /// The client of a grant without a cgroup has children left: from now on these hold it. If

@@ -467,10 +467,10 @@ impl Service {
 
     /// Sends a reply. If its user has left too much unread, what was left longest goes first: whoever
     /// reads a long reply is not taken for one who does not.
-    pub(super) fn tell(&mut self, conn: ConnNo, id: u64, reply: Reply) {
+    pub(super) fn tell(&mut self, conn: ConnNo, answer: &Answer) {
         let Some(peer) = self.peers.get(&conn) else { return };
         let (uid, outbox) = (peer.who.uid, peer.outbox.clone());
-        let bytes = outbox.push(&Answer { id, reply });
+        let bytes = outbox.push(answer);
         self.round.add(&outbox);
         self.traffic.take_anyway(uid, bytes);
         if !self.traffic.is_fair(uid) {

@@ -36,12 +36,12 @@ impl Service {
             Effect::Reply { conn, call, reply } => {
                 let Some(reply) = self.tellable(conn, call, reply) else { return };
                 let Some(id) = self.id_of(conn, call, &reply) else { return };
-                Leaving::Answer(conn, id, self.as_told(conn, reply))
+                Leaving::answer(conn, id, self.as_told(conn, reply))
             }
             Effect::NotTaken(conn, call, why) => {
                 let fault = Reply::Failed(Fault::Conflict(why.to_string()));
                 let Some(id) = self.id_of(conn, call, &fault) else { return };
-                Leaving::Answer(conn, id, fault)
+                Leaving::answer(conn, id, fault)
             }
             Effect::Welcome { conn, life, last, answers } => {
                 let Some(id) = self.comes_with(conn) else {
@@ -58,7 +58,7 @@ impl Service {
                 let later = leased.iter().map(|(call, _)| (call.0, None));
                 let answers = answers.into_iter().map(told).chain(later).collect();
                 let attached = Reply::Attached { life, last: last.0, answers };
-                self.hold(Leaving::Answer(conn, id, attached), sync);
+                self.hold(Leaving::answer(conn, id, attached), sync);
                 for (call, reply) in leased {
                     reply.into_iter().for_each(|reply| self.tell_later(conn, call, reply));
                 }
@@ -66,14 +66,14 @@ impl Service {
             }
             Effect::TurnedAway(conn, why) => {
                 let Some(id) = self.comes_with(conn) else { return };
-                self.hold(Leaving::Answer(conn, id, Reply::Failed(fault(why))), sync);
-                Leaving::Effect(Effect::Close(conn))
+                self.hold(Leaving::answer(conn, id, Reply::Failed(fault(why))), sync);
+                Leaving::Effect(Box::new(Effect::Close(conn)))
             }
             Effect::Send(..) => match self.for_cell(effect) {
                 Some(leaving) => leaving,
                 None => return,
             },
-            effect => Leaving::Effect(effect),
+            effect => Leaving::Effect(Box::new(effect)),
         };
         self.hold(leaving, sync);
     }
@@ -81,13 +81,13 @@ impl Service {
     /// The log lets something leave.
     pub(super) fn leave(&mut self, leaving: Leaving) {
         match leaving {
-            Leaving::Answer(conn, id, reply) => {
+            Leaving::Answer(conn, answer) => {
                 if let Some(peer) = self.peers.get(&conn) {
-                    peer.outbox.reply_comes(&reply);
+                    peer.outbox.reply_comes(&answer.reply);
                 }
-                self.tell(conn, id, reply);
+                self.tell(conn, &answer);
             }
-            Leaving::Effect(effect) => self.carry_out(effect),
+            Leaving::Effect(effect) => self.carry_out(*effect),
             Leaving::Said(cell, link, frame) => self.send_to(cell, link, &frame),
             Leaving::Events(record, events) => {
                 events.into_iter().for_each(|(at, what)| self.tell_of(record, at, what));

@@ -16,8 +16,8 @@ use holdall_cell::session::ConnNo;
 use holdall_cell::{Cell, Defect, Effect, Input, Out};
 use holdall_core::CellId;
 use holdall_log::{Class, Entry, Error, Index, Log, Opened, Progress, SnapshotJob, Watch};
-use holdall_wire::Reply;
 use holdall_wire::event::What;
+use holdall_wire::{Answer, Reply};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::boottime;
@@ -58,12 +58,12 @@ fn leads(progress: &Progress) -> bool {
     progress.leads_until.is_none_or(|until| boottime() < until)
 }
 
-/// What waits to leave.
+/// What waits to leave. It is small, since it is moved some times on its way.
 pub(super) enum Leaving {
     /// What follows from an input.
-    Effect(Effect),
+    Effect(Box<Effect>),
     /// A reply to a call.
-    Answer(ConnNo, u64, Reply),
+    Answer(ConnNo, Box<Answer>),
     /// What has happened by a record, for people, and when by the wall.
     Events(Index, Vec<(u64, What)>),
     /// Something is said to another cell, over the link with this number.
@@ -78,12 +78,17 @@ enum Lane {
 }
 
 impl Leaving {
+    /// A reply to the call of this number.
+    pub(super) fn answer(conn: ConnNo, id: u64, reply: Reply) -> Self {
+        Self::Answer(conn, Box::new(Answer { id, reply }))
+    }
+
     /// The connection that it goes to, if it goes to one.
     fn conn(&self) -> Option<ConnNo> {
         match self {
             Self::Answer(conn, ..) => Some(*conn),
             Self::Events(..) | Self::Said(..) => None,
-            Self::Effect(effect) => match effect {
+            Self::Effect(effect) => match &**effect {
                 Effect::Reply { conn, .. } | Effect::Welcome { conn, .. } => Some(*conn),
                 Effect::TurnedAway(conn, _) | Effect::NotTaken(conn, ..) => Some(*conn),
                 Effect::Close(conn) => Some(*conn),

@@ -117,7 +117,7 @@ impl Service {
                 // As if it had been told when it was granted: what is lent to other machines outlives this one.
                 let sessions = self.books().sessions();
                 let is_lent = sessions.of(conn).is_some_and(|own| sessions.is_leased(own));
-                self.hold(Leaving::Answer(conn, id, reply), is_lent);
+                self.hold(Leaving::answer(conn, id, reply), is_lent);
             }
         }
         self.round.begin();
@@ -144,7 +144,7 @@ impl Service {
     fn tell_until(&mut self, conn: ConnNo, call: CallNo, request: RequestNo, at: u64) {
         let until = Reply::Until { request, boottime_millis: at };
         if let Some(id) = self.id_of(conn, call, &until) {
-            self.hold(Leaving::Answer(conn, id, until), false);
+            self.hold(Leaving::answer(conn, id, until), false);
             if let Some(cells) = &mut self.cells {
                 cells.told.insert(request, at);
             }

@@ -311,16 +311,16 @@ impl Service {
 
     /// Answers a call that changed nothing: when everything that the answer may rest on is in the log.
     fn answer(&mut self, conn: ConnNo, id: u64, reply: Reply) {
-        self.hold(Leaving::Answer(conn, id, reply), false);
+        self.hold(Leaving::answer(conn, id, reply), false);
         self.round.begin();
     }
 
     /// Something leaves when the log says so. Whoever is to be told much is not listened to meanwhile.
     fn hold(&mut self, leaving: Leaving, sync: bool) {
-        if let Leaving::Answer(conn, _, reply) = &leaving
+        if let Leaving::Answer(conn, answer) = &leaving
             && let Some(peer) = self.peers.get(conn)
         {
-            peer.outbox.await_reply(reply);
+            peer.outbox.await_reply(&answer.reply);
         }
         self.host.hold(leaving, sync);
     }

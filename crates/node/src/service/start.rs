@@ -195,7 +195,7 @@ impl Service {
             self.input(Input::Spare { session, call });
         }
         let entries = self.books().grants().map(|(_, entry, _)| entry);
-        let in_use: Vec<_> = entries.filter_map(|entry| entry.holder.clone()).collect();
+        let in_use: Vec<_> = entries.filter_map(|entry| entry.holder.as_deref().cloned()).collect();
         self.containment.sweep(&in_use);
         self.end_round();
         Ok(imported)
@@ -230,7 +230,7 @@ impl Service {
         if !kept.is_empty() {
             self.input(Input::Keep { epoch: opened.epoch, sessions: kept.to_vec() });
         }
-        self.input(Input::Started(self.started(opened, rebuilt, known)?));
+        self.input(Input::Started(Box::new(self.started(opened, rebuilt, known)?)));
         Ok(())
     }
 

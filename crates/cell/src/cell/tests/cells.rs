@@ -75,7 +75,7 @@ impl Pair {
             patience: 70,
             ..Start::default()
         };
-        story.input(Input::Started(start));
+        story.input(Input::Started(Box::new(start)));
     }
 
     fn link(&mut self) {
@@ -120,7 +120,7 @@ impl Pair {
             limit: None,
             part: None,
         };
-        let wish = Wish::Ask { who: who(session), ask };
+        let wish = Wish::Ask { who: who(session), ask: ask.into() };
         let (conn, call, heard) = (conn(session), CallNo(1), CallNo(0));
         self.input(HERE, Input::Call { conn, call, heard, wish })
     }

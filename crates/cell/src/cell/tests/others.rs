@@ -51,7 +51,7 @@ impl Story {
             ..Start::default()
         };
         change(&mut start);
-        self.input(Input::Started(start));
+        self.input(Input::Started(Box::new(start)));
     }
 
     fn linked(&mut self) -> Vec<Effect> {
@@ -205,7 +205,7 @@ fn what_somebody_uses_who_is_not_seen_outlasts_a_loss_of_memory() {
         limit: None,
         part: None,
     };
-    let ask = Wish::Ask { who: who(1), ask: wish("board") };
+    let ask = Wish::Ask { who: who(1), ask: wish("board").into() };
     let (conn, call, heard) = (conn(1), CallNo(1), CallNo(0));
     let input = Input::Call { conn, call, heard, wish: ask };
     let out = story.cell.step(story.at, input).expect("unbroken");
@@ -214,7 +214,7 @@ fn what_somebody_uses_who_is_not_seen_outlasts_a_loss_of_memory() {
     let pools = story.pools.clone().into_iter();
     let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
     let (boottime, wall) = (story.at, story.at);
-    story.input(Input::Started(Start { pools, boottime, wall, ..start }));
+    story.input(Input::Started(Box::new(Start { pools, boottime, wall, ..start })));
     assert!(story.is_board_taken(2));
     assert!(!is_grant(&story.later(4999)));
     let told = story.later(1);

@@ -88,7 +88,7 @@ fn lost_memory_ends_all_sessions() {
     let start = Start { epoch: 9, life: 5, lost: true, boot: "boot".into(), ..Start::default() };
     let pools = story.pools.iter().cloned();
     let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
-    let effects = story.input(Input::Started(Start { pools, ..start }));
+    let effects = story.input(Input::Started(Box::new(Start { pools, ..start })));
     assert_eq!(effects, [Effect::Kill(request, child(9))]);
     assert_eq!(story.cell.books.sessions.count(), 0);
     assert_eq!(story.cell.books.life(), 5);
@@ -110,7 +110,7 @@ fn nobody_is_given_by_a_restart_of_the_machine_what_it_waited_for() {
         let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
         let (boot, wall, lost) = ("another".into(), story.at, true);
         let start = Start { epoch: 9, life: 5, lost, boot, wall, pools, ..Start::default() };
-        story.input(Input::Started(Start { rebuilt: upgrade, ..start }));
+        story.input(Input::Started(Box::new(Start { rebuilt: upgrade, ..start })));
         assert_eq!(story.cell.engine.load(), (0, 0), "upgrade {upgrade}");
         let back = hello(2, Means::Lease(50), true);
         let told = story.input(Input::Attach { conn: conn(2), hello: back });
@@ -146,11 +146,11 @@ fn what_an_agent_without_a_log_has_left_is_in_force() {
         drained: vec![(name("cpu/1"), drained.clone())],
         reservations: vec![former(8, "gpu", "gpu/2", 9, Some(50_000))],
         held: vec![
-            Former { grant: part, holder: child(7), abandoned: false },
+            Former { grant: part, holder: *child(7), abandoned: false },
             // Its fence is above the numbers of later requests.
             Former {
                 grant: former(5, "cpu", "cpu/0", 30, None),
-                holder: child(8),
+                holder: *child(8),
                 abandoned: true,
             },
         ],
@@ -184,16 +184,16 @@ fn what_cannot_be_of_what_was_left_is_left_out() {
     let sharer = |request, fence| {
         let mut grant = former(request, "lock", "lock", fence, None);
         grant.needs = vec!["lock:shared".parse().expect("a need")];
-        Former { grant, holder: child(request as u32), abandoned: false }
+        Former { grant, holder: *child(request as u32), abandoned: false }
     };
     let sharers = [sharer(30, 31), sharer(32, 33)];
     let twice =
-        Former { grant: former(12, "cpu", "cpu/0", 13, None), holder: child(7), abandoned: true };
+        Former { grant: former(12, "cpu", "cpu/0", 13, None), holder: *child(7), abandoned: true };
     let mut lost_part = former(40, "cpu", "cpu/1", 41, None);
     lost_part.part_of = Some(RequestNo(8));
-    let lost_part = Former { grant: lost_part, holder: child(6), abandoned: false };
+    let lost_part = Former { grant: lost_part, holder: *child(6), abandoned: false };
     let again =
-        Former { grant: former(8, "cpu", "cpu/1", 9, None), holder: child(5), abandoned: false };
+        Former { grant: former(8, "cpu", "cpu/1", 9, None), holder: *child(5), abandoned: false };
     let import = Import {
         reservations: vec![
             former(8, "cpu", "cpu/0", 9, Some(50_000)),
@@ -228,7 +228,7 @@ fn a_grant_inside_another_stays_inside() {
             let needs = vec![needs.parse().expect("a need")];
             let (now, lasting, from) = (false, Lasting::Connection, From::default());
             let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
-            story.calls(1, call, Wish::Ask { who: who(1), ask })
+            story.calls(1, call, Wish::Ask { who: who(1), ask: ask.into() })
         };
         let request_of = |effects: &[Effect]| match effects {
             [Effect::Reply { reply: Reply::Granted { request, .. }, .. }] => *request,
@@ -260,7 +260,7 @@ fn timers_are_armed_again() {
     let pools = pools.map(|(name, kind)| Declared { name, kind, limit: None }).collect();
     let (epoch, boot, at) = (2, "boot".into(), story.at);
     let start = Start { epoch, boot, boottime: at, wall: at, pools, ..Start::default() };
-    let out = story.cell.step(at, Input::Started(start)).expect("unbroken");
+    let out = story.cell.step(at, Input::Started(Box::new(start))).expect("unbroken");
     let is_timer = |effect: &&Effect| matches!(effect, Effect::Arm(..));
     assert_eq!(out.effects.iter().filter(is_timer).count(), armed);
 }

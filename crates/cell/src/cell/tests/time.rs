@@ -41,7 +41,7 @@ fn the_shortest_limit_counts_and_none_for_reservations() {
         let needs = vec!["gpu".parse().expect("a need")];
         let from = From::default();
         let ask = Ask { needs, now: false, lasting, from, within: None, limit: wanted, part: None };
-        Wish::Ask { who: who(1), ask }
+        Wish::Ask { who: who(1), ask: ask.into() }
     };
     let mut limit = |call, wanted, lasting| {
         let effects = story.calls(1, call, asks(wanted, lasting));
@@ -77,7 +77,14 @@ fn a_command_has_some_time_to_end() {
 
 fn start(boot: &str, boottime: u64, wall: u64) -> Input {
     let boot = boot.into();
-    Input::Started(Start { epoch: 1, boot, boottime, wall, ephemeral: true, ..Start::default() })
+    Input::Started(Box::new(Start {
+        epoch: 1,
+        boot,
+        boottime,
+        wall,
+        ephemeral: true,
+        ..Start::default()
+    }))
 }
 
 const HOUR: u64 = 3_600_000;

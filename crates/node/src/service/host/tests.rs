@@ -89,7 +89,7 @@ fn ask(number: u64) -> Input {
     let (now, from, within) = (false, From::default(), None);
     let (needs, lasting) = (vec!["x".parse().expect("a need")], Lasting::Connection);
     let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
-    let wish = Wish::Ask { who: Arc::new(Who::default()), ask };
+    let wish = Wish::Ask { who: Arc::new(Who::default()), ask: Arc::new(ask) };
     Input::Call { conn: ConnNo(number), call: CallNo(1), heard: CallNo(0), wish }
 }
 
@@ -106,7 +106,7 @@ fn nothing_follows_a_step_that_is_in_no_record() {
     let mut host = Host::new(Cell::new().expect("a cell"), log, &opened, SnapshotEvery::default());
     let trouble = host.trouble_log();
     let start = Start { epoch: opened.epoch, life: 1, ephemeral: true, ..Start::default() };
-    host.step(0, Input::Started(start)).expect("begun");
+    host.step(0, Input::Started(Box::new(start))).expect("begun");
     for number in 1..=3 {
         host.step(0, attach(number)).expect("there");
         host.step(0, ask(number)).expect("asked");
@@ -137,7 +137,7 @@ fn what_is_said_to_a_cell_leaves_in_the_order_in_which_it_came_up() {
     let (log, opened) = store.open().expect("new");
     let mut host = Host::new(Cell::new().expect("a cell"), log, &opened, SnapshotEvery::default());
     let start = Start { epoch: opened.epoch, life: 1, ephemeral: true, ..Start::default() };
-    host.step(0, Input::Started(start)).expect("begun");
+    host.step(0, Input::Started(Box::new(start))).expect("begun");
     let said = |cell, sent| Leaving::Said(CellId(cell), 1, Box::new(Frame::Beaten { sent }));
     host.hold(said(7, 1), true);
     host.hold(said(7, 2), false);
