@@ -95,6 +95,9 @@ enum Command {
 fn typed() -> Result<Command, ExitCode> {
     let is_first = |word: &str| std::env::args_os().nth(1).is_some_and(|first| first == word);
     if is_first("run") {
+        if let Some(args) = run::Args::plain(std::env::args_os().skip(2)) {
+            return Ok(Command::Run(args));
+        }
         match RunAlone::try_parse() {
             Ok(RunAlone { command: RunCommand::Run(args) }) => return Ok(Command::Run(args)),
             Err(error) => run::explain_misuse(&error)?,

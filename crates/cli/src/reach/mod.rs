@@ -38,7 +38,7 @@ const RETURN: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Which agent to talk to.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Reach {
     /// The agent's socket, or tls://HOST:PORT [default: $HOLDALL_AGENT, the machine's, or your own]
     #[arg(long = "agent", value_name = "SOCKET")]

@@ -8,6 +8,7 @@ mod away;
 mod child;
 pub(crate) mod environment;
 mod leash;
+mod plain;
 mod waiting;
 
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// run), or 64 for a usage error, 69 if the agent cannot be reached, 75 if it is not granted in
 /// time, 77 if you may not ask, 78 if it can never be granted, 70 if the grant was lost and the command
 /// was stopped, 124 if it was stopped at its time limit.
-#[derive(clap::Args)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
@@ -72,7 +73,7 @@ pub(crate) struct Args {
 }
 
 /// What becomes of processes that a command leaves behind.
-#[derive(Clone, Copy, Default, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum After {
     /// Everything is held until they are gone
     #[default]
@@ -84,7 +85,7 @@ enum After {
 }
 
 /// What becomes of a command whose reservation ends.
-#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum AtEnd {
     /// It is stopped: SIGTERM, and SIGKILL after 5 seconds
     #[default]
@@ -140,7 +141,7 @@ pub(crate) fn explain_misuse(error: &clap::Error) -> Result<(), ExitCode> {
 }
 
 /// What is asked for, and how patiently.
-#[derive(clap::Args)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct Wanted {
     /// What to hold: gpu, gpu:2, gpu:all, gpu/3, db, db:shared
     #[arg(required = true, value_name = "NEED")]
