@@ -441,7 +441,7 @@ impl Search {
             (None, Some(_)) => {
                 self.behind.insert(id, out.state(at).to_vec());
             }
-            (Some(_), None) if self.behind.remove(&id).is_some() => {
+            (Some(_), None) if !self.behind.is_empty() && self.behind.remove(&id).is_some() => {
                 self.found.graph.set_parent(id, from);
                 self.frontier.push(id, step.fingerprint, out.state(at));
             }
@@ -449,7 +449,7 @@ impl Search {
         }
         self.found.graph.add_edge(from, id, step.class);
         for class in out.dropped(at) {
-            self.found.graph.add_drop(from, id, class);
+            self.found.graph.add_drop(from, id, *class);
         }
     }
 

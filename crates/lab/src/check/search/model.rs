@@ -183,11 +183,11 @@ enum WrittenProperty {
 #[derive(Default)]
 pub(crate) struct Successors {
     words: Vec<u32>,
-    /// Where the state that each step leads to ends.
-    ends: Vec<usize>,
+    /// Where the state that each step leads to ends, and where what it has dropped.
+    ends: Vec<(usize, usize)>,
     pub(crate) steps: Vec<Step>,
-    /// Messages under way before a step that it made worthless, so that they were taken out; by the place of the step.
-    dropped: Vec<(usize, Class)>,
+    /// Messages under way before a step that it made worthless, so that they were taken out; of one step after another.
+    dropped: Vec<Class>,
     /// Timers that are armed but may not ring yet, of one state after another.
     pub(crate) held: Vec<Class>,
     /// Questions that are answered, by number, of one state after another.
@@ -219,10 +219,9 @@ pub(crate) struct Step {
 impl Successors {
     /// A step leads to a state, and makes some messages worthless.
     pub(crate) fn push(&mut self, step: Step, state: &[u32], dropped: &[Class]) {
-        let at = self.steps.len();
-        self.dropped.extend(dropped.iter().map(|class| (at, *class)));
+        self.dropped.extend_from_slice(dropped);
         self.words.extend_from_slice(state);
-        self.ends.push(self.words.len());
+        self.ends.push((self.words.len(), self.dropped.len()));
         self.steps.push(step);
     }
 
@@ -237,15 +236,16 @@ impl Successors {
     }
 
     pub(crate) fn state(&self, step: usize) -> &[u32] {
-        let start = if step == 0 { 0 } else { self.ends[step - 1] };
-        &self.words[start..self.ends[step]]
+        &self.words[self.begin(step).0..self.ends[step].0]
     }
 
     /// The messages that a step made worthless.
-    pub(crate) fn dropped(&self, step: usize) -> impl Iterator<Item = Class> + '_ {
-        let from = self.dropped.partition_point(|(at, _)| *at < step);
-        let here = self.dropped[from..].iter().take_while(move |(at, _)| *at == step);
-        here.map(|(_, class)| *class)
+    pub(crate) fn dropped(&self, step: usize) -> &[Class] {
+        &self.dropped[self.begin(step).1..self.ends[step].1]
+    }
+
+    fn begin(&self, step: usize) -> (usize, usize) {
+        if step == 0 { (0, 0) } else { self.ends[step - 1] }
     }
 
     pub(crate) fn clear(&mut self) {

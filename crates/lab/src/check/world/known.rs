@@ -18,6 +18,8 @@ pub(super) struct KnownParts {
 #[derive(Clone, Copy)]
 pub(super) struct KnownItem {
     pub(super) to: Receiver,
+    /// Where it stands who it is for, and which role that has.
+    pub(super) looks_at: Places,
     pub(super) class: Class,
     pub(super) is_timer: bool,
     pub(super) is_message: bool,
@@ -46,13 +48,47 @@ impl Receiver {
     }
 }
 
+impl Receiver {
+    /// The places in a state on which it depends which role is meant, and what it is.
+    fn looks_at(self, world: &World<'_>) -> Places {
+        match self {
+            Self::Nobody => Places::default(),
+            Self::Manager { place } => Places::one(place),
+            Self::User { lane, .. } => {
+                let present = Places::one(lane).and(Places::one(world.user_at(lane)));
+                world.predecessor_at(lane).map_or(present, |at| present.and(Places::one(at)))
+            }
+        }
+    }
+}
+
+/// Some places in a state: those that are a multiple of 64 apart count as the same.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Places(u64);
+
+impl Places {
+    pub(super) fn one(place: usize) -> Self {
+        Self(1 << (place % 64))
+    }
+
+    pub(super) fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    pub(super) fn meets(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
 impl KnownParts {
     pub(super) fn item(&mut self, world: &World<'_>, id: u32) -> KnownItem {
         read(&mut self.items, id, |id| {
             let item = world.parts.items.value(id);
             let is_message = matches!(item, Item::ToManager { .. } | Item::ToUser { .. });
+            let to = Receiver::of(world, item.to());
             KnownItem {
-                to: Receiver::of(world, item.to()),
+                to,
+                looks_at: to.looks_at(world),
                 class: world.class_of(id),
                 is_timer: item.is_timer(),
                 is_message,

@@ -8,6 +8,7 @@ pub(crate) mod client;
 mod describe;
 mod executor;
 mod known;
+mod lately;
 mod lives;
 mod moves;
 mod overtaking;

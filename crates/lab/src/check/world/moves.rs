@@ -39,8 +39,8 @@ impl World<'_> {
                 moves.push((Action::Duplicate(id), Class::UNFAIR));
             }
         }
-        for (lane, client) in self.clients(state).enumerate() {
-            self.list_calls(state, lane, client, moves);
+        for lane in 0..self.scope.users.len() {
+            self.list_calls(state, lane, known.client(self, state[lane]), moves);
         }
         if let Some(cell) = self.settings.reboot.filter(|cell| self.may_reboot(state, *cell)) {
             moves.push((Action::Reboot(cell), Class::UNFAIR));

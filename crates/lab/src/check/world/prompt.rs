@@ -46,9 +46,10 @@ impl Executor<'_> {
 
     /// Where the next such message stands.
     fn next_prompt(&mut self, before: &[u32]) -> Option<usize> {
+        let changed = self.changed(before);
         (self.world.items_at()..self.next.len()).find(|at| {
             let item = self.known.item(self.world, self.next[*at]);
-            let was_looked_at = *at < self.fresh_at && self.is_unchanged(before, item.to);
+            let was_looked_at = *at < self.fresh_at && !item.looks_at.meets(changed);
             item.is_message && !was_looked_at && self.is_prompt(*at)
         })
     }
