@@ -1,4 +1,5 @@
-//! A client that knows several members and asks one of them, until it does not answer.
+//! A client that knows several members and asks one of them, until it does not answer: the one that leads them, if it
+//! was told to look for it ([`Client::seek_leader`]).
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +17,8 @@ use tonic_prost::ProstCodec;
 
 use crate::failure::is_stale_token;
 use crate::messages::{
-    Authenticate, Authenticated, Compact, Done, Lease, LeaseGrant, LeaseGranted, Range, Ranged,
-    Transacted, Transaction, Watch, WatchCreate, Watched,
+    self, Authenticate, Authenticated, Compact, Done, Lease, LeaseGrant, LeaseGranted, Range,
+    Ranged, StatusTold, Transacted, Transaction, Watch, WatchCreate, Watched,
 };
 use crate::{Address, Failure, Kind};
 
@@ -25,6 +26,8 @@ use crate::{Address, Failure, Kind};
 const ANSWER_MAX: usize = 256 << 20;
 /// How often a connection that nobody uses is looked after, and how long that may take.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
+/// How long a member may take to say whether it leads.
+const SEEK: Duration = Duration::from_millis(500);
 
 /// An etcd, and how to be let in.
 #[derive(Clone, Debug)]
@@ -140,6 +143,29 @@ impl Client {
     fn leave(&self, member: usize) {
         let next = member.wrapping_add(1);
         let _ = self.0.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// From now on the member is asked that leads the others, if it answers: what any other is asked to carry out it passes on to
+    /// that one, and hears of the end of it later.
+    pub async fn seek_leader(&self) {
+        let (current, ..) = self.member();
+        let count = self.0.members.len();
+        for number in (0..count).map(|next| (current + next) % count) {
+            let mut grpc = Grpc::new(self.0.members[number].1.clone());
+            let Ok(request) = self.request(messages::Status {}) else { return };
+            let asked = call(&mut grpc, "/etcdserverpb.Maintenance/Status", request);
+            let told: Result<Result<StatusTold, Status>, _> =
+                tokio::time::timeout(SEEK.min(self.0.timeout), asked).await;
+            let leads = |told: &StatusTold| {
+                told.header.as_ref().is_some_and(|it| it.member != 0 && it.member == told.leader)
+            };
+            if matches!(&told, Ok(Ok(told)) if leads(told)) {
+                // Whoever has just found out that a member does not answer knows better.
+                let at = &self.0.current;
+                let _ = at.compare_exchange(current, number, Ordering::Relaxed, Ordering::Relaxed);
+                return;
+            }
+        }
     }
 
     fn token(&self) -> Option<String> {

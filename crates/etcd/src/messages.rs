@@ -11,6 +11,9 @@ pub struct Header {
     /// Which etcd: the same for all of its members.
     #[prost(uint64, tag = "1")]
     pub cluster: u64,
+    /// The member that answers.
+    #[prost(uint64, tag = "2")]
+    pub member: u64,
     /// The revision of the store when it was answered.
     #[prost(int64, tag = "3")]
     pub revision: i64,
@@ -149,13 +152,13 @@ pub struct Outcome {
     pub range: Option<Ranged>,
 }
 
-/// Compares a revision of a key, which is 0 if there is none.
+/// Compares a revision of a key, which is 0 if there is none, or its value.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
     /// 0: equal.
     #[prost(int32, tag = "1")]
     pub result: i32,
-    /// 1: the revision at which it was made, 2: at which it was last written.
+    /// 1: the revision at which it was made, 2: at which it was last written, 3: the value.
     #[prost(int32, tag = "2")]
     pub target: i32,
     /// The key.
@@ -167,17 +170,25 @@ pub struct Compare {
     /// The same.
     #[prost(int64, optional, tag = "6")]
     pub modified: Option<i64>,
+    /// The same.
+    #[prost(bytes = "bytes", optional, tag = "7")]
+    pub value: Option<Bytes>,
 }
 
 impl Compare {
     /// A key was made at a revision, and not deleted since; 0: there is none.
     pub fn was_created(key: Vec<u8>, at: i64) -> Self {
-        Self { result: 0, target: 1, key, created: Some(at), modified: None }
+        Self { target: 1, key, created: Some(at), ..Self::default() }
     }
 
     /// A key was last written at a revision; 0: there is none.
     pub fn was_modified(key: Vec<u8>, at: i64) -> Self {
-        Self { result: 0, target: 2, key, created: None, modified: Some(at) }
+        Self { target: 2, key, modified: Some(at), ..Self::default() }
+    }
+
+    /// A key is there and has a value.
+    pub fn has_value(key: Vec<u8>, value: Bytes) -> Self {
+        Self { target: 3, key, value: Some(value), ..Self::default() }
     }
 }
 
@@ -258,6 +269,21 @@ pub struct Compact {
 /// Done.
 #[derive(Clone, PartialEq, Message)]
 pub struct Done {}
+
+/// Asks a member how it is.
+#[derive(Clone, PartialEq, Message)]
+pub struct Status {}
+
+/// How a member is.
+#[derive(Clone, PartialEq, Message)]
+pub struct StatusTold {
+    /// Which member it is.
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<Header>,
+    /// The member that leads all of them, as far as this one knows; 0 if none does.
+    #[prost(uint64, tag = "4")]
+    pub leader: u64,
+}
 
 /// Says who is asking.
 #[derive(Clone, PartialEq, Message)]

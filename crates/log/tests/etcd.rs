@@ -5,6 +5,8 @@ mod members;
 use std::path::Path;
 use std::time::Duration;
 
+use holdall_etcd::messages::Range;
+use holdall_etcd::{Client, Settings};
 use holdall_log::conformance::check;
 use holdall_log::etcd::{Address, EtcdStore, Options, WhenLed};
 use holdall_log::{Class, Entry, Error, Index, Log, Lost, Memory, OpenError, Store};
@@ -71,6 +73,27 @@ async fn of_two_that_believe_to_lead_one_counts() {
     assert_eq!(again.records.len(), 1);
     assert_eq!(again.records[0].payload, "in time");
     assert!(again.epoch > opened.epoch);
+}
+
+/// Whichever member is named first, the one is asked that leads the others.
+#[tokio::test]
+async fn the_leader_of_the_members_is_asked() {
+    if !members::is_there() {
+        return;
+    }
+    let members = Members::start(3, &[]);
+    let mut ports = members.ports();
+    let mut asked = Vec::new();
+    for _ in 0..ports.len() {
+        ports.rotate_left(1);
+        let address = members::address(&ports, "any");
+        let client = Client::new(&Settings { address, timeout: Duration::from_secs(5) });
+        let client = client.expect("a client");
+        client.seek_leader().await;
+        let answer = client.range(Range { key: b"any".into(), ..Range::default() }).await;
+        asked.push(answer.expect("it answers").header.expect("a header").member);
+    }
+    assert!(asked.iter().all(|member| *member == asked[0] && *member != 0), "{asked:?}");
 }
 
 #[tokio::test]

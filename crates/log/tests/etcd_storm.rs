@@ -96,17 +96,24 @@ fn lead(mut log: EtcdLog, opened: &Opened, drawn: &mut u64, random: &mut Pcg64Mc
             std::thread::sleep(Duration::from_millis(random.random_range(0..2500)));
         }
         let told = state.len();
-        for _ in 0..random.random_range(1..8) {
-            *drawn += 1;
-            let payload = drawn.to_le_bytes();
-            let entry = Entry { class: Class::Must, logic: 1, payload: &payload, sync: false };
-            if log.append(entry).is_err() {
+        // Several batches are under way at a time.
+        for _ in 0..random.random_range(1..5) {
+            for _ in 0..random.random_range(1..8) {
+                *drawn += 1;
+                let payload = drawn.to_le_bytes();
+                let entry = Entry { class: Class::Must, logic: 1, payload: &payload, sync: false };
+                if log.append(entry).is_err() {
+                    return;
+                }
+                state.push(*drawn);
+            }
+            if log.flush().is_err() {
                 return;
             }
-            state.push(*drawn);
+            std::thread::sleep(Duration::from_micros(random.random_range(0..1500)));
         }
         let last = Index(state.len() as u64);
-        if log.flush().is_err() || runtime.block_on(watch.reached(last)).is_err() {
+        if runtime.block_on(watch.reached(last)).is_err() {
             return;
         }
         for (index, number) in state.iter().enumerate().skip(told) {

@@ -26,7 +26,7 @@ use holdall_etcd::messages::{Compare, Operation, Put, Range, Transaction};
 
 use super::batch;
 use super::kv::Kv;
-use super::layout::{CellValue, Pointer, write_epoch, write_next};
+use super::layout::{CellValue, Head, Pointer, write_epoch};
 use super::lead::{Place, pause};
 use super::snapshot::PIECE;
 use crate::{Identity, Index, Life, OpenError, PAYLOAD_MAX, Record, Snapshot};
@@ -149,7 +149,7 @@ impl<K: Kv> Place<K> {
         let mut last = vec![
             put("cell", cell.write()),
             put("epoch", write_epoch(copy.epoch)),
-            put("head", write_next(copy.next())),
+            put("head", Head { next: copy.next(), epoch: copy.epoch }.write()),
         ];
         if let Some(snapshot) = &copy.snapshot {
             last.push(put("snapshot", self.put_pieces(snapshot).await?.write()));

@@ -41,6 +41,9 @@ pub(super) trait Kv: Send + Sync + 'static {
         revision: i64,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 
+    /// Asks whoever carries things out without asking others first, from now on, if that can be known.
+    fn seek_leader(&self) -> impl Future<Output = ()> + Send;
+
     /// The time since the start of the machine, standing still included, in milliseconds.
     fn now(&self) -> u64;
 }
@@ -72,6 +75,10 @@ impl Kv for holdall_etcd::Client {
 
     async fn changed(&self, key: Vec<u8>, revision: i64) -> Result<(), Failure> {
         Self::changed(self, key, revision).await
+    }
+
+    async fn seek_leader(&self) {
+        Self::seek_leader(self).await;
     }
 
     fn now(&self) -> u64 {

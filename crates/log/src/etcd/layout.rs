@@ -192,8 +192,24 @@ pub(super) fn write_epoch(epoch: u32) -> Bytes {
     format!("epoch {epoch}").into()
 }
 
-pub(super) fn write_next(next: Index) -> Bytes {
-    format!("next {}", next.0).into()
+pub(super) fn write_sealed(epoch: u32, term: i64) -> Bytes {
+    format!("epoch {epoch} term {term}").into()
+}
+
+/// How far a log has come. Of two heads that one leader has written the later says more: a higher
+/// number, or a higher epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The number that the next record has.
+    pub(super) next: Index,
+    /// The highest epoch that may be in use.
+    pub(super) epoch: u32,
+}
+
+impl Head {
+    pub(super) fn write(self) -> Bytes {
+        format!("next {} epoch {}", self.next.0, self.epoch).into()
+    }
 }
 
 /// All that is said of a log, as of a revision.
@@ -208,15 +224,16 @@ pub(super) struct Meta {
     pub(super) epoch_modified: i64,
     /// The number that the next record has.
     pub(super) next: Option<Index>,
-    pub(super) head_modified: i64,
+    /// What the head says, to the letter.
+    pub(super) head: Bytes,
     pub(super) snapshot: Option<Pointer>,
     pub(super) snapshot_modified: i64,
     pub(super) leader: Option<Leader>,
     pub(super) leader_lease: i64,
     /// The host that is to lead next.
     pub(super) heir: Option<String>,
-    /// The epoch of who has sealed it.
-    pub(super) sealed: Option<u32>,
+    /// When the one was elected that has sealed it; 0 if that was not said.
+    pub(super) sealed: Option<i64>,
     /// What was said of its memory, and nothing was appended since.
     pub(super) lost: Option<crate::Lost>,
 }
@@ -262,7 +279,7 @@ impl Meta {
             "epoch" => (self.epoch, self.epoch_modified) = (words.number("epoch")?, key.modified),
             "head" => {
                 self.next = Some(Index(words.number("next")?));
-                self.head_modified = key.modified;
+                self.head = key.value.clone();
             }
             "snapshot" => {
                 self.snapshot = Some(Pointer::read(&words)?);
@@ -272,7 +289,7 @@ impl Meta {
                 (self.leader, self.leader_lease) = (Some(Leader::read(key)?), key.lease);
             }
             "heir" => self.heir = Some((*words.0.first()?).into()),
-            "sealed" => self.sealed = Some(words.number("epoch")?),
+            "sealed" => self.sealed = Some(words.number("term").unwrap_or(0)),
             "lost" => {
                 let word = words.0.first()?;
                 self.lost = Some(LOST.iter().find(|(known, _)| known == word)?.1);

@@ -16,7 +16,7 @@ use holdall_etcd::messages::{Compare, Delete, Operation, Put, Range, Ranged, Tra
 use holdall_etcd::{Failure, Kind};
 
 use super::kv::Kv;
-use super::layout::{CellValue, Keys, Leader, Meta, write_epoch, write_lost, write_next};
+use super::layout::{CellValue, Head, Keys, Leader, Meta, write_epoch, write_lost};
 use super::options::{Options, WhenLed};
 use super::told::{By, Told};
 use crate::disk::random;
@@ -269,7 +269,7 @@ impl<K: Kv> Place<K> {
         }
         if judged.is_anew {
             let range = |(key, end)| Operation::from(Delete { key, end });
-            success.push(put(keys.meta("head"), write_next(Index(1))));
+            success.push(put(keys.meta("head"), Head { next: Index(1), epoch }.write()));
             success.push(delete(keys.meta("snapshot")));
             success.push(range(keys.batches()));
             success.push(range(keys.all_pieces()));
@@ -305,6 +305,14 @@ impl<K: Kv> Place<K> {
                     wait = third / 4;
                 }
             }
+        }
+    }
+
+    /// Sees to it for ever that the leader of etcd's own members is asked: others pass on what they are to carry out, which takes longer.
+    pub(super) async fn ask_leader(&self) {
+        loop {
+            self.kv.seek_leader().await;
+            tokio::time::sleep(self.options.lease / 3).await;
         }
     }
 

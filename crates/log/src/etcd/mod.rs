@@ -10,13 +10,14 @@
 //! | `layout`, `batch` | keys and values, pure |
 //! | `kv` | what is needed of a store, etcd or simulated |
 //! | `lead` | being elected, renewing the lease |
-//! | `writer` | appends, in groups, one transaction at a time |
+//! | `writer` | appends, in groups, a few transactions at a time |
 //! | `read` | reads a log as of one revision |
 //! | `snapshot` | snapshots in pieces, and what is deleted then |
 //! | `told` | what the watch tells |
 //! | `log`, `store` | the log, and where it runs |
 //! | `follow` | who leads, for those who look for it |
 //! | `copy` | a cell in one file, and how it is put back |
+//! | `remove` | a cell that nobody wants any more |
 //! | `simulated` | a store that fails in every way, and what must be true all the same |
 
 mod batch;
@@ -28,6 +29,7 @@ mod lead;
 mod log;
 mod options;
 mod read;
+mod remove;
 #[cfg(test)]
 mod simulated;
 mod snapshot;

@@ -81,8 +81,10 @@ impl Options {
 pub(super) struct Rules {
     /// A transaction compares the key of the leader.
     pub(super) compares_leader: bool,
-    /// A transaction compares the revision of the head.
+    /// A transaction compares what the head says.
     pub(super) compares_head: bool,
+    /// That is the epoch, too, and not only a number.
+    pub(super) head_says_epoch: bool,
     /// Nothing is told before it is committed.
     pub(super) tells_after_commit: bool,
     /// What was not answered is looked up before it is sent again.
@@ -100,6 +102,7 @@ impl Default for Rules {
         Self {
             compares_leader: true,
             compares_head: true,
+            head_says_epoch: true,
             tells_after_commit: true,
             reads_back: true,
             deletes_last: true,

@@ -16,7 +16,8 @@ use super::lead::Place;
 use super::log::{Core, Feed, open};
 use super::options::{Options, Seen};
 use crate::{
-    Entry, Error, Index, Log, OpenError, Opened, Record, Snapshot, SnapshotJob, Store, Watch,
+    Entry, Error, Identity, Index, Log, OpenError, Opened, Record, Snapshot, SnapshotJob, Store,
+    Watch,
 };
 
 /// How long a member of etcd may take to answer, at most, unless the lease is short.
@@ -123,6 +124,14 @@ impl EtcdStore {
     /// If something is there, or etcd cannot be reached or refuses it.
     pub fn put_copy(&self, copy: CellCopy) -> Result<(), OpenError> {
         self.at_place(async move |place| place.put_copy(&copy).await)
+    }
+
+    /// Deletes all keys of a cell, if it is this one: while nobody leads it, or if `is_forced`, whoever does.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if somebody leads it; or if it is another cell, or etcd cannot be reached or refuses it.
+    pub fn remove(&self, cell: Identity, is_forced: bool) -> Result<(), OpenError> {
+        self.at_place(async move |place| place.remove(cell, is_forced).await)
     }
 
     /// Does something with the store on a thread of its own, and waits for it.

@@ -1,23 +1,28 @@
-//! Appends to a log in etcd: one transaction at a time, with as many records as came meanwhile.
+//! Appends to a log in etcd: a few transactions at a time, each with the records that came meanwhile.
 //!
 //! A transaction compares the revision at which the key of the leader was made, so that nobody else
-//! has led since, and the revision at which the head was last written, so that it is carried out at
-//! most once, and after all before it, however often and late it arrives.
+//! has led since, and what the head says, so that it is carried out at most once, and after all
+//! before it, however often and late it arrives: of what one leader makes the head say nothing
+//! comes again, as numbers and epochs only grow. So the next one can be sent before the one before
+//! it is answered. If it overtakes that, it is not carried out, and is sent again.
 //!
 //! What was not answered is looked up: if the head is as it was, nothing has been carried out so
 //! far, and the next transaction makes sure that nothing will be; else the head tells how far it has
-//! come, as nobody but this leader can have written it.
+//! come, as nobody but this leader can have written it. Whatever arrives still later either misses,
+//! or goes on where the head is, with the records that come there.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use holdall_etcd::messages::{Compare, Delete, Operation, Put, Transacted, Transaction};
 use holdall_etcd::{Failure, Kind};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::batch;
 use super::kv::Kv;
-use super::layout::{Meta, write_epoch, write_next};
+use super::layout::{Head, Meta, write_epoch, write_sealed};
 use super::lead::{Elected, Place, pause};
 use super::told::By;
 use crate::{Error, Index, Memory, Record};
@@ -25,6 +30,8 @@ use crate::{Error, Index, Memory, Record};
 /// How much is put into one batch, unless a single record has more: etcd takes requests of a
 /// megabyte and a half.
 const BATCH_MAX: usize = 1 << 20;
+/// How many transactions are under way at a time, at most.
+const UNDER_WAY: usize = 2;
 
 /// What is to be written.
 #[derive(Default)]
@@ -81,11 +88,43 @@ impl Queue {
 pub(super) type Heir = Option<String>;
 
 /// One transaction.
+#[derive(Clone)]
 struct Batch {
+    /// What the head says before it, to the letter.
+    before: Bytes,
+    /// What it says then.
+    after: Head,
     records: Vec<Record>,
-    epoch: Option<u32>,
+    /// Whether numbers of a higher epoch may be in use.
+    raises_epoch: bool,
     /// That it is the last one, and who is to lead then.
     seal: Option<Heir>,
+}
+
+/// A batch that is under way.
+struct Flight {
+    batch: Batch,
+    answer: Answer,
+}
+
+/// What will be answered, asked for by a task of its own: whoever does not wait for it any more
+/// drops it, and does not know what becomes of it.
+struct Answer(JoinHandle<Result<Transacted, Failure>>);
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What became of a batch.
+enum Became {
+    /// It is committed, or some of what was sent.
+    Written,
+    /// And it was the last one.
+    Sealed,
+    /// It is to be sent again, as everything that was sent after it.
+    Missed,
 }
 
 /// Where the writer is.
@@ -93,116 +132,148 @@ pub(super) struct Writer<'a, K> {
     place: &'a Place<K>,
     elected: &'a Elected,
     queue: &'a Queue,
-    /// The revision at which the head was last written, as far as is known.
-    head: i64,
-    /// The number of the first record that is not committed.
-    next: Index,
-    /// The last record that was ever sent.
-    sent: Index,
-    epoch: u32,
+    /// What the head says, as far as is known, to the letter.
+    said: Bytes,
+    /// The same, understood.
+    head: Head,
+    /// The number of the next record if all that was ever sent is carried out.
+    furthest: Index,
+    /// What is under way, in order: each goes on where the one before ends.
+    flights: VecDeque<Flight>,
     /// Whether it still says that memory was lost.
     says_lost: bool,
 }
 
 impl<'a, K: Kv> Writer<'a, K> {
     pub(super) fn new(place: &'a Place<K>, elected: &'a Elected, queue: &'a Queue) -> Self {
-        let next = elected.meta.next.unwrap_or(Index(1));
+        let head = Head { next: elected.meta.next.unwrap_or(Index(1)), epoch: elected.epoch };
         Self {
             place,
             elected,
             queue,
-            head: elected.meta.head_modified,
-            next,
-            sent: next.before(),
-            epoch: elected.epoch,
+            said: elected.meta.head.clone(),
+            head,
+            furthest: head.next,
+            flights: VecDeque::new(),
             says_lost: matches!(elected.memory, Memory::Lost(_)),
         }
     }
 
     /// Writes until the log is sealed, or does not count any more.
     pub(super) async fn run(mut self) -> Result<(), Error> {
-        let mut tries = 0;
+        let mut missed = 0;
         loop {
-            let Some(batch) = self.next_batch() else {
+            self.send();
+            let has_room = self.has_room();
+            let Some(first) = self.flights.front_mut() else {
                 self.queue.wake.notified().await;
                 continue;
             };
-            let is_done = self.write(&batch).await?;
-            if is_done && batch.seal.is_some() {
-                return Ok(());
-            }
-            if is_done {
-                self.elected.told.trouble(By::Writer, None);
-                tries = 0;
-            } else {
-                tokio::time::sleep(pause(tries)).await;
-                tries += 1;
+            let answer = tokio::select! {
+                biased;
+                answer = &mut first.answer.0 => answer,
+                () = self.queue.wake.notified(), if has_room => continue,
+            };
+            let unheard = |_| Err(Failure::unknown("whoever asked has ended"));
+            match self.heard(answer.unwrap_or_else(unheard)).await? {
+                Became::Sealed => return Ok(()),
+                Became::Written => {
+                    self.elected.told.trouble(By::Writer, None);
+                    missed = 0;
+                }
+                Became::Missed => {
+                    // One that has overtaken another is sent again at once.
+                    if missed > 0 {
+                        tokio::time::sleep(pause(missed)).await;
+                    }
+                    missed += 1;
+                }
             }
         }
     }
 
-    /// What there is to write.
+    /// Whether one more may be under way.
+    fn has_room(&self) -> bool {
+        let is_last = self.flights.back().is_some_and(|last| last.batch.seal.is_some());
+        self.flights.len() < UNDER_WAY && !is_last
+    }
+
+    /// Sends what there is to send.
+    fn send(&mut self) {
+        while self.has_room()
+            && let Some(batch) = self.next_batch()
+        {
+            let Head { next, epoch } = batch.after;
+            self.furthest = self.furthest.max(next);
+            if !self.place.options.rules.tells_after_commit {
+                self.elected.told.committed(self.furthest.before(), epoch);
+            }
+            if batch.seal.is_some() {
+                self.elected.told.resign();
+            }
+            let (kv, transaction) = (Arc::clone(&self.place.kv), self.transaction(&batch));
+            let answer = Answer(tokio::spawn(async move { kv.transact(transaction).await }));
+            self.flights.push_back(Flight { batch, answer });
+        }
+    }
+
+    /// What comes after all that is under way.
     fn next_batch(&self) -> Option<Batch> {
+        let last = self.flights.back().map(|flight| flight.batch.after);
+        let (from, before) = match last {
+            Some(after) => (after, self.says(after)),
+            None => (self.head, self.said.clone()),
+        };
         let waiting = self.queue.lock();
+        let under_way = (from.next.0 - self.head.next.0) as usize;
         let (mut records, mut bytes) = (Vec::new(), 0);
-        for record in &waiting.records {
+        for record in waiting.records.iter().skip(under_way) {
             bytes += record.payload.len() + batch::FRAME;
             if !records.is_empty() && bytes > BATCH_MAX {
                 break;
             }
             records.push(record.clone());
         }
-        let epoch = (waiting.epoch > self.epoch).then_some(waiting.epoch);
-        let is_all = records.len() == waiting.records.len();
+        let is_all = under_way + records.len() == waiting.records.len();
+        let next = records.last().map_or(from.next, |record: &Record| record.index.next());
+        let after = Head { next, epoch: from.epoch.max(waiting.epoch) };
+        let raises_epoch = after.epoch > from.epoch;
         let seal = waiting.seal.clone().filter(|_| is_all);
-        let is_something = !records.is_empty() || epoch.is_some() || seal.is_some();
-        is_something.then_some(Batch { records, epoch, seal })
+        let is_something = !records.is_empty() || raises_epoch || seal.is_some();
+        is_something.then_some(Batch { before, after, records, raises_epoch, seal })
     }
 
-    /// Tries to write a batch: whether all of it is written. If not, what is left is tried again,
-    /// with what has come meanwhile.
-    async fn write(&mut self, batch: &Batch) -> Result<bool, Error> {
-        self.sent = self.sent.max(batch.records.last().map_or(Index(0), |record| record.index));
-        if !self.place.options.rules.tells_after_commit {
-            self.elected.told.committed(self.sent, self.epoch);
-        }
-        if batch.seal.is_some() {
-            self.elected.told.resign();
-        }
-        match self.place.kv.transact(self.transaction(batch)).await {
-            Ok(answer) if answer.succeeded => {
-                self.committed(batch, &answer);
-                Ok(true)
-            }
-            Ok(_) => self.look(batch).await,
-            Err(failure) => self.failed(batch, failure).await,
+    /// What the head is made to say.
+    fn says(&self, head: Head) -> Bytes {
+        match self.place.options.rules.head_says_epoch {
+            true => head.write(),
+            false => format!("next {}", head.next.0).into(),
         }
     }
 
     fn transaction(&self, batch: &Batch) -> Transaction {
+        let Batch { before, after, records, raises_epoch, seal } = batch;
         let keys = &self.place.keys;
-        let rules = &self.place.options.rules;
         let mut compare = self.place.is_leader(self.elected.term);
-        if rules.compares_head {
-            compare.push(Compare::was_modified(keys.meta("head"), self.head));
+        if self.place.options.rules.compares_head {
+            compare.push(Compare::has_value(keys.meta("head"), before.clone()));
         }
         let put = |key, value| Operation::from(Put { key, value, lease: 0 });
         let delete = |key| Operation::from(Delete { key, end: Vec::new() });
-        let next = batch.records.last().map_or(self.next, |record| record.index.next());
-        let mut success = vec![put(keys.meta("head"), write_next(next))];
-        if !batch.records.is_empty() {
-            let value = batch::write(self.epoch, batch.records.iter());
-            success.push(put(keys.batch(self.next), value));
+        let mut success = vec![put(keys.meta("head"), self.says(*after))];
+        if let Some(first) = records.first() {
+            let value = batch::write(self.head.epoch, records.iter());
+            success.push(put(keys.batch(first.index), value));
             if self.says_lost {
                 success.push(delete(keys.meta("lost")));
             }
         }
-        if let Some(epoch) = batch.epoch {
-            success.push(put(keys.meta("epoch"), write_epoch(epoch)));
+        if *raises_epoch {
+            success.push(put(keys.meta("epoch"), write_epoch(after.epoch)));
         }
-        if let Some(heir) = &batch.seal {
-            let epoch = batch.epoch.unwrap_or(self.epoch);
-            success.push(put(keys.meta("sealed"), write_epoch(epoch)));
+        if let Some(heir) = seal {
+            let sealed = write_sealed(after.epoch, self.elected.term);
+            success.push(put(keys.meta("sealed"), sealed));
             success.push(delete(keys.leader()));
             if let Some(heir) = heir {
                 success.push(put(keys.meta("heir"), heir.clone().into()));
@@ -211,49 +282,60 @@ impl<'a, K: Kv> Writer<'a, K> {
         Transaction { compare, success, failure: Vec::new() }
     }
 
-    fn committed(&mut self, batch: &Batch, answer: &Transacted) {
-        self.head = answer.header.as_ref().map_or(0, |header| header.revision);
-        let next = batch.records.last().map_or(self.next, |record| record.index.next());
-        self.advance(next, batch.epoch.unwrap_or(self.epoch));
-    }
-
-    /// Everything before a record is committed.
-    fn advance(&mut self, next: Index, epoch: u32) {
-        let mut waiting = self.queue.lock();
-        while let Some(record) = waiting.records.pop_front_if(|record| record.index < next) {
-            waiting.bytes -= record.payload.len();
-        }
-        drop(waiting);
-        self.says_lost &= next == self.next;
-        self.next = next;
-        self.epoch = self.epoch.max(epoch);
-        self.elected.told.committed(next.before(), self.epoch);
-    }
-
-    /// What a failure says: whether the batch is written all the same.
-    async fn failed(&mut self, batch: &Batch, failure: Failure) -> Result<bool, Error> {
+    /// The first that is under way was answered, or not.
+    async fn heard(&mut self, answer: Result<Transacted, Failure>) -> Result<Became, Error> {
+        let failure = match answer {
+            Ok(answer) if answer.succeeded => {
+                let Some(Flight { batch, .. }) = self.flights.pop_front() else {
+                    return Ok(Became::Missed);
+                };
+                let said = self.says(batch.after);
+                self.advance(batch.after, said);
+                return Ok(if batch.seal.is_some() { Became::Sealed } else { Became::Written });
+            }
+            Ok(_) => None,
+            Err(failure) => Some(failure),
+        };
+        // What follows it has missed, too, or will: if it arrives late, it is right all the same.
+        let flights = std::mem::take(&mut self.flights);
+        let Some(failure) = failure else { return self.look().await };
         self.elected.told.trouble(By::Writer, Some(self.place.error(&failure)));
         match failure.kind {
             Kind::Unknown if !self.place.options.rules.reads_back => {
-                self.drop_unread(batch).await;
-                Ok(true)
+                self.drop_unread(flights.front()).await;
+                Ok(Became::Written)
             }
             // This one was not carried out for want of room; an earlier one may have been.
-            Kind::Unknown | Kind::Full => self.look(batch).await,
+            Kind::Unknown | Kind::Full => self.look().await,
             Kind::LeaseOver => Err(Error::Deposed(self.place.name.clone())),
-            Kind::Refused | Kind::Compacted | Kind::Wrong => Ok(false),
+            Kind::Refused | Kind::Compacted | Kind::Wrong => Ok(Became::Missed),
         }
     }
 
-    /// Without the rule that looks: what was not answered is taken for failed.
-    async fn drop_unread(&mut self, batch: &Batch) {
-        self.queue.lock().records.drain(..batch.records.len());
-        self.next = batch.records.last().map_or(self.next, |record| record.index.next());
-        self.head = self.place.meta().await.map_or(self.head, |meta| meta.head_modified);
+    /// The log is committed up to here, and the head says so.
+    fn advance(&mut self, head: Head, said: Bytes) {
+        let mut waiting = self.queue.lock();
+        while let Some(record) = waiting.records.pop_front_if(|record| record.index < head.next) {
+            waiting.bytes -= record.payload.len();
+        }
+        drop(waiting);
+        self.says_lost &= head.next == self.head.next;
+        (self.head, self.said) = (head, said);
+        self.elected.told.committed(head.next.before(), head.epoch);
     }
 
-    /// Looks what has become of a batch: whether it, or the beginning of it, is committed.
-    async fn look(&mut self, batch: &Batch) -> Result<bool, Error> {
+    /// Without the rule that looks: what was not answered is taken for failed.
+    async fn drop_unread(&mut self, first: Option<&Flight>) {
+        let Some(Flight { batch, .. }) = first else { return };
+        self.queue.lock().records.drain(..batch.records.len());
+        self.head.next = batch.after.next;
+        if let Ok(meta) = self.place.meta().await {
+            self.said = meta.head;
+        }
+    }
+
+    /// Looks what is committed.
+    async fn look(&mut self) -> Result<Became, Error> {
         let meta = loop {
             match self.place.meta().await {
                 Ok(meta) => break meta,
@@ -264,38 +346,31 @@ impl<'a, K: Kv> Writer<'a, K> {
                 }
             }
         };
-        self.learn(batch, &meta)
+        self.learn(meta)
     }
 
-    fn learn(&mut self, batch: &Batch, meta: &Meta) -> Result<bool, Error> {
+    fn learn(&mut self, meta: Meta) -> Result<Became, Error> {
         let deposed = || Error::Deposed(self.place.name.clone());
-        let next = meta.next.ok_or_else(deposed)?;
+        let head = Head { next: meta.next.ok_or_else(deposed)?, epoch: meta.epoch };
         if !meta.is_led_by(self.elected.term) {
             // A seal ends this one's leading itself.
-            let epoch = batch.epoch.unwrap_or(self.epoch);
-            if batch.seal.is_none() || meta.sealed != Some(epoch) {
+            if meta.sealed != Some(self.elected.term) {
                 return Err(deposed());
             }
-            self.advance(next, epoch);
-            return Ok(true);
+            self.advance(head, meta.head);
+            return Ok(Became::Sealed);
         }
-        if meta.head_modified == self.head {
-            return Ok(false);
+        if meta.head == self.said {
+            return Ok(Became::Missed);
         }
-        if next < self.next || next > self.sent.next() {
+        if head.next < self.head.next || head.next > self.furthest {
             // Nobody but this leader can have written it.
             return Err(Error::Unknown {
                 place: self.place.name.clone(),
-                error: std::sync::Arc::new(std::io::Error::other(
-                    "somebody else has written to it",
-                )),
+                error: Arc::new(std::io::Error::other("somebody else has written to it")),
             });
         }
-        self.head = meta.head_modified;
-        let is_all = batch.records.last().is_none_or(|last| last.index < next)
-            && batch.epoch.is_none_or(|epoch| epoch <= meta.epoch)
-            && batch.seal.is_none();
-        self.advance(next, meta.epoch);
-        Ok(is_all)
+        self.advance(head, meta.head);
+        Ok(Became::Written)
     }
 }

@@ -50,6 +50,8 @@ struct Stored {
     /// When a leader's key was made, by its revision.
     elections: BTreeMap<i64, Instant>,
     is_full: bool,
+    /// How many transactions were not carried out since something was not as they had it.
+    missed: usize,
     faults: Faults,
     random: Pcg64Mcg,
 }
@@ -75,6 +77,7 @@ impl SimulatedStore {
             cluster: 7,
             elections: BTreeMap::new(),
             is_full: false,
+            missed: 0,
             faults,
             random: Pcg64Mcg::seed_from_u64(seed),
         };
@@ -141,6 +144,11 @@ impl SimulatedStore {
         let stored = self.lock();
         let there = stored.keys.values().filter(|all| all.last().is_some_and(|(_, k)| k.is_some()));
         (there.count(), stored.keys.values().map(Vec::len).sum())
+    }
+
+    /// How many transactions have missed.
+    pub(super) fn missed(&self) -> usize {
+        self.lock().missed
     }
 
     /// Ends a lease before its time, as an operator can.
@@ -287,7 +295,8 @@ impl Stored {
     }
 
     fn header(&self) -> Option<Header> {
-        Some(Header { cluster: self.cluster, revision: self.revision, term: self.term })
+        let Self { cluster, revision, term, .. } = *self;
+        Some(Header { cluster, revision, term, ..Header::default() })
     }
 
     fn range(&self, range: &Range) -> Result<Ranged, Failure> {
@@ -314,15 +323,17 @@ impl Stored {
 
     fn holds(&self, compare: &Compare) -> bool {
         let found = self.get(&compare.key);
-        match (compare.created, compare.modified) {
-            (Some(at), _) => found.map_or(0, |key| key.created) == at,
-            (_, Some(at)) => found.map_or(0, |key| key.modified) == at,
+        match (compare.created, compare.modified, &compare.value) {
+            (Some(at), ..) => found.map_or(0, |key| key.created) == at,
+            (_, Some(at), _) => found.map_or(0, |key| key.modified) == at,
+            (.., Some(value)) => found.is_some_and(|key| key.value == value),
             _ => panic!("a comparison of nothing"),
         }
     }
 
     fn transact(&mut self, transaction: &Transaction) -> Result<Transacted, Failure> {
         let succeeded = transaction.compare.iter().all(|compare| self.holds(compare));
+        self.missed += usize::from(!succeeded);
         let operations = if succeeded { &transaction.success } else { &transaction.failure };
         let mut puts: Vec<&[u8]> = Vec::new();
         for operation in operations {
@@ -456,6 +467,8 @@ impl Kv for SimulatedStore {
             sleep(Duration::from_millis(50)).await;
         }
     }
+
+    async fn seek_leader(&self) {}
 
     fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64

@@ -11,7 +11,7 @@ use super::super::log::{Feed, open};
 use super::super::options::{Rules, WhenLed};
 use super::store::Faults;
 use super::world::{Report, World};
-use crate::{Class, Entry, Error, Lost, Memory, OpenError};
+use crate::{Class, Entry, Error, Identity, Lost, Memory, OpenError};
 
 /// How many seeds are played, unless it is said.
 const SEEDS: u64 = 1000;
@@ -128,6 +128,94 @@ async fn no_answer_is_said_and_passes() {
     assert!(feed.admit(1).is_err());
     world.store.set_faults(Faults::default());
     feed.core.watch().reached(index).await.expect("it passes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_committed_without_an_answer_is_no_trouble_any_more() {
+    let world = well();
+    let mut feed = led(&world).await;
+    world.store.set_faults(Faults { unanswered: 1000, ..Faults::default() });
+    let index = append(&mut feed, b"x");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.store.set_faults(Faults::default());
+    feed.core.watch().reached(index).await.expect("it may leave");
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    feed.admit(1).expect("something new is let in, though nothing more was appended");
+}
+
+/// The store takes from one to six milliseconds for each: so of two that are under way the second often comes first.
+#[tokio::test(start_paused = true)]
+async fn what_overtakes_is_sent_again() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let (mut watch, mut told) = (feed.core.watch(), 0);
+    for number in 0..1000u64 {
+        append(&mut feed, &number.to_le_bytes());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let may_leave = watch.may_leave().0;
+        assert!(may_leave >= told, "it never goes back");
+        told = may_leave;
+    }
+    watch.reached(feed.next.before()).await.expect("all may leave");
+    assert!(world.store.missed() > 50, "{} have overtaken another", world.store.missed());
+    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+    let there = place.copy().await.expect("copied").records;
+    let numbers = there.iter().map(|record| (record.index.0, record.payload.to_vec()));
+    assert!(numbers.eq((0..1000).map(|number: u64| (number + 1, number.to_le_bytes().to_vec()))));
+}
+
+/// Raises the epoch some times, without a record in between, where all is carried out once more later: what was told, and what is kept.
+async fn raised(seed: u64, rules: Rules) -> (u32, u32) {
+    let world = World::new(seed, Faults::default(), rules);
+    let feed = led(&world).await;
+    world.store.set_faults(Faults { twice: 1000, ..Faults::default() });
+    for _ in 0..4 {
+        let to = feed.core.progress().epoch + 2;
+        feed.raise_epoch(to).expect("it leads");
+        while feed.core.progress().epoch < to {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+    (feed.core.progress().epoch, place.meta().await.expect("it answers").epoch)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_epoch_that_comes_twice_is_kept_once() {
+    let mut is_missed = false;
+    for seed in 0..20 {
+        let (told, kept) = raised(seed, Rules::default()).await;
+        assert_eq!(told, kept);
+        let (told, kept) = raised(seed, Rules { head_says_epoch: false, ..Rules::default() }).await;
+        is_missed |= kept < told;
+    }
+    assert!(is_missed, "nobody misses head_says_epoch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cell_is_removed_when_nobody_leads_it() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let index = append(&mut feed, b"one");
+    feed.core.watch().reached(index).await.expect("it may leave");
+    let cell = feed.core.elected.cell.identity;
+    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+    let refused = place.remove(cell, false).await;
+    assert!(matches!(refused, Err(OpenError::InUse(_))), "{refused:?}");
+    let other = place.remove(Identity(cell.0 + 1), true).await;
+    assert!(matches!(other, Err(OpenError::Key { .. })), "{other:?}");
+    place.remove(cell, true).await.expect("whoever leads it");
+    assert_eq!(world.store.counted().0, 0, "nothing is there any more");
+    let late = append(&mut feed, b"late");
+    let told = feed.core.watch().reached(late).await;
+    assert!(matches!(told, Err(Error::Deposed(_))), "{told:?}");
+    assert_eq!(world.store.counted().0, 0, "and nobody puts anything there");
+    let mut options = world.options("h");
+    (options.create, options.seen) = (false, feed.seen());
+    let kv = Arc::new(world.store.client());
+    assert!(open(kv, options, "here".into()).await.is_err(), "no host makes it anew");
+    place.remove(cell, false).await.expect("it is removed already");
 }
 
 #[tokio::test(start_paused = true)]

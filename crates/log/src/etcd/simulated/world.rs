@@ -318,7 +318,9 @@ impl Host {
     async fn wait(&self, feed: &Feed<SimulatedStore>, random: &mut Pcg64Mcg) {
         for _ in 0..random.random_range(1..5) {
             self.hear(feed);
-            sleep(Duration::from_millis(random.random_range(1..200))).await;
+            // Some append again before they are answered.
+            let longest = if random.random_range(0..2) == 0 { 5 } else { 200 };
+            sleep(Duration::from_millis(random.random_range(1..longest))).await;
         }
         self.hear(feed);
     }
