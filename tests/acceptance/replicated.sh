@@ -204,6 +204,38 @@ expect_at lab2 75 "" run -w 1s maya@licences:3 -- true
 touch "$work/stays.end"
 wait "$(cat "$work/stays.pid")" || fail "whoever held was stopped: $(cat "$work/stays.err")"
 expect_at lab2 0 "" run -w 10s maya@licences:3 -- true
+
+# A cell that nobody wants any more is removed, not while something of it is held, unless that is given up.
+expect_at lab1 65 "hosts lab2" cell remove lab2
+hold_unit lab2 last
+expect_at lab1 65 "1 hold and 0 wait" cell remove licences
+expect_at lab2 0 "" run -w 10s maya@licences -- true
+touch "$work/last.end"
+wait "$(cat "$work/last.pid")" || fail "whoever held was stopped: $(cat "$work/last.err")"
+is_removed() {
+    [ -z "$(ctl get --prefix holdall/licences/ --keys-only)" ] || fail "there are keys left: $(ctl get --prefix holdall/licences/)"
+    for cell in "${cells[@]}"; do
+        [ ! -e "$work/$cell.data/cells/licences" ] || fail "it is hosted at $cell still"
+        cleared() { [ "$(ls "$work/$cell.data/cells/licences.removed.$1" | sort | tr '\n' ' ')" = "audit.jsonl " ]; }
+        eventually cleared "$1"
+        [ "$(grep -c '"what":"cluster".*unhosted.*licences' "$work/$cell.data/audit.jsonl")" = "$1" ] ||
+            fail "$cell has not written down that it hosts licences no more"
+    done
+    expect_at lab2 65 "hosts licences" cell show licences
+    expect_at lab2 64 "licences" run -w 1s maya@licences -- true
+    grep -q '"what":"cluster".*Remove' "$work/lab1.data/audit.jsonl" || fail "who has removed it is not in the audit log"
+}
+expect_at lab1 0 "licences is removed" cell remove licences
+is_removed 1
+# Its name is free for another, which can be removed while it is used.
+expect_at lab1 0 "leads licences" cell add licences --store "$store" --hosts lab1,lab2,lab3
+expect_at lab1 0 "" pool add maya@licences --units 3
+hold_unit lab2 given-up
+expect_at lab1 0 "licences is removed" cell remove licences --force
+is_removed 2
+status=0
+wait "$(cat "$work/given-up.pid")" || status=$?
+[ "$status" = 70 ] || fail "whoever held what is gone ends with $status: $(cat "$work/given-up.err")"
 [ ! -e "$work/section.wrong" ] || fail "$(cat "$work/section.wrong")"
 [ ! -e "$work/crowd.failed" ] || fail "$(cat "$work/crowd.failed" "$work"/crowd.lab?)"
 echo "$script: ok, $(grants) grants"

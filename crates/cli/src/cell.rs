@@ -1,6 +1,7 @@
 //! `holdall cell`: cells that outlive their machine.
 
 mod copy;
+mod remove;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -78,6 +79,16 @@ enum Command {
         #[command(flatten)]
         reach: Reach,
     },
+    /// End a cell for good: its keys in etcd are deleted, and its hosts and all members forget it
+    Remove {
+        /// Its name
+        name: String,
+        /// Also if something is held or waits, which is given up then, or if none of its hosts leads it
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// Copy a cell, as it is now, into a file; it goes on
     Export {
         /// Its name
@@ -143,6 +154,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 let known = known.ok_or_else(|| unknown(name))?;
                 adopt(name, Address::parse(&known.store)?, &known.host)?;
                 until_led(&client, name, None).await?;
+            }
+            Command::Remove { name, force, reach } => {
+                remove::remove(name, *force, &reach.connect().await?).await?;
             }
             Command::Export { name, file, reach } => {
                 copy::export(name, file, &reach.connect().await?).await?;

@@ -19,8 +19,8 @@ use crate::config::{Config, Durability};
 use crate::data::Data;
 use crate::directory::replaceable_socket;
 use crate::handover::{Handed, HandedSocket, become_program};
-use crate::hosted::Hosted;
 use crate::hosted::stand_by::{Leash, lead};
+use crate::hosted::{Hosted, NOBODY};
 use crate::http::Http;
 use crate::metrics;
 use crate::service::{
@@ -270,6 +270,7 @@ async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::R
     service.children.end();
     match end {
         Some(End::HandedOver(heir)) => service.hand_over(&heir),
+        Some(End::Closed) => service.hand_over(NOBODY),
         _ => service.seal(),
     }
 }

@@ -35,6 +35,8 @@ pub enum ClusterCall {
     Hosted,
     /// Said to a replicated cell: another of its hosts leads it from now on.
     HandOver(String),
+    /// Said to a replicated cell: it is to be removed, so it ends, unless something is held or waits and it is not forced.
+    Close(bool),
 }
 
 /// A cell that outlives its machine, and what a host needs for it.

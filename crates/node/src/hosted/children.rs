@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
-use super::{STANDING, Standing, all};
+use super::{STANDING, Standing, all, clear};
 use crate::directory::Directory;
 use crate::handover::own_program;
 
@@ -47,6 +47,8 @@ struct Leash {
 struct State {
     pipe: Option<ChildStdin>,
     is_over: bool,
+    /// Where its directory is that is to be cleared when it has ended.
+    away: Option<PathBuf>,
 }
 
 impl Children {
@@ -69,6 +71,15 @@ impl Children {
                 Ok(thread) => drop(self.kept.insert(dir, Kept { leash, thread })),
                 Err(error) => warn!("a cell is not hosted: {error}"),
             }
+        }
+    }
+
+    /// Ends the one in a directory that was put away, and clears that then.
+    pub(crate) fn remove(&mut self, dir: &Path, away: PathBuf) {
+        match self.kept.remove(dir) {
+            // Its thread ends by itself.
+            Some(kept) => kept.leash.remove(away),
+            None => clear(&away),
         }
     }
 
@@ -95,6 +106,11 @@ impl Leash {
         self.changed.notify_all();
     }
 
+    fn remove(&self, away: PathBuf) {
+        self.state().away = Some(away);
+        self.cut();
+    }
+
     fn is_over(&self) -> bool {
         self.state().is_over
     }
@@ -104,6 +120,18 @@ impl Leash {
         let mut state = self.state();
         if !state.is_over {
             state.pipe = pipe;
+        }
+    }
+
+    /// What ran on it stands no more, and the next one says how it does; until then, what is wrong.
+    fn note(&self, dir: &Path, trouble: Option<String>) {
+        let state = self.state();
+        if state.away.is_some() {
+            return; // The directory may be another cell's by now.
+        }
+        match Directory::private(dir) {
+            Ok(own) if trouble.is_some() => Standing { trouble, ..Standing::default() }.note(&own),
+            _ => drop(std::fs::remove_file(dir.join(STANDING))),
         }
     }
 
@@ -126,24 +154,18 @@ fn keep(leash: &Leash, dir: &Path, lease_seconds: u64) {
                 leash.hold(child.stdin.take());
                 let ended = attend(leash, &mut child);
                 leash.hold(None);
-                note(dir, ended);
+                leash.note(dir, ended);
             }
             Err(error) => {
                 warn!("{} is not hosted: {error}", dir.display());
-                note(dir, Some(format!("its host cannot be started: {error}")));
+                leash.note(dir, Some(format!("its host cannot be started: {error}")));
             }
         }
         pause = if begun.elapsed() > LASTED { PAUSE } else { (2 * pause).min(PAUSE_MAX) };
         leash.wait(pause);
     }
-}
-
-/// It stands no more, and the next one says how it does; until then, what is wrong.
-fn note(dir: &Path, trouble: Option<String>) {
-    match Directory::private(dir) {
-        Ok(own) if trouble.is_some() => Standing { trouble, ..Standing::default() }.note(&own),
-        _ => drop(std::fs::remove_file(dir.join(STANDING))),
-    }
+    let away = leash.state().away.take();
+    away.into_iter().for_each(|away| clear(&away));
 }
 
 fn start(dir: &Path, lease_seconds: u64) -> std::io::Result<Child> {

@@ -37,6 +37,8 @@ const CELLS: &str = "cells";
 const HOSTED: &str = "hosted.json";
 const STANDING: &str = "standing.json";
 const SEEN: &str = "seen.json";
+/// The heir of a cell that nobody is to lead: no host is called like this.
+pub(crate) const NOBODY: &str = "-";
 
 /// A replicated cell that is hosted here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +161,42 @@ pub(crate) fn all(data: &Path) -> Vec<(PathBuf, Hosted)> {
         .collect();
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
     all
+}
+
+/// Those of them that are one of these cells: the directory, and the name.
+pub(crate) fn all_of(data: &Path, cells: &[CellId]) -> Vec<(PathBuf, String)> {
+    let is_one = |dir: &Path| {
+        let home = Home::open(&cluster::directory(dir));
+        home.is_ok_and(|home| cells.contains(&home.cell().id))
+    };
+    let all = all(data).into_iter().filter(|(dir, _)| is_one(dir));
+    all.map(|(dir, hosted)| (dir, hosted.name)).collect()
+}
+
+/// Nothing is hosted in a directory any more: another cell may get its name. Says what it is called now.
+pub(crate) fn put_away(dir: &Path) -> std::io::Result<PathBuf> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let away = |number: u32| dir.with_file_name(format!("{name}.removed.{number}"));
+    let away = (1..).map(away).find(|away| !away.exists()).unwrap_or_else(|| away(0));
+    std::fs::rename(dir, &away)?;
+    std::fs::remove_file(away.join(HOSTED))?;
+    Ok(away)
+}
+
+/// Of a cell that was hosted, what people did stays written down; its keys and all else is deleted.
+pub(crate) fn clear(away: &Path) {
+    let Ok(entries) = std::fs::read_dir(away) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let path = entry.path();
+        let gone = match entry.file_type() {
+            _ if entry.file_name().to_string_lossy().starts_with("audit") => continue,
+            Ok(kind) if kind.is_dir() => std::fs::remove_dir_all(&path),
+            _ => std::fs::remove_file(&path),
+        };
+        if let Err(error) = gone {
+            tracing::warn!("{} is left: {error}", path.display());
+        }
+    }
 }
 
 /// How it stands with all of these.

@@ -23,7 +23,7 @@ use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
 use super::questions::Questions;
-use super::{Leaving, Service, Shared};
+use super::{End, Leaving, Service, Shared};
 use crate::clock::clamp;
 use crate::cluster::frame::Frame;
 use crate::cluster::greeter::Greeter;
@@ -196,6 +196,9 @@ impl Service {
     }
 
     fn on_message(&mut self, cell: CellId, bytes: &[u8]) {
+        if self.end == Some(End::Closed) {
+            return; // It is heard by whoever leads next, if anybody does.
+        }
         if self.cells.as_ref().is_none_or(|cells| !cells.links.contains_key(&cell)) {
             return;
         }
@@ -381,6 +384,7 @@ impl Service {
         removed.retain(|cell| self.engine().is_member(*cell));
         removed.into_iter().for_each(|cell| self.input(Input::Removed(cell)));
         self.input(Input::Members(known));
+        self.host_none_removed();
     }
 
     fn on_forget(&mut self, id: links::CellId, word: &[u8]) {

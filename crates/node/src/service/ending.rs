@@ -26,6 +26,8 @@ pub(crate) enum End {
     Broken(String),
     /// Another host goes on with the cell.
     HandedOver(String),
+    /// Nobody goes on with the cell: it is about to be removed.
+    Closed,
 }
 
 /// A restart that is under way.
@@ -56,7 +58,11 @@ impl Service {
     /// The log is at its end, and so is the agent.
     pub(super) fn give_up(&mut self, why: String) {
         if !matches!(self.end, Some(End::Broken(_))) {
-            error!("nothing is granted any more: {why}");
+            match &self.hosted {
+                None => error!("nothing is granted any more: {why}"),
+                // That is what ends most of them: another one leads.
+                Some(_) => warn!("this host leads no more: {why}"),
+            }
             self.end = Some(End::Broken(why));
         }
         self.changed.notify_one();

@@ -184,6 +184,12 @@ impl Service {
         self.audit.add(Line::new(self.clock.wall(), "cluster").of(Some(by)).detail(told.ok()));
     }
 
+    /// A cell is not hosted here any more, since it was removed from the cluster: who has said so, is written down where that was.
+    pub(super) fn note_unhosted(&mut self, cell: &str) {
+        let told = serde_json::json!({ "unhosted": cell }).to_string();
+        self.audit.add(Line::new(self.clock.wall(), "cluster").detail(Some(told)));
+    }
+
     /// What was said of a request of late.
     fn recently(&self, request: RequestNo) -> Option<&'static str> {
         let last = self.ended.iter().rev().take(8).find(|one| one.request == request);

@@ -56,6 +56,7 @@ impl Service {
     pub(crate) fn look_at_hosted(&mut self) {
         let Some(hosted) = &mut self.hosted else {
             if self.cells.is_some() {
+                self.host_none_removed();
                 self.children.look();
             }
             return;
@@ -80,13 +81,18 @@ impl Service {
 
     /// A call about replicated cells that is for this agent. None if it is about something else.
     pub(super) fn on_hosting(&mut self, conn: ConnNo, id: u64, call: &ClusterCall) -> Option<()> {
-        if matches!(call, ClusterCall::HandOver(_) | ClusterCall::Host(_)) {
+        if is_change(call) {
             self.note_cluster(self.caller(conn), call);
         }
         match call {
             ClusterCall::Hosted => self.answer(conn, id, Reply::Hosted(self.hosted_views())),
             ClusterCall::HandOver(heir) => {
                 let reply = self.hand_over_to(heir).map_or_else(Reply::Failed, |()| Reply::Done);
+                self.answer(conn, id, reply);
+            }
+            ClusterCall::Close(is_forced) => {
+                let reply =
+                    self.close_cell(*is_forced).map_or_else(Reply::Failed, |()| Reply::Done);
                 self.answer(conn, id, reply);
             }
             ClusterCall::Host(what) => {
@@ -105,13 +111,16 @@ impl Service {
     /// The same, said by another cell. Its administrators may have this one host a cell only with a token of the authority, which
     /// it joins with.
     fn on_hosting_by(&mut self, cell: CellId, number: u64, call: &ClusterCall) {
-        if matches!(call, ClusterCall::HandOver(_) | ClusterCall::Host(_)) {
+        if is_change(call) {
             self.note_cluster(Arc::new(self.administrator_of(cell)), call);
         }
         let reply = match call {
             ClusterCall::Hosted => Reply::Hosted(self.hosted_views()),
             ClusterCall::HandOver(heir) => {
                 self.hand_over_to(heir).map_or_else(Reply::Failed, |()| Reply::Done)
+            }
+            ClusterCall::Close(is_forced) => {
+                self.close_cell(*is_forced).map_or_else(Reply::Failed, |()| Reply::Done)
             }
             ClusterCall::Host(what) => {
                 let me = self.me.clone();
@@ -201,6 +210,55 @@ impl Service {
         }
     }
 
+    /// This cell is to be removed: it ends, and none of its hosts is to lead next. Nothing is let in any more, so nothing is
+    /// granted after it was seen that nothing is held.
+    fn close_cell(&mut self, is_forced: bool) -> Result<(), Fault> {
+        let conflict = |why: String| Err(Fault::Conflict(why));
+        let Some(hosted) = &self.hosted else {
+            return conflict(
+                "this is the cell of a machine; `holdall cluster remove` is for it".into(),
+            );
+        };
+        let (holding, waiting) = self.engine().load();
+        if !is_forced && holding + waiting > 0 {
+            return conflict(format!(
+                "{holding} hold and {waiting} wait for what {} guards; with --force that is given up",
+                hosted.name
+            ));
+        }
+        if self.end.is_some() {
+            return conflict(format!(
+                "{} is about to be led by another host; say it again",
+                hosted.name
+            ));
+        }
+        tracing::info!(holding, waiting, "the cell is to be removed, and ends");
+        self.end = Some(End::Closed);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Cells that were removed from the cluster are not hosted any more.
+    pub(super) fn host_none_removed(&mut self) {
+        let running = self.cells.as_ref().and_then(|cells| cells.running.as_ref());
+        let (Some(running), None) = (running, &self.hosted) else { return };
+        let members = running.links.members().into_iter();
+        let removed: Vec<_> = members.filter(|(_, it)| it.removed).map(|(id, _)| id).collect();
+        if removed.is_empty() {
+            return;
+        }
+        for (dir, name) in hosted::all_of(self.data.dir().path(), &removed) {
+            match hosted::put_away(&dir) {
+                Ok(away) => {
+                    tracing::info!(cell = name, "it was removed, and is not hosted any more");
+                    self.note_unhosted(&name);
+                    self.children.remove(&dir, away);
+                }
+                Err(error) => tracing::error!("{} is not put away: {error}", dir.display()),
+            }
+        }
+    }
+
     /// Becomes a host of a cell, and says what has come of it.
     fn host_cell(&mut self, what: &HostCell, tell: impl FnOnce(Reply) + 'static) {
         let running = self.cells.as_ref().and_then(|cells| cells.running.as_ref());
@@ -226,6 +284,11 @@ impl Service {
             tell(reply);
         });
     }
+}
+
+/// Whether a call about replicated cells changes something, so that it is written down who has made it.
+fn is_change(call: &ClusterCall) -> bool {
+    matches!(call, ClusterCall::HandOver(_) | ClusterCall::Host(_) | ClusterCall::Close(_))
 }
 
 /// Makes a call over a connection: how it ends.

@@ -267,7 +267,8 @@ async fn carry_out(
         ClusterCall::Members
         | ClusterCall::Host(_)
         | ClusterCall::Hosted
-        | ClusterCall::HandOver(_) => Ok(Reply::Done),
+        | ClusterCall::HandOver(_)
+        | ClusterCall::Close(_) => Ok(Reply::Done),
         ClusterCall::Token { millis, machines, whose } => {
             let whose = match whose {
                 Some(name) => For::Cell(links.named(&name).map_err(told)?),

@@ -1,0 +1,63 @@
+//! `holdall cell remove`: the end of a cell.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use holdall_client::Client;
+use holdall_log::etcd::{Address, EtcdStore, Options};
+use holdall_log::{Identity, OpenError};
+use holdall_wire::{Body, ClusterCall};
+
+use super::{LEADS, LOOK, all, at, members, unknown};
+use crate::reach::call;
+use crate::say;
+
+/// Ends a cell: first whoever leads it, which looks whether it may; then it is deleted in etcd, so that nobody leads it any
+/// more; then the cluster forgets it, and so its hosts do.
+pub(super) async fn remove(name: &str, is_forced: bool, client: &Client) -> anyhow::Result<()> {
+    let hosts = all(client).await?.into_iter().filter(|cell| cell.name == name);
+    let store = hosts.map(|host| host.store).next().ok_or_else(|| unknown(name))?;
+    let view = members(client).await?;
+    let id = view.members.into_iter().find(|one| one.name == name && !one.removed);
+    let id = id.map(|one| one.id).ok_or_else(|| unknown(name))?;
+    let closed = at(client, name, ClusterCall::Close(is_forced)).await;
+    if let Err(error) = closed {
+        if !is_forced {
+            return Err(error);
+        }
+        say(format!("nobody who leads {name} was told: {error:#}"));
+    }
+    if let Err(error) = delete(name, &store, &id, is_forced).await {
+        if !is_forced {
+            return Err(error.context(format!("{name} is not removed, and goes on")));
+        }
+        say(format!("what {store} has of {name} is left there: {error:#}"));
+    }
+    for what in [ClusterCall::Remove(id.clone()), ClusterCall::Forget(id)] {
+        call(client, Body::Cluster(what)).await?;
+    }
+    let deadline = Instant::now() + LEADS;
+    while Instant::now() < deadline
+        && let Some(host) = all(client).await?.into_iter().find(|one| one.name == name)
+    {
+        tracing::debug!(host = host.host, "still hosts it");
+        tokio::time::sleep(LOOK).await;
+    }
+    say(format!("{name} is removed"));
+    Ok(())
+}
+
+/// Deletes it in etcd, as soon as nobody leads it.
+async fn delete(name: &str, store: &str, id: &str, is_forced: bool) -> anyhow::Result<()> {
+    let store = EtcdStore::new(Address::parse(store)?, Options::new(name, "-", "-"));
+    let cell = Identity(u128::from_str_radix(id, 16).context("the id of the cell is no id")?);
+    let deadline = Instant::now() + LEADS;
+    loop {
+        match store.remove(cell, is_forced) {
+            Err(OpenError::InUse(_)) if Instant::now() < deadline => {
+                tokio::time::sleep(LOOK).await;
+            }
+            done => return Ok(done?),
+        }
+    }
+}
