@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Put each agent into a network namespace of its own, and set links down instead of using proxies; needs root and `ip`
     #[arg(long)]
     namespaces: bool,
+    /// Have the agents host one more cell, whose log is in etcd, which is started for it; kill and stop who leads it, and members of etcd
+    #[arg(long)]
+    replicated: bool,
     /// The program to torture [default: this one]
     #[arg(long, value_name = "PATH")]
     exe: Option<PathBuf>,
@@ -89,6 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         lease_seconds: args.lease,
         seed,
         namespaces: args.namespaces,
+        replicated: args.replicated,
     };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in
@@ -107,8 +111,9 @@ fn tell(args: &Args, seed: u64, verdict: &Verdict) -> anyhow::Result<ExitCode> {
     }
     let Args { cells, clients, seconds, lease, .. } = args;
     let place = if args.namespaces { " --namespaces" } else { "" };
+    let log = if args.replicated { " --replicated" } else { "" };
     let again = format!(
-        "holdall torture --cells {cells} --clients {clients} --seconds {seconds} --lease {lease} --seed {seed}{place}"
+        "holdall torture --cells {cells} --clients {clients} --seconds {seconds} --lease {lease} --seed {seed}{place}{log}"
     );
     let (wrong, kept) = (&verdict.judged.wrong, &verdict.kept);
     if args.json {
@@ -149,7 +154,7 @@ fn summary(it: &Figures) -> String {
     format!(
         "{} runs, {} grants, {} of them with something of other cells, {} over several; {} taken away, {} did not reach their agent\n\
          {} writes, {} refused for their fence\n\
-         clients: {} killed, {} stopped; agents: {} killed, {} stopped, {} restarted; machines that stood still: {}; network: {} cut, {} stalled, {} slow\n\
+         clients: {} killed, {} stopped; agents: {} killed, {} stopped, {} restarted; machines that stood still: {}; network: {} cut, {} stalled, {} slow; members of etcd: {}\n\
          overlaps excused: {} (whoever was stopped by the torturer), and {} that began late\n\
          longest wait: {}; all was over {} after the last fault\n\
          back after an agent was started again: {}\n\
@@ -171,6 +176,7 @@ fn summary(it: &Figures) -> String {
         it.cuts,
         it.stalls,
         it.slow,
+        it.members_hit,
         it.overlaps_excused,
         it.late_excused,
         seconds(it.longest_wait),

@@ -148,9 +148,17 @@ impl Agent {
     /// # Errors
     /// If nobody can be started to say so.
     pub fn restart(&mut self) -> anyhow::Result<()> {
+        self.say(&["agent", "restart"])
+    }
+
+    /// Says something to it, and does not wait for what comes of it.
+    ///
+    /// # Errors
+    /// If nobody can be started to say so.
+    pub fn say(&mut self, words: &[&str]) -> anyhow::Result<()> {
         self.asked.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let quiet = || Stdio::null();
-        let mut command = self.command(&["agent", "restart"]);
+        let mut command = self.command(words);
         self.asked.push(command.stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn()?);
         Ok(())
     }

@@ -63,6 +63,8 @@ pub struct Figures {
     pub machines_frozen: usize,
     /// How many agents were told to go on as themselves.
     pub agents_restarted: usize,
+    /// How often a member of etcd was killed or stopped.
+    pub members_hit: usize,
     /// How often connections between two cells were cut.
     pub cuts: usize,
     /// How often nothing arrived any more.
@@ -217,6 +219,10 @@ impl Judge {
                 self.run(*run).killed.push(*who);
             }
             What::Agent { cell, how } => self.agent(at, *cell, *how),
+            What::Member { how, .. } => {
+                let is_hit = matches!(how, Agent::Killed | Agent::Paused);
+                self.judged.figures.members_hit += usize::from(is_hit);
+            }
             What::Net { from, to, how } => self.net(at, *from, *to, *how),
             What::Calm => self.calm = Some(at),
             What::Left { cell, held, waiting } => drop(self.left.insert(*cell, (*held, *waiting))),

@@ -15,6 +15,7 @@ use crate::ground::Ground;
 use crate::journal::{self, Journal, Net, RunNo, What, Who};
 use crate::plan::{Course, Errand, Fault, Planned, Stranding, Victims, Weather, lent, plan};
 use crate::process::Process;
+use crate::replicated::{self, Replicated};
 use crate::store::Store;
 
 /// How often everything is looked at.
@@ -45,6 +46,8 @@ pub struct Settings {
     pub seed: u64,
     /// Whether each agent is in a network namespace of its own.
     pub namespaces: bool,
+    /// Whether the agents host one more cell, whose log is in etcd.
+    pub replicated: bool,
 }
 
 /// What came of it.
@@ -98,6 +101,7 @@ struct Torture<'a> {
     // In this order they are dropped: clients before agents, and the store, which sees them end, last.
     clients: Clients,
     agents: Vec<Agent>,
+    replicated: Option<Replicated>,
     store: Store,
     ground: Ground,
     sockets: Vec<PathBuf>,
@@ -142,8 +146,9 @@ fn play(
     stop: &AtomicBool,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Judged> {
-    let Settings { cells, clients, seconds, lease_seconds, seed, .. } = *settings;
-    let course = Course { cells, millis: seconds * 1000, lease: lease_seconds * 1000, seed };
+    let Settings { cells, clients, seconds, lease_seconds, seed, replicated, .. } = *settings;
+    let (millis, lease) = (seconds * 1000, lease_seconds * 1000);
+    let course = Course { cells, replicated, millis, lease, seed };
     let path = work.join("journal");
     let journal = Arc::new(Journal::create(&path)?);
     let ground = Ground::new(cells, settings.namespaces)?;
@@ -159,6 +164,7 @@ fn play(
         journal,
         clients: Clients::new(clients, seed),
         agents,
+        replicated: None,
         store,
         ground,
         sockets,
@@ -171,6 +177,9 @@ fn play(
     };
     say("the agents are started, and join");
     torture.join()?;
+    if replicated {
+        torture.replicate()?;
+    }
     say("things go wrong");
     torture.rage()?;
     say("everything heals");
@@ -222,6 +231,14 @@ impl Torture<'_> {
         Ok(())
     }
 
+    /// All of them host one more cell.
+    fn replicate(&mut self) -> anyhow::Result<()> {
+        let Self { course, work, agents, ground, journal, .. } = self;
+        let made = Replicated::start(course, work, agents, ground, journal.clone())?;
+        self.replicated = Some(made);
+        Ok(())
+    }
+
     fn rage(&mut self) -> anyhow::Result<()> {
         let (begun, course) = (Instant::now(), self.course);
         let mut planned = plan(&course).into_iter().peekable();
@@ -233,6 +250,9 @@ impl Torture<'_> {
             let by_now = |next: &Planned| begun.elapsed() >= Duration::from_millis(next.at);
             while let Some(Planned { fault, .. }) = planned.next_if(by_now) {
                 self.strike(fault)?;
+            }
+            if let Some(replicated) = &mut self.replicated {
+                replicated.go_on(begun.elapsed().as_millis() as u64, &mut self.agents)?;
             }
             self.undo_what_is_due(Instant::now())?;
             self.look_at_stranded()?;
@@ -347,8 +367,18 @@ impl Torture<'_> {
             .filter(|(run, _)| self.clients.runs.get(run).is_some_and(|(_, run)| run.home == home));
         let wanted = its.filter_map(|(_, user)| lent(home, &user.units)).next_back();
         let Some((guard, what)) = wanted else { return Ok(()) };
-        let errand = Errand { needs: vec![what], works: 50, deaf: false, local: true };
-        self.start(guard, &errand).map(drop)
+        self.want(home, guard, what)
+    }
+
+    /// Somebody wants something, at the cell that guards it, or if that is nobody's home, at another one.
+    fn want(&mut self, home: usize, guard: usize, what: String) -> anyhow::Result<()> {
+        let local = guard < self.agents.len();
+        let (at, need) = match local {
+            true => (guard, what),
+            false => ((home + 1) % self.agents.len(), format!("{what}@c{guard}")),
+        };
+        let errand = Errand { needs: vec![need], works: 50, deaf: false, local };
+        self.start(at, &errand).map(drop)
     }
 
     /// Starts a run at a cell. Its number.
@@ -443,8 +473,7 @@ impl Torture<'_> {
         }
         self.later(millis + WAKING, Undo::Thaw(cell));
         // Somebody else wants it meanwhile.
-        let errand = Errand { needs: vec![what], works: 50, deaf: false, local: true };
-        self.start(guard, &errand).map(drop)
+        self.want(cell, guard, what)
     }
 
     /// A run and the process of its command, if it has one: mostly one that uses something.
@@ -559,6 +588,9 @@ impl Torture<'_> {
         self.undo.retain(|(_, undo)| !matches!(undo, Undo::Freeze { .. } | Undo::Strand { .. }));
         let longest = self.undo.iter().map(|(at, _)| *at).max();
         self.undo_what_is_due(longest.unwrap_or_else(Instant::now))?;
+        if let Some(replicated) = &mut self.replicated {
+            replicated.heal()?;
+        }
         self.note(What::Calm);
         self.wait_for_all()?;
         // Everything can be had at once: nothing is held by nobody.
@@ -566,6 +598,8 @@ impl Torture<'_> {
         let cells = self.agents.len();
         let needs =
             (0..cells).flat_map(|cell| pools.map(|pool| pool.replace('N', &cell.to_string())));
+        let replicated = self.replicated.as_ref().map(|_| format!("c{cells}"));
+        let needs = needs.chain(replicated.into_iter().flat_map(replicated::everything));
         let errand = Errand { needs: needs.collect(), works: 20, deaf: false, local: false };
         let place = place(self.settings, self.work, &self.sockets, &self.journal);
         for home in 0..cells {

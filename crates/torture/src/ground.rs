@@ -16,6 +16,8 @@ use crate::proxy::{Network, Proxy};
 
 /// Where agents listen in a namespace of their own.
 const PORT: u16 = 7420;
+/// Where what all of them reach is, on the bridge.
+const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 231, 0, 250);
 
 /// What the agents stand on.
 #[derive(Clone)]
@@ -68,6 +70,22 @@ impl Ground {
                 let inside = format!("--net=/run/netns/{}", all.name(cell));
                 let inside = vec!["nsenter".into(), inside];
                 Ok(Site { listens, reached: listens, inside, _proxy: None })
+            }
+        }
+    }
+
+    /// A place beside all agents, which each of them reaches as it reaches the others: its address, and what is put before a command.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn beside(&self) -> anyhow::Result<(Ipv4Addr, Vec<String>)> {
+        match self {
+            Self::Loopback(_) => Ok((Ipv4Addr::LOCALHOST, Vec::new())),
+            Self::Namespaces(all) => {
+                let net = all.name(all.cells);
+                ip(&format!("-n {net} link set lo up"))?;
+                ip(&format!("-n {net} addr add {BESIDE}/24 dev bridge"))?;
+                Ok((BESIDE, vec!["nsenter".into(), format!("--net=/run/netns/{net}")]))
             }
         }
     }

@@ -123,6 +123,13 @@ pub enum What {
         /// What.
         how: Agent,
     },
+    /// Something was done to a member of etcd.
+    Member {
+        /// Which.
+        member: usize,
+        /// What.
+        how: Agent,
+    },
     /// Something was done to what goes from one cell to another.
     Net {
         /// From this cell.

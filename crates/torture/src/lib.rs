@@ -12,6 +12,7 @@
 //! | [`store`], [`section`] | where commands write, and what they do |
 //! | [`ground`], [`proxy`] | the network between each two agents |
 //! | [`agents`], [`clients`], [`process`] | processes |
+//! | [`replicated`], [`members`] | a cell whose log is in etcd, and the members of that |
 //! | [`course`] | all of it together |
 //!
 //! Invariant: everything that is judged comes from the commands by way of the store. Of what the torturer knows, only
@@ -25,9 +26,11 @@ pub mod clients;
 pub mod course;
 pub mod ground;
 pub mod journal;
+pub mod members;
 pub mod plan;
 pub mod process;
 pub mod proxy;
+pub mod replicated;
 pub mod section;
 pub mod store;
 

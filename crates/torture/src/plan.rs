@@ -11,8 +11,10 @@ use crate::journal::Who;
 /// What is asked of the torturer.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
-    /// How many cells there are.
+    /// How many cells of machines there are.
     pub cells: usize,
+    /// Whether there is one more, whose log is in etcd: the last one, and nobody's home.
+    pub replicated: bool,
     /// For how many milliseconds things go wrong.
     pub millis: u64,
     /// How long a lease is, in milliseconds.
@@ -244,7 +246,7 @@ pub fn lent(home: usize, units: &[String]) -> Option<(usize, String)> {
 
 /// The next errand of a client at a cell.
 pub fn errand(course: &Course, home: usize, rng: &mut Pcg64Mcg) -> Errand {
-    let cells = course.cells;
+    let cells = course.cells + usize::from(course.replicated);
     let other = |rng: &mut Pcg64Mcg| (home + rng.random_range(1..cells)) % cells;
     let (one, two) = (other(rng), other(rng));
     let needs: Vec<String> = match rng.random_range(0..12) {
@@ -268,7 +270,8 @@ pub fn errand(course: &Course, home: usize, rng: &mut Pcg64Mcg) -> Errand {
 mod tests {
     use super::*;
 
-    const COURSE: Course = Course { cells: 3, millis: 600_000, lease: 6000, seed: 7 };
+    const COURSE: Course =
+        Course { cells: 3, replicated: false, millis: 600_000, lease: 6000, seed: 7 };
 
     #[test]
     fn the_same_seed_is_the_same_plan() {
