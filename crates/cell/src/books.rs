@@ -300,8 +300,12 @@ impl Books {
         entry.ready = entry.leftovers().is_none();
         entry.held = Some(held);
         let (uid, due) = (entry.who.uid, entry.due());
+        let reserves = entry.session.filter(|_| entry.is_reserved());
         self.count(uid, |of_user| of_user.waiting -= 1);
         self.due.extend(due.map(|due| (due, request)));
+        if let Some((session, _)) = reserves {
+            self.sessions.reserves(session);
+        }
         Ok(())
     }
 
@@ -370,6 +374,20 @@ impl Books {
         self
     }
 
+    /// The books with what is not kept of sessions, since it can be counted again.
+    pub(crate) fn counted(mut self) -> Self {
+        self.reserved_by().for_each(|session| self.sessions.reserves(session));
+        self
+    }
+
+    /// The sessions that hold reservations, each as often as it does.
+    fn reserved_by(&self) -> std::vec::IntoIter<SessionId> {
+        let all =
+            self.requests.values().filter(|entry| entry.is_reserved() && entry.held.is_some());
+        let by: Vec<_> = all.filter_map(|entry| Some(entry.session?.0)).collect();
+        by.into_iter()
+    }
+
     /// Whether it can be taken over.
     ///
     /// # Errors
@@ -396,6 +414,9 @@ impl Books {
         });
         if let Some((session, call)) = ended.session {
             self.sessions.replied(session, call, how.answer(request));
+            if ended.is_reserved() && ended.held.is_some() {
+                self.sessions.reserves_no_more(session);
+            }
         }
         Ok(())
     }
@@ -541,6 +562,11 @@ impl Books {
         let owed: u64 = self.requests.values().map(|entry| u64::from(entry.owed)).sum();
         if (&of_users, owed) != (&self.of_users, self.owed) {
             return Err("what users have, or is owed, is other than what the requests say");
+        }
+        let mut reserved = BTreeMap::new();
+        self.reserved_by().for_each(|session| *reserved.entry(session).or_default() += 1);
+        if reserved != self.sessions.reserved() {
+            return Err("sessions hold other numbers of reservations than are counted");
         }
         if !self.ties.is_about(|request| self.get(*request).is_some_and(|one| one.held.is_some())) {
             return Err("something is agreed with other cells about what is not held");

@@ -16,7 +16,7 @@ pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
 /// not understood.
-pub const LOGIC: u32 = 4;
+pub const LOGIC: u32 = 5;
 
 /// Why a cell cannot come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +82,7 @@ fn read_snapshot(bytes: &[u8]) -> Result<Snapshot<'_>, Unreadable> {
         }
         kept.books = kept.books.tied(ties);
     }
+    kept.books = kept.books.counted();
     kept.books.check().map_err(Unreadable::Damaged)?;
     Ok(kept)
 }

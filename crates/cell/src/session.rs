@@ -16,7 +16,8 @@
 //! - **S3.** Nobody gets at a session without its secret, nor as another user.
 //! - **S4.** A session is attached to one connection at most, the last one that came; and a connection
 //!   to one session, the first.
-//! - **S5.** The times at which leases lapse are those of the sessions that have one and no connection.
+//! - **S5.** The times at which leases lapse are those of the sessions that have one and no connection, and have not
+//!   only reservations open: as long as these last their session does, so that whoever asks again for one finds it.
 //! - **S6.** What is kept is bounded, for a session and for a user; but whoever gives something back is
 //!   always heard, and what is open bounds that.
 
@@ -37,7 +38,6 @@ use self::one::{Outcome, Session};
 pub use self::said::{Hello, Means, Turn, Turned, Welcome, Wrong};
 use crate::facts::Answer;
 use crate::input::Limits;
-use crate::sorted;
 
 /// How many calls a client may leave unacknowledged, besides those that have a request open.
 pub const UNACKNOWLEDGED_MAX: usize = 4096;
@@ -78,19 +78,16 @@ impl CallNo {
 pub struct ConnNo(pub u64);
 
 /// All sessions of a cell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Kept")]
 pub struct Sessions {
-    #[serde(with = "sorted")]
     sessions: HashMap<SessionId, Session>,
-    #[serde(with = "sorted")]
     attached: FxHashMap<ConnNo, SessionId>,
     /// When leases lapse.
     lapses: BTreeSet<(u64, SessionId)>,
     /// How many each user has.
     of_users: BTreeMap<u32, u32>,
     /// How many calls of each user are not acknowledged.
-    #[serde(skip)]
     unheard: FxHashMap<u32, usize>,
 }
 
@@ -220,12 +217,34 @@ impl Sessions {
         self.change(session, |session| session.set(call, Outcome::Replied(answer)));
     }
 
+    /// A request that is open holds a reservation from now on.
+    pub(crate) fn reserves(&mut self, session: SessionId) {
+        self.change(session, |session| session.reserved += 1);
+    }
+
+    /// A reservation of a session is over.
+    pub(crate) fn reserves_no_more(&mut self, session: SessionId) {
+        self.change(session, |session| session.reserved -= 1);
+    }
+
+    /// How many reservations the sessions hold that have some.
+    pub(crate) fn reserved(&self) -> BTreeMap<SessionId, usize> {
+        let all = self.sessions.iter().filter(|(_, session)| session.reserved > 0);
+        all.map(|(id, session)| (*id, session.reserved)).collect()
+    }
+
     /// Changes what is kept of the calls of a session, and counts it for its user.
     fn change<T>(&mut self, id: SessionId, change: impl FnOnce(&mut Session) -> T) -> Option<T> {
         let session = self.sessions.get_mut(&id)?;
-        let before = session.unheard();
+        let (before, lapsed) = (session.unheard(), session.lapses());
         let changed = change(session);
-        let (after, uid) = (session.unheard(), session.uid);
+        let (after, lapses, uid) = (session.unheard(), session.lapses(), session.uid);
+        if lapses != lapsed {
+            if let Some(at) = lapsed {
+                self.lapses.remove(&(at, id));
+            }
+            self.lapses.extend(lapses.map(|at| (at, id)));
+        }
         if after != before {
             self.recount(uid, before, after);
         }

@@ -2,6 +2,20 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// A map, to be written like that.
+pub(crate) struct Sorted<'a, M>(pub(crate) &'a M);
+
+impl<'a, M, K, V> Serialize for Sorted<'a, M>
+where
+    &'a M: IntoIterator<Item = (&'a K, &'a V)>,
+    K: Ord + Serialize + 'a,
+    V: Serialize + 'a,
+{
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serialize(self.0, to)
+    }
+}
+
 pub(crate) fn serialize<'a, M, K, V, S>(map: &'a M, to: S) -> Result<S::Ok, S::Error>
 where
     &'a M: IntoIterator<Item = (&'a K, &'a V)>,

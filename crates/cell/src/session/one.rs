@@ -31,6 +31,9 @@ pub(super) struct Session {
     pub(super) outcomes: BTreeMap<CallNo, Outcome>,
     /// How many of these have an open request.
     pub(super) opened: usize,
+    /// How many of those hold a reservation, which the books tell.
+    #[serde(skip)]
+    pub(super) reserved: usize,
 }
 
 impl Session {
@@ -45,6 +48,7 @@ impl Session {
             heard: CallNo(0),
             outcomes: BTreeMap::new(),
             opened: 0,
+            reserved: 0,
         }
     }
 
@@ -108,7 +112,15 @@ impl Session {
         }
     }
 
+    /// When its lease lapses, if nobody comes back: not as long as all that it has open are reservations, which last without
+    /// it. Whoever comes back to one is told of it.
     pub(super) fn lapses(&self) -> Option<u64> {
+        let only_reserves = self.reserved > 0 && self.reserved == self.opened;
+        self.lapses_otherwise().filter(|_| !only_reserves)
+    }
+
+    /// When it would lapse if it held no reservations.
+    pub(super) fn lapses_otherwise(&self) -> Option<u64> {
         match self.means {
             Means::Lease(millis) if self.attached.is_none() => {
                 Some(self.alone_since.saturating_add(millis))

@@ -120,6 +120,25 @@ fn a_lease_lapses_when_nobody_comes_back_and_a_process_does_not() {
     assert_eq!(sessions.next_lapse(), None);
 }
 
+#[test]
+fn a_lease_does_not_lapse_while_there_are_only_reservations() {
+    let mut sessions = attached();
+    let (asked, other) = (CallNo(1), CallNo(2));
+    sessions.opened(SESSION, asked, RequestNo(1));
+    sessions.reserves(SESSION);
+    sessions.detach(100, ConnNo(1));
+    assert_eq!(sessions.next_lapse(), None);
+    sessions.opened(SESSION, other, RequestNo(2));
+    assert_eq!(sessions.next_lapse(), Some(150), "what else there is ends with the lease");
+    sessions.replied(SESSION, other, Answer::Done);
+    assert_eq!(sessions.next_lapse(), None);
+    sessions.check().expect("sound");
+    sessions.replied(SESSION, asked, Answer::Done);
+    sessions.reserves_no_more(SESSION);
+    assert_eq!(sessions.lapsed(150).collect::<Vec<_>>(), [SESSION], "it is long over");
+    sessions.check().expect("sound");
+}
+
 /// Whoever came over a connection first has it, and loses nothing to another.
 #[test]
 fn a_connection_has_one_session() {

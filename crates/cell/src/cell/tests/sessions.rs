@@ -26,6 +26,31 @@ fn what_outlives_its_session_is_nobodys() {
     }
 }
 
+/// Whoever asks again for a reservation finds the one it has, however late, and whoever has started since.
+#[test]
+fn a_session_lasts_as_long_as_its_reservation() {
+    for upgrade in [false, true] {
+        let mut story = Story::new(&[("gpu", 1)]);
+        story.input(lease(1, 1, 7, 1001));
+        story.asks(1, 1, "gpu", Lasting::Reservation(5_000));
+        story.input(Input::Detach(conn(1)));
+        assert_eq!(story.cell.next_due(), Some(5_100), "not the lease, but the reservation");
+        story.at = 4_000;
+        story.input(Input::Due);
+        story.restart("boot", upgrade);
+        story.at = 5_000;
+        story.input(Input::Due);
+        let told = story.input(lease(1, 1, 7, 1001));
+        let [Effect::Welcome { answers, .. }] = &told[..] else { panic!("{told:?}") };
+        assert!(matches!(answers[..], [(CallNo(1), Some(Reply::Granted { .. }))]), "{answers:?}");
+        story.input(Input::Detach(conn(1)));
+        story.at = 5_200;
+        story.input(Input::Due);
+        assert_eq!(story.cell.engine.load(), (0, 0));
+        assert_eq!(story.cell.books.sessions().count(), 0, "both are over");
+    }
+}
+
 /// The first holder ends, and the second session of that id notices nothing.
 #[test]
 fn a_session_that_comes_again_is_another() {
