@@ -102,6 +102,36 @@ told '204 ' call POST "/v1/grants/$number/renew" '{"reserve_ms": 700000}'
 told '"release":[]' call GET "/v1/explain/$number"
 told '204 ' call DELETE "/v1/grants/$number"
 told '"what":"asked"' call GET '/v1/audit?limit=5&pool=seat&text=BLUE'
+# The id of a reservation is good for as long as it lasts: whoever asks again late, or another agent, has the same one.
+ask='{"needs": ["seat/blue"], "reserve_ms": 600000, "ttl_ms": 1000}'
+told '"state":"granted"' call PUT /v1/requests/late "$ask"
+number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+# By then its lease would be over twice.
+sleep 2.5
+told "\"request\":\"$number\"" call PUT /v1/requests/late "$ask"
+told "\"request\":\"$number\"" call GET /v1/requests/late
+kill -9 "$agent"
+wait "$agent" 2>/dev/null || true
+serve
+sleep 2.5
+told "\"request\":\"$number\"" call PUT /v1/requests/late "$ask"
+told '"type":"urn:holdall:problem:conflict"' call PUT /v1/requests/late '{"needs": ["seat/blue"], "reserve_ms": 5000, "ttl_ms": 1000}'
+told '"state":"released"' call DELETE /v1/requests/late
+told '"grants":[]' call GET '/v1/status?pool=seat'
+# One whose reservation was released by its number is over.
+told '"state":"granted"' call PUT /v1/requests/over "$ask"
+number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+told '204 ' call DELETE "/v1/grants/$number"
+told '410 ' call POST /v1/requests/over/renew
+# Whoever waits for the end of what it holds is told of it.
+told '"state":"granted"' call PUT /v1/requests/ends '{"needs": ["lamp"], "ttl_ms": 600000}'
+number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
+told '"state":"granted"' call GET '/v1/requests/ends?wait_ms=10&until=ended'
+curl -sS --max-time 60 --unix-socket "$http" 'http://localhost/v1/requests/ends?wait_ms=50000&until=ended' -o "$work/ended" &
+waits=$!
+told '204 ' call DELETE "/v1/grants/$number?force=true"
+wait "$waits"
+told 'urn:holdall:problem:lost' cat "$work/ended"
 # Whoever takes something away says why.
 told '"state":"granted"' call PUT /v1/requests/hangs '{"needs": ["seat/blue"]}'
 number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
@@ -136,6 +166,23 @@ if others | grep -qE "\"who\"|it hangs"; then fail "it sees who others were"; fi
 call GET '/v1/audit?limit=1000' | grep -q "it hangs" || fail "its own user does not see everything"
 told 421 remote -H 'host: evil.example' "http://127.0.0.1:$port/"
 told 403 remote -H 'origin: http://evil.example' "http://127.0.0.1:$port/"
+# What a token waits for is withdrawn when the token is removed, though its lease is long; what it holds stays held.
+"$HOLDALL" token add other --may view,ask >"$work/token"
+as_other() { # NEED
+    curl -sS --max-time 20 -H "authorization: Bearer $(cat "$work/token")" -H 'content-type: application/json' \
+        "http://127.0.0.1:$port/v1/requests" -d "{\"needs\": [\"$1\"], \"queue\": true, \"ttl_ms\": 3600000}"
+}
+told '"state":"granted"' as_other lamp
+told '"state":"granted"' call PUT /v1/requests/before '{"needs": ["db"], "ttl_ms": 3600000}'
+told '"state":"waiting"' as_other db
+told '"state":"waiting"' as_other db
+waiting() { call GET '/v1/status?pool=db' | grep -q '"waiting":\[{'; }
+waiting || fail "nothing waits"
+"$HOLDALL" token remove other
+nobody_waits() { ! waiting; }
+eventually nobody_waits
+told 'token:other' call GET '/v1/status?pool=lamp'
+told '"state":"released"' call DELETE /v1/requests/before
 # Who listens with a token is let go with it.
 curl -sN --max-time 60 -H "authorization: Bearer $token" "http://127.0.0.1:$port/v1/events" >"$work/events" &
 listens=$!

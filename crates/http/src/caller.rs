@@ -1,5 +1,6 @@
 //! Who calls, and the service that is called for it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// If the service has ended, or there are no descriptors left.
     fn connect(&self, peer: &Peer) -> io::Result<UnixStream>;
+
+    /// Which users have a token that is good. What others wait for who had one is withdrawn.
+    fn tokens(&self, good: BTreeSet<u32>);
 
     /// A number that grows whenever something has happened that others may see.
     fn happened(&self) -> u64;

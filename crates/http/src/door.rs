@@ -172,9 +172,13 @@ async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin, full: Full, 
 }
 
 /// How many connections there may be through one door, with the files that this process may open.
-fn rooms<K: Hash + Eq + Copy>() -> Rooms<K> {
+pub(crate) fn connections() -> usize {
     let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize);
-    Rooms::new((files / FILES_FOR_ONE).clamp(16, CONNECTIONS))
+    (files / FILES_FOR_ONE).clamp(16, CONNECTIONS)
+}
+
+fn rooms<K: Hash + Eq + Copy>() -> Rooms<K> {
+    Rooms::new(connections())
 }
 
 #[cfg(test)]

@@ -94,6 +94,7 @@ pub fn start(
         tokio::select! {
             ended = unix => ended,
             ended = tcp => ended,
+            () = shared.tokens.tell(|good| shared.service.tokens(good)) => Ok(()),
             _ = stopped => Ok(()),
         }?;
         let idle = shared.calls.acquire_many(CALLS as u32);
@@ -146,6 +147,8 @@ pub(crate) struct Shared {
     pub(crate) looks: Looks,
     /// How many listen to what happens.
     pub(crate) listeners: Rooms<u32>,
+    /// How many wait for the end of what they hold.
+    pub(crate) endings: Rooms<u32>,
     /// What was answered and is not read.
     pub(crate) unread: Unread,
     /// What was given back a short time ago.
@@ -178,6 +181,7 @@ impl Shared {
             calls: Semaphore::new(CALLS),
             looks: Looks::new(),
             listeners: Rooms::new(LISTENERS),
+            endings: Rooms::new(door::connections() / 2),
             unread: Unread::new(settings.unread_bytes.saturating_mul(4)),
             released: Released::default(),
         })

@@ -126,6 +126,14 @@ impl Lease {
         self.state()
     }
 
+    /// How it stands when it is over, or after some time.
+    pub(crate) async fn over(&self, patience: Duration) -> State {
+        let mut state = self.state.clone();
+        let over = state.wait_for(|state| state.standing.has_ended());
+        let _ = tokio::time::timeout(patience, over).await;
+        self.state()
+    }
+
     /// How it stands as soon as anything was said, which is at once.
     pub(crate) async fn heard(&self) -> State {
         let mut state = self.state.clone();
@@ -138,14 +146,7 @@ impl Lease {
     /// Gives it back, granted or not.
     pub(crate) async fn give_back(&self) -> State {
         self.order(Order::GiveBack);
-        self.ended().await
-    }
-
-    async fn ended(&self) -> State {
-        let mut state = self.state.clone();
-        let ended = |state: &State| state.standing.has_ended();
-        let _ = tokio::time::timeout(PATIENCE, state.wait_for(ended)).await;
-        self.state()
+        self.over(PATIENCE).await
     }
 
     /// Waits until nobody talks about it any more.

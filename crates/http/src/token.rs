@@ -5,11 +5,12 @@
 //! it was shown it once. Whoever may write in the agent's directory may make tokens; the gateway notices
 //! when the file has changed.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac_sha256::Hash;
@@ -156,7 +157,7 @@ impl Tokens {
 
     /// Waits until the token of somebody was removed, or its time is over; for ever if it has come without one.
     pub async fn gone(&self, peer: &Peer) {
-        if peer.uid < FIRST_UID || peer.may.is_none() {
+        if !is_of_token(peer.uid) || peer.may.is_none() {
             return std::future::pending().await;
         }
         while self.find(|token| token.uid == peer.uid).is_some() {
@@ -164,18 +165,56 @@ impl Tokens {
         }
     }
 
+    /// Tells now, and whenever it is another one, which users have a token that is good; whoever has none of these numbers any more
+    /// is not let in. Told again twice, since calls may have been under way.
+    pub(crate) async fn tell(&self, hear: impl Fn(BTreeSet<u32>)) {
+        let (mut told, mut again) = (None, 0);
+        loop {
+            let good = Some(self.good());
+            if good != told {
+                (told, again) = (good, 3);
+            }
+            if let (Some(good), 1..) = (&told, again) {
+                hear(good.clone());
+                again -= 1;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The users that have a token that is good.
+    fn good(&self) -> BTreeSet<u32> {
+        let now = now();
+        self.look()
+            .tokens
+            .iter()
+            .filter(|token| token.is_good(now))
+            .map(|token| token.uid)
+            .collect()
+    }
+
     /// The token that is meant, if it is good.
     fn find(&self, meant: impl Fn(&Token) -> bool) -> Option<Peer> {
         let now = now();
+        let good = |token: &&Token| meant(token) && token.is_good(now);
+        self.look().tokens.iter().find(good).map(Token::peer)
+    }
+
+    /// What is known, after a look at the file.
+    fn look(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let version = std::fs::symlink_metadata(path(&self.data)).ok();
         let version = version.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.size()));
         if known.version != version || known.unreadable {
             known.look(&self.data, version);
         }
-        let good = |token: &&Token| meant(token) && token.until.is_none_or(|at| now < at);
-        known.tokens.iter().find(good).map(Token::peer)
+        known
     }
+}
+
+/// Whether a user is a token, or was.
+pub fn is_of_token(uid: u32) -> bool {
+    uid >= FIRST_UID
 }
 
 impl Known {
@@ -197,6 +236,10 @@ impl Known {
 }
 
 impl Token {
+    fn is_good(&self, now: u64) -> bool {
+        self.until.is_none_or(|at| now < at)
+    }
+
     fn peer(&self) -> Peer {
         Peer {
             uid: self.uid,
@@ -215,9 +258,19 @@ fn path(data: &Path) -> PathBuf {
 fn read(data: &Path) -> Result<Kept, Error> {
     let failed = |error| Error::File(path(data), error);
     let unreadable =
-        |error| failed(io::Error::other(format!("{error}; move it away to begin anew")));
+        |error: io::Error| failed(io::Error::other(format!("{error}; move it away to begin anew")));
     match plain::read(&path(data)) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(unreadable),
+        Ok(bytes) => {
+            let kept: Kept =
+                serde_json::from_slice(&bytes).map_err(|why| unreadable(why.into()))?;
+            match kept.tokens.iter().find(|token| !is_of_token(token.uid)) {
+                None => Ok(kept),
+                Some(token) => {
+                    let why = format!("the token {} has the number of a user", token.name);
+                    Err(unreadable(io::Error::other(why)))
+                }
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
         Err(error) => Err(failed(error)),
     }
@@ -346,6 +399,18 @@ mod tests {
         assert!(matches!(remove(dir.path(), "none"), Err(Error::Missing(_))));
         let old = add(dir.path(), "old", &[Right::View], Some(1)).expect("made");
         assert_eq!(Tokens::new(dir.path()).whose(&old), None, "its time is over");
+    }
+
+    #[test]
+    fn no_token_is_a_user_of_the_machine() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let ci = add(dir.path(), "ci", &[Right::View], None).expect("made");
+        let kept = std::fs::read_to_string(path(dir.path())).expect("kept");
+        let forged = kept.replace(&FIRST_UID.to_string(), "0");
+        std::fs::write(path(dir.path()), forged).expect("written");
+        assert_eq!(Tokens::new(dir.path()).whose(&ci), None);
+        let told = list(dir.path()).expect_err("refused").to_string();
+        assert!(told.contains("the token ci has the number of a user"), "{told}");
     }
 
     #[test]

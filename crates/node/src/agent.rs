@@ -21,7 +21,7 @@ use crate::directory::replaceable_socket;
 use crate::handover::{Handed, HandedSocket, become_program};
 use crate::hosted::stand_by::{Leash, lead};
 use crate::hosted::{Hosted, NOBODY};
-use crate::http::Http;
+use crate::http::{Http, Said};
 use crate::metrics;
 use crate::service::{
     End, HandedOver, Service, Shared, begin_links, end_rounds, go_on_with, let_leave, serve,
@@ -211,9 +211,12 @@ impl Serving<'_> {
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },
-                (stream, peer) = http.guest() => {
-                    tokio::task::spawn_local(serve_guest(service.clone(), stream, peer));
-                }
+                said = http.said() => match said {
+                    Said::Guest(stream, peer) => {
+                        tokio::task::spawn_local(serve_guest(service.clone(), stream, peer));
+                    }
+                    Said::Tokens(good) => service.borrow_mut().withdraw_for_all_but(&good),
+                },
                 caught = signals.next() => {
                     if caught?.signal != Signal::CHILD {
                         info!("asked to stop by a signal");

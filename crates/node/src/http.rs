@@ -1,6 +1,7 @@
 //! HTTP: the gateway of `holdall-http`, which runs on a thread of its own and reaches the service over
 //! pairs of sockets, as the peer for whom it speaks.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -17,8 +18,13 @@ use crate::agent::Settings;
 use crate::handover::is_handed_over;
 use crate::socket::{Beside, Socket};
 
-/// A connection that the gateway has made for somebody.
-pub(crate) type Guest = (UnixStream, Peer);
+/// What the gateway says.
+pub(crate) enum Said {
+    /// It has made a connection for somebody.
+    Guest(UnixStream, Peer),
+    /// The users that have a token that is good are these.
+    Tokens(BTreeSet<u32>),
+}
 
 /// The gateway, and the connections that it makes.
 pub(crate) struct Http {
@@ -26,7 +32,7 @@ pub(crate) struct Http {
     /// The name of its socket.
     name: String,
     line: Arc<Line>,
-    guests: mpsc::UnboundedReceiver<Guest>,
+    said: mpsc::UnboundedReceiver<Said>,
     gateway: Option<Gateway>,
     beside: Option<Beside>,
     /// The doors that could not be opened, and why.
@@ -50,7 +56,7 @@ impl Http {
         socket: &Socket,
         happened: Arc<AtomicU64>,
     ) -> anyhow::Result<Self> {
-        let (line, guests) = mpsc::unbounded_channel();
+        let (line, said) = mpsc::unbounded_channel();
         let config = settings.config.http.clone();
         let mut http = Self {
             settings: holdall_http::Settings {
@@ -60,8 +66,8 @@ impl Http {
                 everybodys_past: settings.config.history.everybody,
             },
             name: name(&settings.socket),
-            line: Arc::new(Line { guests: line, happened }),
-            guests,
+            line: Arc::new(Line { says: line, happened }),
+            said,
             gateway: None,
             beside: None,
             missing: Vec::new(),
@@ -145,10 +151,10 @@ impl Http {
         })
     }
 
-    /// The next connection of the gateway.
-    pub(crate) async fn guest(&mut self) -> Guest {
-        match self.guests.recv().await {
-            Some(guest) => guest,
+    /// What the gateway says next.
+    pub(crate) async fn said(&mut self) -> Said {
+        match self.said.recv().await {
+            Some(said) => said,
             None => std::future::pending().await, // We could send one ourselves.
         }
     }
@@ -167,7 +173,7 @@ fn name(socket: &Path) -> String {
 
 /// How the gateway reaches the service.
 struct Line {
-    guests: mpsc::UnboundedSender<Guest>,
+    says: mpsc::UnboundedSender<Said>,
     happened: Arc<AtomicU64>,
 }
 
@@ -182,9 +188,14 @@ impl holdall_http::Service for Line {
 
     fn connect(&self, peer: &Peer) -> io::Result<UnixStream> {
         let (here, there) = UnixStream::pair()?;
-        let sent = self.guests.send((there, peer.clone()));
+        let sent = self.says.send(Said::Guest(there, peer.clone()));
         sent.map_err(|_| io::Error::new(io::ErrorKind::NotConnected, "it is ending"))?;
         Ok(here)
+    }
+
+    fn tokens(&self, good: BTreeSet<u32>) {
+        // If nobody hears it, the agent is ending.
+        let _ = self.says.send(Said::Tokens(good));
     }
 
     fn happened(&self) -> u64 {

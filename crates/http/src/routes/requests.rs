@@ -17,6 +17,7 @@ use crate::gateway::Shared;
 use crate::lease::{Lease, Standing, State};
 use crate::mark::Mark;
 use crate::problem::{Kind, Problem, Told};
+use crate::rooms::Room;
 use crate::unread::ToldAgain;
 use crate::view::Taken;
 
@@ -365,13 +366,30 @@ async fn answer(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Patience {
-    /// Answer when it is granted or over, or after so long.
+    /// Answer after so long, if what is waited for has not come before.
     #[serde(default)]
     #[param(minimum = 0, maximum = 300_000, required = false)]
     wait_ms: u64,
+    /// What is waited for: that it is granted or over, or that it is over.
+    #[serde(default)]
+    #[param(inline, required = false)]
+    until: Until,
+}
+
+/// What an answer waits for.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Until {
+    /// That it is granted, or over.
+    #[default]
+    Granted,
+    /// That it is over: how whoever holds something learns at once that it was taken away.
+    Ended,
 }
 
 /// How it stands with a request; this also renews it
+///
+/// Whoever holds something learns with `until=ended` at once when it is taken away.
 #[utoipa::path(
     get,
     operation_id = "requests_get",
@@ -392,7 +410,21 @@ pub(super) async fn get(
     if patience.wait_ms > WAIT_MAX {
         return Err(Problem::new(Kind::Usage, format!("wait_ms is {WAIT_MAX} at most")));
     }
-    look(&gateway, &caller, id, Duration::from_millis(patience.wait_ms)).await
+    let _room = match patience {
+        Patience { until: Until::Ended, wait_ms: 1.. } => Some(room_for_one(&gateway, &caller)?),
+        _ => None,
+    };
+    let state = look(&gateway, &caller, &id, patience).await?;
+    answer(&gateway, &caller, id, state).await.map(again)
+}
+
+/// What is held is renewed over connections that are left over by those who wait for its end.
+fn room_for_one(gateway: &Shared, caller: &Caller) -> Result<Room<u32>, Problem> {
+    gateway.endings.take(caller.0.uid, 1).map_err(|_| {
+        let text = "as many calls wait for the end of something as may, of this user or of all; \
+                    what is not held any more is told with the next renewal, too";
+        Problem::new(Kind::Limit, text)
+    })
 }
 
 /// Renew the lease of a request
@@ -412,34 +444,41 @@ pub(super) async fn renew(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    if gateway.released.find(&caller.0, &id).is_some() {
+    let at_once = Patience { wait_ms: 0, until: Until::Granted };
+    let state = look(&gateway, &caller, &id, at_once).await?;
+    if let Standing::Released = state.standing {
         return Err(Problem::lost("it was given back"));
     }
-    look(&gateway, &caller, id, Duration::ZERO).await
+    answer(&gateway, &caller, id, state).await.map(again)
 }
 
+/// How it stands with a request, now or when that has come for which one waits.
 async fn look(
     gateway: &Shared,
     caller: &Caller,
-    id: String,
-    patience: Duration,
-) -> Result<Response, Problem> {
-    check_id(&id)?;
-    if let Some(mark) = gateway.released.find(&caller.0, &id) {
-        return answer(gateway, caller, id, State::released(mark)).await;
+    id: &str,
+    Patience { wait_ms, until }: Patience,
+) -> Result<State, Problem> {
+    check_id(id)?;
+    if let Some(mark) = gateway.released.find(&caller.0, id) {
+        return Ok(State::released(mark));
     }
-    let lease = gateway.leases.find(&caller.0, &id).await?;
+    let lease = gateway.leases.find(&caller.0, id).await?;
     if let Standing::New = lease.state().standing {
         return Err(Problem::lost("nothing was asked for under this id"));
     }
     // Whoever only looks keeps nothing waiting.
-    let waiter = if patience.is_zero() { None } else { lease.waiters.join() };
+    let waiter = if wait_ms == 0 { None } else { lease.waiters.join() };
     if lease.waiters.have_given_up() {
         return Err(Problem::lost("it was not granted in time, and is withdrawn"));
     }
-    let state = lease.settled(patience).await;
+    let patience = Duration::from_millis(wait_ms);
+    let state = match until {
+        Until::Granted => lease.settled(patience).await,
+        Until::Ended => lease.over(patience).await,
+    };
     drop(waiter);
-    answer(gateway, caller, id, state).await.map(again)
+    Ok(state)
 }
 
 /// Give back what a request holds, or withdraw it

@@ -1,6 +1,6 @@
 //! A service with one pool, `gpu` of two units; every other name is a lock. First come, first served.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -41,6 +41,8 @@ pub(crate) struct Model {
     pub(crate) lacks: Lacks,
     /// Whether it is about to end.
     pub(crate) stopping: bool,
+    /// The users that have a good token, each time that this was told.
+    pub(crate) tokens: Vec<BTreeSet<u32>>,
     /// Where it does not serve HTTP.
     pub(crate) no_http: Option<String>,
 }
@@ -153,6 +155,10 @@ impl Service for Fake {
             }
         });
         Ok(here)
+    }
+
+    fn tokens(&self, good: BTreeSet<u32>) {
+        self.model().tokens.push(good);
     }
 
     fn happened(&self) -> u64 {

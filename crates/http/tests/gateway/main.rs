@@ -2,6 +2,7 @@
 
 mod client;
 mod doors;
+mod endings;
 mod events;
 mod fake;
 mod limits;

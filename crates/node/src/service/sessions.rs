@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use holdall_cell::Input;
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
 use holdall_holders::{NotAHolder, Peer as Process, ProcessId, Stream};
-use holdall_wire::{Attach, Fault, Reply};
+use holdall_wire::{Attach, Fault, Reply, RequestNo};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
@@ -385,6 +385,25 @@ impl Service {
         let watched = self.watched.get(&process);
         let sessions = watched.map(|watched| watched.sessions.clone()).unwrap_or_default();
         sessions.into_iter().for_each(|session| self.input(Input::Over(session)));
+    }
+
+    /// Withdraws what waits for tokens other than these, which are good no more. What they hold lasts as long as its lease: somebody
+    /// may be using it.
+    pub(crate) fn withdraw_for_all_but(&mut self, good: &BTreeSet<u32>) {
+        let (books, sessions) = (self.books(), self.books().sessions());
+        let is_gone = |uid: u32| holdall_http::token::is_of_token(uid) && !good.contains(&uid);
+        let waits = |request: &RequestNo| books.get(*request).is_some_and(|one| one.held.is_none());
+        let waits_last = |session: SessionId| {
+            let open = sessions.open(session);
+            let last = open.iter().max().copied()?;
+            open.iter().all(waits).then_some((last, session))
+        };
+        let gone =
+            self.sessions.keys().copied().filter(|id| sessions.uid(*id).is_some_and(is_gone));
+        let mut gone: Vec<_> = gone.filter_map(waits_last).collect();
+        // The last first, so that nothing is granted to them on the way out.
+        gone.sort_unstable_by(|one, other| other.cmp(one));
+        gone.into_iter().for_each(|(_, session)| self.input(Input::Over(session)));
     }
 
     /// A session is over.

@@ -1,0 +1,98 @@
+//! Whoever holds something, and waits for its end.
+
+use std::time::{Duration, Instant};
+
+use holdall_http::{Config, token};
+use holdall_wire::Right;
+use serde_json::{Value, json};
+
+use crate::client::read;
+use crate::world::World;
+
+const ENDED: &str = "/v1/requests/mine?wait_ms=60000&until=ended";
+
+#[test]
+fn whoever_waits_for_the_end_of_what_it_holds_is_told_when_it_is_taken_away() {
+    let world = World::new();
+    let client = world.client();
+    client.put("/v1/requests/mine", &json!({"needs": ["gpu"]}));
+    world.fake.until_alone();
+    let mut waits = client.begin("GET", ENDED, &Value::Null);
+    world.fake.until_attached();
+    assert_eq!(
+        client.get("/v1/requests/mine?wait_ms=60000").status,
+        200,
+        "a grant ends no waiting"
+    );
+    world.fake.take_away();
+    let lost = read(&mut *waits);
+    assert_eq!((lost.status, &*lost.problem()), (410, "lost"));
+}
+
+#[test]
+fn whoever_waits_for_the_end_of_what_waits_hears_nothing_of_its_grant() {
+    let world = World::new();
+    let client = world.client();
+    client.put("/v1/requests/other", &json!({"needs": ["db"]}));
+    assert_eq!(
+        client.put("/v1/requests/mine", &json!({"needs": ["db"], "queue": true})).status,
+        202
+    );
+    let mut waits = client.begin("GET", ENDED, &Value::Null);
+    client.delete("/v1/requests/other");
+    assert_eq!(client.get("/v1/requests/mine?wait_ms=60000").json()["state"], "granted");
+    client.delete("/v1/requests/mine");
+    assert_eq!(read(&mut *waits).json()["state"], "released");
+}
+
+#[test]
+fn waiting_for_the_end_has_an_end_and_holds_nobody_else_up() {
+    let world = World::new();
+    let client = world.client();
+    client.put("/v1/requests/mine", &json!({"needs": ["gpu"]}));
+    let still = client.get("/v1/requests/mine?wait_ms=1&until=ended");
+    assert_eq!((still.status, &still.json()["state"]), (200, &json!("granted")));
+    for senseless in ["until=never", "until=ended&wait_ms=300001"] {
+        let told = client.get(&format!("/v1/requests/mine?{senseless}"));
+        assert_eq!((told.status, &*told.problem()), (400, "usage"), "{senseless}");
+    }
+    // Half the connections of a user are left for everything else.
+    let mut waiting: Vec<_> = (0..200).map(|_| client.begin("GET", ENDED, &Value::Null)).collect();
+    let full = loop {
+        let answer = client.get("/v1/requests/mine?wait_ms=1&until=ended");
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!((full.status, &*full.problem()), (429, "limit"));
+    assert_eq!(client.call("POST", "/v1/requests/mine/renew", "", &[]).status, 200);
+    world.fake.take_away();
+    let told: Vec<_> = waiting.iter_mut().map(|stream| read(&mut **stream).status).collect();
+    assert!(told.iter().all(|status| matches!(status, 410 | 429)), "{told:?}");
+    let ended = told.iter().filter(|status| **status == 410).count();
+    assert!((1..=128).contains(&ended), "{ended} have waited");
+}
+
+#[test]
+fn which_tokens_are_good_is_told_whenever_it_changes() {
+    let world = World::with_tcp(Config::default());
+    let told = |good: usize| {
+        let end = Instant::now() + Duration::from_secs(30);
+        while world.fake.model().tokens.last().is_none_or(|tokens| tokens.len() != good) {
+            assert!(Instant::now() < end, "not told of {good}: {:?}", world.fake.model().tokens);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    told(0);
+    token::add(world.dir.path(), "ci", &[Right::Ask], None).expect("made");
+    told(1);
+    let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now");
+    let until = Some(soon.as_millis() as u64 + 2_500);
+    token::add(world.dir.path(), "short", &[Right::Ask], until).expect("made");
+    told(2);
+    told(1);
+    token::remove(world.dir.path(), "ci").expect("removed");
+    told(0);
+    let tokens = world.fake.model().tokens.clone();
+    assert!(tokens.iter().flatten().all(|uid| token::is_of_token(*uid)), "{tokens:?}");
+}
