@@ -67,6 +67,8 @@ class MockAgent:
         self.pools = pools or {}
         self.requests: dict[str, Request] = {}
         self.calls: list[tuple[str, str]] = []
+        #: Whether one can wait for the end of a grant.
+        self.tells_ends = True
         #: So many answers are lost on their way, by method.
         self.lose_answers: dict[str, int] = {}
         self._fence = 1 << 53
@@ -159,7 +161,7 @@ class MockAgent:
         if parts[:1] == ["requests"] and method == "PUT":
             return self._ask(parts[1], body)
         if parts[:1] == ["requests"]:
-            return self._about(method, parts)
+            return self._about(method, parts, query)
         if parts[:1] == ["grants"] and method == "DELETE":
             self.force(parts[1])
             return 204, None
@@ -205,20 +207,27 @@ class MockAgent:
         outer = next((other for other in self.requests.values() if other.number == request.within), None)
         return outer is not None and any(_split(need)[0] in outer.taken for need in request.needs)
 
-    def _about(self, method: str, parts: list[str]) -> tuple[int, Any]:
+    def _about(self, method: str, parts: list[str], query: dict[str, list[str]]) -> tuple[int, Any]:
+        if "until" in query and not self.tells_ends:
+            raise Problem("usage", "unknown field `until`")
         with self._changed:
             request = self.requests.get(parts[1])
             if request is None:
                 raise Problem("lost", "not known any more")
+            if query.get("until") == ["ended"]:
+                millis = int(query["wait_ms"][0])
+                if millis > 300_000:
+                    raise Problem("usage", "wait_ms is 300000 at most")
+                self._wait(request, millis / 1000, ("waiting", "granted"))
             if method == "DELETE" and request.state in ("waiting", "granted"):
                 self._end(request, "released")
             request.heard = time.monotonic()
             return self._told(request)
 
-    def _wait(self, request: Request, seconds: float) -> None:
+    def _wait(self, request: Request, seconds: float, while_it_is: tuple[str, ...] = ("waiting",)) -> None:
         server, until = self._server, time.monotonic() + seconds
         request.open_calls += 1
-        while request.state == "waiting" and time.monotonic() < until and server is self._server:
+        while request.state in while_it_is and time.monotonic() < until and server is self._server:
             self._changed.wait(min(0.05, max(0.0, until - time.monotonic())))
         if server is not self._server:
             raise ConnectionAbortedError("killed meanwhile")

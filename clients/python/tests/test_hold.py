@@ -122,6 +122,27 @@ def test_a_loss_is_raised_at_the_end_and_told_at_once(agent: Agent) -> None:
             grant.check()
 
 
+def test_a_loss_is_told_long_before_the_next_renewal(agent: Agent) -> None:
+    told = threading.Event()
+    with pytest.raises(holdall.Lost), holdall.hold("a", ttl=3600, on_loss=lambda _: told.set()) as grant:
+        agent.force(grant.number)
+        assert grant.lost.wait(60) and told.wait(60) and not grant.is_held
+
+
+def test_a_loss_that_is_not_told_is_found_out(mock: MockAgent) -> None:
+    mock.tells_ends = False
+    with pytest.raises(holdall.Lost), holdall.hold("a", ttl=3) as grant:
+        mock.force(grant.number)
+        assert grant.lost.wait(60)
+    assert len([path for _, path in mock.calls if "until" in path]) == 1, "one that does not tell is not asked again"
+
+
+def test_it_is_renewed_beside(mock: MockAgent) -> None:
+    with holdall.hold("a", ttl=3) as grant:
+        until(lambda: [method for method, _ in mock.calls].count("POST") >= 2, "it is renewed")
+        assert grant.is_held
+
+
 def test_a_loss_nobody_has_noticed_is_raised_at_the_end(agent: Agent) -> None:
     with pytest.raises(holdall.Lost), holdall.hold("a", ttl=60) as grant:
         agent.force(grant.number)
@@ -181,6 +202,11 @@ def test_nonsense_is_refused_before_anything_is_asked(agent: Agent) -> None:
         holdall.hold("a", on_loss="explode")
     with pytest.raises(ValueError, match="wait"):
         holdall.acquire("a", wait=-1)
+    for options in ({"ttl": 0}, {"limit": -5}, {"ttl": float("inf")}, {"limit": float("nan")}):
+        with pytest.raises(ValueError, match="above 0"):
+            holdall.acquire("a", **options)
+    with pytest.raises(ValueError, match="duration"):
+        holdall.Client().reserve("a", duration=0)
     with pytest.raises(holdall.HoldallError):
         holdall.acquire("gpu:9999")
 

@@ -90,12 +90,12 @@ class Client:
         reason: str | None = None,
     ) -> dict[str, Any]:
         """Reserves for so many seconds, whatever becomes of this program; the answer names the grant as ``request``."""
-        wish = {**self._wish(needs, name, reason, DEFAULT_TTL, None), "reserve_ms": _millis(duration)}
+        wish = {**self._wish(needs, name, reason, DEFAULT_TTL, None), "reserve_ms": _millis("duration", duration)}
         return self._ask(wish, wait, None).answer
 
     def renew(self, number: str, duration: float) -> None:
         """A reservation shall last for so many seconds from now."""
-        self._call("POST", f"/v1/grants/{quote(number, safe='')}/renew", {"reserve_ms": _millis(duration)})
+        self._call("POST", f"/v1/grants/{quote(number, safe='')}/renew", {"reserve_ms": _millis("duration", duration)})
 
     def release(self, number: str, *, force: bool = False, reason: str | None = None) -> None:
         """A grant shall end, by its number; with ``force`` and a reason also somebody else's."""
@@ -140,8 +140,8 @@ class Client:
             raise ValueError("name at least one thing, like 'gpu:2'")
         if not all(isinstance(need, str) for need in needs):
             raise TypeError(f"needs are texts like 'gpu:2', one argument each, not {needs!r}")
-        wish: dict[str, Any] = {"needs": list(needs), "ttl_ms": _millis(ttl), "command": " ".join(sys.argv)[:1000]}
-        optional = {"name": name, "reason": reason, "limit_ms": None if limit is None else _millis(limit)}
+        wish: dict[str, Any] = {"needs": list(needs), "ttl_ms": _millis("ttl", ttl), "command": " ".join(sys.argv)[:1000]}
+        optional = {"name": name, "reason": reason, "limit_ms": None if limit is None else _millis("limit", limit)}
         wish.update({key: value for key, value in optional.items() if value is not None})
         return wish
 
@@ -165,7 +165,9 @@ class Client:
         return body
 
 
-def _millis(seconds: float) -> int:
+def _millis(what: str, seconds: float) -> int:
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"{what} is a number of seconds above 0, not {seconds!r}")
     return max(1, round(seconds * 1000))
 
 

@@ -1,5 +1,5 @@
 """Keeping a grant: a thread of its own renews the lease, so that neither a blocked event loop nor a busy main thread
-loses it, and says so when it is lost.
+loses it, and says so when it is lost. Between two renewals it listens for that.
 
 The lease counts from the moment before the last renewal that went through was sent, so it ends here before the agent gives
 the units to anybody else, whatever either clock says. When an agent was killed, the next one begins every lease
@@ -9,15 +9,29 @@ anew: so to find the socket without a listener is as good as a renewal.
 from __future__ import annotations
 
 import contextlib
+import enum
 import threading
 from typing import Callable
 
 from . import _ending
 from ._ask import Agent, Granted, log
 from ._clock import clock
-from ._errors import HoldallError, Lost
+from ._errors import Failed, HoldallError, Lost
 from ._fork import Deadline
-from ._http import ANSWER_SECONDS, Abort, Aborted, NobodyListens
+from ._http import ANSWER_SECONDS, Abort, Aborted, AnswerLost, NobodyListens
+
+#: What is held for a shorter time is not worth another call.
+_SHORT_SECONDS = 0.3
+#: The longest that one call listens.
+_LISTEN_SECONDS = 60.0
+
+
+class _Heard(enum.Enum):
+    """What somebody who listens for the end of a grant has heard."""
+
+    HELD = "it is held"
+    TROUBLE = "a renewal is to find out whether the agent is gone"
+    NOTHING = "it is over, or nobody can listen now"
 
 
 class Lease:
@@ -40,6 +54,10 @@ class Lease:
         self._ended = threading.Event()
         self._abort = Abort()
         self._give_back = False
+        #: Whether the agent tells when it is taken away; one of an earlier version does not.
+        self._is_told = True
+        #: Why the last renewal did not go through.
+        self._trouble: Exception | None = None
         #: Whether somebody gives it back who waits for that.
         self._is_awaited = False
         #: Set when nothing is left to be told to the agent.
@@ -112,7 +130,7 @@ class Lease:
 
     def _keep(self) -> None:
         pause = self._ttl / 3
-        while not self._ended.wait(max(0.0, min(pause, self._time_left()))):
+        while not self._pause(max(0.0, min(pause, self._time_left()))):
             pause = self._renew()
         if self._is_awaited:
             return
@@ -123,6 +141,36 @@ class Lease:
             pass  # So it is not ours any more, which was wanted.
         finally:
             self._is_done()
+
+    def _pause(self, seconds: float) -> bool:
+        """Waits for so long, and says whether it has ended meanwhile."""
+        until = clock() + seconds
+        heard = _Heard.HELD if self._is_told else _Heard.NOTHING
+        if self._ended.wait(min(seconds, _SHORT_SECONDS)):
+            return True
+        while heard is _Heard.HELD and until - clock() > 0.05:
+            heard = self._listen(min(until - clock(), _LISTEN_SECONDS))
+        return self._ended.wait(0.0 if heard is _Heard.TROUBLE else max(0.0, until - clock()))
+
+    def _listen(self, seconds: float) -> _Heard:
+        """Listens for the end, for so long at most."""
+        path, query = f"/v1/requests/{self.id}", {"wait_ms": int(seconds * 1000), "until": "ended"}
+        timeout = seconds + min(1.0, self._ttl / 10)
+        try:
+            reply = self._agent.transport.call("GET", path, query=query, timeout=timeout, abort=self._abort)
+        except Lost as lost:
+            if self._end():
+                self._lose(lost)
+        except Failed as error:
+            self._is_told = error.status != 400
+            log.debug("only renewals tell whether grant %s is lost: %s", self.number, error)
+        except (NobodyListens, AnswerLost):
+            return _Heard.TROUBLE
+        except (HoldallError, Aborted) as error:
+            log.debug("nobody listens for the end of grant %s now: %s", self.number, error)
+        else:
+            return _Heard.HELD if reply.body["state"] == "granted" else _Heard.TROUBLE
+        return _Heard.NOTHING
 
     def _time_left(self) -> float:
         ends_at = self._ends_at if self._limit_at is None else min(self._ends_at, self._limit_at)
@@ -136,7 +184,8 @@ class Lease:
             return self._lose_ourselves(Lost(f"the time limit of grant {self.number} is over"))
         left = self._ends_at - asked_at
         if left <= 0:
-            return self._lose_ourselves(Lost(f"grant {self.number} could not be renewed in time"))
+            why = "" if self._trouble is None else f": {self._trouble}"
+            return self._lose_ourselves(Lost(f"grant {self.number} could not be renewed in time{why}"))
         try:
             path = f"/v1/requests/{self.id}/renew"
             reply = self._agent.transport.call("POST", path, timeout=min(left, ANSWER_SECONDS), abort=self._abort)
@@ -151,7 +200,9 @@ class Lease:
             return retry
         except (HoldallError, Aborted) as error:
             log.debug("grant %s is not renewed yet: %s", self.number, error)
+            self._trouble = error
             return retry
+        self._trouble = None
         # One that was asked for before the agent was upgraded has the time that was asked for, and is not told it.
         told = reply.body["ttl_ms"]
         self._is_ours_until(asked_at + (self._ttl if told is None else min(self._ttl, float(told) / 1000)))
