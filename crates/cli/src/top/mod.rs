@@ -11,6 +11,7 @@
 mod draw;
 mod state;
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -74,6 +75,7 @@ async fn live(
     let mut top = Top::new(client.agent().you.to_string());
     let mut looking: Doing<'_, (Status, bool)> = Box::pin(ask(client, names));
     let mut doing: Option<Doing<'_, Told>> = None;
+    let mut to_do = VecDeque::new();
     loop {
         terminal.draw(|frame| draw::draw(frame, &mut top))?;
         let act = tokio::select! {
@@ -107,13 +109,16 @@ async fn live(
         };
         match act {
             Some(Act::Quit) => return Ok(()),
-            Some(Act::Explain(request)) => doing = Some(Box::pin(explained(client, request))),
-            Some(Act::Release { request, force }) => {
-                let (force, reason) = (force.is_some(), force.filter(|reason| !reason.is_empty()));
-                let body = Body::Release { request, force, reason };
-                doing = Some(Box::pin(released(client, body)));
+            Some(act) => {
+                // Of several explanations the last is wanted.
+                to_do.retain(|waits| !matches!((&act, waits), (Act::Explain(_), Act::Explain(_))));
+                to_do.push_back(act);
             }
             None => {}
+        }
+        // One after the other: a release that was begun is not broken off by another key.
+        if doing.is_none() {
+            doing = to_do.pop_front().map(|act| Box::pin(done(client, act)) as Doing<'_, Told>);
         }
     }
 }
@@ -127,6 +132,17 @@ enum Told {
 async fn ask(client: &Client, names: &[Name]) -> anyhow::Result<(Status, bool)> {
     let rows = |status: &Status| status.pools.len() + status.grants.len() + status.waiting.len();
     look(client, names, |status| rows(status) >= ROWS).await
+}
+
+async fn done(client: &Client, act: Act) -> anyhow::Result<Told> {
+    match act {
+        Act::Explain(request) => explained(client, request).await,
+        Act::Release { request, force } => {
+            let (force, reason) = (force.is_some(), force.filter(|reason| !reason.is_empty()));
+            released(client, Body::Release { request, force, reason }).await
+        }
+        Act::Quit => Ok(Told::Nothing),
+    }
 }
 
 async fn explained(client: &Client, request: RequestNo) -> anyhow::Result<Told> {

@@ -58,6 +58,8 @@ pub(super) struct Top {
     grant: Option<RequestNo>,
     pub(super) filter: String,
     pub(super) mode: Mode,
+    /// What is shown when nothing is typed any more.
+    later: Option<String>,
     /// How many rows the selected list showed last.
     pub(super) page: usize,
 }
@@ -82,22 +84,38 @@ impl Top {
             grant: None,
             filter: String::new(),
             mode: Mode::default(),
+            later: None,
             page: 1,
         }
     }
 
     /// What the agent has said, or why it says nothing.
     pub(super) fn looked(&mut self, looked: Result<(Status, bool), String>) {
-        match looked {
-            Ok((status, more)) => (self.status, self.more, self.stale) = (status, more, None),
-            Err(why) => self.stale = Some(why),
+        let (status, more) = match looked {
+            Ok(looked) => looked,
+            Err(why) => return self.stale = Some(why),
+        };
+        let before = [List::Waiting, List::Grants].map(|list| (list, self.selected(list)));
+        (self.status, self.more, self.stale) = (status, more, None);
+        for (list, at) in before {
+            // In place of what is gone that is selected which has taken its place.
+            let rows = self.rows(list);
+            let next = rows.get(at.min(rows.len().saturating_sub(1))).copied();
+            let chosen = self.chosen(list);
+            if chosen.is_some_and(|chosen| !rows.contains(&chosen)) {
+                *chosen = next;
+            }
         }
     }
 
-    /// Shows a text until it was read.
+    /// Shows a text until it was read; to somebody who is typing, after that.
     pub(super) fn show(&mut self, text: &str) {
-        let lines = text.lines().map(show::clean).collect();
-        self.mode = Mode::Read { lines, first: 0 };
+        if matches!(self.mode, Mode::Look | Mode::Read { .. }) {
+            let lines = text.lines().map(show::clean).collect();
+            self.mode = Mode::Read { lines, first: 0 };
+        } else {
+            self.later = Some(text.to_owned());
+        }
     }
 
     /// The pools that are shown.
@@ -160,15 +178,28 @@ impl Top {
 
     fn select(&mut self, at: usize) {
         let rows = self.rows(self.list);
-        let chosen = rows.get(at.min(rows.len().saturating_sub(1))).copied();
-        match self.list {
-            List::Waiting => self.waiting = chosen,
-            List::Grants => self.grant = chosen,
+        *self.chosen(self.list) = rows.get(at.min(rows.len().saturating_sub(1))).copied();
+    }
+
+    fn chosen(&mut self, list: List) -> &mut Option<RequestNo> {
+        match list {
+            List::Waiting => &mut self.waiting,
+            List::Grants => &mut self.grant,
         }
     }
 
     /// What follows from a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Option<Act> {
+        let act = self.press(key);
+        if self.mode == Mode::Look
+            && let Some(text) = self.later.take()
+        {
+            self.show(&text);
+        }
+        act
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Option<Act> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Act::Quit);
         }
@@ -371,8 +402,23 @@ pub(super) mod tests {
         top.looked(Ok((status, false)));
         assert_eq!(typed(&mut top, "e"), [Act::Explain(RequestNo(4))]);
         assert_eq!(typed(&mut top, "jjjj\n"), [Act::Explain(RequestNo(5))], "not beyond the end");
+        let mut status = top.status.clone();
+        status.waiting.pop();
+        top.looked(Ok((status, false)));
+        assert_eq!(typed(&mut top, "e"), [Act::Explain(RequestNo(4))], "its neighbour");
         top.looked(Ok((Status::default(), false)));
         assert_eq!(typed(&mut top, "jke"), []);
+    }
+
+    #[test]
+    fn nobody_who_types_is_disturbed() {
+        let mut top = example();
+        typed(&mut top, "/gp");
+        top.show("it was released by somebody else");
+        assert_eq!((&top.mode, typed(&mut top, "u\n")), (&Mode::Filter, vec![]));
+        assert!(matches!(&top.mode, Mode::Read { lines, .. } if lines[0].starts_with("it was")));
+        assert_eq!((typed(&mut top, "x"), &top.mode), (vec![], &Mode::Look));
+        assert_eq!(top.filter, "gpu");
     }
 
     #[test]

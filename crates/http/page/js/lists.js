@@ -105,9 +105,12 @@ function drawGrant({ one }, old, now) {
   return row;
 }
 
-/** What a grant holds, by name. */
+/** What a grant holds, by name: `gpu/0,3 license/maya`. */
 export function unitsOf(grant) {
-  return grant.taken.flatMap((taken) => taken.units.slice(0, 20).map((unit) => unit.name)).slice(0, 20).join(" ");
+  return grant.taken.slice(0, 20).map(({ name, units }) => {
+    const short = (unit) => (unit.startsWith(`${name}/`) ? unit.slice(name.length + 1) : unit);
+    return units.slice(0, 20).map((unit, i) => (i ? short(unit.name) : unit.name)).join(",");
+  }).join(" ");
 }
 
 function said(one) {
