@@ -93,6 +93,8 @@ told '"state":"released"' call DELETE /v1/requests/kept
 
 # Pools, drains, reservations, the audit log, and those who listen.
 told '204 ' call PUT /v1/pools/seat '{"units": ["red", "blue"]}'
+told '404 ' call DELETE /v1/pools/none
+told '404 ' call DELETE /v1/grants/77-7
 told '204 ' call PUT /v1/drains/seat%2Fred '{"reason": "wobbles"}'
 told 'wobbles' call GET /v1/pools/seat
 told '"state":"granted"' call POST /v1/requests '{"needs": ["seat/blue"], "reserve_ms": 600000}'

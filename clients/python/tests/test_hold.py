@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -202,9 +203,16 @@ def test_nonsense_is_refused_before_anything_is_asked(agent: Agent) -> None:
         holdall.hold("a", on_loss="explode")
     with pytest.raises(ValueError, match="wait"):
         holdall.acquire("a", wait=-1)
-    for options in ({"ttl": 0}, {"limit": -5}, {"ttl": float("inf")}, {"limit": float("nan")}):
-        with pytest.raises(ValueError, match="above 0"):
+    senseless: list[dict[str, Any]] = [
+        *({"ttl": ttl} for ttl in (0, 0.5, 4000, float("inf"), "5")),
+        *({"limit": limit} for limit in (-5, float("nan"), 1e300, True)),
+        {"wait": "x"},
+    ]
+    for options in senseless:
+        with pytest.raises(ValueError, match="seconds"):
             holdall.acquire("a", **options)
+    with pytest.raises(TypeError, match="reason is a text"):
+        holdall.acquire("a", reason=5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="duration"):
         holdall.Client().reserve("a", duration=0)
     with pytest.raises(holdall.HoldallError):

@@ -41,6 +41,13 @@ def test_with_its_token(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert holdall.Client().agent() == {"you": "token:ci"}
 
 
+def test_a_token_from_a_file_has_an_end_of_line_and_is_never_shown(url: str) -> None:
+    assert holdall.Client(url=url, token="secret\n").agent() == {"you": "token:ci"}
+    with pytest.raises(ValueError) as told:
+        holdall.Client(url=url, token="sec\nret")
+    assert "sec" not in str(told.value).replace("seconds", "")
+
+
 def test_without(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDALL_TOKEN", raising=False)
     for token in (None, "wrong"):

@@ -117,7 +117,9 @@ pub(crate) fn fence(fence: u64) -> RequestNo {
 /// Who somebody is, in a few words.
 pub(crate) fn who(who: &Who) -> String {
     let name = who.from.name.as_ref().map(|name| format!("{}, ", clean(name))).unwrap_or_default();
-    format!("{name}{}, pid {}, {}", who.user, who.pid, shorten(&who.from.command, 40))
+    // Of whoever comes over a network, no process is known.
+    let process = if who.pid == 0 { String::new() } else { format!("pid {}, ", who.pid) };
+    format!("{name}{}, {process}{}", who.user, shorten(&who.from.command, 40))
 }
 
 /// What keeps a request, need by need.

@@ -12,6 +12,8 @@ use crate::problem::Problem;
 
 /// How long a body may take to come in.
 const BODY: Duration = Duration::from_secs(10);
+/// How many bytes a body may have.
+pub(crate) const LONGEST: usize = 256 << 10;
 
 /// A body in JSON, which is an object: what stands for one in other places, as a list, does not here.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -24,11 +26,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
             let text = "a body is JSON, and says so: `content-type: application/json`";
             return Err(Problem::usage(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
+        if request.headers().contains_key(header::CONTENT_ENCODING) {
+            let text = "a body comes as it is, without `content-encoding`";
+            return Err(Problem::usage(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        }
+        // Whoever asks first is told at once. Others send it all before they read, and would find the connection reset.
+        let announced = request.headers().get(header::CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        let asks_first = request.headers().contains_key(header::EXPECT);
+        if asks_first && announced.is_some_and(|length| length > LONGEST as u64) {
+            return Err(too_long());
+        }
         let body = tokio::time::timeout(BODY, Bytes::from_request(request, state)).await;
         let body = body.map_err(|_| {
             Problem::usage(StatusCode::REQUEST_TIMEOUT, "the body took too long to come in")
         })?;
-        let body = body.map_err(|bad| Problem::usage(bad.status(), bad.body_text()))?;
+        let body = body.map_err(|bad| match bad.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_long(),
+            status => Problem::usage(status, bad.body_text()),
+        })?;
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(senseless("the body is one JSON object"));
         }
@@ -44,15 +60,29 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Something that makes no sense, without the words that only say so.
+fn too_long() -> Problem {
+    Problem::usage(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has {LONGEST} bytes at most"))
+}
+
+/// Something that makes no sense, without the words that only say so, and without those of the code.
 fn senseless(text: &str) -> Problem {
     const BEGINNINGS: [&str; 3] = [
         "Failed to parse the request body as JSON: ",
         "Failed to deserialize the JSON body into the target type: ",
         "Failed to deserialize query string: ",
     ];
+    const WORDS: [(&str, &str); 5] = [
+        ("expected u64", "expected a whole number, not negative"),
+        ("expected u32", "expected a whole number, not negative"),
+        ("expected a sequence", "expected a list"),
+        ("invalid digit found in string", "expected a whole number, not negative"),
+        ("unknown variant", "unknown word"),
+    ];
     let said = BEGINNINGS.iter().find_map(|beginning| text.strip_prefix(beginning));
-    Problem::usage(StatusCode::BAD_REQUEST, said.unwrap_or(text))
+    let said = WORDS
+        .iter()
+        .fold(said.unwrap_or(text).to_owned(), |said, (code, word)| said.replace(code, word));
+    Problem::usage(StatusCode::BAD_REQUEST, said)
 }
 
 /// What stands after `?`.

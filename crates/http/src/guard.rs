@@ -61,6 +61,13 @@ pub(crate) async fn guard(
                     response = next.run(request) => response,
                     () = gateway.tokens.gone(&peer) => no_token().into_response(),
                 };
+                // What fails with a token that is good no more may have failed for that alone.
+                let failed = !response.status().is_success();
+                let response = if failed && gateway.tokens.is_gone(&peer) {
+                    no_token().into_response()
+                } else {
+                    response
+                };
                 unread::count(&gateway.unread, peer.uid, &method, response).await
             }
             // What is told to everybody is part of the program, or short.
@@ -167,7 +174,7 @@ fn check_name(name: &str, names: &[String]) -> Result<(), Problem> {
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => name,
+        Some((name, port)) if port.parse::<u16>().is_ok() => name,
         _ => host,
     }
 }
@@ -214,9 +221,16 @@ mod tests {
         ] {
             assert!(check(good), "{good}");
         }
-        for bad in
-            ["evil.example", "localhost.evil.example", "lab.example.evil", "127.0.0.1.evil", ""]
-        {
+        for bad in [
+            "evil.example",
+            "localhost.evil.example",
+            "lab.example.evil",
+            "127.0.0.1.evil",
+            "",
+            "localhost:",
+            "[::1]:99999",
+            "127.0.0.1:1, evil",
+        ] {
             assert!(!check(bad), "{bad}");
         }
         let elsewhere = Uri::from_static("http://evil.example/v1/agent");

@@ -46,6 +46,7 @@ pub struct Token {
 }
 
 #[derive(Default, Serialize, Deserialize)]
+#[serde(expecting = "tokens as `holdall token` keeps them")]
 struct Kept {
     /// How many were made so far: numbers are not used again.
     made: u32,
@@ -157,12 +158,17 @@ impl Tokens {
 
     /// Waits until the token of somebody was removed, or its time is over; for ever if it has come without one.
     pub async fn gone(&self, peer: &Peer) {
-        if !is_of_token(peer.uid) || peer.may.is_none() {
+        if !has_come_with_one(peer) {
             return std::future::pending().await;
         }
-        while self.find(|token| token.uid == peer.uid).is_some() {
+        while !self.is_gone(peer) {
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Whether somebody has come with a token that was removed since, or whose time is over.
+    pub(crate) fn is_gone(&self, peer: &Peer) -> bool {
+        has_come_with_one(peer) && self.find(|token| token.uid == peer.uid).is_none()
     }
 
     /// Tells now, and whenever it is another one, which users have a token that is good; whoever has none of these numbers any more
@@ -210,6 +216,10 @@ impl Tokens {
         }
         known
     }
+}
+
+fn has_come_with_one(peer: &Peer) -> bool {
+    is_of_token(peer.uid) && peer.may.is_some()
 }
 
 /// Whether a user is a token, or was.

@@ -17,6 +17,10 @@ from ._place import meant
 
 Path = Union[str, "os.PathLike[str]"]
 DEFAULT_TTL = 30.0
+#: The shortest and the longest lease, in seconds.
+_TTL = (1, 3600)
+#: Seconds that are as good as for ever.
+_LONGEST = 1e10
 
 
 class Client:
@@ -41,8 +45,10 @@ class Client:
         if agent is None:
             url = url or os.environ.get("HOLDALL_URL")
         if url is not None:
-            token = token or os.environ.get("HOLDALL_TOKEN")
-            self._agent = Agent(TcpTransport(url, token, ssl_context), None)
+            token = (token or os.environ.get("HOLDALL_TOKEN") or "").strip()
+            if not (token.isascii() and token.isprintable()):
+                raise ValueError("the token has characters that no token has")  # Which is not shown: it is a secret.
+            self._agent = Agent(TcpTransport(url, token or None, ssl_context), None)
         else:
             place = meant(agent)
             self._agent = Agent(UnixTransport(place.http), place)
@@ -124,7 +130,7 @@ class Client:
         return Grant(self._agent, self._ask(wish, wait, abort), called)
 
     def _ask(self, wish: dict[str, Any], wait: float | None, abort: Abort | None) -> Granted:
-        if wait is not None and not wait >= 0:
+        if wait is not None and not (_is_number(wait) and wait >= 0):
             raise ValueError(f"wait is a number of seconds, or None to wait for as long as it takes, not {wait!r}")
         return Asking(self._agent, {**wish, **self._within()}, wait, abort).granted()
 
@@ -140,6 +146,11 @@ class Client:
             raise ValueError("name at least one thing, like 'gpu:2'")
         if not all(isinstance(need, str) for need in needs):
             raise TypeError(f"needs are texts like 'gpu:2', one argument each, not {needs!r}")
+        for what, text in (("name", name), ("reason", reason)):
+            if not isinstance(text, (str, type(None))):
+                raise TypeError(f"{what} is a text, not {text!r}")
+        if _is_number(ttl) and not _TTL[0] <= ttl <= _TTL[1]:
+            raise ValueError(f"ttl is from {_TTL[0]} to {_TTL[1]} seconds, not {ttl!r}")
         wish: dict[str, Any] = {"needs": list(needs), "ttl_ms": _millis("ttl", ttl), "command": " ".join(sys.argv)[:1000]}
         optional = {"name": name, "reason": reason, "limit_ms": None if limit is None else _millis("limit", limit)}
         wish.update({key: value for key, value in optional.items() if value is not None})
@@ -165,9 +176,13 @@ class Client:
         return body
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _millis(what: str, seconds: float) -> int:
-    if not 0 < seconds < float("inf"):
-        raise ValueError(f"{what} is a number of seconds above 0, not {seconds!r}")
+    if not (_is_number(seconds) and 0 < seconds <= _LONGEST):
+        raise ValueError(f"{what} is a number of seconds above 0 and below {_LONGEST:.0e}, not {seconds!r}")
     return max(1, round(seconds * 1000))
 
 

@@ -228,6 +228,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 return format!("{unit} is drained: {}", drained.reason);
             }
             let by = |r: &RequestNo| match self.who(*r) {
+                // Of whoever comes over a network, no process is known.
+                Some(who) if who.pid == 0 => format!("{r} ({})", who.user),
                 Some(who) => format!("{r} ({}, pid {})", who.user, who.pid),
                 None => r.to_string(),
             };

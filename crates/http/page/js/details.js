@@ -30,7 +30,7 @@ export class Details {
     const found = this.#find(selected);
     if (found.kind === "waiting") this.#explain(selected);
     // Only if something is another one: whoever reads or presses a button here is not disturbed.
-    const drawn = [selected, found.kind, found.one, found.unit, found.holders?.join(), this.#chain, this.#store.agent];
+    const drawn = [selected, found.kind, found.one, found.unit, found.holders?.join(), this.#chain, this.#store.agent, address().view];
     if (drawn.length === this.#drawn.length && drawn.every((one, i) => one === this.#drawn[i])) return;
     this.#drawn = drawn;
     const focus = this.#element.contains(document.activeElement);
@@ -128,7 +128,7 @@ export class Details {
       chain && el("ul", { class: "why" }, chain.release.slice(0, 50).map((grant) =>
         el("li", {}, numbers([grant.request]), ` ${words.who(grant.who)}`))),
       chain?.left_out ? el("p", { class: "muted" }, `${chain.left_out} more are not shown.`) : null,
-      buttonsOf([el("button", { onclick: () => go({ view: "graph" }) }, "Show the chain")]),
+      address().view !== "graph" && buttonsOf([el("button", { onclick: () => go({ view: "graph" }) }, "Show the chain")]),
     ].filter(Boolean);
   }
 

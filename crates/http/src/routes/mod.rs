@@ -27,13 +27,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::caller::Peer;
+use crate::extract::LONGEST;
 use crate::gateway::Shared;
 use crate::guard::guard;
 use crate::link::Link;
 use crate::problem::{Kind, Problem, Told};
-
-/// The longest body.
-const BODY: usize = 256 << 10;
 
 /// What all handlers share.
 type Gateway = axum::extract::State<Arc<Shared>>;
@@ -102,7 +100,7 @@ pub(crate) fn all(shared: Arc<Shared>) -> Router {
             Problem::usage(StatusCode::METHOD_NOT_ALLOWED, "this path does not take that method")
         })
         .fallback(no_such_path)
-        .layer(DefaultBodyLimit::max(BODY))
+        .layer(DefaultBodyLimit::max(LONGEST))
         .layer(axum::middleware::from_fn_with_state(shared.clone(), guard))
         .with_state(shared)
 }

@@ -66,7 +66,7 @@ pub(super) struct New {
 }
 
 #[derive(Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number of units, at least 1, or a list of their names")]
 enum Units {
     /// So many.
     Number(u32),

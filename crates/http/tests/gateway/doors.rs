@@ -73,6 +73,15 @@ fn only_json_of_some_size_is_taken() {
     assert_eq!((cut.status, &*cut.problem()), (400, "usage"));
     let large = put(&json!({"needs": ["x".repeat(300_000)]}).to_string(), &[]);
     assert_eq!((large.status, &*large.problem()), (413, "usage"));
+    assert!(large.body.contains("262144 bytes"), "{large:?}");
+    // Whoever asks first whether it may send that is told at once.
+    let mut announced = client.connect();
+    let lines =
+        ["content-type: application/json", "content-length: 262145", "expect: 100-continue"];
+    announced.write_all(text("PUT", "/v1/requests/a", "", &lines).as_bytes()).expect("sent");
+    assert_eq!(read(&mut *announced).status, 413);
+    let packed = put(&body, &["content-encoding: gzip"]);
+    assert_eq!((packed.status, &*packed.problem()), (415, "usage"));
     let head = format!("x-long: {}", "x".repeat(200_000));
     assert_eq!(put(&body, &[&head]).status, 431);
     let many: Vec<String> = (0..100).map(|n| format!("x-{n}: 1")).collect();

@@ -74,6 +74,24 @@ fn waiting_for_the_end_has_an_end_and_holds_nobody_else_up() {
 }
 
 #[test]
+fn whoever_waits_with_a_token_that_is_removed_is_told_that_and_not_to_try_again() {
+    let world = World::with_tcp(Config::default());
+    world.client().put("/v1/requests/other", &json!({"needs": ["db"]}));
+    let ci = token::add(world.dir.path(), "ci", &[Right::Ask], None).expect("made");
+    let header = format!("authorization: Bearer {ci}");
+    let body = json!({"needs": ["db"], "wait_ms": 60_000}).to_string();
+    let call = crate::client::text("PUT", "/v1/requests/mine", &body, &[&header]);
+    let mut waits = world.remote().connect();
+    waits.write_all(call.as_bytes()).expect("sent");
+    world.fake.until_there_are(2);
+    token::remove(world.dir.path(), "ci").expect("removed");
+    // As the agent does when it withdraws what the token waits for.
+    world.fake.hang_up();
+    let told = read(&mut *waits);
+    assert_eq!((told.status, &*told.problem()), (401, "unauthenticated"));
+}
+
+#[test]
 fn which_tokens_are_good_is_told_whenever_it_changes() {
     let world = World::with_tcp(Config::default());
     let told = |good: usize| {

@@ -46,8 +46,11 @@ pub(super) fn of_another(peer: &Peer, request: RequestNo, owner: &str) -> Fault 
 }
 
 pub(super) fn lacks(user: &str, right: Right) -> String {
-    format!(
-        "{user} lacks the right '{right}' ([rights] in the agent's configuration; `holdall agent status` \
-         shows who has which)"
-    )
+    let given = match user.starts_with("token:") {
+        true => "a token has those it was made with: `holdall token add NAME --may ...`",
+        false => {
+            "[rights] in the agent's configuration; `holdall agent status` shows who has which"
+        }
+    };
+    format!("{user} lacks the right '{right}' ({given})")
 }
