@@ -21,6 +21,11 @@ cat >>"$work/lab1.toml" <<EOF
 [names]
 tool = "scope@lab3"
 EOF
+cat >>"$work/lab3.toml" <<EOF
+[pools.press]
+lock = true
+on_partition = "wait"
+EOF
 for cell in "${cells[@]}"; do agent_of "$cell"; done
 
 # Alone, an agent knows no other cells, and says how there would be some.
@@ -132,6 +137,32 @@ wait "$lost" 2>/dev/null || true
 agent_of lab2
 linked lab1 lab2 lab3
 expect_at lab2 0 "" run -w 20s scope@lab1 scope@lab2 scope@lab3 -- true
+
+# The directory of a member is lost, and its log is not: what it keeps for others without a lease stays theirs; and it is the same
+# member again, not another one.
+at lab1 run press@lab3 -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/kept" &
+kept=$!
+eventually test -e "$work/kept"
+kill_agent lab3
+mv "$work/lab3.data/cluster" "$work/lab3.lost"
+agent_of lab3
+expect_at lab3 65 "holdall cluster init" cluster members
+sleep $((lease * 2)) # longer than a lease and a grace
+expect_at lab3 75 "@lab1" run -n press -- true
+new=$(at lab1 cluster token)
+expect_at lab3 64 "was the member 'lab3'" cluster join "$address" --token "$new" --listen 127.0.0.1:0 --name lab4
+expect_at lab3 77 "a member already" cluster join "$address" --token "$new" --listen 127.0.0.1:0
+expect_at lab3 0 "lab3" cluster join "$address" --token "$(at lab1 cluster token --for lab3)" --listen 127.0.0.1:0
+linked lab1 lab2 lab3
+expect_at lab3 75 "@lab1" run -n press -- true
+touch "$work/kept.end"
+wait "$kept" || fail "what is not leased was lost"
+expect_at lab3 0 "" run -w 20s press -- true
+
+# Who has the key of the authority makes itself another certificate.
+rm "$work/lab1.data/cluster/cell.pem"
+expect_at lab1 0 "holdall cluster join $address" cluster init --listen "$address"
+linked lab1 lab2 lab3
 
 # Removed: nobody talks to it any more, its name is free, and it is told. Forgotten: what it held is given up, at once.
 at lab3 run board@lab1:2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/gone" &

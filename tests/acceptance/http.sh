@@ -135,16 +135,23 @@ told '204 ' call DELETE "/v1/grants/$number?force=true"
 wait "$waits"
 told 'urn:holdall:problem:lost' cat "$work/ended"
 # Whoever takes something away says why.
-told '"state":"granted"' call PUT /v1/requests/hangs '{"needs": ["seat/blue"]}'
+told '"state":"granted"' call PUT /v1/requests/hangs '{"needs": ["seat/blue"], "ttl_ms": 10000}'
 number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
 told '204 ' call DELETE "/v1/grants/$number?force=true&reason=it+hangs"
-told '"state":"granted"' call PUT /v1/requests/again '{"needs": ["seat/blue"]}'
+# Nobody sees whether it is used still: until its time is over nobody else has it.
+told '"exit":75' call PUT /v1/requests/again '{"needs": ["seat/blue"]}'
+told '"state":"granted"' call PUT /v1/requests/again '{"needs": ["seat/blue"], "wait_ms": 60000, "ttl_ms": 600000}'
 again=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")
 expect 64 "--force" release "$again" --reason "by hand"
 "$HOLDALL" release "$again" --force --reason "by hand"
 forced() { call GET "/v1/audit?request=$1" | grep -q "forced by .*: $2"; }
 eventually forced "$number" "it hangs"
 eventually forced "$again" "by hand"
+# Whoever says that it has stopped is not waited for.
+told '"exit":75' call PUT /v1/requests/after '{"needs": ["seat/blue"]}'
+told '410 ' call DELETE /v1/requests/again
+told '"state":"granted"' call PUT /v1/requests/after '{"needs": ["seat/blue"]}'
+told '"state":"released"' call DELETE /v1/requests/after
 told 'event: snapshot' timeout 3 curl -sN --unix-socket "$http" http://localhost/v1/events
 
 # Over TCP: a token, or nothing but the page; TLS where there is a certificate.

@@ -102,6 +102,18 @@ view=$("$HOLDALL" token add wall --may view --client)
 says 77 'ask' there env HOLDALL_TOKEN="$view" "$HOLDALL" run gpu -- true
 says 0 'gpu' there env HOLDALL_TOKEN="$view" "$HOLDALL" status
 
+# Taken away by force, it is the laptop's until its command has ended: nobody else sees that.
+beside run gpu:2 -- sh -c "trap 'sleep 2; echo laptop stops >>$work/forced; exit 0' TERM; touch $work/runs; while :; do sleep 0.1; done" \
+    2>/dev/null & holder=$!
+eventually test -e "$work/runs"
+grant=$("$HOLDALL" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["grants"][0]["request"])')
+says 0 '' "$HOLDALL" release --force "$grant"
+says 75 '' "$HOLDALL" run -n gpu -- true
+"$HOLDALL" run -w 30s gpu:2 -- sh -c "echo next runs >>$work/forced"
+status=0; wait $holder || status=$?
+[ $status -eq 70 ] || fail "the command ended with $status"
+[ "$(tr '\n' ' ' <"$work/forced")" = 'laptop stops next runs ' ] || fail "$(cat "$work/forced")"
+
 # What the command leaves behind.
 laptop run gpu -- sh -c 'setsid sleep 2 & echo left' >"$work/out" 2>&1
 grep -q 'left behind' "$work/out" || fail "nothing is said of what is left: $(cat "$work/out")"

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
-pub use self::ties::{Agreed, Keeping, Recovery, Tie, Ties};
+pub use self::ties::{Agreed, GivenUp, Keeping, Recovery, Tie, Ties};
 use self::units::{Fences, UnitName, Use};
 pub(crate) use self::units::{is_for, is_what_was_asked_for};
 use crate::facts::{Clock, Fact, GivenAbroad, How, Imported};
@@ -235,6 +235,10 @@ impl Books {
             Fact::Keeping { request, until, missing, call } => {
                 self.held(*request)?;
                 self.keep(*request, *until, missing, *call);
+            }
+            Fact::GivenUp { cell, life, word } => {
+                let given_up = GivenUp { life: *life, word: word.clone() };
+                self.ties.given_up.insert(*cell, given_up);
             }
             Fact::HeldFor(given) => self.hold_for(given)?,
             Fact::Recovery { missing, until, horizon, held } => {

@@ -151,7 +151,7 @@ impl Cell {
             Input::Suspected(cell) => self.suspected(cell)?,
             Input::Lapsed(cell) => self.lapsed(cell)?,
             Input::LeaseOver(cell) => self.lease_over(cell)?,
-            Input::Forget(cell) => self.forget(cell)?,
+            Input::Forget { cell, life, word } => self.give_up(cell, life, word)?,
             Input::Removed(cell) => self.removed(cell)?,
         }
         self.take_outgoing();

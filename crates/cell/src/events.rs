@@ -94,6 +94,7 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
         | Fact::Met { .. }
         | Fact::NotLeased { .. }
         | Fact::Keeping { .. }
+        | Fact::GivenUp { .. }
         | Fact::Recovery { .. }
         | Fact::Spans { .. }
         | Fact::Session { .. }

@@ -244,6 +244,16 @@ pub enum Fact {
         /// The call that is answered then.
         call: Option<(SessionId, CallNo)>,
     },
+    /// An operator has given up another cell. What came of it are other facts; this is so that the word counts once, whoever
+    /// hosts this cell when it is heard again.
+    GivenUp {
+        /// The cell.
+        cell: CellId,
+        /// The life that was meant, if that is known.
+        life: Option<u128>,
+        /// What was said with it, which tells it from the next time.
+        word: Vec<u8>,
+    },
 }
 
 /// What is held for a request of another home.

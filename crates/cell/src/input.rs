@@ -114,7 +114,14 @@ pub enum Input {
     /// What is held at another cell must not be used much longer: it has not confirmed the lease.
     LeaseOver(CellId),
     /// Another cell is gone for good, as an operator says.
-    Forget(CellId),
+    Forget {
+        /// The cell.
+        cell: CellId,
+        /// The life that is meant, if that is known.
+        life: Option<u128>,
+        /// What was said with it, which tells it from the next time.
+        word: Vec<u8>,
+    },
     /// Another cell is no member any more: there will be no link to it. What it holds here stays its own for as long as its lease would.
     Removed(CellId),
 }

@@ -71,14 +71,15 @@ struct Snapshot<'a> {
     engine: &'a [u8],
 }
 
-/// Reads a snapshot. What ties the books to other cells follows it, where there were others, and then what was agreed with them.
+/// Reads a snapshot. What ties the books to other cells follows it, where there were others, and then what was agreed with them, and
+/// who was given up.
 fn read_snapshot(bytes: &[u8]) -> Result<Snapshot<'_>, Unreadable> {
     let (mut kept, rest) =
         postcard::take_from_bytes::<Snapshot<'_>>(bytes).map_err(Unreadable::Form)?;
     if !rest.is_empty() {
         let (mut ties, rest) = postcard::take_from_bytes::<Ties>(rest).map_err(Unreadable::Form)?;
         if !rest.is_empty() {
-            ties = ties.with_agreed(postcard::from_bytes(rest).map_err(Unreadable::Form)?);
+            ties = ties.with_behind(rest).map_err(Unreadable::Form)?;
         }
         kept.books = kept.books.tied(ties);
     }
@@ -102,7 +103,8 @@ impl Cell {
             ties if *ties == Ties::default() => Ok(bytes),
             ties => {
                 let bytes = postcard::to_extend(ties, bytes).map_err(Unreadable::Form)?;
-                postcard::to_extend(ties.agreed(), bytes).map_err(Unreadable::Form)
+                // One after the other, as the fields of one.
+                postcard::to_extend(&ties.behind(), bytes).map_err(Unreadable::Form)
             }
         }
     }

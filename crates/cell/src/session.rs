@@ -301,9 +301,17 @@ impl Sessions {
         Some(self.sessions.get(&session)?.uid)
     }
 
-    /// Whether it has a lease: nobody here sees its processes.
+    /// How long it lasts without a connection, if it has a lease: nobody here sees its processes.
+    pub fn lease(&self, session: SessionId) -> Option<u64> {
+        match self.sessions.get(&session)?.means {
+            Means::Lease(millis) => Some(millis),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a lease.
     pub fn is_leased(&self, session: SessionId) -> bool {
-        self.sessions.get(&session).is_some_and(|one| matches!(one.means, Means::Lease(_)))
+        self.lease(session).is_some()
     }
 
     /// The request that a call has open.

@@ -207,6 +207,7 @@ fn facts_of_cells(request: RequestNo) -> Vec<Fact> {
         Fact::NotLeased { request, cells: vec![cell] },
         Fact::Keeping { request, until: 9, missing: vec![cell], call: Some((SESSION, CallNo(4))) },
         Fact::Keeping { request, until: 9, missing: Vec::new(), call: None },
+        Fact::GivenUp { cell, life: Some(7), word: vec![1, 2] },
     ]
 }
 
@@ -246,7 +247,7 @@ fn write(at: u64, input: &Input, facts: &[Fact]) -> Vec<u8> {
 fn every_fact_is_read_as_it_was_written() {
     let facts = facts();
     let kinds: HashSet<_> = facts.iter().map(std::mem::discriminant).collect();
-    assert_eq!(kinds.len(), 29, "one of each");
+    assert_eq!(kinds.len(), 30, "one of each");
     let written: Vec<_> =
         facts.iter().map(|fact| write(5, &Input::Due, std::slice::from_ref(fact))).collect();
     let content = pack(&written);
@@ -326,11 +327,16 @@ fn story() -> Story {
     let (by, may, unseen, beyond) = (who(), false, false, None);
     let request = reserved;
     story.call(1014, Wish::Release { request, force: false, by, may, unseen, beyond });
+    let lent = story.ask(1015, "x", Lasting::Connection, None);
+    let (by, may, unseen, beyond) = (who(), true, false, None);
+    story.call(1016, Wish::Release { request: lent, force: true, by, may, unseen, beyond });
     story.input(2000, Input::Detach(ConnNo(1)));
     let wall = 3000;
     story.input(0, Input::Started(Box::new(Start { epoch: 2, boottime: 1500, wall, ..start })));
     story.input(6000, Input::Due);
     assert!(story.cell.books().get(waits).is_some());
+    let lent = story.cell.books().get(lent).expect("nobody sees whether it is used still");
+    assert!(lent.taken_away.is_some());
     story
 }
 

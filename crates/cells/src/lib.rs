@@ -8,12 +8,13 @@
 //! |---|---|
 //! | `world` | time, and what happens next |
 //! | `node` | a machine: a cell, its log, its clock, its leases |
-//! | `net` | connections between machines |
+//! | `net`, `meeting` | connections between machines, and who lets in whom |
 //! | `carry` | what follows from inputs: done, said, heard |
 //! | `client`, `clients` | programs that ask, and what they do |
 //! | `hostile` | a machine that says what it likes |
 //! | `bystander` | who uses what, and whether that can be |
 //! | `faults` | what goes wrong |
+//! | `report` | what a run came to |
 
 mod bystander;
 mod carry;
@@ -21,14 +22,16 @@ mod client;
 mod clients;
 mod faults;
 mod hostile;
+mod meeting;
 mod net;
 mod node;
+mod report;
 mod world;
 
 use holdall_cell::lease::Terms;
 
 pub use self::bystander::Violation;
-pub use self::world::Report;
+pub use self::report::Report;
 
 /// What is played.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use holdall_cell::Input;
-use holdall_cell::greeting::{Presence, Stranger};
+use holdall_cell::greeting::Presence;
 use holdall_cell::lease::Verdict;
 use holdall_cell::peer::PeerMessage;
 use holdall_cell::session::SessionId;
@@ -16,47 +16,8 @@ use crate::bystander::{Bystander, Violation};
 use crate::client::{Client, State};
 use crate::net::{Body, Frame, Net};
 use crate::node::{Node, Starting};
+use crate::report::Report;
 use crate::{Mutant, Settings, TERMS};
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// How often something was granted.
-    pub grants: u64,
-    /// Of these, how often other cells guarded some of it.
-    pub spanning: u64,
-    /// Of these, how often as a reservation.
-    pub reserved: u64,
-    /// How often a reservation was renewed.
-    pub renewed: u64,
-    /// How often a grant was taken away.
-    pub lost: u64,
-    /// How often somebody was refused.
-    pub refused: u64,
-    /// How often a machine was not let in that was started from a copy.
-    pub strangers: u64,
-    /// How often a link was cut because of what came over it.
-    pub cut: u64,
-    /// What went wrong.
-    pub faults: u64,
-    /// What happened.
-    pub events: u64,
-}
-
-impl std::ops::AddAssign for Report {
-    fn add_assign(&mut self, other: Self) {
-        self.grants += other.grants;
-        self.spanning += other.spanning;
-        self.reserved += other.reserved;
-        self.renewed += other.renewed;
-        self.lost += other.lost;
-        self.refused += other.refused;
-        self.strangers += other.strangers;
-        self.cut += other.cut;
-        self.faults += other.faults;
-        self.events += other.events;
-    }
-}
 
 /// Something that happens.
 #[derive(Debug)]
@@ -386,62 +347,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn connect(&mut self, one: usize, other: usize) -> Done {
-        let both = [one, other].iter().all(|node| self.nodes[*node].running.is_some());
-        if !both || self.net.is_open(one, other) || self.net.is_blocked(one, other, self.at) {
-            return Ok(());
-        }
-        for (host, guest) in [(one, other), (other, one)] {
-            if !self.lets_in(host, guest)? {
-                self.net.block(one, other, self.at + 1000);
-                return Ok(());
-            }
-        }
-        let delays = [self.rng.random_range(1..40), self.rng.random_range(1..40)];
-        let number = self.net.connect(one, other, [self.at + delays[1], self.at + delays[0]]);
-        for (node, other, delay) in [(one, other, delays[0]), (other, one, delays[1])] {
-            let presence = self.nodes[other].presence();
-            self.after(delay, Event::Linked { node, other, number, presence });
-        }
-        Ok(())
-    }
-
-    /// Whether a machine lets in another one that greets. If not, somebody will declare its memory lost.
-    fn lets_in(&mut self, host: usize, guest: usize) -> Result<bool, Violation> {
-        let presence = self.nodes[guest].presence();
-        let Some(running) = &self.nodes[host].running else { return Ok(false) };
-        let known = running.known.get(&guest).copied();
-        if self.settings.mutant == Some(Mutant::CopyAccepted) || self.nodes[guest].is_hostile {
-            self.is_let_in(host, guest);
-            return Ok(true);
-        }
-        let Err(why) = presence.check(known.as_ref(), running.links.contains_key(&guest)) else {
-            self.is_let_in(host, guest);
-            return Ok(true);
-        };
-        self.tell(|| format!("c{host} does not let in c{guest}: {why}"));
-        let (Some(known), false) = (known, why == Stranger::Second) else { return Ok(false) };
-        let guest_node = &mut self.nodes[guest];
-        if !guest_node.was_copy {
-            let (at, cell) = (self.at, format!("c{guest}"));
-            return Err(Violation::Broken { at, cell, what: format!("it is not let in: {why}") });
-        }
-        if guest_node.is_refused(known.epoch) {
-            self.report.strangers += 1;
-            let delay = self.rng.random_range(100..3000);
-            self.after(delay, Event::Declare(guest));
-        }
-        Ok(false)
-    }
-
-    /// A machine was let in by another one: if it was by all that there are, it is no copy, or a copy of what it is.
-    fn is_let_in(&mut self, host: usize, guest: usize) {
-        let counts =
-            |other: &usize| !self.nodes[*other].is_out_of_use() || self.nodes[*other].is_copy;
-        let all: Vec<_> = self.others(guest).into_iter().filter(counts).collect();
-        self.nodes[guest].is_let_in(host, &all);
-    }
-
     pub(crate) fn forget(&mut self, gone: usize) -> Done {
         let cell = self.nodes[gone].member.cell;
         self.nodes[gone].forgotten = true;
@@ -453,7 +358,8 @@ impl<'a> World<'a> {
             if let Some(running) = &mut self.nodes[node].running {
                 running.leases.remove(cell);
                 running.known.remove(&gone);
-                self.input(node, Input::Forget(cell))?;
+                let (life, word) = (None, Vec::new());
+                self.input(node, Input::Forget { cell, life, word })?;
             }
         }
         Ok(())

@@ -22,6 +22,18 @@ pub struct Ties {
     /// Kept behind the rest, which has a form from before.
     #[serde(skip)]
     pub(super) agreed: Agreed,
+    /// Other cells that an operator has given up, when that was last said of each. Kept behind that.
+    #[serde(skip)]
+    pub(super) given_up: BTreeMap<CellId, GivenUp>,
+}
+
+/// That an operator has given up a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// The life that was meant, if that is known.
+    pub life: Option<u128>,
+    /// What was said with it, which tells it from the next time.
+    pub word: Vec<u8>,
 }
 
 /// What was agreed with other cells, or is being.
@@ -151,15 +163,27 @@ impl Ties {
         self.agreed.not_leased.get(&request).cloned().unwrap_or_default()
     }
 
-    /// What was agreed.
-    pub(crate) fn agreed(&self) -> &Agreed {
-        &self.agreed
+    /// How another cell was given up last, if it ever was. It may have come back since, in another life.
+    pub fn given_up(&self, cell: CellId) -> Option<&GivenUp> {
+        self.given_up.get(&cell)
     }
 
-    /// The ties with what was kept behind them.
-    pub(crate) fn with_agreed(mut self, agreed: Agreed) -> Self {
-        self.agreed = agreed;
-        self
+    /// What is kept behind the ties, in this order.
+    pub(crate) fn behind(&self) -> (&Agreed, &BTreeMap<CellId, GivenUp>) {
+        (&self.agreed, &self.given_up)
+    }
+
+    /// The ties with what was kept behind them; what later logics have added may be missing.
+    ///
+    /// # Errors
+    /// If it is not understood.
+    pub(crate) fn with_behind(mut self, bytes: &[u8]) -> postcard::Result<Self> {
+        let rest;
+        (self.agreed, rest) = postcard::take_from_bytes(bytes)?;
+        if !rest.is_empty() {
+            self.given_up = postcard::from_bytes(rest)?;
+        }
+        Ok(self)
     }
 
     pub(super) fn end(&mut self, request: RequestNo) {

@@ -28,9 +28,8 @@ impl Cell {
         let entry = self.books.get(request).filter(|entry| entry.closing.is_none());
         let Some(entry) = entry else { return Ok(()) };
         // What was synced must not come back after a loss of memory: others may have had it since.
-        let is_unseen =
-            entry.session.is_some_and(|(session, _)| self.books.sessions.is_leased(session));
-        self.out.sync |= (entry.is_reserved() || is_unseen) && entry.held.is_some();
+        let is_lent = self.lent_for(request).is_some();
+        self.out.sync |= (entry.is_reserved() || is_lent) && entry.held.is_some();
         if entry.parts() == 0 {
             self.over(request, how)?;
             return self.run(engine::Input::End(request));
@@ -68,13 +67,20 @@ impl Cell {
     /// Takes a grant away from a living client: it is told, and its processes are killed if it does
     /// not stop them.
     pub(super) fn take_away(&mut self, request: RequestNo, how: How) -> Result<(), Defect> {
+        self.take_away_within(request, how, self.patience_with(request))
+    }
+
+    /// The same, within so many milliseconds.
+    fn take_away_within(
+        &mut self,
+        request: RequestNo,
+        how: How,
+        patience: u64,
+    ) -> Result<(), Defect> {
         let Some(entry) = self.books.get(request) else { return Ok(()) };
-        // Whoever uses it, and what others guard with it, is not seen, and has some time to stop.
-        let is_unseen =
-            entry.ready && !entry.is_reserved() && self.books.ties().id(request).is_some();
         match entry.holder.clone() {
             // Fences tell the protected things.
-            None if !is_unseen => self.end(request, how),
+            None if !self.has_time_to_stop(request) => self.end(request, how),
             Some(holder) if entry.left.is_some() => {
                 // Nobody is left who could stop it in order.
                 let call = entry.left.as_ref().and_then(|left| left.call);
@@ -85,7 +91,7 @@ impl Cell {
             _ if entry.taken_away.is_some() => Ok(()),
             _ => {
                 let session = entry.session;
-                let kill_at = self.now.saturating_add(self.patience_with(request));
+                let kill_at = self.now.saturating_add(patience);
                 self.note(Fact::TakenAway { request, how, kill_at })?;
                 if let Some((session, call)) = session {
                     self.tell(session, call, Reply::Lost(request));
@@ -95,16 +101,41 @@ impl Cell {
         }
     }
 
-    /// How long a client has to stop using what was taken away. What others guard they give on some time after the lease
-    /// is over, which was said when that was `stopping` away: until then processes here are killed, and whoever is not seen here has
-    /// stopped.
+    /// Whether whoever uses a grant is not seen here and has some time to stop: others guard something of it, or it is lent to a client
+    /// that may be on another machine.
+    fn has_time_to_stop(&self, request: RequestNo) -> bool {
+        let Some(entry) = self.books.get(request) else { return false };
+        let spans = self.books.ties().id(request).is_some();
+        entry.ready && !entry.is_reserved() && (spans || self.lent_for(request).is_some())
+    }
+
+    /// For how long a grant is lent to a client that nobody sees here, from when it was last heard of.
+    fn lent_for(&self, request: RequestNo) -> Option<u64> {
+        let (session, _) = self.books.get(request)?.session?;
+        self.books.sessions.lease(session)
+    }
+
+    /// How long a client has to stop using what was taken away. What is lent is used until it is given back, or the lease is over that was
+    /// in force when it was taken: what renews that is heard after it was told that it is lost.
     fn patience_with(&self, request: RequestNo) -> u64 {
-        let stopping = self.settings.stopping.filter(|_| self.books.ties().id(request).is_some());
         let is_seen = self.books.get(request).is_some_and(|entry| entry.holder.is_some());
-        stopping.map_or(TAKEN_AWAY, |stopping| match is_seen {
-            true => TAKEN_AWAY.min(stopping - stopping / 3),
-            false => stopping,
-        })
+        let lent = self.lent_for(request).filter(|_| !is_seen);
+        lent.max(self.left_of_a_lease(request)).unwrap_or(TAKEN_AWAY)
+    }
+
+    /// What others guard of a grant they give on some time after its lease is over, which was said when that was `stopping` away: until
+    /// then processes here are killed, and whoever is not seen here has stopped.
+    fn left_of_a_lease(&self, request: RequestNo) -> Option<u64> {
+        let is_seen = self.books.get(request).is_some_and(|entry| entry.holder.is_some());
+        let stopping =
+            self.settings.stopping.filter(|_| self.books.ties().id(request).is_some())?;
+        Some(if is_seen { TAKEN_AWAY.min(stopping - stopping / 3) } else { stopping })
+    }
+
+    /// The lease of a grant with another cell is about to be over.
+    pub(super) fn take_away_in_time(&mut self, request: RequestNo) -> Result<(), Defect> {
+        let patience = self.left_of_a_lease(request).unwrap_or(TAKEN_AWAY);
+        self.take_away_within(request, How::Lost, patience)
     }
 
     /// What the engine could not put in force again is over; at the latest when its processes are.

@@ -203,6 +203,17 @@ impl Cell {
         self.engine.know(members);
     }
 
+    /// Another cell is gone for good, as somebody says in these words.
+    pub(super) fn give_up(
+        &mut self,
+        cell: CellId,
+        life: Option<u128>,
+        word: Vec<u8>,
+    ) -> Result<(), Defect> {
+        self.note(Fact::GivenUp { cell, life, word })?;
+        self.forget(cell)
+    }
+
     /// Another cell is gone for good.
     pub(super) fn forget(&mut self, cell: CellId) -> Result<(), Defect> {
         self.out.sync = true;
@@ -306,7 +317,7 @@ impl Cell {
         for request in grants {
             let is_reserved = self.books.get(request).is_some_and(Entry::is_reserved);
             if !is_reserved && self.engine.leased_by(request).contains(&cell) {
-                self.take_away(request, How::Lost)?;
+                self.take_away_in_time(request)?;
             }
         }
         Ok(())

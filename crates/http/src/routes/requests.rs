@@ -503,9 +503,14 @@ pub(super) async fn delete(
     }
     let lease = gateway.leases.find(&caller.0, &id).await?;
     let state = lease.give_back().await;
-    if let (Standing::Released, Some(mark)) = (&state.standing, state.mark) {
-        gateway.released.add(&caller.0, &id, mark);
-        gateway.leases.leave(&lease).await;
+    match (&state.standing, state.mark) {
+        (Standing::Released, Some(mark)) => {
+            gateway.released.add(&caller.0, &id, mark);
+            gateway.leases.leave(&lease).await;
+        }
+        // It was taken away, and kept until whoever has used it says that it does not any more.
+        (Standing::Over(_), _) => gateway.leases.leave(&lease).await,
+        _ => {}
     }
     answer(&gateway, &caller, id, state).await
 }

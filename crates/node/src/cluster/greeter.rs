@@ -3,18 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use holdall_cell::books::GivenUp;
 use holdall_cell::greeting::{Presence, Stranger};
 use holdall_cell::lease::Terms;
 use holdall_http::token::Tokens;
 use holdall_links::{Above, Cell, CellId};
 
-use super::forgotten::Forgotten;
+use super::forgotten::{Forgotten, Meant};
 use super::frame::REPLICATED;
 use super::greeting::Greeting;
 use super::number;
 
-/// How many bytes tell one word from another.
-const NONCE: usize = 16;
+/// What follows from a word to forget a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Nothing: it was heard before.
+    Known,
+    /// Nothing: it comes late, and the member has come back since in another life; or does not say which life it means, and one is known
+    /// here.
+    NotMeant,
+    /// The member is given up, in this life if one is known.
+    Meant(Option<u128>),
+}
 
 /// What the service and the links both know.
 pub(crate) struct Greeter {
@@ -38,6 +48,8 @@ struct State {
 struct Peer {
     presence: Option<Presence>,
     is_linked: bool,
+    /// Whether several machines host it, as it has said.
+    is_replicated: bool,
     /// The version that it speaks, if it has a link.
     version: u32,
 }
@@ -87,11 +99,11 @@ impl Greeter {
     /// There is a link to a peer with this greeting, if it may be one still. Says which start it is, and whether it has come
     /// back after it was forgotten.
     pub(crate) fn linked(&self, peer: &Cell, greeting: &[u8]) -> Result<(Presence, bool), String> {
-        let Greeting { presence, version, .. } = self.check(peer, greeting)?;
+        let Greeting { presence, version, is_replicated, .. } = self.check(peer, greeting)?;
         let mut state = self.state();
         let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
         let it = state.peers.entry(peer.id).or_default();
-        *it = Peer { presence: Some(presence), is_linked: true, version };
+        *it = Peer { presence: Some(presence), is_linked: true, is_replicated, version };
         Ok((presence, is_back))
     }
 
@@ -113,32 +125,40 @@ impl Greeter {
         presence.into_iter().for_each(|presence| presence.has_come_to(length));
     }
 
-    /// What is said with it that a member is given up: something that tells it from the next time, and the life that is meant.
-    pub(crate) fn word_to_forget(&self, cell: CellId) -> std::io::Result<Vec<u8>> {
-        let mut word = vec![0; NONCE];
-        rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
-        let life = self.life(cell).map(u128::to_le_bytes);
-        word.extend(life.into_iter().flatten());
-        Ok(word)
+    /// What is said with it that a member is given up ([`Meant`]), and whether that says which life is meant.
+    pub(crate) fn word_to_forget(&self, cell: CellId) -> std::io::Result<(Vec<u8>, bool)> {
+        let known = self.peer(cell).presence;
+        Ok((Meant::word(known.as_ref())?, known.is_some()))
     }
 
-    /// The life in which a cell was last heard of.
-    fn life(&self, cell: CellId) -> Option<u128> {
-        self.state().peers.get(&cell).and_then(|peer| Some(peer.presence?.life))
+    fn peer(&self, cell: CellId) -> Peer {
+        self.state().peers.get(&cell).copied().unwrap_or_default()
     }
 
-    /// A member is given up, in the life that is meant. Says whether anything follows from it: not if it was heard before, nor if it
-    /// comes late, and the member has come back since in another life.
-    pub(crate) fn forget(&self, cell: CellId, word: &[u8]) -> std::io::Result<bool> {
-        let known = self.life(cell);
+    /// A member is given up, in the life that is meant. Says what follows from it.
+    pub(crate) fn forget(&self, cell: CellId, word: &[u8]) -> std::io::Result<Word> {
+        let Peer { presence, is_replicated, .. } = self.peer(cell);
         let mut state = self.state();
         if state.forgotten.is_known(cell, word) {
-            return Ok(false);
+            return Ok(Word::Known);
         }
-        let meant =
-            word.get(NONCE..).and_then(|life| life.try_into().ok()).map(u128::from_le_bytes);
-        let is_late = meant.is_some_and(|meant| known.is_some_and(|known| known != meant));
-        state.forgotten.add(cell, word, meant.or(known), !is_late).map(|()| !is_late)
+        let meant = Meant::by(word);
+        let is_about_it =
+            |known: Presence| meant.is_some_and(|meant| meant.is_about(&known, is_replicated));
+        let (is_meant, life) = (presence.is_none_or(is_about_it), meant.map(|meant| meant.life));
+        let away = is_meant || state.forgotten.is_away(cell);
+        state.forgotten.add(cell, word, life, away)?;
+        Ok(if is_meant { Word::Meant(life) } else { Word::NotMeant })
+    }
+
+    /// What the log says of how a member was given up, and in which start it was heard of since.
+    pub(crate) fn agree(
+        &self,
+        cell: CellId,
+        logged: Option<&GivenUp>,
+        met: Option<&Presence>,
+    ) -> std::io::Result<()> {
+        self.state().forgotten.agree(cell, logged, met)
     }
 
     /// Whether a member was given up, and has not come back.
@@ -159,7 +179,7 @@ impl Greeter {
                  remove it, and let it join again under a new id"
             ));
         }
-        if !state.forgotten.lets_in(peer.id, greeting.presence.life) {
+        if !state.forgotten.lets_in(peer.id, &greeting.presence, greeting.is_replicated) {
             return Err(format!(
                 "{peer} was forgotten in this life (`holdall cluster forget`), and what it held may have been given to \
                  others; to begin a new life, stop its agent and move segment-* and snapshot-* in its data directory away"
@@ -267,8 +287,9 @@ mod tests {
         let (greeter, peer) = (greeter(&dir), cell(2 << 64, "b"));
         greeter.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
         greeter.unlinked(peer.id);
-        assert!(greeter.forget(peer.id, b"word").expect("kept"));
-        assert!(!greeter.forget(peer.id, b"word").expect("known"), "it counts once");
+        let (word, _) = greeter.word_to_forget(peer.id).expect("random");
+        assert_eq!(greeter.forget(peer.id, &word).expect("kept"), Word::Meant(Some(1)));
+        assert_eq!(greeter.forget(peer.id, &word).expect("known"), Word::Known);
         assert!(greeter.is_away(peer.id));
         assert!(
             greeter
@@ -288,14 +309,45 @@ mod tests {
         let (early, late, peer) = (greeter(&here), greeter(&there), cell(2 << 64, "b"));
         early.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
         early.unlinked(peer.id);
-        let word = early.word_to_forget(peer.id).expect("random");
-        assert_ne!(word, early.word_to_forget(peer.id).expect("random"));
-        assert!(early.forget(peer.id, &word).expect("kept"));
+        let (word, says_life) = early.word_to_forget(peer.id).expect("random");
+        assert!(says_life && word != early.word_to_forget(peer.id).expect("random").0);
+        assert_eq!(early.forget(peer.id, &word).expect("kept"), Word::Meant(Some(1)));
         late.linked(&peer, &says(2, 2, 20, 9)).expect("it has come back");
-        assert!(!late.forget(peer.id, &word).expect("kept"), "it is not meant");
+        assert_eq!(late.forget(peer.id, &word).expect("kept"), Word::NotMeant);
         assert!(!late.is_away(peer.id) && late.welcome(&peer, &says(2, 2, 20, 9)).is_ok());
         late.unlinked(peer.id);
         assert!(late.welcome(&peer, &says(1, 3, 30, 9)).is_err(), "that life is over");
+    }
+
+    /// Said at a member that was never linked with it, it might mean any life.
+    #[test]
+    fn a_word_that_means_no_life_counts_only_where_none_is_known() {
+        let (here, there) = (tempfile::tempdir(), tempfile::tempdir());
+        let (here, there) = (here.expect("a directory"), there.expect("a directory"));
+        let (stranger, knows, peer) = (greeter(&here), greeter(&there), cell(2 << 64, "b"));
+        let (word, says_life) = stranger.word_to_forget(peer.id).expect("random");
+        assert!(!says_life);
+        assert_eq!(stranger.forget(peer.id, &word).expect("kept"), Word::Meant(None));
+        knows.linked(&peer, &says(2, 2, 20, 9)).expect("wanted");
+        assert_eq!(knows.forget(peer.id, &word).expect("kept"), Word::NotMeant);
+        assert!(!knows.is_away(peer.id) && knows.welcome(&peer, &says(2, 2, 20, 9)).is_ok());
+    }
+
+    /// It was given up while another host led, and has come back since: the word is heard again here.
+    #[test]
+    fn a_host_that_was_away_knows_from_the_log_who_was_given_up() {
+        let (here, there) = (tempfile::tempdir(), tempfile::tempdir());
+        let (here, there) = (here.expect("a directory"), there.expect("a directory"));
+        let (before, after, peer) = (greeter(&here), greeter(&there), cell(2 << 64, "b"));
+        before.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
+        let (word, _) = before.word_to_forget(peer.id).expect("random");
+        let Word::Meant(life) = before.forget(peer.id, &word).expect("kept") else { panic!() };
+        let logged = GivenUp { life, word: word.clone() };
+        after.agree(peer.id, Some(&logged), None).expect("kept");
+        assert!(after.welcome(&peer, &says(1, 2, 20, 9)).is_err(), "it may hold what others have");
+        assert!(after.is_away(peer.id));
+        after.linked(&peer, &says(2, 2, 20, 9)).expect("another life");
+        assert_eq!(after.forget(peer.id, &word).expect("kept"), Word::Known);
     }
 
     #[test]

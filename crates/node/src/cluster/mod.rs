@@ -9,11 +9,13 @@
 //! | `greeting`, `greeter` | the first words, and who is not wanted |
 //! | `frame` | what is said after them |
 //! | `forgotten` | which members an operator has given up |
+//! | `identity` | who this agent was, if it is no member any more |
 
 pub(crate) mod forgotten;
 pub(crate) mod frame;
 pub(crate) mod greeter;
 pub(crate) mod greeting;
+mod identity;
 mod place;
 
 use std::net::{TcpListener, ToSocketAddrs};

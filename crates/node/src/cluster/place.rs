@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use holdall_cell::books::Ties;
 use holdall_cell::lease::Terms;
 use holdall_http::token::Tokens;
+use holdall_links::join::Unjoined;
 use holdall_links::member::Member;
 use holdall_links::token::{For, JoinToken};
-use holdall_links::{Cell, CellId, CellName, Home};
+use holdall_links::{Cell, CellId, CellName, Home, Refusal, home};
 use holdall_wire::HostCell;
+use tracing::error;
 
 use super::forgotten::Forgotten;
+use super::{identity, number};
 use crate::config::Config;
 use crate::directory::Directory;
 
@@ -26,7 +30,9 @@ pub const TOKEN_HOURS: u64 = 1;
 const MACHINES: u32 = 1000;
 
 /// What is known of a cluster before the agent talks to anybody.
+#[derive(Clone)]
 pub(crate) struct Known {
+    data: PathBuf,
     pub(crate) home: Home,
     pub(crate) terms: Terms,
     pub(crate) members: Vec<(CellId, Member)>,
@@ -40,7 +46,7 @@ pub(crate) struct Known {
 /// Why a machine is no member now, if it is not for want of right or reason but of a sensible word.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(String);
+pub struct Refused(pub(super) String);
 
 /// A member that was just made.
 pub struct Made {
@@ -75,7 +81,42 @@ impl Known {
         };
         let (terms, forgotten) = (config.cluster.terms(), Forgotten::read(&dir)?);
         let tokens = Arc::new(Tokens::new(data));
-        Ok(Some(Self { home, terms, members, forgotten, listen, addresses, tokens }))
+        let data = data.to_owned();
+        Ok(Some(Self { data, home, terms, members, forgotten, listen, addresses, tokens }))
+    }
+
+    /// The same, in line with what the log of the cell says of members that were given up.
+    ///
+    /// # Errors
+    /// If that cannot be kept.
+    pub(crate) fn as_logged(&self, ties: &Ties) -> anyhow::Result<Self> {
+        let mut known = self.clone();
+        for (id, _) in &self.members {
+            let cell = number(*id);
+            known.forgotten.agree(*id, ties.given_up(cell), ties.met(cell))?;
+        }
+        Ok(known)
+    }
+
+    /// Whether this agent can be the member that its directory says. Not if it was another one, on which others count; or may have forgotten
+    /// that they do.
+    ///
+    /// # Errors
+    /// If it cannot be told who it was, or cannot be kept who it is.
+    pub(crate) fn is_this(&self, ties: &Ties, is_lost: bool) -> anyhow::Result<bool> {
+        let own = self.home.cell();
+        let before = identity::read(&self.data)?.filter(|before| before.id != own.id);
+        let is_counted_on = identity::is_counted_on(ties) || is_lost && !ties.known().is_empty();
+        if let Some(before) = before.filter(|_| is_counted_on) {
+            error!(
+                "this agent was the member '{before}' ({}), and something is held across cells as that: it is alone, and not '{own}', until \
+                 that is over and it is started again",
+                before.id
+            );
+            return Ok(false);
+        }
+        identity::note(&self.data, own)?;
+        Ok(true)
     }
 }
 
@@ -161,16 +202,34 @@ fn refuse_member(data: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a cluster, with the agent of this directory as its first member.
+/// Which cell this agent is to be: the one that it was, if it ever was one and no other name is wanted.
+fn own_cell(data: &Path, wanted: Option<&str>) -> anyhow::Result<Cell> {
+    match identity::read(data)? {
+        Some(before) if wanted.is_none_or(|wanted| wanted == before.name.as_str()) => Ok(before),
+        Some(before) => another_cell(data, &before, wanted),
+        None => Ok(Cell { id: CellId::random()?, name: name(wanted)? }),
+    }
+}
+
+/// A cell that nobody was, for an agent that was one.
+fn another_cell(data: &Path, before: &Cell, wanted: Option<&str>) -> anyhow::Result<Cell> {
+    identity::refuse_another(data, before)?;
+    Ok(Cell { id: CellId::random()?, name: name(wanted)? })
+}
+
+/// Makes a cluster, with the agent of this directory as its first member; or another certificate, if that is what it has lost.
 ///
 /// # Errors
 /// If it is a member already, or the directory cannot be written.
 pub fn init(data: &Path, wanted: Option<&str>, listen: &str) -> anyhow::Result<Made> {
     refuse_member(data)?;
-    let (name, listens) = (name(wanted)?, settled(listen)?);
+    let (cell, listens) = (own_cell(data, wanted)?, settled(listen)?);
     let dir = prepare(data, &listens)?;
-    let cell = Cell { id: CellId::random()?, name };
-    let home = Home::init(&dir, &cell, &reached_at(&listens))?;
+    let home = match Home::init(&dir, &cell, &reached_at(&listens)) {
+        // It has the key, and has lost its own certificate.
+        Err(home::Error::Begun(_)) => Home::certify(&dir, &cell)?,
+        made => made?,
+    };
     let good = Duration::from_secs(TOKEN_HOURS * 3600);
     let token = home.add_token(good, For::New(MACHINES))?.to_string();
     Ok(Made { name: cell.name.to_string(), listens, token: Some(token) })
@@ -231,7 +290,7 @@ pub async fn join(
             refuse_member(data)?;
             anyhow::bail!("this agent has just left its cluster; try again");
         }
-        None => Cell { id: CellId::random()?, name: name(wanted)? },
+        None => own_cell(data, wanted)?,
     };
     let listens = match listen {
         Some(listen) => settled(listen)?,
@@ -240,8 +299,15 @@ pub async fn join(
             None => settled(&format!("{}:{PORT}", host()))?,
         },
     };
-    let dir = prepare(data, &listens)?;
-    holdall_links::join(&dir, &cell, &reached_at(&listens), at, &token).await?;
+    let (dir, addresses) = (prepare(data, &listens)?, reached_at(&listens));
+    match holdall_links::join(&dir, &cell, &addresses, at, &token).await {
+        // Nobody is let in again as one that was removed.
+        Err(Unjoined::Refused(_, Refusal::Removed)) if before.is_none() => {
+            let cell = another_cell(data, &cell, Some(cell.name.as_str()))?;
+            holdall_links::join(&dir, &cell, &addresses, at, &token).await?;
+        }
+        joined => drop(joined?),
+    }
     Ok(Made { name: cell.name.to_string(), listens, token: None })
 }
 

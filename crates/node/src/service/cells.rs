@@ -26,7 +26,7 @@ use super::questions::Questions;
 use super::{End, Leaving, Service, Shared};
 use crate::clock::clamp;
 use crate::cluster::frame::Frame;
-use crate::cluster::greeter::Greeter;
+use crate::cluster::greeter::{Greeter, Word};
 use crate::cluster::{Known, Running, as_member, number, start};
 
 /// What the service knows of other cells.
@@ -158,6 +158,7 @@ impl Service {
 
     fn on_up(&mut self, peer: &links::Cell, greeting: &[u8], way: Way) {
         let now = self.boottime();
+        self.remember_word(peer.id);
         let Some(cells) = &mut self.cells else { return };
         if !cells.backlog.has_room(number(peer.id)) {
             return way.end("the disk stands still, and too much waits to be said to it");
@@ -268,6 +269,19 @@ impl Service {
         }
     }
 
+    /// The log says how a cell was given up that was not known by its whole id before: another host has heard it.
+    fn remember_word(&self, id: links::CellId) {
+        let (Some(cells), ties) = (&self.cells, self.books().ties()) else { return };
+        let cell = number(id);
+        if cells.ids.contains_key(&cell) {
+            return;
+        }
+        cells.greeter.know(id, ties.met(cell).copied());
+        if let Err(error) = cells.greeter.agree(id, ties.given_up(cell), ties.met(cell)) {
+            error!("that a cell is forgotten is not kept: {error}");
+        }
+    }
+
     /// Something is said to a cell, over the link that there is now, when all has left that came before.
     pub(super) fn say(&mut self, cell: CellId, frame: Frame) {
         if let Some(said) = self.saying(cell, frame) {
@@ -361,6 +375,7 @@ impl Service {
 
     fn on_members(&mut self, members: &[(links::CellId, links::member::Member)]) {
         let now = self.boottime();
+        members.iter().for_each(|(id, _)| self.remember_word(*id));
         let Some(cells) = &mut self.cells else { return };
         let Some(own) = cells.running.as_ref().map(|running| running.links.own().id) else {
             return;
@@ -394,11 +409,20 @@ impl Service {
         if id == running.links.own().id {
             return warn!("others were told to forget what this cell holds");
         }
-        match cells.greeter.forget(id, word) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(error) => error!("that a cell is forgotten is not kept: {error}"),
-        }
+        let life = match cells.greeter.forget(id, word) {
+            Ok(Word::Meant(life)) => life,
+            Ok(Word::Known) => return,
+            Ok(Word::NotMeant) => {
+                return warn!(
+                    cell = %id, "it was to be forgotten in another life, or by somebody who knew none of it; \
+                     if it does not run, say `holdall cluster forget` here"
+                );
+            }
+            Err(error) => {
+                error!("that a cell is forgotten is not kept: {error}");
+                None
+            }
+        };
         info!(cell = %id, "what it holds is forgotten");
         // What it guards nobody guards any more: when it comes back, it knows nothing of who uses it.
         self.input(Input::LeaseOver(cell));
@@ -409,7 +433,7 @@ impl Service {
             cells.greeter.unlinked(id);
             self.input(Input::Unlinked(cell));
         }
-        self.input(Input::Forget(cell));
+        self.input(Input::Forget { cell, life, word: word.to_vec() });
     }
 
     /// Tells all members what the pools are, if they are others than they know.

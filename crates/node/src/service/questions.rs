@@ -309,9 +309,16 @@ async fn carry_out(
             if cell == links.own().id {
                 return Err("a cell does not forget itself; say it at another member".into());
             }
-            let word = greeter.word_to_forget(cell).map_err(|error| error.to_string())?;
+            let (word, says_life) =
+                greeter.word_to_forget(cell).map_err(|error| error.to_string())?;
             links.forget(cell, word).await.map_err(told)?;
-            Ok(Reply::Done)
+            if says_life {
+                return Ok(Reply::Done);
+            }
+            Err(format!(
+                "what {name} holds here is given up; but this cell has never had a link to it, and members that have do not \
+                 take its word, since {name} may have come back: say it at one of them, too"
+            ))
         }
     }
 }

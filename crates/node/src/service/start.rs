@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use holdall_cell::books::Ties;
 use holdall_cell::greeting::Presence;
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::session::SessionId;
@@ -75,6 +76,8 @@ impl Service {
             let before = Before { standing, now: clock.wall(), ..before };
             History::start(data.dir().path(), noted, of_log(&opened), before)
         });
+        let known = of_this_cell(known, cell.books().ties(), &opened)?;
+        let known = known.as_ref();
         let host = Host::new(cell, log, &opened, config.snapshots());
         let rights = Table::new(&config.rights)?;
         let audit = audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
@@ -308,6 +311,18 @@ impl Service {
             waits: self.config.waits(),
         })
     }
+}
+
+/// What is known of a cluster, in line with the log; if this agent can be the member that it says.
+fn of_this_cell(
+    known: Option<&Known>,
+    ties: &Ties,
+    opened: &Opened,
+) -> anyhow::Result<Option<Known>> {
+    let Some(known) = known else { return Ok(None) };
+    let is_lost = matches!(opened.memory, Memory::Lost(_));
+    let known = known.as_logged(ties)?;
+    Ok(known.is_this(ties, is_lost)?.then_some(known))
 }
 
 /// What is known of other cells when an agent starts that is a member of a cluster.

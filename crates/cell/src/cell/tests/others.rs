@@ -4,10 +4,11 @@ use holdall_core::{Home, Need as Count, Needs, UserId};
 use holdall_protocols::house::{ToManager, ToUser};
 
 use super::*;
+use crate::books::GivenUp;
 use crate::engine::Member;
 use crate::greeting::Presence;
 use crate::input::Cluster;
-use crate::peer::{Assertion, Given, Order, PeerMessage};
+use crate::peer::{Asserted, Assertion, Given, Order, PeerMessage};
 
 const HERE: CellId = CellId(1);
 const THERE: CellId = CellId(2);
@@ -130,6 +131,47 @@ fn nobody_is_given_up_for_being_away_from_a_list() {
     }
 }
 
+/// A host of a replicated cell may not have heard yet of whoever joined last.
+#[test]
+fn who_is_not_listed_at_a_start_keeps_what_it_holds_if_it_is_heard_of_in_time() {
+    for rebuilt in [false, true] {
+        let mut story = Story::with_another();
+        assert!(gives(&story.is_asked_for(0, "board")));
+        story.starts_among(&[], |start| start.rebuilt = rebuilt);
+        assert!(story.is_board_taken(1));
+        assert!(!grants(&story.later(PATIENCE - 1)));
+        story.input(Input::Members(vec![there()]));
+        story.linked();
+        let (_, entry, held) = story.cell.books.grants().next().expect("it is held");
+        let order = Order { needs: entry.ask.needs.clone(), who: Arc::default(), now: false };
+        let given = Given { taken: held.taken.clone(), leased: true };
+        let held = vec![Asserted { request: id(0), order, given, term: None }];
+        let all = Assertion { held, last: true, ..Assertion::default() };
+        assert!(!grants(&story.said(PeerMessage::Assert(all))));
+        assert!(!grants(&story.later(10 * PATIENCE)), "whoever beats has a lease");
+        story.input(Input::Unlinked(THERE));
+        assert!(grants(&story.input(Input::Lapsed(THERE))));
+    }
+}
+
+/// Another host may lead when the word is heard again, and knows only the log.
+#[test]
+fn who_was_given_up_is_known_from_the_log() {
+    let mut story = Story::with_another();
+    let said = GivenUp { life: Some(7), word: vec![1, 2] };
+    let (life, word) = (said.life, said.word.clone());
+    story.input(Input::Forget { cell: THERE, life, word });
+    let snapshot = story.cell.snapshot().expect("written");
+    for logic in [LOGIC, LOGIC + 1] {
+        let replay = Replay::new(logic, Some((LOGIC, &snapshot))).expect("understood");
+        let cell = replay.finish().expect("an engine").cell;
+        assert_eq!(cell.books().ties().given_up(THERE), Some(&said));
+        assert_eq!(cell.books().ties().met(THERE), None, "and it has not come back since");
+    }
+    story.replay(true);
+    assert_eq!(story.cell.books.ties().given_up(THERE), Some(&said));
+}
+
 #[test]
 fn what_has_no_lease_is_given_up_by_the_word_of_somebody() {
     let without_lease = |start: &mut Start| start.waits = vec![name("board")];
@@ -147,7 +189,7 @@ fn what_has_no_lease_is_given_up_by_the_word_of_somebody() {
             let wish = Wish::Release { request: held, force: true, by, may, unseen, beyond };
             story.calls(1, 2, wish)
         } else {
-            story.input(Input::Forget(THERE))
+            story.input(Input::Forget { cell: THERE, life: Some(7), word: vec![1] })
         };
         assert!(grants(&told), "{told:?}");
     }

@@ -442,6 +442,41 @@ fn what_was_left_behind_in_order_outlives_its_session() {
     assert_eq!(effects, [Effect::Watch(request, child(9))]);
 }
 
+/// Nobody sees here whether its client still uses it.
+#[test]
+fn what_is_lent_and_taken_away_is_held_until_it_is_given_back_or_the_lease_is_over() {
+    for (gives_back, is_away) in [(true, false), (false, false), (false, true)] {
+        let mut story = Story::new(&[("gpu", 1)]);
+        story.input(lease(1, 1, 7, 1001));
+        let effects = story.asks(1, 1, "gpu", Lasting::Connection);
+        let [Effect::Reply { reply: Reply::Granted { request, .. }, .. }] = effects[..] else {
+            panic!("{effects:?}")
+        };
+        if is_away {
+            story.input(Input::Detach(conn(1)));
+            story.at += 10;
+        }
+        story.comes(2);
+        story.asks(2, 1, "gpu", Lasting::Connection);
+        let (by, may, unseen, beyond) = (who(2), true, false, None);
+        let told =
+            story.calls(2, 2, Wish::Release { request, force: true, by, may, unseen, beyond });
+        let lost = (!is_away).then(|| reply(1, 1, Reply::Lost(request)));
+        let expected: Vec<_> = lost.into_iter().chain([reply(2, 2, Reply::Done)]).collect();
+        assert_eq!(told, expected, "nobody else has it yet");
+        if gives_back {
+            let given = story.calls(1, 2, Wish::End { request, rest: None });
+            assert!(is_grant(&given[..1]), "{given:?}");
+            continue;
+        }
+        story.at += if is_away { 39 } else { 49 };
+        assert_eq!(story.input(Input::Due), []);
+        story.at += 1;
+        let given = story.input(Input::Due);
+        assert!(given.iter().any(|one| is_grant(std::slice::from_ref(one))), "{given:?}");
+    }
+}
+
 /// What cannot be seen from here is not waited for.
 #[test]
 fn a_grant_whose_users_cannot_be_seen_ends_at_once_by_force() {

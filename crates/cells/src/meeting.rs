@@ -1,0 +1,66 @@
+//! How machines come to be linked, and who lets in whom.
+
+use holdall_cell::greeting::Stranger;
+use rand::RngExt;
+
+use crate::Mutant;
+use crate::bystander::Violation;
+use crate::world::{Done, Event, World};
+
+impl World<'_> {
+    pub(crate) fn connect(&mut self, one: usize, other: usize) -> Done {
+        let both = [one, other].iter().all(|node| self.nodes[*node].running.is_some());
+        if !both || self.net.is_open(one, other) || self.net.is_blocked(one, other, self.at) {
+            return Ok(());
+        }
+        for (host, guest) in [(one, other), (other, one)] {
+            if !self.lets_in(host, guest)? {
+                self.net.block(one, other, self.at + 1000);
+                return Ok(());
+            }
+        }
+        let delays = [self.rng.random_range(1..40), self.rng.random_range(1..40)];
+        let number = self.net.connect(one, other, [self.at + delays[1], self.at + delays[0]]);
+        for (node, other, delay) in [(one, other, delays[0]), (other, one, delays[1])] {
+            let presence = self.nodes[other].presence();
+            self.after(delay, Event::Linked { node, other, number, presence });
+        }
+        Ok(())
+    }
+
+    /// Whether a machine lets in another one that greets. If not, somebody will declare its memory lost.
+    fn lets_in(&mut self, host: usize, guest: usize) -> Result<bool, Violation> {
+        let presence = self.nodes[guest].presence();
+        let Some(running) = &self.nodes[host].running else { return Ok(false) };
+        let known = running.known.get(&guest).copied();
+        if self.settings.mutant == Some(Mutant::CopyAccepted) || self.nodes[guest].is_hostile {
+            self.is_let_in(host, guest);
+            return Ok(true);
+        }
+        let Err(why) = presence.check(known.as_ref(), running.links.contains_key(&guest)) else {
+            self.is_let_in(host, guest);
+            return Ok(true);
+        };
+        self.tell(|| format!("c{host} does not let in c{guest}: {why}"));
+        let (Some(known), false) = (known, why == Stranger::Second) else { return Ok(false) };
+        let guest_node = &mut self.nodes[guest];
+        if !guest_node.was_copy {
+            let (at, cell) = (self.at, format!("c{guest}"));
+            return Err(Violation::Broken { at, cell, what: format!("it is not let in: {why}") });
+        }
+        if guest_node.is_refused(known.epoch) {
+            self.report.strangers += 1;
+            let delay = self.rng.random_range(100..3000);
+            self.after(delay, Event::Declare(guest));
+        }
+        Ok(false)
+    }
+
+    /// A machine was let in by another one: if it was by all that there are, it is no copy, or a copy of what it is.
+    fn is_let_in(&mut self, host: usize, guest: usize) {
+        let counts =
+            |other: &usize| !self.nodes[*other].is_out_of_use() || self.nodes[*other].is_copy;
+        let all: Vec<_> = self.others(guest).into_iter().filter(counts).collect();
+        self.nodes[guest].is_let_in(host, &all);
+    }
+}
