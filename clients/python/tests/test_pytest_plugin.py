@@ -34,10 +34,14 @@ def test_marks_hold_what_a_test_needs(agent: Agent, pytester: pytest.Pytester) -
             def test_of_a_class(self, grant):
                 assert set(grant.units) == {"board", "scope"}
 
+            @pytest.mark.holdall("board:shared", "scope:shared")
+            def test_what_one_mark_shares_and_another_does_not(self, grant):
+                assert set(grant.units) == {"board", "scope"} and grant.units["board"][0] != "board"
+
         def test_without_a_mark():
             assert is_free("scope") and is_free("board:2")
     """)
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers").assert_outcomes(passed=4)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers").assert_outcomes(passed=5)
     assert is_free("board:2")
 
 
@@ -60,7 +64,15 @@ def test_what_is_wrong_is_said(agent: Agent, pytester: pytest.Pytester) -> None:
     with holdall.hold("scope"):
         result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(errors=4)
-    result.stdout.fnmatch_lines(["*needs a mark*", "*no option 'patience'*", "*NeverGranted*", "*NotGranted*"])
+    result.stdout.fnmatch_lines(["*a mark says what*", "*no option 'patience'*", "*NeverGranted*", "*NotGranted*"])
+
+
+def test_a_wait_that_is_no_number_is_said(agent: Agent, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.holdall('scope')\ndef test_it(): pass")
+    pytester.makeini("[pytest]\nholdall_wait = soon")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*holdall_wait is a number of seconds, not 'soon'*"])
 
 
 def test_workers_take_turns(agent: Agent, pytester: pytest.Pytester) -> None:

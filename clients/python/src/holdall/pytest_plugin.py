@@ -44,10 +44,10 @@ def grant(request: pytest.FixtureRequest) -> Iterator[Grant]:
     """What the marks of this test name, held while it runs."""
     needs, options = _wanted(request.node)
     if not needs:
-        pytest.fail("the fixture `grant` needs a mark that says of what: @pytest.mark.holdall('board')", pytrace=False)
+        pytest.fail("a mark says what is to be held: @pytest.mark.holdall('board')", pytrace=False)
     waits = request.config.getini("holdall_wait")
     if waits and "wait" not in options:
-        options["wait"] = float(waits)
+        options["wait"] = _seconds(waits)
     options.setdefault("name", "pytest")
     options.setdefault("reason", request.node.nodeid)
     with hold(*needs, **options) as held:
@@ -71,4 +71,13 @@ def _wanted(node: Any) -> tuple[list[str], dict[str, Any]]:
             pytest.fail(f"holdall has no option {unknown!r}; there are {', '.join(_OPTIONS)}", pytrace=False)
         needs.extend(need for need in mark.args if need not in needs)
         options = {**mark.kwargs, **options}
-    return needs, options
+    # What one mark shares and another does not is not shared.
+    alone = [need for need in needs if f"{need}:shared" in needs]
+    return [need for need in needs if need not in [f"{one}:shared" for one in alone]], options
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pytest.fail(f"holdall_wait is a number of seconds, not {text!r}", pytrace=False)
