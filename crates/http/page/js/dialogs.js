@@ -26,6 +26,9 @@ export function ask({ title, text, fields = [], button, danger = false, closable
       } catch (problem) {
         error.textContent = problem.message;
         submit.disabled = false;
+        // What was wrong is typed over: one cannot see what is in a password's field.
+        inputs[0]?.element.focus();
+        inputs[0]?.element.select();
       }
     });
     if (!closable) dialog.addEventListener("cancel", (event) => event.preventDefault());
