@@ -272,7 +272,8 @@ impl Torture<'_> {
         let needs =
             (0..cells).flat_map(|cell| pools.map(|pool| pool.replace('N', &cell.to_string())));
         let replicated = self.replicated.as_ref().map(|_| format!("c{cells}"));
-        let needs = needs.chain(replicated.into_iter().flat_map(replicated::everything));
+        let needs =
+            needs.chain(replicated.into_iter().flat_map(|name| replicated::everything(&name)));
         let errand = Errand { needs: needs.collect(), works: 20, deaf: false, local: false };
         let place = place(self.settings, self.work, &self.sockets, &self.journal);
         for home in 0..cells {

@@ -27,9 +27,9 @@ const BEGINS: Duration = Duration::from_secs(60);
 const LOCKS: [&str; 3] = ["scope", "db", "keep"];
 
 /// All that a cell like this one guards.
-pub fn everything(name: String) -> impl Iterator<Item = String> {
+pub fn everything(name: &str) -> Vec<String> {
     let locks = LOCKS.map(|lock| format!("{lock}@{name}"));
-    locks.into_iter().chain([format!("board@{name}:all")])
+    locks.into_iter().chain([format!("board@{name}:all")]).collect()
 }
 
 /// What is done.
