@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdall_wire::frame::{self, Incoming};
-use holdall_wire::{AgentView, Answer, Attach, Body, Call, Fault, Reply, RequestNo, Taken};
+use holdall_wire::{Answer, Attach, Body, Call, Fault, Reply, RequestNo, Taken};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What the stand-in does with a call.
@@ -90,7 +90,7 @@ fn talk(mut stream: UnixStream, does: &Decides, attached: &Mutex<usize>) -> Opti
             connection = *attached;
         }
         let does = match &body {
-            Body::Agent => reply(Reply::Agent(AgentView::default())),
+            Body::Agent => reply(Reply::Agent(Box::default())),
             Body::Attach(Attach { returns: false, .. }) => known(0, Vec::new()),
             Body::Leave => reply(Reply::Done),
             Body::Heard(_) => Does::Nothing,

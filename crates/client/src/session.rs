@@ -84,7 +84,7 @@ impl Session {
                 if let Some(lease) = lease.filter(|_| at.is_remote()) {
                     session.shared.until.send_replace(Until::counted(sent, lease, &view));
                 }
-                drop(session.agent.set(view));
+                drop(session.agent.set(*view));
             }
             _ => {
                 let why = "it closed the connection; perhaps this user has too many";

@@ -425,7 +425,7 @@ async fn unread_replies() {
 
 async fn about(client: &Client) -> AgentView {
     match client.call(Body::Agent).await {
-        Ok(Reply::Agent(view)) => view,
+        Ok(Reply::Agent(view)) => *view,
         other => panic!("{other:?}"),
     }
 }

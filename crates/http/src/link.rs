@@ -86,7 +86,7 @@ impl Link {
     /// About the agent.
     pub(crate) async fn agent(&mut self) -> Result<AgentView, Problem> {
         match self.call(Body::Agent).await? {
-            Reply::Agent(view) => Ok(view),
+            Reply::Agent(view) => Ok(*view),
             other => Err(unexpected(&other)),
         }
     }

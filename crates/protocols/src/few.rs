@@ -17,7 +17,8 @@ pub(crate) enum Few<T> {
     #[default]
     None,
     One(T),
-    Few(Vec<T>),
+    Several(Vec<T>),
+    #[expect(clippy::box_collection, reason = "all others need a quarter less room then")]
     Many(Box<BTreeSet<T>>),
 }
 
@@ -27,7 +28,7 @@ impl<T: Copy + Ord> Few<T> {
         match self {
             Self::None | Self::Many(_) => &[],
             Self::One(one) => slice::from_ref(one),
-            Self::Few(few) => few,
+            Self::Several(few) => few,
         }
     }
 
@@ -43,8 +44,8 @@ impl<T: Copy + Ord> Few<T> {
         match self {
             Self::None => *self = Self::One(one),
             Self::One(other) if one == *other => {}
-            Self::One(other) => *self = Self::Few(vec![one.min(*other), one.max(*other)]),
-            Self::Few(few) => match few.binary_search(&one) {
+            Self::One(other) => *self = Self::Several(vec![one.min(*other), one.max(*other)]),
+            Self::Several(few) => match few.binary_search(&one) {
                 Ok(_) => {}
                 Err(place) if few.len() < FEW => few.insert(place, one),
                 Err(_) => {
@@ -61,7 +62,7 @@ impl<T: Copy + Ord> Few<T> {
             Self::None => {}
             Self::One(only) if only == one => *self = Self::None,
             Self::One(_) => {}
-            Self::Few(few) => {
+            Self::Several(few) => {
                 if let Ok(place) = few.binary_search(one) {
                     few.remove(place);
                 }
@@ -86,7 +87,7 @@ impl<T: Copy + Ord> Few<T> {
     /// Forgets all, but not the room they had, if they were few.
     pub(crate) fn clear(&mut self) {
         match self {
-            Self::Few(few) => few.clear(),
+            Self::Several(few) => few.clear(),
             _ => *self = Self::None,
         }
     }

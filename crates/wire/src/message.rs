@@ -386,7 +386,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// About the agent.
-    Agent(AgentView),
+    Agent(Box<AgentView>),
     /// Done.
     Done,
     /// It could not be done.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
-use holdall_wire::{AgentView, Answer, Body, Call, Name, Reply, RequestNo, Taken};
+use holdall_wire::{Answer, Body, Call, Name, Reply, RequestNo, Taken};
 use rustc_hash::FxHashMap;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
@@ -150,7 +150,7 @@ fn take(queues: &mut Queues, peer: &Rc<Peer>, call: Call) -> anyhow::Result<()> 
             queues.end(request.0);
             queues.tell(peer, id, Reply::Done);
         }
-        Body::Agent => queues.tell(peer, id, Reply::Agent(AgentView::default())),
+        Body::Agent => queues.tell(peer, id, Reply::Agent(Box::default())),
         Body::Attach(_) => {
             queues.tell(peer, id, Reply::Attached { life: 1, last: 0, answers: Vec::new() });
         }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use holdall_client::wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
-use holdall_client::wire::{AgentView, Answer, Body, Call, Reply, RequestNo};
+use holdall_client::wire::{Answer, Body, Call, Reply, RequestNo};
 use holdall_client::{Client, Presence};
 use tokio::time::timeout;
 
@@ -43,7 +43,7 @@ fn grant_once(listener: &UnixListener, end: &std::sync::mpsc::Receiver<()>) {
         while let Some(content) = incoming.next_frame().expect("short") {
             let Ok(Call { id, body }) = frame::read(content) else { continue };
             let reply = match body {
-                Body::Agent => Reply::Agent(AgentView::default()),
+                Body::Agent => Reply::Agent(Box::default()),
                 Body::Attach(_) => Reply::Attached { life: 1, last: 0, answers: Vec::new() },
                 _ => {
                     granted = true;

@@ -172,7 +172,7 @@ impl World {
             Body::Agent => {
                 let boottime_millis = self.clock;
                 let view = AgentView { boottime_millis, ..AgentView::default() };
-                self.tell(conn, id, Reply::Agent(view));
+                self.tell(conn, id, Reply::Agent(Box::new(view)));
             }
             Body::Status { .. } => {
                 self.tell(conn, id, Reply::Status { page: Status::default(), more: false });

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use holdall_client::wire::frame::{self, Incoming};
-use holdall_client::wire::{AgentView, Answer, Body, Call, Reply, Shutdown, Status};
+use holdall_client::wire::{Answer, Body, Call, Reply, Shutdown, Status};
 use holdall_client::{Client, Error};
 
 use crate::{ask, on_one_thread};
@@ -30,7 +30,7 @@ fn talk(mut stream: UnixStream) -> Option<bool> {
             }
             let Call { id, body } = frame::read(content).expect("a call");
             let (reply, stops) = match body {
-                Body::Agent => (Reply::Agent(AgentView::default()), false),
+                Body::Agent => (Reply::Agent(Box::default()), false),
                 Body::Status { .. } => {
                     (Reply::Status { page: Status::default(), more: false }, false)
                 }

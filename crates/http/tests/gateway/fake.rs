@@ -247,7 +247,7 @@ impl Model {
                 let (stopping, no_http) = (self.stopping, self.no_http.clone());
                 let view =
                     AgentView { you, your_rights, stopping, no_http, ..AgentView::default() };
-                self.send(conn, id, Reply::Agent(view));
+                self.send(conn, id, Reply::Agent(Box::new(view)));
             }
             Body::Ask(_) if self.lacks == Lacks::Requests => {
                 let why = Refusal::Closed("it takes no more requests".into());

@@ -81,7 +81,7 @@ impl Service {
                 }
                 return;
             }
-            Body::Agent => Ok(Reply::Agent(self.agent_view(conn))),
+            Body::Agent => Ok(Reply::Agent(Box::new(self.agent_view(conn)))),
             Body::At { cell, question } => return self.on_at(conn, id, &cell, *question),
             Body::Cluster(call) => return self.on_cluster(conn, id, call),
             Body::Explain { request, most } => self.on_explain(conn, request, most),

@@ -215,7 +215,7 @@ impl Service {
                 Some(request) => self.explained(request, most),
                 None => Err(Fault::Conflict("it does not wait there any more".into())),
             },
-            Body::Agent => Ok(Reply::Agent(self.agent_view(ConnNo(0)))),
+            Body::Agent => Ok(Reply::Agent(Box::new(self.agent_view(ConnNo(0))))),
             Body::Change(_) | Body::Drain { .. } => {
                 let why = "the pools of a machine are changed by its own users, on it";
                 Err(Fault::Conflict(why.into()))
