@@ -42,6 +42,10 @@ ends_with 0 usage --from "$work/cluster.jsonl" --export csv
 [ "$(wc -l <"$work/out")" -eq 121 ] || fail "not every request is exported"
 ends_with 0 usage --from "$work/cluster.jsonl" --by day --csv
 ends_with 0 usage --from "$work/cluster.jsonl" --forecast
+says "$work/out" "requests that waited"
+gzip -c examples/cluster.swf >"$work/cluster.swf.gz"
+ends_with 64 sim house --trace "$work/cluster.swf.gz"
+says "$work/err" "unpack it first"
 ends_with 0 whatif --from "$work/cluster.jsonl" --units processors=128 --html "$work/c.html"
 says "$work/out" "gains"
 says "$work/c.html" "</html>"
@@ -187,6 +191,8 @@ says "$work/out" "probably granted in 59m"
 ends_with 75 run --by 30m gpu -- true
 says "$work/err" "probably granted in"
 ends_with 64 run --by soon gpu -- true
+ends_with 64 run --by -5s gpu -- true
+says "$work/err" "'-5s' is no time"
 "$HOLDALL" release "$reserved"
 wait "$waits" || fail "it was granted in time, and given up"
 sleep 1

@@ -42,7 +42,7 @@ struct Lasts {
     #[arg(long = "for", value_name = "TIME", value_parser = span, default_value = "1h")]
     lasts: Duration,
     /// Until then, like 18:00 or 2026-11-16T18:00
-    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with = "lasts")]
+    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with = "lasts", allow_hyphen_values = true)]
     until: Option<Duration>,
 }
 

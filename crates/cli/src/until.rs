@@ -6,12 +6,29 @@ use holdall_wire::span;
 use jiff::Zoned;
 use jiff::civil::{DateTime, Time};
 
-/// How long it is until then: `18:00`, today or tomorrow by the clock on the wall, `2026-11-16T18:00`, or a span like `2h`.
+use crate::show;
+
+/// How long it is until then: `18:00`, today or tomorrow by the clock on the wall, `2026-11-16T18:00`, or a span like `2h`. That it
+/// is tomorrow is said: whoever is a minute late means today.
 ///
 /// # Errors
 /// If it is none of these, or over already.
 pub(crate) fn until(text: &str) -> Result<Duration, String> {
-    from(&Zoned::now(), text)
+    let now = Zoned::now();
+    let span = from(&now, text)?;
+    if is_tomorrow(&now, text, span) {
+        crate::say(format!(
+            "{text} is over for today: until tomorrow, in {}",
+            show::span(span.as_secs())
+        ));
+    }
+    Ok(span)
+}
+
+/// Whether a time without a date is one of tomorrow.
+fn is_tomorrow(now: &Zoned, text: &str, span: Duration) -> bool {
+    let is_time = text.contains(':') && !text.contains(['-', 'T']);
+    is_time && now.checked_add(span).is_ok_and(|then| then.date() != now.date())
 }
 
 fn from(now: &Zoned, text: &str) -> Result<Duration, String> {
@@ -59,5 +76,10 @@ mod tests {
         for bad in ["", "25:00", "soon", "2026-03-01T10:00", "18:", "-1:00"] {
             assert!(from(&now, bad).is_err(), "{bad}");
         }
+        let tomorrow = |text: &str| is_tomorrow(&now, text, from(&now, text).expect("a time"));
+        assert_eq!(
+            ["16:59", "17:00", "17:01", "24h", "2026-03-29T18:00"].map(tomorrow),
+            [true, true, false, false, false]
+        );
     }
 }

@@ -26,7 +26,7 @@ use clap::Subcommand;
 pub use holdall_registry::questions::{Question, Snapshot};
 
 pub use self::program::{main, parse};
-pub use self::progress::{BytesBar, RequestsBar};
+pub use self::progress::{BytesBar, EstimatesBar, RequestsBar};
 pub use self::registry::Protocols;
 pub use self::say::{
     Failure, UNWRITTEN, USAGE, Usage, cannot_write, print, print_to_reader, say, usage,

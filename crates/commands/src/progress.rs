@@ -71,3 +71,33 @@ impl Drop for BytesBar {
         self.0.finish_and_clear();
     }
 }
+
+/// How many estimates were made again. On stderr, and only if that is a terminal. It is gone when it is dropped.
+#[derive(Debug)]
+pub struct EstimatesBar(ProgressBar);
+
+impl Default for EstimatesBar {
+    fn default() -> Self {
+        let style =
+            "{bar:30} {human_pos} of {human_len} requests that waited looked at, after {elapsed}";
+        let style = ProgressStyle::with_template(style);
+        let bar = ProgressBar::no_length();
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(TICK);
+        Self(bar)
+    }
+}
+
+impl EstimatesBar {
+    /// So many of so many were.
+    pub fn sees(&self, done: usize, of: usize) {
+        self.0.set_length(of as u64);
+        self.0.set_position(done as u64);
+    }
+}
+
+impl Drop for EstimatesBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

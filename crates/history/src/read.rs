@@ -48,6 +48,9 @@ pub enum Unreadable {
         /// What is wrong.
         why: BadSwf,
     },
+    /// It is packed, as archives serve their logs.
+    #[error("{} is packed: unpack it first, with gunzip", .0.display())]
+    Packed(PathBuf),
     /// There are more requests than fit.
     #[error("{} has more than {MOST_REQUESTS} requests: give a part of it, such as one of its files", .0.display())]
     TooMany(PathBuf),
@@ -58,6 +61,9 @@ const MOST_REQUESTS: usize = 5_000_000;
 
 /// Of a file that may be anything so many lines are looked at until one tells what it is: the first ones may be damaged.
 const MOST_BAD: usize = 1000;
+
+/// How a file begins that is packed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +167,12 @@ impl<'a> Reader<'a> {
         for (at, path) in files.iter().enumerate() {
             let file = File::open(path);
             let file = file.map_err(|why| Unreadable::File { path: path.clone(), why })?;
-            self.add(path, BufReader::with_capacity(1 << 16, file), kind, at + 1 == files.len())?;
+            let mut file = BufReader::with_capacity(1 << 16, file);
+            // What goes wrong here does so again when it is read.
+            if file.fill_buf().is_ok_and(|begin| begin.starts_with(&GZIP)) {
+                return Err(Unreadable::Packed(path.clone()));
+            }
+            self.add(path, file, kind, at + 1 == files.len())?;
         }
         Ok(())
     }
@@ -382,6 +393,9 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "1 2 3\n4 5 6\n").expect("written");
         assert!(matches!(read(&file), Err(Unreadable::Other(_))));
+        fs::write(&file, b"\x1f\x8b\x08\x00\n").expect("written");
+        assert!(matches!(read(&file), Err(Unreadable::Packed(_))));
+        assert!(matches!(read_trace(&file, &|_| {}), Err(Unreadable::Packed(_))));
         fs::write(&file, "{\"t\":1,\"k\":\"begin\",\"v\":99}\n").expect("written");
         assert!(matches!(read(&file), Err(Unreadable::Version { version: 99, .. })));
         assert!(matches!(read(&dir.path().join("no")), Err(Unreadable::File { .. })));

@@ -30,11 +30,17 @@ pub enum BadSwf {
         "no line is a job of the Standard Workload Format: 18 numbers, comments begin with ';'"
     )]
     Empty,
+    /// Lines are jobs, but of none is known what has to be.
+    #[error("none of its {0} jobs can be played: {UNKNOWN}")]
+    Unknown(usize),
     /// It would take days to play.
     #[error("it has more than {MOST_REQUESTS} jobs, and no more are played: give a part of it")]
     TooMany,
 }
 
+/// Why a job is left out.
+const UNKNOWN: &str =
+    "when they were submitted, how long they ran, or on how many processors, is not known";
 /// If so many lines are none and no job was among them, it is something else.
 const MOST_BAD: usize = 1000;
 /// What is said of the machine and matters here.
@@ -115,7 +121,7 @@ impl Jobs {
     /// If there are no jobs.
     pub(crate) fn finish(mut self, file: &str) -> Result<Replay, BadSwf> {
         if self.jobs.is_empty() {
-            return Err(BadSwf::Empty);
+            return Err(if self.unused > 0 { BadSwf::Unknown(self.unused) } else { BadSwf::Empty });
         }
         let mut notes = Vec::new();
         if self.bad > 0 {
@@ -123,8 +129,7 @@ impl Jobs {
             notes.push(Note::Unreadable { file: file.into(), line, lines });
         }
         if self.unused > 0 {
-            let why = "how long they ran, or on how many processors, is not known";
-            notes.push(Note::LeftOut { requests: self.unused, why });
+            notes.push(Note::LeftOut { requests: self.unused, why: UNKNOWN });
         }
         self.jobs.sort_by_key(|job| job.submitted);
         Ok(replay(&self.jobs, &self.head, notes))
@@ -259,10 +264,7 @@ mod tests {
             replay.notes,
             [
                 Note::Unreadable { file: "log".into(), line: 11, lines: 2 },
-                Note::LeftOut {
-                    requests: 1,
-                    why: "how long they ran, or on how many processors, is not known"
-                },
+                Note::LeftOut { requests: 1, why: UNKNOWN },
                 Note::Clamped {
                     pool: "processors".parse().expect("a name"),
                     units: 64,
@@ -272,6 +274,8 @@ mod tests {
         );
         assert!(matches!(parse("log", "; nothing\n"), Err(BadSwf::Empty)));
         assert!(matches!(parse("log", "1 2 3\n"), Err(BadSwf::Empty)));
+        let unknown = "1 0 0 1 -1 -1 -1 -1 -1 -1 1 3 1 7 1 -1 -1 -1\n".repeat(2);
+        assert_eq!(parse("log", &unknown).err(), Some(BadSwf::Unknown(2)));
     }
 
     #[test]

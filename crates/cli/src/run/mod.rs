@@ -153,7 +153,7 @@ pub(crate) struct Wanted {
     #[arg(short = 'w', long, value_name = "TIME", value_parser = span)]
     wait: Option<Duration>,
     /// Give up, at once if it will very probably not be granted by then: 18:00, 2026-11-16T18:00 or 2h
-    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with_all = ["no_wait", "wait"])]
+    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with_all = ["no_wait", "wait"], allow_hyphen_values = true)]
     by: Option<Duration>,
     /// The exit status if it is not granted in time
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::failure::NOT_NOW)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use holdall_commands::files;
+use holdall_commands::{EstimatesBar, files};
 use holdall_history::forecast::{Backtest, Checked, Effort, Failed, backtest, given};
 use holdall_history::{History, Period, served};
 use holdall_lab::figures::{Said, curves};
@@ -13,8 +13,8 @@ use super::percent;
 use crate::failure::{CONFLICT, Failure};
 use crate::{print, show, usage as misuse};
 
-/// So many estimates tell enough.
-const EFFORT: Effort = Effort { requests: 400, runs: 100, seed: 1 };
+/// So many estimates tell enough, and so much is played in less than a minute.
+const EFFORT: Effort = Effort { requests: 400, runs: 100, played: 2_000_000, seed: 1 };
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -22,6 +22,8 @@ struct Answer<'a> {
     checked: usize,
     /// Requests that waited when there was nothing to go by.
     unknown: usize,
+    /// How many requests waited, of which those that were looked at are evenly chosen.
+    waited: usize,
     /// How often the range for half of the cases held, and that for nine of ten.
     half: Option<f64>,
     nine: Option<f64>,
@@ -61,12 +63,10 @@ pub(super) fn run(
     // Whoever does not see the others cannot play what came.
     let done = if everybodys { checked_again(history, period)? } else { Backtest::default() };
     let curve = curve(&done);
-    if let Some(path) = svg {
-        files::write(path, draw(&done, &curve))?;
-    }
     let answer = Answer {
         checked: done.checked.len(),
         unknown: done.unknown,
+        waited: done.waited,
         half: done.half(),
         nine: done.nine(),
         outside: done.outside(),
@@ -74,12 +74,17 @@ pub(super) fn run(
         estimates: &done.checked,
         given: Given::of(&given(history, period)),
     };
+    if let Some(path) = svg {
+        files::write(path, draw(&looked_at(&answer), &answer.curve))?;
+    }
     print(&if json { show::json(&answer)? } else { told(&answer) })?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn checked_again(history: &History, period: Period) -> anyhow::Result<Backtest> {
-    backtest(history, period, &served(), EFFORT).map_err(|error| match error {
+    let bar = EstimatesBar::default();
+    let watch = |number, of| bar.sees(number, of);
+    backtest(history, period, &served(), EFFORT, &watch).map_err(|error| match error {
         Failed::Sim(holdall_sim::Error::Failure { .. }) => error.into(),
         Failed::Sim(_) => misuse(error),
         Failed::History(_) => Failure(CONFLICT, error.to_string()).into(),
@@ -103,7 +108,7 @@ fn told(answer: &Answer<'_>) -> String {
         return lines.join("\n");
     };
     let held = held(answer.half, answer.nine, outside);
-    lines.push(format!("{} requests that waited, looked at again: {held}", answer.checked));
+    lines.push(format!("{}, looked at again: {held}", looked_at(answer)));
     if answer.unknown > 0 {
         lines.push(unknown);
     }
@@ -116,6 +121,15 @@ fn told(answer: &Answer<'_>) -> String {
     lines.join("\n")
 }
 
+/// How many, and whether these are all.
+fn looked_at(answer: &Answer<'_>) -> String {
+    let Answer { checked, unknown, waited, .. } = *answer;
+    if checked + unknown < waited {
+        return format!("{checked} of {waited} requests that waited, evenly chosen");
+    }
+    format!("{checked} requests that waited")
+}
+
 fn held(half: Option<f64>, nine: Option<f64>, (early, late): (f64, f64)) -> String {
     format!(
         "the range for half of the cases held in {} %, that for nine of ten in {} % ({} % came earlier, {} % later)",
@@ -126,12 +140,11 @@ fn held(half: Option<f64>, nine: Option<f64>, (early, late): (f64, f64)) -> Stri
     )
 }
 
-fn draw(done: &Backtest, curve: &[(f64, f64)]) -> String {
+fn draw(note: &str, curve: &[(f64, f64)]) -> String {
     let percent = |(x, y): &(f64, f64)| (x * 100.0, y * 100.0);
     let held = curve.iter().map(percent).collect();
     let ideal = curve.iter().map(|(x, _)| percent(&(*x, *x))).collect();
-    let note = format!("{} requests that waited", done.checked.len());
-    let said = Said { title: "How often estimates held", note: &note, unit: "held in, %" };
+    let said = Said { title: "How often estimates held", note, unit: "held in, %" };
     curves(
         said,
         "range for so many percent of the cases",

@@ -108,12 +108,23 @@ impl Estimate {
 #[derive(Clone, Debug)]
 pub struct Course {
     trace: Trace,
-    /// Which of its requests wait now: of the queue, the first [`WAITING_MAX`], in its order.
+    /// Which of its requests are looked at: of those that wait now some, in the order of the queue. It is played until these
+    /// are granted.
     waiting: Vec<usize>,
     lead: u64,
 }
 
-/// When everybody who waits is granted, in each of the courses that were played.
+impl Course {
+    /// Plays it: when those who are looked at are granted, in milliseconds from now.
+    fn granted(&self, contender: &Contender) -> Result<Vec<u64>, Error> {
+        let settings = trace_settings(&self.trace, &agent_settings());
+        let played = play(&settings, contender, &self.trace)?;
+        let granted = |at: &usize| played.fates[*at].granted.map(|at| at.saturating_sub(self.lead));
+        Ok(self.waiting.iter().map(|at| granted(at).unwrap_or(FAR)).collect())
+    }
+}
+
+/// When those who are looked at are granted, in each of the courses that were played.
 #[derive(Clone, Debug, Default)]
 pub struct Runs(Vec<Vec<u64>>);
 
@@ -123,12 +134,9 @@ impl Runs {
     /// # Errors
     /// If the protocol cannot serve such requests.
     pub fn play(&mut self, course: &Course, contender: &Contender) -> Result<(), Error> {
-        let settings = trace_settings(&course.trace, &agent_settings());
-        let played = play(&settings, contender, &course.trace)?;
         self.0.resize(course.waiting.len(), Vec::new());
-        for (times, request) in self.0.iter_mut().zip(&course.waiting) {
-            let granted = played.fates[*request].granted;
-            times.push(granted.map_or(FAR, |at| at.saturating_sub(course.lead)));
+        for (times, granted) in self.0.iter_mut().zip(course.granted(contender)?) {
+            times.push(granted);
         }
         Ok(())
     }
@@ -140,7 +148,7 @@ impl Runs {
         all
     }
 
-    /// What everybody who waits can expect as far as was played, in the order of the queue.
+    /// What those who are looked at can expect as far as was played, in the order of the queue.
     pub fn estimates(&self) -> Vec<Estimate> {
         self.sorted().iter().filter_map(|times| Estimate::of(times)).collect()
     }
@@ -149,14 +157,26 @@ impl Runs {
 /// Of what has no end: ten years.
 pub const FAR: u64 = 10 * 365 * 24 * 3_600_000;
 
-/// How things went and may go on, from the lead on. `in_numbers` tells what needs of the past are in those of the queue, if there
-/// are such pools. Nothing if nobody waits, or there is no use to go by.
+/// How things went and may go on, from the lead on, for the first [`WAITING_MAX`] who wait. `in_numbers` tells what needs of
+/// the past are in those of the queue, if there are such pools. Nothing if nobody waits, or there is no use to go by.
 pub fn course<N>(
     queue: &Queue,
     past: &Past<N>,
     now: u64,
     in_numbers: impl Fn(&N) -> Option<Needs>,
     draw: &mut impl FnMut(u64) -> u64,
+) -> Option<Course> {
+    course_of(queue, past, now, in_numbers, draw, |waiting| waiting.truncate(WAITING_MAX))
+}
+
+/// The same for those only that `choose` leaves of those who wait.
+fn course_of<N>(
+    queue: &Queue,
+    past: &Past<N>,
+    now: u64,
+    in_numbers: impl Fn(&N) -> Option<Needs>,
+    draw: &mut impl FnMut(u64) -> u64,
+    choose: impl Fn(&mut Vec<usize>),
 ) -> Option<Course> {
     if past.is_empty() || !queue.requests.iter().any(Known::waits) {
         return None;
@@ -192,8 +212,8 @@ pub fn course<N>(
     }
     asked.sort_by_key(|(at, late, ..)| (*at, *late));
     let waits = |number: &Option<usize>| number.is_some_and(|n| queue.requests[n].waits());
-    let waiting: Vec<usize> = (0..asked.len()).filter(|at| waits(&asked[*at].2)).collect();
-    let waiting = waiting.into_iter().take(WAITING_MAX).collect::<Vec<_>>();
+    let mut waiting: Vec<usize> = (0..asked.len()).filter(|at| waits(&asked[*at].2)).collect();
+    choose(&mut waiting);
     let requests = asked.into_iter().map(|(at, _, _, request)| Asked { at, ..request }).collect();
     let watched = Some(waiting.iter().copied().collect());
     let trace = Trace { pools: queue.pools.clone(), requests, watched };
