@@ -1,5 +1,6 @@
 //! Times in the future as people write them.
 
+use std::sync::Once;
 use std::time::Duration;
 
 use holdall_wire::span;
@@ -17,13 +18,17 @@ pub(crate) fn until(text: &str) -> Result<Duration, String> {
     let now = Zoned::now();
     let span = from(&now, text)?;
     if is_tomorrow(&now, text, span) {
-        crate::say(format!(
-            "{text} is over for today: until tomorrow, in {}",
-            show::span(span.as_secs())
-        ));
+        let left = show::span(span.as_secs());
+        // Arguments may be looked at twice.
+        SAID.call_once(|| {
+            crate::say(format!("{text} is over for today: until tomorrow, in {left}"))
+        });
     }
     Ok(span)
 }
+
+/// Whether it was said that it is tomorrow.
+static SAID: Once = Once::new();
 
 /// Whether a time without a date is one of tomorrow.
 fn is_tomorrow(now: &Zoned, text: &str, span: Duration) -> bool {
