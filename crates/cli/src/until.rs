@@ -21,7 +21,7 @@ pub(crate) fn until(text: &str) -> Result<Duration, String> {
         let left = show::span(span.as_secs());
         // Arguments may be looked at twice.
         SAID.call_once(|| {
-            crate::say(format!("{text} is over for today: until tomorrow, in {left}"))
+            crate::say(format!("{text} is over for today: until tomorrow, in {left}"));
         });
     }
     Ok(span)
