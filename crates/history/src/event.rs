@@ -95,7 +95,7 @@ fn end(r: RequestNo, who: &Who, how: How) -> What {
 }
 
 /// So many units of a pool are named at most: a line stays short, however much is granted.
-const NAMED: usize = 100;
+pub(crate) const NAMED: usize = 100;
 
 fn grant(r: RequestNo, who: &Who, taken: &[Taken], until: Option<u64>) -> Grant {
     let named = |taken: &Taken| {
@@ -110,7 +110,7 @@ fn grant(r: RequestNo, who: &Who, taken: &[Taken], until: Option<u64>) -> Grant 
     Grant { r, got, more, until, limit: None, user: user(who) }
 }
 
-fn ended(how: Ending) -> How {
+pub(crate) fn ended(how: Ending) -> How {
     match how {
         Ending::Released => How::Released,
         Ending::Expired => How::Expired,

@@ -22,6 +22,7 @@ use holdall_wire::Name;
 
 use crate::clock::from_to;
 use crate::line::{Line, Mark, VERSION, What};
+use crate::told::Told;
 
 /// Into about how many files a history is divided.
 const PARTS: u64 = 8;
@@ -46,6 +47,9 @@ impl Default for Retention {
     }
 }
 
+/// So much room for that is kept.
+const TEXT: usize = 1 << 20;
+
 /// Where a file is begun, before it has its name.
 const NEW: &str = "history.new";
 
@@ -66,6 +70,8 @@ pub struct Keeper {
     /// The pools as they are, as far as that is known.
     pools: BTreeMap<Name, Option<u32>>,
     later: Option<(PathBuf, u32)>,
+    /// Room for what is written at once.
+    text: Vec<u8>,
 }
 
 impl Keeper {
@@ -85,6 +91,7 @@ impl Keeper {
             mark: None,
             pools: BTreeMap::new(),
             later: None,
+            text: Vec::new(),
         };
         keeper.go_on()?;
         keeper.make_room(now)?;
@@ -144,28 +151,45 @@ impl Keeper {
     ///
     /// # Errors
     /// If they cannot be written: then none of them is.
-    pub fn write(
+    pub fn write<'a, T: Into<Told<'a>>>(
         &mut self,
-        lines: impl IntoIterator<Item = Line>,
+        lines: impl IntoIterator<Item = T>,
         mark: Option<Mark>,
         now: u64,
     ) -> io::Result<()> {
-        let (mut text, mut first) = (Vec::new(), None);
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let written = self.write_with(lines, mark, now, &mut text);
+        text.shrink_to(TEXT);
+        self.text = text;
+        written
+    }
+
+    fn write_with<'a, T: Into<Told<'a>>>(
+        &mut self,
+        lines: impl IntoIterator<Item = T>,
+        mark: Option<Mark>,
+        now: u64,
+        text: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut first = None;
         for line in lines {
-            first.get_or_insert(line.at);
-            self.notice(&line);
-            let line = if self.retention.anonymous { line.anonymous() } else { line };
-            line.write_to(&mut text)?;
+            let told: Told<'_> = line.into();
+            first.get_or_insert(told.at());
+            if let Some(line) = told.line() {
+                self.notice(line);
+            }
+            told.write_to(self.retention.anonymous, text)?;
         }
         if self.begin_if_due(first.unwrap_or(now))? {
             // After what is written first: that may be that the clock was set.
-            self.tell_pools(now, &mut text)?;
+            self.tell_pools(now, text)?;
         }
         if let Some(mark) = &mark {
-            Line { at: now, what: What::Mark(mark.clone()) }.write_to(&mut text)?;
+            Line { at: now, what: What::Mark(mark.clone()) }.write_to(text)?;
         }
         let Some((file, _)) = &mut self.file else { return Ok(()) };
-        if let Err(error) = file.write_all(&text) {
+        if let Err(error) = file.write_all(text) {
             // A part of it would be taken for all of it.
             file.set_len(self.size)?;
             return Err(error);

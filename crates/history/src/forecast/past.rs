@@ -1,10 +1,11 @@
 //! How long uses have taken, and what came when.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use holdall_core::Needs;
 use holdall_wire::Name;
+use rustc_hash::FxHashMap;
 
 /// What kind of use something is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub struct Kind {
 }
 
 /// A group of uses.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Group {
     Label(Arc<str>),
     User(Arc<str>),
@@ -33,7 +34,7 @@ enum Group {
 /// asked for the latest, as far as that is not long.
 #[derive(Clone, Debug)]
 pub struct Past<N = Needs> {
-    groups: BTreeMap<Group, Lengths>,
+    groups: FxHashMap<Group, Lengths>,
     /// How many uses there were.
     added: u64,
     /// When something was asked for, what, and for what kind of use; in order.
@@ -100,7 +101,7 @@ const DAYS: u64 = 28;
 
 impl<N> Default for Past<N> {
     fn default() -> Self {
-        Self { groups: BTreeMap::new(), added: 0, asked: VecDeque::new(), asked_bytes: 0 }
+        Self { groups: FxHashMap::default(), added: 0, asked: VecDeque::new(), asked_bytes: 0 }
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdall_history::forecast::Live;
-use holdall_history::{Expect, Keeper, Line, Mark, What as Noted, files, is_of_later_version};
+use holdall_history::{
+    Expect, Keeper, Line, Mark, Told, What as Noted, files, is_of_later_version,
+};
 use holdall_wire::event::What;
 use tracing::{error, warn};
 
@@ -17,7 +19,7 @@ use super::{Before, Happened};
 use crate::handoff::{Batch, Taker};
 
 /// How long it is collected what has happened.
-const COLLECT: Duration = Duration::from_millis(100);
+const COLLECT: Duration = Duration::from_millis(20);
 /// Of former times so many bytes are read, or one file.
 const READ_BACK: u64 = 16 << 20;
 /// An estimate that was made so many milliseconds before or after the lines beside it was made by another clock. With a long
@@ -62,9 +64,9 @@ impl Writer {
         self.last = before.events.first().map_or(before.now, |(at, _)| *at);
         let mut lines = Vec::new();
         if let Some(gap) = before.gap {
-            lines.push(Line { at: self.last, what: Noted::Gap { lines: gap } });
+            lines.push(Line { at: self.last, what: Noted::Gap { lines: gap } }.into());
         }
-        lines.extend(before.events.iter().filter_map(|(at, what)| Line::of_event(*at, what)));
+        lines.extend(before.events.iter().filter_map(|(at, what)| Told::of_event(*at, what)));
         self.write(lines);
     }
 
@@ -72,11 +74,13 @@ impl Writer {
         let left_out = *left_out;
         self.lost += left_out as u64;
         self.upto = items.iter().filter_map(Happened::record).fold(self.upto, u64::max);
-        let mut lines: Vec<Line> = items.iter().filter_map(Happened::line).collect();
-        let told = self.queue.told().into_iter();
-        let told: Vec<Line> =
-            told.filter_map(|told| expected(self.last, told, lines.first())).collect();
-        lines.splice(..0, told);
+        let mut lines: Vec<Told<'_>> = items.iter().filter_map(Happened::told).collect();
+        let told = self.queue.told();
+        if !told.is_empty() {
+            let next = lines.first().map(Told::at);
+            let told = told.into_iter().filter_map(|told| expected(self.last, told, next));
+            lines.splice(..0, told.map(Told::from).collect::<Vec<_>>());
+        }
         self.write(lines);
         if left_out > 0 {
             // Whatever else there is, something between is missing; the clock is always told.
@@ -91,17 +95,17 @@ impl Writer {
     }
 
     /// Writes lines, and how far they go.
-    fn write(&mut self, mut lines: Vec<Line>) {
+    fn write(&mut self, mut lines: Vec<Told<'_>>) {
         let mark = Mark { upto: self.upto, of: self.log.clone() };
         if lines.is_empty() && self.lost == 0 && self.keeper.mark() == Some(&mark) {
             return;
         }
         let count = lines.len() as u64;
         if self.lost > 0 {
-            let at = lines.first().map_or(self.last, |line| line.at);
-            lines.insert(0, Line { at, what: Noted::Gap { lines: self.lost } });
+            let at = lines.first().map_or(self.last, Told::at);
+            lines.insert(0, Line { at, what: Noted::Gap { lines: self.lost } }.into());
         }
-        self.last = lines.last().map_or(self.last, |line| line.at);
+        self.last = lines.last().map_or(self.last, Told::at);
         match self.keeper.write(lines, Some(mark), self.last) {
             Ok(()) => self.lost = 0,
             Err(error) => {
@@ -143,9 +147,9 @@ impl Writer {
 
 /// The line for an estimate that was made some time ago, after lines up to `last`. Lines are in the order of time, so it may
 /// have to be told as of later. None if it was made by another clock.
-fn expected(last: u64, (made, expect): (u64, Expect), next: Option<&Line>) -> Option<Line> {
+fn expected(last: u64, (made, expect): (u64, Expect), next: Option<u64>) -> Option<Line> {
     let at = made.max(last);
-    let at = next.map_or(at, |next| at.min(next.at.max(last)));
+    let at = next.map_or(at, |next| at.min(next.max(last)));
     if at.abs_diff(made) > APART {
         return None;
     }
@@ -182,10 +186,10 @@ impl Happened {
         }
     }
 
-    fn line(&self) -> Option<Line> {
+    fn told(&self) -> Option<Told<'_>> {
         match self {
-            Self::Event(_, at, what) => Line::of_event(*at, what),
-            Self::Line(line) => Some(line.clone()),
+            Self::Event(_, at, what) => Told::of_event(*at, what),
+            Self::Line(line) => Some(line.clone().into()),
             Self::Nothing(_) | Self::Standing(..) => None,
         }
     }
@@ -206,11 +210,10 @@ mod tests {
     #[test]
     fn an_estimate_is_noted_in_the_order_of_time_unless_it_is_of_another_clock() {
         const MINUTE: u64 = 60_000;
-        let line = |at| Line { at, what: Noted::Gap { lines: 1 } };
         let noted = |made, last, next: Option<u64>| {
             let span = (5 * MINUTE, 9 * MINUTE);
             let expect = Expect { r: RequestNo(1), half: span, nine: span, user: None };
-            let line = expected(last, (made, expect), next.map(line).as_ref())?;
+            let line = expected(last, (made, expect), next)?;
             match line.what {
                 Noted::Expect(expect) => Some((line.at / MINUTE, expect.half.0 / MINUTE)),
                 other => panic!("{other:?}"),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use holdall_wire::event::What as Happened;
 use holdall_wire::{Change, Lasting, Need, RequestNo, Taken, Who};
+use rustc_hash::FxHashSet;
 
 pub use self::outset::{Outset, Unknown};
 use self::pools::Pools;
@@ -62,7 +63,12 @@ pub struct Live {
     line: u64,
     /// How often the clock was set.
     clock_sets: u64,
+    /// What requests were called lately: most are called alike.
+    labels: FxHashSet<Arc<str>>,
 }
+
+/// So many of those are kept.
+const LABELS: usize = 1000;
 
 /// A clock that is so many milliseconds behind what it said before was set back.
 const TOLERANCE: u64 = 1000;
@@ -253,8 +259,21 @@ impl Live {
         None
     }
 
+    /// A text, which is shared with others that are the same.
+    fn shared(&mut self, label: &str) -> Arc<str> {
+        if let Some(known) = self.labels.get(label) {
+            return known.clone();
+        }
+        if self.labels.len() >= LABELS {
+            self.labels.clear();
+        }
+        let label: Arc<str> = label.into();
+        self.labels.insert(label.clone());
+        label
+    }
+
     fn open(
-        &self,
+        &mut self,
         asked: u64,
         who: &Who,
         needs: &Arc<[Need]>,
@@ -263,9 +282,9 @@ impl Live {
     ) -> Open {
         let pools = self.pools.of_all(needs);
         let command = Some(who.from.command.as_str()).filter(|command| !command.is_empty());
-        let label = who.from.name.as_deref().or(command).map(Into::into);
-        let (label, user) =
-            if self.anonymous { (None, None) } else { (label, Some(who.user.clone())) };
+        let label = who.from.name.as_deref().or(command).filter(|_| !self.anonymous);
+        let label = label.map(|label| self.shared(label));
+        let user = Some(who.user.clone()).filter(|_| !self.anonymous);
         let kind = Arc::new(Kind { label, user, pools });
         let (user, needs) = (who.user.clone(), needs.clone());
         Open { user, needs, kind, asked, held: None, lasts, limit }
