@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, hint};
 
 use holdall_core::{Needs, Picked, PoolId, RequestId, Unit};
 use serde::{Deserialize, Serialize};
@@ -54,8 +54,8 @@ impl Entry {
     pub(super) fn new(request: RequestId, needs: Needs, solo: bool, span: Span) -> Self {
         Self {
             request,
-            // Not `vec![0; n]`: room that comes as zeros takes an allocator longer.
-            passed: needs.iter().map(|_| 0).collect(),
+            // Not room that comes as zeros, as a compiler makes of it: that takes an allocator longer.
+            passed: needs.iter().map(|_| hint::black_box(0)).collect(),
             needs,
             solo,
             n: 0,

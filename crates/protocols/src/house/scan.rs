@@ -183,25 +183,26 @@ impl Manager {
         let mut fresh = fresh.filter(|at| self.entries.places.unplaced.contains(at)).peekable();
         let freed = self.entries.changes.freed.iter();
         let mut freed: Vec<_> = freed
-            .map(|pool| (*pool, self.entries.of_pool(*pool).leaders.range(from..).peekable()))
+            .map(|pool| (*pool, self.entries.of_pool(*pool).leaders.range(from..).peekable(), None))
             .collect();
         loop {
-            // Who comes next in each pool, as long as there is room in it.
-            freed.retain_mut(|(pool, queue)| {
+            // Who comes next in each pool, as long as there is room in it; it was looked at once if nobody has come since.
+            freed.retain_mut(|(pool, queue, looked_at)| {
+                let Some(next) = queue.peek().map(|at| **at) else { return false };
+                if looked_at.replace(next) == Some(next) {
+                    return true;
+                }
                 let Some(stock) = self.stock(*pool) else { return false };
-                let room = |at: &&Arrival| {
-                    let claims = self.claimed_before_unplaced(cfg, &oldest, **at, *pool, stock);
-                    !stock.is_exhausted(&claims)
-                };
-                queue.peek().copied().filter(room).is_some()
+                let claims = self.claimed_before_unplaced(cfg, &oldest, next, *pool, stock);
+                !stock.is_exhausted(&claims)
             });
-            let heads = freed.iter_mut().filter_map(|(_, queue)| queue.peek().copied());
+            let heads = freed.iter_mut().filter_map(|(_, queue, _)| queue.peek().copied());
             let at = *heads.chain(fresh.peek().copied()).min()?;
             if self.fits_unplaced(cfg, &oldest, at) {
                 return Some(at);
             }
             fresh.next_if(|next| **next == at);
-            for (_, queue) in &mut freed {
+            for (_, queue, _) in &mut freed {
                 queue.next_if(|next| **next == at);
             }
         }
@@ -229,11 +230,17 @@ impl Manager {
 
     fn fits_unplaced(&self, cfg: &House, oldest: &[(Arrival, &Entry)], at: Arrival) -> bool {
         let Some(entry) = self.entries.at(at) else { return false };
-        entry.needs.iter().all(|need| {
-            let Some(stock) = self.stock(need.pool) else { return false };
-            let claims = self.claimed_before_unplaced(cfg, oldest, at, need.pool, stock);
-            fits(cfg, stock, &claims, need)
-        })
+        let nothing = Claims::default();
+        // What does not fit as it is does not beside claims: mostly something is held.
+        let is_free = |need: &Need| {
+            self.stock(need.pool).is_some_and(|stock| fits(cfg, stock, &nothing, need))
+        };
+        entry.needs.iter().all(is_free)
+            && entry.needs.iter().all(|need| {
+                let Some(stock) = self.stock(need.pool) else { return false };
+                let claims = self.claimed_before_unplaced(cfg, oldest, at, need.pool, stock);
+                fits(cfg, stock, &claims, need)
+            })
     }
 
     fn hold(&mut self, cfg: &House, at: Arrival, out: &mut Out) {
