@@ -180,8 +180,10 @@ impl<T: Item> Giver<T> {
         for item in self.pending.drain(..) {
             waiting.add(item);
         }
-        if waiting.idle {
-            waiting.idle = false;
+        let was_idle = std::mem::take(&mut waiting.idle);
+        // Whoever is woken finds it unlocked.
+        drop(waiting);
+        if was_idle {
             self.handoff.filled.notify_one();
         }
     }

@@ -57,6 +57,8 @@ pub(super) struct Shared {
     /// Whether something is asked for or being done.
     busy: AtomicBool,
     progress: watch::Sender<Progress>,
+    /// Whether it says that the log is at its end, which is asked for often.
+    has_ended: AtomicBool,
     spare: Mutex<Option<Spare>>,
 }
 
@@ -73,6 +75,7 @@ impl Syncer {
         options: Options,
         progress: Progress,
     ) -> io::Result<Self> {
+        let has_ended = AtomicBool::new(progress.has_ended());
         let shared = Arc::new(Shared {
             disk: origin.disk.clone(),
             identity: origin.identity,
@@ -82,6 +85,7 @@ impl Syncer {
             wake: Condvar::new(),
             busy: AtomicBool::new(false),
             progress: watch::Sender::new(progress),
+            has_ended,
             spare: Mutex::default(),
         });
         let thread = match options.syncing {
@@ -280,6 +284,7 @@ impl Shared {
             let goes_on = !progress.has_ended();
             if goes_on {
                 progress.trouble = Some(error.clone());
+                self.has_ended.store(progress.has_ended(), Ordering::Release);
             }
             goes_on
         });
@@ -298,8 +303,7 @@ impl Shared {
 
     /// Fails if the log is at its end.
     pub(super) fn check_alive(&self) -> Result<(), Error> {
-        let has_ended = self.progress.borrow().has_ended();
-        if has_ended { Err(self.trouble()) } else { Ok(()) }
+        if self.has_ended.load(Ordering::Acquire) { Err(self.trouble()) } else { Ok(()) }
     }
 
     fn do_work(&self, work: Work) -> Result<(), Error> {

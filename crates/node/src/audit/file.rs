@@ -26,7 +26,7 @@ pub(crate) struct Line {
     pub(super) what: &'static str,
     request: Option<RequestNo>,
     who: Option<Arc<Who>>,
-    needs: Vec<Need>,
+    needs: Option<Arc<[Need]>>,
     taken: Option<Arc<[Taken]>>,
     detail: Option<String>,
     left_out: usize,
@@ -80,14 +80,15 @@ impl Line {
     }
 
     /// As many needs as there is room for.
-    pub(crate) fn needs(mut self, needs: &[Need]) -> Self {
+    pub(crate) fn needs(mut self, needs: &Arc<[Need]>) -> Self {
         let mut room = LIST_MAX;
         let fits = |need: &&Need| {
             let size = need.name.as_str().len() + 8;
             room.checked_sub(size).inspect(|left| room = *left).is_some()
         };
-        self.needs.extend(needs.iter().take_while(fits).cloned());
-        self.left_out += needs.len() - self.needs.len();
+        let shown = needs.iter().take_while(fits).count();
+        self.left_out += needs.len() - shown;
+        self.needs = Some(if shown == needs.len() { needs.clone() } else { needs[..shown].into() });
         self
     }
 
@@ -122,7 +123,8 @@ impl Line {
         let taken: usize = taken.map(|taken| 64 + 64 * taken.units.len()).sum();
         let detail = self.detail.as_ref().map_or(0, String::len);
         let who = self.who.as_ref().map_or(0, |who| who.size());
-        256 + needs_size(&self.needs) + taken + detail + who
+        let needs = self.needs.as_deref().map_or(0, needs_size);
+        256 + needs + taken + detail + who
     }
 }
 
@@ -135,7 +137,12 @@ pub(super) struct Log {
     max: u64,
     files: u32,
     asked: Asked,
+    /// Room for what is written at once.
+    text: Vec<u8>,
 }
+
+/// So much room for that is kept.
+const TEXT: usize = 1 << 18;
 
 /// Those who asked lately, in words: most ask again and again.
 #[derive(Debug, Default)]
@@ -174,7 +181,7 @@ impl Log {
     pub(super) fn open(dir: Arc<Directory>, max: u64, files: u32) -> anyhow::Result<Self> {
         let file = dir.append(NAME)?;
         let length = file.metadata()?.len();
-        Ok(Self { dir, file, length, max, files, asked: Asked::default() })
+        Ok(Self { dir, file, length, max, files, asked: Asked::default(), text: Vec::new() })
     }
 
     /// Writes lines.
@@ -182,18 +189,25 @@ impl Log {
     /// # Errors
     /// If the disk does not take them. They are then lost.
     pub(super) fn write(&mut self, lines: &[Line]) -> anyhow::Result<()> {
-        let mut text = Vec::new();
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let written = self.write_with(lines, &mut text);
+        text.shrink_to(TEXT);
+        self.text = text;
+        written
+    }
+
+    fn write_with(&mut self, lines: &[Line], text: &mut Vec<u8>) -> anyhow::Result<()> {
         for line in lines {
             let end = text.len();
-            self.put_into_words(line, &mut text)?;
+            self.put_into_words(line, text)?;
             if self.length + end as u64 > 0 && self.length + text.len() as u64 > self.max {
-                let last = text.split_off(end);
-                self.append(&text)?;
+                self.append(&text[..end])?;
                 self.rotate()?;
-                text = last;
+                text.drain(..end);
             }
         }
-        self.append(&text)
+        self.append(text)
     }
 
     fn put_into_words(&mut self, line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -203,7 +217,7 @@ impl Log {
             what,
             request: *request,
             who: who.as_ref().map(|who| self.asked.words(who)).transpose()?,
-            needs,
+            needs: needs.as_deref().unwrap_or_default(),
             taken: taken.as_deref().unwrap_or_default(),
             detail: detail.as_deref(),
             left_out: *left_out,
@@ -248,7 +262,7 @@ mod tests {
         let mut log = Log::open(own, 1 << 20, 1).expect("writable");
         let name = |n: u32| format!("{}{n:04}", "x".repeat(190)).parse().expect("a name");
         let need = |n| Need { name: name(n), amount: holdall_wire::Amount::One };
-        let needs: Vec<Need> = (0..1000).map(need).collect();
+        let needs: Arc<[Need]> = (0..1000).map(need).collect();
         let units = (0..60_000).map(|n| (name(n % 1000), u64::MAX)).collect();
         let all = [Taken { name: name(0), units }].into();
         // The first one is somebody else's.

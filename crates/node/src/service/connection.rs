@@ -11,7 +11,7 @@ use holdall_cell::session::ConnNo;
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, Incoming};
 use holdall_wire::{Answer, Attach, Body, Call, Fault, From, Lasting, Reply, Who};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{debug, warn};
 
 use super::commands::on_child;
@@ -153,7 +153,7 @@ async fn talk(
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let at_leisure = {
-                let _turn = turn.acquire().await;
+                let _turn = taken_in_turn(turn).await;
                 service.borrow_mut().begin_moment();
                 let taken = take_some(service, conn, outbox, &mut incoming.borrow_mut());
                 service.borrow_mut().end_moment();
@@ -185,7 +185,7 @@ async fn talk(
         tokio::select! {
             ready = stream.readable(), if heard => {
                 let ready = ready?;
-                let _turn = turn.acquire().await;
+                let _turn = taken_in_turn(turn).await;
                 if ready.read(incoming.borrow_mut().buffer())? == Some(0) {
                     return Ok(());
                 }
@@ -203,6 +203,14 @@ async fn talk(
     }
 }
 
+/// Waits for the turn of a connection; mostly nobody else is at it. It is not closed.
+async fn taken_in_turn(turn: &Semaphore) -> Option<SemaphorePermit<'_>> {
+    match turn.try_acquire() {
+        Ok(turn) => Some(turn),
+        Err(_) => turn.acquire().await.ok(),
+    }
+}
+
 /// Whoever does not read is not listened to either, and nobody is when another program takes over.
 fn is_heard(service: &Shared, outbox: &Outbox) -> bool {
     !outbox.is_full() && service.borrow().listens
@@ -215,7 +223,7 @@ fn take_some(
     outbox: &Outbox,
     incoming: &mut Incoming,
 ) -> io::Result<Option<Call>> {
-    let start = Instant::now();
+    let start = service.borrow().now();
     for _ in 0..CALLS {
         // It may have had to wait for its turn.
         if !service.borrow().listens {
@@ -228,7 +236,8 @@ fn take_some(
             return Ok(Some(call));
         }
         service.borrow_mut().call(conn, call, outbox.stream());
-        if costly || outbox.is_full() || start.elapsed() > TURN {
+        // Most say one thing, and hear the answer.
+        if costly || outbox.is_full() || !incoming.ready() || start.elapsed() > TURN {
             break;
         }
     }
