@@ -34,6 +34,8 @@ pub(crate) struct Case {
     pub(crate) sets: Sets,
     /// How many requests wait beside all the while.
     pub(crate) waiting: usize,
+    /// Whether these need nothing but what all of them wait for.
+    pub(crate) alike: bool,
     pub(crate) hold: Duration,
 }
 
@@ -56,6 +58,7 @@ pub(crate) fn named(name: &str) -> Option<Vec<Case>> {
         per_request,
         sets,
         waiting: 0,
+        alike: false,
         hold,
     };
     Some(match name {

@@ -23,8 +23,8 @@ const AT_ONCE: usize = 1 << 16;
 /// Those who wait, as long as it is there.
 pub(crate) struct Crowd(Vec<Rc<Stream>>);
 
-/// Lets so many requests wait for one lock, and one more each.
-pub(crate) async fn wait(socket: &Path, count: usize) -> anyhow::Result<Crowd> {
+/// Lets so many requests wait for one lock, and one more each unless they are alike.
+pub(crate) async fn wait(socket: &Path, count: usize, alike: bool) -> anyhow::Result<Crowd> {
     let mut crowd = Crowd(Vec::new());
     if count == 0 {
         return Ok(crowd);
@@ -35,7 +35,7 @@ pub(crate) async fn wait(socket: &Path, count: usize) -> anyhow::Result<Crowd> {
     for at in 0..connections {
         let stream = Rc::new(Stream::connect(socket)?);
         let calls = at * total / connections..(at + 1) * total / connections;
-        tokio::task::spawn_local(speak(stream.clone(), calls, told.clone()));
+        tokio::task::spawn_local(speak(stream.clone(), calls, alike, told.clone()));
         crowd.0.push(stream);
         if at == 0 {
             replies.recv().await.context("the server has gone")??;
@@ -52,9 +52,10 @@ pub(crate) async fn wait(socket: &Path, count: usize) -> anyhow::Result<Crowd> {
 async fn speak(
     stream: Rc<Stream>,
     calls: std::ops::Range<u64>,
+    alike: bool,
     told: mpsc::UnboundedSender<anyhow::Result<()>>,
 ) {
-    if let Err(error) = ask_all(&stream, calls, &told).await {
+    if let Err(error) = ask_all(&stream, calls, alike, &told).await {
         // Whoever waits for it may have given up.
         let _ = told.send(Err(error));
     }
@@ -63,6 +64,7 @@ async fn speak(
 async fn ask_all(
     stream: &Stream,
     mut calls: std::ops::Range<u64>,
+    alike: bool,
     told: &mpsc::UnboundedSender<anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     let (mut unsent, mut incoming) = (Vec::new(), Incoming::new(FROM_NODE_MAX));
@@ -72,7 +74,7 @@ async fn ask_all(
         while unsent.len() < AT_ONCE
             && let Some(id) = calls.next()
         {
-            frame::write(&Call { id, body: ask(id)? }, FROM_CLIENT_MAX, &mut unsent)?;
+            frame::write(&Call { id, body: ask(id, alike)? }, FROM_CLIENT_MAX, &mut unsent)?;
         }
         match if unsent.is_empty() { Ok(0) } else { stream.write(&unsent) } {
             Ok(sent) => drop(unsent.drain(..sent)),
@@ -97,12 +99,12 @@ async fn ask_all(
     }
 }
 
-fn ask(id: u64) -> anyhow::Result<Body> {
+fn ask(id: u64, alike: bool) -> anyhow::Result<Body> {
     let need = |name: String| -> anyhow::Result<Need> {
         Ok(Need { name: name.parse::<Name>()?, amount: Amount::One })
     };
     let mut needs = vec![need("crowd".into())?];
-    if id > 0 {
+    if id > 0 && !alike {
         needs.push(need(format!("crowd/{id}"))?);
     }
     let (lasting, from) = (Lasting::Connection, From::default());

@@ -54,6 +54,9 @@ pub struct Options {
     /// How many requests wait beside them all the while, over 100 connections of their own
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "cases")]
     pub(crate) waiting: usize,
+    /// These all wait for one lock, and not each for one of its own as well
+    #[arg(long, requires = "waiting")]
+    pub(crate) alike: bool,
     /// How long each target is measured in each round, after a fifth of it to warm up
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
@@ -114,6 +117,7 @@ impl Options {
             per_request: self.per_request,
             sets: self.sets,
             waiting: self.waiting,
+            alike: self.alike,
             hold: Duration::try_from_secs_f64(self.hold / 1000.0).unwrap_or(Duration::MAX),
         }
     }

@@ -302,7 +302,7 @@ impl Books {
         self.take(request, &held.taken);
         let entry = self.entry(request)?;
         entry.ready = entry.leftovers().is_none();
-        entry.held = Some(held);
+        entry.held = Some(Box::new(held));
         let (uid, due) = (entry.who.uid, entry.due());
         let reserves = entry.session.filter(|_| entry.is_reserved());
         self.count(uid, |of_user| of_user.waiting -= 1);
@@ -500,7 +500,7 @@ impl Books {
     pub fn grants(&self) -> impl Iterator<Item = (RequestNo, &Entry, &Held)> {
         let all = self.requests.iter();
         let held =
-            all.filter_map(|(request, entry)| Some((*request, &**entry, entry.held.as_ref()?)));
+            all.filter_map(|(request, entry)| Some((*request, &**entry, entry.held.as_deref()?)));
         let mut held: Vec<_> = held.collect();
         held.sort_unstable_by_key(|(request, ..)| *request);
         held.into_iter()

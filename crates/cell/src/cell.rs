@@ -34,7 +34,7 @@ use crate::books::{Books, Contradiction, Entry};
 use crate::engine::{self, Engine};
 use crate::events;
 use crate::facts::{Answer, Clock, Fact, How};
-use crate::input::{Effect, Input, Limits, Out, Wish};
+use crate::input::{Effect, Input, Limits, Out, Over, Wish};
 use crate::peer::Assertion;
 use crate::session::{CallNo, ConnNo, Hello, SessionId, Turn};
 
@@ -173,6 +173,7 @@ impl Cell {
         out.facts.clear();
         out.events.clear();
         out.effects.clear();
+        out.ended.clear();
         (out.is_new, out.sync) = (false, false);
         self.out = out;
     }
@@ -222,6 +223,11 @@ impl Cell {
     fn note(&mut self, fact: Fact) -> Result<(), Defect> {
         let event = events::project(&self.books, self.now, &fact);
         self.out.events.extend(event);
+        if let Fact::Ended { request, .. } = fact
+            && let Some(Entry { who, session, .. }) = self.books.get(request)
+        {
+            self.out.ended.push(Over { request, uid: who.uid, asked: *session });
+        }
         self.books.enter(&fact)?;
         self.out.facts.push(fact);
         Ok(())
@@ -364,7 +370,7 @@ impl Cell {
         }
         let why = "this call has broken an invariant of the agent, and is not done; `broken.json` \
                    in its data directory says which";
-        self.answer(session, call, Answer::Failed(Fault::Failed(why.into())))
+        self.answer(session, call, Answer::Failed(Fault::Failed(why.into()).into()))
     }
 
     /// Steps the engine, and notes what follows.

@@ -140,17 +140,8 @@ pub fn standing(books: &Books) -> Vec<(u64, What)> {
     told
 }
 
-fn asked(request: RequestNo, who: &Arc<Who>, ask: &Ask) -> What {
-    What::Asked {
-        request,
-        who: who.clone(),
-        needs: ask.needs.as_slice().into(),
-        lasting: ask.lasting,
-        now: ask.now,
-        limit: ask.limit,
-        within: ask.within,
-        part: ask.part,
-    }
+fn asked(request: RequestNo, who: &Arc<Who>, ask: &Arc<Ask>) -> What {
+    What::Asked { request, who: who.clone(), ask: ask.clone() }
 }
 
 fn on_the_wall(mut change: Change, wall: impl Fn(u64) -> u64) -> Change {

@@ -322,29 +322,29 @@ impl Clock {
     }
 }
 
-/// The last reply of a call, as it is kept.
+/// The last reply of a call, as it is kept. It is small, since most calls that are kept have none yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Done.
     Done,
     /// It could not be done.
-    Failed(Fault),
+    Failed(Box<Fault>),
     /// The command has left these processes behind.
-    Leftovers(Vec<u32>),
+    Leftovers(Box<[u32]>),
     /// A grant was taken away.
     Lost(RequestNo),
     /// It will not be granted.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 impl From<Answer> for Reply {
     fn from(answer: Answer) -> Self {
         match answer {
             Answer::Done => Self::Done,
-            Answer::Failed(fault) => Self::Failed(fault),
-            Answer::Leftovers(pids) => Self::Leftovers(pids),
+            Answer::Failed(fault) => Self::Failed(*fault),
+            Answer::Leftovers(pids) => Self::Leftovers(pids.into()),
             Answer::Lost(request) => Self::Lost(request),
-            Answer::Refused(why) => Self::Refused(why),
+            Answer::Refused(why) => Self::Refused(*why),
         }
     }
 }
@@ -382,9 +382,9 @@ impl How {
             | Self::Overrun
             | Self::Unrestored
             | Self::WithItsGrant => Answer::Lost(request),
-            Self::Refused(why) => Answer::Refused(why.clone()),
+            Self::Refused(why) => Answer::Refused(why.clone().into()),
             Self::Released => Answer::Done,
-            Self::Withdrawn => Answer::Refused(Refusal::Withdrawn),
+            Self::Withdrawn => Answer::Refused(Refusal::Withdrawn.into()),
         }
     }
 }

@@ -363,6 +363,17 @@ pub enum Effect {
     LeftOut(RequestNo, String),
 }
 
+/// Whose a request was that is not in the books any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// The request.
+    pub request: RequestNo,
+    /// Its user.
+    pub uid: u32,
+    /// The call that asked, if its session is still there.
+    pub asked: Option<(SessionId, CallNo)>,
+}
+
 /// What an input leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Out {
@@ -372,6 +383,8 @@ pub struct Out {
     pub events: Vec<(u64, What)>,
     /// What is to be done.
     pub effects: Vec<Effect>,
+    /// Whose the requests were that have ended, in that order.
+    pub ended: Vec<Over>,
     /// Whether something has changed: the input belongs into the log.
     pub is_new: bool,
     /// Whether it is to be synced before its effects leave.

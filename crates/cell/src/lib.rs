@@ -29,4 +29,6 @@ pub mod session;
 mod sorted;
 
 pub use cell::{Cell, Defect};
-pub use input::{Cluster, Declared, Effect, Former, Import, Input, Limits, Out, Rest, Start, Wish};
+pub use input::{
+    Cluster, Declared, Effect, Former, Import, Input, Limits, Out, Over, Rest, Start, Wish,
+};

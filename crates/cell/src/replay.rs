@@ -184,6 +184,8 @@ impl Replay {
                 (self.cell.asserting, self.cell.disputed) = (asserting, disputed);
                 self.cell.strays = strays;
                 self.cell.books = kept.books;
+                let Cell { engine, books, .. } = &mut self.cell;
+                engine.share(|request| books.get(request).map(|entry| (&entry.who, &entry.ask)));
                 self.begun = Begun::Snapshot(bytes.to_vec());
             }
             Err(why) => {

@@ -131,13 +131,13 @@ fn facts() -> Vec<Fact> {
     all.extend(asks.map(asked));
     let answers = [
         Answer::Done,
-        Answer::Failed(Fault::Wrong(text())),
-        Answer::Failed(Fault::Conflict(text())),
-        Answer::Failed(Fault::Denied(text())),
-        Answer::Failed(Fault::Failed(text())),
-        Answer::Leftovers(vec![8, 9]),
+        Answer::Failed(Fault::Wrong(text()).into()),
+        Answer::Failed(Fault::Conflict(text()).into()),
+        Answer::Failed(Fault::Denied(text()).into()),
+        Answer::Failed(Fault::Failed(text()).into()),
+        Answer::Leftovers([8, 9].into()),
         Answer::Lost(request),
-        Answer::Refused(Refusal::Withdrawn),
+        Answer::Refused(Refusal::Withdrawn.into()),
     ];
     all.extend(answers.map(|answer| Fact::Answered { session, call, answer }));
     let hows = [

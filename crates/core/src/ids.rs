@@ -130,6 +130,17 @@ impl UserId {
         Self { home, local: (lane as u64) << Self::GENERATION_BITS }
     }
 
+    /// A user of a lane, by how many the lane had before.
+    ///
+    /// # Panics
+    /// If the lane is not below [`UserId::LANES`].
+    #[must_use]
+    pub const fn after(lane: Lane, generation: u64) -> Self {
+        let first = Self::first_at(lane.home, lane.number);
+        let generation = generation & ((1 << Self::GENERATION_BITS) - 1);
+        Self { local: first.local | generation, ..first }
+    }
+
     /// The user that follows this one in its lane. After 2^40 the next lane would begin, so there is
     /// no next one.
     #[must_use]
@@ -146,6 +157,11 @@ impl UserId {
     /// The lane this user is in.
     pub const fn lane(self) -> Lane {
         Lane { home: self.home, number: (self.local >> Self::GENERATION_BITS) as u32 }
+    }
+
+    /// Which of the users of its home it is; they are ordered by lane, and then as they came.
+    pub const fn local(self) -> u64 {
+        self.local
     }
 
     /// How many users this lane had before.

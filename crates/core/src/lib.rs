@@ -20,6 +20,7 @@ mod needs;
 mod outbox;
 mod role;
 mod rules;
+mod seldom;
 mod stamp;
 
 pub use about::{About, Assumes, Known, Options, Order, Pool, Property, Topology, Unsupported};
@@ -30,4 +31,5 @@ pub use needs::{BadNeeds, Need, Needs, Picked, Request, Unit};
 pub use outbox::{Effect, Note, Outbox, Rung};
 pub use role::{Broken, Call, Capacity, Data, Event, Gone, Never, Protocol, Resize, Role, System};
 pub use rules::Rule;
+pub use seldom::{Seldom, Usual};
 pub use stamp::{ChannelStamp, Clock, Family, LinkStamp, Origin, Stamp};

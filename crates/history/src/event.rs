@@ -11,9 +11,9 @@ impl Line {
     /// The line for something that has happened at a time; nothing if it does not matter here.
     pub fn of_event(at: u64, happened: &Happened) -> Option<Self> {
         let what = match happened {
-            Happened::Asked { request, who, needs, now, part, .. } => {
-                let part_of = part.map(|part| part.of);
-                What::Ask(Ask { now: *now, part_of, ..ask(*request, who, needs) })
+            Happened::Asked { request, who, ask: asked } => {
+                let part_of = asked.part.map(|part| part.of);
+                What::Ask(Ask { now: asked.now, part_of, ..ask(*request, who, &asked.needs) })
             }
             Happened::Granted { request, who, taken, until, limit, .. } => {
                 What::Grant(Grant { limit: *limit, ..grant(*request, who, taken, *until) })

@@ -38,8 +38,9 @@ impl<'a> Told<'a> {
     /// What has happened at a time; nothing if it does not matter here.
     pub fn of_event(at: u64, happened: &'a Happened) -> Option<Self> {
         let often = match happened {
-            Happened::Asked { request, who, needs, now, part, .. } => {
-                Often::Asked(*request, who, needs, *now, part.map(|part| part.of))
+            Happened::Asked { request, who, ask } => {
+                let part_of = ask.part.map(|part| part.of);
+                Often::Asked(*request, who, &ask.needs, ask.now, part_of)
             }
             Happened::Granted { request, who, taken, until, limit, .. } if is_plain(taken) => {
                 Often::Granted(*request, who, taken, *until, *limit)
@@ -227,7 +228,9 @@ mod tests {
         let part = part.map(|of| Part { of: RequestNo(of), outlasts: false });
         let (limit, within) = (Some(4), Some(RequestNo(1)));
         let (request, lasting) = (RequestNo((3 << 32) | 17), Lasting::Connection);
-        Happened::Asked { request, who: who.clone(), needs, lasting, now, limit, within, part }
+        let from = holdall_wire::From::default();
+        let ask = holdall_wire::Ask { needs, now, lasting, from, within, limit, part };
+        Happened::Asked { request, who: who.clone(), ask: ask.into() }
     }
 
     fn granted(who: &Arc<Who>, taken: Arc<[Taken]>, times: [Option<u64>; 2]) -> Happened {

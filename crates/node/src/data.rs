@@ -223,7 +223,7 @@ pub(crate) fn leave_dump(
     let (session, call) = culprit.unzip();
     let dump = serde_json::json!({
         "broken": broken,
-        "session": session.map(|session| format!("{:032x}", session.0)),
+        "session": session.map(|session| format!("{:032x}", { session.0 })),
         "call": call.map(|call| call.0),
         "status": status,
     });

@@ -6,15 +6,48 @@
 //! earlier one comes late and is void.
 
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 
-use holdall_core::{Lane, Party, RequestId, UserId};
+use holdall_core::{Home, Lane, Party, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
 /// By lane, the latest request heard of. Bounded by the number of lanes, and forgotten with their home.
-#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Lanes(BTreeMap<Lane, Latest>);
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<Lane, Latest>", into = "BTreeMap<Lane, Latest>")]
+pub(crate) struct Lanes(BTreeMap<Home, BTreeMap<u32, Last>>);
+
+/// The latest request of a lane, as it is kept: the lane is known. There may be a million of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Current { generation: u64, seq: u64 },
+    Gone { generation: u64 },
+    Over { generation: u64, seq: u64 },
+}
+
+impl Last {
+    fn of(latest: Latest) -> Self {
+        let generation = latest.user().generation();
+        match latest {
+            Latest::Current(RequestId { seq, .. }) => Self::Current { generation, seq },
+            Latest::Gone(_) => Self::Gone { generation },
+            Latest::Over(RequestId { seq, .. }) => Self::Over { generation, seq },
+        }
+    }
+
+    fn in_lane(self, lane: Lane) -> Latest {
+        let user = |generation| UserId::after(lane, generation);
+        match self {
+            Self::Current { generation, seq } => {
+                Latest::Current(RequestId { user: user(generation), seq })
+            }
+            Self::Gone { generation } => Latest::Gone(user(generation)),
+            Self::Over { generation, seq } => {
+                Latest::Over(RequestId { user: user(generation), seq })
+            }
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Latest {
@@ -68,25 +101,44 @@ pub(crate) enum State {
 }
 
 impl Lanes {
+    fn get(&self, lane: Lane) -> Option<Latest> {
+        Some(self.0.get(&lane.home)?.get(&lane.number)?.in_lane(lane))
+    }
+
+    fn put(&mut self, latest: Latest) -> Option<Latest> {
+        let lane = latest.user().lane();
+        let before = self.0.entry(lane.home).or_default().insert(lane.number, Last::of(latest));
+        before.map(|before| before.in_lane(lane))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Lane, Latest)> + '_ {
+        self.0.iter().flat_map(|(home, lanes)| {
+            lanes.iter().map(|(number, last)| {
+                let lane = Lane { home: *home, number: *number };
+                (lane, last.in_lane(lane))
+            })
+        })
+    }
+
     /// How a request stands.
     pub(crate) fn state(&self, request: RequestId) -> State {
-        self.0.get(&request.user.lane()).map_or(State::New, |latest| latest.state(request))
+        self.get(request.user.lane()).map_or(State::New, |latest| latest.state(request))
     }
 
     /// What is known of each lane.
     pub(crate) fn latest(&self) -> impl Iterator<Item = Latest> + '_ {
-        self.0.values().copied()
+        self.all().map(|(_, latest)| latest)
     }
 
     /// Whether a later request of its lane, or the end of a later user, has been heard of.
     pub(crate) fn is_overtaken(&self, request: RequestId) -> bool {
-        self.0.get(&request.user.lane()).is_some_and(|latest| latest.overtakes(request))
+        self.get(request.user.lane()).is_some_and(|latest| latest.overtakes(request))
     }
 
     /// The request is the latest of its lane from now on. Returns the one before, if that was not
     /// over.
     pub(crate) fn begin(&mut self, request: RequestId) -> Option<RequestId> {
-        match self.0.insert(request.user.lane(), Latest::Current(request))? {
+        match self.put(Latest::Current(request))? {
             Latest::Current(before) => Some(before),
             Latest::Gone(_) | Latest::Over(_) => None,
         }
@@ -94,21 +146,16 @@ impl Lanes {
 
     /// The request is over, and all before it.
     pub(crate) fn end(&mut self, request: RequestId) {
-        match self.0.entry(request.user.lane()) {
-            Entry::Vacant(lane) => drop(lane.insert(Latest::Over(request))),
-            Entry::Occupied(mut lane) => {
-                if matches!(lane.get().state(request), State::New | State::Current) {
-                    lane.insert(Latest::Over(request));
-                }
-            }
+        if matches!(self.state(request), State::New | State::Current) {
+            self.put(Latest::Over(request));
         }
     }
 
     /// A user is gone. False if that says nothing new, because a later user of the lane has been heard of.
     fn end_user(&mut self, user: UserId) -> bool {
-        let later = self.0.get(&user.lane()).is_some_and(|latest| latest.user() > user);
+        let later = self.get(user.lane()).is_some_and(|latest| latest.user() > user);
         if !later {
-            self.0.insert(user.lane(), Latest::Gone(user));
+            self.put(Latest::Gone(user));
         }
         !later
     }
@@ -118,7 +165,7 @@ impl Lanes {
     pub(crate) fn end_all_of(&mut self, who: Party) -> bool {
         match who {
             Party::Home(home) => {
-                self.0.retain(|lane, _| lane.home != home);
+                self.0.remove(&home);
                 true
             }
             Party::User(user) => self.end_user(user),
@@ -134,15 +181,38 @@ pub(crate) fn ends_with(request: RequestId, who: Party) -> bool {
     }
 }
 
+impl From<BTreeMap<Lane, Latest>> for Lanes {
+    fn from(all: BTreeMap<Lane, Latest>) -> Self {
+        let mut lanes = Self::default();
+        for (lane, latest) in all {
+            lanes.0.entry(lane.home).or_default().insert(lane.number, Last::of(latest));
+        }
+        lanes
+    }
+}
+
+impl From<Lanes> for BTreeMap<Lane, Latest> {
+    fn from(lanes: Lanes) -> Self {
+        lanes.all().collect()
+    }
+}
+
+impl Hash for Lanes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.all().count().hash(state);
+        self.all().for_each(|lane| lane.hash(state));
+    }
+}
+
 impl fmt::Debug for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.values()).finish()
+        f.debug_set().entries(self.latest()).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use holdall_core::{CellId, Home};
+    use holdall_core::CellId;
 
     use super::*;
 

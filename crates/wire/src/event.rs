@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Change, Kind, Lasting, Part, Refusal, RequestNo, Taken};
+use crate::message::{Ask, Change, Kind, Refusal, RequestNo, Taken};
 use crate::name::{Name, Need};
 use crate::view::Who;
 
@@ -40,18 +40,8 @@ pub enum What {
         request: RequestNo,
         /// Who.
         who: Arc<Who>,
-        /// For what.
-        needs: Arc<[Need]>,
-        /// What the grant will be tied to.
-        lasting: Lasting,
-        /// Whether it is refused if it would have to wait.
-        now: bool,
-        /// For how many milliseconds it is used at most.
-        limit: Option<u64>,
-        /// The grant inside which it is asked.
-        within: Option<RequestNo>,
-        /// The grant that it is for a part of.
-        part: Option<Part>,
+        /// For what. It is not copied, since many may wait for long.
+        ask: Arc<Ask>,
     },
     /// A request waits.
     Queued {

@@ -52,7 +52,7 @@ async fn measure_own(
         Some(socket) if target == "agent" => Server::running(socket).await?,
         _ => Server::start(Kind::named(target), case)?,
     };
-    let _crowd = crowd::wait(server.socket(), case.waiting).await?;
+    let _crowd = crowd::wait(server.socket(), case.waiting, case.alike).await?;
     let sessions =
         agent::connect(server.socket(), case.connections, options.cell.as_deref()).await?;
     measured(case, &sessions, options, seed, Some(server.process())).await

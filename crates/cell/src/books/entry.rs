@@ -21,7 +21,7 @@ pub struct Entry {
     /// When it was asked for.
     pub asked: u64,
     /// What it holds, if it does.
-    pub held: Option<Held>,
+    pub held: Option<Box<Held>>,
     /// Whether its client may be told, once it is granted.
     pub ready: bool,
     /// Where its command starts, if its client may start it there.

@@ -27,6 +27,7 @@ impl Cell {
                 let request = self.engine.next_number();
                 let bare = self.engine.refuse_bare(&ask.needs).err();
                 self.engine.name_as_here(&mut Arc::make_mut(&mut ask).needs);
+                let ask = self.engine.ask_like(ask);
                 let (asker, asked, at) = (who.clone(), ask.clone(), self.now);
                 self.note(Fact::Asked { request, session, call, who: asker, ask: asked, at })?;
                 return match bare {
@@ -73,7 +74,11 @@ impl Cell {
                 return self.close(session);
             }
         };
-        self.answer(session, call, done.map_or_else(Answer::Failed, |()| Answer::Done))
+        self.answer(
+            session,
+            call,
+            done.map_or_else(|fault| Answer::Failed(fault.into()), |()| Answer::Done),
+        )
     }
 
     /// Whether a wish that comes over a connection gives back something that is open: it is always
@@ -171,12 +176,12 @@ impl Cell {
             Leftovers::Wait => {
                 self.note(Fact::Left { request, how, call: None })?;
                 self.effect(Effect::Watch(request, holder));
-                self.answer(session, call, Answer::Leftovers(pids))
+                self.answer(session, call, Answer::Leftovers(pids.into()))
             }
             Leftovers::Warn => {
                 self.end(request, how)?;
                 self.unused(Some(holder));
-                self.answer(session, call, Answer::Leftovers(pids))
+                self.answer(session, call, Answer::Leftovers(pids.into()))
             }
             Leftovers::Kill => {
                 self.note(Fact::Left { request, how, call: Some(call) })?;

@@ -105,7 +105,7 @@ impl Cell {
             return Ok(());
         }
         let fault = Fault::Conflict(format!("{request} {why}"));
-        self.answer(session, call, Answer::Failed(fault))
+        self.answer(session, call, Answer::Failed(fault.into()))
     }
 
     /// A cell is gone for good: what it has not confirmed needs no word of it.

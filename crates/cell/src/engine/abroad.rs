@@ -13,6 +13,7 @@ use holdall_protocols::house::{House, Stance, ToManager, ToUser, User};
 use holdall_wire::{Name, Need, Refusal, RequestNo, Taken};
 
 use super::cells::Abroad;
+use super::entry::for_needs;
 use super::ledger::Meaning;
 use super::roles::Mail;
 use super::{Defect, Effect, Engine, Reservation, Serving};
@@ -170,7 +171,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// Puts what is held into the order in which it was asked for.
     pub(super) fn in_order(&self, request: RequestNo, taken: &mut [Taken]) {
         let Some(entry) = self.requests.get(&request) else { return };
-        taken.sort_by_key(|taken| entry.needs.iter().position(|need| is_for(need, taken)));
+        taken.sort_by_key(|taken| entry.needs().iter().position(|need| is_for(need, taken)));
     }
 
     /// The cells that have given something to a request.
@@ -238,7 +239,7 @@ impl Engine<House> {
         let request = self.request_of(user)?;
         let (entry, abroad) = (self.requests.get(&request)?, self.cells.abroad.get(&request)?);
         let cell = self.cells.peer(of)?.member.name.as_str();
-        let needs = entry.needs.iter().filter(|need| need.name.cell() == Some(cell)).map(here);
+        let needs = entry.needs().iter().filter(|need| need.name.cell() == Some(cell)).map(here);
         Some(Order { needs: needs.collect(), who: entry.who.clone(), now: abroad.now })
     }
 
@@ -380,7 +381,7 @@ impl Engine<House> {
         self.tell_manager()?;
         self.enter_as(
             kept.request,
-            kept.needs.clone(),
+            for_needs(kept.needs.clone()),
             counts.clone(),
             Arc::new(kept.who.clone()),
             id.user,
@@ -395,7 +396,8 @@ impl Engine<House> {
         let role = User::granted(&self.cfg, Request { id, needs: counts });
         self.enter_user(id.user, role, kept.request);
         if let Some(entry) = self.requests.get_mut(&kept.request) {
-            (entry.since, entry.until) = (kept.since, kept.until);
+            entry.since = kept.since;
+            entry.besides.change(|besides| besides.until = kept.until);
             entry.taken = Some(kept.taken.clone().into());
         }
         self.held.insert(kept.request);

@@ -15,6 +15,7 @@ use holdall_core::{CellId, Home, Life, ManagerId, Needs, Protocol, RequestId, Us
 use holdall_wire::{Name, Refusal, RequestNo};
 use serde::{Deserialize, Serialize};
 
+use super::users::Users;
 use super::{Engine, Serving};
 use crate::peer::{Given, PeerMessage};
 
@@ -171,7 +172,7 @@ impl<P: Protocol> Cells<P> {
 impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// The request that a user acts for, here or elsewhere.
     pub(super) fn request_of(&self, user: UserId) -> Option<RequestNo> {
-        match self.users.get(&user) {
+        match self.users.get(user) {
             Some(slot) => slot.request,
             None => self.cells.foreign.get(&user).map(|foreign| foreign.request),
         }
@@ -180,6 +181,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// This is a cell among others from now on, or another life of it. Only while there are no requests.
     pub fn settle(&mut self, own: Name, home: Home) {
         (self.cells.own, self.cells.home) = (Some(own), home);
+        self.users = std::mem::replace(&mut self.users, Users::new(home)).at(home);
         P::Manager::settle(&mut self.cfg, home.cell);
     }
 

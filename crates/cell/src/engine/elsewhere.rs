@@ -42,7 +42,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Some(Elsewhere {
                 member: peer.member.clone(),
                 id: abroad.id,
-                needs: entry.needs.iter().filter(is_its).map(super::abroad::here).collect(),
+                needs: entry.needs().iter().filter(is_its).map(super::abroad::here).collect(),
                 is_given: abroad.given.contains_key(&guard),
                 is_up: peer.is_up,
                 since: peer.since,

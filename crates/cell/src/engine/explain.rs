@@ -70,7 +70,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if self.is_held(request) {
             return chain;
         }
-        if self.requests.get(&request).is_some_and(|entry| entry.part_of.is_some()) {
+        if self.requests.get(&request).is_some_and(|entry| entry.besides.part_of.is_some()) {
             // It waits for other parts alone.
             let hindrances = self.hindrances(request, usize::MAX);
             chain.waiting.push(request);
@@ -162,8 +162,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// The grants inside which a request was asked, from the inside out, and those that they are parts of.
     pub(super) fn outer(&self, request: RequestNo) -> impl Iterator<Item = RequestNo> + '_ {
-        let within = |request: RequestNo| self.requests.get(&request)?.within;
-        let whole = |part: RequestNo| self.requests.get(&part)?.part_of;
+        let within = |request: RequestNo| self.requests.get(&request)?.besides.within;
+        let whole = |part: RequestNo| self.requests.get(&part)?.besides.part_of;
         let around = std::iter::successors(within(request), move |outer| within(*outer));
         around.flat_map(move |grant| [Some(grant), whole(grant)]).flatten()
     }
@@ -206,7 +206,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Whether a request that waits does so, over others, for a grant around it.
     pub(super) fn waits_in_a_circle(&self, request: RequestNo) -> Option<Refusal> {
-        self.requests.get(&request)?.within?;
+        self.requests.get(&request)?.besides.within?;
         let chain = self.chain(request, None);
         chain.circular.then(|| {
             let over: Vec<_> = chain.waiting.iter().skip(1).map(ToString::to_string).collect();
@@ -277,6 +277,6 @@ fn told(entry: &super::Entry, pool: &Pool) -> String {
         let rest = need.name.as_str().strip_prefix(name);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let needs = entry.needs.iter().filter(of_pool).map(ToString::to_string);
+    let needs = entry.needs().iter().filter(of_pool).map(ToString::to_string);
     needs.collect::<Vec<_>>().join(" ")
 }

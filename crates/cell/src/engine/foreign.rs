@@ -8,6 +8,7 @@ use holdall_protocols::house::{House, Stance, ToManager, ToUser};
 use holdall_wire::{Need, Refusal, RequestNo, Taken, Who};
 
 use super::cells::Foreign;
+use super::entry::for_needs;
 use super::{Defect, Effect, Engine};
 use crate::peer::{AT_A_GUARD_MAX, Given, NEEDS_AT_A_GUARD_MAX, Order, PeerMessage};
 
@@ -109,7 +110,7 @@ impl Engine<House> {
         self.tell_manager()?;
         let request = self.draw_request();
         let who = self.who_of(from, &order.who);
-        self.enter_as(request, order.needs, counts.clone(), who, id.user);
+        self.enter_as(request, for_needs(order.needs), counts.clone(), who, id.user);
         let (stance, held, leased) = (ToManager::Release(id), None, true);
         let foreign = Foreign { id, request, stance, counts: counts.clone(), held, leased };
         self.cells.foreign.insert(id.user, foreign);
@@ -353,10 +354,10 @@ impl Engine<House> {
             id: foreign.id,
             stance: foreign.stance.clone(),
             who: entry.who.clone(),
-            needs: entry.needs.clone(),
+            needs: entry.needs().to_vec(),
             taken: entry.taken.clone()?,
             since: entry.since,
-            until: entry.until,
+            until: entry.besides.until,
             leased: foreign.leased,
         })
     }
@@ -392,9 +393,10 @@ impl Engine<House> {
         self.go_above(request.0);
         let Some(counts) = self.as_it_was(&needs, &taken) else { return Ok(false) };
         self.tell_manager()?;
-        self.enter_as(request, needs, counts.clone(), who, id.user);
+        self.enter_as(request, for_needs(needs), counts.clone(), who, id.user);
         if let Some(entry) = self.requests.get_mut(&request) {
-            (entry.since, entry.until, entry.taken) = (since, until, Some(taken));
+            (entry.since, entry.taken) = (since, Some(taken));
+            entry.besides.change(|besides| besides.until = until);
         }
         let (held, said) = (None, stance.clone());
         let foreign = Foreign { id, request, stance: said, counts: counts.clone(), held, leased };

@@ -62,14 +62,14 @@ impl Pool {
     pub(crate) fn units(&self) -> Option<&Units> {
         match &self.stock {
             Stock::Lock { .. } => None,
-            Stock::Units(units) => Some(units),
+            Stock::Units(units) => Some(&**units),
         }
     }
 
     pub(super) fn units_mut(&mut self) -> Option<&mut Units> {
         match &mut self.stock {
             Stock::Lock { .. } => None,
-            Stock::Units(units) => Some(units),
+            Stock::Units(units) => Some(&mut **units),
         }
     }
 

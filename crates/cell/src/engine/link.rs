@@ -60,8 +60,8 @@ impl Engine<House> {
         let until = self.now.saturating_add(term.with_grace());
         let slack = term.with_grace() - term.millis;
         let is_enough = |before: u64| before >= until && before - until <= slack;
-        if !entry.until.is_some_and(is_enough) {
-            entry.until = Some(until);
+        if !entry.besides.until.is_some_and(is_enough) {
+            entry.besides.change(|besides| besides.until = Some(until));
             self.effects.push(Effect::Kept(request, until));
         }
         self.send(id.user.home().cell, PeerMessage::Kept { request: id, mark: term.mark });
@@ -296,10 +296,9 @@ impl Engine<House> {
         for request in self.waiting_at(at) {
             self.refuse(request, Refusal::Never(format!("the cell '{name}' {why}")))?;
         }
-        let mut owing: Vec<UserId> = self.users.keys().copied().collect();
-        owing.sort_unstable();
-        for user in owing {
-            if self.users.get(&user).is_some_and(|slot| slot.request.is_none()) {
+        let users: Vec<UserId> = self.users.sorted().into_iter().map(|(user, _)| user).collect();
+        for user in users {
+            if self.users.get(user).is_some_and(|slot| slot.request.is_none()) {
                 let msg = ToUser::Over(RequestId { user, seq: 1 });
                 self.step_user(user, Event::Message { from: Addr::Manager(at), msg })?;
             }

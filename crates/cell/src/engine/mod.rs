@@ -15,9 +15,11 @@
 //!   engine must not be stepped again.
 
 mod abroad;
+mod alike;
 mod cells;
 mod defect;
 mod elsewhere;
+mod entry;
 mod explain;
 mod few;
 mod foreign;
@@ -37,14 +39,15 @@ mod state;
 mod stock;
 #[cfg(test)]
 mod tests;
+mod users;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_core::{
-    CellId, ManagerId, Need as Count, Needs, Options, Outbox, Protocol, Request, Resize, Rung,
-    Topology, Unsupported, UserId,
+    CellId, Home, ManagerId, Need as Count, Needs, Options, Outbox, Protocol, Request, Resize,
+    Rung, Topology, Unsupported, UserId,
 };
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
 use rustc_hash::FxHashMap;
@@ -54,11 +57,13 @@ use self::cells::Cells;
 pub use self::cells::{Member, Outgoing};
 pub use self::defect::Defect;
 pub use self::elsewhere::Elsewhere;
+use self::entry::Entry;
 pub use self::foreign::HeldFor;
 use self::ledger::Ledger;
 pub use self::look::Walk;
 use self::roles::{Mail, ManagerTimer, Slot, Timers, UserTimer};
 pub use self::serving::Serving;
+use self::users::Users;
 
 /// What happens to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,41 +163,12 @@ pub enum Effect {
 /// How many of those who were overtaken at a pool are counted.
 const OVERTAKEN_MAX: usize = 64;
 
-/// A request that waits or holds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Entry {
-    user: UserId,
-    needs: Vec<Need>,
-    /// The same for the protocol; once it is granted, with every unit by number.
-    counts: Needs,
-    who: Arc<Who>,
-    since: u64,
-    /// How long a reservation lasts, from its grant.
-    lasts: Option<u64>,
-    /// Until when, once it is granted.
-    until: Option<u64>,
-    within: Option<RequestNo>,
-    taken: Option<Arc<[Taken]>>,
-    /// The grant that it uses a part of, or wants to.
-    part_of: Option<RequestNo>,
-    /// It ends with its last part.
-    closing: bool,
-}
-
-impl Entry {
-    /// A request that waits, and is nothing else.
-    fn new(user: UserId, needs: Vec<Need>, counts: Needs, who: Arc<Who>, since: u64) -> Self {
-        let (lasts, until, within, taken, part_of, closing) = Default::default();
-        Self { user, needs, counts, who, since, lasts, until, within, taken, part_of, closing }
-    }
-}
-
 /// The state of a node.
 pub struct Engine<P: Protocol> {
     cfg: P,
     manager: P::Manager,
+    users: Users<P>,
     /// Each in a place of its own: a table that grows moves what is in it, and is half empty then.
-    users: FxHashMap<UserId, Box<Slot<P>>>,
     requests: FxHashMap<RequestNo, Box<Entry>>,
     /// Those of them that hold.
     held: BTreeSet<RequestNo>,
@@ -238,7 +214,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(Self {
             manager: cfg.manager(ManagerId(0)),
             cfg,
-            users: FxHashMap::default(),
+            users: Users::new(Home::default()),
             requests: FxHashMap::default(),
             held: BTreeSet::new(),
             inside: BTreeMap::new(),
@@ -281,7 +257,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         match input {
             Input::Ask { who, ask } => {
                 let request = self.draw_request();
-                self.on_ask(request, who, &ask)?;
+                self.on_ask(request, who, ask)?;
             }
             Input::Change(change) => self.on_change(&change)?,
             Input::End(request) => {
@@ -293,7 +269,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             }
             Input::Renew { request, until } => {
                 if let Some(entry) = self.requests.get_mut(&request) {
-                    entry.until = Some(until);
+                    entry.besides.change(|besides| besides.until = Some(until));
                 }
             }
             Input::Restore(reservation) => self.on_restore(reservation)?,
@@ -302,7 +278,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: &Ask) -> Result<(), Defect> {
+    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: Arc<Ask>) -> Result<(), Defect> {
         if let Some(part) = ask.part {
             return self.on_ask_part(request, who, ask, part.of);
         }
@@ -319,12 +295,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 return Ok(());
             }
         };
+        let counts = self.counts_like(counts);
         self.tell_manager()?;
         let lasts = match ask.lasting {
             Lasting::Connection | Lasting::Command(_) => None,
             Lasting::Reservation(millis) => Some(millis),
         };
-        self.enter(request, ask.needs.clone(), counts, who, lasts, ask.within);
+        self.enter(request, ask.clone(), counts, who, lasts, ask.within);
         if let Some(why) = self.waits_for_itself(request) {
             return self.refuse(request, why);
         }
@@ -355,7 +332,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn enter(
         &mut self,
         request: RequestNo,
-        needs: Vec<Need>,
+        ask: Arc<Ask>,
         counts: Needs,
         who: Arc<Who>,
         lasts: Option<u64>,
@@ -363,9 +340,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     ) {
         let user = self.fresh_user();
         let within = self.nest(request, who.uid, within);
-        self.enter_as(request, needs, counts, who, user);
-        if let Some(entry) = self.requests.get_mut(&request) {
-            (entry.lasts, entry.within) = (lasts, within);
+        self.enter_as(request, ask, counts, who, user);
+        if (lasts.is_some() || within.is_some())
+            && let Some(entry) = self.requests.get_mut(&request)
+        {
+            entry.besides.change(|besides| (besides.lasts, besides.within) = (lasts, within));
         }
         self.enter_user(user, self.cfg.user(user), request);
     }
@@ -374,7 +353,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn enter_as(
         &mut self,
         request: RequestNo,
-        needs: Vec<Need>,
+        ask: Arc<Ask>,
         counts: Needs,
         who: Arc<Who>,
         user: UserId,
@@ -382,7 +361,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         for count in counts.iter() {
             self.ledger.join(count.pool, request);
         }
-        let entry = Entry::new(user, needs, counts, who, self.now);
+        let entry = Entry::new(user, ask, counts, who, self.now);
         self.requests.insert(request, Box::new(entry));
     }
 
@@ -409,7 +388,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// The protocol has granted a request: note units, and draw a fence.
     fn on_granted(&mut self, granted: &Request) -> Result<(), Defect> {
-        let Some(request) = self.users.get(&granted.id.user).and_then(|slot| slot.request) else {
+        let Some(request) = self.users.get(granted.id.user).and_then(|slot| slot.request) else {
             return Ok(()); // It ended while its grant was under way.
         };
         let counted = (!P::Manager::PICKS).then(|| self.ledger.picked(&granted.needs));
@@ -439,7 +418,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         if let Some(entry) = self.requests.get_mut(&request) {
             if former.is_none() {
                 entry.since = self.now;
-                entry.until = entry.lasts.map(|millis| self.now.saturating_add(millis));
+                if let Some(millis) = entry.besides.lasts {
+                    let until = self.now.saturating_add(millis);
+                    entry.besides.change(|besides| besides.until = Some(until));
+                }
             }
             entry.taken = Some(taken.clone());
             entry.counts = counts.clone();
@@ -461,7 +443,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let Some(entry) = self.requests.remove(&request) else { return Ok(()) };
         self.cells.abroad.remove(&request);
         let held = self.held.remove(&request);
-        if let Some(outer) = entry.within
+        if let Some(outer) = entry.besides.within
             && let Some(inside) = self.inside.get_mut(&outer)
         {
             inside.remove(&request);
@@ -469,7 +451,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 self.inside.remove(&outer);
             }
         }
-        if let Some(of) = entry.part_of {
+        if let Some(of) = entry.besides.part_of {
             return self.end_part(request, &entry, of);
         }
         let mut unused = Vec::new();

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use holdall_core::{Need as Count, Needs, PoolId, Protocol, Unit as Number};
 use holdall_wire::{Amount, Ask, Hindrance, Need, Refusal, RequestNo, Taken, Who};
 
+use super::entry::{Besides, for_needs};
 use super::ledger::{LOCK_UNITS, Meaning};
 use super::needs::{ALL, add};
 use super::{Defect, Effect, Engine, Entry, Serving};
@@ -75,7 +76,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         &mut self,
         request: RequestNo,
         who: Arc<Who>,
-        ask: &Ask,
+        ask: Arc<Ask>,
         of: RequestNo,
     ) -> Result<(), Defect> {
         let counts = match self.resolve_part(&who, &ask.needs, of) {
@@ -85,7 +86,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 return Ok(());
             }
         };
-        self.enter_part(request, ask.needs.clone(), counts, who, of, ask.within);
+        self.enter_part(request, ask.clone(), counts, who, of, ask.within);
         if let Some(why) = self.part_waits_for_itself(request, of) {
             return self.refuse(request, why);
         }
@@ -104,7 +105,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn enter_part(
         &mut self,
         request: RequestNo,
-        needs: Vec<Need>,
+        ask: Arc<Ask>,
         counts: Needs,
         who: Arc<Who>,
         of: RequestNo,
@@ -112,8 +113,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     ) {
         let user = self.fresh_user(); // The protocol never hears of it.
         let within = self.nest(request, who.uid, within);
-        let entry = Entry::new(user, needs, counts, who, self.now);
-        let entry = Entry { within, part_of: Some(of), ..entry };
+        let mut entry = Entry::new(user, ask, counts, who, self.now);
+        entry.besides.change(|besides| (besides.within, besides.part_of) = (within, Some(of)));
         self.requests.insert(request, Box::new(entry));
         self.parts.entry(of).or_default().insert(request);
     }
@@ -128,10 +129,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             let text = format!("{of} belongs to {}, and only its owner uses it", whole.who.user);
             return Err(Refusal::Denied(text));
         }
-        match &**whole {
-            Entry { part_of: Some(_), .. } => conflict("is itself a part of a grant, and has none"),
-            Entry { closing: true, .. } => conflict("is ending"),
-            whole => Ok(whole),
+        match &*whole.besides {
+            Besides { part_of: Some(_), .. } => {
+                conflict("is itself a part of a grant, and has none")
+            }
+            Besides { closing: true, .. } => conflict("is ending"),
+            _ => Ok(whole),
         }
     }
 
@@ -187,7 +190,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let (whole, part) = (self.requests.get(&of)?, self.requests.get(&request)?);
         let mut used = Used::default();
         let around = self.outer(request).filter_map(|outer| self.requests.get(&outer));
-        around.filter(|outer| outer.part_of == Some(of)).for_each(|outer| used.add(outer));
+        around.filter(|outer| outer.besides.part_of == Some(of)).for_each(|outer| used.add(outer));
         let fits = part.counts.iter().all(|count| {
             whole.counts.of(count.pool).is_some_and(|has| used.pick(has, count).is_some())
         });
@@ -206,7 +209,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// Grants what fits, in the order in which it was asked for.
     fn serve_parts(&mut self, of: RequestNo) {
-        let Some(whole) = self.requests.get(&of).filter(|whole| !whole.closing) else { return };
+        let Some(whole) = self.requests.get(&of).filter(|whole| !whole.besides.closing) else {
+            return;
+        };
         let (whole, mut used) = (whole.clone(), self.used(of));
         let mut kept: BTreeSet<PoolId> = BTreeSet::new();
         for part in self.parts(of).collect::<Vec<_>>() {
@@ -277,7 +282,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
                 self.parts.remove(&of);
             }
         }
-        let closing = self.requests.get(&of).is_some_and(|whole| whole.closing);
+        let closing = self.requests.get(&of).is_some_and(|whole| whole.besides.closing);
         if closing && !self.parts.contains_key(&of) {
             return self.end(of);
         }
@@ -289,7 +294,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub(super) fn closes(&mut self, grant: RequestNo) -> Result<bool, Defect> {
         let waiting: Vec<_> = self.parts(grant).filter(|part| !self.is_held(*part)).collect();
         if let Some(whole) = self.requests.get_mut(&grant) {
-            whole.closing = true;
+            whole.besides.change(|besides| besides.closing = true);
         }
         for part in waiting {
             self.refuse(part, Refusal::Never(format!("{grant} has ended")))?;
@@ -323,7 +328,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         };
         let counts: Option<Vec<_>> = taken.iter().map(count).collect();
         let Some(counts) = counts.and_then(|counts| Needs::new(counts).ok()) else { return false };
-        self.enter_part(request, needs, counts, who, of, None);
+        self.enter_part(request, for_needs(needs), counts, who, of, None);
         self.held.insert(request);
         if let Some(entry) = self.requests.get_mut(&request) {
             entry.taken = Some(taken.clone());
@@ -358,7 +363,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             }
             let holders = if lacks { held } else { Vec::new() };
             let pool = self.ledger.pool(count.pool)?;
-            let need = entry.needs.iter().find(|need| self.pool_of(need) == Some(&pool.name))?;
+            let need = entry.needs().iter().find(|need| self.pool_of(need) == Some(&pool.name))?;
             let in_use = used.units.get(&count.pool).map_or(0, BTreeSet::len) as u32;
             Some(Hindrance {
                 need: need.clone(),

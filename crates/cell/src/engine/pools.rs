@@ -76,9 +76,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Kind::Numbered(n) => {
                 count(*n)?;
                 let all = (0..*n).map(|i| numbered(name, i)).collect::<Result<_, _>>()?;
-                Stock::Units(Units::new(all, true))
+                Stock::Units(Box::new(Units::new(all, true)))
             }
-            Kind::Named(names) => Stock::Units(Units::new(named(name, names)?, false)),
+            Kind::Named(names) => Stock::Units(Box::new(Units::new(named(name, names)?, false))),
         };
         let is_unit = match self.ledger.meaning(name) {
             Meaning::Unit(_, pool, _) | Meaning::UnitAlone(pool, _) => Some(&pool.name),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdall_core::Protocol;
 
+use super::entry::for_needs;
 use super::{Defect, Effect, Engine, Reservation, Serving};
 
 impl<P: Protocol<Manager: Serving>> Engine<P> {
@@ -24,9 +25,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             return Ok(());
         };
         self.tell_manager()?;
-        self.enter(request, needs, counts, Arc::new(who), None, None);
+        self.enter(request, for_needs(needs), counts, Arc::new(who), None, None);
         if let Some(entry) = self.requests.get_mut(&request) {
-            (entry.since, entry.until, entry.taken) = (since, until, Some(taken.into()));
+            (entry.since, entry.taken) = (since, Some(taken.into()));
+            entry.besides.change(|besides| besides.until = until);
         }
         self.call_ask(request)?;
         let held = self.effects.iter().any(|effect| matches!(effect, Effect::Granted { .. }));

@@ -99,7 +99,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     pub(super) fn call_end(&mut self, user: UserId, held: bool) -> Result<(), Defect> {
-        if let Some(slot) = self.users.get_mut(&user) {
+        if let Some(slot) = self.users.get_mut(user) {
             slot.request = None;
         }
         self.step_user(user, Event::Call(if held { Call::Done } else { Call::Leave }))?;
@@ -168,7 +168,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     pub(super) fn step_user(&mut self, id: UserId, event: Event<P::User>) -> Result<(), Defect> {
-        let Some(slot) = self.users.get_mut(&id) else {
+        let Some(slot) = self.users.get_mut(id) else {
             return Ok(()); // It is over; what comes late is dropped.
         };
         let mut out = std::mem::take(&mut self.of_user);
@@ -185,7 +185,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
         self.of_user = out;
         if over {
-            self.users.remove(&id);
+            self.users.remove(id);
             // Of an earlier home nobody knows how many there were.
             let next = id.next_generation().filter(|next| next.home() == self.cells.home);
             self.lanes.extend(next);

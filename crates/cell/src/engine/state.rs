@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::cells::Cells;
 use super::ledger::Ledger;
 use super::roles::{Slot, Timers};
+use super::users::Users;
 use super::{Defect, Effect, Engine, Entry, Serving, TimerNo};
 
 /// What is kept of an engine, to be written.
@@ -19,7 +20,7 @@ use super::{Defect, Effect, Engine, Entry, Serving, TimerNo};
 #[serde(bound = "")]
 struct Written<'a, P: Protocol> {
     manager: &'a P::Manager,
-    users: Vec<(&'a UserId, &'a Slot<P>)>,
+    users: Vec<(UserId, &'a Slot<P>)>,
     requests: Vec<(&'a RequestNo, &'a Entry)>,
     ledger: &'a Ledger,
     cells: &'a Cells<P>,
@@ -77,8 +78,7 @@ impl<P: Protocol<Manager: Serving>> Serialize for Engine<P> {
             now,
             ephemeral,
         } = self;
-        let mut users: Vec<_> = users.iter().map(|(user, slot)| (user, &**slot)).collect();
-        users.sort_unstable_by_key(|(user, _)| **user);
+        let users = users.sorted();
         let mut requests: Vec<_> =
             requests.iter().map(|(request, entry)| (request, &**entry)).collect();
         requests.sort_unstable_by_key(|(request, _)| **request);
@@ -105,22 +105,24 @@ impl<'de, P: Protocol<Manager: Serving>> Deserialize<'de> for Engine<P> {
         let state = Read::<P>::deserialize(from)?;
         let mut engine = Self::new(None, 0, state.ephemeral).map_err(de::Error::custom)?;
         P::Manager::settle(&mut engine.cfg, state.cells.home.cell);
+        let mut users = Users::new(state.cells.home);
+        state.users.into_iter().for_each(|(user, slot)| users.insert(user, slot));
         let holds =
             |(request, entry): &(RequestNo, Box<Entry>)| entry.taken.is_some().then_some(*request);
         let held = state.requests.iter().filter_map(holds).collect();
         let mut inside: BTreeMap<RequestNo, BTreeSet<RequestNo>> = BTreeMap::new();
         let mut parts: BTreeMap<RequestNo, BTreeSet<RequestNo>> = BTreeMap::new();
         for (request, entry) in &state.requests {
-            if let Some(outer) = entry.within {
+            if let Some(outer) = entry.besides.within {
                 inside.entry(outer).or_default().insert(*request);
             }
-            if let Some(whole) = entry.part_of {
+            if let Some(whole) = entry.besides.part_of {
                 parts.entry(whole).or_default().insert(*request);
             }
         }
         Ok(Self {
             manager: state.manager,
-            users: state.users.into_iter().collect(),
+            users,
             requests: state.requests.into_iter().collect(),
             held,
             inside,
@@ -159,7 +161,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         now: u64,
         request: RequestNo,
         who: Arc<Who>,
-        ask: &Ask,
+        ask: Arc<Ask>,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         self.go_above(request.0);
@@ -172,7 +174,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let Some(uid) = self.who(request).map(|who| who.uid) else { return };
         let within = self.nest(request, uid, within);
         if let Some(entry) = self.requests.get_mut(&request) {
-            entry.within = within;
+            entry.besides.change(|besides| besides.within = within);
         }
     }
 

@@ -15,8 +15,8 @@ pub(crate) const LOCK_UNITS: u32 = u32::MAX;
 pub(crate) enum Stock {
     /// The fence of its present holders.
     Lock { fence: u64 },
-    /// Units that can be told apart.
-    Units(Units),
+    /// Units that can be told apart. Elsewhere, since most are locks, and small where there are many.
+    Units(Box<Units>),
 }
 
 /// The units of a pool. A unit keeps its number as long as it belongs to the pool: the protocol knows it by

@@ -5,6 +5,8 @@ mod named;
 mod parts;
 mod random;
 
+use std::sync::Arc;
+
 use holdall_core::{Protocol, UserId};
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, Change, From, Kind, Lasting, Name, Refusal, RequestNo, Taken, Who};
@@ -246,7 +248,7 @@ fn a_state_that_was_kept_knows_what_was_asked_inside_what() {
         step(&mut built.0, Input::Restore(story.0.kept(request).expect("it is held")));
     }
     let nested = Ask { within: Some(a), ..ask("b") };
-    built.0.ask_again(0, RequestNo(b.0 + 2), who().into(), &nested).expect("unbroken");
+    built.0.ask_again(0, RequestNo(b.0 + 2), who().into(), nested.into()).expect("unbroken");
     assert!(never(&built.asks_with(inside).1));
     let mut held = Story(Engine::new(None, 8, true).expect("a variant"));
     for request in [a, b] {
@@ -254,6 +256,34 @@ fn a_state_that_was_kept_knows_what_was_asked_inside_what() {
     }
     held.0.put_within(b, Some(a));
     assert!(never(&held.asks_with(Ask { within: Some(b), ..ask("a") }).1), "a is around b");
+}
+
+#[test]
+fn what_many_ask_for_is_kept_once() {
+    let mut story = Story(engine());
+    story.asks("a");
+    let (first, _) = story.asks("a");
+    let (second, _) = story.asks("a");
+    let (other, _) = story.asks("b");
+    let counts = |story: &Story, request: RequestNo| story.0.requests[&request].counts.as_ptr();
+    assert_eq!(counts(&story, first), counts(&story, second));
+    assert_ne!(counts(&story, first), counts(&story, other));
+    let asked = |story: &Story, request: RequestNo| story.0.requests[&request].ask.clone();
+    let (same, others) = (Arc::new(ask("a")), Arc::new(Ask { limit: Some(1), ..ask("a") }));
+    assert!(Arc::ptr_eq(&story.0.ask_like(same.clone()), &asked(&story, second)));
+    assert!(Arc::ptr_eq(&story.0.ask_like(others.clone()), &others), "not quite the same");
+    // Whoever reads an engine shares with those who have read the rest.
+    let kept = postcard::to_allocvec(&story.0).expect("written");
+    let mut again = Story(postcard::from_bytes(&kept).expect("readable"));
+    let who = asked_by(&again, first);
+    again.0.share(|request| (request == first || request == other).then_some((&who, &same)));
+    assert!(Arc::ptr_eq(&asked(&again, first), &same));
+    assert!(!Arc::ptr_eq(&asked(&again, other), &same), "it has asked for something else");
+    assert_eq!(postcard::to_allocvec(&again.0).expect("written"), kept);
+}
+
+fn asked_by(story: &Story, request: RequestNo) -> Arc<Who> {
+    Arc::new(Who::clone(&story.0.requests[&request].who))
 }
 
 #[test]

@@ -93,7 +93,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     /// The reservations, which must outlive the agent.
     pub fn reservations(&self) -> Vec<Reservation> {
-        let lasts = |r: &&RequestNo| self.requests.get(r).is_some_and(|e| e.until.is_some());
+        let lasts =
+            |r: &&RequestNo| self.requests.get(r).is_some_and(|e| e.besides.until.is_some());
         self.held.iter().filter(lasts).filter_map(|request| self.kept(*request)).collect()
     }
 
@@ -108,8 +109,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// The same, to be written down.
     pub fn to_keep(&self, request: RequestNo) -> Option<Reservation<&Arc<Who>, &[Need], &[Taken]>> {
         let entry = self.requests.get(&request)?;
-        let (who, needs, taken) = (&entry.who, &entry.needs[..], &**entry.taken.as_ref()?);
-        let (since, until, part_of) = (entry.since, entry.until, entry.part_of);
+        let (who, needs, taken) = (&entry.who, entry.needs(), &**entry.taken.as_ref()?);
+        let (since, until, part_of) = (entry.since, entry.besides.until, entry.besides.part_of);
         Some(Reservation { request, who, needs, taken, since, until, part_of })
     }
 
@@ -134,11 +135,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let entry = self.requests.get(&request).filter(|entry| entry.taken.is_none())?;
         Some(WaitView {
             request,
-            needs: entry.needs.clone(),
+            needs: entry.needs().to_vec(),
             who: Who::clone(&entry.who),
             since: entry.since,
-            within: entry.within,
-            part_of: entry.part_of,
+            within: entry.besides.within,
+            part_of: entry.besides.part_of,
             hindrances: self.hindrances(request, NAMED),
         })
     }
@@ -185,14 +186,14 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub(super) fn grant_view(&self, request: RequestNo, entry: &Entry) -> Option<GrantView> {
         Some(GrantView {
             request,
-            needs: entry.needs.clone(),
+            needs: entry.needs().to_vec(),
             taken: entry.taken.as_ref()?.to_vec(),
             who: Who::clone(&entry.who),
             since: entry.since,
-            until: entry.until,
-            state: if entry.until.is_some() { State::Reserved } else { State::Held },
+            until: entry.besides.until,
+            state: if entry.besides.until.is_some() { State::Reserved } else { State::Held },
             pids: Vec::new(),
-            part_of: entry.part_of,
+            part_of: entry.besides.part_of,
             parts: self.parts(request).filter(|part| self.is_held(*part)).collect(),
         })
     }
@@ -201,10 +202,11 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     /// are served earlier. Names at most `most` of each.
     pub(super) fn hindrances(&self, request: RequestNo, most: usize) -> Vec<Hindrance> {
         let Some(entry) = self.requests.get(&request) else { return Vec::new() };
-        if let Some(of) = entry.part_of {
+        if let Some(of) = entry.besides.part_of {
             return self.hindrances_of_part(request, of, most);
         }
-        let all = entry.needs.iter().filter_map(|need| self.hindrance(request, entry, need, most));
+        let all =
+            entry.needs().iter().filter_map(|need| self.hindrance(request, entry, need, most));
         all.collect()
     }
 

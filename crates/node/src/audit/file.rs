@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use holdall_wire::{Need, RequestNo, Taken, Who, needs_size};
+use holdall_wire::{Ask, Need, RequestNo, Taken, Who, needs_size};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ pub(crate) struct Line {
     pub(super) what: &'static str,
     request: Option<RequestNo>,
     who: Option<Arc<Who>>,
-    needs: Option<Arc<[Need]>>,
+    asked: Option<Arc<Ask>>,
     taken: Option<Arc<[Taken]>>,
     detail: Option<String>,
     left_out: usize,
@@ -80,15 +80,19 @@ impl Line {
     }
 
     /// As many needs as there is room for.
-    pub(crate) fn needs(mut self, needs: &Arc<[Need]>) -> Self {
+    pub(crate) fn asks(mut self, ask: &Arc<Ask>) -> Self {
         let mut room = LIST_MAX;
         let fits = |need: &&Need| {
             let size = need.name.as_str().len() + 8;
             room.checked_sub(size).inspect(|left| room = *left).is_some()
         };
-        let shown = needs.iter().take_while(fits).count();
-        self.left_out += needs.len() - shown;
-        self.needs = Some(if shown == needs.len() { needs.clone() } else { needs[..shown].into() });
+        let shown = ask.needs.iter().take_while(fits).count();
+        self.left_out += ask.needs.len() - shown;
+        self.asked = Some(if shown == ask.needs.len() {
+            ask.clone()
+        } else {
+            Arc::new(Ask { needs: ask.needs[..shown].to_vec(), ..Ask::clone(ask) })
+        });
         self
     }
 
@@ -123,7 +127,7 @@ impl Line {
         let taken: usize = taken.map(|taken| 64 + 64 * taken.units.len()).sum();
         let detail = self.detail.as_ref().map_or(0, String::len);
         let who = self.who.as_ref().map_or(0, |who| who.size());
-        let needs = self.needs.as_deref().map_or(0, needs_size);
+        let needs = self.asked.as_ref().map_or(0, |ask| needs_size(&ask.needs));
         256 + needs + taken + detail + who
     }
 }
@@ -211,13 +215,13 @@ impl Log {
     }
 
     fn put_into_words(&mut self, line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
-        let Line { at, what, request, who, needs, taken, detail, left_out } = line;
+        let Line { at, what, request, who, asked, taken, detail, left_out } = line;
         let words = Words {
             at: *at,
             what,
             request: *request,
             who: who.as_ref().map(|who| self.asked.words(who)).transpose()?,
-            needs: needs.as_deref().unwrap_or_default(),
+            needs: asked.as_ref().map_or(&[], |ask| &ask.needs),
             taken: taken.as_deref().unwrap_or_default(),
             detail: detail.as_deref(),
             left_out: *left_out,
@@ -262,13 +266,21 @@ mod tests {
         let mut log = Log::open(own, 1 << 20, 1).expect("writable");
         let name = |n: u32| format!("{}{n:04}", "x".repeat(190)).parse().expect("a name");
         let need = |n| Need { name: name(n), amount: holdall_wire::Amount::One };
-        let needs: Arc<[Need]> = (0..1000).map(need).collect();
+        let ask = Arc::new(Ask {
+            needs: (0..1000).map(need).collect(),
+            now: false,
+            lasting: holdall_wire::Lasting::Connection,
+            from: holdall_wire::From::default(),
+            within: None,
+            limit: None,
+            part: None,
+        });
         let units = (0..60_000).map(|n| (name(n % 1000), u64::MAX)).collect();
         let all = [Taken { name: name(0), units }].into();
         // The first one is somebody else's.
         log.write(&[Line::new(0, "granted")]).expect("writable");
         for n in 1..101 {
-            let line = Line::new(n, "granted").about(RequestNo(n)).needs(&needs).taken(&all);
+            let line = Line::new(n, "granted").about(RequestNo(n)).asks(&ask).taken(&all);
             assert!(line.bytes() < 10_000);
             log.write(&[line]).expect("writable");
         }

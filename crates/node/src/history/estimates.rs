@@ -310,16 +310,17 @@ mod tests {
             ]
         });
         lines.for_each(|line| live.remember(serde_json::from_str(&line).expect("a line")));
-        let asked = What::Asked {
-            request: RequestNo(request),
-            who: Arc::default(),
-            needs: vec!["db".parse().expect("a need")].into(),
-            lasting: holdall_wire::Lasting::Connection,
+        let ask = holdall_wire::Ask {
+            needs: vec!["db".parse().expect("a need")],
             now: false,
-            limit: None,
+            lasting: holdall_wire::Lasting::Connection,
+            from: holdall_wire::From::default(),
             within: None,
+            limit: None,
             part: None,
         };
+        let (request, who) = (RequestNo(request), Arc::default());
+        let asked = What::Asked { request, who, ask: ask.into() };
         live.happens(now, &asked);
         live
     }

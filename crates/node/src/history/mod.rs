@@ -56,7 +56,7 @@ impl Item for Happened {
             taken.iter().map(|taken| 64 + 64 * taken.units.len().min(100)).sum::<usize>()
         };
         256 + match self {
-            Self::Event(_, _, What::Asked { needs: all, who, .. }) => needs_size(all) + who.size(),
+            Self::Event(_, _, What::Asked { ask, who, .. }) => needs_size(&ask.needs) + who.size(),
             Self::Event(_, _, What::Granted { taken: all, .. }) => taken(all),
             Self::Event(..) | Self::Nothing(_) | Self::Standing(..) => 0,
             Self::Line(Line { what: Noted::Ask(ask), .. }) => {

@@ -99,7 +99,7 @@ impl Service {
     pub(super) fn log_turned_away(&mut self, conn: ConnNo, ask: &Ask, why: &Refusal) {
         let Some(peer) = self.peers.get(&conn) else { return };
         let line = Line::new(self.clock.wall(), "refused").of(Some(Arc::new(peer.who.clone())));
-        self.audit.add(line.needs(&ask.needs.as_slice().into()).detail(Some(why.to_string())));
+        self.audit.add(line.asks(&Arc::new(ask.clone())).detail(Some(why.to_string())));
         if let Some(history) = &mut self.history {
             let (at, user) = (self.clock.wall(), &peer.who.user);
             history.turn_away(at, user, ask);

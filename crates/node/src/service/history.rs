@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use holdall_cell::Over;
 use holdall_cell::events;
 use holdall_cell::facts::{Fact, Imported};
 use holdall_cell::session::{CallNo, SessionId};
@@ -31,11 +32,11 @@ pub(super) struct Ended {
 
 impl Service {
     /// Something is so from now on.
-    pub(super) fn note(&mut self, fact: Fact) {
+    pub(super) fn note(&mut self, fact: Fact, ended: &[Over]) {
         match fact {
-            Fact::Asked { request, session, call, who, ask, .. } => {
+            Fact::Asked { request, session, who, ask, .. } => {
                 debug!(%request, user = &*who.user, pid = who.pid, "asked");
-                self.know(request, Some((session, call)), &who, &ask);
+                self.know(request, Some(session), &who, &ask);
             }
             Fact::Imported(imported) => {
                 let Imported { request, who, ask, .. } = *imported;
@@ -48,7 +49,9 @@ impl Service {
             }
             Fact::Ended { request, .. } => {
                 self.no_lease(request);
-                self.forget(request);
+                if let Some(ended) = ended.iter().find(|ended| ended.request == request) {
+                    self.forget(ended);
+                }
             }
             Fact::Pool { .. } => {
                 if let Some(cells) = &mut self.cells {
@@ -66,7 +69,7 @@ impl Service {
     pub(super) fn know(
         &mut self,
         request: RequestNo,
-        asked: Option<(SessionId, CallNo)>,
+        session: Option<SessionId>,
         who: &Who,
         ask: &Ask,
     ) {
@@ -80,21 +83,22 @@ impl Service {
                 (size, files)
             }
         };
-        if let Some(session) = asked.and_then(|(session, _)| self.sessions.get_mut(&session)) {
+        if let Some(session) = session.and_then(|session| self.sessions.get_mut(&session)) {
             session.open += 1;
         }
         let reserved = matches!(ask.lasting, Lasting::Reservation(_));
-        self.known.insert(request, Known { uid, size, files, asked, reserved, left: false });
+        let (size, files) = (size as u32, files as u8);
+        self.known.insert(request, Known { size, files, reserved, left: false });
     }
 
     /// A request is over.
-    fn forget(&mut self, request: RequestNo) {
+    fn forget(&mut self, &Over { request, uid, asked }: &Over) {
         self.holders.remove(&request);
         let Some(known) = self.known.remove(&request) else { return };
         debug!(%request, "over");
-        self.requests.give(known.uid, known.size);
-        self.files.give(known.uid, known.files);
-        if let Some((session, call)) = known.asked {
+        self.requests.give(uid, known.size as usize);
+        self.files.give(uid, known.files.into());
+        if let Some((session, call)) = asked {
             self.request_over(session, call);
         }
         self.touch(known.reserved);
@@ -117,10 +121,10 @@ impl Service {
             history.add(record.0, at, &what);
         }
         let line = match what {
-            What::Asked { request, who, needs, .. } => {
+            What::Asked { request, who, ask } => {
                 metrics::requested();
                 let reason = who.from.reason.clone();
-                line(at, "asked", request, who).needs(&needs).detail(reason)
+                line(at, "asked", request, who).asks(&ask).detail(reason)
             }
             What::Granted { request, who, taken, asked, overtook, .. } => {
                 metrics::granted(at.saturating_sub(asked), overtook);

@@ -63,8 +63,8 @@ use std::time::{Duration, Instant};
 use holdall_cell::books::Books;
 use holdall_cell::engine::{Engine, TimerNo, Walk};
 use holdall_cell::facts::Fact;
-use holdall_cell::session::{CallNo, ConnNo, SessionId};
-use holdall_cell::{Cell, Input};
+use holdall_cell::session::{ConnNo, SessionId};
+use holdall_cell::{Cell, Input, Out};
 use holdall_holders::{Holder, ProcessId};
 use holdall_protocols::house::{House, Place};
 use holdall_wire::frame::Incoming;
@@ -134,15 +134,12 @@ struct Peer {
     walk: Option<Box<Walk<Place>>>,
 }
 
-/// What the service keeps of a request beside the cell: above all what it costs.
+/// What the service keeps of a request beside the cell: above all what it costs. The books know the rest.
 struct Known {
-    uid: u32,
     /// About how many bytes it takes.
-    size: usize,
+    size: u32,
     /// And how many files.
-    files: usize,
-    /// The call that asked.
-    asked: Option<(SessionId, CallNo)>,
+    files: u8,
     reserved: bool,
     /// Its client has ended, its processes have not.
     left: bool,
@@ -263,7 +260,8 @@ impl Service {
                         let (record, events) = (self.host.last(), std::mem::take(&mut out.events));
                         self.hold(Leaving::Events(record, events), false);
                     }
-                    out.facts.drain(..).for_each(|fact| self.note(fact));
+                    let Out { facts, ended, .. } = &mut out;
+                    facts.drain(..).for_each(|fact| self.note(fact, ended));
                     self.host.reuse(out);
                 }
                 Err(Broken::Log(why)) => {

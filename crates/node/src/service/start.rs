@@ -166,7 +166,8 @@ impl Service {
         let own =
             all.into_iter().filter(|(request, _)| self.books().ties().foreign(*request).is_none());
         for (request, entry) in own.collect::<Vec<_>>() {
-            self.know(request, entry.session, &entry.who, &entry.ask);
+            let session = entry.session.map(|(session, _)| session);
+            self.know(request, session, &entry.who, &entry.ask);
             if let Some(known) = self.known.get_mut(&request) {
                 known.left = entry.left.is_some();
             }

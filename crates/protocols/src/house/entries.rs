@@ -14,10 +14,11 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ops::Bound;
 
-use holdall_core::{PoolId, RequestId};
+use holdall_core::{PoolId, RequestId, Seldom};
 use serde::{Deserialize, Serialize};
 
 use super::Round;
+use super::arrivals::Arrivals;
 use super::entry::{Entry, Patience};
 use super::places::{Arrival, AtPool, Order, Places, Rank};
 use crate::few::Few;
@@ -27,7 +28,7 @@ use crate::few::Few;
 #[serde(from = "Written", into = "Written")]
 pub(super) struct Entries {
     by_arrival: BTreeMap<Arrival, Box<Entry>>,
-    arrivals: BTreeMap<RequestId, Arrival>,
+    arrivals: Arrivals,
     next: Arrival,
     /// Those who wait and have a round.
     rounds: BTreeSet<Rank>,
@@ -56,7 +57,7 @@ struct Before {
     held: bool,
     competes: bool,
     is_unplaced: bool,
-    waited_for: BTreeMap<Patience, u8>,
+    waited_for: Seldom<BTreeMap<Patience, u8>>,
 }
 
 impl Before {
@@ -109,7 +110,7 @@ impl Entries {
     pub(super) fn new(order: Order) -> Self {
         Self {
             by_arrival: BTreeMap::new(),
-            arrivals: BTreeMap::new(),
+            arrivals: Arrivals::default(),
             next: 0,
             rounds: BTreeSet::new(),
             places: Places::new(order),
@@ -151,11 +152,11 @@ impl Entries {
     }
 
     pub(super) fn get(&self, request: RequestId) -> Option<&Entry> {
-        self.at(*self.arrivals.get(&request)?)
+        self.at(self.arrivals.get(request)?)
     }
 
     pub(super) fn arrival(&self, request: RequestId) -> Option<Arrival> {
-        self.arrivals.get(&request).copied()
+        self.arrivals.get(request)
     }
 
     pub(super) fn at(&self, at: Arrival) -> Option<&Entry> {
@@ -223,7 +224,7 @@ impl Entries {
     }
 
     pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
-        let at = self.arrivals.remove(&request)?;
+        let at = self.arrivals.remove(request)?;
         let mut entry = *self.by_arrival.remove(&at)?;
         self.places.leave(at, &entry);
         if let Some(key) = entry.key() {
@@ -321,7 +322,7 @@ impl Entries {
         let round = |(last, key, at): &Rank| Some((*last, *key, place(at)?));
         let rounds = self.rounds.iter().map(round).collect::<Option<_>>();
         let in_step = in_step && rounds == Some(anew.rounds);
-        in_step && self.arrivals.values().map(place).eq(anew.arrivals.values().map(|at| Some(*at)))
+        in_step && self.arrivals.iter().map(|at| place(&at)).eq(anew.arrivals.iter().map(Some))
     }
 }
 

@@ -2,11 +2,12 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::{fmt, hint};
+use core::fmt;
 
-use holdall_core::{Needs, Picked, PoolId, RequestId, Unit};
+use holdall_core::{Needs, Picked, PoolId, RequestId, Seldom, Unit};
 use serde::{Deserialize, Serialize};
 
+use super::passed::Passed;
 use super::{House, Round, Span};
 
 /// A request at a manager.
@@ -24,17 +25,17 @@ pub(super) struct Entry {
     /// How many rounds it takes from there on.
     pub(super) span: Span,
     /// The round it will probably choose instead, since its own was taken.
-    pub(super) hint: Option<Round>,
+    pub(super) hint: Seldom<Option<Round>>,
     pub(super) held: bool,
     /// The units that it holds of listed pools.
-    pub(super) units: Picked,
+    pub(super) units: Seldom<Picked>,
     /// Whether it was asked to give this hold back.
     pub(super) asked_back: bool,
     /// By pool, as its needs are: how much more often it was passed by a younger request, while it
     /// waited without a round, than the next younger one that does so.
-    pub(super) passed: Vec<u32>,
+    pub(super) passed: Passed,
     /// While it is held: how many rings others have waited for it, by their patience.
-    pub(super) waited_for: BTreeMap<Patience, u8>,
+    pub(super) waited_for: Seldom<BTreeMap<Patience, u8>>,
     /// Its user keeps only its place here, because it waits elsewhere behind an overdue holder.
     pub(super) parked: bool,
     /// It waits here behind an overdue holder.
@@ -54,18 +55,17 @@ impl Entry {
     pub(super) fn new(request: RequestId, needs: Needs, solo: bool, span: Span) -> Self {
         Self {
             request,
-            // Not room that comes as zeros, as a compiler makes of it: that takes an allocator longer.
-            passed: needs.iter().map(|_| hint::black_box(0)).collect(),
+            passed: Passed::none_of(needs.len()),
             needs,
             solo,
             n: 0,
             round: None,
             span,
-            hint: None,
+            hint: Seldom::USUAL,
             held: false,
-            units: Picked::new(),
+            units: Seldom::USUAL,
             asked_back: false,
-            waited_for: BTreeMap::new(),
+            waited_for: Seldom::USUAL,
             parked: false,
             blocked: false,
             turns: 0,
@@ -126,7 +126,7 @@ impl Entry {
     /// From now on it holds what it needs, with these units of listed pools.
     pub(super) fn hold(&mut self, units: Picked) {
         self.let_go();
-        (self.held, self.units) = (true, units);
+        (self.held, self.units) = (true, units.into());
     }
 
     pub(super) fn let_go(&mut self) {
@@ -152,8 +152,10 @@ impl Entry {
 
     /// Somebody of this patience has waited for it through another ring.
     pub(super) fn note_waited_for(&mut self, patience: Patience) {
-        let rings = self.waited_for.entry(patience).or_default();
-        *rings = OVERDUE.min(*rings + 1);
+        self.waited_for.change(|waited_for| {
+            let rings = waited_for.entry(patience).or_default();
+            *rings = OVERDUE.min(*rings + 1);
+        });
     }
 
     /// Its place in the order of service, if it has one.
@@ -163,7 +165,7 @@ impl Entry {
 
     /// The round in which others should expect it.
     pub(super) fn expected(&self) -> Option<Round> {
-        self.hint.or(self.round)
+        (*self.hint).or(self.round)
     }
 }
 

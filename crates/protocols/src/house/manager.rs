@@ -186,7 +186,7 @@ impl Manager {
         let (request, solo, span) = (entry.request, entry.solo, entry.span);
         if let Some(entry) = self.entry(request) {
             if entry.n == 0 && entry.held {
-                let units = entry.units.clone();
+                let units = Picked::clone(&entry.units);
                 out.to_user(request.user, ToUser::Yes { request, n: 0, units });
             }
             return;
@@ -258,7 +258,7 @@ impl Manager {
         self.choosing.remove(&request);
         if let Some(entry) = self.entry(request) {
             if n == entry.n && entry.held {
-                let units = entry.units.clone();
+                let units = Picked::clone(&entry.units);
                 out.to_user(request.user, ToUser::Yes { request, n, units });
             } else if n == entry.n && cfg.resends() {
                 self.repeat(cfg, request, out);
@@ -272,7 +272,8 @@ impl Manager {
         self.drop_hold(request);
         let Some(at) = self.entries.arrival(request) else { return };
         self.entries.change(at, |entry| {
-            (entry.n, entry.round, entry.parked, entry.hint) = (n, Some(round), parked, None);
+            (entry.n, entry.round, entry.parked) = (n, Some(round), parked);
+            entry.hint.clear();
         });
         let Some(needs) = self.entries.at(at).map(|entry| entry.needs.clone()) else { return };
         if cfg.rules.floor {
@@ -282,7 +283,7 @@ impl Manager {
         let marks = self.marks(floor, &needs, request);
         if marks.meet(round, span) && !parked {
             let hint = marks.first_free(floor.max(round), span);
-            self.entries.change(at, |entry| entry.hint = Some(hint));
+            self.entries.change(at, |entry| entry.hint = Some(hint).into());
             let marks = marks.told_above(floor.max(round));
             out.to_user(request.user, ToUser::No { request, n, floor, marks });
         }

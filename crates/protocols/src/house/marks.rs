@@ -17,6 +17,7 @@ use super::{Round, Span};
 pub struct Marks(Vec<(Round, Round)>);
 
 impl Marks {
+    pub(super) const NONE: Self = Self(Vec::new());
     /// As many stretches as are told at once.
     pub const TOLD: usize = 64;
 

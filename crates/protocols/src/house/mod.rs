@@ -36,10 +36,13 @@
 //! follow each other: a later one says that the earlier are over, and what a manager must remember
 //! of the past is one id for each lane.
 
+mod arrivals;
 mod entries;
 mod entry;
 mod manager;
 mod marks;
+mod parts;
+mod passed;
 mod places;
 mod queue;
 mod scan;

@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use holdall_core::{Need, Needs, PoolId, RequestId, Unit};
+use holdall_core::{Need, Needs, PoolId, RequestId, Seldom, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Patience};
@@ -50,7 +50,7 @@ pub(super) struct Places {
 pub(super) struct AtPool {
     pub(super) holding: Few<Arrival>,
     /// They compete under a round, in their order.
-    pub(super) placed: BTreeSet<Rank>,
+    pub(super) placed: Seldom<BTreeSet<Rank>>,
     /// They compete without one.
     pub(super) unplaced: Few<Arrival>,
     /// The first of those of them who need the same: where it does not fit, no other does.
@@ -58,7 +58,7 @@ pub(super) struct AtPool {
     /// They wait, and do not compete.
     aside: Few<Arrival>,
     /// They hold, perhaps without having confirmed it, and have not been asked to give it back.
-    pub(super) may_be_asked_back: BTreeSet<Rank>,
+    pub(super) may_be_asked_back: Seldom<BTreeSet<Rank>>,
     /// How often the oldest without a round was passed.
     pub(super) passed: u64,
     /// Units that are held.
@@ -68,13 +68,13 @@ pub(super) struct AtPool {
     /// The same of all who compete.
     counted: u64,
     /// The units that those who compete have named, each with who did.
-    named: BTreeMap<Unit, BTreeSet<Rank>>,
+    named: Seldom<BTreeMap<Unit, BTreeSet<Rank>>>,
     /// How many have a round, and other nodes to go to.
-    contesting: usize,
+    contesting: u32,
     /// How many holders are overdue for somebody.
-    overdue: usize,
+    overdue: u32,
     /// How many wait behind an overdue holder.
-    blocked: usize,
+    blocked: u32,
 }
 
 impl AtPool {
@@ -110,7 +110,7 @@ impl AtPool {
     fn claim(&mut self, rank: Rank, need: &Need) {
         self.counted += u64::from(need.more());
         for unit in &need.named {
-            self.named.entry(*unit).or_default().insert(rank);
+            self.named.change(|named| named.entry(*unit).or_default().insert(rank));
         }
     }
 
@@ -118,11 +118,13 @@ impl AtPool {
     fn give_up(&mut self, rank: &Rank, need: &Need) {
         self.counted -= u64::from(need.more());
         for unit in &need.named {
-            let Some(by) = self.named.get_mut(unit) else { continue };
-            by.remove(rank);
-            if by.is_empty() {
-                self.named.remove(unit);
-            }
+            self.named.change(|named| {
+                let Some(by) = named.get_mut(unit) else { return };
+                by.remove(rank);
+                if by.is_empty() {
+                    named.remove(unit);
+                }
+            });
         }
     }
 
@@ -148,12 +150,15 @@ impl AtPool {
         };
         Some(Self {
             holding: self.holding.iter().map(&place).collect::<Option<_>>()?,
-            placed: self.placed.iter().map(rank).collect::<Option<_>>()?,
+            placed: self.placed.iter().map(rank).collect::<Option<BTreeSet<_>>>()?.into(),
             unplaced: self.unplaced.iter().map(&place).collect::<Option<_>>()?,
             leaders: self.leaders.iter().map(&place).collect::<Option<_>>()?,
             aside: self.aside.iter().map(&place).collect::<Option<_>>()?,
-            may_be_asked_back: self.may_be_asked_back.iter().map(rank).collect::<Option<_>>()?,
-            named: self.named.iter().map(named).collect::<Option<_>>()?,
+            may_be_asked_back: {
+                let all = self.may_be_asked_back.iter().map(rank);
+                all.collect::<Option<BTreeSet<_>>>()?.into()
+            },
+            named: self.named.iter().map(named).collect::<Option<BTreeMap<_, _>>>()?.into(),
             ..*self
         })
     }
@@ -161,16 +166,16 @@ impl AtPool {
 
 static NOBODY: AtPool = AtPool {
     holding: Few::None,
-    placed: BTreeSet::new(),
+    placed: Seldom::USUAL,
     unplaced: Few::None,
     leaders: Few::None,
     aside: Few::None,
-    may_be_asked_back: BTreeSet::new(),
+    may_be_asked_back: Seldom::USUAL,
     passed: 0,
     held: 0,
     counted_placed: 0,
     counted: 0,
-    named: BTreeMap::new(),
+    named: Seldom::USUAL,
     contesting: 0,
     overdue: 0,
     blocked: 0,
@@ -242,19 +247,19 @@ impl Places {
         let rank = self.rank(at, entry);
         for need in entry.needs.iter() {
             let pool = self.pools.entry(need.pool).or_default();
-            pool.contesting += usize::from(entry.contests());
-            pool.blocked += usize::from(entry.blocked);
+            pool.contesting += u32::from(entry.contests());
+            pool.blocked += u32::from(entry.blocked);
             if entry.held {
                 pool.holding.insert(at);
                 pool.held += u64::from(need.units);
-                pool.overdue += usize::from(entry.is_overdue());
+                pool.overdue += u32::from(entry.is_overdue());
                 if !entry.solo && !entry.asked_back {
-                    pool.may_be_asked_back.insert(rank);
+                    pool.may_be_asked_back.change(|all| all.insert(rank));
                 }
             } else if !entry.competes() {
                 pool.aside.insert(at);
             } else if entry.round.is_some() {
-                pool.placed.insert(rank);
+                pool.placed.change(|placed| placed.insert(rank));
                 pool.counted_placed += u64::from(need.more());
             } else {
                 pool.unplaced.insert(at);
@@ -317,17 +322,19 @@ impl Places {
         }
         for need in entry.needs.iter() {
             let Some(pool) = self.pools.get_mut(&need.pool) else { continue };
-            pool.contesting -= usize::from(entry.contests());
-            pool.blocked -= usize::from(entry.blocked);
+            pool.contesting -= u32::from(entry.contests());
+            pool.blocked -= u32::from(entry.blocked);
             if entry.held {
                 pool.holding.remove(&at);
                 pool.held -= u64::from(need.units);
-                pool.overdue -= usize::from(entry.is_overdue());
-                pool.may_be_asked_back.remove(&rank);
+                pool.overdue -= u32::from(entry.is_overdue());
+                if !pool.may_be_asked_back.is_empty() {
+                    pool.may_be_asked_back.change(|all| all.remove(&rank));
+                }
             } else if !entry.competes() {
                 pool.aside.remove(&at);
             } else if entry.round.is_some() {
-                pool.placed.remove(&rank);
+                pool.placed.change(|placed| placed.remove(&rank));
                 pool.counted_placed -= u64::from(need.more());
             } else {
                 pool.unplaced.remove(&at);

@@ -73,7 +73,7 @@ impl Manager {
             }
             let Some(stock) = self.stock(*pool) else { continue };
             let mut claims = Claims::default();
-            for rank in &at_pool.placed {
+            for rank in at_pool.placed.iter() {
                 // Nobody further back fits, nor asks anything back.
                 if stock.is_exhausted(&claims) && last_to_ask.is_none_or(|last| last < rank) {
                     break;

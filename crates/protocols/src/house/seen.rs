@@ -64,7 +64,7 @@ impl Manager {
 
     /// Whether it holds these units of listed pools for a stance of a request.
     fn holds(&self, request: RequestId, n: u32, units: &Picked) -> bool {
-        let same = |entry: &super::entry::Entry| entry.n == n && entry.units == *units;
+        let same = |entry: &super::entry::Entry| entry.n == n && *entry.units == *units;
         self.entry(request).is_some_and(|entry| entry.held && same(entry))
     }
 }

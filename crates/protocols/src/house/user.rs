@@ -1,15 +1,15 @@
 //! The user: tries everywhere, chooses a round if it must, follows what the managers say.
 
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use holdall_core::{
     Addr, Broken, Call, Event, ManagerId, Need, Needs, Outbox, Picked, Request, RequestId, Role,
-    UserId,
+    Seldom, UserId, Usual,
 };
 use serde::{Deserialize, Serialize};
 
+use super::parts::{Part, Parts};
 use super::{House, Marks, Round, Span, Stance, ToManager, ToUser};
 use crate::stock::may_be_picked;
 
@@ -31,23 +31,21 @@ pub struct User {
     id: UserId,
     pub(super) quest: Option<Quest>,
     /// The last release sent to a manager that has not acknowledged it.
-    owed: BTreeMap<ManagerId, RequestId>,
+    owed: Seldom<BTreeMap<ManagerId, RequestId>>,
     rung: u8,
 }
 
 /// A request under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub(super) struct Quest {
     pub(super) request: Request,
     pub(super) phase: Phase,
     /// One for each node.
-    pub(super) parts: Vec<Part>,
-    round: Option<Round>,
+    pub(super) parts: Parts,
     span: Span,
-    /// The greatest floor it was told.
-    floor: Option<Round>,
-    marks: Marks,
-    bumps: u32,
+    /// Of no request whose pools are all on one node.
+    choice: Seldom<Choice>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -60,61 +58,72 @@ pub(super) enum Phase {
     Granted,
 }
 
-/// What is wanted of one node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Part {
-    pub(super) manager: ManagerId,
-    needs: Needs,
-    /// The latest stance there.
-    pub(super) n: u32,
-    answered: bool,
-    pub(super) held: bool,
-    /// The units that are held there of listed pools.
-    pub(super) units: Picked,
-    /// Whether the latest stance was to keep only the place.
-    parked: bool,
-    /// Whether the request waits there behind an overdue holder, as of the manager's `turn`.
-    blocked: bool,
-    turn: u32,
+/// What a user has chosen by that was turned away somewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Choice {
+    round: Option<Round>,
+    /// The greatest floor it was told.
+    floor: Option<Round>,
+    marks: Marks,
+    bumps: u32,
+}
+
+impl Usual for Choice {
+    const USUAL: &'static Self = &Self { round: None, floor: None, marks: Marks::NONE, bumps: 0 };
+}
+
+/// What is written down of a request.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    request: Request,
+    phase: Phase,
+    parts: Parts,
+    round: Option<Round>,
+    span: Span,
+    floor: Option<Round>,
+    marks: Marks,
+    bumps: u32,
+}
+
+impl From<Quest> for Written {
+    fn from(quest: Quest) -> Self {
+        let Quest { request, phase, parts, span, choice } = quest;
+        let Choice { round, floor, marks, bumps } = Choice::clone(&choice);
+        Self { request, phase, parts, round, span, floor, marks, bumps }
+    }
+}
+
+impl From<Written> for Quest {
+    fn from(written: Written) -> Self {
+        let Written { request, phase, parts, round, span, floor, marks, bumps } = written;
+        let choice = Choice { round, floor, marks, bumps }.into();
+        Self { request, phase, parts, span, choice }
+    }
 }
 
 /// What is wanted of each node.
-fn by_manager(cfg: &House, needs: &Needs) -> Vec<(ManagerId, Needs)> {
+fn by_manager(cfg: &House, needs: &Needs) -> Parts {
     let mut managers = needs.iter().map(|need| cfg.manager_of(need.pool));
     let first = managers.next();
     if let Some(only) = first.filter(|only| managers.all(|other| other == *only)) {
-        return vec![(only, needs.clone())];
+        return Parts::One(Part::new(only, needs.clone()));
     }
     let mut lists: BTreeMap<ManagerId, Vec<Need>> = BTreeMap::new();
     for need in needs.iter() {
         lists.entry(cfg.manager_of(need.pool)).or_default().push(need.clone());
     }
-    let needs = |(manager, list)| Some((manager, Needs::new(list).ok()?));
-    lists.into_iter().filter_map(needs).collect()
+    let part = |(manager, list)| Some(Part::new(manager, Needs::new(list).ok()?));
+    lists.into_iter().filter_map(part).collect::<Vec<_>>().into()
 }
 
 impl Quest {
     fn new(cfg: &House, request: Request) -> Self {
-        let parts = by_manager(cfg, &request.needs).into_iter().map(|(manager, needs)| Part {
-            manager,
-            needs,
-            n: 0,
-            answered: false,
-            held: false,
-            units: Picked::new(),
-            parked: false,
-            blocked: false,
-            turn: 0,
-        });
         Self {
-            parts: parts.collect(),
+            parts: by_manager(cfg, &request.needs),
             span: Span::of(cfg, &request.needs),
             request,
             phase: Phase::Trying,
-            round: None,
-            floor: None,
-            marks: Marks::default(),
-            bumps: 0,
+            choice: Seldom::USUAL,
         }
     }
 
@@ -137,7 +146,7 @@ impl Quest {
         let Part { manager, needs, n, parked, .. } = &self.parts[at];
         let (request, span) = (self.request.id, self.span);
         let needs = needs.clone();
-        let stance = match (self.round, self.floor) {
+        let stance = match (self.choice.round, self.choice.floor) {
             (Some(round), Some(base)) => {
                 let (n, parked) = (*n, *parked);
                 ToManager::Queue(Stance { request, n, round, span, base, needs, parked })
@@ -160,10 +169,13 @@ impl Quest {
 
     /// Takes the least rounds that are free everywhere, as far as is known.
     fn choose(&mut self, out: &mut Out) {
-        let Some(beyond) = self.floor.max(self.round) else { return };
+        let Some(beyond) = self.choice.floor.max(self.choice.round) else { return };
         self.phase = Phase::Queued;
-        self.round = Some(self.marks.first_free(beyond, self.span));
-        self.marks.clear();
+        let span = self.span;
+        self.choice.change(|choice| {
+            choice.round = Some(choice.marks.first_free(beyond, span));
+            choice.marks.clear();
+        });
         for at in 0..self.parts.len() {
             self.queue(at, out);
         }
@@ -172,7 +184,7 @@ impl Quest {
     fn settle(&mut self, out: &mut Out) {
         if self.parts.iter().all(|part| part.held) {
             self.phase = Phase::Granted;
-            let units = self.parts.iter().flat_map(|part| part.units.clone()).collect();
+            let units = self.parts.iter().flat_map(|part| Picked::clone(&part.units)).collect();
             let Request { id, needs } = &self.request;
             out.granted(Request { id: *id, needs: needs.with(&units) });
         } else if self.phase == Phase::Trying && self.parts.iter().all(|part| part.answered) {
@@ -190,7 +202,7 @@ impl Quest {
         if (n == part.n || !cfg.rules.latest) && self.phase != Phase::Granted && !part.held {
             // What is held is not blocked: the news that it no longer is may be lost.
             (part.answered, part.held, part.blocked) = (true, true, false);
-            part.units = units;
+            part.units = units.into();
             self.park_elsewhere(out);
             self.settle(out);
         }
@@ -198,16 +210,18 @@ impl Quest {
 
     fn on_no(&mut self, cfg: &House, at: usize, n: u32, floor: Round, marks: Marks, out: &mut Out) {
         let part = &mut self.parts[at];
-        let again = self.phase == Phase::Queued && !part.held && self.bumps < cfg.bumps;
+        let again = self.phase == Phase::Queued && !part.held && self.choice.bumps < cfg.bumps;
         let first = self.phase == Phase::Trying && !part.answered;
         if n != part.n || !first && !again {
             return;
         }
         part.answered = true;
-        self.floor = self.floor.max(Some(floor));
-        self.marks.add(marks);
+        self.choice.change(|choice| {
+            choice.floor = choice.floor.max(Some(floor));
+            choice.marks.add(marks);
+            choice.bumps += u32::from(again);
+        });
         if again {
-            self.bumps += 1;
             self.choose(out);
         } else {
             self.settle(out);
@@ -248,14 +262,14 @@ impl Quest {
 
 impl User {
     pub(super) fn new(id: UserId) -> Self {
-        Self { id, quest: None, owed: BTreeMap::new(), rung: 0 }
+        Self { id, quest: None, owed: Seldom::USUAL, rung: 0 }
     }
 
     /// The user of a request that was granted, as its managers know: all it still has to do is to give back.
     pub fn granted(cfg: &House, request: Request) -> Self {
         let mut quest = Quest::new(cfg, request);
         quest.phase = Phase::Granted;
-        for part in &mut quest.parts {
+        for part in quest.parts.iter_mut() {
             (part.answered, part.held) = (true, true);
         }
         let user = Self::new(quest.request.id.user);
@@ -279,10 +293,10 @@ impl User {
     fn give_back(&mut self, cfg: &House, out: &mut Out) -> Option<RequestId> {
         let quest = self.quest.take()?;
         let request = quest.request.id;
-        for part in &quest.parts {
+        for part in quest.parts.iter() {
             out.to_manager(part.manager, ToManager::Release(request));
             if cfg.may_lose(part.manager) {
-                self.owed.insert(part.manager, request);
+                self.owed.change(|owed| owed.insert(part.manager, request));
             }
         }
         if quest.may_lose(cfg) {
@@ -305,7 +319,7 @@ impl User {
         if let Some(quest) = self.quest.as_ref().filter(|quest| quest.phase != Phase::Granted) {
             quest.resend(out);
         }
-        for (manager, request) in &self.owed {
+        for (manager, request) in self.owed.iter() {
             out.to_manager(*manager, ToManager::Release(*request));
         }
         self.rung = RUNG_MAX.min(self.rung + 1);
@@ -315,7 +329,11 @@ impl User {
     /// A manager has done with a request, and so with its release.
     fn on_acknowledged(&mut self, from: Addr, request: RequestId, out: &mut Out) {
         let owed = self.owed.len();
-        self.owed.retain(|manager, owed| Addr::Manager(*manager) != from || *owed > request);
+        if owed > 0 {
+            let is_other = |manager: &ManagerId| Addr::Manager(*manager) != from;
+            self.owed
+                .change(|owed| owed.retain(|manager, last| is_other(manager) || *last > request));
+        }
         if self.owed.len() < owed {
             self.watch(out);
         }
@@ -389,7 +407,7 @@ impl Role for User {
         let granted = quest.phase == Phase::Granted && cfg.rules.firm;
         match msg {
             ToUser::No { n, .. } => {
-                let last = quest.phase == Phase::Queued && quest.bumps >= cfg.bumps;
+                let last = quest.phase == Phase::Queued && quest.choice.bumps >= cfg.bumps;
                 granted || last || *n < part.n
             }
             ToUser::Over(_) => false,

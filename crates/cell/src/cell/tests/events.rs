@@ -12,7 +12,9 @@ fn line(what: &What) -> String {
     let number = |request: &RequestNo| request.0 & 0xff;
     match what {
         What::Started { epoch } => format!("started {epoch}"),
-        What::Asked { request, needs, .. } => format!("{} asked {}", number(request), needs[0]),
+        What::Asked { request, ask, .. } => {
+            format!("{} asked {}", number(request), ask.needs[0])
+        }
         What::Queued { request } => format!("{} queued", number(request)),
         What::Granted { request, taken, .. } => {
             format!("{} granted {}", number(request), taken[0].units[0].0)

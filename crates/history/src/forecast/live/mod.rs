@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_wire::event::What as Happened;
-use holdall_wire::{Change, Lasting, Need, RequestNo, Taken, Who};
+use holdall_wire::{Ask, Change, Lasting, Need, RequestNo, Taken, Who};
 use rustc_hash::FxHashSet;
 
 pub use self::outset::{Outset, Unknown};
@@ -22,10 +22,18 @@ use super::past::{Kind, Past};
 use crate::clock::from_to;
 use crate::line::{Line, What};
 
-/// A request that waits or holds. Times are milliseconds since 1970.
+/// A request that waits, as the books have it. There may be a million: of these nothing is copied.
+#[derive(Clone, Debug)]
+struct Waiting {
+    who: Arc<Who>,
+    ask: Arc<Ask>,
+    /// When, in milliseconds since 1970.
+    asked: u64,
+}
+
+/// A request that holds, or whatever is to be played. Times are milliseconds since 1970.
 #[derive(Clone, Debug)]
 struct Open {
-    user: Arc<str>,
     needs: Arc<[Need]>,
     kind: Arc<Kind>,
     asked: u64,
@@ -48,7 +56,9 @@ struct Over {
 pub struct Live {
     anonymous: bool,
     pools: Pools,
-    waiting: BTreeMap<RequestNo, Open>,
+    waiting: BTreeMap<RequestNo, Waiting>,
+    /// Whoever has asked last, who may be granted at once.
+    newest: Option<(RequestNo, Open)>,
     held: BTreeMap<RequestNo, Open>,
     /// Those who wait and were told when to expect their grants.
     told: BTreeSet<RequestNo>,
@@ -147,7 +157,9 @@ impl Live {
             over.ended = over.ended.saturating_add_signed(by);
             &mut over.open
         });
-        for open in over.chain(self.waiting.values_mut()).chain(self.held.values_mut()) {
+        self.waiting.values_mut().for_each(|one| one.asked = one.asked.saturating_add_signed(by));
+        let newest = self.newest.iter_mut().map(|(_, open)| open);
+        for open in over.chain(newest).chain(self.held.values_mut()) {
             open.asked = open.asked.saturating_add_signed(by);
             if let Some((granted, _)) = &mut open.held {
                 *granted = granted.saturating_add_signed(by);
@@ -179,7 +191,7 @@ impl Live {
     pub fn lose_track(&mut self) {
         self.lost_track = true;
         self.pools = Pools::default();
-        (self.waiting, self.held) = (BTreeMap::new(), BTreeMap::new());
+        (self.waiting, self.newest, self.held) = Default::default();
         self.recent = VecDeque::new();
     }
 
@@ -200,10 +212,15 @@ impl Live {
         if self.lost_track {
             return;
         }
-        if let Happened::Asked { request, now: false, part: None, .. } = what {
+        if let Happened::Asked { request, who, ask } = what
+            && !ask.now
+            && ask.part.is_none()
+        {
+            self.know_label(who);
             self.take(at, what);
-            if let Some(open) = self.waiting.get(request) {
+            if let Some(open) = self.waiting.get(request).map(|waiting| self.open_of(waiting)) {
                 self.past.ask(at, open.needs.clone(), open.kind.clone());
+                self.newest = Some((*request, open));
             }
             return;
         }
@@ -215,13 +232,9 @@ impl Live {
     /// Keeps up with what happens. Returns the kind and the length of the use that is over by it.
     fn take(&mut self, at: u64, what: &Happened) -> Option<(Arc<Kind>, u64)> {
         match what {
-            Happened::Asked { request, who, needs, lasting, limit, part: None, .. } => {
-                let lasts = match lasting {
-                    Lasting::Reservation(millis) => Some(*millis),
-                    _ => None,
-                };
-                let open = self.open(at, who, needs, lasts, *limit);
-                self.waiting.insert(*request, open);
+            Happened::Asked { request, who, ask } if ask.part.is_none() => {
+                let waiting = Waiting { who: who.clone(), ask: ask.clone(), asked: at };
+                self.waiting.insert(*request, waiting);
             }
             Happened::Granted { request, taken, until, limit, .. } => {
                 let mut open = self.waits_no_more(*request)?;
@@ -259,21 +272,34 @@ impl Live {
         None
     }
 
-    /// A text, which is shared with others that are the same.
-    fn shared(&mut self, label: &str) -> Arc<str> {
-        if let Some(known) = self.labels.get(label) {
-            return known.clone();
-        }
+    /// What somebody calls its request, if it calls it something.
+    fn label<'a>(&self, who: &'a Who) -> Option<&'a str> {
+        let command = Some(who.from.command.as_str()).filter(|command| !command.is_empty());
+        who.from.name.as_deref().or(command).filter(|_| !self.anonymous)
+    }
+
+    /// From now on all who call their requests like this share the text.
+    fn know_label(&mut self, who: &Who) {
+        let Some(label) = self.label(who).filter(|label| !self.labels.contains(*label)) else {
+            return;
+        };
         if self.labels.len() >= LABELS {
             self.labels.clear();
         }
-        let label: Arc<str> = label.into();
-        self.labels.insert(label.clone());
-        label
+        self.labels.insert(label.into());
+    }
+
+    fn open_of(&self, waiting: &Waiting) -> Open {
+        let Waiting { who, ask, asked } = waiting;
+        let lasts = match ask.lasting {
+            Lasting::Reservation(millis) => Some(millis),
+            _ => None,
+        };
+        self.open(*asked, who, &ask.needs.as_slice().into(), lasts, ask.limit)
     }
 
     fn open(
-        &mut self,
+        &self,
         asked: u64,
         who: &Who,
         needs: &Arc<[Need]>,
@@ -281,18 +307,18 @@ impl Live {
         limit: Option<u64>,
     ) -> Open {
         let pools = self.pools.of_all(needs);
-        let command = Some(who.from.command.as_str()).filter(|command| !command.is_empty());
-        let label = who.from.name.as_deref().or(command).filter(|_| !self.anonymous);
-        let label = label.map(|label| self.shared(label));
+        let shared = |label: &str| self.labels.get(label).cloned().unwrap_or_else(|| label.into());
+        let label = self.label(who).map(shared);
         let user = Some(who.user.clone()).filter(|_| !self.anonymous);
         let kind = Arc::new(Kind { label, user, pools });
-        let (user, needs) = (who.user.clone(), needs.clone());
-        Open { user, needs, kind, asked, held: None, lasts, limit }
+        Open { needs: needs.clone(), kind, asked, held: None, lasts, limit }
     }
 
     fn waits_no_more(&mut self, request: RequestNo) -> Option<Open> {
         self.told.remove(&request);
-        self.waiting.remove(&request)
+        let waiting = self.waiting.remove(&request)?;
+        let newest = self.newest.take_if(|(newest, _)| *newest == request);
+        Some(newest.map_or_else(|| self.open_of(&waiting), |(_, open)| open))
     }
 
     fn is_over(&mut self, open: Open, ended: u64) -> Option<(Arc<Kind>, u64)> {
@@ -308,7 +334,7 @@ impl Live {
 
     /// Whether this is the first time that a request that waits is told when to expect its grant; and whose it is.
     pub fn is_told_first(&mut self, request: RequestNo) -> Option<&str> {
-        let open = self.waiting.get(&request)?;
-        self.told.insert(request).then_some(&*open.user)
+        let waiting = self.waiting.get(&request)?;
+        self.told.insert(request).then_some(&*waiting.who.user)
     }
 }

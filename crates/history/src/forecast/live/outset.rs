@@ -89,8 +89,8 @@ impl Live {
         let numbers = self.numbers();
         let (mut requests, mut waiting): (Vec<Known>, Vec<(u64, RequestNo)>) = Default::default();
         let mut stuck = Vec::new();
-        for (request, open) in self.waiting.iter().take(WAITING_MAX) {
-            match self.known(&numbers, open, None, now) {
+        for (request, one) in self.waiting.iter().take(WAITING_MAX) {
+            match self.known(&numbers, &self.open_of(one), None, now) {
                 Some(known) if numbers.have(&known.needs) => {
                     waiting.push((known.asked, *request));
                     requests.push(known);
@@ -147,7 +147,7 @@ impl Live {
     /// Numbers for the pools of those who wait.
     fn numbers(&self) -> Numbers {
         let mut numbers = Numbers::default();
-        let needs = self.waiting.values().take(WAITING_MAX).flat_map(|open| open.needs.iter());
+        let needs = self.waiting.values().take(WAITING_MAX).flat_map(|one| one.ask.needs.iter());
         for need in needs {
             let (pool, unit) = self.pools.of(&need.name);
             let next = numbers.capacities.len();

@@ -1,6 +1,6 @@
 use holdall_sim::draws;
 use holdall_wire::event::Ending;
-use holdall_wire::{Drained, From, Kind as Units, Name, Refusal};
+use holdall_wire::{Ask, Drained, From, Kind as Units, Name, Refusal};
 
 use super::super::{Estimate, Runs};
 use super::*;
@@ -24,16 +24,9 @@ fn pool(pool: &str, kind: Units) -> Happened {
 
 fn asked(number: u64, needs: &str, lasting: Lasting) -> Happened {
     let needs: Vec<Need> = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
-    Happened::Asked {
-        request: RequestNo(number),
-        who: who("job"),
-        needs: needs.into(),
-        lasting,
-        now: false,
-        limit: None,
-        within: None,
-        part: None,
-    }
+    let (now, from) = (false, From::default());
+    let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
+    Happened::Asked { request: RequestNo(number), who: who("job"), ask: ask.into() }
 }
 
 fn taken(number: u64, pool: &str, units: &[&str], until: Option<u64>) -> Happened {
