@@ -97,6 +97,18 @@ cp "$work/cluster.jsonl" "$work/versions/history-1.jsonl"
 ends_with 0 usage --from "$work/versions"
 says "$work/err" "history-9.jsonl is of version 2: left out"
 
+# What is read is not written into.
+before=$(cat "$work/versions/history-1.jsonl")
+ends_with 64 usage --from "$work/versions" --svg "$work/versions/history-1.jsonl"
+says "$work/err" "which is read: write elsewhere"
+ends_with 64 whatif --from "$work/versions" --html "$work/versions/new.html"
+ends_with 64 sim house --trace "$work/versions" --record "$work/versions/history-5.jsonl"
+[ "$before" = "$(cat "$work/versions/history-1.jsonl")" ] || fail "the history was written over"
+[ ! -e "$work/versions/new.html" ] && [ ! -e "$work/versions/history-5.jsonl" ] || fail "something was written beside the history"
+# A protocol that is none is told before a history is read.
+ends_with 64 sim house,nosuch --trace "$work/nothing"
+says "$work/err" "no protocol 'nosuch'"
+
 # What has no end, or is no file, is not read for ever.
 ends_with 64 sim house --trace /dev/urandom
 mkfifo "$work/pipe" "$work/versions/history-10.jsonl"

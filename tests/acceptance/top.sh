@@ -66,6 +66,22 @@ eventually shows "left with 0"
 eventually shows "ready>"
 hides "pools:" || fail "the screen is not what it was"
 eventually cmp "$work/before" "$work/after"
+# What was confirmed is released though one leaves while the agent has not even explained something yet.
+"$HOLDALL" hold gpu:3 --for 1h >/dev/null 2>&1
+"$HOLDALL" run gpu:2 -- true 2>/dev/null &
+waiting=$!
+eventually waits
+press "clear; $HOLDALL top; echo gone with \$?" Enter
+eventually shows "1 held, 1 waiting"
+kill -STOP "$agent"
+press e Tab r
+eventually shows "release your reservation"
+press y q
+eventually hides "pools:"
+kill -CONT "$agent"
+eventually shows "gone with 0"
+"$HOLDALL" status | grep -qF "hold" && fail "it was not released: $("$HOLDALL" status)"
+wait "$waiting"
 # A signal leaves the terminal clean, too.
 rm "$work/after"
 press "clear; $HOLDALL top; echo left with \$?; stty -g >$work/after" Enter

@@ -1,6 +1,7 @@
 //! Times in the future as people write them.
 
-use std::sync::Once;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holdall_wire::span;
@@ -17,18 +18,24 @@ use crate::show;
 pub(crate) fn until(text: &str) -> Result<Duration, String> {
     let now = Zoned::now();
     let span = from(&now, text)?;
-    if is_tomorrow(&now, text, span) {
+    if is_tomorrow(&now, text, span) && SAID.is_new(text) {
         let left = show::span(span.as_secs());
-        // Arguments may be looked at twice.
-        SAID.call_once(|| {
-            crate::say(format!("{text} is over for today: until tomorrow, in {left}"));
-        });
+        crate::say(format!("{text} is over for today: until tomorrow, in {left}"));
     }
     Ok(span)
 }
 
-/// Whether it was said that it is tomorrow.
-static SAID: Once = Once::new();
+/// Of which times it was said that they are tomorrow: arguments may be looked at twice.
+static SAID: Said = Said(Mutex::new(BTreeSet::new()));
+
+struct Said(Mutex<BTreeSet<String>>);
+
+impl Said {
+    /// Whether this is said for the first time.
+    fn is_new(&self, text: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
+    }
+}
 
 /// Whether a time without a date is one of tomorrow.
 fn is_tomorrow(now: &Zoned, text: &str, span: Duration) -> bool {
@@ -86,5 +93,11 @@ mod tests {
             ["16:59", "17:00", "17:01", "24h", "2026-03-29T18:00"].map(tomorrow),
             [true, true, false, false, false]
         );
+    }
+    #[test]
+    fn of_each_time_it_is_said_once_that_it_is_tomorrow() {
+        let said = Said(Mutex::default());
+        let new = ["16:59", "16:58", "16:59", "16:58"].map(|text| said.is_new(text));
+        assert_eq!(new, [true, true, false, false]);
     }
 }

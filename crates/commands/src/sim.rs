@@ -185,11 +185,15 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
         jobs::run(&jobs, &settings, &contenders, args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(replay) = args.traces.replay()? {
+    // Better to say so before a long history is read than after it.
+    for name in names(&args.protocols).iter().filter(|name| *name != "all") {
+        protocols.contender(name, &args.without).map_err(usage)?;
+    }
+    let out = traces::Output { json: args.json, svg: args.svg.as_deref() };
+    if let Some(replay) = args.traces.replay(out)? {
         let settings = sim::trace_settings(&replay.trace, &settings);
         settings.validate().map_err(usage)?;
         let contenders = contenders(args, protocols, &settings)?;
-        let out = traces::Output { json: args.json, svg: args.svg.as_deref() };
         traces::run(&replay, &settings, &contenders, &args.traces, out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -197,7 +201,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     let contenders = contenders(args, protocols, &settings)?;
     let files: Vec<&Path> =
         [&args.samples, &args.svg].into_iter().flatten().map(AsRef::as_ref).collect();
-    files::try_all(&files)?;
+    files::try_all(None, &files)?;
 
     let runs = contenders.len() as u64 * u64::from(settings.graphs);
     let bar = progress_bar(settings.ticks.saturating_mul(runs));

@@ -13,8 +13,8 @@ use crate::forecast::Estimate;
 use crate::history::{History, Use};
 use crate::note::Note;
 
-/// A clock that is so many milliseconds behind what it said before was set back. Lines may be written a little
-/// out of order.
+/// A clock that is no more than so many milliseconds behind what it said before was not set back. Lines may be written a
+/// little out of order.
 const TOLERANCE: u64 = 1000;
 /// What is shorter is no leap.
 const LEAP: u64 = 60_000;
@@ -25,6 +25,11 @@ const LEAPS: usize = 1000;
 pub(crate) fn from_to(from: u64, to: u64) -> i64 {
     let most = i128::from(i64::MAX);
     (i128::from(to) - i128::from(from)).clamp(-most, most) as i64
+}
+
+/// Whether a clock that said one thing, and now another, was set back.
+pub(crate) fn was_set_back(before: u64, now: u64) -> bool {
+    now.saturating_add(TOLERANCE) < before
 }
 
 /// What the clock said so far.
@@ -69,7 +74,7 @@ impl Clock {
 
     /// It says this now. Returns the time of the history.
     pub(crate) fn read(&mut self, wall: u64, notes: &mut Vec<Note>) -> u64 {
-        if wall.saturating_add(TOLERANCE) < self.wall {
+        if was_set_back(self.wall, wall) {
             let by = self.wall - wall;
             self.notice_return(wall, by, notes);
             notes.push(Note::JumpedBack { to: wall, by });
@@ -108,7 +113,7 @@ impl Clock {
     fn notice_return(&mut self, wall: u64, by: u64, notes: &mut Vec<Note>) {
         let is_undone = |leap: &Leap| {
             let length = leap.to - leap.from;
-            wall.saturating_add(TOLERANCE) >= leap.from
+            !was_set_back(leap.from, wall)
                 && length.saturating_add(TOLERANCE) >= by
                 && by > length / 2
         };
@@ -122,41 +127,61 @@ impl Clock {
 
     /// Nothing follows: times are as they are now known to have been.
     pub(crate) fn finish(mut self, history: &mut History) {
-        self.undone.sort_unstable();
-        // From when on, and by how much in all.
-        let mut earlier: Vec<(u64, u128)> = Vec::new();
-        for (from, by) in &self.undone {
-            let all = earlier.last().map_or(0, |(_, all)| *all);
-            earlier.push((*from, all.saturating_add((*by).into())));
-        }
-        let by = |time: u64| {
-            let known = earlier.partition_point(|(from, _)| *from <= time);
-            earlier[..known].last().map_or(0, |(_, by)| *by)
-        };
-        let sub = |time: u64, by: u128| time.saturating_sub(u64::try_from(by).unwrap_or(u64::MAX));
-        let right = |time: &mut u64| *time = sub(*time, by(*time));
-        let mut froms: Vec<u64> = self.behind.iter().map(|(from, _)| *from).collect();
-        froms.extend(earlier.iter().map(|(from, _)| *from));
+        let earlier = Earlier::of(std::mem::take(&mut self.undone));
+        history.behind = self.behind_in_all(&earlier);
+        earlier.correct(history);
+    }
+
+    /// From which times on, as they are now known to have been, it was behind, and by how much.
+    fn behind_in_all(&self, earlier: &Earlier) -> Vec<(u64, i64)> {
+        let set = self.behind.iter().map(|(from, _)| *from);
+        let mut froms: Vec<u64> = set.chain(earlier.0.iter().map(|(from, _)| *from)).collect();
         froms.sort_unstable();
-        history.behind = froms
-            .into_iter()
-            .map(|mut from| {
-                let set = self.behind.partition_point(|(set, _)| *set <= from);
-                let behind = self.behind[..set].last().map_or(0, |(_, by)| *by);
-                let behind = behind.saturating_sub_unsigned(by(from));
-                let most = i128::from(i64::MAX);
-                right(&mut from);
-                (from, behind.clamp(-most, most) as i64)
-            })
-            .collect();
-        if earlier.is_empty() {
+        let most = i128::from(i64::MAX);
+        let behind = |from: u64| {
+            let known = self.behind.partition_point(|(set, _)| *set <= from);
+            let behind = self.behind[..known].last().map_or(0, |(_, by)| *by);
+            let behind = behind.saturating_sub_unsigned(earlier.by(from));
+            (earlier.right(from), behind.clamp(-most, most) as i64)
+        };
+        froms.into_iter().map(behind).collect()
+    }
+}
+
+/// From when on it was earlier than was thought, and by how much in all.
+struct Earlier(Vec<(u64, u128)>);
+
+impl Earlier {
+    /// After leaps that were none.
+    fn of(mut undone: Vec<(u64, u64)>) -> Self {
+        undone.sort_unstable();
+        let mut all = 0u128;
+        let summed = undone.into_iter().map(|(from, by)| {
+            all = all.saturating_add(by.into());
+            (from, all)
+        });
+        Self(summed.collect())
+    }
+
+    fn by(&self, time: u64) -> u128 {
+        let known = self.0.partition_point(|(from, _)| *from <= time);
+        self.0[..known].last().map_or(0, |(_, by)| *by)
+    }
+
+    fn right(&self, time: u64) -> u64 {
+        before(time, self.by(time))
+    }
+
+    fn correct(&self, history: &mut History) {
+        if self.0.is_empty() {
             return;
         }
+        let right = |time: &mut u64| *time = self.right(*time);
         for one in &mut history.uses {
             // Until when something lasts counts from its grant on.
-            let earlier = one.granted.map_or(0, by);
+            let by = one.granted.map_or(0, |granted| self.by(granted));
             for until in [&mut one.until, &mut one.limit].into_iter().flatten() {
-                *until = sub(*until, earlier);
+                *until = before(*until, by);
             }
             times_of(one).for_each(right);
         }
@@ -167,6 +192,11 @@ impl Clock {
             right(end);
         });
     }
+}
+
+/// So many milliseconds before.
+fn before(time: u64, by: u128) -> u64 {
+    time.saturating_sub(u64::try_from(by).unwrap_or(u64::MAX))
 }
 
 /// The times at which something happened to a request.

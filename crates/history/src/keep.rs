@@ -53,6 +53,20 @@ const TEXT: usize = 1 << 20;
 /// Where a file is begun, before it has its name.
 const NEW: &str = "history.new";
 
+/// What is not as it should be, though nothing that was to be written is missing.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// What need not be kept any more cannot be removed. It is tried again when the next file is begun.
+    #[error("the history takes more room than it should: what is too old cannot be removed: {0}")]
+    Crowded(io::Error),
+    /// A file was begun that does not tell of the pools that there are.
+    #[error(
+        "a file of the history does not tell of the {0} pools and locks: that would take more than a sixteenth of `bytes`; once \
+         those before it are gone, it is not known how many units they had"
+    )]
+    PoolsLeftOut(usize),
+}
+
 /// Writes a history.
 ///
 /// What is written at once ends with a mark, which says how far into the agent's log it goes. After a crash, whatever follows
@@ -72,6 +86,7 @@ pub struct Keeper {
     later: Option<(PathBuf, u32)>,
     /// Room for what is written at once.
     text: Vec<u8>,
+    troubles: Vec<Trouble>,
 }
 
 impl Keeper {
@@ -92,6 +107,7 @@ impl Keeper {
             pools: BTreeMap::new(),
             later: None,
             text: Vec::new(),
+            troubles: Vec::new(),
         };
         keeper.go_on()?;
         keeper.make_room(now)?;
@@ -138,6 +154,11 @@ impl Keeper {
         self.mark.as_ref()
     }
 
+    /// What is not as it should be since this was asked last.
+    pub fn troubles(&mut self) -> Vec<Trouble> {
+        std::mem::take(&mut self.troubles)
+    }
+
     /// Takes notice of a line, if it tells of a pool that is there: each file tells of those, since the one before may be gone.
     pub fn notice(&mut self, line: &Line) {
         match &line.what {
@@ -181,26 +202,28 @@ impl Keeper {
             }
             told.write_to(self.retention.anonymous, text)?;
         }
-        if self.begin_if_due(first.unwrap_or(now))? {
+        let first = first.unwrap_or(now);
+        let is_due = self.is_due(first);
+        if is_due {
             // After what is written first: that may be that the clock was set.
             self.tell_pools(now, text)?;
         }
         if let Some(mark) = &mark {
             Line { at: now, what: What::Mark(mark.clone()) }.write_to(text)?;
         }
-        let Some((file, _)) = &mut self.file else { return Ok(()) };
-        if let Err(error) = file.write_all(text) {
-            // A part of it would be taken for all of it.
-            file.set_len(self.size)?;
-            return Err(error);
+        match &mut self.file {
+            Some((file, _)) if !is_due => {
+                append(file, self.size, text)?;
+                self.size += text.len() as u64;
+            }
+            _ => self.begin(first, text)?,
         }
-        self.size += text.len() as u64;
         self.mark = mark.or_else(|| self.mark.take());
         Ok(())
     }
 
     /// Adds the pools as they are, unless that would fill a file.
-    fn tell_pools(&self, now: u64, text: &mut Vec<u8>) -> io::Result<()> {
+    fn tell_pools(&mut self, now: u64, text: &mut Vec<u8>) -> io::Result<()> {
         let mut told = Vec::new();
         for (pool, units) in &self.pools {
             let what = What::Pool { pool: pool.clone(), units: *units };
@@ -208,25 +231,29 @@ impl Keeper {
         }
         if told.len() as u64 <= self.retention.bytes / PARTS / 2 {
             text.append(&mut told);
+        } else {
+            self.troubles.push(Trouble::PoolsLeftOut(self.pools.len()));
         }
         Ok(())
     }
 
-    /// Begins a new file if there is none, or if the last one is large or old. Says whether it has.
-    fn begin_if_due(&mut self, now: u64) -> io::Result<bool> {
-        let begun = self.file.as_ref().map(|(_, begun)| *begun);
-        let large = self.size >= self.retention.bytes / PARTS;
+    /// Whether the next line begins a file: there is none, or the last one is large or old.
+    fn is_due(&self, now: u64) -> bool {
+        let Some((_, begun)) = &self.file else { return true };
         // The clock may have been set back since.
-        let old = |begun: u64| now.abs_diff(begun) > self.retention.millis / PARTS;
-        if begun.is_some_and(|begun| !large && !old(begun)) {
-            return Ok(false);
-        }
+        let is_old = now.abs_diff(*begun) > self.retention.millis / PARTS;
+        is_old || self.size >= self.retention.bytes / PARTS
+    }
+
+    /// Begins a file with a text.
+    fn begin(&mut self, now: u64, text: &[u8]) -> io::Result<()> {
         // Whatever the clock says: the names are in the order of the files.
         let name = now.max(self.last.saturating_add(1));
-        let (file, size) = begin(&self.dir, name, now, self.mark.as_ref())?;
+        let (file, size) = begin(&self.dir, name, now, self.mark.as_ref(), text)?;
         (self.file, self.last, self.size) = (Some((file, now)), name, size);
-        self.make_room(now)?;
-        Ok(true)
+        // What was to be written is.
+        self.troubles.extend(self.make_room(now).err().map(Trouble::Crowded));
+        Ok(())
     }
 
     /// Removes what need not be kept.
@@ -287,15 +314,32 @@ pub fn is_of_later_version(path: &Path) -> io::Result<bool> {
     Ok(Head::of(path)?.is_later())
 }
 
-/// Begins a file, which goes as far as the one before. It has its name once that is in it: on a full disk there would be
-/// an empty one for each attempt.
-fn begin(dir: &Path, name: u64, now: u64, mark: Option<&Mark>) -> io::Result<(File, u64)> {
+/// Adds a text to a file of this size, or nothing.
+fn append(file: &mut File, size: u64, text: &[u8]) -> io::Result<()> {
+    let written = file.write_all(text);
+    if written.is_err() {
+        // A part of it would be taken for all of it.
+        file.set_len(size)?;
+    }
+    written
+}
+
+/// Begins a file, which goes as far as the one before, with a text. It has its name once all that is in it: on a full disk there
+/// would be an empty one for each attempt, and after a crash one without its pools.
+fn begin(
+    dir: &Path,
+    name: u64,
+    now: u64,
+    mark: Option<&Mark>,
+    first: &[u8],
+) -> io::Result<(File, u64)> {
     let new = dir.join(NEW);
     let mut text = Vec::new();
     Line { at: now, what: What::Begin { v: VERSION } }.write_to(&mut text)?;
     if let Some(mark) = mark {
         Line { at: now, what: What::Mark(mark.clone()) }.write_to(&mut text)?;
     }
+    text.extend_from_slice(first);
     let begun = || {
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

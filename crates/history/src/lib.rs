@@ -36,7 +36,7 @@ mod words;
 
 pub use self::export::{csv, json_lines};
 pub use self::history::{History, Period, Use};
-pub use self::keep::{Keeper, Retention, files, is_of_later_version};
+pub use self::keep::{Keeper, Retention, Trouble, files, is_of_later_version};
 pub use self::line::{Ask, Expect, Grant, How, Line, Mark, VERSION, What};
 pub use self::note::Note;
 pub use self::pools::PoolSeen;

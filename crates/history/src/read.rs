@@ -115,7 +115,7 @@ pub fn read_told(path: &Path, told: &dyn Fn(u64)) -> Result<History, Unreadable>
 pub fn read_trace(path: &Path, told: &dyn Fn(u64)) -> Result<Recorded, Unreadable> {
     let mut reader = Reader::new(told, true);
     reader.read(path)?;
-    match reader.jobs.take() {
+    match reader.found.jobs.take() {
         Some(jobs) => {
             let replay = jobs.finish(&path.display().to_string());
             let replay = replay.map_err(|why| Unreadable::Swf { path: path.into(), why })?;
@@ -137,6 +137,12 @@ pub fn parse(name: &str, text: &str) -> Result<History, Unreadable> {
 
 struct Reader<'a> {
     allowance: Allowance<'a>,
+    found: Found,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
     joiner: Joiner,
     notes: Vec<Note>,
     /// Whether it may be a log of another site, and if it is, its jobs.
@@ -148,21 +154,27 @@ struct Reader<'a> {
     any: bool,
 }
 
+/// A file that is being read.
+struct Reading<'p> {
+    path: &'p Path,
+    /// What it is, if that is known.
+    kind: Option<Kind>,
+    /// Whether it is the last one, which may be written to.
+    is_last: bool,
+    /// Whether what comes is of a later version.
+    is_later: bool,
+    /// What cannot be read.
+    bad: Bad,
+}
+
 impl<'a> Reader<'a> {
     fn new(told: &'a dyn Fn(u64), takes_swf: bool) -> Self {
-        Self {
-            allowance: Allowance::new(told),
-            joiner: Joiner::default(),
-            notes: Vec::new(),
-            takes_swf,
-            jobs: None,
-            later: None,
-            any: false,
-        }
+        let found = Found { takes_swf, ..Found::default() };
+        Self { allowance: Allowance::new(told), found }
     }
 
     fn read(&mut self, path: &Path) -> Result<(), Unreadable> {
-        self.takes_swf &= !path.is_dir();
+        self.found.takes_swf &= !path.is_dir();
         let (files, kind) = files(path)?;
         for (at, path) in files.iter().enumerate() {
             let file = File::open(path);
@@ -182,81 +194,111 @@ impl<'a> Reader<'a> {
         &mut self,
         path: &Path,
         from: impl BufRead,
-        mut kind: Option<Kind>,
-        last: bool,
+        kind: Option<Kind>,
+        is_last: bool,
     ) -> Result<(), Unreadable> {
-        let file = path.display().to_string();
-        // Whether what comes is of a later version, and what cannot be read.
-        let (mut later, mut bad) = (false, Bad::default());
-        let Self { allowance, joiner, notes, takes_swf, jobs, later: told, any } = self;
-        let taken = each_line(from, allowance, |TextLine { number, text, is_whole }| {
-            if text.trim().is_empty() {
-                return Ok(());
-            }
-            if kind.is_none() && jobs.as_ref().is_none_or(Jobs::is_empty) {
-                kind = kind_of(&text);
-            }
-            let parsed = match kind {
-                Some(Kind::Audit) => audit::line(&text),
-                Some(Kind::History) => serde_json::from_str::<Line>(&text).map(Some),
-                None => {
-                    bad.add(number);
-                    if *takes_swf {
-                        let added = jobs.get_or_insert_default().add(number, &text);
-                        added.map_err(|why| Unreadable::Swf { path: path.into(), why })?;
-                    } else if bad.lines > MOST_BAD {
-                        return Err(Unreadable::Other(path.into()).into());
-                    }
-                    return Ok(());
-                }
-            };
-            if let Ok(Some(Line { what: What::Begin { v }, .. })) = &parsed {
-                later = *v > VERSION;
-                if later {
-                    notes.push(Note::Later { file: file.clone(), version: *v });
-                    told.get_or_insert_with(|| (path.to_owned(), *v));
-                }
-            }
-            if later {
-                return Ok(());
-            }
-            *any = true;
-            match parsed {
-                Ok(Some(line)) => joiner.add(line),
-                Ok(None) => {}
-                Err(_) if last && !is_whole => {
-                    notes.push(Note::Torn { file: file.clone(), line: number });
-                }
-                Err(_) => bad.add(number),
-            }
-            match joiner.requests() > MOST_REQUESTS {
-                true => Err(Unreadable::TooMany(path.into()).into()),
-                false => Ok(()),
-            }
-        });
-        taken.map_err(|broken| match broken {
+        let mut file = Reading { path, kind, is_last, is_later: false, bad: Bad::default() };
+        let Self { allowance, found } = self;
+        let take = |line: TextLine<'_>| found.line(&mut file, &line).map_err(Broken::Is);
+        each_line(from, allowance, take).map_err(|broken| match broken {
             Broken::Is(error) => error,
             Broken::Io(why) => Unreadable::File { path: path.into(), why },
         })?;
-        match kind {
-            // A log of another site, which tells itself what of it cannot be read.
-            None if self.jobs.is_some() => return Ok(()),
-            None if bad.lines > 0 => return Err(Unreadable::Other(path.into())),
-            _ => self.jobs = None,
-        }
-        let Bad { lines, first: line } = bad;
-        self.notes.extend((lines > 0).then_some(Note::Unreadable { file, line, lines }));
-        Ok(())
+        found.end(file)
     }
 
     /// The history, unless all there is of it is of a later version.
     fn finish(self) -> Result<History, Unreadable> {
-        if let Some((path, version)) = self.later.filter(|_| !self.any) {
+        let Found { joiner, notes, later, any, .. } = self.found;
+        if let Some((path, version)) = later.filter(|_| !any) {
             return Err(Unreadable::Version { path, version });
         }
-        let mut history = self.joiner.finish();
-        history.notes.splice(..0, self.notes);
+        let mut history = joiner.finish();
+        history.notes.splice(..0, notes);
         Ok(history)
+    }
+}
+
+impl Found {
+    fn line(&mut self, file: &mut Reading<'_>, line: &TextLine<'_>) -> Result<(), Unreadable> {
+        let TextLine { number, text, is_whole } = line;
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        if file.kind.is_none() && self.jobs.as_ref().is_none_or(Jobs::is_empty) {
+            file.kind = kind_of(text);
+        }
+        let parsed = match file.kind {
+            Some(Kind::Audit) => audit::line(text),
+            Some(Kind::History) => serde_json::from_str::<Line>(text).map(Some),
+            None => return self.unknown(file, *number, text),
+        };
+        if let Ok(Some(Line { what: What::Begin { v }, .. })) = &parsed {
+            self.begin(file, *v);
+        }
+        if file.is_later {
+            return Ok(());
+        }
+        self.any = true;
+        match parsed {
+            Ok(Some(line)) => self.joiner.add(line),
+            Ok(None) => {}
+            Err(_) if file.is_last && !is_whole => {
+                self.notes.push(Note::Torn { file: file.name(), line: *number });
+            }
+            Err(_) => file.bad.add(*number),
+        }
+        match self.joiner.requests() > MOST_REQUESTS {
+            true => Err(Unreadable::TooMany(file.path.into())),
+            false => Ok(()),
+        }
+    }
+
+    /// A line of a file of which it is not known what it is.
+    fn unknown(
+        &mut self,
+        file: &mut Reading<'_>,
+        number: usize,
+        text: &str,
+    ) -> Result<(), Unreadable> {
+        file.bad.add(number);
+        if self.takes_swf {
+            let added = self.jobs.get_or_insert_default().add(number, text);
+            return added.map_err(|why| Unreadable::Swf { path: file.path.into(), why });
+        }
+        match file.bad.lines > MOST_BAD {
+            true => Err(Unreadable::Other(file.path.into())),
+            false => Ok(()),
+        }
+    }
+
+    /// What comes is of this version.
+    fn begin(&mut self, file: &mut Reading<'_>, version: u32) {
+        file.is_later = version > VERSION;
+        if file.is_later {
+            self.notes.push(Note::Later { file: file.name(), version });
+            self.later.get_or_insert_with(|| (file.path.to_owned(), version));
+        }
+    }
+
+    /// There is no more of a file.
+    fn end(&mut self, file: Reading<'_>) -> Result<(), Unreadable> {
+        let Bad { lines, first: line } = file.bad;
+        match file.kind {
+            // A log of another site, which tells itself what of it cannot be read.
+            None if self.jobs.is_some() => return Ok(()),
+            None if lines > 0 => return Err(Unreadable::Other(file.path.into())),
+            _ => self.jobs = None,
+        }
+        let note = || Note::Unreadable { file: file.name(), line, lines };
+        self.notes.extend((lines > 0).then(note));
+        Ok(())
+    }
+}
+
+impl Reading<'_> {
+    fn name(&self) -> String {
+        self.path.display().to_string()
     }
 }
 
@@ -278,12 +320,6 @@ impl Bad {
 enum Broken {
     Is(Unreadable),
     Io(io::Error),
-}
-
-impl From<Unreadable> for Broken {
-    fn from(error: Unreadable) -> Self {
-        Self::Is(error)
-    }
 }
 
 impl From<io::Error> for Broken {

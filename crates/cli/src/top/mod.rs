@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `state` | what is seen and selected, and what a key does to it; no I/O |
 //! | `draw` | how that looks |
+//! | `work` | what is asked of the agent meanwhile |
 //!
 //! Nothing waits for anything else here: keys are taken while the agent is asked, and whatever ends the
-//! command leaves the terminal as it was.
+//! command leaves the terminal as it was, and no release undone that was confirmed.
 
 mod draw;
 mod state;
+mod work;
 
-use std::collections::VecDeque;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,10 +21,11 @@ use holdall_wire::{Body, Name, Reply, RequestNo, Status};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::mpsc;
 
-use self::state::{Act, Top};
-use crate::reach::{Reach, block_on, call, look};
+use self::state::{Act, Key, Top};
+use self::work::{Doing, Work};
+use crate::reach::{ANSWER, Reach, block_on, call, look};
 use crate::run::Signals;
-use crate::{explain, usage};
+use crate::{explain, say, show, usage};
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(1);
@@ -53,36 +54,39 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Before there are other threads, which they could go to.
         let mut signals = Signals::new()?;
         let mut terminal = ratatui::try_init()?;
-        let done = tokio::select! {
-            done = live(&client, &args.names, &mut terminal) => done,
+        let mut work = Work::new(|act| Box::pin(done(&client, act)));
+        let ended = tokio::select! {
+            ended = live(&client, &args.names, &mut terminal, &mut work) => ended,
             _ = signals.next() => Ok(()),
         };
         // If the terminal is gone, so is what was to be restored.
         let _ = ratatui::try_restore();
-        done.map(|()| ExitCode::SUCCESS)
+        leave(&mut work, &mut signals).await;
+        ended.map(|()| ExitCode::SUCCESS)
     })
 }
 
-/// Something that is being done meanwhile.
-type Doing<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
-
+/// Shows what there is and takes keys, until one leaves or there is no terminal any more.
 async fn live(
     client: &Client,
     names: &[Name],
     terminal: &mut ratatui::DefaultTerminal,
+    work: &mut Work<'_, Told>,
 ) -> anyhow::Result<()> {
     let mut events = events();
     let mut top = Top::new(client.agent().you.to_string());
     let mut looking: Doing<'_, (Status, bool)> = Box::pin(ask(client, names));
-    let mut doing: Option<Doing<'_, Told>> = None;
-    let mut to_do = VecDeque::new();
     loop {
         terminal.draw(|frame| draw::draw(frame, &mut top))?;
-        let act = tokio::select! {
+        tokio::select! {
             event = events.recv() => match event {
-                Some(Event::Key(key)) if key.kind == KeyEventKind::Press => top.key(key),
-                Some(_) => None, // It has another size, above all.
-                None => return Ok(()), // There is no terminal any more.
+                Some(Event::Key(key)) if key.kind == KeyEventKind::Press => match top.key(key) {
+                    Some(Key::Quit) => return Ok(()),
+                    Some(Key::Do(act)) => work.add(act),
+                    None => {}
+                },
+                Some(_) => {} // It has another size, above all.
+                None => return Ok(()),
             },
             looked = &mut looking => {
                 top.looked(looked.map_err(|error| format!("{error:#}")));
@@ -90,36 +94,32 @@ async fn live(
                     tokio::time::sleep(EVERY).await;
                     ask(client, names).await
                 });
-                None
             }
-            told = async {
-                match &mut doing {
-                    Some(doing) => doing.await,
-                    None => std::future::pending().await,
-                }
-            } => {
-                doing = None;
-                match told {
-                    Ok(Told::Text(text)) => top.show(&text),
-                    Ok(Told::Nothing) => {}
-                    Err(error) => top.show(&format!("{error:#}")),
-                }
-                None
-            }
-        };
-        match act {
-            Some(Act::Quit) => return Ok(()),
-            Some(act) => {
-                // Of several explanations the last is wanted.
-                to_do.retain(|waits| !matches!((&act, waits), (Act::Explain(_), Act::Explain(_))));
-                to_do.push_back(act);
-            }
-            None => {}
+            told = work.next() => match told {
+                Ok(Told::Text(text)) => top.show(&text),
+                Ok(Told::Nothing) => {}
+                Err(error) => top.show(&format!("{error:#}")),
+            },
         }
-        // One after the other: a release that was begun is not broken off by another key.
-        if doing.is_none() {
-            doing = to_do.pop_front().map(|act| Box::pin(done(client, act)) as Doing<'_, Told>);
-        }
+    }
+}
+
+/// Sees to it that what was confirmed is released, and says what came of it, unless a signal comes or the agent does not answer.
+async fn leave(work: &mut Work<'_, Told>, signals: &mut Signals) {
+    let told = |act: &Act, told| match told {
+        Ok(Told::Text(text)) => say(show::clean(&text)),
+        Ok(Told::Nothing) => {}
+        Err(error) => say(format!("{act} failed: {error:#}")),
+    };
+    let in_time = tokio::select! {
+        biased;
+        done = tokio::time::timeout(ANSWER, work.release(told)) => done.is_ok(),
+        _ = signals.next() => false,
+    };
+    if !in_time {
+        work.left().for_each(|act| {
+            say(format!("{act} was not confirmed by the agent: look with `holdall status`"))
+        });
     }
 }
 
@@ -141,7 +141,6 @@ async fn done(client: &Client, act: Act) -> anyhow::Result<Told> {
             let (force, reason) = (force.is_some(), force.filter(|reason| !reason.is_empty()));
             released(client, Body::Release { request, force, reason }).await
         }
-        Act::Quit => Ok(Told::Nothing),
     }
 }
 

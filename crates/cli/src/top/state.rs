@@ -1,6 +1,7 @@
 //! What is seen and selected, and what a key does to it. No I/O.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
 
 use holdall_wire::{GrantView, PoolView, RequestNo, State, Status, WaitView};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -9,14 +10,35 @@ use crate::show;
 
 /// What a key makes necessary.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Key {
     Quit,
+    Do(Act),
+}
+
+/// What is asked of the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
     Explain(RequestNo),
     /// With the reason, if it is forced.
     Release {
         request: RequestNo,
         force: Option<String>,
     },
+}
+
+impl Act {
+    pub(super) fn is_release(&self) -> bool {
+        matches!(self, Self::Release { .. })
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Explain(request) => write!(f, "the explanation of {request}"),
+            Self::Release { request, .. } => write!(f, "the release of {request}"),
+        }
+    }
 }
 
 /// The lists that one can move in.
@@ -58,8 +80,8 @@ pub(super) struct Top {
     grant: Option<RequestNo>,
     pub(super) filter: String,
     pub(super) mode: Mode,
-    /// What is shown when nothing is typed any more.
-    later: Option<String>,
+    /// What is shown, one after the other, when nothing is typed or read any more.
+    later: VecDeque<String>,
     /// How many rows the selected list showed last.
     pub(super) page: usize,
 }
@@ -84,7 +106,7 @@ impl Top {
             grant: None,
             filter: String::new(),
             mode: Mode::default(),
-            later: None,
+            later: VecDeque::new(),
             page: 1,
         }
     }
@@ -108,13 +130,18 @@ impl Top {
         }
     }
 
-    /// Shows a text until it was read; to somebody who is typing, after that.
+    /// Shows a text until it was read; to somebody who is typing, or reads something else, after that.
     pub(super) fn show(&mut self, text: &str) {
-        if matches!(self.mode, Mode::Look | Mode::Read { .. }) {
+        self.later.push_back(text.to_owned());
+        self.show_next();
+    }
+
+    fn show_next(&mut self) {
+        if self.mode == Mode::Look
+            && let Some(text) = self.later.pop_front()
+        {
             let lines = text.lines().map(show::clean).collect();
             self.mode = Mode::Read { lines, first: 0 };
-        } else {
-            self.later = Some(text.to_owned());
         }
     }
 
@@ -189,19 +216,15 @@ impl Top {
     }
 
     /// What follows from a key.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Option<Act> {
-        let act = self.press(key);
-        if self.mode == Mode::Look
-            && let Some(text) = self.later.take()
-        {
-            self.show(&text);
-        }
-        act
+    pub(super) fn key(&mut self, key: KeyEvent) -> Option<Key> {
+        let pressed = self.press(key);
+        self.show_next();
+        pressed
     }
 
-    fn press(&mut self, key: KeyEvent) -> Option<Act> {
+    fn press(&mut self, key: KeyEvent) -> Option<Key> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Act::Quit);
+            return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Key::Quit);
         }
         match &mut self.mode {
             Mode::Look => self.look(key.code),
@@ -222,7 +245,7 @@ impl Top {
                     true => Mode::Reason { request, text: String::new() },
                     false => Mode::Look,
                 };
-                (yes && !force).then_some(Act::Release { request, force: None })
+                (yes && !force).then_some(Key::Do(Act::Release { request, force: None }))
             }
             Mode::Reason { request, text } => {
                 match key.code {
@@ -230,7 +253,7 @@ impl Top {
                         let force = Some(std::mem::take(text));
                         let act = Act::Release { request: *request, force };
                         self.mode = Mode::Look;
-                        return Some(act);
+                        return Some(Key::Do(act));
                     }
                     KeyCode::Esc => self.mode = Mode::Look,
                     KeyCode::Backspace => drop(text.pop()),
@@ -251,10 +274,10 @@ impl Top {
         }
     }
 
-    fn look(&mut self, code: KeyCode) -> Option<Act> {
+    fn look(&mut self, code: KeyCode) -> Option<Key> {
         let at = self.selected(self.list);
         match code {
-            KeyCode::Char('q') => return Some(Act::Quit),
+            KeyCode::Char('q') => return Some(Key::Quit),
             KeyCode::Tab | KeyCode::BackTab | KeyCode::Left | KeyCode::Right => {
                 self.list = match self.list {
                     List::Waiting => List::Grants,
@@ -270,7 +293,7 @@ impl Top {
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('?' | 'h') => self.show(KEYS),
-            KeyCode::Enter | KeyCode::Char('e') => return self.explain(at),
+            KeyCode::Enter | KeyCode::Char('e') => return self.explain(at).map(Key::Do),
             KeyCode::Char('r') => self.ask_release(at),
             _ => {}
         }
@@ -390,7 +413,13 @@ pub(super) mod tests {
 
     fn typed(top: &mut Top, keys: &str) -> Vec<Act> {
         let code = |c| if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
-        keys.chars().filter_map(|c| top.key(code(c).into())).collect()
+        let pressed = keys.chars().filter_map(|c| top.key(code(c).into()));
+        pressed
+            .map(|key| match key {
+                Key::Do(act) => act,
+                Key::Quit => panic!("nobody leaves"),
+            })
+            .collect()
     }
 
     #[test]
@@ -420,6 +449,26 @@ pub(super) mod tests {
         assert!(matches!(&top.mode, Mode::Read { lines, .. } if lines[0].starts_with("it was")));
         assert_eq!(typed(&mut top, "x"), []);
         assert_eq!((&top.mode, top.filter.as_str()), (&Mode::Look, "gpu"));
+    }
+
+    #[test]
+    fn every_text_is_shown_until_it_was_read() {
+        let mut top = example();
+        let shown = |top: &Top| match &top.mode {
+            Mode::Read { lines, .. } => lines.join(" "),
+            other => format!("{other:?}"),
+        };
+        typed(&mut top, "/gp");
+        ["one", "two"].iter().for_each(|text| top.show(text));
+        typed(&mut top, "u\n");
+        assert_eq!(shown(&top), "one");
+        top.show("three");
+        assert_eq!(shown(&top), "one", "it is being read");
+        let all = ["two", "three", "Look"].map(|_| {
+            typed(&mut top, "x");
+            shown(&top)
+        });
+        assert_eq!(all, ["two", "three", "Look"]);
     }
 
     #[test]
@@ -453,6 +502,6 @@ pub(super) mod tests {
         top.key(KeyCode::Esc.into());
         assert_eq!(top.waiting().len(), 3);
         let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(top.key(quit), Some(Act::Quit));
+        assert_eq!(top.key(quit), Some(Key::Quit));
     }
 }

@@ -87,8 +87,8 @@ pub(crate) struct Recorded {
 impl Source {
     /// Whether all of these can be written, and none of them is what is read.
     pub(crate) fn try_all(&self, paths: &[&Path]) -> anyhow::Result<()> {
-        self.from.iter().try_for_each(|from| files::spare(from, paths))?;
-        files::try_all(paths)
+        let own = || self.reach.place().ok().map(|place| place.data.as_path());
+        files::try_all(self.from.as_deref().or_else(own), paths)
     }
 
     /// The history, and the part of it that is meant. What is odd about it is said.
@@ -264,6 +264,9 @@ fn name(row: &Row) -> String {
 }
 
 fn told(used: &Usage) -> String {
+    if used.total.requests == 0 && used.total.held == 0 && used.total.waited == 0 {
+        return "nothing is recorded of this time: nobody asked for anything, held it or waited for it".into();
+    }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
@@ -295,9 +298,6 @@ fn told(used: &Usage) -> String {
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
-    }
-    if used.total.requests == 0 && used.total.held == 0 && used.total.waited == 0 {
-        return "nothing is recorded of this time: nobody asked for anything, held it or waited for it".into();
     }
     format!("{}\n{}", headline(used), table.trim_fmt())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 use holdall_history::Changes;
-use holdall_history::whatif::{Figures, Goal, Nearness};
+use holdall_history::whatif::{Figures, Found, Goal, Nearness};
 
 use super::{Answer, SERVED};
 use crate::show;
@@ -12,8 +12,11 @@ use crate::usage::{moment, percent, short};
 
 /// What is changed.
 pub(super) fn change(changes: &Changes, protocol: &str) -> String {
-    let mut parts: Vec<String> =
-        changes.units.iter().map(|(pool, units)| format!("{pool} with {units} units")).collect();
+    let mut parts: Vec<String> = changes
+        .units
+        .iter()
+        .map(|(pool, units)| format!("{pool} with {}", counted(*units)))
+        .collect();
     parts.extend(changes.remove.iter().map(|name| format!("without {name}")));
     if changes.load != 1.0 {
         parts.push(format!("{} times as many requests", changes.load));
@@ -22,6 +25,11 @@ pub(super) fn change(changes: &Changes, protocol: &str) -> String {
         parts.push(format!("served by {protocol}"));
     }
     if parts.is_empty() { "nothing is changed".into() } else { parts.join(", ") }
+}
+
+/// So many units.
+fn counted(units: u32) -> String {
+    if units == 1 { "1 unit".into() } else { format!("{units} units") }
 }
 
 /// A mean in milliseconds.
@@ -62,17 +70,23 @@ pub(super) fn found(answer: &Answer, goal: Option<&Goal>) -> Option<String> {
             false => format!(", and with {less} too many wait at once"),
         }
     });
-    let all = match found.least {
-        least if least < found.units => format!(" (all from {least} on were tried)"),
-        _ => " (the largest request wants as many)".into(),
-    };
+    let enough = if found.units == 1 { "is enough" } else { "are enough" };
     Some(format!(
-        "{goal}: {} units of '{}' are enough; it is {} then{}{all}",
-        found.units,
+        "{goal}: {} of '{}' {enough}; it is {} then{} ({})",
+        counted(found.units),
         goal.pool,
         mean(Some(found.value)),
-        before.unwrap_or_default()
+        before.unwrap_or_default(),
+        why_smallest(found),
     ))
+}
+
+/// Why no smaller number was found.
+fn why_smallest(found: &Found) -> String {
+    match (found.least, found.units) {
+        (least, units) if least < units => format!("all from {least} to {units} were tried"),
+        _ => "the largest request wants as many".into(),
+    }
 }
 
 /// The lines of a table: a name, then figures before and after.
@@ -153,4 +167,19 @@ pub(super) fn told(answer: &Answer, goal: Option<&Goal>) -> String {
         table(header("pool", true), pools),
         table(header("user", false), by_user(answer))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_tried_is_told_and_no_more() {
+        // Halving has left out most numbers above what was found.
+        let tried = [400, 436, 499, 500, 750, 1000].map(|units| (units, 1.0)).into();
+        let found = Found { units: 500, value: 1.0, least: 436, tried };
+        assert_eq!(why_smallest(&found), "all from 436 to 500 were tried");
+        let found = Found { least: 500, ..found };
+        assert_eq!(why_smallest(&found), "the largest request wants as many");
+    }
 }

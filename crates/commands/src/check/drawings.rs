@@ -31,7 +31,7 @@ impl Drawings {
     /// Better to say so before a long search than after it.
     pub(super) fn can_be_written(&self) -> anyhow::Result<()> {
         let named = [&self.chart_svg, &self.dot, &self.graph_svg].into_iter().flatten();
-        files::try_all(&named.map(PathBuf::as_path).collect::<Vec<_>>())
+        files::try_all(None, &named.map(PathBuf::as_path).collect::<Vec<_>>())
     }
 
     pub(super) fn draw(&self, job: &Job, report: &Report) -> anyhow::Result<()> {

@@ -61,9 +61,11 @@ struct Column {
 }
 
 impl TraceArgs {
-    /// The requests that are to be played, if any. What is odd about them is said.
-    pub(super) fn replay(&self) -> anyhow::Result<Option<Replay>> {
+    /// The requests that are to be played, if any. What is odd about them is said. What is written in the end is tried before.
+    pub(super) fn replay(&self, output: Output<'_>) -> anyhow::Result<Option<Replay>> {
         let Some(path) = &self.trace else { return Ok(None) };
+        let written: Vec<&Path> = self.record.as_deref().into_iter().chain(output.svg).collect();
+        files::try_all(Some(path), &written)?;
         let file = path.display().to_string();
         files::tell_if_endless(path);
         let bar = BytesBar::new(&file);
@@ -93,9 +95,6 @@ pub(super) fn run(
     args: &TraceArgs,
     output: Output<'_>,
 ) -> anyhow::Result<()> {
-    let paths: Vec<&Path> = [args.record.as_deref(), output.svg].into_iter().flatten().collect();
-    files::try_all(&paths)?;
-    args.trace.iter().try_for_each(|trace| files::spare(trace, &paths))?;
     let mut columns = Vec::new();
     columns.extend(recorded(replay));
     let bar = RequestsBar::default();

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use holdall_wire::RequestNo;
 
 use super::*;
@@ -68,6 +70,33 @@ fn pools_are_known_when_the_file_that_told_of_them_is_gone() {
     (0..100).for_each(|n| keeper.notice(&pool(&format!("pool{n}"), Some(1))));
     (400..500).for_each(|at| keeper.write([ask(at)], None, at).expect("writable"));
     assert_eq!(sizes(), [("gpu".to_owned(), true, 1)]);
+    let told: Vec<_> = keeper.troubles().iter().map(ToString::to_string).collect();
+    assert!(!told.is_empty() && told[0].contains("the 102 pools and locks"), "{told:?}");
+}
+
+#[test]
+fn a_file_that_is_begun_tells_of_the_pools_whatever_goes_wrong() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let retention = Retention { bytes: 800, ..Retention::default() };
+    let mut keeper = Keeper::open(dir.path(), retention, 0).expect("writable");
+    let (pool, units) = ("gpu".parse().expect("a name"), Some(10));
+    keeper.write([Line { at: 1, what: What::Pool { pool, units } }], None, 1).expect("writable");
+    // Whose file is unreadable cannot be told when it was begun, so that no room can be made. Root reads everything.
+    let odd = dir.path().join("history-0.jsonl");
+    fs::write(&odd, "\n").expect("written");
+    fs::set_permissions(&odd, fs::Permissions::from_mode(0)).expect("changed");
+    let is_root = File::open(&odd).is_ok();
+    (2..10).for_each(|at| keeper.write([ask(at)], None, at).expect("writable"));
+    drop(fs::set_permissions(&odd, fs::Permissions::from_mode(0o600)));
+    let all = files(dir.path()).expect("there");
+    let tells = |(_, path): &(u64, PathBuf)| {
+        fs::read_to_string(path).expect("there").contains(r#""pool":"gpu","units":10"#)
+    };
+    let begun = all.iter().filter(|(name, _)| *name > 0);
+    assert!(all.len() > 2 && begun.clone().all(tells), "{all:?}");
+    let crowded = |trouble: &Trouble| matches!(trouble, Trouble::Crowded(_));
+    assert_eq!(keeper.troubles().iter().any(crowded), !is_root);
+    assert!(keeper.troubles().is_empty(), "they are told once");
 }
 
 #[test]

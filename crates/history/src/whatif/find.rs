@@ -105,8 +105,8 @@ pub struct Found {
     pub units: u32,
     /// What the figure is with them, in milliseconds.
     pub value: f64,
-    /// All numbers from this one on were tried, and none below what was found is enough. It is what the largest request wants, or
-    /// [`TRIED_BELOW`] less than what was found.
+    /// All numbers from this one to what was found were tried, and only the last of them is enough. It is what the largest request wants,
+    /// or [`TRIED_BELOW`] less than what was found.
     pub least: u32,
     /// All numbers that were tried, with what the figure was.
     pub tried: BTreeMap<u32, f64>,

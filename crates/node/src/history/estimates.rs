@@ -112,7 +112,8 @@ impl Estimates {
         let shared = Shared { queue: Mutex::new(queue), moved: Condvar::new(), board };
         let shared = Arc::new(shared);
         let own = shared.clone();
-        let work = move || Estimator { shared: own, budget: Budget::new() }.run();
+        let work =
+            move || Estimator { shared: own, budget: Budget::new(Instant::now(), cpu()) }.run();
         std::thread::Builder::new().name("estimates".into()).spawn(work)?;
         Ok(Self(shared))
     }
@@ -242,7 +243,8 @@ impl Estimator {
 
     /// Waits until there is time for more. Nothing if that is not wanted any more.
     fn pause(&mut self) -> Option<()> {
-        let until = Instant::now() + self.budget.pause();
+        let begun = Instant::now();
+        let until = begun + self.budget.pause(begun, cpu());
         let mut queue = self.shared.lock();
         loop {
             if queue.closed {
@@ -262,18 +264,18 @@ impl Estimator {
 struct Budget {
     /// What is left of it, in seconds.
     left: f64,
+    /// When that was so, and what had been used by then.
     at: Instant,
     spent: Duration,
 }
 
 impl Budget {
-    fn new() -> Self {
-        Self { left: AT_ONCE.as_secs_f64(), at: Instant::now(), spent: cpu() }
+    fn new(at: Instant, spent: Duration) -> Self {
+        Self { left: AT_ONCE.as_secs_f64(), at, spent }
     }
 
-    /// How long to wait until there is some again.
-    fn pause(&mut self) -> Duration {
-        let (at, spent) = (Instant::now(), cpu());
+    /// How long to wait until there is some again, if so much has been used by now.
+    fn pause(&mut self, at: Instant, spent: Duration) -> Duration {
         let earned = SHARE * (at - self.at).as_secs_f64();
         let used = spent.saturating_sub(self.spent).as_secs_f64();
         (self.at, self.spent) = (at, spent);
@@ -326,11 +328,39 @@ mod tests {
     }
 
     #[test]
+    fn no_more_than_a_twentieth_of_a_core_is_taken_in_any_minute() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        // How long it plays once, and for how long there is nothing to do now and then.
+        for (once, rest) in [(5, 0), (20, 0), (20, 30), (100, 5), (3, 70)] {
+            let (once, rest) = (Duration::from_millis(once), Duration::from_secs(rest));
+            let (mut now, mut spent) = (Instant::now(), Duration::ZERO);
+            let mut budget = Budget::new(now, spent);
+            let mut plays = Vec::new();
+            for play in 0..2000 {
+                (now, spent) = (now + once, spent + once);
+                plays.push(now);
+                now += budget.pause(now, spent);
+                now += rest * u32::from(play % 40 == 0);
+            }
+            let in_minute = |from: &Instant| {
+                let until = plays.partition_point(|at| *at <= *from + MINUTE);
+                let before = plays.partition_point(|at| *at <= *from);
+                once * u32::try_from(until - before).expect("few")
+            };
+            let most = plays.iter().map(in_minute).max().expect("some");
+            assert!(most <= MINUTE / 20 + once, "{most:?} in a minute, {once:?} each");
+            let gets_on = spent > (now - plays[0]).mul_f64(0.9 * SHARE);
+            assert!(gets_on || !rest.is_zero(), "{spent:?}, {once:?} each");
+        }
+    }
+
+    #[test]
     fn what_was_worked_out_by_another_clock_is_told_to_nobody() {
         let made = now();
         let queue = Mutex::new(Queue { live: awaited(7, made), ..Queue::default() });
         let shared = Arc::new(Shared { queue, ..Shared::default() });
-        let estimator = Estimator { shared: shared.clone(), budget: Budget::new() };
+        let budget = Budget::new(Instant::now(), cpu());
+        let estimator = Estimator { shared: shared.clone(), budget };
         let followed = Followed(shared.clone());
         let expected = || matches!(shared.board.outlook(RequestNo(7)), Outlook::Expected(_));
 

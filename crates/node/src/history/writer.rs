@@ -45,9 +45,6 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn run(mut self, taker: &Taker<Happened>, before: Before) {
         self.make_up(&before);
-        let standing = before.standing.iter();
-        let lines = standing.filter_map(|(at, what)| Line::of_event(*at, what));
-        lines.for_each(|line| self.keeper.notice(&line));
         self.queue.begin_with(&before.standing);
         let now = before.now;
         drop(before);
@@ -61,6 +58,10 @@ impl Writer {
 
     /// Writes what the log has and the history does not.
     fn make_up(&mut self, before: &Before) {
+        // The pools as they are after that: it may begin a file, which tells of them.
+        let standing = before.standing.iter();
+        let lines = standing.filter_map(|(at, what)| Line::of_event(*at, what));
+        lines.for_each(|line| self.keeper.notice(&line));
         self.last = before.events.first().map_or(before.now, |(at, _)| *at);
         let mut lines = Vec::new();
         if let Some(gap) = before.gap {
@@ -115,6 +116,7 @@ impl Writer {
                 self.lost += count;
             }
         }
+        self.keeper.troubles().iter().for_each(|trouble| warn!("{trouble}"));
     }
 
     /// Takes in how long uses have taken before, and what came when, from the last files.
@@ -197,7 +199,9 @@ impl Happened {
 
 #[cfg(test)]
 mod tests {
-    use holdall_wire::RequestNo;
+    use std::path::Path;
+
+    use holdall_wire::{Kind, RequestNo};
 
     use super::super::estimates::Estimates;
     use super::*;
@@ -227,21 +231,46 @@ mod tests {
         assert_eq!(noted(at(100), at(20), Some(at(40))), None, "the clock was set back");
     }
 
-    #[test]
-    fn the_clock_is_followed_whatever_is_left_out() {
-        assert!(clock_set().must_stay());
-        let dir = tempfile::tempdir().expect("a directory");
-        let estimates = Estimates::start(Live::default(), Default::default()).expect("a thread");
-        let mut writer = Writer {
-            keeper: Keeper::open(dir.path(), Default::default(), 1).expect("writable"),
-            dir: dir.path().into(),
+    fn writer(dir: &Path, estimates: &Estimates) -> Writer {
+        Writer {
+            keeper: Keeper::open(dir, Default::default(), 1).expect("writable"),
+            dir: dir.into(),
             log: String::new(),
             upto: 0,
             queue: estimates.queue(),
             lost_track: Arc::default(),
             last: 0,
             lost: 0,
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_begun_by_what_is_made_up_for_tells_of_the_pools() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let estimates = Estimates::start(Live::default(), Default::default()).expect("a thread");
+        let pool = What::Pool {
+            name: "gpu".parse().expect("a name"),
+            kind: Some(Kind::Numbered(4)),
+            configured: false,
         };
+        let before = Before {
+            events: vec![(5, What::ClockSet { by: 3 })],
+            standing: vec![(5, pool)],
+            now: 5,
+            ..Before::default()
+        };
+        writer(dir.path(), &estimates).make_up(&before);
+        let history = holdall_history::read(dir.path()).expect("a history");
+        let known = history.pools().iter().map(|(name, pool)| (name.as_str(), pool.capacity()));
+        assert_eq!(known.collect::<Vec<_>>(), [("gpu", 4)]);
+    }
+
+    #[test]
+    fn the_clock_is_followed_whatever_is_left_out() {
+        assert!(clock_set().must_stay());
+        let dir = tempfile::tempdir().expect("a directory");
+        let estimates = Estimates::start(Live::default(), Default::default()).expect("a thread");
+        let mut writer = writer(dir.path(), &estimates);
         for left_out in [3, 0] {
             writer.take(&Batch { items: vec![clock_set()], left_out });
         }

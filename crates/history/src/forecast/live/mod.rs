@@ -19,7 +19,7 @@ pub use self::outset::{Outset, Unknown};
 use self::pools::Pools;
 use super::backtest::LEAD_MAX;
 use super::past::{Kind, Past};
-use crate::clock::from_to;
+use crate::clock::{from_to, was_set_back};
 use crate::line::{Line, What};
 
 /// A request that waits, as the books have it. There may be a million: of these nothing is copied.
@@ -80,9 +80,6 @@ pub struct Live {
 /// So many of those are kept.
 const LABELS: usize = 1000;
 
-/// A clock that is so many milliseconds behind what it said before was set back.
-const TOLERANCE: u64 = 1000;
-
 /// Of so many requests of former times it is not forgotten that they have not ended.
 const FORMER: usize = 100_000;
 
@@ -104,9 +101,9 @@ impl Live {
         if matches!(line.what, What::Begin { .. } | What::Mark(_)) {
             return;
         }
-        // Agents of former versions did not tell that the clock was set.
-        if line.at.saturating_add(TOLERANCE) < self.line && !matches!(line.what, What::Clock { .. })
-        {
+        // Agents of former versions did not tell that the clock was set. A leap forward that is taken back stays one here: what
+        // was before it only seems to be longer ago.
+        if was_set_back(self.line, line.at) && !matches!(line.what, What::Clock { .. }) {
             self.move_former(from_to(self.line, line.at));
         }
         self.line = line.at;
@@ -181,7 +178,7 @@ impl Live {
 
     /// There are no more lines of former times. If it is earlier now than they say, the clock was set back since.
     pub fn has_remembered(&mut self, now: u64) {
-        if now.saturating_add(TOLERANCE) < self.line {
+        if was_set_back(self.line, now) {
             self.move_former(from_to(self.line, now));
         }
         self.former = BTreeMap::new();
