@@ -50,5 +50,25 @@ kill -0 "$child" 2>/dev/null && fail "what ignores SIGTERM lives on"
 run a 'kill -INT $$; sleep 1000'
 ended 130
 
+# An agent that somebody has started who waits leaves nothing of itself when it ends.
+run x 'sleep 1000; true'
+holder=$wrapper
+"$HOLDALL" run x -- true 2>/dev/null &
+waiter=$!
+waits() { "$HOLDALL" status x --json | grep -q '"waiting":\[{'; }
+eventually waits
+former=$(agent_pid)
+kill -9 "$former"
+another() { agent=$(agent_pid) && [ -n "$agent" ] && [ "$agent" -ne "$former" ]; }
+eventually another
+agent=$(agent_pid)
+[ "$(ps -o ppid= -p "$agent" | tr -d ' ')" -eq "$waiter" ] || fail "somebody else has started it"
+kill -TERM "$agent"
+gone() { ! kill -0 "$agent"; }
+eventually gone
+kill -TERM "$holder" "$waiter"
+wait "$holder" "$waiter" || true
+
 timeout 60 python3 tests/lib/pipeline.py || fail "on a terminal"
+timeout 300 python3 tests/lib/unread.py || fail "when nobody reads what is said"
 echo "$script: ok"

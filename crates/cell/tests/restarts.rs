@@ -68,7 +68,7 @@ fn check_same(before: &Books, one: &Books, other: &Books) {
         // With the start a part may have come to outlast its grant.
         let as_it_was =
             |now: Option<&Held>| now.map(|now| Held { overtime: held.overtime, ..now.clone() });
-        let (now, again_now) = (as_it_was(entry.held.as_ref()), as_it_was(again.held.as_ref()));
+        let (now, again_now) = (as_it_was(entry.held.as_deref()), as_it_was(again.held.as_deref()));
         assert_eq!((now.as_ref(), again_now.as_ref()), (Some(held), Some(held)));
         assert_eq!((&again.holder, &again.left), (&entry.holder, &entry.left), "{request}");
     }

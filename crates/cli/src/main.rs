@@ -12,6 +12,7 @@ mod figures;
 mod hold;
 mod job;
 mod manual;
+mod messages;
 mod pool;
 mod reach;
 mod run;
@@ -27,7 +28,9 @@ mod whatif;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use holdall_commands::{Protocols, USAGE, Usage, cannot_write, parse, print, say, usage};
+use holdall_commands::{Protocols, USAGE, Usage, cannot_write, parse, print, usage};
+
+use self::messages::say;
 
 /// Hands out sets of exclusive resources, all or nothing.
 #[derive(Parser)]
@@ -94,6 +97,9 @@ enum Command {
 /// What was typed. If something is wrong with it, whoever tells what knows all commands.
 fn typed() -> Result<Command, ExitCode> {
     let is_first = |word: &str| std::env::args_os().nth(1).is_some_and(|first| first == word);
+    if is_first("run") || is_first("hold") {
+        messages::begin();
+    }
     if is_first("run") {
         if let Some(args) = run::Args::plain(std::env::args_os().skip(2)) {
             return Ok(Command::Run(args));
@@ -145,9 +151,11 @@ fn main() -> ExitCode {
         Command::Deal(args) => deal::run(args),
         Command::Figures(args) => figures::run(&args),
     };
-    done.unwrap_or_else(|error| {
+    let status = done.unwrap_or_else(|error| {
         // It may have words of others in it.
         say(show::clean(&format!("{error:#}")));
         ExitCode::from(if error.is::<Usage>() { USAGE } else { failure::code(&error) })
-    })
+    });
+    messages::finish();
+    status
 }

@@ -51,17 +51,17 @@ fn from(now: &Zoned, text: &str) -> Result<Duration, String> {
     let then = match text.parse::<Time>() {
         Ok(time) if !text.contains(['-', 'T']) => {
             let today = now.date().to_datetime(time).to_zoned(zone.clone());
-            let today = today.map_err(|error| error.to_string())?;
+            let today = today.map_err(|_| far(text))?;
             if today > *now {
                 today
             } else {
-                let tomorrow = now.date().tomorrow().map_err(|error| error.to_string())?;
-                tomorrow.to_datetime(time).to_zoned(zone.clone()).map_err(|e| e.to_string())?
+                let tomorrow = now.date().tomorrow().map_err(|_| far(text))?;
+                tomorrow.to_datetime(time).to_zoned(zone.clone()).map_err(|_| far(text))?
             }
         }
         _ => {
             let date: DateTime = text.parse().map_err(|_| wrong(text))?;
-            date.to_zoned(zone.clone()).map_err(|error| error.to_string())?
+            date.to_zoned(zone.clone()).map_err(|_| far(text))?
         }
     };
     let millis = then.timestamp().as_millisecond() - now.timestamp().as_millisecond();
@@ -71,6 +71,10 @@ fn from(now: &Zoned, text: &str) -> Result<Duration, String> {
 
 fn wrong(text: &str) -> String {
     format!("'{text}' is no time; write it like 18:00, 2026-11-16T18:00 or 2h")
+}
+
+fn far(text: &str) -> String {
+    format!("'{text}' is too far away")
 }
 
 #[cfg(test)]
@@ -88,6 +92,7 @@ mod tests {
         for bad in ["", "25:00", "soon", "2026-03-01T10:00", "18:", "-1:00"] {
             assert!(from(&now, bad).is_err(), "{bad}");
         }
+        assert_eq!(hours("9999-12-31T23:59"), Err(far("9999-12-31T23:59")));
         let tomorrow = |text: &str| is_tomorrow(&now, text, from(&now, text).expect("a time"));
         assert_eq!(
             ["16:59", "17:00", "17:01", "24h", "2026-03-29T18:00"].map(tomorrow),

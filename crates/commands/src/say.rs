@@ -33,7 +33,9 @@ pub fn cannot_write(what: impl Display, why: impl Display) -> anyhow::Error {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let told: Vec<_> = lines.filter(|l| !l.is_empty() && !l.starts_with("For more")).collect();
+    // After `--` it would be a need, or the command.
+    let no_help = |line: &&str| line.starts_with("For more") || line.starts_with("tip: to pass '");
+    let told: Vec<_> = lines.filter(|line| !line.is_empty() && !no_help(line)).collect();
     format!(
         "{} (--help tells more)",
         told.join("; ").replace(":; ", ": ").trim_start_matches("error: ")
@@ -70,5 +72,20 @@ pub fn print_to_reader(text: &str) -> anyhow::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(cannot_write("the result", error)),
         Ok(()) => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command};
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_not_made_something_else() {
+        let command = Command::new("run").args([Arg::new("wait").short('w'), Arg::new("need")]);
+        let told = command.try_get_matches_from(["run", "-w", "-1s"]).map_err(|e| one_line(&e));
+        let told = told.expect_err("no option");
+        assert!(told.contains("'-1'") && !told.contains("-- -1"), "{told}");
     }
 }

@@ -119,6 +119,17 @@ impl Period {
     }
 }
 
+/// How much of time such spans cover, however many cover the same.
+pub(crate) fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
+    spans.sort_unstable();
+    let (mut sum, mut upto) = (0, 0);
+    for (from, to) in spans {
+        sum += to.saturating_sub(from.max(upto));
+        upto = upto.max(to);
+    }
+    sum
+}
+
 /// All that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
-use crate::history::{History, Period, Use};
+use crate::history::{History, Period, Use, covered};
 use crate::line::How;
 use crate::stats::Waits;
 
@@ -44,7 +44,8 @@ pub struct Row {
     pub waited: u128,
     /// The waits of requests that were made in the period, and granted.
     pub waits: Waits,
-    /// The share of the unit-time that there was which was held: of the pool, of the unit, or of all pools.
+    /// The share of the unit-time that there was which was held: of the pool, of the unit, or of all pools. Of a lock, the share
+    /// of the time in which anybody held it.
     pub utilisation: Option<f64>,
     /// The longest use that ended in the period, or has not ended.
     pub longest: u64,
@@ -118,6 +119,8 @@ struct Sum {
     waits: Vec<u64>,
     /// How long units of pools were held: of locks there is no end.
     of_pools: u128,
+    /// When a lock was held; by several at a time, if it was shared.
+    of_lock: Vec<(u64, u64)>,
     available: u128,
 }
 
@@ -128,6 +131,11 @@ impl Sum {
         let share = self.of_pools as f64 / self.available as f64;
         self.row.utilisation = (self.available > 0).then_some(share);
         self.row
+    }
+
+    /// What was held of one pool, unit or lock is what it was in use.
+    fn of_one(&mut self) {
+        self.of_pools += u128::from(covered(std::mem::take(&mut self.of_lock)));
     }
 
     /// Counts a request, which belongs under this key.
@@ -152,11 +160,30 @@ impl Sum {
         }
     }
 
-    fn hold(&mut self, millis: u64, units: u64, lock: bool) {
-        let held = u128::from(millis) * u128::from(units);
-        self.row.held += held;
-        self.of_pools += if lock { 0 } else { held };
+    fn hold(&mut self, held: &Held<'_>) {
+        let sum = u128::from(held.to - held.from) * u128::from(held.units);
+        self.row.held += sum;
+        self.of_pools += if held.lock { 0 } else { sum };
     }
+
+    /// The same, where everything is of one pool, unit or lock.
+    fn hold_of_one(&mut self, held: &Held<'_>) {
+        self.hold(held);
+        if held.lock {
+            self.of_lock.push((held.from, held.to));
+        }
+    }
+}
+
+/// Units that a request held in a period.
+struct Held<'a> {
+    pool: &'a Name,
+    /// Those that are not named have the name of their pool.
+    unit: &'a Name,
+    units: u32,
+    from: u64,
+    to: u64,
+    lock: bool,
 }
 
 /// Adds up what was used in a period. Days are those of a time zone.
@@ -170,21 +197,21 @@ pub fn usage(history: &History, period: Period, by: By, zone: &TimeZone) -> Usag
             continue;
         }
         total.count(one, period);
-        hold(history, one, period, |_, _, millis, lock| total.hold(millis, 1, lock));
+        hold(history, one, period, |held| total.hold(held));
         match by {
             By::User | By::Name => {
                 let key = if by == By::User { one.user.as_deref() } else { one.label() };
                 let sum = sums.entry(key.map(Into::into)).or_default();
                 sum.count(one, period);
-                hold(history, one, period, |_, _, millis, lock| sum.hold(millis, 1, lock));
+                hold(history, one, period, |held| sum.hold(held));
             }
             By::Pool | By::Unit => {
                 for key in keys(history, one, by) {
                     sums.entry(Some(key.to_string())).or_default().count(one, period);
                 }
-                hold(history, one, period, |pool, unit, millis, lock| {
-                    let key = if by == By::Pool { pool } else { unit };
-                    sums.entry(Some(key.to_string())).or_default().hold(millis, 1, lock);
+                hold(history, one, period, |held| {
+                    let key = if by == By::Pool { held.pool } else { held.unit };
+                    sums.entry(Some(key.to_string())).or_default().hold_of_one(held);
                 });
             }
             By::Day => {
@@ -194,7 +221,7 @@ pub fn usage(history: &History, period: Period, by: By, zone: &TimeZone) -> Usag
                 for (day, span) in touched.take_while(|(_, span)| span.from <= last) {
                     let sum = sums.entry(Some(day.clone())).or_default();
                     sum.count(one, *span);
-                    hold(history, one, *span, |_, _, millis, lock| sum.hold(millis, 1, lock));
+                    hold(history, one, *span, |held| sum.hold(held));
                 }
             }
         }
@@ -214,21 +241,16 @@ fn keys(history: &History, one: &Use, by: By) -> Vec<Name> {
     keys
 }
 
-/// Tells of each unit that a request held in a period: its pool, the unit, how long, and whether it is a lock.
-fn hold(
-    history: &History,
-    one: &Use,
-    period: Period,
-    mut tell: impl FnMut(&Name, &Name, u64, bool),
-) {
+/// Tells of each unit that a request held in a period.
+fn hold(history: &History, one: &Use, period: Period, mut tell: impl FnMut(&Held<'_>)) {
     let Some(granted) = one.granted.filter(|_| one.part_of.is_none()) else { return };
-    let millis = period.share_of(granted, one.ended.unwrap_or(period.to));
-    for (pool, units) in one.got.iter().filter(|_| millis > 0) {
+    let (from, to) = (granted.max(period.from), one.ended.unwrap_or(period.to).min(period.to));
+    for (pool, units) in one.got.iter().filter(|_| from < to) {
         let lock = history.pools().get(pool).is_some_and(|pool| pool.lock);
-        units.iter().for_each(|unit| tell(pool, unit, millis, lock));
-        // Those that are not named have the name of their pool.
+        let all = Held { pool, unit: pool, units: 1, from, to, lock };
+        units.iter().for_each(|unit| tell(&Held { unit, ..all }));
         if let Some(more) = one.more.get(pool) {
-            tell(pool, pool, millis.saturating_mul(u64::from(*more)), lock);
+            tell(&Held { units: *more, ..all });
         }
     }
 }
@@ -261,7 +283,7 @@ fn finish(
             for (name, pool) in history.pools() {
                 if let Some(sum) = sums.get_mut(&Some(name.to_string())) {
                     sum.available = pool.unit_time(period.from, period.to);
-                    sum.of_pools = sum.row.held;
+                    sum.of_one();
                 }
             }
         }
@@ -273,7 +295,7 @@ fn finish(
             }
             for sum in sums.values_mut() {
                 sum.available = period.length().into();
-                sum.of_pools = sum.row.held;
+                sum.of_one();
             }
         }
     }
@@ -374,6 +396,34 @@ mod tests {
         assert!(units.iter().all(|row| row.requests == 1));
         let names: Vec<_> = rows(By::Name).into_iter().map(|row| row.key).collect();
         assert_eq!(names, [Some("x".into()), Some("make".into()), None]);
+    }
+
+    #[test]
+    fn a_lock_is_in_use_while_anybody_holds_it_however_many_share_it() {
+        let mut joiner = Joiner::default();
+        for n in 1..=3 {
+            let of = format!(r#""r":"1-{n}""#);
+            for (at, rest) in [
+                (0, r#""k":"ask","u":"anna","needs":["s:shared"]"#),
+                (n * HOUR, r#""k":"grant","got":{"s":["s"]}"#),
+                ((n + 1) * HOUR + HOUR / 2, r#""k":"end","how":"released""#),
+            ] {
+                let line = format!("{{\"t\":{at},{of},{rest}}}");
+                joiner.add(serde_json::from_str(&line).expect("a line"));
+            }
+        }
+        let (history, period) = (joiner.finish(), Period { from: 0, to: 5 * HOUR });
+        for by in [By::Pool, By::Unit] {
+            let told = usage(&history, period, by, &TimeZone::UTC);
+            assert_eq!(told.rows[0].utilisation, Some(3.5 / 5.0), "{by:?}");
+            assert_eq!(hours(told.rows[0].held), 4.5, "each holder counts");
+        }
+        let changes = crate::Changes::default();
+        let replay = crate::Replay::of(&history, period, &changes).expect("a replay");
+        let played = crate::whatif::played(&replay, &crate::served()).expect("played");
+        let summary = crate::whatif::Summary::of(&replay, &played.fates);
+        // There they are granted when they are asked for.
+        assert_eq!(summary.pools["s"].utilisation, Some(1.5 / 5.0));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use holdall_wire::Name;
 use serde::Serialize;
 
 pub use self::find::{Found, Goal, find};
+use crate::history::covered;
 use crate::replay::{BadChange, Replay, agent_settings};
 use crate::stats::Waits;
 
@@ -183,13 +184,21 @@ impl Summary {
             for need in asked.needs.iter() {
                 let pool = groups.pools.entry(need.pool.index()).or_default();
                 pool.add(wait, given_up);
-                pool.busy += u128::from(held) * u128::from(need.units);
+                if replay.locks.contains(&need.pool.index()) {
+                    pool.of_lock.extend(fate.granted.map(|granted| (granted, end)));
+                } else {
+                    pool.busy += u128::from(held) * u128::from(need.units);
+                }
             }
         }
         let waits = groups.all.waits.clone();
-        let of_pool = |(at, group): (usize, Group)| {
-            let all = u128::from(replay.trace.pools[at].capacity) * u128::from(replay.length);
-            let utilisation = Some(group.busy as f64 / all.max(1) as f64);
+        let of_pool = |(at, mut group): (usize, Group)| {
+            // A lock is one, however many share it.
+            let is_lock = replay.locks.contains(&at);
+            let capacity = if is_lock { 1 } else { replay.trace.pools[at].capacity };
+            let all = u128::from(capacity) * u128::from(replay.length);
+            let busy = group.busy + u128::from(covered(std::mem::take(&mut group.of_lock)));
+            let utilisation = Some(busy as f64 / all.max(1) as f64);
             (replay.pools[at].to_string(), Figures { utilisation, ..group.figures() })
         };
         Self {
@@ -214,6 +223,8 @@ struct Group {
     given_up: usize,
     /// Units times ticks.
     busy: u128,
+    /// When a lock was held.
+    of_lock: Vec<(u64, u64)>,
 }
 
 impl Group {

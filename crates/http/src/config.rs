@@ -10,6 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
 
+use crate::plain;
+
 /// The part `[http]` of a configuration. The Unix socket needs none.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -84,13 +86,13 @@ impl Config {
             }
             _ => return Err(Unusable::Half),
         };
-        let chain = read(certificate, |path| {
-            CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>()
+        let chain = read(certificate, |pem| {
+            CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()
         })?;
         if chain.is_empty() {
             return Err(Unusable::Empty(certificate.clone()));
         }
-        let key = read(key, |path| PrivateKeyDer::from_pem_file(path))?;
+        let key = read(key, PrivateKeyDer::from_pem_slice)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -116,9 +118,10 @@ impl Config {
 
 fn read<T>(
     path: &Path,
-    from: impl FnOnce(&Path) -> Result<T, rustls::pki_types::pem::Error>,
+    from: impl FnOnce(&[u8]) -> Result<T, rustls::pki_types::pem::Error>,
 ) -> Result<T, Unusable> {
-    from(path).map_err(|why| Unusable::File(path.to_owned(), why))
+    let read = plain::read_named(path).map_err(rustls::pki_types::pem::Error::Io);
+    read.and_then(|pem| from(&pem)).map_err(|why| Unusable::File(path.to_owned(), why))
 }
 
 #[cfg(test)]
@@ -144,5 +147,23 @@ mod tests {
         let missing = Config { certificate: Some("/no/such.pem".into()), ..half };
         let told = missing.tls().expect_err("there is no such file").to_string();
         assert!(told.starts_with("/no/such.pem: "), "{told}");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_certificate() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (fifo, link) = (dir.path().join("fifo"), dir.path().join("link"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a FIFO");
+        std::fs::write(dir.path().join("pem"), "nothing").expect("written");
+        std::os::unix::fs::symlink("pem", &link).expect("a link");
+        let told = |certificate: &Path| {
+            let (certificate, key) = (Some(certificate.into()), Some("key.pem".into()));
+            let config = Config { certificate, key, ..config("127.0.0.1:0") };
+            config.tls().expect_err("of no use").to_string()
+        };
+        assert!(told(&fifo).contains("no plain file"), "{}", told(&fifo));
+        assert!(told(Path::new("/dev/zero")).contains("no plain file"));
+        assert!(told(&link).contains("no certificate in it"), "a link is followed");
     }
 }

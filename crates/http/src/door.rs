@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, getrlimit};
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
@@ -33,11 +33,15 @@ pub(crate) const CONNECTIONS: usize = 1024;
 const FILES_FOR_ONE: usize = 8;
 /// How long the head of a call may take, from the end of the call before; also a handshake.
 const HEAD: Duration = Duration::from_secs(30);
+/// How many bytes are heard of whoever has been answered and goes on: more than the body of a call may have.
+const HEARD_OUT: u64 = 1 << 20;
 /// How long somebody may not read what it is told.
 const UNREAD: Duration = Duration::from_secs(30);
 /// How many bytes and lines the head of a call may have.
 pub(crate) const HEAD_BYTES: usize = 32 << 10;
-const HEADERS: usize = 64;
+pub(crate) const HEADERS: usize = 64;
+/// With up to so many lines it is told in words of ours what is wrong.
+const HEADERS_READ: usize = 100;
 
 /// How long whoever is sent away may take to hear it.
 const SENT_AWAY: Duration = Duration::from_secs(1);
@@ -139,17 +143,29 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Send + 'static, door: Door,
     let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(door.clone());
         let answer = app.clone().call(request.map(Body::new));
-        async move { answer.await as Result<_, Infallible> }
+        Box::pin(async move { answer.await as Result<_, Infallible> })
     });
-    let served = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .max_headers(HEADERS)
+        .max_headers(HEADERS_READ)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
-    if let Err(error) = served.await {
-        debug!("a connection ends: {error}");
+    match connection.without_shutdown().await {
+        Ok(parts) => hear_out(parts.io.into_inner()).await,
+        Err(error) => debug!("a connection ends: {error}"),
     }
+}
+
+/// Closes, and hears for a while what is still said: who is answered before it has said everything finds the connection
+/// broken otherwise, and the answer gone.
+async fn hear_out(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let heard = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(HEARD_OUT), &mut tokio::io::sink()).await
+    };
+    // It is closed in any case.
+    let _ = tokio::time::timeout(HEAD, heard).await;
 }
 
 /// Says why there is no room, and closes. Some are waited for until they have heard it: whoever is still

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use crate::caller::Peer;
-use crate::door::HEAD_BYTES;
+use crate::door::{HEAD_BYTES, HEADERS};
 use crate::gateway::Shared;
 use crate::problem::{Kind, Problem};
 use crate::unread;
@@ -127,12 +127,13 @@ fn admit(gateway: &Shared, request: &mut Request) -> Result<Option<Peer>, Proble
 
 /// Who reads a head bounds what it reads at a time, which may be more than a head may have.
 fn check_size(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let has_few = headers.len() <= HEADERS;
     let lines = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
-    if path + lines.sum::<usize>() <= HEAD_BYTES {
+    if has_few && path + lines.sum::<usize>() <= HEAD_BYTES {
         return Ok(());
     }
-    let text = format!("the head of a call has {HEAD_BYTES} bytes at most");
+    let text = format!("the head of a call has {HEAD_BYTES} bytes and {HEADERS} lines at most");
     Err(Problem::usage(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text))
 }
 

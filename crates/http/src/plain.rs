@@ -26,7 +26,17 @@ pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 
 /// What is in a plain file.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = open(OpenOptions::new().read(true), path)?;
+    all_of(open(OpenOptions::new().read(true), path)?)
+}
+
+/// What is in a plain file that the administrator has named: a link is followed.
+pub(crate) fn read_named(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { all_of(file) } else { Err(no_plain_file()) }
+}
+
+fn all_of(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {

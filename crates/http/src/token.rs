@@ -311,7 +311,11 @@ fn write(data: &Path, kept: &Kept) -> Result<(), Error> {
         file.sync_all()?;
         std::fs::rename(&new, path(data))
     };
-    written().map_err(|error| Error::File(path(data), error))
+    written().map_err(|error| {
+        // There may have been room for its name alone.
+        let _ = std::fs::remove_file(&new);
+        Error::File(path(data), error)
+    })
 }
 
 /// What root makes in the directory of another user's agent is that user's; what that user has linked
@@ -421,6 +425,15 @@ mod tests {
         assert_eq!(Tokens::new(dir.path()).whose(&ci), None);
         let told = list(dir.path()).expect_err("refused").to_string();
         assert!(told.contains("the token ci has the number of a user"), "{told}");
+    }
+
+    #[test]
+    fn what_cannot_be_kept_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(path(dir.path())).expect("in the way");
+        let kept = Kept::default();
+        write(dir.path(), &kept).expect_err("there is a directory");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 1);
     }
 
     #[test]

@@ -102,6 +102,15 @@ impl<T> Taker<T> {
     /// What is to be done next, when there is something: what was handed over in so much time. Nothing when there will be
     /// no more. What was taken before is done.
     pub(crate) fn next(&self, collect: Duration) -> Option<Batch<T>> {
+        self.next_within(collect, None)
+    }
+
+    /// The same; or nothing at all, after some time in which there is nothing.
+    pub(crate) fn next_within(
+        &self,
+        collect: Duration,
+        patience: Option<Duration>,
+    ) -> Option<Batch<T>> {
         let handoff = &self.0;
         let mut waiting = handoff.lock();
         if std::mem::take(&mut waiting.at_it) {
@@ -112,7 +121,16 @@ impl<T> Taker<T> {
                 return None;
             }
             waiting.idle = true;
-            waiting = handoff.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            let Some(patience) = patience else {
+                waiting = handoff.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let waited = handoff.filled.wait_timeout(waiting, patience);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            waiting = woken;
+            if timeout.timed_out() {
+                break;
+            }
         }
         waiting.idle = false;
         let collecting = |waiting: &mut Waiting<T>| !waiting.urgent && !waiting.closed;

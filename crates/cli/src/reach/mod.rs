@@ -21,7 +21,7 @@ pub(crate) use self::elsewhere::Elsewhere;
 pub(crate) use self::place::{
     MACHINE_CONFIG, MACHINE_DATA, MACHINE_SOCKET, MACHINE_UNIT, Place, own_home, own_state, served,
 };
-pub(crate) use self::start::started;
+pub(crate) use self::start::{reap, started};
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::usage;
 

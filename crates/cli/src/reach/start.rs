@@ -63,7 +63,10 @@ async fn start_with(place: &Place, lock: &File, mut mine: bool) -> anyhow::Resul
     loop {
         match reached(place).await {
             Err(Error::NoAgent(_)) => {}
-            answered => return Ok(answered?),
+            answered => {
+                LET_GO.lock().unwrap_or_else(PoisonError::into_inner).extend(agent);
+                return Ok(answered?);
+            }
         }
         mine = mine || flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         let mut pause = Duration::from_millis(3);
@@ -87,6 +90,15 @@ async fn start_with(place: &Place, lock: &File, mut mine: bool) -> anyhow::Resul
 /// children, and may have waited for this one.
 fn ended(agent: &mut Child) -> Option<Option<i32>> {
     agent.try_wait().map_or(Some(None), |status| Some(status?.code()))
+}
+
+/// Of these, those that nobody waits for any more.
+static LET_GO: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Takes note that agents may have ended that this process has started: what nobody takes note of stays.
+pub(crate) fn reap() {
+    let mut let_go = LET_GO.lock().unwrap_or_else(PoisonError::into_inner);
+    let_go.retain_mut(|agent| ended(agent).is_none());
 }
 
 /// The agents that this process has started. They are its children, and no command's.

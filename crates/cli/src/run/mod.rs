@@ -328,6 +328,7 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
             }
             if ended == Ended::Signal(Signal::INT.as_raw()) {
                 // A shell that runs us in a script then knows that it was interrupted.
+                crate::messages::finish();
                 holdall_holders::end_by(Signal::INT);
             }
             Ok(ExitCode::from(ended.code()))

@@ -35,7 +35,7 @@ impl Signals {
         loop {
             match self.any().await {
                 Ok(caught) if caught.signal != Signal::CHILD => return caught.signal,
-                Ok(_) => {}
+                Ok(_) => crate::reach::reap(),
                 Err(_) => std::future::pending().await,
             }
         }

@@ -70,7 +70,12 @@ impl std::fmt::Display for Goal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = FIGURES.iter().find(|(_, figure)| *figure == self.figure).map_or("", |(w, _)| w);
         let sign = if self.reached { "<=" } else { "<" };
-        write!(f, "{word}({}) {sign} {}", self.pool, span(self.limit))
+        let limit = match self.limit {
+            0 => "0".into(),
+            short @ ..1000 => format!("{short}ms"),
+            long => span(long),
+        };
+        write!(f, "{word}({}) {sign} {limit}", self.pool)
     }
 }
 

@@ -209,6 +209,8 @@ fn no_number_is_enough_where_something_else_is_short() {
     let never = find(&history, period, &changes, &house(), &goal, &Stage::default());
     let never = never.expect_err("all need the lock");
     assert!(never.to_string().contains("cannot be had"), "{never}");
+    let short = ["max(gpu) < 1ms", "p50(gpu) <= 0", "mean(gpu) < 1.5s"];
+    assert_eq!(short.map(|text| text.parse::<Goal>().expect("a goal").to_string()), short);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What happens, told as it happens (server-sent events).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -62,8 +63,9 @@ pub(super) async fn events(
     })?;
     let agent = may_view(&gateway, &caller).await?;
     let reader = gateway.reader(&caller.0, &agent);
-    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
-    let last = last.map(ToOwned::to_owned).or(from.last_event_id);
+    // What is no text is no id of ours: something was missed.
+    let last = headers.get("last-event-id").map(|last| String::from_utf8_lossy(last.as_bytes()));
+    let last = last.map(Cow::into_owned).or(from.last_event_id);
     // One that is not known is as one that is not known any more.
     let last = last.map(|last| last.parse::<Place>().unwrap_or(Place::NOWHERE));
     let (turn, feed) = (gateway.looks.turn(caller.0.uid).await, gateway.feed.clone());

@@ -223,3 +223,15 @@ fn an_agent_is_not_ready_without_a_door_that_it_should_have() {
     assert!(told.body.contains("somebody is there"));
     assert_eq!(world.client().get("/healthz").status, 200);
 }
+
+#[test]
+fn who_is_answered_early_may_finish_what_it_says() {
+    let world = World::with_tcp(Config::default());
+    for client in [world.client(), world.remote()] {
+        let mut stream = client.connect();
+        let call = text("PUT", "/nope", "{}", &[]);
+        stream.write_all(call.strip_suffix("{}").expect("its body").as_bytes()).expect("sent");
+        assert!(read(&mut *stream).status >= 400);
+        stream.write_all(b"{}").expect("it is heard");
+    }
+}

@@ -49,6 +49,8 @@ fn whoever_comes_back_is_told_what_it_missed() {
     assert_eq!(events.next_of("audit").data["at"], 4);
     let mut events = client.listen("/v1/events?last_event_id=77.1", &[]);
     assert_eq!(events.next().expect("a snapshot").data["missed"], true);
+    let mut events = client.listen("/v1/events", &["last-event-id: \u{e4}"]);
+    assert_eq!(events.next().expect("a snapshot").data["missed"], true, "it is no id of ours");
 }
 
 #[test]

@@ -109,4 +109,7 @@ fn the_head_of_a_call_has_an_end() {
     assert_eq!((long.status, &*long.problem()), (431, "usage"));
     let header = format!("x-long: {}", "x".repeat(33_000));
     assert_eq!(client.call("GET", "/healthz", "", &[&header]).status, 431);
+    let many = client.call("GET", "/healthz", "", &["x-line: 1"; 70]);
+    assert_eq!((many.status, &*many.problem()), (431, "usage"));
+    assert!(many.head.contains("x-request-id: "), "{many:?}");
 }

@@ -4,7 +4,8 @@
 
 use std::collections::hash_map::Entry;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -141,12 +142,9 @@ pub(super) struct Log {
     max: u64,
     files: u32,
     asked: Asked,
-    /// Room for what is written at once.
-    text: Vec<u8>,
+    /// Where a part of a line begins that could not be written whole, until it is cut off.
+    torn: Option<u64>,
 }
-
-/// So much room for that is kept.
-const TEXT: usize = 1 << 18;
 
 /// Those who asked lately, in words: most ask again and again.
 #[derive(Debug, Default)]
@@ -183,35 +181,45 @@ impl Log {
     /// # Errors
     /// If it cannot be written.
     pub(super) fn open(dir: Arc<Directory>, max: u64, files: u32) -> anyhow::Result<Self> {
-        let file = dir.append(NAME)?;
-        let length = file.metadata()?.len();
-        Ok(Self { dir, file, length, max, files, asked: Asked::default(), text: Vec::new() })
+        let mut file = dir.append(NAME)?;
+        let mut length = file.metadata()?.len();
+        let mut last = [b'\n'];
+        if length > 0 {
+            dir.read_only(NAME)?.read_exact_at(&mut last, length - 1)?;
+        }
+        // What an agent that was killed has left of a line does not spoil the next. A full disk is no reason not to start.
+        if last != [b'\n'] && file.write_all(b"\n").is_ok() {
+            length += 1;
+        }
+        Ok(Self { dir, file, length, max, files, asked: Asked::default(), torn: None })
     }
 
-    /// Writes lines.
+    /// Writes lines, and tells how many of the first it has written.
     ///
     /// # Errors
-    /// If the disk does not take them. They are then lost.
-    pub(super) fn write(&mut self, lines: &[Line]) -> anyhow::Result<()> {
-        let mut text = std::mem::take(&mut self.text);
-        text.clear();
-        let written = self.write_with(lines, &mut text);
-        text.shrink_to(TEXT);
-        self.text = text;
-        written
+    /// If the disk does not take the others. Of these nothing is left in the file.
+    pub(super) fn write(&mut self, lines: &[Line]) -> (usize, anyhow::Result<()>) {
+        let mut written = 0;
+        let done = self.write_counted(lines, &mut written);
+        (written, done)
     }
 
-    fn write_with(&mut self, lines: &[Line], text: &mut Vec<u8>) -> anyhow::Result<()> {
-        for line in lines {
+    fn write_counted(&mut self, lines: &[Line], written: &mut usize) -> anyhow::Result<()> {
+        let mut text = Vec::new();
+        for (before, line) in lines.iter().enumerate() {
             let end = text.len();
-            self.put_into_words(line, text)?;
+            self.put_into_words(line, &mut text)?;
             if self.length + end as u64 > 0 && self.length + text.len() as u64 > self.max {
-                self.append(&text[..end])?;
+                let last = text.split_off(end);
+                self.append(&text)?;
+                *written = before;
                 self.rotate()?;
-                text.drain(..end);
+                text = last;
             }
         }
-        self.append(text)
+        self.append(&text)?;
+        *written = lines.len();
+        Ok(())
     }
 
     fn put_into_words(&mut self, line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -232,9 +240,35 @@ impl Log {
     }
 
     fn append(&mut self, text: &[u8]) -> anyhow::Result<()> {
-        self.length += text.len() as u64;
-        let written = self.file.write_all(text);
+        let written = self.append_whole(text);
         written.with_context(|| format!("cannot write {}", self.dir.path_of(NAME).display()))
+    }
+
+    /// Writes all of it or, as far as can be seen, nothing: a part of a line would spoil the next.
+    fn append_whole(&mut self, text: &[u8]) -> io::Result<()> {
+        self.cut_off()?;
+        self.length = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(text) {
+            self.torn = Some(self.length);
+            let _ = self.cut_off(); // Or before the next is written.
+            return Err(error);
+        }
+        self.length += text.len() as u64;
+        Ok(())
+    }
+
+    fn cut_off(&mut self) -> io::Result<()> {
+        if let Some(whole) = self.torn {
+            self.file.set_len(whole)?;
+            self.torn = None;
+        }
+        Ok(())
+    }
+
+    /// Another file, which takes lines or does not.
+    #[cfg(test)]
+    pub(super) fn replace_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.file, file)
     }
 
     fn rotate(&mut self) -> anyhow::Result<()> {
@@ -244,10 +278,11 @@ impl Log {
                 self.dir.rename(&old(n), &old(n + 1))?;
             }
         }
-        if self.files > 0 {
-            self.dir.rename(NAME, &old(1))?;
-        } else {
+        if self.files == 0 {
             self.dir.remove(NAME)?;
+        } else if self.dir.has(NAME) {
+            // It is not there if it could not be made anew the last time.
+            self.dir.rename(NAME, &old(1))?;
         }
         self.file = self.dir.append(NAME)?;
         self.length = 0;
@@ -278,11 +313,11 @@ mod tests {
         let units = (0..60_000).map(|n| (name(n % 1000), u64::MAX)).collect();
         let all = [Taken { name: name(0), units }].into();
         // The first one is somebody else's.
-        log.write(&[Line::new(0, "granted")]).expect("writable");
+        log.write(&[Line::new(0, "granted")]).1.expect("writable");
         for n in 1..101 {
             let line = Line::new(n, "granted").about(RequestNo(n)).asks(&ask).taken(&all);
             assert!(line.bytes() < 10_000);
-            log.write(&[line]).expect("writable");
+            log.write(&[line]).1.expect("writable");
         }
         let text = std::fs::read_to_string(dir.path().join(NAME)).expect("it is there");
         let lines: Vec<serde_json::Value> =
@@ -302,7 +337,7 @@ mod tests {
         let mut log = Log::open(own, 150, 2).expect("writable");
         for n in 0..6 {
             let line = Line::new(n, "asked").about(RequestNo(n)).detail(Some("x".repeat(40)));
-            log.write(&[line]).expect("writable");
+            log.write(&[line]).1.expect("writable");
         }
         let at = |name: &str| -> Vec<u64> {
             let text = std::fs::read_to_string(dir.path().join(name)).expect("it is there");
@@ -313,5 +348,36 @@ mod tests {
         assert_eq!(at("audit.jsonl.1"), [4]);
         assert_eq!(at("audit.jsonl.2"), [3]);
         assert!(!dir.path().join("audit.jsonl.3").exists());
+    }
+    #[test]
+    fn what_is_left_of_a_line_does_not_spoil_the_next() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = || Arc::new(Directory::private(dir.path()).expect("ours"));
+        let path = dir.path().join(NAME);
+        let lines = || std::fs::read_to_string(&path).expect("it is there").lines().count();
+        let tear = || {
+            let mut file = File::options().append(true).open(&path).expect("it is there");
+            file.write_all(b"{\"at\":1").expect("writable");
+        };
+        let mut log = Log::open(own(), 1 << 20, 1).expect("writable");
+        log.write(&[Line::new(0, "asked")]).1.expect("writable");
+        // The disk is full after a part of the second.
+        let full = File::options().append(true).open("/dev/full").expect("it is there");
+        log.torn = Some(log.length);
+        tear();
+        let file = log.replace_file(full);
+        let (written, done) = log.write(&[Line::new(1, "asked"), Line::new(1, "asked")]);
+        assert!(written == 0 && done.is_err());
+        log.replace_file(file);
+        log.write(&[Line::new(2, "asked")]).1.expect("writable");
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        let whole = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+        assert!(lines() == 2 && text.lines().all(whole), "{text}");
+        // An agent was killed after a part of the third.
+        tear();
+        let mut log = Log::open(own(), 1 << 20, 1).expect("writable");
+        log.write(&[Line::new(3, "asked")]).1.expect("writable");
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        assert!(lines() == 4 && text.lines().last().is_some_and(whole), "{text}");
     }
 }

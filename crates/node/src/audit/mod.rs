@@ -2,22 +2,25 @@
 //!
 //! A thread of its own puts lines into words and writes them, many at a time: no grant waits for it.
 //! If the disk is so slow that more lines wait than there is room for, some are left out, and a line
-//! says how many; never those that tell who has used a right over others.
+//! says how many; never those that tell who has used a right over others. The same goes for lines that a full disk
+//! does not take ([`owed`]).
 
 mod file;
+mod owed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::error;
-
 pub(crate) use self::file::Line;
 use self::file::Log;
+use self::owed::Writer;
 use crate::directory::Directory;
 use crate::handoff::{Giver, Item, Taker};
 
 /// How long lines are collected.
 const COLLECT: Duration = Duration::from_millis(10);
+/// How often it is tried again what the disk has not taken, when nothing else is to be written.
+const AGAIN: Duration = Duration::from_secs(1);
 /// What is never left out.
 const KEPT: [&str; 3] = ["forced", "pool", "cluster"];
 
@@ -43,20 +46,14 @@ pub(crate) fn open(dir: Arc<Directory>, max: u64, files: u32) -> anyhow::Result<
     Ok(Giver::start("audit", move |lines| write(&lines, log))?)
 }
 
-fn write(waiting: &Taker<Line>, mut log: Log) {
-    while let Some(batch) = waiting.next(COLLECT) {
-        let (mut lines, left_out) = (batch.items, batch.left_out);
-        if left_out > 0 {
-            let text = format!("{left_out} lines: they came faster than they could be written");
-            // There was no room because of the others.
-            let at = lines.last().map_or(0, |line| line.at);
-            lines.push(Line::new(at, "left-out").detail(Some(text)));
-        }
-        if let Err(error) = log.write(&lines) {
-            error!("the audit log is incomplete: {error:#}");
-        }
+fn write(waiting: &Taker<Line>, log: Log) {
+    let mut writer = Writer::new(log);
+    while let Some(batch) = waiting.next_within(COLLECT, writer.owes().then_some(AGAIN)) {
+        let mut lines = batch.items;
+        writer.write(&mut lines, batch.left_out);
         waiting.give_back(lines);
     }
+    writer.end();
 }
 
 #[cfg(test)]
