@@ -228,7 +228,7 @@ mod tests {
         let part = part.map(|of| Part { of: RequestNo(of), outlasts: false });
         let (limit, within) = (Some(4), Some(RequestNo(1)));
         let (request, lasting) = (RequestNo((3 << 32) | 17), Lasting::Connection);
-        let from = holdall_wire::From::default();
+        let from = From::default();
         let ask = holdall_wire::Ask { needs, now, lasting, from, within, limit, part };
         Happened::Asked { request, who: who.clone(), ask: ask.into() }
     }
