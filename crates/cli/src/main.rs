@@ -20,6 +20,7 @@ mod status;
 mod token;
 mod top;
 mod torture;
+mod unreached;
 mod until;
 mod usage;
 mod whatif;
