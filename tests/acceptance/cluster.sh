@@ -36,6 +36,7 @@ expect_at lab1 0 "" run undeclared -- true
 # One makes a cluster, and prints the line for the others.
 expect_at lab1 64 "no name for a cell" cluster init --listen 127.0.0.1:0 --name Lab_1
 expect_at lab1 64 "is no address" cluster init --listen nowhere --name lab1
+expect_at lab1 64 "cannot listen at 203.0.113.1" cluster init --listen 203.0.113.1:7420 --name lab1
 line=$(at lab1 cluster init --listen 127.0.0.1:0 --name lab1 2>/dev/null)
 grep -q '^holdall cluster join 127.0.0.1:[0-9]* --token H1-' <<<"$line" || fail "prints no line to join: $line"
 expect_at lab1 64 "a member of a cluster already" cluster init --listen 127.0.0.1:0 --name lab1
@@ -112,6 +113,7 @@ eventually test -e "$work/two"
 kill_agent lab2
 eventually sees lab1 lab2 down
 expect_at lab1 75 "'lab2' cannot be reached" run -n board@lab2 -- true
+expect_at lab1 75 "lab2 does not answer, since" run -w 2s board@lab2 -- true
 expect_at lab1 0 "does not answer" status --all
 agent_of lab2
 linked lab1 lab2 lab3
@@ -119,6 +121,24 @@ expect_at lab3 75 "board" run -n board@lab2:2 -- true
 touch "$work/one.end" "$work/two.end"
 wait "$one" "$two" || fail "a command was lost with an agent that came back"
 expect_at lab3 0 "" run -w 10s board@lab1:2 board@lab2:2 -- true
+
+# What somebody waits for elsewhere is granted while its agent is away, and its wrapper comes back later than the agent: it is told.
+at lab1 run scope -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/kept" &
+kept=$!
+eventually test -e "$work/kept"
+HOLDALL_AGENT="$work/lab2.sock" HOLDALL_DATA="$work/lab2.data" "$HOLDALL" run -w 30s scope@lab1 -- touch "$work/came" &
+late=$!
+eventually waits
+kill -STOP "$late"
+kill_agent lab2
+touch "$work/kept.end"
+wait "$kept"
+agent_of lab2
+is_granted() { at lab2 status --json | grep -q '"grants":\[{'; }
+eventually is_granted
+sleep 2 # Until the lease is confirmed.
+kill -CONT "$late"
+wait "$late" || fail "who came back after the grant was not told of it"
 
 # One that does not come back within the lease: whoever uses what it guards is stopped, and what it held is given to others.
 at lab1 run scope@lab2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/stopped" &

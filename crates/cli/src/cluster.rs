@@ -121,10 +121,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Command::Init { listen, name, reach } => {
                 let data = &reach.data().await?;
                 let made = cluster::init(data, name.as_deref(), listen).map_err(told)?;
-                go_on(reach, &made).await?;
+                let at = go_on(reach, &made).await?;
                 let token = made.token.as_deref().unwrap_or_default();
                 say(format!("for {TOKEN_HOURS} hour, any machine joins with:"));
-                print(&format!("holdall cluster join {} --token {token}", made.listens))?;
+                print(&format!("holdall cluster join {at} --token {token}"))?;
             }
             Command::Join { at, token, listen, name, reach } => {
                 let data = &reach.data().await?;
@@ -167,8 +167,8 @@ fn told(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// The agent goes on as a member: as itself if it runs, or it is started.
-async fn go_on(reach: &Reach, made: &Made) -> anyhow::Result<()> {
+/// The agent goes on as a member: as itself if it runs, or it is started. Says where others reach it.
+async fn go_on(reach: &Reach, made: &Made) -> anyhow::Result<String> {
     let gone_on = match reach.connect().await {
         Ok(_) => agent::restart(reach, None).await.map(drop),
         Err(_) => reach.connect_or_start().await.map(drop),
@@ -178,8 +178,21 @@ async fn go_on(reach: &Reach, made: &Made) -> anyhow::Result<()> {
             "'{}' is a member of the cluster, at {}, but its agent does not run as one: {error:#}; start it",
             made.name, made.listens
         );
-        Failure(UNAVAILABLE, why).into()
-    })
+        Failure(UNAVAILABLE, why)
+    })?;
+    let own = view(reach).await?.members.into_iter().find(|member| member.own);
+    if let Some(why) = own.as_ref().and_then(|own| own.why.as_ref()) {
+        let why = format!(
+            "'{}' is a member of the cluster, but nobody reaches it: {}; see to that, or write another address into {}, and say \
+             `holdall agent restart`",
+            made.name,
+            show::clean(why),
+            reach.data().await?.join("cluster/listen").display()
+        );
+        return Err(Failure(UNAVAILABLE, why).into());
+    }
+    let address = own.and_then(|own| own.addresses.into_iter().next());
+    Ok(address.unwrap_or_else(|| made.listens.clone()))
 }
 
 async fn done(reach: &Reach, what: ClusterCall) -> anyhow::Result<()> {
@@ -213,6 +226,9 @@ async fn token(args: &TokenArgs) -> anyhow::Result<()> {
         None => {
             let client = args.reach.connect().await?;
             let millis = args.lasts.as_millis() as u64;
+            if millis == 0 {
+                return Err(usage("a token that lasts no time lets nobody join"));
+            }
             let (machines, whose) = (args.machines, args.whose.clone());
             let made = ClusterCall::Token { millis, machines, whose };
             match call(&client, Body::Cluster(made)).await? {
@@ -262,6 +278,11 @@ fn members(view: &ClusterView) -> String {
         ]);
     }
     let mut parts = vec![table.trim_fmt()];
+    let long = view.members.iter().filter(|member| reason(member).chars().count() > REASON);
+    let long: Vec<_> = long.map(|member| format!("{}: {}", member.name, reason(member))).collect();
+    if !long.is_empty() {
+        parts.push(long.join("\n"));
+    }
     if view.removed {
         parts.push("this member was removed: nobody talks to it any more".into());
     }
@@ -274,11 +295,18 @@ fn members(view: &ClusterView) -> String {
     parts.join("\n\n")
 }
 
+/// How much of the reason for it is told beside a member; the rest is told below.
+const REASON: usize = 60;
+
 /// How it stands with a member.
 fn link(member: &MemberView) -> String {
     let signs = if member.signs { ", signs" } else { "" };
-    let why = member.why.as_deref().map(show::clean).unwrap_or_default();
+    let why = match reason(member) {
+        none if none.is_empty() => none,
+        why => format!(": {}", show::shorten(&why, REASON)),
+    };
     match member {
+        MemberView { own: true, why: Some(_), .. } => format!("NOT REACHED{signs}{why}"),
         MemberView { own: true, .. } => format!("itself{signs}"),
         MemberView { removed: true, forgotten: true, .. } => "removed, forgotten".into(),
         MemberView { removed: true, .. } => "removed".into(),
@@ -286,9 +314,14 @@ fn link(member: &MemberView) -> String {
             format!("up, {:.1} ms{signs}", *micros as f64 / 1000.0)
         }
         MemberView { up: true, .. } => format!("up{signs}"),
-        MemberView { forgotten: true, .. } => format!("forgotten{signs}: {why}"),
-        _ => format!("DOWN{signs}: {why}"),
+        MemberView { forgotten: true, .. } => format!("forgotten{signs}{why}"),
+        _ => format!("DOWN{signs}{why}"),
     }
+}
+
+/// Why it is not reached.
+fn reason(member: &MemberView) -> String {
+    member.why.as_deref().map(show::clean).unwrap_or_default()
 }
 
 fn pools(pools: &[(Name, Kind)]) -> String {

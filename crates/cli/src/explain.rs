@@ -7,6 +7,7 @@ use holdall_client::Client;
 use holdall_wire::{Body, Explanation, Reply, RequestNo};
 
 use crate::reach::{Reach, block_on, call};
+use crate::unreached::Unreached;
 use crate::{print, show};
 
 /// Follow the chain of waiting from a request to whoever it ends at
@@ -121,7 +122,7 @@ pub(crate) fn told(explanation: &Explanation) -> String {
             show::needs(&wait.needs),
             show::ago(wait.since)
         ));
-        lines.push(format!("    {}", show::hindrances(&wait.hindrances)));
+        lines.push(format!("    {}", show::hindrances(&wait.hindrances, &Unreached::new())));
     }
     if explanation.circular {
         lines.push(

@@ -21,6 +21,7 @@ mod status;
 mod token;
 mod top;
 mod torture;
+mod unreached;
 mod until;
 mod usage;
 mod whatif;

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use holdall_wire::{Drained, Expected, Hindrance, Need, Outlook, RequestNo, Taken, Who};
 use serde::Serialize;
 
+use crate::unreached::Unreached;
+
 /// The version of everything printed as JSON.
 const SCHEMA: u32 = 1;
 
@@ -123,7 +125,7 @@ pub(crate) fn who(who: &Who) -> String {
 }
 
 /// What keeps a request, need by need.
-pub(crate) fn hindrances(all: &[Hindrance]) -> String {
+pub(crate) fn hindrances(all: &[Hindrance], unreached: &Unreached) -> String {
     let each = all.iter().map(|hindrance| {
         let list = |requests: &[RequestNo], total: u32| {
             let some: Vec<_> = requests.iter().take(4).map(ToString::to_string).collect();
@@ -141,7 +143,9 @@ pub(crate) fn hindrances(all: &[Hindrance]) -> String {
         why.extend(drained.iter().map(|(unit, why)| format!("{unit} is {}", self::drained(why))));
         match (why.is_empty(), ahead.is_empty()) {
             (true, true) if need.name.cell().is_some() => {
-                format!("{need}: {} has not given it yet", need.name.cell().unwrap_or_default())
+                let cell = need.name.cell().unwrap_or_default();
+                let why = unreached.get(cell).map_or("has not given it yet", String::as_str);
+                format!("{need}: {cell} {why}")
             }
             (true, _) => format!("{need}: kept for {before}{lacks}"),
             (false, true) => format!("{need}: {}{lacks}", why.join(", ")),

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::pool;
 use crate::reach::{Reach, block_on, call, look};
 use crate::show;
+use crate::unreached::{Unreached, unreached};
 
 /// Show who holds what, since when and why, and who waits, in the order of service
 #[derive(clap::Args)]
@@ -61,7 +62,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 show::json(&Shown { status: &status, prospects, cells })?
             } else {
                 let some = !args.names.is_empty();
-                let here = told(&status, &prospects.unwrap_or_default(), more, some);
+                let needs = status.waiting.iter().flat_map(|wait| &wait.needs);
+                let unreached = unreached(&client, needs).await;
+                let here = told(&status, &prospects.unwrap_or_default(), &unreached, more, some);
                 with_cells(here, &cells, some)
             };
             if args.watch && !args.json && rustix::termios::isatty(rustix::stdio::stdout()) {
@@ -172,7 +175,11 @@ fn with_cells(here: String, cells: &[Elsewhere], some: bool) -> String {
     let told = cells.iter().map(|one| match (&one.status, &one.why) {
         (None, None) => format!("{} (this cell)\n\n{here}", one.cell),
         (Some(status), _) => {
-            format!("{}\n\n{}", one.cell, told(status, &Prospects::default(), false, some))
+            format!(
+                "{}\n\n{}",
+                one.cell,
+                told(status, &Prospects::default(), &Unreached::new(), false, some)
+            )
         }
         (None, Some(why)) => {
             format!(
@@ -197,7 +204,13 @@ async fn prospects(client: &Client, status: &Status) -> Option<Prospects> {
     }
 }
 
-fn told(status: &Status, prospects: &Prospects, more: bool, some: bool) -> String {
+fn told(
+    status: &Status,
+    prospects: &Prospects,
+    unreached: &Unreached,
+    more: bool,
+    some: bool,
+) -> String {
     let mut parts = Vec::new();
     let pools = status.pools.iter().filter(|p| some || p.declared || p.removed);
     let pools: Vec<_> = pools.cloned().collect();
@@ -210,7 +223,7 @@ fn told(status: &Status, prospects: &Prospects, more: bool, some: bool) -> Strin
         parts.push(grants(&status.grants).trim_fmt());
     }
     if !status.waiting.is_empty() {
-        parts.push(waiting(&status.waiting, &prospects.expected).trim_fmt());
+        parts.push(waiting(&status.waiting, &prospects.expected, unreached).trim_fmt());
         parts.extend(when(status, prospects));
     }
     if more {
@@ -283,7 +296,7 @@ fn when(status: &Status, prospects: &Prospects) -> Option<String> {
     }
 }
 
-fn waiting(waiting: &[WaitView], expected: &[Expected]) -> Table {
+fn waiting(waiting: &[WaitView], expected: &[Expected], unreached: &Unreached) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["waiting", "for", "since", "granted in", "who", "because"]);
@@ -302,7 +315,7 @@ fn waiting(waiting: &[WaitView], expected: &[Expected]) -> Table {
             show::ago(wait.since),
             granted_in(wait),
             show::who(&wait.who),
-            show::shorten(&show::hindrances(&wait.hindrances), 120),
+            show::shorten(&show::hindrances(&wait.hindrances, unreached), 120),
         ]);
     }
     table

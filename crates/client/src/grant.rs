@@ -1,5 +1,6 @@
 //! Requests that wait, and grants.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use holdall_holders::until_boottime;
 use holdall_wire::{Ask, Body, Name, Place, Reply, RequestNo, Taken};
 use tokio::sync::watch;
 
-use crate::Error;
 use crate::calls::Replies;
 use crate::lease::Until;
 use crate::session::{Asked, Session};
+use crate::{Error, Presence};
 
 /// A request under way. Dropping it withdraws the request.
 #[derive(Debug)]
@@ -193,6 +194,18 @@ impl Grant {
     /// uses the grant must have stopped by then, whether or not anything is heard.
     pub fn deadline(&self) -> Option<i64> {
         self.until.borrow().of(self.lent)
+    }
+
+    /// The other cells that guard some of it, if the agent is there and its deadline is theirs: when that comes near, one of them
+    /// was not heard of.
+    pub fn lenders(&self) -> BTreeSet<&str> {
+        let is_theirs = self.deadline().is_some_and(|end| {
+            let own = self.until.borrow().of(None);
+            own.is_none_or(|own| end < own)
+        });
+        let is_here = *self.asked.presence().borrow() == Presence::Here;
+        let cells = self.taken.iter().filter_map(|taken| taken.name.cell());
+        cells.filter(|_| is_theirs && is_here).collect()
     }
 
     /// Waits until the grant is lost, or its deadline moves. May be dropped and called again.

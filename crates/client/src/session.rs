@@ -180,6 +180,11 @@ impl Asked {
         self.session.until()
     }
 
+    /// Whether the agent is there.
+    pub(crate) fn presence(&self) -> watch::Receiver<Presence> {
+        self.session.presence()
+    }
+
     /// Makes a call about the request.
     pub(crate) fn call(&self, body: Body) -> Result<Replies, Error> {
         let made = self.session.shared.call(body, Some(self.generation));

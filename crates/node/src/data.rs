@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `lock`, `segment-*`, `snapshot-*`, `epoch`, `doubt` | the log of the cell (`docs/log.md`); a twin of `epoch` is beside the directory |
+//! | `known-as`, `known-as.lost` | which member of a cluster this is; a twin of the first is beside the directory (`docs/cluster.md`) |
 //! | `agent.lock` | locked by the agent as long as it lives: those without a log look at it |
 //! | `audit.jsonl` | the audit log |
 //! | `history-*.jsonl` | the history (`docs/history.md`) |
@@ -19,13 +20,14 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use holdall_cell::session::{CallNo, SessionId};
 use holdall_log::disk::{Disk, RealDisk};
-use holdall_log::epoch::Place;
+use holdall_log::epoch::{NAME as EPOCH, Place};
 use holdall_log::file::{Durability, FileStore, Options};
 use holdall_log::{Log, OpenError, Opened, Store};
 use holdall_wire::Status;
 use rustix::fs::{FlockOperation, flock};
 use tracing::{error, warn};
 
+use crate::cluster::identity::{self, Loss};
 use crate::directory::{Directory, Unsafe};
 
 /// Locked by the agent as long as it lives.
@@ -103,7 +105,7 @@ impl Data {
         let used = ["state.json", "holders.jsonl", "audit.jsonl"];
         let names = self.dir.names()?;
         let has_log = names.iter().any(|name| name.starts_with("segment-") || name == "epoch");
-        let twin = twin_of(self.dir.path());
+        let twin = twin_of(self.dir.path(), EPOCH);
         let has_twin = twin.is_some_and(|(dir, name)| dir.join(name).exists());
         if !has_log && !has_twin && used.iter().any(|name| self.dir.has(name)) {
             bail!(
@@ -116,22 +118,47 @@ impl Data {
         Ok(())
     }
 
-    /// The twin of the epoch: beside the directory or, where that cannot be written, beside the socket.
-    fn twin(&self, socket: &Path) -> anyhow::Result<Option<Place>> {
+    /// A twin of a file: beside the directory or, where that cannot be written, beside the socket.
+    fn beside(&self, socket: &Path, file: &str) -> anyhow::Result<Option<(PathBuf, String)>> {
         for beside in [self.dir.path(), socket] {
-            let Some((above, name)) = twin_of(beside) else { continue };
+            let Some((above, name)) = twin_of(beside, file) else { continue };
             let path = above.join(&name);
             if let Ok(found) = rustix::fs::lstat(&path) {
                 let own = rustix::process::geteuid().as_raw();
                 anyhow::ensure!(found.st_uid == own, Unsafe::Foreign(path, found.st_uid));
             }
             if rustix::fs::access(&above, rustix::fs::Access::WRITE_OK).is_ok() {
-                let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(&above)?);
-                return Ok(Some(Place::new(disk, &name)));
+                return Ok(Some((above, name)));
             }
         }
-        warn!("the epoch has no twin: there is no place beside the data directory or the socket");
+        warn!("'{file}' has no twin: there is no place beside the data directory or the socket");
         Ok(None)
+    }
+
+    fn twin(&self, socket: &Path) -> anyhow::Result<Option<Place>> {
+        let Some((above, name)) = self.beside(socket, EPOCH)? else { return Ok(None) };
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(&above)?);
+        Ok(Some(Place::new(disk, &name)))
+    }
+
+    /// Where it is kept who this member is, for whoever loses the directory.
+    ///
+    /// # Errors
+    /// If somebody else has it.
+    pub(crate) fn beside_as_member(&self, socket: &Path) -> anyhow::Result<Option<PathBuf>> {
+        let place = self.beside(socket, identity::FILE)?;
+        Ok(place.map(|(above, name)| above.join(name)))
+    }
+
+    /// A member that has lost its directory has granted nothing since; as a member again it begins with nothing but what others say.
+    fn forget_what_followed_a_loss(&self, socket: &Path) -> anyhow::Result<()> {
+        let Some(twin) = self.beside_as_member(socket)? else { return Ok(()) };
+        let is_log = |name: &String| name.starts_with("segment-") || name.starts_with("snapshot-");
+        let log: Vec<_> = self.dir.names()?.into_iter().filter(is_log).collect();
+        if Loss::look_for(&self.dir, &twin, !log.is_empty())? {
+            log.iter().try_for_each(|name| self.dir.remove(name))?;
+        }
+        Ok(())
     }
 
     /// Opens the log.
@@ -143,6 +170,7 @@ impl Data {
         sync: bool,
         socket: &Path,
     ) -> anyhow::Result<(Box<dyn Log>, Opened)> {
+        self.forget_what_followed_a_loss(socket)?;
         let durability = if sync { Durability::Synced } else { Durability::Written };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(self.dir.path())?);
         let options = Options { durability, adopt: self.adopt, ..Options::default() };
@@ -230,10 +258,10 @@ pub(crate) fn leave_dump(
     Ok(dir.replace(BROKEN, dump.to_string().as_bytes())?)
 }
 
-/// Where a twin of the epoch is beside something: the directory, and its name there.
-fn twin_of(path: &Path) -> Option<(PathBuf, String)> {
+/// Where a twin of a file is beside something: the directory, and its name there.
+pub(crate) fn twin_of(path: &Path, file: &str) -> Option<(PathBuf, String)> {
     let path = std::path::absolute(path).ok()?;
-    let name = format!("{}.epoch", path.file_name()?.to_str()?);
+    let name = format!("{}.{file}", path.file_name()?.to_str()?);
     Some((std::fs::canonicalize(path.parent()?).ok()?, name))
 }
 

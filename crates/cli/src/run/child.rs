@@ -230,9 +230,10 @@ impl Running {
                 }
                 () = at_boottime(self.leash.stop_at()), if running => {
                     let left = show::soon(self.leash.left(boottime()));
+                    let of = silent(grant);
                     crate::say(format!(
-                        "nothing was heard of the agent, and what it has lent is to be given back in {left}; \
-                         stopping the command"
+                        "nothing was heard of {of}, and what it has lent is to be given back in {left}; stopping the \
+                         command"
                     ));
                     Stopped::Lapsed
                 }
@@ -398,6 +399,16 @@ fn command(words: &[OsString], variables: Vec<(String, String)>, signals: &Signa
         mask: signals.mask_before(),
         own_group: !has_terminal(),
         dies_with_us: true,
+    }
+}
+
+/// Of whom nothing was heard when what is lent is nearly over: the agent, or the cells that guard it.
+fn silent(grant: &Grant) -> String {
+    let cells: Vec<_> = grant.lenders().into_iter().map(|cell| format!("'{cell}'")).collect();
+    match &cells[..] {
+        [] => "the agent".into(),
+        [cell] => format!("the cell {cell}"),
+        cells => format!("one of the cells {}", cells.join(", ")),
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::failure::{Failure, NOT_NOW, UNAVAILABLE};
 use crate::reach::ANSWER;
 use crate::show;
+use crate::unreached::{Unreached, unreached};
 
 /// The signals that are passed on to the child, and that end a wait.
 pub(crate) struct Signals(holdall_holders::Signals);
@@ -227,7 +228,11 @@ async fn why(client: &Client, number: Option<RequestNo>) -> String {
     let call = client.call(number.map_or(Body::Agent, explain));
     match tokio::time::timeout(LAST_WORD, call).await {
         Ok(Ok(Reply::Explanation(explanation))) => match explanation.chain.first() {
-            Some(first) => show::hindrances(&first.hindrances),
+            Some(first) => {
+                let asked = unreached(client, &first.needs);
+                let unreached = tokio::time::timeout(LAST_WORD, asked).await.unwrap_or_default();
+                show::hindrances(&first.hindrances, &unreached)
+            }
             None => "others hold it".into(),
         },
         Ok(_) => "others hold it".into(),
@@ -272,7 +277,9 @@ impl Line {
             return bar.tick();
         };
         let reason = explanation.chain.first();
-        let reason = reason.map(|first| show::hindrances(&first.hindrances)).unwrap_or_default();
+        let reason = reason
+            .map(|first| show::hindrances(&first.hindrances, &Unreached::new()))
+            .unwrap_or_default();
         let at = explanation.release.first();
         let at = at.map(|grant| format!(" [{}]", show::who(&grant.who))).unwrap_or_default();
         let number = explanation.request;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::state::{List, Mode, Top};
 use crate::show;
+use crate::unreached::Unreached;
 use holdall_wire::{PoolView, RequestNo, State};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Flex, Layout, Rect};
@@ -174,7 +175,7 @@ fn waiting(frame: &mut Frame<'_>, top: &mut Top, area: Rect) {
             show::needs(&wait.needs),
             show::ago(wait.since),
             show::who(&wait.who),
-            show::shorten(&show::hindrances(&wait.hindrances), 200),
+            show::shorten(&show::hindrances(&wait.hindrances, &Unreached::new()), 200),
         ];
         Row::new(cells).style(window.style(at))
     });

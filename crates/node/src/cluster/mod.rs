@@ -9,13 +9,13 @@
 //! | `greeting`, `greeter` | the first words, and who is not wanted |
 //! | `frame` | what is said after them |
 //! | `forgotten` | which members an operator has given up |
-//! | `identity` | who this agent was, if it is no member any more |
+//! | `identity` | who this agent was, if it is no member any more, or has lost its directory |
 
 pub(crate) mod forgotten;
 pub(crate) mod frame;
 pub(crate) mod greeter;
 pub(crate) mod greeting;
-mod identity;
+pub(crate) mod identity;
 mod place;
 
 use std::net::{TcpListener, ToSocketAddrs};
@@ -60,6 +60,8 @@ pub(crate) struct Running {
     pub(crate) links: Arc<Links>,
     pub(crate) home: Home,
     pub(crate) listens: String,
+    /// Why nobody reaches it there, if it could not listen.
+    pub(crate) deaf: Option<String>,
     /// Where they run.
     pub(crate) runtime: Handle,
     _end: oneshot::Sender<()>,
@@ -73,12 +75,12 @@ pub(crate) fn start(
     known: &Known,
     greeter: Arc<greeter::Greeter>,
 ) -> anyhow::Result<(Running, Events)> {
-    let listener = match listen(&known.listen) {
-        Ok(listener) => Some(listener),
+    let (listener, deaf) = match listen(&known.listen) {
+        Ok(listener) => (Some(listener), None),
         // Whoever holds something is served in any case, and others can be reached.
         Err(error) if is_handed_over() => {
             error!("members and clients cannot connect: {error:#}");
-            None
+            (None, Some(format!("{error:#}")))
         }
         Err(error) => return Err(error),
     };
@@ -110,7 +112,7 @@ pub(crate) fn start(
         links.set_addresses(&known.addresses)?;
     }
     let (home, listens) = (known.home.clone(), known.listen.clone());
-    Ok((Running { links: Arc::new(links), home, listens, runtime, _end: end }, events))
+    Ok((Running { links: Arc::new(links), home, listens, deaf, runtime, _end: end }, events))
 }
 
 /// Listens at an address that somebody may just have left.

@@ -17,6 +17,7 @@ use holdall_wire::HostCell;
 use tracing::error;
 
 use super::forgotten::Forgotten;
+use super::identity::Loss;
 use super::{identity, number};
 use crate::config::Config;
 use crate::directory::Directory;
@@ -98,6 +99,15 @@ impl Known {
         Ok(known)
     }
 
+    /// Keeps beside the directory who this member is, for whoever loses it.
+    ///
+    /// # Errors
+    /// If it cannot be kept.
+    pub(crate) fn keep_beside(&self, twin: &Path) -> anyhow::Result<()> {
+        let patience = Duration::from_millis(self.terms.patience());
+        Loss { member: self.home.cell().clone(), patience }.would_be(twin)
+    }
+
     /// Whether this agent can be the member that its directory says. Not if it was another one, on which others count; or may have forgotten
     /// that they do.
     ///
@@ -106,7 +116,9 @@ impl Known {
     pub(crate) fn is_this(&self, ties: &Ties, is_lost: bool) -> anyhow::Result<bool> {
         let own = self.home.cell();
         let before = identity::read(&self.data)?.filter(|before| before.id != own.id);
-        let is_counted_on = identity::is_counted_on(ties) || is_lost && !ties.known().is_empty();
+        let is_counted_on = identity::is_counted_on(ties)
+            || is_lost && !ties.known().is_empty()
+            || Loss::noted(&self.data)?.is_some();
         if let Some(before) = before.filter(|_| is_counted_on) {
             error!(
                 "this agent was the member '{before}' ({}), and something is held across cells as that: it is alone, and not '{own}', until \
@@ -158,19 +170,30 @@ fn name(wanted: Option<&str>) -> Result<CellName, Refused> {
     text.parse().map_err(bad)
 }
 
-/// An address with a port: if it is 0, one that is free.
+/// An address of this machine with a port: if it is 0, one that is free.
 fn settled(listen: &str) -> anyhow::Result<String> {
-    let found = listen.to_socket_addrs();
-    let mut found = found.map_err(|why| {
-        Refused(format!("'{listen}' is no address to listen at, like lab1:7420: {why}"))
-    })?;
-    let port_is_free = found.any(|address| address.port() == 0);
-    if !port_is_free {
-        return Ok(listen.to_owned());
+    let host = without_port(listen);
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(Refused(format!(
+            "'{listen}' is no address to listen at: write [ADDRESS]:PORT"
+        ))
+        .into());
     }
-    let port = TcpListener::bind(listen)?.local_addr()?.port();
-    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
-    Ok(format!("{host}:{port}"))
+    let found = listen.to_socket_addrs();
+    let found: Vec<_> = found
+        .map_err(|why| {
+            Refused(format!("'{listen}' is no address to listen at, like lab1:7420: {why}"))
+        })?
+        .collect();
+    match TcpListener::bind(&found[..]) {
+        Ok(listener) => Ok(format!("{host}:{}", listener.local_addr()?.port())),
+        // Perhaps it is this agent that is there, and will be again.
+        Err(why) if why.kind() == std::io::ErrorKind::AddrInUse => Ok(listen.to_owned()),
+        Err(why) => Err(Refused(format!(
+            "cannot listen at {listen}: {why}; say with --listen an address of this machine"
+        ))
+        .into()),
+    }
 }
 
 /// Makes the directory, and keeps the address in it.
@@ -285,7 +308,13 @@ pub async fn join(
     let before = Home::is_in(&dir).then(|| Home::open(&dir)).transpose()?;
     let cell = match &before {
         // Whether the token is good for it, the member that made it says.
-        Some(home) if home.pin() == token.pin() => home.cell().clone(),
+        Some(home) if home.pin() == token.pin() => {
+            let own = home.cell().clone();
+            if wanted.is_some_and(|wanted| wanted != own.name.as_str()) {
+                refuse_member(data)?;
+            }
+            own
+        }
         Some(_) => {
             refuse_member(data)?;
             anyhow::bail!("this agent has just left its cluster; try again");
@@ -313,3 +342,20 @@ pub async fn join(
 
 /// The port of a member, if nothing is said.
 const PORT: u16 = 7420;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_listens_at_an_address_of_this_machine() {
+        let port =
+            |listen: &str| settled(listen).map(|at| at.rsplit_once(':').map(|it| it.1 != "0"));
+        assert_eq!(port("127.0.0.1:0").expect("here"), Some(true));
+        // That of an example, which is nobody's; no port; and one that could be part of the address.
+        for elsewhere in ["203.0.113.1:7000", "localhost", "::1:33"] {
+            let why = settled(elsewhere).expect_err(elsewhere);
+            assert!(why.is::<Refused>() && why.to_string().contains(elsewhere), "{why}");
+        }
+    }
+}

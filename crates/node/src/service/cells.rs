@@ -194,6 +194,7 @@ impl Service {
         cells.greeter.unlinked(peer.id);
         self.input(Input::Unlinked(cell));
         self.no_answer_from(cell, &format!("{peer} does not answer: {why}"));
+        self.is_away(cell);
     }
 
     fn on_message(&mut self, cell: CellId, bytes: &[u8]) {

@@ -36,6 +36,9 @@ impl Service {
             Effect::Reply { conn, call, reply } => {
                 let Some(reply) = self.tellable(conn, call, reply) else { return };
                 let Some(id) = self.id_of(conn, call, &reply) else { return };
+                if let Reply::Queued(request) = reply {
+                    self.waits(request);
+                }
                 Leaving::answer(conn, id, self.as_told(conn, reply))
             }
             Effect::NotTaken(conn, call, why) => {
@@ -44,7 +47,7 @@ impl Service {
                 Leaving::answer(conn, id, fault)
             }
             Effect::Welcome { conn, life, last, answers } => {
-                let Some(id) = self.comes_with(conn) else {
+                let Some(id) = self.attached(conn) else {
                     return self.tell_missed(conn, answers);
                 };
                 // What is leased is told by itself, with the time until which it may be used.
@@ -124,6 +127,14 @@ impl Service {
             Calls::Coming(id) => Some(id),
             _ => None,
         }
+    }
+
+    /// The same, of one that is let in: from now on what comes over its connection, and what is told there, is of its session.
+    fn attached(&mut self, conn: ConnNo) -> Option<u64> {
+        let id = self.comes_with(conn)?;
+        let session = self.books().sessions().of(conn)?;
+        self.peers.get_mut(&conn)?.calls = Calls::Theirs(session);
+        Some(id)
     }
 
     /// A reply as its client may see it, with what the administrator wants told along.

@@ -137,10 +137,15 @@ impl Service {
     /// Tells a client that knows no sessions what has come of its calls while there was nobody to tell it.
     pub(super) fn tell_missed(&mut self, conn: ConnNo, answers: Vec<(CallNo, Option<Reply>)>) {
         for (call, reply) in answers {
-            let Some(peer) = self.peers.get_mut(&conn) else { return };
+            let Some(peer) = self.peers.get(&conn) else { return };
             let Some(reply) = reply.filter(|reply| !peer.calls.was_told(call, reply)) else {
                 continue;
             };
+            if self.is_leased(&reply) {
+                self.tell_later(conn, call, reply); // With the time until which it may be used.
+                continue;
+            }
+            let Some(peer) = self.peers.get_mut(&conn) else { return };
             let goes_on = matches!(reply, Reply::Granted { .. } | Reply::Lost(_));
             let id = peer.calls.id_of(call, &reply);
             if !goes_on {

@@ -5,6 +5,8 @@
 //! hold by themselves are not; their sessions come back within some seconds, are told that they are
 //! forgotten, and stop. Until both is done nothing is granted. Fences are ahead, so what was
 //! paused for longer is turned away by what it uses.
+//!
+//! If it was a member of a cluster that has lost all of its directory, others may use what they had of it: that is waited for as well.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,6 +21,7 @@ use tracing::{info, warn};
 
 use super::processes::carriers;
 use super::{Service, Shared};
+use crate::cluster::identity::Loss;
 
 /// After what time it is looked again where it cannot be told.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -30,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Awaited {
     processes: Vec<u32>,
     lasts: bool,
+    /// Others may use something that was theirs when all was lost.
+    of_others: Option<String>,
     over: Rc<Notify>,
 }
 
@@ -38,9 +43,12 @@ impl Awaited {
     pub(super) fn told(&self) -> Option<String> {
         self.lasts.then(|| {
             let why = "the agent has lost its memory, and grants nothing before";
-            match &self.processes[..] {
-                [] => format!("{why} former clients have had time to come back"),
-                pids => format!("{why} {pids:?} have ended, which may use what it has forgotten"),
+            match (&self.processes[..], &self.of_others) {
+                ([], Some(why)) => why.clone(),
+                ([], None) => format!("{why} former clients have had time to come back"),
+                (pids, _) => {
+                    format!("{why} {pids:?} have ended, which may use what it has forgotten")
+                }
             }
         })
     }
@@ -62,15 +70,20 @@ pub(super) async fn until_known(service: &Shared) {
 }
 
 /// Grants nothing before former clients have come back, and what they have started has ended.
-pub(super) async fn await_forgotten(service: &Shared, grace: Duration) -> anyhow::Result<()> {
+pub(super) async fn await_forgotten(
+    service: &Shared,
+    grace: Duration,
+    of_others: Option<String>,
+) -> anyhow::Result<()> {
     let mut found = find_forgotten(service).await?;
     let pids: Vec<_> = found.iter().map(|process| process.id().pid).collect();
     warn!(
         ?pids,
         "memory was lost: nothing is granted until these have ended, which carry grants, and for a while"
     );
-    let awaited = &mut service.borrow_mut().awaited;
-    (awaited.processes, awaited.lasts) = (pids, true);
+    let is_of_others = of_others.is_some();
+    service.borrow_mut().awaited =
+        Awaited { processes: pids, lasts: true, of_others, ..Awaited::default() };
     let me = Rc::downgrade(service);
     tokio::task::spawn_local(async move {
         tokio::time::sleep(grace).await;
@@ -89,6 +102,9 @@ pub(super) async fn await_forgotten(service: &Shared, grace: Duration) -> anyhow
                 }
             };
             if !service.borrow_mut().still_await(&found) {
+                if is_of_others && let Err(error) = Loss::is_over(service.borrow().data.dir()) {
+                    warn!("that others use nothing any more is not kept: {error:#}");
+                }
                 return info!("nothing is left of what was forgotten");
             }
             // Whoever starts one after the other does not keep us busy.

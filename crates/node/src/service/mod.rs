@@ -20,6 +20,7 @@
 //! | `ending`, `dump` | how the agent ends, and what it leaves if it breaks |
 
 mod admission;
+mod away;
 mod backlog;
 mod calls;
 mod cells;

@@ -106,7 +106,10 @@ impl Service {
                     forgotten: away,
                     up: is_own || peer.is_some_and(|peer| peer.up),
                     since: peer.map_or(if is_own { self.since } else { it.since }, |it| it.since),
-                    why: peer.filter(|peer| !peer.up).and_then(|peer| peer.why.clone()),
+                    why: match is_own {
+                        true => running.deaf.clone(),
+                        false => peer.filter(|peer| !peer.up).and_then(|peer| peer.why.clone()),
+                    },
                     round_trip: peer
                         .filter(|peer| peer.up)
                         .and_then(|peer| Some(peer.round_trip?.as_micros() as u64)),

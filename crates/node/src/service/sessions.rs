@@ -197,10 +197,6 @@ impl Service {
                     peer.unseen = attach.lease.is_none() && !tied;
                 }
                 self.input(Input::Attach { conn, hello });
-                let session = self.books().sessions().of(conn);
-                if let Some((session, peer)) = session.zip(self.peers.get_mut(&conn)) {
-                    peer.calls = Calls::Theirs(session);
-                }
             }
             Err(fault) => self.answer(conn, id, Reply::Failed(fault)),
         }

@@ -31,6 +31,7 @@ use super::{Service, Shared, dump, files_for_clients};
 use crate::audit;
 use crate::clock::{Clock, clamp};
 use crate::cluster::Known;
+use crate::cluster::identity::Loss;
 use crate::config::Config;
 use crate::containment::Containment;
 use crate::data::Data;
@@ -78,6 +79,11 @@ impl Service {
         });
         let known = of_this_cell(known, cell.books().ties(), &opened)?;
         let known = known.as_ref();
+        if let (Some(known), None) = (known, &hosted)
+            && let Some(twin) = data.beside_as_member(socket)?
+        {
+            known.keep_beside(&twin)?;
+        }
         let host = Host::new(cell, log, &opened, config.snapshots());
         let rights = Table::new(&config.rights)?;
         let audit = audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
@@ -145,9 +151,9 @@ impl Service {
         });
         let imported = begin(&service, &opened, from_facts, &kept, known).await?;
         let is_lost = matches!(opened.memory, Memory::Lost(lost) if lost != Lost::Rebooted);
-        if is_lost && !imported {
-            let grace = service.borrow().config.forgotten()?;
-            await_forgotten(&service, grace).await?;
+        let (grace, of_others) = what_others_have(&service).await?;
+        if is_lost && !imported || of_others.is_some() {
+            await_forgotten(&service, grace, of_others).await?;
         }
         service.borrow_mut().snapshot_if_scattered()?;
         Ok(service)
@@ -312,6 +318,31 @@ impl Service {
             waits: self.config.waits(),
         })
     }
+}
+
+/// How long nothing is granted after a loss of memory, and why, if it is for what others had of a member that has lost its directory. As
+/// a member again it waits for what all say; that it does is in the log before the loss is forgotten.
+async fn what_others_have(service: &Shared) -> anyhow::Result<(Duration, Option<String>)> {
+    let (dir, grace) = {
+        let service = service.borrow();
+        (service.data.dir().clone(), service.config.forgotten()?)
+    };
+    let loss = Loss::noted(dir.path())?;
+    let Some(loss) = loss.filter(|_| service.borrow().hosted.is_none()) else {
+        return Ok((grace, None));
+    };
+    if service.borrow().cells.is_none() {
+        let endless = !service.borrow().config.waits().is_empty();
+        let why = loss.told(dir.path(), endless);
+        warn!("{why}");
+        let least = if endless { Duration::MAX } else { loss.patience };
+        return Ok((grace.max(least), Some(why)));
+    }
+    let (watch, last) = (service.borrow().host.watch(), service.borrow().host.last());
+    let kept = until(service, || watch.progress().may_leave >= last).await;
+    anyhow::ensure!(kept, "that others are waited for cannot be written; is the disk full?");
+    Loss::is_over(&dir)?;
+    Ok((grace, None))
 }
 
 /// What is known of a cluster, in line with the log; if this agent can be the member that it says.

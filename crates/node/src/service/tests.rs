@@ -14,6 +14,7 @@ use holdall_wire::{
 use tokio::task::LocalSet;
 
 use super::{End, Service, Shared, end_rounds, let_leave, serve};
+use crate::cluster::Known;
 use crate::config::{Config, Durability};
 use crate::data::{Data, InUse, leave_dump};
 
@@ -22,6 +23,7 @@ mod ends;
 mod greedy;
 mod handed;
 mod history;
+mod neighbours;
 
 /// How long anything may take.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -46,6 +48,17 @@ fn with_agent_that_keeps<F: Future>(
     config: &Config,
     story: impl FnOnce(Shared) -> F,
 ) -> F::Output {
+    with_service(kept, dir, config, None, story)
+}
+
+/// The same with one that is perhaps a member of a cluster.
+fn with_service<F: Future>(
+    kept: &[SessionId],
+    dir: &Path,
+    config: &Config,
+    known: Option<&Known>,
+    story: impl FnOnce(Shared) -> F,
+) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("ours");
     let local = LocalSet::new();
     let told = local.run_until(async {
@@ -61,7 +74,7 @@ fn with_agent_that_keeps<F: Future>(
                 opened => opened.expect("a log"),
             };
             let kept = kept.to_vec();
-            let begun = Service::new(data, log, config.clone(), &socket, kept, None, None);
+            let begun = Service::new(data, log, config.clone(), &socket, kept, known, None);
             break begun.await.expect("an agent");
         };
         tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
