@@ -47,7 +47,7 @@ impl Service {
                 let Some(id) = self.comes_with(conn) else {
                     return self.tell_missed(conn, answers);
                 };
-                // What is leased is told by itself, with the time until which it may be used.
+                // What is leased is told by itself, with the time until which it may be used, once its calls have their numbers.
                 let (leased, answers): (Vec<_>, Vec<_>) =
                     answers.into_iter().partition(|(_, reply)| {
                         reply.as_ref().is_some_and(|reply| self.is_leased(reply))
@@ -62,7 +62,7 @@ impl Service {
                 for (call, reply) in leased {
                     reply.into_iter().for_each(|reply| self.tell_later(conn, call, reply));
                 }
-                return self.tell_who_waits_for_a_lease();
+                return;
             }
             Effect::TurnedAway(conn, why) => {
                 let Some(id) = self.comes_with(conn) else { return };

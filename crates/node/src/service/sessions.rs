@@ -200,6 +200,7 @@ impl Service {
                 let session = self.books().sessions().of(conn);
                 if let Some((session, peer)) = session.zip(self.peers.get_mut(&conn)) {
                     peer.calls = Calls::Theirs(session);
+                    self.tell_who_waits_for_a_lease();
                 }
             }
             Err(fault) => self.answer(conn, id, Reply::Failed(fault)),
