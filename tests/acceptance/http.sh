@@ -134,6 +134,13 @@ waits=$!
 told '204 ' call DELETE "/v1/grants/$number?force=true"
 wait "$waits"
 told 'urn:holdall:problem:lost' cat "$work/ended"
+# It is kept for whoever has used it until that one says that it does not any more.
+told '"exit":75' call PUT /v1/requests/lamp '{"needs": ["lamp"]}'
+told '410 ' call PUT /v1/requests/ends '{"needs": ["lamp"], "ttl_ms": 600000}'
+told '"exit":75' call PUT /v1/requests/lamp '{"needs": ["lamp"]}'
+told '410 ' call DELETE /v1/requests/ends
+told '"state":"granted"' call PUT /v1/requests/lamp '{"needs": ["lamp"]}'
+told '"state":"released"' call DELETE /v1/requests/lamp
 # Whoever takes something away says why.
 told '"state":"granted"' call PUT /v1/requests/hangs '{"needs": ["seat/blue"], "ttl_ms": 10000}'
 number=$(sed -n 's/.*"request":"\([^"]*\)".*/\1/p' "$work/body")

@@ -1,6 +1,7 @@
 """A small stand-in for an agent: the part of its HTTP interface that the client uses, over a Unix socket.
 
-Requests are served in the order of asking at each name; whoever is not heard of for its time to live loses its request.
+Requests are served in the order of asking at each name; whoever is not heard of for its time to live loses its request. What is
+taken away by force is kept until its client gives it back, or for that time.
 What it knows survives ``kill`` and ``start``, and every lease begins anew then, as with a real agent.
 """
 
@@ -12,6 +13,7 @@ import socket
 import socketserver
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -41,10 +43,19 @@ class Request:
     taken: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     heard: float = field(default_factory=time.monotonic)
     open_calls: int = 0
+    #: Until when it is kept after it was taken away.
+    kept_until: float | None = None
     #: An agent that was restarted keeps to it, and does not know it any more.
     knows_ttl: bool = True
 
-    def view(self) -> dict[str, Any]:
+    def _validity(self, lent: float | None) -> dict[str, Any]:
+        if self.state != "granted":
+            return {"valid_ms": None, "lent_ms": None}
+        lent_ms = None if lent is None else int(max(0.0, lent) * 1000)
+        known = [millis for millis in (int(self.ttl * 1000) if self.knows_ttl else None, lent_ms) if millis is not None]
+        return {"valid_ms": min(known, default=None), "lent_ms": lent_ms}
+
+    def view(self, lent: float | None) -> dict[str, Any]:
         taken = [
             {"name": name, "units": [{"name": unit, "fence": str(fence)} for unit, fence in units]}
             for name, units in self.taken.items()
@@ -54,6 +65,7 @@ class Request:
             "state": self.state,
             "request": self.number,
             "ttl_ms": int(self.ttl * 1000) if self.knows_ttl else None,
+            **self._validity(lent),
             "taken": taken,
             "limit_ms": self.limit_ms,
             "warnings": [],
@@ -69,6 +81,8 @@ class MockAgent:
         self.calls: list[tuple[str, str]] = []
         #: Whether one can wait for the end of a grant.
         self.tells_ends = True
+        #: For how many seconds other cells keep what they guard here; none if they guard nothing.
+        self.lent: Callable[[], float] | None = None
         #: So many answers are lost on their way, by method.
         self.lose_answers: dict[str, int] = {}
         self._fence = 1 << 53
@@ -103,8 +117,9 @@ class MockAgent:
         """Takes a grant away."""
         with self._changed:
             for request in self.requests.values():
-                if request.number == number:
-                    self._end(request, "lost")
+                if request.number == number and request.state == "granted":
+                    request.state, request.kept_until = "lost", time.monotonic() + request.ttl
+                    self._changed.notify_all()
 
     def held(self) -> set[str]:
         with self._changed:
@@ -123,9 +138,11 @@ class MockAgent:
                     silent = self._server is not None and not request.open_calls and now - request.heard > request.ttl
                     if request.state in ("waiting", "granted") and silent:
                         self._end(request, "lost")
+                    elif request.kept_until is not None and now > request.kept_until:
+                        self._end(request, "lost")
 
     def _end(self, request: Request, state: str) -> None:
-        request.state, request.taken = state, {}
+        request.state, request.taken, request.kept_until = state, {}, None
         self._serve()
 
     def _serve(self) -> None:
@@ -221,6 +238,8 @@ class MockAgent:
                 self._wait(request, millis / 1000, ("waiting", "granted"))
             if method == "DELETE" and request.state in ("waiting", "granted"):
                 self._end(request, "released")
+            elif method == "DELETE" and request.kept_until is not None:
+                self._end(request, "lost")
             request.heard = time.monotonic()
             return self._told(request)
 
@@ -237,7 +256,7 @@ class MockAgent:
     def _told(self, request: Request) -> tuple[int, Any]:
         if request.state == "lost":
             raise Problem("lost", f"{request.number} is not held any more")
-        return 202 if request.state == "waiting" else 200, request.view()
+        return 202 if request.state == "waiting" else 200, request.view(self.lent and self.lent())
 
 
 def _split(need: str) -> tuple[str, str | None]:

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -217,6 +218,16 @@ def test_nonsense_is_refused_before_anything_is_asked(agent: Agent) -> None:
         holdall.Client().reserve("a", duration=0)
     with pytest.raises(holdall.HoldallError):
         holdall.acquire("gpu:9999")
+
+
+def test_numbers_of_any_kind(agent: Agent) -> None:
+    class Seconds(int):
+        """As numpy has them: a number by what it says, and nothing that is known to ``json``."""
+
+    half: Any = Fraction(3, 2)
+    for number in (half, Seconds(2), 2):
+        with holdall.hold("a", wait=number, ttl=number, limit=number * 100) as grant:
+            assert grant.is_held
 
 
 def test_a_hold_is_for_one_block(agent: Agent) -> None:

@@ -39,6 +39,10 @@ pub trait Service: Send + Sync + 'static {
     /// Which users have a token that is good. What others wait for who had one is withdrawn.
     fn tokens(&self, good: BTreeSet<u32>);
 
+    /// The time since the boot of the machine in milliseconds, by which the service says
+    /// [until when](holdall_wire::Reply::Until) something may be used.
+    fn boottime(&self) -> u64;
+
     /// A number that grows whenever something has happened that others may see.
     fn happened(&self) -> u64;
 }

@@ -105,7 +105,8 @@ pub(crate) async fn tcp(
         };
         // Answers are short.
         let _ = stream.set_nodelay(true);
-        let room = rooms.take(network(from.ip()), 1);
+        let network = network(from.ip());
+        let room = rooms.take(network, 1);
         let (app, tls, words) = (app.clone(), tls.clone(), words.clone());
         tokio::spawn(async move {
             let _room = match room {
@@ -114,9 +115,10 @@ pub(crate) async fn tcp(
                 // A handshake costs more than others should pay for it.
                 Err(_) => return,
             };
-            let Some(tls) = tls else { return serve(stream, Door::Tcp { tls: false }, app).await };
+            let door = Door::Tcp { tls: tls.is_some(), from: network };
+            let Some(tls) = tls else { return serve(stream, door, app).await };
             match tokio::time::timeout(HEAD, tls.accept(stream)).await {
-                Ok(Ok(stream)) => serve(stream, Door::Tcp { tls: true }, app).await,
+                Ok(Ok(stream)) => serve(stream, door, app).await,
                 Ok(Err(error)) => debug!(%from, "no TLS: {error}"),
                 Err(_) => debug!(%from, "a handshake took too long"),
             }

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -147,8 +148,9 @@ pub(crate) struct Shared {
     pub(crate) looks: Looks,
     /// How many listen to what happens.
     pub(crate) listeners: Rooms<u32>,
-    /// How many wait for the end of what they hold.
+    /// How many wait for the end of what they hold, of each user, and over TCP from each address.
     pub(crate) endings: Rooms<u32>,
+    pub(crate) endings_from: Rooms<IpAddr>,
     /// What was answered and is not read.
     pub(crate) unread: Unread,
     /// What was given back a short time ago.
@@ -182,6 +184,7 @@ impl Shared {
             looks: Looks::new(),
             listeners: Rooms::new(LISTENERS),
             endings: Rooms::new(door::connections() / 2),
+            endings_from: Rooms::new(door::connections() / 2),
             unread: Unread::new(settings.unread_bytes.saturating_mul(4)),
             released: Released::default(),
         })

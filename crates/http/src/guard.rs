@@ -33,6 +33,8 @@ pub(crate) enum Door {
     Tcp {
         /// Whether it is TLS.
         tls: bool,
+        /// The address, as connections are counted by.
+        from: IpAddr,
     },
 }
 
@@ -182,7 +184,7 @@ fn without_port(host: &str) -> &str {
 
 fn check_origin(headers: &HeaderMap, door: &Door) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let scheme = if matches!(door, Door::Tcp { tls: true }) { "https" } else { "http" };
+    let scheme = if matches!(door, Door::Tcp { tls: true, .. }) { "https" } else { "http" };
     // A proxy may speak TLS where we do not.
     let own = [format!("{scheme}://{host}"), format!("https://{host}")];
     let is_own = |origin: &HeaderValue| {
@@ -242,11 +244,14 @@ mod tests {
         assert!(check_host(&here, &HeaderMap::new(), &names).is_err());
     }
 
+    fn tcp(tls: bool) -> Door {
+        Door::Tcp { tls, from: IpAddr::from([127, 0, 0, 1]) }
+    }
+
     #[test]
     fn pages_of_others_are_turned_away() {
-        let check = |origin, tls| {
-            check_origin(&headers("localhost:7421", Some(origin)), &Door::Tcp { tls }).is_ok()
-        };
+        let check =
+            |origin, tls| check_origin(&headers("localhost:7421", Some(origin)), &tcp(tls)).is_ok();
         assert!(check("http://localhost:7421", false) && check("https://localhost:7421", true));
         assert!(check("https://localhost:7421", false), "a proxy speaks TLS");
         assert!(!check("http://localhost:7421", true));
@@ -256,6 +261,6 @@ mod tests {
         }
         let mut two = headers("localhost:7421", Some("http://localhost:7421"));
         two.append(header::ORIGIN, HeaderValue::from_static("http://evil.example"));
-        assert!(check_origin(&two, &Door::Tcp { tls: false }).is_err());
+        assert!(check_origin(&two, &tcp(false)).is_err());
     }
 }

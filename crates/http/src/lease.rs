@@ -29,7 +29,7 @@ use crate::waiters::Waiters;
 /// The number of the call that attaches.
 const ATTACH: u64 = FIRST_QUERY;
 /// How long the service may take for what it does at once.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How it stands with a request.
 #[derive(Clone, Debug)]
@@ -74,13 +74,20 @@ pub(crate) struct State {
     pub(crate) standing: Standing,
     /// What tells it from others; none if it was not asked for yet.
     pub(crate) mark: Option<Mark>,
+    /// Until when it may be used, by the time since the boot, if other cells guard something of it: without another
+    /// word not longer, whatever its lease.
+    pub(crate) lent_until: Option<u64>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl State {
+    fn new() -> Self {
+        Self { standing: Standing::New, mark: None, lent_until: None, warnings: Vec::new() }
+    }
+
     /// Of a request that was given back.
     pub(crate) fn released(mark: Mark) -> Self {
-        Self { standing: Standing::Released, mark: Some(mark), warnings: Vec::new() }
+        Self { standing: Standing::Released, mark: Some(mark), ..Self::new() }
     }
 }
 
@@ -134,12 +141,13 @@ impl Lease {
         self.state()
     }
 
-    /// How it stands as soon as anything was said, which is at once.
-    pub(crate) async fn heard(&self) -> State {
+    /// How it stands as soon as anything was said. That is at once, but for a grant of which other cells guard something: whether
+    /// these still do is found out first when an agent has just started.
+    pub(crate) async fn heard(&self, patience: Duration) -> State {
         let mut state = self.state.clone();
         let heard =
             state.wait_for(|state| !matches!(state.standing, Standing::New | Standing::Asked));
-        let _ = tokio::time::timeout(PATIENCE, heard).await;
+        let _ = tokio::time::timeout(patience, heard).await;
         self.state()
     }
 
@@ -287,8 +295,7 @@ async fn begin(service: &dyn Service, peer: &Peer, attach: Attach) -> Result<Arc
         Reply::Failed(fault) => return Err(fault.into()),
         other => return Err(unexpected(&other)),
     };
-    let state = State { standing: Standing::New, mark: None, warnings: Vec::new() };
-    let mut talk = Talk { link, state: watch::Sender::new(state), leaves: false };
+    let mut talk = Talk { link, state: watch::Sender::new(State::new()), leaves: false };
     if last > 0 {
         let mark = Mark::of_call(last);
         talk.begin(mark);
@@ -387,6 +394,10 @@ impl Talk {
             Reply::Queued(request) => self.set(Standing::Waiting(request)),
             Reply::Granted { request, taken, limit, .. } => {
                 self.set(Standing::Granted(Granted { request, taken, limit }));
+            }
+            // Said before it is granted, and whenever that moves.
+            Reply::Until { boottime_millis, .. } => {
+                self.state.send_modify(|state| state.lent_until = Some(boottime_millis));
             }
             Reply::Warning(text) => self.state.send_modify(|state| state.warnings.push(text)),
             Reply::Lost(request) => {

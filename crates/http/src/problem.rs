@@ -117,7 +117,7 @@ impl From<Fault> for Problem {
         let kind = match &fault {
             Fault::Wrong(_) => Kind::Usage,
             // The command line ends alike with both; over HTTP they have statuses of their own.
-            Fault::Conflict(why) if why.starts_with("there is no ") => Kind::Unknown,
+            Fault::Conflict(_) if fault.is_unknown() => Kind::Unknown,
             Fault::Conflict(_) => Kind::Conflict,
             Fault::Denied(_) => Kind::Denied,
             Fault::Failed(_) => Kind::Failed,

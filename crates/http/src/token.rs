@@ -131,7 +131,8 @@ struct Known {
     version: Option<Version>,
     /// Whether it could not.
     unreadable: bool,
-    tokens: Vec<Token>,
+    /// None before it could be read, or was not there, for the first time.
+    tokens: Option<Vec<Token>>,
 }
 
 /// What tells a file from one that was there before.
@@ -171,12 +172,12 @@ impl Tokens {
         has_come_with_one(peer) && self.find(|token| token.uid == peer.uid).is_none()
     }
 
-    /// Tells now, and whenever it is another one, which users have a token that is good; whoever has none of these numbers any more
+    /// Tells as soon as that is known, and whenever it is another one, which users have a token that is good; whoever has none of these numbers any more
     /// is not let in. Told again twice, since calls may have been under way.
     pub(crate) async fn tell(&self, hear: impl Fn(BTreeSet<u32>)) {
         let (mut told, mut again) = (None, 0);
         loop {
-            let good = Some(self.good());
+            let good = self.good();
             if good != told {
                 (told, again) = (good, 3);
             }
@@ -188,22 +189,18 @@ impl Tokens {
         }
     }
 
-    /// The users that have a token that is good.
-    fn good(&self) -> BTreeSet<u32> {
-        let now = now();
-        self.look()
-            .tokens
-            .iter()
-            .filter(|token| token.is_good(now))
-            .map(|token| token.uid)
-            .collect()
+    /// The users that have a token that is good; none if the file could not be read yet.
+    fn good(&self) -> Option<BTreeSet<u32>> {
+        let (now, known) = (now(), self.look());
+        let good = known.tokens.as_ref()?.iter().filter(|token| token.is_good(now));
+        Some(good.map(|token| token.uid).collect())
     }
 
     /// The token that is meant, if it is good.
     fn find(&self, meant: impl Fn(&Token) -> bool) -> Option<Peer> {
         let now = now();
         let good = |token: &&Token| meant(token) && token.is_good(now);
-        self.look().tokens.iter().find(good).map(Token::peer)
+        self.look().tokens.iter().flatten().find(good).map(Token::peer)
     }
 
     /// What is known, after a look at the file.
@@ -233,7 +230,7 @@ impl Known {
         let told = self.unreadable && self.version == version;
         self.version = version;
         match list(data) {
-            Ok(tokens) => (self.tokens, self.unreadable) = (tokens, false),
+            Ok(tokens) => (self.tokens, self.unreadable) = (Some(tokens), false),
             Err(error) => {
                 if !told {
                     let why = "tokens are as they were before; `holdall token` makes them";
@@ -434,6 +431,19 @@ mod tests {
         let kept = Kept::default();
         write(dir.path(), &kept).expect_err("there is a directory");
         assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 1);
+    }
+
+    #[test]
+    fn which_tokens_are_good_is_not_known_before_their_file_could_be_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(Tokens::new(dir.path()).good(), Some(BTreeSet::new()), "there are none");
+        add(dir.path(), "ci", &[Right::View], None).expect("made");
+        let kept = std::fs::read(path(dir.path())).expect("kept");
+        std::fs::write(path(dir.path()), "half").expect("written");
+        let tokens = Tokens::new(dir.path());
+        assert_eq!(tokens.good(), None);
+        std::fs::write(path(dir.path()), kept).expect("written");
+        assert_eq!(tokens.good().map(|good| good.len()), Some(1));
     }
 
     #[test]

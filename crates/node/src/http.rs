@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use crate::agent::Settings;
+use crate::clock::boottime;
 use crate::handover::is_handed_over;
 use crate::socket::{Beside, Socket};
 
@@ -196,6 +197,10 @@ impl holdall_http::Service for Line {
     fn tokens(&self, good: BTreeSet<u32>) {
         // If nobody hears it, the agent is ending.
         let _ = self.says.send(Said::Tokens(good));
+    }
+
+    fn boottime(&self) -> u64 {
+        boottime()
     }
 
     fn happened(&self) -> u64 {

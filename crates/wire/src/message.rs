@@ -16,7 +16,7 @@
 //! before go on. A struct grows only where it is the last of its frame, at its end, by fields that may be
 //! missing (as [`AgentView::waits_for`] and [`Explanation::outlook`]): older programs do not read it, and do not say it.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -512,6 +512,21 @@ pub enum Fault {
     /// The session is over, or the agent has lost its memory.
     #[error("the agent has forgotten this session: what it held is not held any more")]
     Forgotten,
+}
+
+impl Fault {
+    /// How a conflict begins that is about something which is not there.
+    const NONE: &str = "there is no ";
+
+    /// There is no such thing. That is a conflict, as logs and older programs know it, and begins with these words.
+    pub fn unknown(what: impl Display) -> Self {
+        Self::Conflict(format!("{}{what}", Self::NONE))
+    }
+
+    /// Whether it was made by [`unknown`](Self::unknown).
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Conflict(why) if why.starts_with(Self::NONE))
+    }
 }
 
 /// A reply and the call it belongs to.

@@ -47,16 +47,16 @@ class Agent:
         """Whether no agent runs, so that nobody is given anything. One that has trouble with HTTP alone still grants."""
         return self.place is not None and not self.place.listens()
 
-    def bring_back(self) -> None:
+    def bring_back(self, within: float | None = None) -> None:
         """Starts an agent in place of one that was killed; not in place of one that somebody has stopped, nor of one
-        that is its supervisor's to start."""
+        that is its supervisor's to start. Takes so many seconds at most."""
         if self.place is None or self.place.is_machines or self.place.was_stopped():
             return
         if self._brought_back_at is not None and clock() - self._brought_back_at < _START_PAUSE_SECONDS:
             return
         self._brought_back_at = clock()
         try:
-            self.place.start()
+            self.place.start(within)
         except Unreachable as error:
             log.debug("%s", error)
 
@@ -100,8 +100,8 @@ class Asking:
                 raise Aborted
             return granted
         except BaseException as error:
-            # What the agent has refused is over there, too.
-            if not isinstance(error, HoldallError) or isinstance(error, Unreachable):
+            # What the agent has refused is over there, too; what it has taken away it keeps until we say that we have stopped.
+            if not isinstance(error, HoldallError) or isinstance(error, (Unreachable, Lost)):
                 self.withdraw()
             if isinstance(error, Aborted) and self._ends:
                 raise SystemExit from None
@@ -122,7 +122,7 @@ class Asking:
             asked_at = clock()
             answer = self._step()
             if answer is not None and answer.get("state") == "granted":
-                if clock() - asked_at > self._ttl / 4 and confirmations < _CONFIRMATIONS:
+                if clock() - asked_at > self._valid(answer) / 4 and confirmations < _CONFIRMATIONS:
                     # The lease counts from when we asked, and much of it is gone. Asked again it is told at once.
                     confirmations += 1
                     continue
@@ -130,6 +130,11 @@ class Asking:
                 return Granted(self._id, {**answer, "ttl_ms": ttl}, asked_at)
             if answer is not None and answer.get("state") != "waiting":
                 raise Lost(f"the request was taken out of the queue: {answer.get('state')}")
+
+    def _valid(self, answer: Mapping[str, Any]) -> float:
+        """For how many seconds something is granted."""
+        told = answer.get("valid_ms")
+        return self._ttl if told is None else min(self._ttl, float(told) / 1000)
 
     def withdraw(self) -> None:
         """Gives up what was asked for; if the agent cannot be told, the lease runs out by itself."""

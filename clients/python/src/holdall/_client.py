@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import ssl
 import sys
@@ -132,7 +133,8 @@ class Client:
     def _ask(self, wish: dict[str, Any], wait: float | None, abort: Abort | None) -> Granted:
         if wait is not None and not (_is_number(wait) and wait >= 0):
             raise ValueError(f"wait is a number of seconds, or None to wait for as long as it takes, not {wait!r}")
-        return Asking(self._agent, {**wish, **self._within()}, wait, abort).granted()
+        seconds = None if wait is None else float(wait)
+        return Asking(self._agent, {**wish, **self._within()}, seconds, abort).granted()
 
     def _wish(
         self,
@@ -177,13 +179,13 @@ class Client:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _millis(what: str, seconds: float) -> int:
     if not (_is_number(seconds) and 0 < seconds <= _LONGEST):
         raise ValueError(f"{what} is a number of seconds above 0 and below {_LONGEST:.0e}, not {seconds!r}")
-    return max(1, round(seconds * 1000))
+    return max(1, int(round(seconds * 1000)))
 
 
 def hold(

@@ -131,10 +131,12 @@ class Grant:
 
     def __del__(self) -> None:
         lease = getattr(self, "_lease", None)
-        if lease is not None and self._is_ours and not lease.has_ended:
+        if lease is None or not self._is_ours:
+            return
+        if not lease.has_ended:
             text = f"grant {self.number} was never given back; use `with`, or release()"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
-            lease.abandon()
+        lease.abandon()
 
     def __repr__(self) -> str:
         state = "held" if self.is_held else "released" if self._lease.why is None else "lost"

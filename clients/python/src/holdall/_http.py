@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from ._clock import clock
 from ._errors import Denied, Failed, HoldallError, Lost, NeverGranted, NotGranted, Unreachable
 
 #: How long an agent may take to answer what it answers at once.
 ANSWER_SECONDS = 10.0
+#: Where an agent listens if nothing is said.
+_PORT = 7421
 #: How a connection breaks.
 _BROKEN = (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead)
 
@@ -74,15 +77,18 @@ class Reply:
     body: Any
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
+class _Time:
+    """The time that there is for all of a call."""
 
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+    def __init__(self, seconds: float) -> None:
+        self._ends_at = clock() + seconds
+
+    def limit(self, used: socket.socket) -> None:
+        """What is done next with a socket takes no longer than what is left."""
+        left = self._ends_at - clock()
+        if left <= 0:
+            raise socket.timeout("timed out")
+        used.settimeout(left)
 
 
 class Transport:
@@ -94,7 +100,11 @@ class Transport:
     def __init__(self, token: str | None) -> None:
         self._token = token
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+    #: The host, and the port if it is to be named, as the agent is told them.
+    _host: str = "localhost"
+    _port: int | None = None
+
+    def _connect(self, time: _Time) -> socket.socket:
         raise NotImplementedError
 
     def call(
@@ -107,7 +117,7 @@ class Transport:
         timeout: float = ANSWER_SECONDS,
         abort: Abort | None = None,
     ) -> Reply:
-        """Makes one call. Problems that the agent tells are raised as what they are."""
+        """Makes one call, which takes so many seconds at most. Problems that the agent tells are raised as what they are."""
         asked = {key: value for key, value in (query or {}).items() if value is not None}
         if asked:
             path = f"{path}?{urlencode(asked, doseq=True)}"
@@ -132,13 +142,17 @@ class Transport:
         timeout: float,
         abort: Abort | None,
     ) -> Reply:
-        connection = self._connection(timeout)
+        connection = http.client.HTTPConnection(self._host, self._port)
+        time = _Time(timeout)
         try:
-            connection.connect()
+            connection.sock = used = self._connect(time)
             if abort is not None:
-                abort.watch(connection.sock)
+                abort.watch(used)
+            time.limit(used)
             connection.request(method, path, data, headers)
+            time.limit(used)
             response = connection.getresponse()
+            time.limit(used)
             return Reply(response.status, _read(response))
         except (OSError, http.client.HTTPException) as error:
             if abort:
@@ -164,8 +178,9 @@ class UnixTransport(Transport):
         self.path = path
         self.name = str(path)
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
-        return _UnixConnection(self.path, timeout)
+    def _connect(self, time: _Time) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        return _connected(made, str(self.path), time)
 
     def _unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
@@ -182,15 +197,40 @@ class TcpTransport(Transport):
         if parts.scheme not in ("http", "https") or parts.hostname is None or parts.path not in ("", "/"):
             raise ValueError(f"{url!r} is no address of an agent; one looks like https://host:7421")
         self.name = url
-        self._host, self._port = parts.hostname, parts.port or 7421
+        self._host, self._port = parts.hostname, parts.port or _PORT
         self._context: ssl.SSLContext | None = None
         if parts.scheme == "https":
             self._context = context or ssl.create_default_context()
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
-        if self._context is not None:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+    def _connect(self, time: _Time) -> socket.socket:
+        failed = OSError(f"{self._host} has no address")
+        for family, kind, protocol, _, address in socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
+            try:
+                made = _connected(socket.socket(family, kind, protocol), address, time)
+            except OSError as error:
+                failed = error
+                continue
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return made if self._context is None else self._secured(made, self._context, time)
+        raise failed
+
+    def _secured(self, made: socket.socket, context: ssl.SSLContext, time: _Time) -> ssl.SSLSocket:
+        try:
+            time.limit(made)
+            return context.wrap_socket(made, server_hostname=self._host)
+        except BaseException:
+            made.close()
+            raise
+
+
+def _connected(made: socket.socket, address: Any, time: _Time) -> socket.socket:
+    try:
+        time.limit(made)
+        made.connect(address)
+        return made
+    except BaseException:
+        made.close()
+        raise
 
 
 def _read(response: http.client.HTTPResponse) -> Any:

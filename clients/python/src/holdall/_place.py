@@ -50,8 +50,9 @@ class Place:
         """Whether somebody has stopped it on purpose: then what already runs does not start another."""
         return os.path.exists(f"{self.socket}.stopped")
 
-    def start(self) -> None:
-        """Starts an agent, unless one runs, by running ``holdall``; its supervisor starts the machine's."""
+    def start(self, within: float | None = None) -> None:
+        """Starts an agent, unless one runs, by running ``holdall``; its supervisor starts the machine's. Waits for it so many
+        seconds at most."""
         if self.is_machines:
             if self._wake():
                 return
@@ -71,7 +72,7 @@ class Place:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                timeout=_START_SECONDS,
+                timeout=_START_SECONDS if within is None else min(within, _START_SECONDS),
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise Unreachable(f"no agent listens at {self.http}, and none can be started: {error}") from error

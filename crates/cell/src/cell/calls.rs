@@ -358,7 +358,7 @@ pub(super) fn name_of(change: &Change) -> &Name {
 }
 
 fn unknown(request: RequestNo) -> Fault {
-    Fault::Conflict(format!("there is no {request}; `holdall status` shows what there is"))
+    Fault::unknown(format_args!("{request}; `holdall status` shows what there is"))
 }
 
 fn of_another(request: RequestNo, entry: &Entry) -> Fault {

@@ -224,7 +224,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     fn known(&self, name: &Name) -> Result<(PoolId, &Pool), String> {
         let found = self.ledger.find(name).filter(|(_, pool)| pool.declared);
         found.ok_or_else(|| {
-            format!("there is no pool '{name}'; `holdall pool list` shows what there is")
+            Fault::unknown(format_args!("pool '{name}'; `holdall pool list` shows what there is"))
+                .to_string()
         })
     }
 

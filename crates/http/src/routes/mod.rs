@@ -4,6 +4,7 @@
 #![allow(unused_qualifications)]
 
 mod agent;
+mod asked;
 mod audit;
 mod events;
 mod grants;

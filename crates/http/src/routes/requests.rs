@@ -1,122 +1,30 @@
 //! Requests, by the id that their client has picked.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hmac_sha256::Hash;
-use holdall_wire::{self as wire, Ask, Lasting, Need};
+use axum::{Extension, Json};
+use holdall_wire::Ask;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Caller, Gateway, number};
+use super::asked::{Asked, WAIT_MAX};
+use super::{Caller, Gateway};
 use crate::extract::{self, Path, Query};
 use crate::gateway::Shared;
-use crate::lease::{Lease, Standing, State};
+use crate::guard::Door;
+use crate::lease::{Lease, PATIENCE, Standing, State};
 use crate::mark::Mark;
 use crate::problem::{Kind, Problem, Told};
-use crate::rooms::Room;
+use crate::rooms::{Full, Room};
 use crate::unread::ToldAgain;
 use crate::view::Taken;
 
-/// How long an answer may take at most.
-const WAIT_MAX: u64 = 300_000;
-/// The shortest and the longest lease.
-const TTL: std::ops::RangeInclusive<u64> = 1000..=3_600_000;
-
-/// What is asked for.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Ask)]
-pub(super) struct Asked {
-    /// What is needed, all or nothing: `gpu`, `gpu:2`, `gpu:all`, `gpu/3`, `db`, `db:shared`.
-    #[schema(min_items = 1, max_items = 1000, example = json!(["gpu:2", "license/maya"]))]
-    needs: Vec<String>,
-    /// Whoever is not heard of for so long loses the request.
-    #[serde(default = "half_a_minute")]
-    #[schema(minimum = 1000, maximum = 3_600_000)]
-    ttl_ms: u64,
-    /// How long the answer may take.
-    #[serde(default)]
-    #[schema(minimum = 0, maximum = 300_000)]
-    wait_ms: u64,
-    /// Whether the request goes on waiting if it is not granted by then. Otherwise it is withdrawn.
-    #[serde(default)]
-    queue: bool,
-    /// It is reserved for so long, from its grant on, whatever becomes of the lease.
-    #[schema(minimum = 1)]
-    reserve_ms: Option<u64>,
-    /// It is taken away after so long.
-    #[schema(minimum = 1)]
-    limit_ms: Option<u64>,
-    /// The number of the grant inside which this is asked: its holder waits for this.
-    #[schema(pattern = "^[0-9]+-[0-9]+$")]
-    within: Option<String>,
-    /// A name for the request, for people to read.
-    #[schema(max_length = 4096)]
-    name: Option<String>,
-    /// The reason for it, for people to read.
-    #[schema(max_length = 4096)]
-    reason: Option<String>,
-    /// The program that asks, for people to read.
-    #[schema(max_length = 4096)]
-    command: Option<String>,
-}
-
-fn half_a_minute() -> u64 {
-    30_000
-}
-
-impl Asked {
-    fn check(&self) -> Result<(), Problem> {
-        let wrong = |text: String| Err(Problem::new(Kind::Usage, text));
-        if !TTL.contains(&self.ttl_ms) {
-            return wrong(format!("ttl_ms is from {} to {}", TTL.start(), TTL.end()));
-        }
-        if self.wait_ms > WAIT_MAX {
-            return wrong(format!("wait_ms is {WAIT_MAX} at most; ask again to wait longer"));
-        }
-        if self.needs.is_empty() {
-            return wrong("a request has at least one need".into());
-        }
-        if self.reserve_ms == Some(0) || self.limit_ms == Some(0) {
-            return wrong("reserve_ms and limit_ms are at least 1".into());
-        }
-        Ok(())
-    }
-
-    /// What tells it from other requests: not how long one waits for the answer.
-    fn mark(&self) -> Mark {
-        let Self { needs, reserve_ms, limit_ms, within, .. } = self;
-        let text = serde_json::to_string(&(needs, reserve_ms, limit_ms, within));
-        Mark::new(self.ttl_ms, Hash::hash(text.unwrap_or_default().as_bytes()))
-    }
-
-    fn not_in_time(&self) -> Problem {
-        Problem::new(Kind::Timeout, format!("not granted within {} ms", self.wait_ms))
-    }
-
-    fn wire(&self) -> Result<Ask, Problem> {
-        let need = |text: &String| {
-            text.parse().map_err(|bad: wire::BadNeed| Problem::new(Kind::Usage, bad.to_string()))
-        };
-        Ok(Ask {
-            needs: self.needs.iter().map(need).collect::<Result<Vec<Need>, _>>()?,
-            now: self.wait_ms == 0 && !self.queue,
-            lasting: self.reserve_ms.map_or(Lasting::Connection, Lasting::Reservation),
-            from: wire::From {
-                command: self.command.clone().unwrap_or_default(),
-                name: self.name.clone(),
-                reason: self.reason.clone(),
-            },
-            within: self.within.as_deref().map(number).transpose()?,
-            limit: self.limit_ms,
-            part: None,
-        })
-    }
-}
+/// How long it may take to find out how it stands with something: less than clients wait for what is done at once.
+const SOON: Duration = Duration::from_secs(5);
 
 /// How it stands with a request.
 #[derive(Serialize, ToSchema)]
@@ -130,6 +38,11 @@ pub(super) struct Request {
     request: Option<String>,
     /// Whoever is not heard of for so long from now loses it; unknown of what was asked for before an upgrade of the agent.
     ttl_ms: Option<u64>,
+    /// If it is held: for so long it may be used, counted from when this call was *sent*, unless another answer says more. The
+    /// lesser of `ttl_ms` and `lent_ms`. Nothing that is reserved ends with it.
+    valid_ms: Option<u64>,
+    /// If other cells guard something of it: for so long they keep it without hearing from this agent, whoever renews it here.
+    lent_ms: Option<u64>,
     /// What is held, in the order asked for.
     taken: Vec<Taken>,
     /// It is taken away after so long from its grant.
@@ -228,7 +141,7 @@ async fn ask(
             _ => problem,
         })?;
         let is_known = !matches!(lease.state().standing, Standing::New);
-        match wait(&lease, asked, &wire, until).await? {
+        match wait(&lease, asked, &wire, until, is_known).await? {
             // Others with less patience have ended it.
             Waited::Another => gateway.leases.leave(&lease).await,
             Waited::TooLong => {
@@ -240,8 +153,10 @@ async fn ask(
                 return Err(problem.ask_again(&id));
             }
             Waited::Until(State { standing: Standing::Over(problem), .. }) => {
-                // Nothing is held. So it can be asked for again.
-                gateway.leases.leave(&lease).await;
+                // Nothing is held, so it can be asked for again; but what was taken away may be used until its owner says otherwise.
+                if problem.kind() != Kind::Lost {
+                    gateway.leases.leave(&lease).await;
+                }
                 return Err(limit_or_end(gateway, caller, problem).await);
             }
             Waited::Until(state) => {
@@ -263,7 +178,13 @@ enum Waited {
 }
 
 /// Asks, if that was not done, and waits for as long as it may take.
-async fn wait(lease: &Lease, asked: &Asked, wire: &Ask, until: Instant) -> Result<Waited, Problem> {
+async fn wait(
+    lease: &Lease,
+    asked: &Asked,
+    wire: &Ask,
+    until: Instant,
+    is_known: bool,
+) -> Result<Waited, Problem> {
     let mark = asked.mark();
     if let Some(known) = lease.ask(wire.clone(), mark).await {
         same(known, mark)?;
@@ -271,10 +192,12 @@ async fn wait(lease: &Lease, asked: &Asked, wire: &Ask, until: Instant) -> Resul
     let Some(waiter) = lease.waiters.join() else { return Ok(Waited::Another) };
     let mut state = lease.settled(until.saturating_duration_since(Instant::now())).await;
     if matches!(state.standing, Standing::New | Standing::Asked) {
-        state = lease.heard().await;
+        state = lease.heard(PATIENCE).await;
     }
     match &state.standing {
         Standing::Over(problem) if problem.kind() == Kind::Busy && !wire.now => Ok(Waited::Another),
+        // It may be held since long ago.
+        Standing::New | Standing::Asked if is_known => Ok(Waited::Until(state)),
         Standing::New | Standing::Asked | Standing::Waiting(_) if !asked.queue => {
             if !waiter.give_up() {
                 return Err(asked.not_in_time());
@@ -319,6 +242,12 @@ async fn limit_or_end(gateway: &Shared, caller: &Caller, problem: Problem) -> Pr
     }
 }
 
+/// The agent has not said how it stands, and it may be held.
+fn not_known(id: &str) -> Problem {
+    let text = "the agent does not know yet how it stands with this, and may have to hear from other cells";
+    Problem::new(Kind::Unreachable, text).ask_again(id)
+}
+
 /// How it stands, in words.
 async fn answer(
     gateway: &Shared,
@@ -331,19 +260,24 @@ async fn answer(
         state: Stands::Waiting,
         request: None,
         ttl_ms: state.mark.and_then(Mark::ttl),
+        valid_ms: None,
+        lent_ms: None,
         taken: Vec::new(),
         limit_ms: None,
         warnings: state.warnings,
     };
     let mut status = StatusCode::OK;
     match state.standing {
-        Standing::New | Standing::Asked => status = StatusCode::ACCEPTED,
+        Standing::New | Standing::Asked => return Err(not_known(&told.id)),
         Standing::Waiting(request) => {
             status = StatusCode::ACCEPTED;
             told.request = Some(request.to_string());
         }
         Standing::Granted(granted) => {
             told.state = Stands::Granted;
+            let now = gateway.service.boottime();
+            told.lent_ms = state.lent_until.map(|until| until.saturating_sub(now));
+            told.valid_ms = [told.ttl_ms, told.lent_ms].into_iter().flatten().min();
             told.request = Some(granted.request.to_string());
             told.taken = granted.taken.iter().map(Into::into).collect();
             told.limit_ms = granted.limit;
@@ -404,6 +338,7 @@ enum Until {
 pub(super) async fn get(
     gateway: Gateway,
     caller: Caller,
+    Extension(door): Extension<Door>,
     Path(id): Path<String>,
     Query(patience): Query<Patience>,
 ) -> Result<Response, Problem> {
@@ -411,20 +346,32 @@ pub(super) async fn get(
         return Err(Problem::new(Kind::Usage, format!("wait_ms is {WAIT_MAX} at most")));
     }
     let _room = match patience {
-        Patience { until: Until::Ended, wait_ms: 1.. } => Some(room_for_one(&gateway, &caller)?),
+        Patience { until: Until::Ended, wait_ms: 1.. } => {
+            Some(room_for_one(&gateway, &caller, &door)?)
+        }
         _ => None,
     };
     let state = look(&gateway, &caller, &id, patience).await?;
     answer(&gateway, &caller, id, state).await.map(again)
 }
 
-/// What is held is renewed over connections that are left over by those who wait for its end.
-fn room_for_one(gateway: &Shared, caller: &Caller) -> Result<Room<u32>, Problem> {
-    gateway.endings.take(caller.0.uid, 1).map_err(|_| {
-        let text = "as many calls wait for the end of something as may, of this user or of all; \
+/// What is held is renewed over connections that are left over by those who wait for its end: of a user, and of all behind one address.
+fn room_for_one(
+    gateway: &Shared,
+    caller: &Caller,
+    door: &Door,
+) -> Result<(Room<u32>, Option<Room<IpAddr>>), Problem> {
+    let full = |_: Full| {
+        let text = "as many calls wait for the end of something as may, of this user, from this address or of all; \
                     what is not held any more is told with the next renewal, too";
         Problem::new(Kind::Limit, text)
-    })
+    };
+    let own = gateway.endings.take(caller.0.uid, 1).map_err(full)?;
+    let shared = match door {
+        Door::Tcp { from, .. } => Some(gateway.endings_from.take(*from, 1).map_err(full)?),
+        Door::Unix(_) => None,
+    };
+    Ok((own, shared))
 }
 
 /// Renew the lease of a request
@@ -478,6 +425,9 @@ async fn look(
         Until::Ended => lease.over(patience).await,
     };
     drop(waiter);
+    if let Standing::Asked = state.standing {
+        return Ok(lease.heard(SOON).await);
+    }
     Ok(state)
 }
 

@@ -74,6 +74,37 @@ fn waiting_for_the_end_has_an_end_and_holds_nobody_else_up() {
 }
 
 #[test]
+fn those_behind_one_address_leave_connections_for_renewing() {
+    let world = World::with_tcp(Config::default());
+    let begin = |call: &str| {
+        let mut stream = world.remote().connect();
+        stream.write_all(call.as_bytes()).expect("sent");
+        stream
+    };
+    let tokens = ["a", "b", "c"].map(|name| {
+        let token = token::add(world.dir.path(), name, &[Right::Ask], None).expect("made");
+        let header = format!("authorization: Bearer {token}");
+        let body = json!({"needs": [name]}).to_string();
+        let asks = crate::client::text("PUT", "/v1/requests/mine", &body, &[&header]);
+        assert_eq!(read(&mut *begin(&asks)).status, 200);
+        header
+    });
+    // Together more than an address may have connections.
+    let of_each = tokens.iter().flat_map(|header| std::iter::repeat_n(header, 100));
+    let waiting: Vec<_> =
+        of_each.map(|header| begin(&crate::client::text("GET", ENDED, "", &[header]))).collect();
+    let end = Instant::now() + Duration::from_secs(30);
+    for header in &tokens {
+        let renews = crate::client::text("POST", "/v1/requests/mine/renew", "", &[header]);
+        // Those that were turned away may take a moment to go.
+        while read(&mut *begin(&renews)).status != 200 {
+            assert!(Instant::now() < end, "there is no room for renewing");
+        }
+    }
+    drop(waiting);
+}
+
+#[test]
 fn whoever_waits_with_a_token_that_is_removed_is_told_that_and_not_to_try_again() {
     let world = World::with_tcp(Config::default());
     world.client().put("/v1/requests/other", &json!({"needs": ["db"]}));
@@ -91,21 +122,48 @@ fn whoever_waits_with_a_token_that_is_removed_is_told_that_and_not_to_try_again(
     assert_eq!((told.status, &*told.problem()), (401, "unauthenticated"));
 }
 
+/// Waits until it was told that so many tokens are good, after what was told at a position; where that is.
+fn until_told(world: &World, from: usize, good: usize) -> usize {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let told = world.fake.model().tokens.clone();
+        let at = told.iter().skip(from).position(|tokens| tokens.len() == good);
+        if let Some(at) = at {
+            return from + at;
+        }
+        assert!(Instant::now() < end, "not told of {good} after {from}: {told:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn nobody_is_told_of_tokens_before_they_could_be_read() {
+    let mut world = World::with_tcp(Config::default());
+    token::add(world.dir.path(), "ci", &[Right::Ask], None).expect("made");
+    until_told(&world, 0, 1);
+    let file = world.dir.path().join("tokens.json");
+    let kept = std::fs::read(&file).expect("kept");
+    std::fs::write(&file, "half").expect("written");
+    world.fake.model().tokens.clear();
+    world.start();
+    assert_eq!(world.client().get("/healthz").status, 200);
+    std::fs::write(&file, kept).expect("written");
+    until_told(&world, 0, 1);
+    let told = world.fake.model().tokens.clone();
+    assert!(told.iter().all(|good| good.len() == 1), "that there are none: {told:?}");
+}
+
 #[test]
 fn which_tokens_are_good_is_told_whenever_it_changes() {
     let world = World::with_tcp(Config::default());
-    let told = |good: usize| {
-        let end = Instant::now() + Duration::from_secs(30);
-        while world.fake.model().tokens.last().is_none_or(|tokens| tokens.len() != good) {
-            assert!(Instant::now() < end, "not told of {good}: {:?}", world.fake.model().tokens);
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
+    // What was told before is not looked at again.
+    let mut seen = 0;
+    let mut told = |good: usize| seen = until_told(&world, seen, good);
     told(0);
     token::add(world.dir.path(), "ci", &[Right::Ask], None).expect("made");
     told(1);
     let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now");
-    let until = Some(soon.as_millis() as u64 + 2_500);
+    let until = Some(soon.as_millis() as u64 + 5_000);
     token::add(world.dir.path(), "short", &[Right::Ask], until).expect("made");
     told(2);
     told(1);

@@ -1,5 +1,7 @@
 //! A service with one pool, `gpu` of two units; every other name is a lock. First come, first served.
 
+mod shown;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,8 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use holdall_http::{NO_CALL, Peer, Service};
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{
-    AgentView, Amount, Answer, Attach, Body, Call, Fault, GrantView, PoolView, Refusal, Reply,
-    RequestNo, Right, State, Status, Taken, WaitView, Who,
+    AgentView, Amount, Answer, Attach, Body, Call, Fault, Refusal, Reply, RequestNo, Right, Taken,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -43,8 +44,23 @@ pub(crate) struct Model {
     pub(crate) stopping: bool,
     /// The users that have a good token, each time that this was told.
     pub(crate) tokens: Vec<BTreeSet<u32>>,
+    /// What its clock says.
+    pub(crate) boottime: u64,
+    /// Whether other cells guard what there is.
+    pub(crate) lent: Lent,
     /// Where it does not serve HTTP.
     pub(crate) no_http: Option<String>,
+}
+
+/// Whether other cells guard what there is.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Lent {
+    #[default]
+    Not,
+    /// They do, and have not confirmed it yet.
+    Unconfirmed,
+    /// Until then, by the clock of the service.
+    Until(u64),
 }
 
 /// What a service has not enough of for one more.
@@ -127,6 +143,24 @@ impl Fake {
         self.until_alone();
     }
 
+    /// Other cells confirm what they guard, until then.
+    pub(crate) fn confirm(&self, until: u64) {
+        let mut model = self.model();
+        let before = std::mem::replace(&mut model.lent, Lent::Until(until));
+        let held = model.requests.iter().filter(|it| it.taken.is_some());
+        for (session, call) in held.map(|it| (it.session, it.call)).collect::<Vec<_>>() {
+            let Some(Session { attached: Some(conn), answers, .. }) = model.sessions.get(&session)
+            else {
+                continue;
+            };
+            let (conn, granted) = (*conn, answers[&call].clone().expect("it is held"));
+            match before {
+                Lent::Unconfirmed => model.send_granted(conn, call, granted),
+                _ => model.send_until(conn, call, until),
+            }
+        }
+    }
+
     /// Takes away the first grant.
     pub(crate) fn take_away(&self) {
         let mut model = self.model();
@@ -159,6 +193,10 @@ impl Service for Fake {
 
     fn tokens(&self, good: BTreeSet<u32>) {
         self.model().tokens.push(good);
+    }
+
+    fn boottime(&self) -> u64 {
+        self.model().boottime
     }
 
     fn happened(&self) -> u64 {
@@ -229,9 +267,27 @@ impl Model {
     fn tell(&mut self, id: u128, call: u64, reply: Reply) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.answers.insert(call, Some(reply.clone()));
-        if let Some(conn) = session.attached {
-            self.send(conn, call, reply);
+        match (session.attached, &reply) {
+            (Some(conn), Reply::Granted { .. }) => self.send_granted(conn, call, reply),
+            (Some(conn), _) => self.send(conn, call, reply),
+            (None, _) => {}
         }
+    }
+
+    /// Tells that something is granted when it is known until when, which is told before.
+    fn send_granted(&mut self, conn: u64, call: u64, granted: Reply) {
+        if self.lent == Lent::Unconfirmed {
+            return;
+        }
+        if let Lent::Until(until) = self.lent {
+            self.send_until(conn, call, until);
+        }
+        self.send(conn, call, granted);
+    }
+
+    fn send_until(&mut self, conn: u64, call: u64, until: u64) {
+        let request = RequestNo(1);
+        self.send(conn, call, Reply::Until { request, boottime_millis: until });
     }
 
     fn call(&mut self, conn: u64, peer: &Peer, call: Call) {
@@ -357,8 +413,17 @@ impl Model {
             self.displaced += usize::from(!has_hung_up(&before));
         }
         let (last, answers) = (session.last, session.answers.clone());
-        let answers = answers.into_iter().collect();
+        let is_lent = |reply: &Option<Reply>| {
+            self.lent != Lent::Not && matches!(reply, Some(Reply::Granted { .. }))
+        };
+        let (lent, told): (Vec<_>, Vec<_>) =
+            answers.into_iter().partition(|(_, reply)| is_lent(reply));
+        let later = lent.iter().map(|(call, _)| (*call, None));
+        let answers = told.into_iter().chain(later).collect();
         self.send(conn, id, Reply::Attached { life: 1, last, answers });
+        for (call, granted) in lent {
+            granted.into_iter().for_each(|granted| self.send_granted(conn, call, granted));
+        }
     }
 
     fn close(&mut self, session: u128) {
@@ -408,60 +473,6 @@ impl Model {
                     Reply::Granted { request: number, taken, place, variables, limit: None };
                 self.tell(session, call, granted);
             }
-        }
-    }
-
-    fn status(&self) -> Status {
-        let who = |it: &Request| Who { uid: it.uid, from: it.from.clone(), ..Who::default() };
-        let holders = self.requests.iter().filter(|it| it.taken.is_some()).map(|it| it.number);
-        let pool = PoolView {
-            name: "gpu".parse().expect("a name"),
-            lock: false,
-            declared: true,
-            removed: false,
-            units: Vec::new(),
-            free: 0,
-            holders: holders.collect(),
-            waiting: 0,
-        };
-        let grant = |it: &Request| {
-            Some(GrantView {
-                request: it.number,
-                needs: it.needs.clone(),
-                taken: it.taken.clone()?.to_vec(),
-                who: who(it),
-                since: 5,
-                until: None,
-                state: State::Held,
-                pids: Vec::new(),
-                part_of: None,
-                parts: Vec::new(),
-            })
-        };
-        let wait = |it: &Request| WaitView {
-            request: it.number,
-            needs: it.needs.clone(),
-            who: who(it),
-            since: 6,
-            within: None,
-            part_of: None,
-            hindrances: Vec::new(),
-        };
-        let stranger = |n: u64| WaitView {
-            request: RequestNo((9 << 32) | n),
-            needs: vec!["gpu".parse().expect("a need")],
-            who: Who::default(),
-            since: 7,
-            within: None,
-            part_of: None,
-            hindrances: Vec::new(),
-        };
-        let waiting = self.requests.iter().filter(|it| it.taken.is_none()).map(wait);
-        Status {
-            pools: vec![pool],
-            grants: self.requests.iter().filter_map(grant).collect(),
-            waiting: waiting.chain((0..self.crowd).map(stranger)).collect(),
-            left_out: 0,
         }
     }
 }

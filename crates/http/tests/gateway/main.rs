@@ -8,4 +8,5 @@ mod fake;
 mod limits;
 mod patience;
 mod requests;
+mod spanning;
 mod world;

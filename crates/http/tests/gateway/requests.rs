@@ -132,6 +132,20 @@ fn a_grant_that_is_taken_away_is_lost() {
 }
 
 #[test]
+fn whoever_asks_again_for_what_was_taken_away_has_not_said_that_it_has_stopped() {
+    let world = World::new();
+    let client = world.client();
+    let ask = json!({"needs": ["gpu"]});
+    client.put("/v1/requests/a", &ask);
+    world.fake.take_away();
+    for lost in [client.put("/v1/requests/a", &ask), client.put("/v1/requests/a", &ask)] {
+        assert_eq!((lost.status, &*lost.problem()), (410, "lost"));
+    }
+    assert_eq!(client.delete("/v1/requests/a").status, 410);
+    assert_eq!(client.put("/v1/requests/a", &ask).json()["state"], "granted");
+}
+
+#[test]
 fn waiting_ends_with_the_grant_or_the_patience() {
     let world = World::new();
     let client = world.client();

@@ -241,13 +241,13 @@ impl Service {
     /// A request is not there: how it has ended, if that is remembered.
     pub(super) fn unknown(&self, request: RequestNo) -> Fault {
         let ended = self.ended.iter().rev().find(|one| one.request == request);
-        Fault::Conflict(match ended {
+        match ended {
             Some(Ended { how, at, .. }) => {
                 let ago = self.clock.wall().saturating_sub(*at) / 1000;
-                format!("{request} has ended, {ago} seconds ago: {how}")
+                Fault::Conflict(format!("{request} has ended, {ago} seconds ago: {how}"))
             }
-            None => format!("there is no {request}; `holdall status` shows what there is"),
-        })
+            None => Fault::unknown(format_args!("{request}; `holdall status` shows what there is")),
+        }
     }
 }
 

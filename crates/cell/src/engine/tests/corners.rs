@@ -125,6 +125,8 @@ fn pools_are_added_resized_and_removed_only_as_makes_sense() {
     assert_eq!(story.0.declared().len(), 3);
     assert!(never(&story.asks("l:2").1));
     assert!(never(&story.asks("l:all").1), "a lock has no units");
+    let told = story.changes(resize("nowhere", 1));
+    assert!(matches!(&told[..], [Effect::Changed(Err(fault))] if fault.is_unknown()), "{told:?}");
 }
 
 #[test]
