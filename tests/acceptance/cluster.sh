@@ -43,6 +43,7 @@ expect_at lab1 64 "a member of a cluster already" cluster init --listen 127.0.0.
 address=$(cut -d' ' -f4 <<<"$line")
 token=$(cut -d' ' -f6 <<<"$line")
 expect_at lab2 64 "mistyped" cluster join "$address" --token "${token%?}" --listen 127.0.0.1:0 --name lab2
+expect_at lab2 64 "is no address of a member" cluster join nowhere --token "$token" --listen 127.0.0.1:0 --name lab2
 expect_at lab2 69 "refused" cluster join 127.0.0.1:9 --token "$token" --listen 127.0.0.1:0 --name lab2
 expect_at lab2 77 "is called lab1 already" cluster join "$address" --token "$token" --listen 127.0.0.1:0 --name lab1
 expect_at lab2 0 "lab2" cluster join "$address" --token "$token" --listen 127.0.0.1:0 --name lab2
@@ -74,6 +75,7 @@ expect_at lab2 78 "db@lab2" run db -- true
 expect_at lab2 0 "" run db@lab2 -- true
 expect_at lab2 0 "" run db@lab1:shared -- true
 expect_at lab1 0 "scope@lab3" run tool -- sh -c 'echo $HOLDALL_UNITS_SCOPE_LAB3'
+expect_at lab1 65 "'tool' means 'scope@lab3' here" pool add tool --lock
 expect_at lab2 78 "there is no cell 'lab9'" run board@lab9 -- true
 expect_at lab2 78 "nesting across cells is refused" run board@lab1 -- "$HOLDALL" run scope@lab3 -- true
 
@@ -94,6 +96,22 @@ expect_at lab1 0 "scope@lab3" status --all
 expect_at lab3 0 "lab2" status --all
 touch "$work/held.end"
 wait "$holder" "$waiter"
+
+# A chain goes on from whoever is in the way and waits elsewhere itself. What is kept for it meanwhile is not in its way.
+at lab1 run scope -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/chain" &
+first=$!
+eventually test -e "$work/chain"
+at lab2 run scope scope@lab1 -- true &
+second=$!
+eventually waits
+expect_at lab2 0 "  scope@lab1: lab1 has not given it yet" status
+at lab3 run scope@lab2 -- true &
+third=$!
+waits_at() { at "$1" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["waiting"][0]["request"])' 2>/dev/null; }
+eventually waits_at lab3
+expect_at lab3 0 "at lab1:" explain "$(waits_at lab3)"
+touch "$work/chain.end"
+wait "$first" "$second" "$third"
 for n in $(seq 20); do
     at lab1 run scope@lab2 scope@lab3 -- true &
     at lab2 run scope@lab3 scope@lab1 -- true &
@@ -115,6 +133,7 @@ eventually sees lab1 lab2 down
 expect_at lab1 75 "'lab2' cannot be reached" run -n board@lab2 -- true
 expect_at lab1 75 "lab2 does not answer, since" run -w 2s board@lab2 -- true
 expect_at lab1 0 "does not answer" status --all
+expect_at lab1 0 "held, " status
 agent_of lab2
 linked lab1 lab2 lab3
 expect_at lab3 75 "board" run -n board@lab2:2 -- true

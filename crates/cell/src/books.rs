@@ -552,6 +552,9 @@ impl Books {
         }
         self.check_uses()?;
         for (request, entry) in &self.requests {
+            if request.0 > self.highest {
+                return Err("B2: a number is above all that there were");
+            }
             let open = entry.session.map(|(session, call)| self.sessions.request(session, call));
             if open.is_some_and(|open| open != Some(*request)) {
                 return Err("B6: a request is not what the call that asked has open");

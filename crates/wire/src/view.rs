@@ -110,7 +110,7 @@ pub struct GrantView {
     pub who: Who,
     /// Since when it is held.
     pub since: u64,
-    /// Until when it is held, for a reservation.
+    /// Until when it is held, for a reservation; or when it will be lost, if a cell that has lent something of it is out of reach.
     pub until: Option<u64>,
     /// How it stands.
     pub state: State,
@@ -192,7 +192,7 @@ pub struct Elsewhere {
     pub known_as: Vec<u8>,
     /// Each, and whether it has said that what it guards is held for the request.
     pub cells: Vec<(String, bool)>,
-    /// Of the requests in the chain that were asked elsewhere: which, at which cell, and the id that cells know them by.
+    /// Of the requests in the chain that were asked elsewhere, or wait elsewhere: which, at which cell, and the id that cells know them by.
     pub asked_at: Vec<(RequestNo, String, Vec<u8>)>,
 }
 

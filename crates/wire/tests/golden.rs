@@ -111,6 +111,8 @@ fn version_6_keeps_its_bytes() {
         Body::Cluster(ClusterCall::Host(Box::new(host()))),
         Body::Cluster(ClusterCall::Hosted),
         Body::Cluster(ClusterCall::HandOver("x".into())),
+        Body::Cluster(ClusterCall::Close(false)),
+        Body::Cluster(ClusterCall::Close(true)),
     ];
     let expected = [
         "0dac0201010701e0d403",
@@ -134,7 +136,10 @@ fn version_6_keeps_its_bytes() {
         "1406017801690173020178017901610174",
         "1407",
         "14080178",
+        "140900",
+        "140901",
     ];
+    assert_eq!(bodies.len(), expected.len());
     for (body, expected) in bodies.iter().zip(expected) {
         assert_eq!(hex(body), expected, "{body:?}");
     }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::facts::How;
+use crate::session::{Means, Secret};
 
 fn asked(request: u64, needs: &[&str]) -> Fact {
     let needs: Vec<Need> = needs.iter().map(|need| need.parse().expect("a need")).collect();
@@ -80,6 +81,43 @@ fn a_unit_has_one_holder_and_a_lock_one_or_those_who_share_it() {
     assert!(entered(&none_left).is_ok());
 }
 
+/// As a snapshot may say whose checksum is right all the same.
+#[test]
+fn books_that_contradict_themselves_are_noticed() {
+    let (session, means) = (SessionId(1), Means::Connection);
+    let facts = [
+        Fact::Session { session, secret: Secret(1), uid: 0, means },
+        asked(1, &["gpu"]),
+        asked(2, &["gpu"]),
+        granted(1, 3, &[("gpu", "gpu/0")]),
+        granted(2, 4, &[("gpu", "gpu/1")]),
+    ];
+    let sound = entered(&facts).expect("it can be");
+    assert_eq!(sound.check(), Ok(()));
+    let wrong = |change: &dyn Fn(&mut Books)| {
+        let mut books = sound.clone();
+        change(&mut books);
+        books.check().expect_err("it cannot be")
+    };
+    let two_have_it = |books: &mut Books| {
+        let (kept, lost) = (RequestNo(1), RequestNo(2));
+        let ended = books.requests[&lost].clone();
+        books.give_back(lost, &ended);
+        let taken = books.requests[&kept].held.as_ref().expect("held").taken.clone();
+        books.take(lost, &taken);
+        let held = books.requests.get_mut(&lost).and_then(|entry| entry.held.as_mut());
+        held.expect("held").taken = taken;
+    };
+    assert!(wrong(&two_have_it).starts_with("B1"));
+    let no_fence_was_so_high = |books: &mut Books| books.highest = 3;
+    assert!(wrong(&no_fence_was_so_high).starts_with("B2"));
+    let nor_number = |books: &mut Books| {
+        (books.highest, books.uses) = (1, Default::default());
+        books.requests.values_mut().for_each(|entry| entry.held = None);
+    };
+    assert!(wrong(&nor_number).starts_with("B2"));
+}
+
 #[test]
 fn numbers_and_fences_only_grow() {
     let gpu = [("gpu", "gpu/0")];
@@ -137,9 +175,9 @@ fn all_that_is_needed_to_go_on_is_in_it() {
     let request = RequestNo(1);
     let name: Name = "gpu".parse().expect("a name");
     let holder = Box::new(Record::of_client("boot", "lock"));
-    let (session, secret) = (SessionId(1), crate::session::Secret(1));
+    let (session, secret) = (SessionId(1), Secret(1));
     let books = entered(&[
-        Fact::Session { session, secret, uid: 0, means: crate::session::Means::Lease(1) },
+        Fact::Session { session, secret, uid: 0, means: Means::Lease(1) },
         Fact::Pool { name: name.clone(), kind: Some(Kind::Numbered(2)), configured: true },
         asked(1, &["gpu"]),
         asked(2, &["gpu:2"]),

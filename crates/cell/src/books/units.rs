@@ -24,6 +24,19 @@ pub(super) struct Use {
     parts: BTreeMap<RequestNo, PartOf>,
 }
 
+impl Use {
+    /// Whether nobody uses it beside somebody who does not share it: among grants, and among the parts of each.
+    fn is_exclusive(&self) -> bool {
+        let mut parts: BTreeMap<RequestNo, (u32, bool)> = BTreeMap::new();
+        for part in self.parts.values() {
+            let (count, shared) = parts.entry(part.of).or_insert((0, true));
+            (*count, *shared) = (*count + 1, *shared && part.shared);
+        }
+        (self.shared || self.holders.len() == 1)
+            && parts.values().all(|(count, shared)| *shared || *count == 1)
+    }
+}
+
 /// How a part of a grant uses a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PartOf {
@@ -215,23 +228,47 @@ impl Books {
         }
     }
 
-    /// Whether the units that are used are those that are held.
+    /// Whether the units that are used are those that are held, each as its grant says, and by no two that do not share it.
     pub(super) fn check_uses(&self) -> Result<(), &'static str> {
-        let (mut held, mut parts) = (BTreeSet::new(), BTreeSet::new());
+        let (mut held, mut parts) = (BTreeMap::new(), BTreeMap::new());
         for (request, entry, grant) in self.grants() {
-            let all = if entry.ask.part.is_some() { &mut parts } else { &mut held };
-            all.extend(units(&entry.ask, &grant.taken).map(|unit| (unit.pool, unit.name, request)));
+            for unit in units(&entry.ask, &grant.taken) {
+                let (key, how) = ((unit.pool, unit.name, request), (unit.fence, unit.shared));
+                let before = match entry.ask.part {
+                    Some(Part { of, .. }) => parts.insert(key, (of, how)).map(drop),
+                    None => held.insert(key, how).map(drop),
+                };
+                if before.is_some() {
+                    return Err("B1: a grant holds a unit twice");
+                }
+            }
         }
         let used = self.uses.iter();
         let holders = used.clone().flat_map(|((pool, unit), used)| {
             used.holders.iter().map(move |request| (pool, unit, *request))
         });
         let in_parts = used.flat_map(|((pool, unit), used)| {
-            used.parts.keys().map(move |request| (pool, unit, *request))
+            let one = |part: &PartOf| (part.of, (part.fence, part.shared));
+            used.parts.iter().map(move |(request, part)| ((pool, unit, *request), one(part)))
         });
-        if held != holders.collect() || parts != in_parts.collect() {
+        if !held.keys().copied().eq(holders.collect::<BTreeSet<_>>()) || parts != in_parts.collect()
+        {
             return Err("B1: what is held is other than what the holders have");
         }
+        for ((pool, unit, _), (fence, shared)) in held {
+            let used = self.uses.get(&Named(pool, unit)).filter(|used| used.shared == shared);
+            if used.is_none_or(|used| !used.is_exclusive()) {
+                return Err("B1: a unit has holders that do not share it");
+            }
+            if used.is_some_and(|used| fence > used.fence || used.fence > self.highest) {
+                return Err("B2: a fence is above all that there were");
+            }
+        }
+        self.check_parts()
+    }
+
+    /// Whether parts have what their grants have, and are counted.
+    fn check_parts(&self) -> Result<(), &'static str> {
         let of_holder =
             |used: &Use| used.parts.values().all(|part| used.holders.contains(&part.of));
         let mut parts_of: BTreeMap<RequestNo, u32> = BTreeMap::new();

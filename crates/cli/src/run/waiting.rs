@@ -1,11 +1,12 @@
 //! Waiting for a grant: patiently or not, telling what it waits for, until a signal ends it.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::Duration;
 
 use holdall_client::{Client, Grant, Presence};
 use holdall_holders::Caught;
-use holdall_wire::{Ask, Body, Explanation, Lasting, Outlook, Reply, RequestNo};
+use holdall_wire::{Ask, Body, Explanation, Lasting, Need, Outlook, Reply, RequestNo};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -158,6 +159,7 @@ pub(super) async fn granted(
 ) -> anyhow::Result<Grant> {
     let line = Line::new(show::needs(&ask.needs), deadline.foresees);
     let reserves = matches!(ask.lasting, Lasting::Reservation(_));
+    let undecided = undecided(&ask.needs);
     let give_up = || {
         if reserves && *client.presence().borrow() != Presence::Here {
             super::mention(
@@ -194,7 +196,7 @@ pub(super) async fn granted(
                     }
                 }
                 give_up();
-                let why = why(client, waiting.number()).await;
+                let why = why(client, waiting.number(), &undecided).await;
                 return Err(Failure(NOT_NOW, format!("not granted in time: {why}")).into());
             }
             explanation = explained => {
@@ -220,7 +222,16 @@ async fn explain(client: &Client, number: RequestNo) -> Option<Explanation> {
     }
 }
 
-async fn why(client: &Client, number: Option<RequestNo>) -> String {
+/// Why somebody who does not even wait yet has not got it, though the agent answers.
+fn undecided(needs: &[Need]) -> String {
+    let cells: BTreeSet<_> = needs.iter().filter_map(|need| need.name.cell()).collect();
+    match cells.is_empty() {
+        true => "the agent has not decided it yet".into(),
+        false => format!("no answer yet of {}", Vec::from_iter(cells).join(", ")),
+    }
+}
+
+async fn why(client: &Client, number: Option<RequestNo>, undecided: &str) -> String {
     if *client.presence().borrow() != Presence::Here {
         return "the agent is away".into();
     }
@@ -235,6 +246,7 @@ async fn why(client: &Client, number: Option<RequestNo>) -> String {
             }
             None => "others hold it".into(),
         },
+        Ok(_) if number.is_none() => undecided.into(),
         Ok(_) => "others hold it".into(),
         Err(_) => "the agent does not answer".into(),
     }

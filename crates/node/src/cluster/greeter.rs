@@ -38,7 +38,6 @@ struct State {
     presence: Presence,
     is_replicated: bool,
     terms: Terms,
-    pools: u64,
     peers: BTreeMap<CellId, Peer>,
     forgotten: Forgotten,
 }
@@ -62,8 +61,8 @@ impl Greeter {
         forgotten: Forgotten,
         tokens: Arc<Tokens>,
     ) -> Self {
-        let (pools, peers, is_replicated) = (0, BTreeMap::new(), false);
-        let state = State { own, presence, is_replicated, terms, pools, peers, forgotten };
+        let (peers, is_replicated) = (BTreeMap::new(), false);
+        let state = State { own, presence, is_replicated, terms, peers, forgotten };
         Self { state: Mutex::new(state), tokens }
     }
 
@@ -89,11 +88,6 @@ impl Greeter {
     /// Several machines host this cell, and its log sees to it that one of them counts.
     pub(crate) fn is_replicated(&self) {
         self.state().is_replicated = true;
-    }
-
-    /// The pools are others.
-    pub(crate) fn set_pools(&self, digest: u64) {
-        self.state().pools = digest;
     }
 
     /// There is a link to a peer with this greeting, if it may be one still. Says which start it is, and whether it has come
@@ -135,20 +129,20 @@ impl Greeter {
         self.state().peers.get(&cell).copied().unwrap_or_default()
     }
 
-    /// A member is given up, in the life that is meant. Says what follows from it.
-    pub(crate) fn forget(&self, cell: CellId, word: &[u8]) -> std::io::Result<Word> {
+    /// A member is given up, in the life that is meant. Says what follows from it, and whether that is kept: it follows all the same.
+    pub(crate) fn forget(&self, cell: CellId, word: &[u8]) -> (Word, std::io::Result<()>) {
         let Peer { presence, is_replicated, .. } = self.peer(cell);
         let mut state = self.state();
         if state.forgotten.is_known(cell, word) {
-            return Ok(Word::Known);
+            return (Word::Known, Ok(()));
         }
         let meant = Meant::by(word);
         let is_about_it =
             |known: Presence| meant.is_some_and(|meant| meant.is_about(&known, is_replicated));
         let (is_meant, life) = (presence.is_none_or(is_about_it), meant.map(|meant| meant.life));
         let away = is_meant || state.forgotten.is_away(cell);
-        state.forgotten.add(cell, word, life, away)?;
-        Ok(if is_meant { Word::Meant(life) } else { Word::NotMeant })
+        let kept = state.forgotten.add(cell, word, life, away);
+        (if is_meant { Word::Meant(life) } else { Word::NotMeant }, kept)
     }
 
     /// What the log says of how a member was given up, and in which start it was heard of since.
@@ -200,8 +194,8 @@ impl Greeter {
 impl Above for Greeter {
     fn greeting(&self, _: &Cell) -> Vec<u8> {
         let state = self.state();
-        let State { presence, terms, pools, is_replicated, .. } = &*state;
-        Greeting::new(*presence, terms, *pools, *is_replicated).encode()
+        let State { presence, terms, is_replicated, .. } = &*state;
+        Greeting::new(*presence, terms, *is_replicated).encode()
     }
 
     fn welcome(&self, peer: &Cell, greeting: &[u8]) -> Result<(), String> {
@@ -228,9 +222,15 @@ mod tests {
         Greeter::new(CellId(1 << 64), Presence::default(), Terms::default(), forgotten, tokens)
     }
 
+    fn forget(greeter: &Greeter, peer: &Cell, word: &[u8]) -> Word {
+        let (what, kept) = greeter.forget(peer.id, word);
+        kept.expect("kept");
+        what
+    }
+
     fn says(life: u128, epoch: u32, nonce: u128, length: u64) -> Vec<u8> {
         let presence = Presence { life, epoch, nonce, began: length, length };
-        Greeting::new(presence, &Terms::default(), 0, false).encode()
+        Greeting::new(presence, &Terms::default(), false).encode()
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         let says = |life, epoch, length| {
             let nonce = u128::from(epoch);
             let presence = Presence { life, epoch, nonce, began: length, length };
-            Greeting::new(presence, &Terms::default(), 0, true).encode()
+            Greeting::new(presence, &Terms::default(), true).encode()
         };
         greeter.linked(&peer, &says(1, 3, 5)).expect("wanted");
         greeter.heard(peer.id, 7);
@@ -288,8 +288,8 @@ mod tests {
         greeter.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
         greeter.unlinked(peer.id);
         let (word, _) = greeter.word_to_forget(peer.id).expect("random");
-        assert_eq!(greeter.forget(peer.id, &word).expect("kept"), Word::Meant(Some(1)));
-        assert_eq!(greeter.forget(peer.id, &word).expect("known"), Word::Known);
+        assert_eq!(forget(&greeter, &peer, &word), Word::Meant(Some(1)));
+        assert_eq!(forget(&greeter, &peer, &word), Word::Known);
         assert!(greeter.is_away(peer.id));
         assert!(
             greeter
@@ -311,12 +311,32 @@ mod tests {
         early.unlinked(peer.id);
         let (word, says_life) = early.word_to_forget(peer.id).expect("random");
         assert!(says_life && word != early.word_to_forget(peer.id).expect("random").0);
-        assert_eq!(early.forget(peer.id, &word).expect("kept"), Word::Meant(Some(1)));
+        assert_eq!(forget(&early, &peer, &word), Word::Meant(Some(1)));
         late.linked(&peer, &says(2, 2, 20, 9)).expect("it has come back");
-        assert_eq!(late.forget(peer.id, &word).expect("kept"), Word::NotMeant);
+        assert_eq!(forget(&late, &peer, &word), Word::NotMeant);
         assert!(!late.is_away(peer.id) && late.welcome(&peer, &says(2, 2, 20, 9)).is_ok());
         late.unlinked(peer.id);
         assert!(late.welcome(&peer, &says(1, 3, 30, 9)).is_err(), "that life is over");
+    }
+
+    /// On a full disk, what is not meant is not carried out either; and what is, in the life that is meant.
+    #[test]
+    fn a_word_that_cannot_be_kept_means_what_it_says() {
+        let (here, there) = (tempfile::tempdir(), tempfile::tempdir());
+        let (here, there) = (here.expect("a directory"), there.expect("a directory"));
+        let (early, late, peer) = (greeter(&here), greeter(&there), cell(2 << 64, "b"));
+        early.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
+        let (word, _) = early.word_to_forget(peer.id).expect("random");
+        late.linked(&peer, &says(2, 2, 20, 9)).expect("it has come back");
+        for dir in [&here, &there] {
+            std::fs::create_dir(dir.path().join("forgotten.new")).expect("ours");
+        }
+        let (what, kept) = early.forget(peer.id, &word);
+        assert!(what == Word::Meant(Some(1)) && kept.is_err());
+        assert!(early.welcome(&peer, &says(1, 1, 10, 5)).is_err(), "that life is over");
+        let (what, kept) = late.forget(peer.id, &word);
+        assert!(what == Word::NotMeant && kept.is_err());
+        assert!(!late.is_away(peer.id));
     }
 
     /// Said at a member that was never linked with it, it might mean any life.
@@ -327,9 +347,9 @@ mod tests {
         let (stranger, knows, peer) = (greeter(&here), greeter(&there), cell(2 << 64, "b"));
         let (word, says_life) = stranger.word_to_forget(peer.id).expect("random");
         assert!(!says_life);
-        assert_eq!(stranger.forget(peer.id, &word).expect("kept"), Word::Meant(None));
+        assert_eq!(forget(&stranger, &peer, &word), Word::Meant(None));
         knows.linked(&peer, &says(2, 2, 20, 9)).expect("wanted");
-        assert_eq!(knows.forget(peer.id, &word).expect("kept"), Word::NotMeant);
+        assert_eq!(forget(&knows, &peer, &word), Word::NotMeant);
         assert!(!knows.is_away(peer.id) && knows.welcome(&peer, &says(2, 2, 20, 9)).is_ok());
     }
 
@@ -341,13 +361,13 @@ mod tests {
         let (before, after, peer) = (greeter(&here), greeter(&there), cell(2 << 64, "b"));
         before.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
         let (word, _) = before.word_to_forget(peer.id).expect("random");
-        let Word::Meant(life) = before.forget(peer.id, &word).expect("kept") else { panic!() };
+        let Word::Meant(life) = forget(&before, &peer, &word) else { panic!() };
         let logged = GivenUp { life, word: word.clone() };
         after.agree(peer.id, Some(&logged), None).expect("kept");
         assert!(after.welcome(&peer, &says(1, 2, 20, 9)).is_err(), "it may hold what others have");
         assert!(after.is_away(peer.id));
         after.linked(&peer, &says(2, 2, 20, 9)).expect("another life");
-        assert_eq!(after.forget(peer.id, &word).expect("kept"), Word::Known);
+        assert_eq!(forget(&after, &peer, &word), Word::Known);
     }
 
     #[test]

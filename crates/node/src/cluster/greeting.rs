@@ -17,8 +17,9 @@ pub(crate) struct Greeting {
     pub(crate) presence: Presence,
     /// The terms of its leases: the lease, the grace, how long before its end one stops, and when one is suspected.
     terms: [u64; 4],
-    /// A digest of its pools: what it says about itself is older if it has another one.
-    pub(crate) pools: u64,
+    /// Nothing. Some say a digest of their pools here, which nobody reads: what a member says about itself is compared whenever a link
+    /// comes up.
+    unused: u64,
     /// Whether its log sees to it that one of its starts counts and no other: then a later one may come before the one before is
     /// seen to be gone. A byte at the end; cells of a machine do not say it.
     #[serde(skip)]
@@ -45,9 +46,9 @@ fn listed(terms: &Terms) -> [u64; 4] {
 }
 
 impl Greeting {
-    pub(crate) fn new(presence: Presence, terms: &Terms, pools: u64, is_replicated: bool) -> Self {
+    pub(crate) fn new(presence: Presence, terms: &Terms, is_replicated: bool) -> Self {
         let (version, oldest) = (VERSION, OLDEST);
-        Self { version, oldest, presence, terms: listed(terms), pools, is_replicated }
+        Self { version, oldest, presence, terms: listed(terms), unused: 0, is_replicated }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -83,7 +84,7 @@ mod tests {
 
     fn greeting() -> Greeting {
         let presence = Presence { life: 9, epoch: 3, nonce: 300, began: 5, length: 7 };
-        Greeting::new(presence, &Terms::default(), 1, false)
+        Greeting { unused: 1, ..Greeting::new(presence, &Terms::default(), false) }
     }
 
     #[test]

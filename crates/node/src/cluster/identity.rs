@@ -177,7 +177,7 @@ pub(super) fn is_counted_on(ties: &Ties) -> bool {
 /// Says that it is another one from now on, if nothing is held any more as the one that it was.
 ///
 /// # Errors
-/// If something is.
+/// If something is, or nobody can tell. An agent without a log has promised nothing.
 pub(super) fn refuse_another(data: &Path, before: &Cell) -> Result<(), Refused> {
     if data.join(LOST).exists() || !data.join(FILE).exists() {
         return Err(Refused(format!(
@@ -186,14 +186,14 @@ pub(super) fn refuse_another(data: &Path, before: &Cell) -> Result<(), Refused> 
              `holdall agent status` tells"
         )));
     }
-    // An agent without a log has promised nothing.
-    let is_counted_on = check_log(data).is_ok_and(|cell| is_counted_on(cell.books().ties()));
-    if !is_counted_on {
-        return Ok(());
-    }
+    let why = match check_log(data) {
+        Ok(cell) if !is_counted_on(cell.books().ties()) => return Ok(()),
+        Ok(_) => "something is held across cells as that".into(),
+        Err(error) => format!("what is held across cells as that cannot be read ({error:#})"),
+    };
     Err(Refused(format!(
-        "this agent was the member '{before}', and something is held across cells as that: be '{before}' again, with the token \
-         that `holdall cluster token --for {before}` prints elsewhere; or end it first, with `holdall status` and \
+        "this agent was the member '{before}', and {why}: be '{before}' again, with the token that \
+         `holdall cluster token --for {before}` prints elsewhere; or end it first, with `holdall status` and \
          `holdall release --force`"
     )))
 }
@@ -203,6 +203,17 @@ mod tests {
     use holdall_links::CellId;
 
     use super::*;
+
+    #[test]
+    fn whoever_has_a_log_that_cannot_be_read_becomes_nobody_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let before = Cell { id: CellId(7), name: "lab2".parse().expect("a name") };
+        std::fs::write(dir.path().join(FILE), format!("{before} {}\n", before.id)).expect("ours");
+        assert!(refuse_another(dir.path(), &before).is_ok(), "there is no log");
+        std::fs::write(dir.path().join("snapshot-0000000000000001"), "torn").expect("ours");
+        let refused = refuse_another(dir.path(), &before).expect_err("nobody can tell").to_string();
+        assert!(refused.contains("cannot be read") && refused.contains("'lab2'"), "{refused}");
+    }
 
     #[test]
     fn who_one_was_is_kept() {

@@ -291,6 +291,13 @@ impl Service {
                 "all pools have {most} units at most (limits.units)"
             )));
         }
+        if let Change::Add { name, .. } = &change
+            && let Some(meant) = self.config.meant(name)
+        {
+            return Err(Fault::Conflict(format!(
+                "'{name}' means '{meant}' here ([names] of the configuration), and nobody would get this pool by its name; take another one"
+            )));
+        }
         let by = self.caller(conn);
         info!(user = &*by.user, ?change, "the pools change");
         Ok(Wish::Change { by, change })

@@ -410,18 +410,18 @@ impl Service {
         if id == running.links.own().id {
             return warn!("others were told to forget what this cell holds");
         }
-        let life = match cells.greeter.forget(id, word) {
-            Ok(Word::Meant(life)) => life,
-            Ok(Word::Known) => return,
-            Ok(Word::NotMeant) => {
+        let (what, kept) = cells.greeter.forget(id, word);
+        if let Err(error) = kept {
+            error!("what was said of a forgotten cell is not kept: {error}");
+        }
+        let life = match what {
+            Word::Meant(life) => life,
+            Word::Known => return,
+            Word::NotMeant => {
                 return warn!(
                     cell = %id, "it was to be forgotten in another life, or by somebody who knew none of it; \
                      if it does not run, say `holdall cluster forget` here"
                 );
-            }
-            Err(error) => {
-                error!("that a cell is forgotten is not kept: {error}");
-                None
             }
         };
         info!(cell = %id, "what it holds is forgotten");
@@ -444,9 +444,8 @@ impl Service {
             return;
         }
         cells.pools_changed = false;
-        let (about, digest) = super::questions::about(self.engine());
+        let about = super::questions::about(self.engine());
         let Some(cells) = &self.cells else { return };
-        cells.greeter.set_pools(digest);
         let said = cells.running.as_ref().map(|running| running.links.set_about(about));
         if let Some(Err(error)) = said {
             error!("the pools are not told to others: {error}");

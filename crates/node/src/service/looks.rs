@@ -2,6 +2,7 @@
 
 use holdall_cell::engine::Walk;
 use holdall_cell::session::ConnNo;
+use holdall_core::RequestId;
 use holdall_holders::stopped;
 use holdall_protocols::house::Place;
 use holdall_wire::{
@@ -10,6 +11,7 @@ use holdall_wire::{
 };
 
 use super::{PROTOCOL, Service};
+use crate::clock::clamp;
 use crate::history::History;
 
 /// How many of those who wait are followed to explain why another waits.
@@ -44,7 +46,7 @@ impl Service {
             ephemeral: self.config.ephemeral,
             waits_for: self.awaited.told(),
             no_http: self.no_http.clone(),
-            boottime_millis: Some(crate::clock::clamp(self.clock.reads().boottime)),
+            boottime_millis: Some(clamp(self.clock.reads().boottime)),
         }
     }
 
@@ -73,20 +75,29 @@ impl Service {
 
     /// Where else a request waits, and who is in its way from elsewhere.
     fn elsewhere(&self, request: RequestNo, chain: &[WaitView]) -> Option<Elsewhere> {
-        let own = self.engine().cell()?;
-        let encoded = |id| postcard::to_stdvec(&id).ok();
+        self.engine().cell()?;
         let known_as = self.engine().id_of(request).and_then(encoded).unwrap_or_default();
         let cells = self.engine().elsewhere(request);
         let cells = cells.iter().map(|one| (one.member.name.to_string(), one.is_given));
-        let asked_at = chain.iter().filter_map(|wait| {
-            let id = self.engine().id_of(wait.request)?;
-            let home = id.user.home().cell;
-            let (member, ..) = self.engine().links().find(|(member, ..)| member.cell == home)?;
-            Some((wait.request, member.name.to_string(), encoded(id)?)).filter(|_| home != own)
-        });
+        let asked_at = chain.iter().flat_map(|wait| self.asked_at(wait.request, request));
         let (cells, asked_at): (Vec<_>, Vec<_>) = (cells.collect(), asked_at.collect());
         let concerns = !cells.is_empty() || !asked_at.is_empty();
         concerns.then_some(Elsewhere { known_as, cells, asked_at })
+    }
+
+    /// Where somebody was asked who is in the way of a request: at its home, or of this home, at the cells that it waits for itself.
+    fn asked_at(&self, waits: RequestNo, before: RequestNo) -> Vec<(RequestNo, String, Vec<u8>)> {
+        let Some(id) = self.engine().id_of(waits) else { return Vec::new() };
+        let Some(known_as) = encoded(id) else { return Vec::new() };
+        let at = |name: &Name| (waits, name.to_string(), known_as.clone());
+        let home = id.user.home().cell;
+        if Some(home) != self.engine().cell() {
+            let home = self.engine().links().find(|(member, ..)| member.cell == home);
+            return home.map(|(member, ..)| at(&member.name)).into_iter().collect();
+        }
+        let guards = self.engine().elsewhere(waits).into_iter();
+        let guards = guards.filter(|one| waits != before && !one.is_given);
+        guards.map(|one| at(&one.member.name)).collect()
     }
 
     /// When a request that waits will probably be granted.
@@ -152,16 +163,38 @@ impl Service {
             let Some(entry) = self.books().get(grant.request) else { continue };
             let limit = entry.held.as_ref().and_then(|held| held.limit_at);
             grant.until = grant.until.or_else(|| limit.map(|limit| self.clock.shown(limit)));
+            grant.until = grant.until.into_iter().chain(self.lost_at(grant.request)).min();
             let holder = self.holders.get(&grant.request);
             grant.pids = holder.map(|holder| holder.pids()).unwrap_or_default();
             grant.pids.truncate(PIDS_MAX);
             let mut looked_at = grant.pids.iter().take(LOOKED_AT).copied();
+            // Numbers of processes on other machines mean nothing here.
+            let is_here = self.books().ties().foreign(grant.request).is_none();
             if entry.left.is_some() || entry.closing.is_some() {
                 grant.state = State::Ending;
-            } else if !entry.is_reserved() && (stopped(grant.who.pid) || looked_at.any(stopped)) {
+            } else if !entry.is_reserved()
+                && (is_here && stopped(grant.who.pid) || looked_at.any(stopped))
+            {
                 grant.state = State::Stopped;
             }
         }
         status
     }
+}
+
+impl Service {
+    /// When a grant will be lost if a cell that has lent something of it goes on to be out of reach.
+    fn lost_at(&self, request: RequestNo) -> Option<u64> {
+        let cells = self.cells.as_ref()?;
+        let away = self.engine().leased_by(request).into_iter();
+        let away = away.filter(|guard| cells.link(*guard).is_none());
+        let at = away.filter_map(|guard| cells.leases.deadline(guard)).min()?;
+        let left = at.saturating_sub(cells.terms.stopping).saturating_sub(self.boottime());
+        Some(self.clock.wall().saturating_add(left))
+    }
+}
+
+/// An id, as it is told.
+fn encoded(id: RequestId) -> Option<Vec<u8>> {
+    postcard::to_stdvec(&id).ok()
 }

@@ -1,7 +1,6 @@
 //! Calls about the cluster, and questions that other cells answer, or ask.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use holdall_cell::engine::{Engine, Walk};
@@ -342,19 +341,16 @@ fn declared(engine: &Engine<Served>) -> Vec<(Name, Kind)> {
     pools.collect()
 }
 
-/// What this cell says about itself, and a digest of it. If that is too much, the last pools are left out.
-pub(super) fn about(engine: &Engine<Served>) -> (Vec<u8>, u64) {
+/// What this cell says about itself. If that is too much, the last pools are left out.
+pub(super) fn about(engine: &Engine<Served>) -> Vec<u8> {
     let mut pools = declared(engine);
-    let bytes = loop {
+    loop {
         let bytes = postcard::to_stdvec(&pools).unwrap_or_default();
         if bytes.len() <= ABOUT_MAX {
-            break bytes;
+            return bytes;
         }
         pools.truncate(pools.len() * 9 / 10);
-    };
-    let mut digest = rustc_hash::FxHasher::default();
-    bytes.hash(&mut digest);
-    (bytes, digest.finish())
+    }
 }
 
 fn pools_in(about: &[u8]) -> Vec<(Name, Kind)> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdall_cell::books::Ties;
+use holdall_cell::engine::Member;
 use holdall_cell::greeting::Presence;
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_cell::session::SessionId;
@@ -267,14 +268,11 @@ impl Service {
     }
 
     /// A host of a replicated cell may not have heard of all members that the host before it had.
-    fn with_all_known(&self, mut cluster: Cluster) -> Cluster {
-        let is_known = |cell| cluster.members.iter().any(|member| member.cell == cell);
-        let others = self.engine().links().map(|(member, ..)| member);
-        let others: Vec<_> = others.filter(|member| !is_known(member.cell)).cloned().collect();
-        if self.hosted.is_some() {
-            cluster.members.extend(others);
+    fn with_all_known(&self, cluster: Cluster) -> Cluster {
+        match self.hosted {
+            Some(_) => with_others(cluster, self.engine().links().map(|(member, ..)| member)),
+            None => cluster,
         }
-        cluster
     }
 
     /// How the cell is told that its host has started.
@@ -343,6 +341,15 @@ async fn what_others_have(service: &Shared) -> anyhow::Result<(Duration, Option<
     anyhow::ensure!(kept, "that others are waited for cannot be written; is the disk full?");
     Loss::is_over(&dir)?;
     Ok((grace, None))
+}
+
+/// With those that were members; but for whom an operator has given up, whether that was carried out or not.
+fn with_others<'a>(mut cluster: Cluster, others: impl Iterator<Item = &'a Member>) -> Cluster {
+    let is_known = |cell| cluster.members.iter().any(|member| member.cell == cell);
+    let is_news = |cell| !is_known(cell) && !cluster.forgotten.contains(&cell);
+    let others: Vec<_> = others.filter(|member| is_news(member.cell)).cloned().collect();
+    cluster.members.extend(others);
+    cluster
 }
 
 /// What is known of a cluster, in line with the log; if this agent can be the member that it says.
@@ -463,4 +470,23 @@ async fn begin(
     own.data.put_aside(HOLDERS)?;
     anyhow::ensure!(own.end.is_none(), "the log cannot be written; the agent's log says why");
     Ok(imported.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use holdall_core::CellId;
+
+    use super::*;
+
+    /// The word was heard, and the host was killed before it was in the log.
+    #[test]
+    fn whoever_was_forgotten_is_no_member_again_at_the_next_start_of_a_host() {
+        let member = |cell| Member { name: "lab".parse().expect("a name"), cell: CellId(cell) };
+        let (own, known, forgotten, joined) = (member(1), member(2), member(3), member(4));
+        let (members, given_up) = (vec![known.clone()], vec![forgotten.cell]);
+        let cluster = Cluster { own, members, forgotten: given_up, stopping: 15_000 };
+        let logged = [&known, &forgotten, &joined];
+        let cluster = with_others(cluster, logged.into_iter());
+        assert_eq!(cluster.members, [known, joined]);
+    }
 }

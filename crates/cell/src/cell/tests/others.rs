@@ -206,6 +206,20 @@ fn who_is_given_up_while_the_host_is_away_holds_nothing() {
 }
 
 #[test]
+fn whoever_waits_for_another_cell_is_not_in_its_own_way() {
+    let mut story = Story::with_another();
+    story.comes(1);
+    story.asks(1, 1, "board lock press@there", Lasting::Connection);
+    let waiting = story.cell.books.waiting().next().expect("it waits").0;
+    let lacks = |story: &Story| {
+        let explained = story.cell.engine().explain(waiting, 9).expect("it is there");
+        let lacks = explained.chain[0].hindrances.iter().map(|one| one.need.to_string());
+        lacks.collect::<Vec<_>>()
+    };
+    assert_eq!(lacks(&story), ["press@there"], "the rest is kept for it");
+}
+
+#[test]
 fn who_waits_for_a_member_that_was_removed_is_told_so_at_once() {
     let mut story = Story::with_another();
     assert!(gives(&story.is_asked_for(0, "board")));
