@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use holdall_client::Client;
-use holdall_log::etcd::{Address, EtcdStore, Options};
+use holdall_log::etcd::{Address, Election, EtcdStore, Options};
 use holdall_log::{Identity, OpenError};
 use holdall_wire::{Body, ClusterCall};
 
@@ -20,6 +20,9 @@ pub(super) async fn remove(name: &str, is_forced: bool, client: &Client) -> anyh
     let view = members(client).await?;
     let id = view.members.into_iter().find(|one| one.name == name && !one.removed);
     let id = id.map(|one| one.id).ok_or_else(|| unknown(name))?;
+    let (place, cell) = (place_of(name, &store)?, identity(&id)?);
+    // Whoever is elected after this may grant something that nobody has looked for.
+    let since = if is_forced { None } else { Some(place.last_election()?) };
     let closed = at(client, name, ClusterCall::Close(is_forced)).await;
     if let Err(error) = closed {
         if !is_forced {
@@ -27,7 +30,7 @@ pub(super) async fn remove(name: &str, is_forced: bool, client: &Client) -> anyh
         }
         say(format!("nobody who leads {name} was told: {error:#}"));
     }
-    if let Err(error) = delete(name, &store, &id, is_forced).await {
+    if let Err(error) = delete(&place, cell, since).await {
         if !is_forced {
             return Err(error.context(format!("{name} is not removed, and goes on")));
         }
@@ -47,13 +50,20 @@ pub(super) async fn remove(name: &str, is_forced: bool, client: &Client) -> anyh
     Ok(())
 }
 
+/// Where a cell is in etcd.
+fn place_of(name: &str, store: &str) -> anyhow::Result<EtcdStore> {
+    Ok(EtcdStore::new(Address::parse(store)?, Options::new(name, "-", "-")))
+}
+
+fn identity(id: &str) -> anyhow::Result<Identity> {
+    Ok(Identity(u128::from_str_radix(id, 16).context("the id of the cell is no id")?))
+}
+
 /// Deletes it in etcd, as soon as nobody leads it.
-async fn delete(name: &str, store: &str, id: &str, is_forced: bool) -> anyhow::Result<()> {
-    let store = EtcdStore::new(Address::parse(store)?, Options::new(name, "-", "-"));
-    let cell = Identity(u128::from_str_radix(id, 16).context("the id of the cell is no id")?);
+async fn delete(place: &EtcdStore, cell: Identity, since: Option<Election>) -> anyhow::Result<()> {
     let deadline = Instant::now() + LEADS;
     loop {
-        match store.remove(cell, is_forced) {
+        match place.remove(cell, since) {
             Err(OpenError::InUse(_)) if Instant::now() < deadline => {
                 tokio::time::sleep(LOOK).await;
             }

@@ -10,7 +10,7 @@
 //! | `layout`, `batch` | keys and values, pure |
 //! | `kv` | what is needed of a store, etcd or simulated |
 //! | `lead` | being elected, renewing the lease |
-//! | `writer` | appends, in groups, a few transactions at a time |
+//! | `writer` | appends, in groups, mostly one transaction at a time |
 //! | `read` | reads a log as of one revision |
 //! | `snapshot` | snapshots in pieces, and what is deleted then |
 //! | `told` | what the watch tells |
@@ -41,5 +41,6 @@ pub use self::copy::CellCopy;
 pub use self::follow::Following;
 pub use self::layout::Leader;
 pub use self::options::{Options, Seen, WhenLed};
+pub use self::remove::Election;
 pub use self::store::{Contents, EtcdLog, EtcdStore};
 pub use holdall_etcd::Address;

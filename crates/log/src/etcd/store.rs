@@ -15,6 +15,7 @@ use super::follow::{self, Following};
 use super::lead::Place;
 use super::log::{Core, Feed, open};
 use super::options::{Options, Seen};
+use super::remove::Election;
 use crate::{
     Entry, Error, Identity, Index, Log, OpenError, Opened, Record, Snapshot, SnapshotJob, Store,
     Watch,
@@ -126,12 +127,20 @@ impl EtcdStore {
         self.at_place(async move |place| place.put_copy(&copy).await)
     }
 
-    /// Deletes all keys of a cell, if it is this one: while nobody leads it, or if `is_forced`, whoever does.
+    /// Which election was the last one, to be told to [`EtcdStore::remove`].
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if somebody leads it; or if it is another cell, or etcd cannot be reached or refuses it.
-    pub fn remove(&self, cell: Identity, is_forced: bool) -> Result<(), OpenError> {
-        self.at_place(async move |place| place.remove(cell, is_forced).await)
+    /// If etcd cannot be reached, or what is there cannot be used.
+    pub fn last_election(&self) -> Result<Election, OpenError> {
+        self.at_place(async |place| place.last_election().await)
+    }
+
+    /// Deletes all keys of a cell, if it is this one: while nobody leads it and nobody was elected `since`; or if none is said, whoever leads it.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if somebody leads it; or if somebody has led it since, it is another cell, or etcd cannot be reached or refuses it.
+    pub fn remove(&self, cell: Identity, since: Option<Election>) -> Result<(), OpenError> {
+        self.at_place(async move |place| place.remove(cell, since).await)
     }
 
     /// Does something with the store on a thread of its own, and waits for it.

@@ -1,4 +1,5 @@
-//! Appends to a log in etcd: a few transactions at a time, each with the records that came meanwhile.
+//! Appends to a log in etcd: one transaction after the other, each with the records that came meanwhile; while one takes
+//! long, the next is sent, too.
 //!
 //! A transaction compares the revision at which the key of the leader was made, so that nobody else
 //! has led since, and what the head says, so that it is carried out at most once, and after all
@@ -13,12 +14,14 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use holdall_etcd::messages::{Compare, Delete, Operation, Put, Transacted, Transaction};
 use holdall_etcd::{Failure, Kind};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch;
 use super::kv::Kv;
@@ -32,6 +35,9 @@ use crate::{Error, Index, Memory, Record};
 const BATCH_MAX: usize = 1 << 20;
 /// How many transactions are under way at a time, at most.
 const UNDER_WAY: usize = 2;
+/// After what time the next one is sent although the one before is not answered. Of two that are under way each takes longer,
+/// since etcd writes one after the other, and all that waits is one transaction if it waits a little longer.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// What is to be written.
 #[derive(Default)]
@@ -51,6 +57,15 @@ struct Waiting {
 }
 
 impl Queue {
+    /// Something has come, and it is this time or later; never, if there is none.
+    async fn something_after(&self, at: Option<Instant>) {
+        match at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+        self.wake.notified().await;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,6 +119,7 @@ struct Batch {
 /// A batch that is under way.
 struct Flight {
     batch: Batch,
+    sent: Instant,
     answer: Answer,
 }
 
@@ -164,7 +180,7 @@ impl<'a, K: Kv> Writer<'a, K> {
         let mut missed = 0;
         loop {
             self.send();
-            let has_room = self.has_room();
+            let room = self.room();
             let Some(first) = self.flights.front_mut() else {
                 self.queue.wake.notified().await;
                 continue;
@@ -172,7 +188,7 @@ impl<'a, K: Kv> Writer<'a, K> {
             let answer = tokio::select! {
                 biased;
                 answer = &mut first.answer.0 => answer,
-                () = self.queue.wake.notified(), if has_room => continue,
+                () = self.queue.something_after(room) => continue,
             };
             let unheard = |_| Err(Failure::unknown("whoever asked has ended"));
             match self.heard(answer.unwrap_or_else(unheard)).await? {
@@ -184,7 +200,7 @@ impl<'a, K: Kv> Writer<'a, K> {
                 Became::Missed => {
                     // One that has overtaken another is sent again at once.
                     if missed > 0 {
-                        tokio::time::sleep(pause(missed)).await;
+                        sleep(pause(missed)).await;
                     }
                     missed += 1;
                 }
@@ -192,15 +208,16 @@ impl<'a, K: Kv> Writer<'a, K> {
         }
     }
 
-    /// Whether one more may be under way.
-    fn has_room(&self) -> bool {
-        let is_last = self.flights.back().is_some_and(|last| last.batch.seal.is_some());
-        self.flights.len() < UNDER_WAY && !is_last
+    /// From when on one more may be under way, if nothing is answered before.
+    fn room(&self) -> Option<Instant> {
+        let Some(last) = self.flights.back() else { return Some(Instant::now()) };
+        let has_room = self.flights.len() < UNDER_WAY && last.batch.seal.is_none();
+        has_room.then_some(last.sent + PATIENCE)
     }
 
     /// Sends what there is to send.
     fn send(&mut self) {
-        while self.has_room()
+        while self.room().is_some_and(|from| from <= Instant::now())
             && let Some(batch) = self.next_batch()
         {
             let Head { next, epoch } = batch.after;
@@ -213,7 +230,7 @@ impl<'a, K: Kv> Writer<'a, K> {
             }
             let (kv, transaction) = (Arc::clone(&self.place.kv), self.transaction(&batch));
             let answer = Answer(tokio::spawn(async move { kv.transact(transaction).await }));
-            self.flights.push_back(Flight { batch, answer });
+            self.flights.push_back(Flight { batch, sent: Instant::now(), answer });
         }
     }
 
@@ -342,7 +359,7 @@ impl<'a, K: Kv> Writer<'a, K> {
                 Err(error) => {
                     let failure = Failure::unknown(error.to_string());
                     self.elected.told.trouble(By::Writer, Some(self.place.error(&failure)));
-                    tokio::time::sleep(pause(4)).await;
+                    sleep(pause(4)).await;
                 }
             }
         };

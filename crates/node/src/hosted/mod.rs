@@ -37,6 +37,8 @@ const CELLS: &str = "cells";
 const HOSTED: &str = "hosted.json";
 const STANDING: &str = "standing.json";
 const SEEN: &str = "seen.json";
+/// What the directory of a cell that was removed is called: its name, this, and a number. No cell is called like this.
+const AWAY: &str = ".removed.";
 /// The heir of a cell that nobody is to lead: no host is called like this.
 pub(crate) const NOBODY: &str = "-";
 
@@ -150,7 +152,7 @@ pub(crate) fn all(data: &Path) -> Vec<(PathBuf, Hosted)> {
     let Ok(entries) = std::fs::read_dir(cells(data)) else { return Vec::new() };
     let dirs = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut all: Vec<_> = dirs
-        .filter(|dir| dir.join(HOSTED).exists())
+        .filter(|dir| dir.join(HOSTED).exists() && !is_away(dir))
         .filter_map(|dir| match Hosted::read(&dir) {
             Ok(hosted) => Some((dir, hosted)),
             Err(error) => {
@@ -176,11 +178,16 @@ pub(crate) fn all_of(data: &Path, cells: &[CellId]) -> Vec<(PathBuf, String)> {
 /// Nothing is hosted in a directory any more: another cell may get its name. Says what it is called now.
 pub(crate) fn put_away(dir: &Path) -> std::io::Result<PathBuf> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let away = |number: u32| dir.with_file_name(format!("{name}.removed.{number}"));
+    let away = |number: u32| dir.with_file_name(format!("{name}{AWAY}{number}"));
     let away = (1..).map(away).find(|away| !away.exists()).unwrap_or_else(|| away(0));
+    // With that it is done: whatever else is there is passed over, and deleted when its child has ended.
     std::fs::rename(dir, &away)?;
-    std::fs::remove_file(away.join(HOSTED))?;
     Ok(away)
+}
+
+/// Whether something was hosted in a directory, and is no more.
+fn is_away(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| name.to_string_lossy().contains(AWAY))
 }
 
 /// Of a cell that was hosted, what people did stays written down; its keys and all else is deleted.
@@ -258,4 +265,40 @@ pub(crate) async fn host(
     tracing::info!(cell = %cell, at = listens, "hosted here from now on");
     let (name, store, hosts) = (what.name.clone(), what.store.clone(), what.hosts.clone());
     Hosted { name, store, host: host.into(), hosts, advertise }.write(&dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is in the way of deleting what is there, its child is ended, and it is put away once.
+    #[test]
+    fn what_is_put_away_is_hosted_no_more() {
+        let data = tempfile::tempdir().expect("a directory");
+        let dir = cells(data.path()).join("licences");
+        std::fs::create_dir_all(&dir).expect("made");
+        let hosted = Hosted {
+            name: "licences".into(),
+            store: "etcd://nowhere:1".into(),
+            host: "lab1".into(),
+            hosts: vec!["lab1".into()],
+            advertise: Vec::new(),
+        };
+        hosted.write(&dir).expect("written");
+        assert_eq!(all(data.path()), [(dir.clone(), hosted.clone())]);
+        let away = put_away(&dir).expect("put away");
+        assert!(away.ends_with("licences.removed.1") && !dir.exists());
+        assert!(all(data.path()).is_empty(), "nobody starts it again");
+
+        // No file that could be deleted.
+        std::fs::create_dir_all(dir.join(HOSTED)).expect("made");
+        let second = put_away(&dir).expect("put away");
+        assert!(second.ends_with("licences.removed.2") && all(data.path()).is_empty());
+        hosted.write(&dir).expect("another cell has the name");
+        clear(&away);
+        clear(&second);
+        let left = |dir: &Path| std::fs::read_dir(dir).expect("it is there").count();
+        assert_eq!((left(&away), left(&second)), (0, 0));
+        assert_eq!(all(data.path()), [(dir, hosted)]);
+    }
 }
