@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdall_cell::peer::{Asserted, Assertion, Given, Order, PeerMessage, Term};
-use holdall_core::{CellId, Home, Life, Need, Needs, PoolId, RequestId, Unit, UserId};
+use holdall_core::{CellId, Home, Life, Need, Needs, PoolId, RequestId, UserId};
 use holdall_protocols::house::{Marks, Round, Span, Stance, ToManager, ToUser};
 use holdall_wire::{From, Name, Refusal, Taken, Who};
 
@@ -32,7 +32,7 @@ fn given() -> Given {
 }
 
 fn counts() -> Needs {
-    let named = Need { pool: PoolId(7), units: 2, named: BTreeSet::from([Unit(1)]) };
+    let named = Need { pool: PoolId(7), units: 2, named: BTreeSet::from([1]) };
     Needs::new(vec![Need::any(PoolId(1 << 32), 1), named]).expect("needs")
 }
 

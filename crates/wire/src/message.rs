@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for RequestNo {
     }
 }
 
-impl fmt::Display for RequestNo {
+impl Display for RequestNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.0 >> 32, self.0 & 0xffff_ffff)
     }

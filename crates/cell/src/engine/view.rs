@@ -208,8 +208,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         // What is kept for it already, while it waits for other cells, is in nobody's way.
         let abroad = self.cells.abroad.get(&request);
         let is_kept = abroad.is_some_and(|abroad| abroad.own.is_some());
-        let lacking =
-            entry.needs().iter().filter(|need| !is_kept || need.name.cell().is_some());
+        let lacking = entry.needs().iter().filter(|need| !is_kept || need.name.cell().is_some());
         lacking.filter_map(|need| self.hindrance(request, entry, need, most)).collect()
     }
 

@@ -90,7 +90,7 @@ async fn led(world: &World) -> Feed<super::store::SimulatedStore> {
     Feed::new(core)
 }
 
-fn append(feed: &mut Feed<super::store::SimulatedStore>, payload: &[u8]) -> crate::Index {
+fn append(feed: &mut Feed<super::store::SimulatedStore>, payload: &[u8]) -> Index {
     let entry = Entry { class: Class::Must, logic: 1, payload, sync: false };
     let index = feed.append(entry).expect("it is taken");
     feed.flush().expect("it is handed over");
