@@ -65,27 +65,45 @@ fn all() -> Vec<(PeerMessage, &'static str)> {
     let waiting = vec![(request, None), (request, Some(3))];
     let assertion = Assertion { waiting, held: vec![asserted], last: true };
     let mut all = vec![
-        (to_manager(ToManager::Queue(stance), Some(order())), ""),
-        (to_manager(ToManager::Release(request), None), ""),
-        (to_manager(attempt, Some(order())), ""),
-        (to_user(ToUser::No { request, n: 3, floor, marks }, None), ""),
-        (to_user(ToUser::Over(request), None), ""),
-        (to_user(ToUser::Park { request, turn: 3, on: true }, None), ""),
-        (to_user(yes, Some(given())), ""),
-        (to_user(ToUser::Yield { request, n: 3 }, None), ""),
-        (PeerMessage::Keep { request, term }, ""),
-        (PeerMessage::Assert(assertion), ""),
-        (PeerMessage::Kept { request, mark: 300 }, ""),
+        (
+            to_manager(ToManager::Queue(stance), Some(order())),
+            "0000ac02028080808080a0010103ac02040002808080801001000702010101010407626f6172642f31056770753a320964623a73686172656407616c6c3a616c6ce80701750168ac02016301016e0001",
+        ),
+        (to_manager(ToManager::Release(request), None), "0001ac02028080808080a0010100"),
+        (
+            to_manager(attempt, Some(order())),
+            "0002ac02028080808080a001010280808080100100070201010101010407626f6172642f31056770753a320964623a73686172656407616c6c3a616c6ce80701750168ac02016301016e0001",
+        ),
+        (
+            to_user(ToUser::No { request, n: 3, floor, marks }, None),
+            "0100ac02028080808080a001010309020102050500",
+        ),
+        (to_user(ToUser::Over(request), None), "0101ac02028080808080a0010100"),
+        (
+            to_user(ToUser::Park { request, turn: 3, on: true }, None),
+            "0102ac02028080808080a00101030100",
+        ),
+        (
+            to_user(yes, Some(given())),
+            "0103ac02028080808080a001010300010105626f6172640107626f6172642f31ac0201",
+        ),
+        (to_user(ToUser::Yield { request, n: 3 }, None), "0104ac02028080808080a001010300"),
+        (PeerMessage::Keep { request, term }, "03ac02028080808080a00101e0d403ac02"),
+        (
+            PeerMessage::Assert(assertion),
+            "0402ac02028080808080a0010100ac02028080808080a00101010301ac02028080808080a001010407626f6172642f31056770753a320964623a73686172656407616c6c3a616c6ce80701750168ac02016301016e00010105626f6172640107626f6172642f31ac020101e0d403ac0201",
+        ),
+        (PeerMessage::Kept { request, mark: 300 }, "05ac02028080808080a00101ac02"),
     ];
     let text = || "x".to_owned();
     let refusals = [
-        (Refusal::Busy(text()), ""),
-        (Refusal::Withdrawn, ""),
-        (Refusal::Never(text()), ""),
-        (Refusal::Senseless(text()), ""),
-        (Refusal::Closed(text()), ""),
-        (Refusal::Denied(text()), ""),
-        (Refusal::Conflict(text()), ""),
+        (Refusal::Busy(text()), "02ac02028080808080a00101000178"),
+        (Refusal::Withdrawn, "02ac02028080808080a0010101"),
+        (Refusal::Never(text()), "02ac02028080808080a00101020178"),
+        (Refusal::Senseless(text()), "02ac02028080808080a00101030178"),
+        (Refusal::Closed(text()), "02ac02028080808080a00101040178"),
+        (Refusal::Denied(text()), "02ac02028080808080a00101050178"),
+        (Refusal::Conflict(text()), "02ac02028080808080a00101060178"),
     ];
     let refused = |(why, hex)| (PeerMessage::Refused { request, why }, hex);
     all.extend(refusals.map(refused));
@@ -97,8 +115,7 @@ fn what_cells_say_keeps_its_bytes() {
     for (message, expected) in all() {
         let written = postcard::to_stdvec(&message).expect("written");
         let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
-        println!("HEX {hex}");
-        let _ = expected;
+        assert_eq!(hex, expected, "{message:?}");
         assert_eq!(postcard::from_bytes::<PeerMessage>(&written), Ok(message));
     }
 }
