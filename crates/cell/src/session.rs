@@ -47,7 +47,7 @@ pub const UNACKNOWLEDGED_OF_USER_MAX: usize = 1 << 18;
 
 /// A session, as its client has named it. It is aligned as other numbers are, for the sake of whoever has one beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[repr(packed(8))]
+#[repr(Rust, packed(8))]
 pub struct SessionId(pub u128);
 
 /// What only the client of a session knows. It is not shown.

@@ -196,7 +196,7 @@ impl Keeper {
         let mut first = None;
         for line in lines {
             let told: Told<'_> = line.into();
-            first.get_or_insert(told.at());
+            first.get_or_insert_with(|| told.at());
             if let Some(line) = told.line() {
                 self.notice(line);
             }

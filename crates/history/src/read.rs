@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
             Broken::Is(error) => error,
             Broken::Io(why) => Unreadable::File { path: path.into(), why },
         })?;
-        found.end(file)
+        found.end(&file)
     }
 
     /// The history, unless all there is of it is of a later version.
@@ -282,8 +282,8 @@ impl Found {
     }
 
     /// There is no more of a file.
-    fn end(&mut self, file: Reading<'_>) -> Result<(), Unreadable> {
-        let Bad { lines, first: line } = file.bad;
+    fn end(&mut self, file: &Reading<'_>) -> Result<(), Unreadable> {
+        let (lines, line) = (file.bad.lines, file.bad.first);
         match file.kind {
             // A log of another site, which tells itself what of it cannot be read.
             None if self.jobs.is_some() => return Ok(()),

@@ -281,7 +281,7 @@ impl Cell {
                 continue;
             }
             let (who, ask) = (entry.who.clone(), entry.ask.clone());
-            let mut effects = self.engine.ask_again(self.now, request, who, ask)?;
+            let mut effects = self.engine.ask_again(self.now, request, who, &ask)?;
             // It waits as it did, however many its user has by now.
             effects.retain(|effect| !matches!(effect, EngineEffect::Queued(_)));
             self.take_effects(effects)?;

@@ -257,7 +257,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         match input {
             Input::Ask { who, ask } => {
                 let request = self.draw_request();
-                self.on_ask(request, who, ask)?;
+                self.on_ask(request, who, &ask)?;
             }
             Input::Change(change) => self.on_change(&change)?,
             Input::End(request) => {
@@ -278,7 +278,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: Arc<Ask>) -> Result<(), Defect> {
+    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: &Arc<Ask>) -> Result<(), Defect> {
         if let Some(part) = ask.part {
             return self.on_ask_part(request, who, ask, part.of);
         }

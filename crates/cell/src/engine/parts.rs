@@ -76,7 +76,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         &mut self,
         request: RequestNo,
         who: Arc<Who>,
-        ask: Arc<Ask>,
+        ask: &Arc<Ask>,
         of: RequestNo,
     ) -> Result<(), Defect> {
         let counts = match self.resolve_part(&who, &ask.needs, of) {

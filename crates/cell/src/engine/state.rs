@@ -161,7 +161,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         now: u64,
         request: RequestNo,
         who: Arc<Who>,
-        ask: Arc<Ask>,
+        ask: &Arc<Ask>,
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         self.go_above(request.0);

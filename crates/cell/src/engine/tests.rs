@@ -248,7 +248,7 @@ fn a_state_that_was_kept_knows_what_was_asked_inside_what() {
         step(&mut built.0, Input::Restore(story.0.kept(request).expect("it is held")));
     }
     let nested = Ask { within: Some(a), ..ask("b") };
-    built.0.ask_again(0, RequestNo(b.0 + 2), who().into(), nested.into()).expect("unbroken");
+    built.0.ask_again(0, RequestNo(b.0 + 2), who().into(), &nested.into()).expect("unbroken");
     assert!(never(&built.asks_with(inside).1));
     let mut held = Story(Engine::new(None, 8, true).expect("a variant"));
     for request in [a, b] {

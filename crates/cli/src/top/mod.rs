@@ -118,7 +118,7 @@ async fn leave(work: &mut Work<'_, Told>, signals: &mut Signals) {
     };
     if !in_time {
         work.left().for_each(|act| {
-            say(format!("{act} was not confirmed by the agent: look with `holdall status`"))
+            say(format!("{act} was not confirmed by the agent: look with `holdall status`"));
         });
     }
 }

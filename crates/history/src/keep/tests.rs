@@ -84,7 +84,7 @@ fn a_file_that_is_begun_tells_of_the_pools_whatever_goes_wrong() {
     // Whose file is unreadable cannot be told when it was begun, so that no room can be made. Root reads everything.
     let odd = dir.path().join("history-0.jsonl");
     fs::write(&odd, "\n").expect("written");
-    fs::set_permissions(&odd, fs::Permissions::from_mode(0)).expect("changed");
+    fs::set_permissions(&odd, fs::Permissions::from_mode(0o0)).expect("changed");
     let is_root = File::open(&odd).is_ok();
     (2..10).for_each(|at| keeper.write([ask(at)], None, at).expect("writable"));
     drop(fs::set_permissions(&odd, fs::Permissions::from_mode(0o600)));

@@ -304,7 +304,7 @@ pub async fn join(
     token: &str,
 ) -> anyhow::Result<Made> {
     let token: JoinToken = token.parse().map_err(|bad| Refused(format!("--token: {bad}")))?;
-    if !at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+    if at.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
         return Err(Refused(format!("'{at}' is no address of a member, like lab1:7420")).into());
     }
     let dir = data.join(DIR);

@@ -209,7 +209,7 @@ fn who_is_given_up_while_the_host_is_away_holds_nothing() {
 fn whoever_waits_for_another_cell_is_not_in_its_own_way() {
     let mut story = Story::with_another();
     story.comes(1);
-    story.asks(1, 1, "board lock press@there", Lasting::Connection);
+    story.asks(1, 1, "board press@there", Lasting::Connection);
     let waiting = story.cell.books.waiting().next().expect("it waits").0;
     let lacks = |story: &Story| {
         let explained = story.cell.engine().explain(waiting, 9).expect("it is there");
