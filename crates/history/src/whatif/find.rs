@@ -111,7 +111,7 @@ pub struct Found {
     /// What the figure is with them, in milliseconds.
     pub value: f64,
     /// All numbers from this one to what was found were tried, and only the last of them is enough. It is what the largest request wants,
-    /// or [`TRIED_BELOW`] less than what was found.
+    /// or `TRIED_BELOW` less than what was found.
     pub least: u32,
     /// All numbers that were tried, with what the figure was.
     pub tried: BTreeMap<u32, f64>,
@@ -121,7 +121,7 @@ pub struct Found {
 /// below what the largest request wants.
 ///
 /// Halving finds a number that is enough where the one below is not. But more units may make waits longer: wide requests
-/// that fit now make narrow ones wait. So the numbers below it are tried, too, until [`TRIED_BELOW`] in a row are not enough.
+/// that fit now make narrow ones wait. So the numbers below it are tried, too, until `TRIED_BELOW` in a row are not enough.
 ///
 /// # Errors
 /// If no number is enough, or it cannot be played.
