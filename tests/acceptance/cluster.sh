@@ -142,16 +142,16 @@ wait "$one" "$two" || fail "a command was lost with an agent that came back"
 expect_at lab3 0 "" run -w 10s board@lab1:2 board@lab2:2 -- true
 
 # What somebody waits for elsewhere is granted while its agent is away, and its wrapper comes back later than the agent: it is told.
-at lab1 run scope -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/kept" &
-kept=$!
-eventually test -e "$work/kept"
+at lab1 run scope -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/early" &
+early=$!
+eventually test -e "$work/early"
 HOLDALL_AGENT="$work/lab2.sock" HOLDALL_DATA="$work/lab2.data" "$HOLDALL" run -w 30s scope@lab1 -- touch "$work/came" &
 late=$!
 eventually waits
 kill -STOP "$late"
 kill_agent lab2
-touch "$work/kept.end"
-wait "$kept"
+touch "$work/early.end"
+wait "$early"
 agent_of lab2
 is_granted() { at lab2 status --json | grep -q '"grants":\[{'; }
 eventually is_granted
