@@ -400,17 +400,21 @@ mod tests {
 
     #[test]
     fn a_lock_is_in_use_while_anybody_holds_it_however_many_share_it() {
-        let mut joiner = Joiner::default();
-        for n in 1..=3 {
+        let lines = (1..=3).flat_map(|n| {
             let of = format!(r#""r":"1-{n}""#);
-            for (at, rest) in [
+            let line = move |at, rest| (at, format!("{{\"t\":{at},{of},{rest}}}"));
+            [
                 (0, r#""k":"ask","u":"anna","needs":["s:shared"]"#),
                 (n * HOUR, r#""k":"grant","got":{"s":["s"]}"#),
                 ((n + 1) * HOUR + HOUR / 2, r#""k":"end","how":"released""#),
-            ] {
-                let line = format!("{{\"t\":{at},{of},{rest}}}");
-                joiner.add(serde_json::from_str(&line).expect("a line"));
-            }
+            ]
+            .map(|(at, rest)| line(at, rest))
+        });
+        let mut lines: Vec<(u64, String)> = lines.collect();
+        lines.sort_by_key(|(at, _)| *at);
+        let mut joiner = Joiner::default();
+        for (_, line) in &lines {
+            joiner.add(serde_json::from_str(line).expect("a line"));
         }
         let (history, period) = (joiner.finish(), Period { from: 0, to: 5 * HOUR });
         for by in [By::Pool, By::Unit] {
