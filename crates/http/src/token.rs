@@ -208,7 +208,7 @@ impl Tokens {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let version = std::fs::symlink_metadata(path(&self.data)).ok();
         let version = version.map(|it| (it.ino(), it.mtime(), it.mtime_nsec(), it.size()));
-        if known.version != version || known.unreadable {
+        if known.tokens.is_none() || known.version != version || known.unreadable {
             known.look(&self.data, version);
         }
         known
