@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Ask, Change, Kind, Refusal, RequestNo, Taken};
+use crate::message::{Ask, Change, Kind, Refusal, Taken};
 use crate::name::{Name, Need};
+use crate::request_no::RequestNo;
 use crate::view::Who;
 
 /// Something that has happened.

@@ -10,6 +10,7 @@ pub mod holder;
 mod message;
 mod name;
 mod nested;
+mod request_no;
 mod right;
 mod span;
 mod view;
@@ -17,11 +18,12 @@ mod view;
 pub use cluster::{ClusterCall, ClusterView, HostCell, HostedView, JoinTokenView, MemberView};
 pub use message::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,
-    Part, Place, Refusal, Reply, RequestNo, Shutdown, TEXT_MAX, Taken,
+    Part, Place, Refusal, Reply, Shutdown, TEXT_MAX, Taken,
 };
 pub use name::{
     Amount, BadNeed, CELL_NAME_MAX, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX, check_cell,
 };
+pub use request_no::RequestNo;
 pub use right::Right;
 pub use span::span;
 pub use view::{

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::message::{From, RequestNo, Taken};
+use crate::message::{From, Taken};
 use crate::name::{Name, Need};
+use crate::request_no::RequestNo;
 use crate::right::Right;
 
 /// Who asked for something.
