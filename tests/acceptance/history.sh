@@ -169,7 +169,7 @@ for n in 1 2 3; do
 done
 "$HOLDALL" agent restart
 ls "$work"/data/history-*.jsonl >/dev/null || fail "the agent keeps no history"
-# It is written a tenth of a second later.
+# It is written a moment later.
 sleep 1
 ends_with 0 usage --by name --json
 says "$work/out" '"job 7"'
