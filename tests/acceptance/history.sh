@@ -182,6 +182,17 @@ ends_with 0 whatif --units gpu=10 --json
 close=$(grep -o '"close":[0-9.]*' "$work/out" | cut -d: -f2)
 [ "${close%%.*}" = 1 ] || [ "$(echo "$close" | cut -c1-3)" = 0.9 ] || fail "only $close of the waits are near"
 
+# What nobody used is told, too, and can be removed; what there is not is no unit.
+"$HOLDALL" pool add spare --units 2
+ends_with 78 run gpu/7 -- true
+sleep 1
+ends_with 0 usage --by unit --csv
+says "$work/out" "spare/1,0,"
+! grep -q gpu/7 "$work/out" || fail "what was refused is a unit: $(cat "$work/out")"
+ends_with 0 whatif --remove spare/1
+ends_with 0 usage --since 1ms --export csv
+says "$work/out" "request,user,name"
+
 # Who waits is told when: behind a reservation, exactly then.
 reserved=$("$HOLDALL" hold gpu:2 --for 1h 2>/dev/null)
 "$HOLDALL" run --by 2h gpu -- true &
