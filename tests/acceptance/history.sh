@@ -169,7 +169,7 @@ for n in 1 2 3; do
 done
 "$HOLDALL" agent restart
 ls "$work"/data/history-*.jsonl >/dev/null || fail "the agent keeps no history"
-# It is written a tenth of a second later.
+# It is written a moment later.
 sleep 1
 ends_with 0 usage --by name --json
 says "$work/out" '"job 7"'
@@ -181,6 +181,17 @@ ends_with 0 whatif --units gpu=10 --json
 # Of ten who wait for two, the last waits for four uses: the mean is 0.4 s, and 0 with ten. The replay comes near what was recorded.
 close=$(grep -o '"close":[0-9.]*' "$work/out" | cut -d: -f2)
 [ "${close%%.*}" = 1 ] || [ "$(echo "$close" | cut -c1-3)" = 0.9 ] || fail "only $close of the waits are near"
+
+# What nobody used is told, too, and can be removed; what there is not is no unit.
+"$HOLDALL" pool add spare --units 2
+ends_with 78 run gpu/7 -- true
+sleep 1
+ends_with 0 usage --by unit --csv
+says "$work/out" "spare/1,0,"
+! grep -q gpu/7 "$work/out" || fail "what was refused is a unit: $(cat "$work/out")"
+ends_with 0 whatif --remove spare/1
+ends_with 0 usage --since 1ms --export csv
+says "$work/out" "request,user,name"
 
 # Who waits is told when: behind a reservation, exactly then.
 reserved=$("$HOLDALL" hold gpu:2 --for 1h 2>/dev/null)

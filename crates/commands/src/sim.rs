@@ -2,22 +2,21 @@
 
 mod jobs;
 mod output;
+mod table;
 mod traces;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use holdall_sim::{
     self as sim, Contender, Detector, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets,
-    Settings, Spikes, Tally, Workload,
+    Settings, Spikes, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{Protocols, cannot_write, files, say, usage};
+use crate::{Protocols, files, say, usage};
 
 /// Play protocols through in simulated time, on the same workload, and compare them.
 ///
@@ -180,7 +179,6 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     let settings = args.settings();
     if let Some(jobs) = args.jobs.jobs()? {
         let settings = jobs.settings(&settings);
-        settings.validate().map_err(usage)?;
         let contenders = contenders(args, protocols, &settings)?;
         jobs::run(&jobs, &settings, &contenders, args.json)?;
         return Ok(ExitCode::SUCCESS);
@@ -192,35 +190,31 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     let out = traces::Output { json: args.json, svg: args.svg.as_deref() };
     if let Some(replay) = args.traces.replay(out)? {
         let settings = sim::trace_settings(&replay.trace, &settings);
-        settings.validate().map_err(usage)?;
         let contenders = contenders(args, protocols, &settings)?;
         traces::run(&replay, &settings, &contenders, &args.traces, out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    settings.validate().map_err(usage)?;
     let contenders = contenders(args, protocols, &settings)?;
+    simulate(args, &settings, &contenders)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays users through protocols, and tells what came of it.
+fn simulate(args: &Args, settings: &Settings, contenders: &[Contender]) -> anyhow::Result<()> {
     let files: Vec<&Path> =
         [&args.samples, &args.svg].into_iter().flatten().map(AsRef::as_ref).collect();
     files::try_all(None, &files)?;
 
     let runs = contenders.len() as u64 * u64::from(settings.graphs);
     let bar = progress_bar(settings.ticks.saturating_mul(runs));
-    let outcomes = sim::run(&settings, &contenders, &|ticks| bar.inc(ticks));
+    let outcomes = sim::run(settings, contenders, &|ticks| bar.inc(ticks));
     bar.finish_and_clear();
-    let outcomes = outcomes.map_err(|error| match error {
-        Error::Failure { .. } => error.into(),
-        _ => usage(error),
-    })?;
+    let outcomes = outcomes.map_err(failed)?;
 
-    let printed = match print(args, &settings, &outcomes) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(cannot_write("the result", error))
-        }
-        _ => Ok(()), // Written, or whoever reads has read enough.
-    };
+    let printed = table::printed(output::print(args, settings, &outcomes));
     // What can be written is, whatever else cannot.
     let samples = args.samples.as_ref().map_or(Ok(()), |path| output::samples(path, &outcomes));
-    let draw = |path| output::svg(path, &headline(&settings), &outcomes);
+    let draw = |path| output::svg(path, settings, &outcomes);
     let drawn = args.svg.as_deref().map_or(Ok(()), draw);
     let broken = match outcomes.iter().find(|outcome| outcome.report.violations > 0) {
         Some(Outcome { report: Report { protocol, violations, .. }, .. }) => {
@@ -230,18 +224,27 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     };
     // All that went wrong is told, the worst last.
     let mut wrong = [broken, printed, samples, drawn].into_iter().filter_map(Result::err);
-    let Some(worst) = wrong.next() else { return Ok(ExitCode::SUCCESS) };
+    let Some(worst) = wrong.next() else { return Ok(()) };
     wrong.for_each(say);
     Err(worst)
 }
 
-/// The protocols that are named. `all` is every listed one that is not named and can do it; who cannot is
-/// told.
+/// A protocol went wrong, or a person asked for what it cannot do.
+fn failed(error: Error) -> anyhow::Error {
+    match error {
+        Error::Failure { .. } => error.into(),
+        _ => usage(error),
+    }
+}
+
+/// The protocols that are named, if these settings make sense. `all` is every listed one that is not named and can do it; who
+/// cannot is told.
 fn contenders(
     args: &Args,
     protocols: &Protocols,
     settings: &Settings,
 ) -> anyhow::Result<Vec<Contender>> {
+    settings.validate().map_err(usage)?;
     let names = names(&args.protocols);
     let mut found = Vec::new();
     let mut left_out: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -294,85 +297,4 @@ fn progress_bar(length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {percent} % of the ticks, {eta} to go")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(length).with_style(style)
-}
-
-fn print(args: &Args, settings: &Settings, outcomes: &[Outcome]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if args.json {
-        output::json(&mut out, settings, outcomes, args.timing)?;
-    } else if args.csv {
-        output::csv(&mut out, settings, outcomes, args.timing)?;
-    } else {
-        writeln!(out, "{}\n{}", headline(settings), table(outcomes).trim_fmt())?;
-        for outcome in outcomes.iter().filter(|_| args.timing) {
-            let millions = rate(outcome) / 1e6;
-            say(format!("{}: {millions:.2} million events a second", outcome.report.protocol));
-        }
-    }
-    out.flush()
-}
-
-fn rate(outcome: &Outcome) -> f64 {
-    outcome.report.events as f64 / outcome.seconds.max(f64::MIN_POSITIVE)
-}
-
-fn headline(settings: &Settings) -> String {
-    let Settings { users, resources, ticks, graphs, seed, .. } = settings;
-    format!("users {users}, pools {resources}; graphs {graphs}, ticks {ticks}, seed {seed}")
-}
-
-/// How to write one figure of a report.
-type Figure = fn(&Report) -> String;
-
-/// A column for each protocol, a line for each figure.
-fn table(outcomes: &[Outcome]) -> Table {
-    let figures: [(&str, Figure); 15] = [
-        ("grants", |r| r.grants.to_string()),
-        ("response: mean, ticks", |r| decimal(r.response.mean, 1)),
-        ("  95 % confidence, +-", |r| decimal(r.response.ci95, 1)),
-        ("  by Little's law, ticks", |r| decimal(r.response.little, 1)),
-        ("  median, ticks", |r| whole(r.response.p50)),
-        ("  99th percentile, ticks", |r| whole(r.response.p99)),
-        ("  longest, ticks", |r| whole(r.response.max)),
-        ("waiting at the end", |r| r.unfinished.to_string()),
-        ("  longest so far, ticks", |r| whole(r.unfinished_longest)),
-        ("messages a grant", |r| decimal(r.messages_per_grant, 2)),
-        ("units in use, %", |r| decimal(Some(r.utilisation * 100.0), 1)),
-        ("rivals of a user, mean", |r| decimal(Some(r.degree), 1)),
-        ("overtaken at most, times", |r| r.overtaken_max.to_string()),
-        ("fairness, Jain's index", |r| decimal(r.jain, 4)),
-        ("exclusion violated, times", |r| r.violations.to_string()),
-    ];
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
-    let names = outcomes.iter().map(|outcome| outcome.report.protocol.clone());
-    table.set_header(std::iter::once(String::new()).chain(names));
-    for (name, figure) in figures {
-        let values = outcomes.iter().map(|outcome| figure(&outcome.report));
-        table.add_row(std::iter::once(name.to_owned()).chain(values));
-    }
-    let counted: BTreeSet<_> =
-        outcomes.iter().flat_map(|outcome| outcome.report.tallies.keys()).collect();
-    for what in counted {
-        let values = outcomes.iter().map(|outcome| tally(&outcome.report, what));
-        table.add_row(std::iter::once(format!("{what} a grant (mean size, most)")).chain(values));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn tally(report: &Report, what: &str) -> String {
-    let Some(Tally { number, sum, max }) = report.tallies.get(what) else { return "-".into() };
-    let a_grant = *number as f64 / report.grants as f64;
-    format!("{a_grant:.3} ({:.1}, {max})", *sum as f64 / *number as f64)
-}
-
-fn decimal(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
-}
-
-fn whole(value: Option<u64>) -> String {
-    value.map_or_else(|| "-".into(), |value| value.to_string())
 }

@@ -24,6 +24,12 @@ struct Row<'a> {
     part_of: Option<String>,
 }
 
+/// What its fields are called.
+const COLUMNS: [&str; 13] = [
+    "request", "user", "name", "command", "needs", "units", "asked", "granted", "ended", "how",
+    "waited", "held", "part_of",
+];
+
 fn row<'a>(history: &History, one: &'a Use) -> Row<'a> {
     let wall = |time: Option<u64>| time.map(|time| history.wall(time));
     let seconds = |span: Option<u64>| span.map(|span| span as f64 / 1000.0);
@@ -72,7 +78,9 @@ pub fn json_lines(history: &History, period: Period, out: &mut impl Write) -> io
 /// # Errors
 /// If it cannot be written.
 pub fn csv(history: &History, period: Period, out: &mut impl Write) -> io::Result<()> {
-    let mut table = csv::Writer::from_writer(Vec::new());
+    let mut table = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    // Also where there is no request.
+    table.write_record(COLUMNS).map_err(io::Error::other)?;
     for row in rows(history, period) {
         table.serialize(row).map_err(io::Error::other)?;
     }
@@ -113,6 +121,15 @@ mod tests {
         );
         let mut text = Vec::new();
         json_lines(&history, all, &mut text).expect("written");
-        assert_eq!(String::from_utf8_lossy(&text).lines().count(), 4);
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(text.lines().count(), 4);
+        let first: std::collections::BTreeMap<String, serde_json::Value> =
+            serde_json::from_str(text.lines().next().expect("a line")).expect("an object");
+        let mut columns = COLUMNS;
+        columns.sort_unstable();
+        assert_eq!(first.into_keys().collect::<Vec<_>>(), columns);
+        let mut text = Vec::new();
+        csv(&History::default(), all, &mut text).expect("written");
+        assert_eq!(String::from_utf8_lossy(&text), COLUMNS.join(",") + "\n");
     }
 }

@@ -170,23 +170,17 @@ impl History {
         owner.map_or(of, |(pool, _)| (pool.clone(), Some(name.clone())))
     }
 
-    /// Takes notice of pools as an agent has them now: their units, or nothing for a lock.
-    pub fn know_pools(&mut self, pools: impl IntoIterator<Item = (Name, Option<u32>)>) {
-        for (pool, units) in pools {
+    /// Takes notice of pools as an agent has them now: the names of their units, or nothing for a lock.
+    pub fn know_pools(&mut self, pools: impl IntoIterator<Item = (Name, Option<Vec<Name>>)>) {
+        for (pool, names) in pools {
             let seen = self.pools.0.entry(pool).or_default();
-            match units {
-                None => seen.lock = true,
-                Some(units) if seen.sizes.last().map(|(_, told)| *told) != Some(units) => {
-                    seen.lock = false;
-                    let since = self.span.map_or(
-                        0,
-                        |(from, to)| {
-                            if seen.sizes.is_empty() { from } else { to }
-                        },
-                    );
-                    seen.sizes.push((since, units));
-                }
-                Some(_) => {}
+            seen.lock = names.is_none();
+            let Some(names) = names else { continue };
+            let units = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            seen.units.extend(names);
+            if seen.sizes.last().is_none_or(|(_, told)| *told != units) {
+                let (from, to) = self.span.unwrap_or_default();
+                seen.sizes.push((if seen.sizes.is_empty() { from } else { to }, units));
             }
         }
         let told = |note: &Note| {

@@ -158,7 +158,8 @@ impl Joiner {
                 forgotten += 1;
             }
         }
-        for one in &self.history.uses {
+        // What was refused may not be there at all.
+        for one in self.history.uses.iter().filter(|one| one.how != Some(How::Refused)) {
             self.history.pools.wanted(&one.needs);
         }
         let counted = [
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!((other.how, other.held()), (Some(How::Refused), None));
         assert_eq!(
             history.notes,
-            [Note::Guessed { pool: "gpu".parse().expect("a name"), units: 9 }]
+            [Note::Guessed { pool: "gpu".parse().expect("a name"), units: 2 }]
         );
     }
 

@@ -40,6 +40,17 @@ impl PoolSeen {
         u32::try_from(self.units.len()).unwrap_or(u32::MAX).max(self.most).max(1)
     }
 
+    /// All of its units of which the names are known, if it is called this. Where units are numbered those are, too, that nobody got.
+    pub(crate) fn all_units(&self, pool: &Name) -> BTreeSet<Name> {
+        let mut units = self.units.clone();
+        let are_numbered = units.iter().all(|unit| number_of(unit, pool).is_some());
+        if are_numbered && !units.is_empty() {
+            let name = |number| format!("{pool}/{number}").parse().ok();
+            units.extend((0..self.capacity()).filter_map(name));
+        }
+        units
+    }
+
     /// Whether it was there at the end.
     pub fn is_removed(&self) -> bool {
         self.sizes.last().is_some_and(|(_, units)| *units == 0)
@@ -60,6 +71,12 @@ impl PoolSeen {
         }
         sum + u128::from(units) * u128::from(to.saturating_sub(since))
     }
+}
+
+/// The number of a unit that has one in place of a name.
+pub(crate) fn number_of(unit: &Name, pool: &Name) -> Option<u32> {
+    let number = unit.as_str().strip_prefix(pool.as_str())?.strip_prefix('/')?;
+    number.parse().ok()
 }
 
 /// All of them.

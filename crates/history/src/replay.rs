@@ -3,14 +3,17 @@
 //! A tick is a millisecond. What was held when the period begins is asked for first and granted at once, what waited then
 //! comes next; the waits of these are not compared with what was recorded.
 
+mod world;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdall_core::{Need, Needs, Options, PoolId, Protocol, Unit};
+use holdall_core::{Options, Protocol};
 use holdall_protocols::house::House;
-use holdall_sim::{Asked, Contender, Fate, Settings, Trace, TracePool, draws};
-use holdall_wire::{Amount, Name};
+use holdall_sim::{Asked, Contender, Fate, Settings, Trace, draws};
+use holdall_wire::Name;
 
+use self::world::World;
 use crate::history::{History, Period, Use};
 use crate::line::How;
 use crate::note::Note;
@@ -158,40 +161,51 @@ impl Replay {
             length: period.length(),
             notes,
         };
+        replay.add(history, period, &world, drafts)?;
+        replay.trace.pools = world.pools(&replay.trace.requests);
+        Ok(replay)
+    }
+
+    /// Adds requests, as far as anything is left of what they need.
+    fn add(
+        &mut self,
+        history: &History,
+        period: Period,
+        world: &World,
+        drafts: Vec<Draft>,
+    ) -> Result<(), BadChange> {
         let mut numbers: BTreeMap<Option<Arc<str>>, u32> = BTreeMap::new();
         let (mut clamped, mut nothing) = (BTreeMap::<usize, usize>::new(), 0);
-        for draft in drafts {
-            let one = &history.uses[draft.of];
+        for Draft { at, of, service, patience, again, .. } in drafts {
+            let one = &history.uses[of];
             let Some(needs) = world.needs(history, one, &mut clamped) else {
                 nothing += 1;
                 continue;
             };
             let next = numbers.len() as u32;
             let user = *numbers.entry(one.user.clone()).or_insert(next);
-            let Draft { at, service, patience, again, .. } = draft;
-            replay.trace.requests.push(Asked { at, needs, service, patience, user });
-            replay.of.push(draft.of);
+            self.trace.requests.push(Asked { at, needs, service, patience, user });
+            self.of.push(of);
             let Use { user, name, command, .. } = one.clone();
-            replay.askers.push(Asker { user, name, command });
+            self.askers.push(Asker { user, name, command });
             let relative = |time: Option<u64>| time.map(|time| time.saturating_sub(period.from));
             let fate = Fate { granted: relative(one.granted), ended: relative(one.ended) };
-            replay.recorded.push((!again).then_some(fate));
-            replay.counted.push(one.asked.is_some_and(|asked| period.has(asked)));
+            self.recorded.push((!again).then_some(fate));
+            self.counted.push(one.asked.is_some_and(|asked| period.has(asked)));
         }
-        if replay.trace.requests.is_empty() {
+        if self.trace.requests.is_empty() {
             return Err(if nothing > 0 { BadChange::AllRemoved } else { BadChange::Empty });
         }
-        replay.trace.pools = world.pools(&replay.trace.requests);
-        replay.notes.extend(clamped.into_iter().map(|(pool, requests)| Note::Clamped {
+        self.notes.extend(clamped.into_iter().map(|(pool, requests)| Note::Clamped {
             pool: world.names[pool].clone(),
             units: world.capacities[pool],
             requests,
         }));
         if nothing > 0 {
             let why = "all they need is removed";
-            replay.notes.push(Note::LeftOut { requests: nothing, why });
+            self.notes.push(Note::LeftOut { requests: nothing, why });
         }
-        Ok(replay)
+        Ok(())
     }
 
     /// The wait of a request with this fate, if it counts.
@@ -311,144 +325,4 @@ fn thin_or_thicken(
     }
     drafts.extend(again);
     Ok(())
-}
-
-/// Whether a name is that of a unit by its number, of a pool with so many.
-fn is_numbered(unit: &Name, pool: &Name, units: u32) -> bool {
-    let number = unit.as_str().strip_prefix(pool.as_str()).and_then(|rest| rest.strip_prefix('/'));
-    number.and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number < units)
-}
-
-/// The pools as they are to be.
-struct World {
-    names: Vec<Name>,
-    capacities: Vec<u32>,
-    locks: BTreeSet<usize>,
-    /// The numbers of units that have been seen.
-    units: Vec<BTreeMap<Name, Unit>>,
-    gone: BTreeSet<usize>,
-}
-
-impl World {
-    fn of(history: &History, changes: &Changes) -> Result<Self, BadChange> {
-        let pools = history.pools();
-        let names: Vec<Name> = pools.keys().cloned().collect();
-        let at = |name: &Name| names.binary_search(name).ok();
-        let mut capacities: Vec<u32> = pools.values().map(crate::PoolSeen::capacity).collect();
-        let mut units: Vec<BTreeSet<Name>> =
-            pools.values().map(|pool| pool.units.clone()).collect();
-        let is_lock = |at: usize| pools[&names[at]].lock;
-        for (pool, units) in &changes.units {
-            let found = at(pool).ok_or_else(|| {
-                let known = names.iter().filter(|name| !pools[*name].lock);
-                let known: Vec<_> = known.map(ToString::to_string).collect();
-                BadChange::NoPool(pool.clone(), known.join(", "))
-            })?;
-            match units {
-                _ if is_lock(found) => return Err(BadChange::Lock(pool.clone())),
-                0 => return Err(BadChange::Zero(pool.clone())),
-                _ => capacities[found] = *units,
-            }
-        }
-        let mut gone = BTreeSet::new();
-        for name in &changes.remove {
-            let (pool, unit) = history.owner_of(name);
-            if changes.units.contains_key(&pool) {
-                return Err(BadChange::Twice(pool, name.clone()));
-            }
-            if let Some(found) = at(name) {
-                gone.insert(found);
-                continue;
-            }
-            let owner = at(&pool).zip(unit);
-            let is_there = |(found, unit): &(usize, Name)| {
-                units[*found].contains(unit)
-                    || is_numbered(unit, &names[*found], capacities[*found])
-            };
-            let owner = owner.filter(is_there);
-            let (found, unit) = owner.ok_or_else(|| BadChange::Nothing(name.clone()))?;
-            units[found].remove(&unit);
-            // There may have been more units once than there are.
-            capacities[found] = capacities[found].saturating_sub(1);
-            if capacities[found] == 0 {
-                gone.insert(found);
-            }
-        }
-        let locks = (0..names.len()).filter(|at| is_lock(*at)).collect();
-        for (at, name) in names.iter().enumerate() {
-            let pool = &pools[name];
-            if pool.lock && pool.shared {
-                // As many as could ever share it.
-                capacities[at] = u32::try_from(history.uses.len()).unwrap_or(u32::MAX).max(2);
-            }
-        }
-        let numbered = |units: BTreeSet<Name>| units.into_iter().zip(0..).collect();
-        let units = units.into_iter().map(numbered).collect();
-        Ok(Self { names, capacities, locks, units, gone })
-    }
-
-    /// What a request asks for; nothing if nothing is left of it.
-    fn needs(
-        &self,
-        history: &History,
-        one: &Use,
-        clamped: &mut BTreeMap<usize, usize>,
-    ) -> Option<Needs> {
-        let mut needs: Vec<Need> = Vec::new();
-        let mut add = |at: usize, units: u32, named: Option<Unit>| {
-            if self.gone.contains(&at) {
-                return;
-            }
-            let pool = PoolId(at as u64);
-            let place = needs.iter().position(|need| need.pool == pool).unwrap_or_else(|| {
-                needs.push(Need { pool, units: 0, named: BTreeSet::new() });
-                needs.len() - 1
-            });
-            needs[place].units = needs[place].units.saturating_add(units);
-            needs[place].named.extend(named);
-        };
-        for need in &one.needs {
-            let (pool, unit) = history.pool_of(need);
-            let Ok(at) = self.names.binary_search(&pool) else { continue };
-            let all = self.capacities[at];
-            let named = unit.and_then(|unit| self.units[at].get(&unit).copied());
-            let named = named.filter(|number| *number < all);
-            match need.amount {
-                Amount::Units(units) => add(at, units, None),
-                Amount::All => add(at, all, None),
-                Amount::One if self.locks.contains(&at) => add(at, all, None),
-                Amount::One | Amount::Shared => add(at, 1, named),
-            }
-        }
-        if one.needs.is_empty() {
-            for pool in one.got.keys() {
-                let Ok(at) = self.names.binary_search(pool) else { continue };
-                let units = one.units_of(pool).max(1);
-                add(at, if self.locks.contains(&at) { self.capacities[at] } else { units }, None);
-            }
-        }
-        for need in &mut needs {
-            let all = self.capacities[need.pool.index()];
-            if need.units > all {
-                *clamped.entry(need.pool.index()).or_default() += 1;
-                need.units = all;
-            }
-            while need.named.len() > need.units as usize {
-                need.named.pop_last();
-            }
-        }
-        Needs::new(needs).ok()
-    }
-
-    fn pools(&self, requests: &[Asked]) -> Vec<TracePool> {
-        let mut pools: Vec<TracePool> = self
-            .capacities
-            .iter()
-            .map(|capacity| TracePool { capacity: (*capacity).max(1), listed: false })
-            .collect();
-        for need in requests.iter().flat_map(|asked| asked.needs.iter()) {
-            pools[need.pool.index()].listed |= !need.named.is_empty();
-        }
-        pools
-    }
 }

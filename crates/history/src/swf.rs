@@ -3,7 +3,8 @@
 //! Source: the format's definition in the Parallel Workloads Archive (version 2.2). Comments begin with `;`, and some of them say what the machine has
 //! (`; MaxProcs: 128`). A job is a line of 18 numbers, -1 where something is not known: 1 its number, 2 when it was
 //! submitted, 3 how long it waited, 4 how long it ran, 5 the processors it got, 8 those it asked for, 11 its status (5 if it was
-//! cancelled), 12 its user, 14 its program; times in seconds. The other fields do not matter here.
+//! cancelled), 12 its user, 14 its program; times in seconds. The other fields do not matter here. A job that was interrupted has a line
+//! for all of it, and one for each part, of status 2, 3 or 4: who studies the workload is to leave these out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,9 @@ const FIELDS: usize = 18;
 /// What is larger is no number of anything: three thousand years, in seconds.
 const LARGEST: f64 = 1e11;
 /// The status of a job that was cancelled.
-const CANCELLED: i64 = 5;
+const CANCELLED: f64 = 5.0;
+/// Those of a part of a job: it goes on later, it was the last one, or the job failed in it.
+const PARTS: [f64; 3] = [2.0, 3.0, 4.0];
 
 /// Why there is nothing to play.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,9 +33,9 @@ pub enum BadSwf {
         "no line is a job of the Standard Workload Format: 18 numbers, comments begin with ';'"
     )]
     Empty,
-    /// Lines are jobs, but of none is known what has to be.
-    #[error("none of its {0} jobs can be played: {UNKNOWN}")]
-    Unknown(usize),
+    /// Lines are jobs, but none can be played.
+    #[error("none of its {0} jobs can be played: {1}")]
+    Unplayed(usize, &'static str),
     /// It would take days to play.
     #[error("it has more than {MOST_REQUESTS} jobs, and no more are played: give a part of it")]
     TooMany,
@@ -41,10 +44,19 @@ pub enum BadSwf {
 /// Why a job is left out.
 const UNKNOWN: &str =
     "when they were submitted, how long they ran, or on how many processors, is not known";
+/// Why a line is left out.
+const PART: &str = "they are parts of jobs that are told as a whole";
 /// If so many lines are none and no job was among them, it is something else.
 const MOST_BAD: usize = 1000;
 /// What is said of the machine and matters here.
 const HEADS: [&str; 3] = ["MaxProcs", "MaxNodes", "UnixStartTime"];
+
+/// What a line tells.
+enum Row {
+    Job(Job),
+    /// A job that cannot be played, and why.
+    Unplayed(&'static str),
+}
 
 /// The fields of a job that matter.
 #[derive(Debug)]
@@ -73,16 +85,16 @@ fn parse(file: &str, text: &str) -> Result<Replay, BadSwf> {
 pub(crate) struct Jobs {
     head: BTreeMap<String, u64>,
     jobs: Vec<Job>,
-    /// How many lines are no jobs, and the first of them; and how many jobs cannot be played.
+    /// How many lines are no jobs, and the first of them; and how many jobs cannot be played, and why.
     bad: usize,
     first_bad: usize,
-    unused: usize,
+    unplayed: BTreeMap<&'static str, usize>,
 }
 
 impl Jobs {
     /// Whether none was found so far.
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.unused == 0
+        self.jobs.is_empty() && self.unplayed.is_empty()
     }
 
     /// Takes in a line.
@@ -105,8 +117,8 @@ impl Jobs {
                 self.first_bad = if self.bad == 0 { number } else { self.first_bad };
                 self.bad += 1;
             }
-            Some(None) => self.unused += 1,
-            Some(Some(job)) => self.jobs.push(job),
+            Some(Row::Unplayed(why)) => *self.unplayed.entry(why).or_default() += 1,
+            Some(Row::Job(job)) => self.jobs.push(job),
         }
         match self.jobs.len() {
             0 if self.bad >= MOST_BAD => Err(BadSwf::Empty),
@@ -121,23 +133,23 @@ impl Jobs {
     /// If there are no jobs.
     pub(crate) fn finish(mut self, file: &str) -> Result<Replay, BadSwf> {
         if self.jobs.is_empty() {
-            return Err(if self.unused > 0 { BadSwf::Unknown(self.unused) } else { BadSwf::Empty });
+            let most = self.unplayed.iter().max_by_key(|(_, jobs)| **jobs);
+            return Err(most.map_or(BadSwf::Empty, |(why, jobs)| BadSwf::Unplayed(*jobs, why)));
         }
         let mut notes = Vec::new();
         if self.bad > 0 {
             let (line, lines) = (self.first_bad, self.bad);
             notes.push(Note::Unreadable { file: file.into(), line, lines });
         }
-        if self.unused > 0 {
-            notes.push(Note::LeftOut { requests: self.unused, why: UNKNOWN });
-        }
+        let left_out = |(why, requests)| Note::LeftOut { requests, why };
+        notes.extend(std::mem::take(&mut self.unplayed).into_iter().map(left_out));
         self.jobs.sort_by_key(|job| job.submitted);
         Ok(replay(&self.jobs, &self.head, notes))
     }
 }
 
-/// A job; inside nothing if it cannot be played.
-fn job(line: &str) -> Option<Option<Job>> {
+/// What a line tells, if it is a job.
+fn job(line: &str) -> Option<Row> {
     let fields: Vec<f64> =
         line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let fields = <[f64; FIELDS]>::try_from(fields).ok()?;
@@ -147,12 +159,18 @@ fn job(line: &str) -> Option<Option<Job>> {
     let known = |number: usize| Some(fields[number - 1]).filter(|value| *value >= 0.0);
     let millis = |number: usize| known(number).map(|seconds| (seconds * 1000.0).round() as u64);
     let processors = [5, 8].into_iter().filter_map(known).find(|processors| *processors > 0.0);
-    let cancelled = known(11) == Some(CANCELLED as f64) && known(4).is_none_or(|ran| ran == 0.0);
-    let (Some(submitted), Some(processors)) = (millis(2), processors) else { return Some(None) };
-    if millis(4).is_none() && !cancelled {
-        return Some(None);
+    let status = known(11);
+    if status.is_some_and(|status| PARTS.contains(&status)) {
+        return Some(Row::Unplayed(PART));
     }
-    Some(Some(Job {
+    let cancelled = status == Some(CANCELLED) && known(4).is_none_or(|ran| ran == 0.0);
+    let (Some(submitted), Some(processors)) = (millis(2), processors) else {
+        return Some(Row::Unplayed(UNKNOWN));
+    };
+    if millis(4).is_none() && !cancelled {
+        return Some(Row::Unplayed(UNKNOWN));
+    }
+    Some(Row::Job(Job {
         submitted,
         waited: millis(3),
         ran: millis(4),
@@ -275,7 +293,22 @@ mod tests {
         assert!(matches!(parse("log", "; nothing\n"), Err(BadSwf::Empty)));
         assert!(matches!(parse("log", "1 2 3\n"), Err(BadSwf::Empty)));
         let unknown = "1 0 0 1 -1 -1 -1 -1 -1 -1 1 3 1 7 1 -1 -1 -1\n".repeat(2);
-        assert_eq!(parse("log", &unknown).err(), Some(BadSwf::Unknown(2)));
+        assert_eq!(parse("log", &unknown).err(), Some(BadSwf::Unplayed(2, UNKNOWN)));
+    }
+
+    #[test]
+    fn a_job_that_was_interrupted_is_played_once() {
+        // All of it, and two parts; of the second it is not told when it was submitted.
+        let job = |submitted: i64, ran: u32, status: u32| {
+            format!("1 {submitted} 5 {ran} 8 -1 -1 8 -1 -1 {status} 3 1 7 1 -1 -1 -1\n")
+        };
+        let (first, last) = (job(0, 60, 2), job(-1, 40, 3));
+        let replay = parse("log", &(job(0, 100, 1) + &first + &last)).expect("a job");
+        let services: Vec<_> = replay.trace.requests.iter().map(|asked| asked.service).collect();
+        assert_eq!(services, [100_000]);
+        assert!(replay.notes.contains(&Note::LeftOut { requests: 2, why: PART }), "{replay:?}");
+        let parts = parse("log", &(first + &last)).expect_err("there is no whole job");
+        assert_eq!(parts, BadSwf::Unplayed(2, PART));
     }
 
     #[test]

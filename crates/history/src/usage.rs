@@ -263,41 +263,18 @@ fn finish(
     mut sums: BTreeMap<Option<String>, Sum>,
     mut total: Sum,
 ) -> Usage {
-    let pools = || history.pools().iter().filter(|(_, pool)| !pool.lock);
-    let available = |Period { from, to }: Period| -> u128 {
-        pools().map(|(_, pool)| pool.unit_time(from, to)).sum()
-    };
-    total.available = available(period);
+    total.available = unit_time(history, period);
     match by {
         By::User | By::Name => {
-            for sum in sums.values_mut() {
-                sum.available = total.available;
-            }
+            sums.values_mut().for_each(|sum| sum.available = total.available);
         }
         By::Day => {
             for (day, span) in days {
-                sums.entry(Some(day.clone())).or_default().available += available(*span);
+                sums.entry(Some(day.clone())).or_default().available += unit_time(history, *span);
             }
         }
-        By::Pool => {
-            for (name, pool) in history.pools() {
-                if let Some(sum) = sums.get_mut(&Some(name.to_string())) {
-                    sum.available = pool.unit_time(period.from, period.to);
-                    sum.of_one();
-                }
-            }
-        }
-        By::Unit => {
-            // Units that nobody used are the most interesting.
-            let units = pools().flat_map(|(_, pool)| &pool.units);
-            for unit in units {
-                sums.entry(Some(unit.to_string())).or_default();
-            }
-            for sum in sums.values_mut() {
-                sum.available = period.length().into();
-                sum.of_one();
-            }
-        }
+        By::Pool => complete_pools(history, period, &mut sums),
+        By::Unit => complete_units(history, period, &mut sums),
     }
     let mut rows: Vec<Row> = sums.into_iter().map(|(key, sum)| sum.finish(key)).collect();
     if by != By::Day {
@@ -309,6 +286,38 @@ fn finish(
         length: period.length(),
         rows,
         total: total.finish(None),
+    }
+}
+
+/// The units that all pools had, times the milliseconds for which they had them.
+fn unit_time(history: &History, period: Period) -> u128 {
+    let pools = history.pools().values().filter(|pool| !pool.lock);
+    pools.map(|pool| pool.unit_time(period.from, period.to)).sum()
+}
+
+/// What there was of each pool. Those that nobody used are the most interesting.
+fn complete_pools(history: &History, period: Period, sums: &mut BTreeMap<Option<String>, Sum>) {
+    for (name, pool) in history.pools() {
+        let available = pool.unit_time(period.from, period.to);
+        let key = Some(name.to_string());
+        if sums.contains_key(&key) || !pool.lock && available > 0 {
+            let sum = sums.entry(key).or_default();
+            sum.available = available;
+            sum.of_one();
+        }
+    }
+}
+
+/// The same of each unit.
+fn complete_units(history: &History, period: Period, sums: &mut BTreeMap<Option<String>, Sum>) {
+    for (name, pool) in history.pools().iter().filter(|(_, pool)| !pool.lock) {
+        for unit in pool.all_units(name) {
+            sums.entry(Some(unit.to_string())).or_default();
+        }
+    }
+    for sum in sums.values_mut() {
+        sum.available = period.length().into();
+        sum.of_one();
     }
 }
 
@@ -393,9 +402,65 @@ mod tests {
         assert_eq!(pools[1].utilisation, Some(0.25), "a lock is one unit");
         let units = rows(By::Unit);
         assert_eq!(units[0].utilisation, Some(0.5));
-        assert!(units.iter().all(|row| row.requests == 1));
+        let units: Vec<_> =
+            units.iter().map(|row| (row.key.as_deref().expect("a name"), row.requests)).collect();
+        let used = [("gpu/1", 1), ("gpu/0", 1), ("db", 1)];
+        assert!(used.iter().all(|unit| units.contains(unit)), "{units:?}");
+        assert_eq!(units[3..], [("gpu/2", 0), ("gpu/3", 0)], "they might as well not be there");
         let names: Vec<_> = rows(By::Name).into_iter().map(|row| row.key).collect();
         assert_eq!(names, [Some("x".into()), Some("make".into()), None]);
+    }
+
+    #[test]
+    fn what_nobody_used_is_told_and_what_was_refused_is_nothing() {
+        let mut history = crate::join::joined(&[
+            r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#,
+            r#"{"t":0,"k":"pool","pool":"seat","units":2}"#,
+            r#"{"t":0,"k":"pool","pool":"db","units":null}"#,
+            r#"{"t":1,"k":"ask","r":"1-1","needs":["gpu"]}"#,
+            r#"{"t":1,"k":"grant","r":"1-1","got":{"gpu":["gpu/1"]}}"#,
+            r#"{"t":2,"k":"ask","needs":["gpu/7","other:60000","more:9"]}"#,
+            r#"{"t":9,"k":"end","r":"1-1","how":"released"}"#,
+        ]);
+        assert_eq!(history.notes, [], "nothing is known of what there is not");
+        let period = Period { from: 0, to: 10 };
+        let keys = |history: &History, by| {
+            let used = usage(history, period, by, &TimeZone::UTC);
+            assert_eq!(used.total.utilisation, Some(8.0 / 40.0));
+            used.rows.into_iter().map(|row| row.key.expect("a name")).collect::<Vec<_>>()
+        };
+        let [used, rest @ ..] = &keys(&history, By::Pool)[..] else { panic!("nothing") };
+        let mut rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        rest.sort_unstable();
+        assert_eq!((&**used, &rest[..]), ("gpu", &["more", "other", "seat"][..]));
+        assert_eq!(keys(&history, By::Unit), ["gpu/1", "gpu/0"]);
+        // An agent knows the others by name.
+        let names = ["red", "blue"].map(|name| name.parse().expect("a name")).to_vec();
+        history.know_pools([("seat".parse().expect("a name"), Some(names))]);
+        assert_eq!(keys(&history, By::Unit), ["gpu/1", "blue", "gpu/0", "red"]);
+        let remove = ["red".parse().expect("a name")].into();
+        let changes = crate::Changes { remove, ..crate::Changes::default() };
+        let replay = crate::Replay::of(&history, period, &changes).expect("it is there");
+        let capacities = replay.trace.pools.iter().map(|pool| pool.capacity);
+        assert_eq!(capacities.collect::<Vec<_>>(), [1, 2, 1], "db, gpu, seat");
+    }
+
+    #[test]
+    fn a_part_of_a_reservation_is_held_by_the_reservation_only() {
+        let history = crate::join::joined(&[
+            r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#,
+            r#"{"t":0,"k":"ask","r":"1-1","u":"anna","needs":["gpu:2"]}"#,
+            r#"{"t":0,"k":"grant","r":"1-1","got":{"gpu":["gpu/0","gpu/1"]}}"#,
+            r#"{"t":2,"k":"ask","r":"1-2","u":"anna","needs":["gpu"],"in":"1-1"}"#,
+            r#"{"t":2,"k":"grant","r":"1-2","got":{"gpu":["gpu/1"]}}"#,
+            r#"{"t":8,"k":"end","r":"1-2","how":"released"}"#,
+            r#"{"t":10,"k":"end","r":"1-1","how":"released"}"#,
+        ]);
+        for by in [By::User, By::Pool, By::Day] {
+            let used = usage(&history, Period { from: 0, to: 10 }, by, &TimeZone::UTC);
+            let told = (used.rows[0].requests, used.rows[0].held, used.rows[0].utilisation);
+            assert_eq!(told, (2, 20, Some(1.0)), "{by:?}");
+        }
     }
 
     #[test]

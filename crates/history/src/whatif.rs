@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdall_sim::{Contender, Error, Fate, Played, Progress, play_told, trace_settings};
+use holdall_sim::{Contender, Error, Fate, Played, Progress, Settings, play_told, trace_settings};
 use holdall_wire::Name;
 use serde::Serialize;
 
@@ -116,17 +116,19 @@ pub struct Stage<'a> {
     pub watch: &'a dyn Watch,
     /// It is broken off when more than so many wait at once.
     pub most_waiting: usize,
+    /// How long messages take, and where roles live.
+    pub settings: Settings,
 }
 
 impl Default for Stage<'_> {
+    /// Requests are served as an agent does it.
     fn default() -> Self {
-        Self { watch: &(), most_waiting: MOST_WAITING }
+        Self { watch: &(), most_waiting: MOST_WAITING, settings: agent_settings() }
     }
 }
 
 impl Stage<'_> {
-    /// Plays requests as an agent would serve them, but through any protocol. `how` says for whoever looks on what is
-    /// different.
+    /// Plays requests through a protocol. `how` says for whoever looks on what is different.
     ///
     /// # Errors
     /// If the protocol cannot do it, or breaks exclusion, or too many wait at once.
@@ -136,7 +138,24 @@ impl Stage<'_> {
         contender: &Contender,
         how: &str,
     ) -> Result<Played, Failed> {
-        let settings = trace_settings(&replay.trace, &agent_settings());
+        let played = self.play_out(replay, contender, how)?;
+        match played.violations {
+            0 => Ok(played),
+            violations => Err(Failed::Broken(contender.name().into(), violations)),
+        }
+    }
+
+    /// The same, though it may break exclusion.
+    ///
+    /// # Errors
+    /// If the protocol cannot do it, or too many wait at once.
+    pub fn play_out(
+        &self,
+        replay: &Replay,
+        contender: &Contender,
+        how: &str,
+    ) -> Result<Played, Failed> {
+        let settings = trace_settings(&replay.trace, &self.settings);
         self.watch.begins(how, replay.trace.requests.len());
         let stopped = Cell::new(None);
         let progress = |progress: Progress| {
@@ -152,10 +171,7 @@ impl Stage<'_> {
             let (most, how) = (self.most_waiting, how.to_owned());
             return Err(Failed::Overloaded { how, most, after });
         }
-        match played.violations {
-            0 => Ok(played),
-            violations => Err(Failed::Broken(contender.name().into(), violations)),
-        }
+        Ok(played)
     }
 }
 

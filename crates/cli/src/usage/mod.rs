@@ -13,7 +13,7 @@ use holdall_commands::{BytesBar, cannot_write, files, say};
 use holdall_history::usage::{By, Row, Usage, usage};
 use holdall_history::{History, Note, Period, Unreadable, csv, json_lines, parse, read_told};
 use holdall_lab::figures::{BarChart, BarRow};
-use holdall_wire::{Body, HistoryPlace, Name, Reply, Status, span};
+use holdall_wire::{Body, HistoryPlace, Name, Reply, Status, UnitView, span};
 
 use crate::reach::{Reach, block_on, call, look};
 use crate::{print, show, usage as misuse};
@@ -137,7 +137,7 @@ impl Source {
     }
 
     /// The pools that the agent has now, if one runs.
-    fn pools(&self) -> Vec<(Name, Option<u32>)> {
+    fn pools(&self) -> Vec<(Name, Option<Vec<Name>>)> {
         let asked = block_on(async {
             let client = self.reach.connect().await?;
             // Pools come first.
@@ -145,8 +145,11 @@ impl Source {
             Ok(look(&client, &[], enough).await?.0.pools)
         });
         let declared = asked.unwrap_or_default().into_iter().filter(|pool| pool.declared);
-        let units = |units: usize| u32::try_from(units).unwrap_or(u32::MAX);
-        declared.map(|pool| (pool.name, (!pool.lock).then(|| units(pool.units.len())))).collect()
+        let names = |units: Vec<UnitView>| {
+            let stay = units.into_iter().filter(|unit| !unit.retiring);
+            stay.map(|unit| unit.name).collect()
+        };
+        declared.map(|pool| (pool.name, (!pool.lock).then(|| names(pool.units)))).collect()
     }
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args, protocols: &Protocols) -> anyhow::Result<ExitCode
     let before = Replay::of(&history, period, &Changes::default()).map_err(bad)?;
     Note::tell(&before.notes).iter().for_each(say);
     let bar = RequestsBar::default();
-    let stage = Stage { watch: &bar, most_waiting: args.most_waiting };
+    let stage = Stage { watch: &bar, most_waiting: args.most_waiting, ..Stage::default() };
     let (near, unchanged) = summed(&stage, &before, &served, "unchanged")?;
     let found = |goal| find(&history, period, &changes, &other, goal, &stage);
     let found = args.find.as_ref().map(found);

@@ -8,18 +8,19 @@ mod pools;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use comfy_table::Table;
 use holdall_jobs::Plan;
-use holdall_sim::{Contender, Error, Settings, run_clients, settings_for};
+use holdall_sim::{Contender, Settings, run_clients, settings_for};
 use serde::Serialize;
 
 use self::players::{Players, Summary};
 use self::pools::Pools;
 pub(super) use self::pools::Size;
-use crate::{Failure, cannot_write, usage};
+use super::failed;
+use super::table::{self, Figure, decimal};
+use crate::{Failure, usage};
 
 /// Jobs in place of a workload.
 #[derive(clap::Args)]
@@ -98,10 +99,7 @@ pub(super) fn run(
     for contender in contenders {
         let mut players = jobs.players(settings);
         let report = run_clients(settings, contender, &mut players);
-        let report = report.map_err(|error| match error {
-            Error::Failure { .. } => error.into(),
-            _ => usage(error),
-        })?;
+        let report = report.map_err(failed)?;
         lines.push(Line {
             protocol: report.protocol,
             messages_per_grant: report.messages_per_grant,
@@ -120,12 +118,7 @@ pub(super) fn run(
         settings.delay,
         settings.seed
     );
-    match print(&headline, &lines, json) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(cannot_write("the result", error));
-        }
-        _ => {} // Written, or whoever reads has read enough.
-    }
+    table::print(&headline, &lines, table_of, json)?;
     match lines.iter().find(|line| line.violations > 0) {
         Some(line) => {
             let told = format!("{} broke exclusion {} times", line.protocol, line.violations);
@@ -135,55 +128,29 @@ pub(super) fn run(
     }
 }
 
-fn print(headline: &str, lines: &[Line], json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if !json {
-        writeln!(out, "{headline}\n{}", table(lines).trim_fmt())?;
-        return out.flush();
-    }
-    for line in lines {
-        serde_json::to_writer(&mut out, line)?;
-        writeln!(out)?;
-    }
-    out.flush()
-}
-
-/// How to write one figure.
-type Figure = fn(&Line) -> String;
-
 fn ended(summary: &Summary) -> String {
     summary.ended.map_or_else(|| "never".into(), |tick| tick.to_string())
 }
 
-fn table(lines: &[Line]) -> Table {
-    let figures: [(&str, Figure); 10] = [
-        ("all jobs ended at, ticks", |l| ended(&l.summary)),
-        ("jobs that did not end", |l| l.summary.unfinished.to_string()),
-        ("a job took: mean, ticks", |l| format!("{:.1}", l.summary.job_mean)),
-        ("  longest, ticks", |l| l.summary.job_longest.to_string()),
-        ("a request waited: mean, ticks", |l| format!("{:.1}", l.summary.wait_mean)),
-        ("  median, ticks", |l| l.summary.wait_median.to_string()),
-        ("  99th percentile, ticks", |l| l.summary.wait_p99.to_string()),
-        ("  longest, ticks", |l| l.summary.wait_longest.to_string()),
-        ("messages a grant", |l| {
-            l.messages_per_grant.map_or_else(|| "-".into(), |messages| format!("{messages:.2}"))
-        }),
-        ("exclusion violated, times", |l| l.violations.to_string()),
-    ];
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
-    table
-        .set_header(std::iter::once(String::new()).chain(lines.iter().map(|l| l.protocol.clone())));
-    for (name, figure) in figures {
-        table.add_row(std::iter::once(name.to_owned()).chain(lines.iter().map(figure)));
-    }
+const FIGURES: [Figure<Line>; 10] = [
+    ("all jobs ended at, ticks", |l| ended(&l.summary)),
+    ("jobs that did not end", |l| l.summary.unfinished.to_string()),
+    ("a job took: mean, ticks", |l| decimal(Some(l.summary.job_mean), 1)),
+    ("  longest, ticks", |l| l.summary.job_longest.to_string()),
+    ("a request waited: mean, ticks", |l| decimal(Some(l.summary.wait_mean), 1)),
+    ("  median, ticks", |l| l.summary.wait_median.to_string()),
+    ("  99th percentile, ticks", |l| l.summary.wait_p99.to_string()),
+    ("  longest, ticks", |l| l.summary.wait_longest.to_string()),
+    ("messages a grant", |l| decimal(l.messages_per_grant, 2)),
+    ("exclusion violated, times", |l| l.violations.to_string()),
+];
+
+fn table_of(lines: &[Line]) -> Table {
+    let mut table = table::table(lines, |line| line.protocol.clone(), &FIGURES);
     for (at, name) in lines.first().into_iter().flat_map(|l| l.summary.pools.keys()).enumerate() {
         let busy = |line: &Line| line.summary.pools.values().nth(at).copied().unwrap_or_default();
-        let values = lines.iter().map(|line| format!("{:.1}", busy(line) * 100.0));
-        table.add_row(std::iter::once(format!("{name} in use, %")).chain(values));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+        let values = lines.iter().map(|line| decimal(Some(busy(line) * 100.0), 1));
+        table::add_line(&mut table, format!("{name} in use, %"), values);
     }
     table
 }

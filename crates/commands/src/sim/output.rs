@@ -1,15 +1,80 @@
-//! The results of a simulation as others read them: JSON, CSV, samples, a picture.
+//! The results of a simulation: as a table for people, and as others read them: JSON, CSV, samples, a picture.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
+use comfy_table::Table;
 use holdall_lab::figures::comparison;
-use holdall_sim::{Outcome, Report, Settings};
+use holdall_sim::{Outcome, Report, Settings, Tally};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{cannot_write, files};
+use super::Args;
+use super::table::{self, Figure, decimal, whole};
+use crate::{cannot_write, files, say};
+
+/// Prints them as is wanted.
+pub(super) fn print(args: &Args, settings: &Settings, outcomes: &[Outcome]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        table::json_lines(&mut out, lines(settings, outcomes, args.timing))?;
+    } else if args.csv {
+        csv(&mut out, settings, outcomes, args.timing)?;
+    } else {
+        writeln!(out, "{}\n{}", headline(settings), table_of(outcomes).trim_fmt())?;
+        for outcome in outcomes.iter().filter(|_| args.timing) {
+            let millions = rate(outcome) / 1e6;
+            say(format!("{}: {millions:.2} million events a second", outcome.report.protocol));
+        }
+    }
+    out.flush()
+}
+
+fn rate(outcome: &Outcome) -> f64 {
+    outcome.report.events as f64 / outcome.seconds.max(f64::MIN_POSITIVE)
+}
+
+fn headline(settings: &Settings) -> String {
+    let Settings { users, resources, ticks, graphs, seed, .. } = settings;
+    format!("users {users}, pools {resources}; graphs {graphs}, ticks {ticks}, seed {seed}")
+}
+
+const FIGURES: [Figure<Outcome>; 15] = [
+    ("grants", |o| o.report.grants.to_string()),
+    ("response: mean, ticks", |o| decimal(o.report.response.mean, 1)),
+    ("  95 % confidence, +-", |o| decimal(o.report.response.ci95, 1)),
+    ("  by Little's law, ticks", |o| decimal(o.report.response.little, 1)),
+    ("  median, ticks", |o| whole(o.report.response.p50)),
+    ("  99th percentile, ticks", |o| whole(o.report.response.p99)),
+    ("  longest, ticks", |o| whole(o.report.response.max)),
+    ("waiting at the end", |o| o.report.unfinished.to_string()),
+    ("  longest so far, ticks", |o| whole(o.report.unfinished_longest)),
+    ("messages a grant", |o| decimal(o.report.messages_per_grant, 2)),
+    ("units in use, %", |o| decimal(Some(o.report.utilisation * 100.0), 1)),
+    ("rivals of a user, mean", |o| decimal(Some(o.report.degree), 1)),
+    ("overtaken at most, times", |o| o.report.overtaken_max.to_string()),
+    ("fairness, Jain's index", |o| decimal(o.report.jain, 4)),
+    ("exclusion violated, times", |o| o.report.violations.to_string()),
+];
+
+fn table_of(outcomes: &[Outcome]) -> Table {
+    let mut table = table::table(outcomes, |outcome| outcome.report.protocol.clone(), &FIGURES);
+    let counted: BTreeSet<_> =
+        outcomes.iter().flat_map(|outcome| outcome.report.tallies.keys()).collect();
+    for what in counted {
+        let called = format!("{what} a grant (mean size, most)");
+        let values = outcomes.iter().map(|outcome| tally(&outcome.report, what));
+        table::add_line(&mut table, called, values);
+    }
+    table
+}
+
+fn tally(report: &Report, what: &str) -> String {
+    let Some(Tally { number, sum, max }) = report.tallies.get(what) else { return "-".into() };
+    let a_grant = *number as f64 / report.grants as f64;
+    format!("{a_grant:.3} ({:.1}, {max})", *sum as f64 / *number as f64)
+}
 
 /// What is told of one protocol.
 #[derive(Serialize)]
@@ -29,26 +94,12 @@ fn lines<'a>(
     outcomes.iter().map(move |outcome| Line {
         report: &outcome.report,
         settings,
-        events_per_second: timing.then(|| super::rate(outcome)),
+        events_per_second: timing.then(|| rate(outcome)),
     })
 }
 
-/// One object for each protocol, one a line.
-pub(super) fn json(
-    out: &mut impl Write,
-    settings: &Settings,
-    outcomes: &[Outcome],
-    timing: bool,
-) -> io::Result<()> {
-    for line in lines(settings, outcomes, timing) {
-        serde_json::to_writer(&mut *out, &line)?;
-        writeln!(out)?;
-    }
-    Ok(())
-}
-
-/// The same as a table: the protocol first, nested figures under names with dots.
-pub(super) fn csv(
+/// A table in CSV: the protocol first, nested figures under names with dots.
+fn csv(
     out: &mut impl Write,
     settings: &Settings,
     outcomes: &[Outcome],
@@ -105,9 +156,9 @@ pub(super) fn samples(path: &Path, outcomes: &[Outcome]) -> anyhow::Result<()> {
 }
 
 /// The response times of all protocols in one picture.
-pub(super) fn svg(path: &Path, note: &str, outcomes: &[Outcome]) -> anyhow::Result<()> {
+pub(super) fn svg(path: &Path, settings: &Settings, outcomes: &[Outcome]) -> anyhow::Result<()> {
     let times = |outcome: &Outcome| outcome.samples.iter().map(|sample| sample.response).collect();
     let protocols: Vec<(&str, Vec<u64>)> =
         outcomes.iter().map(|outcome| (outcome.report.protocol.as_str(), times(outcome))).collect();
-    files::write(path, comparison(note, &protocols))
+    files::write(path, comparison(&headline(settings), &protocols))
 }

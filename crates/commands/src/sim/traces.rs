@@ -1,19 +1,17 @@
 //! `holdall sim --trace`: requests that were recorded somewhere, played through protocols.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use holdall_history::whatif::{Failed, MOST_WAITING, Watch as _};
+use comfy_table::Table;
+use holdall_history::whatif::{Failed, MOST_WAITING, Stage, Summary};
 use holdall_history::{Changes, History, Note, Recorded, Replay, Waits, lines, read_trace};
 use holdall_lab::figures;
-use holdall_sim::{Contender, Error, Fate, Progress, Settings, play_told};
+use holdall_sim::{Contender, Fate, Played, Settings};
 use serde::Serialize;
 
+use super::table::{self, Figure, decimal, whole};
 use crate::{BytesBar, Failure, RequestsBar, cannot_write, files, say, usage};
 
 /// It cannot be served.
@@ -95,60 +93,20 @@ pub(super) fn run(
     args: &TraceArgs,
     output: Output<'_>,
 ) -> anyhow::Result<()> {
-    let mut columns = Vec::new();
-    columns.extend(recorded(replay));
+    let mut columns = Vec::from_iter(recorded(replay));
     let bar = RequestsBar::default();
+    let stage = Stage { watch: &bar, most_waiting: args.most_waiting, settings: settings.clone() };
     for (number, contender) in contenders.iter().enumerate() {
-        bar.begins(contender.name(), replay.trace.requests.len());
-        let stopped = Cell::new(None);
-        let progress = |progress: Progress| {
-            bar.sees(progress);
-            match progress.waiting > args.most_waiting {
-                true => {
-                    stopped.set(Some(progress.now));
-                    ControlFlow::Break(())
-                }
-                false => ControlFlow::Continue(()),
-            }
-        };
-        let played = play_told(settings, contender, &replay.trace, &progress);
-        let played = played.map_err(|error| match error {
-            Error::Failure { .. } => error.into(),
-            _ => usage(error),
-        })?;
-        if let Some(after) = stopped.get() {
-            let (how, most) = (contender.name().to_owned(), args.most_waiting);
-            return Err(
-                Failure(CONFLICT, Failed::Overloaded { how, most, after }.to_string()).into()
-            );
-        }
+        let name = contender.name();
+        let played = stage.play_out(replay, contender, name).map_err(failed)?;
         if let Some(path) = args.record.as_deref().filter(|_| number == 0) {
             write_history(path, replay, &played.fates)?;
         }
-        let column = column(contender.name(), replay, |request| Some(played.fates[request]));
-        columns.push(Column {
-            left_out: played.left_out,
-            unfinished: column.unfinished - played.left_out.min(column.unfinished),
-            messages_per_grant: played.report.messages_per_grant,
-            violations: played.violations,
-            ..column
-        });
+        columns.push(Column::played(name, replay, &played));
     }
     drop(bar);
-    let headline = format!(
-        "{} requests for {} pools in {} ticks; a message takes {} ticks; seed {}",
-        replay.trace.requests.len(),
-        replay.pools.len(),
-        replay.length,
-        settings.delay,
-        settings.seed
-    );
-    match print(&headline, &columns, output.json) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(cannot_write("the result", error));
-        }
-        _ => {} // Written, or whoever reads has read enough.
-    }
+    let headline = headline(replay, settings);
+    table::print(&headline, &columns, table_of, output.json)?;
     if let Some(path) = output.svg {
         let lines: Vec<(&str, Vec<u64>)> =
             columns.iter().map(|c| (c.protocol.as_str(), c.all_waits.clone())).collect();
@@ -163,43 +121,63 @@ pub(super) fn run(
     }
 }
 
+/// A person asked for what cannot be, or a protocol went wrong.
+fn failed(error: Failed) -> anyhow::Error {
+    match error {
+        Failed::Sim(error) => super::failed(error),
+        error => Failure(CONFLICT, error.to_string()).into(),
+    }
+}
+
+fn headline(replay: &Replay, settings: &Settings) -> String {
+    let (requests, pools) = (replay.trace.requests.len(), replay.pools.len());
+    let (Replay { length, .. }, Settings { delay, seed, .. }) = (replay, settings);
+    format!(
+        "{requests} requests for {pools} pools in {length} ticks; a message takes {delay} ticks; seed {seed}"
+    )
+}
+
 /// What was recorded, if waits were.
 fn recorded(replay: &Replay) -> Option<Column> {
     let known = replay.recorded.iter().flatten().any(|fate| fate.granted.is_some());
-    known.then(|| column("as recorded", replay, |request| replay.recorded[request]))
+    let fates = || replay.recorded.iter().map(|fate| fate.unwrap_or_default()).collect::<Vec<_>>();
+    known.then(|| Column::of("as recorded", replay, &fates()))
 }
 
-fn column(name: &str, replay: &Replay, fate: impl Fn(usize) -> Option<Fate>) -> Column {
-    let fates: Vec<Fate> =
-        (0..replay.trace.requests.len()).map(|request| fate(request).unwrap_or_default()).collect();
-    let all_waits: Vec<u64> =
-        fates.iter().enumerate().filter_map(|(at, fate)| replay.wait(at, fate)).collect();
-    let granted = fates.iter().filter(|fate| fate.granted.is_some()).count();
-    let given_up = fates.iter().filter(|f| f.granted.is_none() && f.ended.is_some()).count();
-    let mut busy = vec![0u128; replay.pools.len()];
-    for (asked, fate) in replay.trace.requests.iter().zip(&fates) {
-        let Some(granted) = fate.granted else { continue };
-        let held = fate.ended.unwrap_or(u64::MAX).min(replay.length).saturating_sub(granted);
-        for need in asked.needs.iter() {
-            busy[need.pool.index()] += u128::from(held) * u128::from(need.units);
+impl Column {
+    /// Requests with these fates.
+    fn of(name: &str, replay: &Replay, fates: &[Fate]) -> Self {
+        let Summary { all, pools, waits, .. } = Summary::of(replay, fates);
+        let in_use = |pool: &holdall_wire::Name| {
+            let figures = pools.get(pool.as_str());
+            (pool.to_string(), figures.and_then(|figures| figures.utilisation).unwrap_or(0.0))
+        };
+        Self {
+            protocol: name.into(),
+            requests: fates.len(),
+            granted: fates.iter().filter(|fate| fate.granted.is_some()).count(),
+            given_up: fates.iter().filter(|f| f.granted.is_none() && f.ended.is_some()).count(),
+            unfinished: fates.iter().filter(|fate| fate.ended.is_none()).count(),
+            left_out: 0,
+            waits: all.waits,
+            messages_per_grant: None,
+            pools: replay.pools.iter().map(in_use).collect(),
+            violations: 0,
+            all_waits: waits,
         }
     }
-    let share = |(at, name): (usize, &holdall_wire::Name)| {
-        let all = u128::from(replay.trace.pools[at].capacity) * u128::from(replay.length);
-        (name.to_string(), busy[at] as f64 / all.max(1) as f64)
-    };
-    Column {
-        protocol: name.into(),
-        requests: fates.len(),
-        granted,
-        given_up,
-        unfinished: fates.iter().filter(|fate| fate.ended.is_none()).count(),
-        left_out: 0,
-        waits: Waits::of(all_waits.clone()),
-        messages_per_grant: None,
-        pools: replay.pools.iter().enumerate().map(share).collect(),
-        violations: 0,
-        all_waits,
+
+    /// What a protocol made of them.
+    fn played(name: &str, replay: &Replay, played: &Played) -> Self {
+        let Played { fates, left_out, report, violations, .. } = played;
+        let column = Self::of(name, replay, fates);
+        Self {
+            left_out: *left_out,
+            unfinished: column.unfinished.saturating_sub(*left_out),
+            messages_per_grant: report.messages_per_grant,
+            violations: *violations,
+            ..column
+        }
     }
 }
 
@@ -212,59 +190,31 @@ fn write_history(path: &Path, replay: &Replay, fates: &[Fate]) -> anyhow::Result
     files::write(path, text)
 }
 
-fn print(headline: &str, columns: &[Column], json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if !json {
-        writeln!(out, "{headline}\n{}", table(columns).trim_fmt())?;
-        return out.flush();
-    }
-    for column in columns {
-        serde_json::to_writer(&mut out, column)?;
-        writeln!(out)?;
-    }
-    out.flush()
-}
-
-/// How to write one figure.
-type Figure = fn(&Column) -> String;
-
-fn table(columns: &[Column]) -> Table {
-    let figures: [(&str, Figure); 11] = [
-        ("granted", |c| c.granted.to_string()),
-        ("given up", |c| c.given_up.to_string()),
-        ("not ended", |c| c.unfinished.to_string()),
-        ("left out: nobody may leave", |c| c.left_out.to_string()),
-        ("a request waited: mean, ticks", |c| super::decimal(c.waits.mean, 1)),
-        ("  median, ticks", |c| super::whole(c.waits.p50)),
-        ("  90th percentile, ticks", |c| super::whole(c.waits.p90)),
-        ("  99th percentile, ticks", |c| super::whole(c.waits.p99)),
-        ("  longest, ticks", |c| super::whole(c.waits.max)),
-        ("messages a grant", |c| super::decimal(c.messages_per_grant, 2)),
-        ("exclusion violated, times", |c| c.violations.to_string()),
-    ];
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
-    let names = columns.iter().map(|column| column.protocol.clone());
-    table.set_header(std::iter::once(String::new()).chain(names));
-    for (name, figure) in figures {
-        table.add_row(std::iter::once(name.to_owned()).chain(columns.iter().map(figure)));
-    }
-    // Of many pools the busiest are shown.
-    let mut pools: Vec<(&String, f64)> = columns
-        .first()
-        .into_iter()
-        .flat_map(|c| c.pools.iter().map(|(n, share)| (n, *share)))
-        .collect();
-    pools.sort_by(|a, b| b.1.total_cmp(&a.1));
-    for (name, _) in pools.into_iter().take(POOLS) {
-        let values = columns.iter().map(|c| format!("{:.1}", c.pools[name] * 100.0));
-        table.add_row(std::iter::once(format!("{name} in use, %")).chain(values));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
+const FIGURES: [Figure<Column>; 11] = [
+    ("granted", |c| c.granted.to_string()),
+    ("given up", |c| c.given_up.to_string()),
+    ("not ended", |c| c.unfinished.to_string()),
+    ("left out: nobody may leave", |c| c.left_out.to_string()),
+    ("a request waited: mean, ticks", |c| decimal(c.waits.mean, 1)),
+    ("  median, ticks", |c| whole(c.waits.p50)),
+    ("  90th percentile, ticks", |c| whole(c.waits.p90)),
+    ("  99th percentile, ticks", |c| whole(c.waits.p99)),
+    ("  longest, ticks", |c| whole(c.waits.max)),
+    ("messages a grant", |c| decimal(c.messages_per_grant, 2)),
+    ("exclusion violated, times", |c| c.violations.to_string()),
+];
 
 /// The most pools in a table.
 const POOLS: usize = 12;
+
+fn table_of(columns: &[Column]) -> Table {
+    let mut table = table::table(columns, |column| column.protocol.clone(), &FIGURES);
+    // Of many pools the busiest are shown.
+    let mut pools = columns.first().map_or_else(Vec::new, |c| Vec::from_iter(&c.pools));
+    pools.sort_by(|a, b| b.1.total_cmp(a.1));
+    for (name, _) in pools.into_iter().take(POOLS) {
+        let values = columns.iter().map(|column| decimal(Some(column.pools[name] * 100.0), 1));
+        table::add_line(&mut table, format!("{name} in use, %"), values);
+    }
+    table
+}

@@ -355,6 +355,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_known_that_came_later() {
+        const DAY: u64 = 24 * 60 * MINUTE;
+        let history = crowd(5);
+        let replay = Replay::of(&history, history.period(None, None), &Changes::default());
+        let needs = needs_of_uses(&history, &replay.expect("a replay"));
+        let mut known = Sofar::new(&history, &needs);
+        // The third is asked for at this very time.
+        let past = known.until(2 * MINUTE + 3);
+        assert_eq!((past.added(), past.arrivals(DAY + 1, 1, &mut draws(1, 0)).count()), (1, 3));
+        // Now the second ends.
+        let past = known.until(4 * MINUTE + 1);
+        assert_eq!((past.added(), past.arrivals(DAY + 1, 1, &mut draws(1, 0)).count()), (3, 6));
+    }
+
+    #[test]
     fn it_is_looked_at_who_asked_last_however_many_wait() {
         let many = super::super::WAITING_MAX as u64 + 20;
         let history = crowd(many);

@@ -308,6 +308,13 @@ mod tests {
         let limited = Known { limit: Some(5 * MINUTE), ..held(0, None) };
         let all = ask(&queue(1, vec![limited], 1), &past).expect("estimates");
         assert_eq!(all[0].nine, (MINUTE, 5 * MINUTE), "most end before it, and all at it");
+        // So does what is still to be granted.
+        let mut queue = queue(1, vec![held(0, Some(7 * MINUTE))], 2);
+        queue.requests[1].limit = Some(3 * MINUTE);
+        let mut past = Past::default();
+        past.add(&kind("job"), 9 * MINUTE);
+        let all = ask(&queue, &past).expect("estimates");
+        assert_eq!(all[1].nine, (10 * MINUTE, 10 * MINUTE));
     }
 
     #[test]

@@ -65,6 +65,10 @@ fn less_load_and_more_load() {
     let history = busy();
     let load = |load| summary(&history, &Changes { load, ..units(3) }).all;
     assert!((20..40).contains(&load(0.5).waits.requests));
+    let changes = Changes { load: 2.0, ..units(3) };
+    let twice = Replay::of(&history, history.period(None, None), &changes).expect("a replay");
+    let recorded = twice.recorded.iter().flatten().count();
+    assert_eq!((recorded, twice.recorded.len()), (60, 120), "of the others nothing was");
     let double = load(2.0);
     assert_eq!(double.waits.requests, 120);
     assert!(double.waits.mean > Some(10_000.0), "{double:?}");
@@ -311,6 +315,28 @@ fn a_need_of_a_pool_that_was_resized_is_for_all_there_is() {
         "1 request for more of 'gpu' than its 2 units: for all of it when played",
     ];
     assert_eq!((notes, granted), (expected.map(str::to_owned).to_vec(), 3));
+}
+
+#[test]
+fn what_was_asked_for_before_the_period_is_played_and_not_counted() {
+    let history = joined(&[
+        r#"{"t":0,"k":"pool","pool":"gpu","units":1}"#,
+        r#"{"t":0,"k":"ask","r":"1-1","needs":["gpu"]}"#,
+        r#"{"t":0,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+        r#"{"t":1000,"k":"ask","r":"1-2","needs":["gpu"]}"#,
+        r#"{"t":3000,"k":"ask","r":"1-3","needs":["gpu"]}"#,
+        r#"{"t":5000,"k":"end","r":"1-2","how":"withdrawn"}"#,
+        r#"{"t":9000,"k":"end","r":"1-1","how":"released"}"#,
+        r#"{"t":9000,"k":"grant","r":"1-3","got":{"gpu":["gpu/0"]}}"#,
+        r#"{"t":9500,"k":"end","r":"1-3","how":"released"}"#,
+    ]);
+    for (from, given_up, waited) in [(0, 1, 2), (2000, 0, 1)] {
+        let period = crate::Period { from, ..history.period(None, None) };
+        let replay = Replay::of(&history, period, &Changes::default()).expect("a replay");
+        let all = Summary::of(&replay, &played(&replay, &house()).expect("played").fates).all;
+        assert_eq!((all.given_up, all.waits.requests), (given_up, waited), "from {from}");
+        assert_eq!(all.waits.max.map(|wait| wait.abs_diff(6000) < 500), Some(true), "{all:?}");
+    }
 }
 
 #[test]

@@ -176,8 +176,10 @@ impl Live {
         self.clock_sets
     }
 
-    /// There are no more lines of former times. If it is earlier now than they say, the clock was set back since.
+    /// There are no more lines of former times. If it is earlier now than they say, the clock was set back since. Who has held
+    /// something before now, and does so no more, is not known: only what is asked for from now on is played as it was.
     pub fn has_remembered(&mut self, now: u64) {
+        self.forgotten = self.forgotten.max(now);
         if was_set_back(self.line, now) {
             self.move_former(from_to(self.line, now));
         }

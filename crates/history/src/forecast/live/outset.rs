@@ -13,6 +13,7 @@ use holdall_wire::{Amount, Name, Need as Wanted, RequestNo, Taken};
 
 use super::super::{Course, FAR, Known, Queue, WAITING_MAX, course};
 use super::{Live, Open};
+use crate::words::count;
 
 /// The units of a lock: who has it alone takes all, who shares it one.
 const LOCK: u32 = 1 << 20;
@@ -29,7 +30,7 @@ pub enum Unknown {
     #[error("nobody waits")]
     Nobody,
     /// Hardly any use has ended.
-    #[error("only {0} uses are recorded from which it could be told, and it takes {LEAST}")]
+    #[error("only {} recorded from which it could be told, and it takes {LEAST}", uses(*.0))]
     NoPast(u64),
     /// What happened is not known as a whole.
     #[error(
@@ -39,6 +40,10 @@ pub enum Unknown {
     /// There is too much to be played.
     #[error("too much is held to play on")]
     TooMuch,
+}
+
+fn uses(number: u64) -> String {
+    format!("{} {}", count(number, "use"), if number == 1 { "is" } else { "are" })
 }
 
 /// The queue at a moment.

@@ -296,6 +296,28 @@ fn who_was_told_before_a_restart_is_not_told_for_the_first_time() {
 }
 
 #[test]
+fn after_a_start_it_is_not_taken_for_known_who_held_before() {
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    // Two have waited for an hour, in which others used it.
+    for number in [3, 4] {
+        agent.0.stands(NOW - 60 * MINUTE, &asked(number, "gpu", Lasting::Connection));
+    }
+    agent.0.stands(NOW - 60 * MINUTE, &asked(2, "gpu", Lasting::Reservation(8 * MINUTE)));
+    agent.0.stands(NOW - MINUTE, &taken(2, "gpu", &["gpu/0"], Some(NOW + 7 * MINUTE)));
+    for text in [
+        r#"{"t":1000,"k":"ask","r":"1-1","u":"anna","n":"job","needs":["gpu"]}"#,
+        r#"{"t":2000,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+        r#"{"t":122000,"k":"end","r":"1-1","how":"released"}"#,
+    ]
+    .repeat(5)
+    {
+        agent.0.remember(serde_json::from_str(text).expect("a line"));
+    }
+    agent.0.has_remembered(NOW);
+    assert_eq!(agent.expected(), [(3, exactly(7)), (4, exactly(9))]);
+}
+
+#[test]
 fn a_clock_that_is_set_makes_no_use_longer_or_shorter() {
     const YEARS: i64 = 10 * 365 * 24 * 60 * MINUTE as i64;
     let lengths = |by: i64, back: i64| {
