@@ -226,7 +226,10 @@ class World:
                 for hindrance in one["hindrances"]:
                     release.update({held: self.grants[held] for held in hindrance["holders"]})
                     todo += hindrance["ahead"][-2:]
-            return {"request": number, "held": number in self.grants, "chain": chain, "release": list(release.values()), "circular": False, "left_out": 0}
+            at = self.now()
+            outlook = {"made": at, "half": [at + 60_000, at + 120_000], "nine": [at, at + 3_600_000], "unknown": None}
+            told = {"request": number, "held": number in self.grants, "chain": chain, "release": list(release.values())}
+            return {**told, "circular": False, "left_out": 0, "outlook": outlook}
 
     # The stream
 

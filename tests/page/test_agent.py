@@ -41,7 +41,8 @@ def test_every_view_shows_what_there_is(tab: Page, agent: Agent) -> None:
         expect(row).to_contain_text(waiting["request"])
     expect(tab.locator(".row.grant")).to_have_count(len(status["grants"]))
     tab.locator(".row.waiting").first.click()
-    expect(tab.locator("#details")).to_contain_text("Ends when these are given back")
+    expect(tab.locator("#details")).to_contain_text("Granted when these are given back")
+    expect(tab.locator("#details")).to_contain_text("Nobody can tell")
     tab.get_by_role("button", name="Show the chain").click()
     expect(tab.locator(".node.chain").first).to_be_visible()
     tab.keyboard.press("3")
@@ -93,6 +94,46 @@ def test_reserving_renewing_and_taking_away(tab: Page, agent: Agent) -> None:
     tab.keyboard.press("Escape")
     tab.keyboard.press("5")
     expect(tab.locator(".row.line", has_text="forced").first).to_contain_text("it hangs")
+
+
+def test_a_unit_with_a_name_of_its_own(tab: Page, agent: Agent) -> None:
+    opened(tab, agent)
+    tile = tab.get_by_role("button", name=re.compile("^left, "))
+    tile.click()
+    expect(tab.locator("#details h2")).to_have_text("board/left")
+    tab.get_by_role("button", name="Drain…").click()
+    tab.fill("dialog input[name=reason]", "a loose wire")
+    tab.click("dialog button[type=submit]")
+    expect(tab.get_by_role("button", name=re.compile("^left, drained by .*: a loose wire"))).to_be_visible()
+    tab.get_by_role("button", name="Undrain").click()
+    expect(tab.get_by_role("button", name=re.compile("^left, free"))).to_be_visible()
+    tab.locator("#details").get_by_role("button", name="Reserve…").click()
+    tab.click("dialog button[type=submit]")
+    expect(tab.locator("dialog .error")).to_have_text("not free: board/left is wanted by 1 before")
+    # What was done to it is among the events of its pool.
+    tab.goto(agent.url + "?view=log&pool=board")
+    tab.fill("input[name=token]", agent.token)
+    tab.click("dialog button[type=submit]")
+    expect(tab.locator(".row.line", has_text="drain board/left: a loose wire")).to_have_count(1)
+    expect(tab.locator(".row.line", has_text="fan broken")).to_have_count(0)
+
+
+def test_what_waits_for_the_page_can_be_withdrawn(tab: Page, agent: Agent) -> None:
+    opened(tab, agent)
+    tab.keyboard.press("r")
+    tab.fill("dialog input[name=needs]", "db")
+    tab.fill("dialog input[name=reason]", "a second thought")
+    tab.check("dialog input[name=queue]")
+    tab.click("dialog button[type=submit]")
+    row = tab.locator(".row.waiting", has_text="a second thought")
+    row.click()
+    tab.get_by_role("button", name="Withdraw").click()
+    expect(row).to_have_count(0)
+    assert "a second thought" not in str(agent.status())
+    # What waits for others cannot.
+    tab.locator(".row.waiting").first.click()
+    expect(tab.get_by_role("button", name="Show the chain")).to_be_visible()
+    expect(tab.get_by_role("button", name="Withdraw")).to_have_count(0)
 
 
 def test_a_wrong_token(tab: Page, agent: Agent) -> None:

@@ -72,8 +72,12 @@ def test_it_comes_back_when_the_agent_does(tab: Page, serve: Serve, world: World
 
 def test_a_wrong_token_is_told_and_a_right_one_is_kept_nowhere(tab: Page, serve: Serve, world: World) -> None:
     server = serve(world)
-    tab.goto(server.url)
+    tab.goto(server.url + "?view=graph&selected=3-1")
     expect(tab.locator("dialog")).to_contain_text("holdall token add")
+    expect(tab.locator(".panel-graph .hint")).to_be_empty()
+    expect(tab.locator("#details")).to_be_hidden()
+    tab.goto(server.url)
+    expect(tab.locator("#link")).to_have_text("wants a token")
     # What is not known yet is not said to be nothing.
     expect(tab.locator(".panel-queue .nothing")).to_be_hidden()
     expect(tab.locator("#stale")).to_be_hidden()
@@ -156,6 +160,7 @@ def test_the_graph_shows_the_chain_of_a_request(tab: Page, serve: Serve, world: 
     shown = [text.split()[0] for text in tab.locator(".node.waiting .node-what").all_text_contents()]
     assert shown == [waiting for waiting in world.waiting if waiting in shown], "in the order of service"
     expect(tab.locator("#details")).to_contain_text(chain["release"][0]["request"])
+    expect(tab.locator("#details")).to_contain_text(re.compile(r"Granted, probablyhalf\d\d:\d\d:\d\d to .*nine of ten"))
     tab.locator(".node.waiting").first.hover()
     expect(tab.locator(".edge.near")).not_to_have_count(0)
     tab.locator(".node.held").first.press("Enter")
@@ -351,6 +356,10 @@ def test_on_a_phone(tab: Page, serve: Serve, world: World) -> None:
         tab.locator("nav a").nth(view).click()
         tab.wait_for_timeout(200)
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        if tab.locator(".row.line").count():
+            expect(tab.locator(".row.line .who").first).to_be_visible()
+            boxes = [row.bounding_box() for row in tab.locator(".row.line").all()[:2]]
+            assert boxes[0] and boxes[1] and boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"] + 1, "one below the other"
         if tab.locator(".graph-drawing").count():
             # Who waits and who holds are seen side by side.
             expect(tab.locator(".node.held").first).to_be_attached()

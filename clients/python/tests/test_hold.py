@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import signal
 import subprocess
 import threading
 import time
@@ -169,6 +170,31 @@ def test_a_loss_interrupts_the_main_thread(agent: Agent) -> None:
         agent.force(grant.number)
         time.sleep(60)
         pytest.fail("nobody has interrupted")
+
+
+@pytest.mark.parametrize("action", ["SIG_IGN", "SIG_DFL"])
+def test_a_loss_interrupts_the_main_thread_also_where_sigint_does_not(agent: Agent, script: Script, action: str) -> None:
+    process = script(f"""
+import signal, time, holdall
+signal.signal(signal.SIGINT, signal.{action})
+def lose(*names):
+    with holdall.hold(names[0], on_loss="interrupt") as grant:
+        if names[1:]:
+            lose(*names[1:])
+        holdall.Client().release(grant.number, force=True)
+        time.sleep(60)
+for names in ("a",), ("a", "b"):
+    try:
+        lose(*names)
+    except holdall.Lost:
+        print(signal.getsignal(signal.SIGINT) == signal.{action})
+with holdall.hold("a", on_loss="interrupt"):
+    signal.raise_signal(signal.SIGINT)
+    print("goes on")
+""")
+    out, err = process.communicate(timeout=100)
+    ends = (-signal.SIGINT, "") if action == "SIG_DFL" else (0, "goes on\n")
+    assert (process.returncode, out) == (ends[0], "True\nTrue\n" + ends[1]), err
 
 
 def test_a_loss_interrupts_another_thread(agent: Agent) -> None:

@@ -58,6 +58,21 @@ def test_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not str(own).startswith("/somewhere/else")
 
 
+def test_ones_own_is_started_as_commands_start_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They make its directory, and know where its files are; one that is named has them elsewhere."""
+    program = tmp_path / "holdall"
+    program.write_text(f'#!/bin/sh\necho "$@" "$HOLDALL_AGENT" >{tmp_path}/said\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("HOLDALL_PROGRAM", str(program))
+    monkeypatch.setattr(_place, "_own_home", lambda: tmp_path)
+    _place.meant().start()
+    assert (tmp_path / "said").read_text() == "agent start \n"
+    monkeypatch.setenv("HOLDALL_AGENT", str(tmp_path / "b.sock"))
+    for named in None, tmp_path / "b.sock":
+        _place.meant(named).start()
+        assert (tmp_path / "said").read_text() == f"agent start --agent {tmp_path}/b.sock \n"
+
+
 def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     for bad in ("lab1:7421", "ftp://lab1", "https://lab1/v1"):
         with pytest.raises(ValueError, match="address"):

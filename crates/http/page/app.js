@@ -110,11 +110,11 @@ const stream = new Stream({
   },
   state: (state, problem) => {
     $("link").dataset.state = state;
-    setText($("link"), { connecting: "connecting", live: "live", away: "reconnecting", denied: "not allowed" }[state]);
+    const wantsToken = state === "denied" && problem.status === 401;
+    setText($("link"), { connecting: "connecting", live: "live", away: "reconnecting", denied: wantsToken ? "wants a token" : "not allowed" }[state]);
     if (state === "live") dropped = null;
     if (state === "away") dropped ??= Date.now();
     const since = dropped !== null && store.agent !== null;
-    const wantsToken = state === "denied" && problem.status === 401;
     $("stale").hidden = !since && (state !== "denied" || wantsToken);
     if (state === "denied") setText($("stale"), problem.message);
     else if (since) setText($("stale"), `The agent has not answered since ${words.time(dropped)}; what you see is from then. Trying again.`);
@@ -130,7 +130,7 @@ async function askToken() {
   asking = true;
   await ask({
     title: "Token",
-    text: "This agent wants a token: `holdall token add NAME --may view` makes one there. It is kept in the memory of this page, and nowhere else.",
+    text: ["This agent wants a token: ", el("code", {}, "holdall token add NAME --may view"), " makes one there. It is kept in the memory of this page, and nowhere else."],
     button: "Open",
     closable: false,
     fields: [{ name: "token", label: "Token", type: "password", required: true }],

@@ -5,10 +5,11 @@ use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::http::Request;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -142,8 +143,11 @@ async fn pause(error: &io::Error) {
 async fn serve(stream: impl AsyncRead + AsyncWrite + Send + 'static, door: Door, app: Router) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(UNREAD));
+    let has_body = Arc::new(AtomicBool::new(false));
+    let last_has_body = has_body.clone();
     let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(door.clone());
+        has_body.store(!request.body().is_end_stream(), Ordering::Relaxed);
         let answer = app.clone().call(request.map(Body::new));
         Box::pin(async move { answer.await as Result<_, Infallible> })
     });
@@ -154,20 +158,23 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Send + 'static, door: Door,
         .max_headers(HEADERS_READ)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     match connection.without_shutdown().await {
-        Ok(parts) => hear_out(parts.io.into_inner()).await,
+        Ok(parts) => close(parts.io.into_inner(), last_has_body.load(Ordering::Relaxed)).await,
         Err(error) => debug!("a connection ends: {error}"),
     }
 }
 
-/// Closes, and hears for a while what is still said: who is answered before it has said everything finds the connection
-/// broken otherwise, and the answer gone.
-async fn hear_out(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let heard = async {
+/// Closes. If the last call has a body, what is still said is heard for a while: who is answered before it has said everything
+/// finds the connection broken otherwise, and the answer gone. Nobody else is waited for, and takes room meanwhile.
+async fn close(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_body: bool) {
+    let closed = async {
         stream.shutdown().await?;
-        tokio::io::copy(&mut stream.take(HEARD_OUT), &mut tokio::io::sink()).await
+        if has_body {
+            tokio::io::copy(&mut stream.take(HEARD_OUT), &mut tokio::io::sink()).await?;
+        }
+        Ok::<_, io::Error>(())
     };
     // It is closed in any case.
-    let _ = tokio::time::timeout(HEAD, heard).await;
+    let _ = tokio::time::timeout(HEAD, closed).await;
 }
 
 /// Says why there is no room, and closes. Some are waited for until they have heard it: whoever is still

@@ -7,7 +7,7 @@ import ctypes
 import signal
 import threading
 import warnings
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Callable, TypeVar
 
 from ._errors import Lost
@@ -24,6 +24,7 @@ class Hold:
         self._acquire = acquire
         self._needs = needs
         self._interrupts = interrupts
+        self._sigint: _Sigint | None = None
         self._entered = False
         self._grant: Grant | None = None
         self._outer: Grant | None = None
@@ -34,7 +35,7 @@ class Hold:
         self._begin()
         grant = self._inside(self._acquire(None))
         if self._interrupts:
-            grant.interrupt_with(_interrupting(threading.current_thread()))
+            grant.interrupt_with(self._interrupting(threading.current_thread()))
         return grant
 
     def __exit__(
@@ -56,6 +57,9 @@ class Hold:
             # An interruption was our own doing; any other error of the block says more than we could.
             if error is None or isinstance(error, (KeyboardInterrupt, Lost)):
                 raise why from None
+        finally:
+            if self._sigint is not None:
+                self._sigint.put_back()
 
     async def __aenter__(self) -> Grant:
         self._begin()
@@ -107,6 +111,20 @@ class Hold:
         current.set(self._outer)
         return grant
 
+    def _interrupting(self, thread: threading.Thread) -> Callable[[], None]:
+        """What ends the block that a thread is in: SIGINT where Python has signals, otherwise :class:`Lost` itself, which
+        comes up between two instructions."""
+        if thread is threading.main_thread():
+            self._sigint = _Sigint()
+            return self._sigint.send
+        ident = thread.ident
+        assert ident is not None, "the thread runs"
+
+        def raise_there() -> None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Lost))
+
+        return raise_there
+
     def _cancel(self) -> None:
         if self._task is not None:
             self._cancelled = True
@@ -118,18 +136,34 @@ class Hold:
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
 
-def _interrupting(thread: threading.Thread) -> Callable[[], None]:
-    """What ends the block that a thread is in: SIGINT where Python has signals, otherwise :class:`Lost` itself, which
-    comes up between two instructions."""
-    ident = thread.ident
-    assert ident is not None, "the thread runs"
-    if thread is threading.main_thread():
-        return lambda: signal.pthread_kill(ident, signal.SIGINT)
+class _Sigint:
+    """Interrupts the main thread, also where SIGINT is ignored, as in what a script has begun with ``&``, or would end the
+    program: then there is a handler for as long as the block lasts. Made by the main thread."""
 
-    def raise_there() -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Lost))
+    #: Whether the next one is from here: of a block, or of one inside it, which finds the handler of the other.
+    _is_ours = False
 
-    return raise_there
+    def __init__(self) -> None:
+        self._ident = threading.get_ident()
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before in (signal.SIG_IGN, signal.SIG_DFL):
+            signal.signal(signal.SIGINT, self._handle)
+
+    def send(self) -> None:
+        _Sigint._is_ours = True
+        signal.pthread_kill(self._ident, signal.SIGINT)
+
+    def put_back(self) -> None:
+        if signal.getsignal(signal.SIGINT) == self._handle:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if _Sigint._is_ours:
+            _Sigint._is_ours = False
+            raise KeyboardInterrupt
+        if self._before == signal.SIG_DFL:
+            self.put_back()
+            signal.raise_signal(number)
 
 
 def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:

@@ -31,6 +31,8 @@ class Place:
 
     #: Where commands reach it.
     socket: Path
+    #: Whether it is the user's own, at a place that nobody has named: commands know where it has its files.
+    is_own: bool = False
 
     @property
     def http(self) -> Path:
@@ -65,10 +67,12 @@ class Place:
             raise Unreachable(
                 f"no agent listens at {self.http}, and there is no program `holdall` on the path to start one"
             )
+        named = [] if self.is_own else ["--agent", str(self.socket)]
         try:
             done = subprocess.run(
-                [program, "agent", "start", "--agent", str(self.socket)],
+                [program, "agent", "start", *named],
                 check=False,
+                env={name: value for name, value in os.environ.items() if name != "HOLDALL_AGENT"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -112,7 +116,7 @@ def meant(agent: str | os.PathLike[str] | None = None) -> Place:
         return Place(Path(os.path.abspath(named)))
     if any(_may_be_there(path) for path in _INSTALLED):
         return Place(MACHINE_SOCKET)
-    return Place(_own_home() / ".local/state/holdall" / _machine_name() / "agent.sock")
+    return Place(_own_home() / ".local/state/holdall" / _machine_name() / "agent.sock", is_own=True)
 
 
 def _may_be_there(path: Path) -> bool:

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::state::{List, Mode, Top};
 use crate::show;
 use crate::unreached::Unreached;
-use holdall_wire::{PoolView, RequestNo, State};
+use holdall_wire::{PoolView, RequestNo, State, Taken};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Flex, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
@@ -14,6 +14,8 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table, Wrap};
 
 /// With fewer lines only the selected list is shown.
 const LOW: u16 = 14;
+/// With fewer rows there is no room for the names of the columns.
+const NAMED: usize = 4;
 /// How many units of a pool have a sign of their own.
 const SIGNS: usize = 48;
 
@@ -146,7 +148,7 @@ fn grants(frame: &mut Frame<'_>, top: &mut Top, area: Rect) {
         };
         let cells = [
             grant.request.to_string(),
-            show::shorten(&show::taken(&grant.taken), 120),
+            show::shorten(&units(&grant.taken), 120),
             show::ago(grant.since),
             state,
             show::who(&grant.who),
@@ -162,7 +164,8 @@ fn grants(frame: &mut Frame<'_>, top: &mut Top, area: Rect) {
         Constraint::Fill(3),
         Constraint::Fill(2),
     ];
-    frame.render_widget(Table::new(rows, widths).block(framed(title, window.chosen)), area);
+    let names = ["grant", "holds", "since", "state", "who", "reason"];
+    frame.render_widget(window.table(rows, &widths, names, title), area);
 }
 
 fn waiting(frame: &mut Frame<'_>, top: &mut Top, area: Rect) {
@@ -186,7 +189,8 @@ fn waiting(frame: &mut Frame<'_>, top: &mut Top, area: Rect) {
         Constraint::Fill(3),
         Constraint::Fill(4),
     ];
-    frame.render_widget(Table::new(rows, widths).block(framed(title, window.chosen)), area);
+    let names = ["request", "asks for", "since", "who", "because"];
+    frame.render_widget(window.table(rows, &widths, names, title), area);
 }
 
 /// The rows of a list that are shown.
@@ -196,6 +200,8 @@ struct Window {
     selected: usize,
     /// Whether keys move in it.
     chosen: bool,
+    /// Whether there is room for the names of the columns.
+    named: bool,
 }
 
 impl Window {
@@ -203,17 +209,43 @@ impl Window {
         let marked = self.chosen && row == self.selected;
         if marked { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() }
     }
+
+    fn table<'a, const N: usize>(
+        &self,
+        rows: impl Iterator<Item = Row<'a>>,
+        widths: &[Constraint; N],
+        names: [&'a str; N],
+        title: String,
+    ) -> Table<'a> {
+        let table = Table::new(rows, widths).block(framed(title, self.chosen));
+        if self.named { table.header(Row::new(names).dim()) } else { table }
+    }
 }
 
 fn window(top: &mut Top, list: List, area: Rect) -> Window {
-    let rows = area.height.saturating_sub(2) as usize;
+    let high = area.height.saturating_sub(2) as usize;
+    let named = high >= NAMED;
+    let rows = high.saturating_sub(usize::from(named));
     let (selected, chosen) = (top.selected(list), top.list == list);
     if chosen {
         top.page = rows.max(1);
     }
     // Full pages: what one looks at does not move with every key.
     let first = selected.checked_div(rows).unwrap_or(0) * rows;
-    Window { first, rows, selected, chosen }
+    Window { first, rows, selected, chosen, named }
+}
+
+/// What a grant holds, by name: `gpu/0,3 license/maya`.
+fn units(taken: &[Taken]) -> String {
+    let of_one = |one: &Taken| {
+        let pool = format!("{}/", one.name);
+        let short = |name: &str| name.strip_prefix(&pool).unwrap_or(name).to_owned();
+        let names = one.units.iter().enumerate();
+        let names = names
+            .map(|(at, (unit, _))| if at == 0 { unit.to_string() } else { short(unit.as_str()) });
+        names.collect::<Vec<_>>().join(",")
+    };
+    taken.iter().map(of_one).collect::<Vec<_>>().join(" ")
 }
 
 fn framed(title: String, chosen: bool) -> Block<'static> {
@@ -253,8 +285,9 @@ mod tests {
     #[test]
     fn everything_is_there_and_hostile_texts_are_harmless() {
         let told = screen(&mut example(), 160, 30);
-        for text in ["2 held, 3 waiting", "2 of 4 free", "▒█··", "gpu/1", "ben", "<script>", "0-5"]
-        {
+        let there = ["2 held, 3 waiting", "2 of 4 free", "▒█··", "gpu/1", "ben", "<script>", "0-5"];
+        let names = ["grant", "holds", "reason", "asks for", "because"];
+        for text in there.into_iter().chain(names) {
             assert!(told.contains(text), "no {text}:\n{told}");
         }
         assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told}");

@@ -337,7 +337,7 @@ fn about(grant: &GrantView) -> String {
         format!("who        {} on {}", show::who(&grant.who), show::clean(&grant.who.host)),
         format!("since      {} ago", show::ago(grant.since)),
     ];
-    lines.extend(grant.until.map(|until| format!("until      {}", show::until(until))));
+    lines.extend(grant.until.map(|until| format!("lasts      {}", show::until(until))));
     let reason = grant.who.from.reason.as_deref();
     lines.extend(reason.map(|reason| format!("reason     {}", show::clean(reason))));
     let pids: Vec<_> = grant.pids.iter().map(ToString::to_string).collect();

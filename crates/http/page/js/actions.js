@@ -52,8 +52,32 @@ function newId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/** What waits for this page: the ids of the requests, by their numbers. */
+const waits = new Map();
+
+/** Whether it waits for this page, which alone can withdraw it. */
+export function isAwaited(number) {
+  return waits.has(number);
+}
+
+/** It is not wanted any more. */
+export async function withdraw(number) {
+  try {
+    await call("DELETE", `v1/requests/${encodeURIComponent(waits.get(number))}`);
+    note(`${number} is withdrawn`);
+  } catch (problem) {
+    note(problem.message, "error");
+  }
+}
+
 /** Keeps a request in the queue until it is granted. */
 async function waitFor(answer) {
+  waits.set(answer.request, answer.id);
+  await poll(answer);
+  waits.delete(answer.request);
+}
+
+async function poll(answer) {
   for (let failures = 0; failures < 10; ) {
     try {
       const now = await call("GET", `v1/requests/${encodeURIComponent(answer.id)}?wait_ms=20000`);

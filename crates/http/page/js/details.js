@@ -4,6 +4,7 @@ import * as actions from "./actions.js";
 import { address, go } from "./address.js";
 import { call } from "./api.js";
 import { el } from "./dom.js";
+import { fullName } from "./store.js";
 import * as words from "./words.js";
 
 export class Details {
@@ -21,9 +22,10 @@ export class Details {
 
   update() {
     const { selected } = address();
-    this.#element.hidden = !selected;
-    document.body.classList.toggle("with-details", Boolean(selected));
-    if (!selected) {
+    // Before the agent has said anything, it is not known what that is.
+    const known = selected && this.#store.starts > 0;
+    this.#element.hidden = !known;
+    if (!known) {
       this.#drawn = [];
       return;
     }
@@ -49,9 +51,11 @@ export class Details {
 
   #unit(name) {
     const pool = this.#store.pools.get(this.#store.poolOf(name));
-    const unit = pool?.units.find((unit) => unit.name === name);
-    const title = words.shorten(name, 80);
-    return pool ? { kind: "unit", title, pool: pool.name, lock: pool.lock, name, unit, holders: unit ? [unit.holder].filter(Boolean) : pool.holders } : { kind: "gone", title };
+    const unit = pool?.units.find((unit) => unit.name === name || fullName(pool.name, unit.name) === name);
+    if (!unit && !pool?.lock) return { kind: "gone", title: words.shorten(name, 80) };
+    const full = fullName(pool.name, unit?.name ?? name);
+    const holders = unit ? [unit.holder].filter(Boolean) : pool.holders;
+    return { kind: "unit", title: words.shorten(full, 80), pool: pool.name, lock: pool.lock, name: full, unit, holders };
   }
 
   async #explain(number) {
@@ -86,7 +90,7 @@ export class Details {
     const mine = store.isMine(one);
     const reserved = one.state === "reserved";
     const buttons = [
-      reserved && ((mine && store.may("reserve")) || store.may("force")) && el("button", { onclick: () => actions.renew(one) }, "Renew…"),
+      reserved && store.may("reserve") && (mine || store.may("force")) && el("button", { onclick: () => actions.renew(one) }, "Renew…"),
       reserved && mine && el("button", { onclick: () => actions.release(one) }, "Release…"),
       (store.may("force") || (mine && !reserved)) && el("button", { class: "danger", onclick: () => actions.force(one) }, "Take away…"),
     ];
@@ -124,11 +128,15 @@ export class Details {
       el("h3", {}, "Waits because"),
       el("ul", { class: "why" }, hindrances.slice(0, 50).map((hindrance) => el("li", {}, words.hindrance(hindrance, now),
         el("div", {}, numbers([...hindrance.holders.slice(0, 12), ...hindrance.ahead.slice(0, 8)]))))),
-      chain && el("h3", {}, chain.circular ? "A circle: this will not end by itself" : "Ends when these are given back"),
+      ...outlook(chain?.outlook),
+      chain && el("h3", {}, chain.circular ? "A circle: this will not end by itself" : "Granted when these are given back"),
       chain && el("ul", { class: "why" }, chain.release.slice(0, 50).map((grant) =>
-        el("li", {}, numbers([grant.request]), ` ${words.who(grant.who)}`))),
+        el("li", {}, numbers([grant.request]), ` ${words.said(grant.who)}`))),
       chain?.left_out ? el("p", { class: "muted" }, `${chain.left_out} more are not shown.`) : null,
-      address().view !== "graph" && buttonsOf([el("button", { onclick: () => go({ view: "graph" }) }, "Show the chain")]),
+      buttonsOf([
+        address().view !== "graph" && el("button", { onclick: () => go({ view: "graph" }) }, "Show the chain"),
+        actions.isAwaited(one.request) && el("button", { onclick: () => actions.withdraw(one.request) }, "Withdraw"),
+      ]),
     ].filter(Boolean);
   }
 
@@ -139,7 +147,7 @@ export class Details {
       facts([
         [lock ? "lock" : "pool", el("button", { class: "plain", onclick: () => go({ pool }) }, words.shorten(pool, 80))],
         ["held by", holders.length ? numbers(holders) : "nobody"],
-        ["drained", drained && words.drained(drained, this.#store.now())],
+        ["state", drained && words.drained(drained, this.#store.now())],
         ["retiring", unit?.retiring && "goes away when it comes back"],
       ]),
       buttonsOf([
@@ -149,6 +157,16 @@ export class Details {
       ]),
     ];
   }
+}
+
+/** When it will probably be granted, as far as that can be told. */
+function outlook(known) {
+  if (!known) return [];
+  const between = ([from, to]) => `${words.time(from)} to ${words.time(to)}`;
+  const said = known.half && known.nine
+    ? facts([["half", between(known.half)], ["nine of ten", between(known.nine)]])
+    : el("p", { class: "muted" }, `Nobody can tell: ${words.shorten(known.unknown, 300)}.`);
+  return [el("h3", {}, "Granted, probably"), said];
 }
 
 function buttonsOf(buttons) {

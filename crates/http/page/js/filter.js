@@ -1,5 +1,7 @@
 // Which of all things are meant.
 
+import { changeOf } from "./words.js";
+
 const texts = new WeakMap();
 
 /** All there is to find in a grant or a request, in small letters. */
@@ -60,7 +62,7 @@ export function lineFilter(store, { pool, user, text }) {
   return (line) => {
     if (user && line.who?.user !== user) return false;
     if (pool) {
-      const names = [...(line.needs ?? []).map((need) => need.split(":")[0]), ...(line.taken ?? []).map((taken) => taken.name)];
+      const names = [...(line.needs ?? []).map((need) => need.split(":")[0]), ...(line.taken ?? []).map((taken) => taken.name), changeOf(line)?.name ?? ""];
       if (!names.some((name) => store.poolOf(name) === pool)) return false;
     }
     if (!wanted) return true;

@@ -132,7 +132,7 @@ export class Graph {
       if (circular) return `${this.#asked} waits in a circle: this waiting will not end by itself.${rest}`;
       return `${this.#asked} waits until ${release.map((one) => one.request).slice(0, 8).join(", ") || "others"} give back what they hold.${rest}`;
     }
-    if (!count) return "Nobody waits.";
+    if (!count) return this.#store.starts ? "Nobody waits." : "";
     const all = this.#store.waiting.size;
     return all > FIRST ? `The first ${FIRST} of ${all} that wait. Select one to see its chain.` : "Select a request to see its chain.";
   }

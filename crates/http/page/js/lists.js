@@ -68,7 +68,7 @@ function drawWaiting({ one, place }, old, now) {
   setText(at, `${place}`);
   setText(number, one.request);
   setText(what, words.needs(one.needs, 100));
-  setText(by, said(one.who));
+  setText(by, words.said(one.who));
   setText(since, words.span(now - one.since));
   setText(because, words.shorten(words.because(one, now), 240) || "…");
   return row;
@@ -97,7 +97,7 @@ function drawGrant({ one }, old, now) {
   if (dot.className !== look) dot.className = look;
   setText(number, one.request);
   setText(what, words.shorten(unitsOf(one), 140));
-  setText(by, said(one.who));
+  setText(by, words.said(one.who));
   setText(since, words.span(now - one.since));
   const part = one.part_of ? `, part of ${one.part_of}` : "";
   const command = one.who.from?.command ? ` · ${words.shorten(one.who.from.command, 80)}` : "";
@@ -111,10 +111,4 @@ export function unitsOf(grant) {
     const short = (unit) => (unit.startsWith(`${name}/`) ? unit.slice(name.length + 1) : unit);
     return units.slice(0, 20).map((unit, i) => (i ? short(unit.name) : unit.name)).join(",");
   }).join(" ");
-}
-
-function said(one) {
-  const reason = one.from?.reason ? `: ${words.shorten(one.from.reason, 120)}` : "";
-  const name = one.from?.name ? ` (${words.shorten(one.from.name, 40)})` : "";
-  return `${words.shorten(one.user, 40)}${name}${reason}`;
 }

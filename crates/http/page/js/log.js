@@ -4,10 +4,13 @@ import { address, go } from "./address.js";
 import { call, query } from "./api.js";
 import { el, setText, whenQuiet } from "./dom.js";
 import { lineFilter } from "./filter.js";
+import { unitsOf } from "./lists.js";
 import { VirtualList } from "./virtual.js";
 import * as words from "./words.js";
 
 const PAGE = 200;
+/** Where lines are of two rows, as in views.css. */
+const NARROW = matchMedia("(max-width: 760px)");
 
 export class Log {
   element;
@@ -26,12 +29,13 @@ export class Log {
     this.#store = store;
     this.#list = new VirtualList({
       label: "Events",
-      height: 34,
+      height: () => (NARROW.matches ? 54 : 34),
       key: (line) => line.key,
       draw: (line, old) => old ?? drawLine(line),
       onOpen: (line) => line.request && go({ selected: line.request }),
       onEnd: () => this.#more(),
     });
+    NARROW.addEventListener("change", () => this.#list.set(this.#list.items));
     this.element = el("section", { class: "panel panel-log", "aria-label": "Events" },
       el("h2", {}, "Events ", this.#count), this.#hint, this.#list.element, el("p", { class: "nothing" }, "Nothing found."));
   }
@@ -97,8 +101,8 @@ export class Log {
 }
 
 function drawLine(line) {
-  const units = (line.taken ?? []).flatMap((taken) => taken.units.map((unit) => unit.name));
-  const what = units.length ? units.slice(0, 12).join(" ") : (line.needs ?? []).slice(0, 12).join(" ");
+  const change = words.changeOf(line);
+  const what = change?.text ?? (line.taken?.length ? unitsOf(line) : words.needs(line.needs ?? []));
   const by = line.who ? words.who(line.who) : "";
   const said = line.who?.from?.reason;
   const reason = said ? `: ${said}` : "";
@@ -108,5 +112,5 @@ function drawLine(line) {
     el("span", { class: "number" }, line.request ?? ""),
     el("b", { class: "what" }, words.shorten(what, 120)),
     el("span", { class: "who" }, words.shorten(`${by}${reason}`, 200)),
-    el("span", { class: "because" }, line.detail === said ? "" : words.shorten(line.detail ?? "", 200)));
+    el("span", { class: "because" }, change || line.detail === said ? "" : words.shorten(line.detail ?? "", 200)));
 }

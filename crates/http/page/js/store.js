@@ -15,6 +15,8 @@ export class Store {
   /** How often the stream began, and how often lines of the log were missed then. */
   starts = 0;
   gaps = 0;
+  /** The pool of each unit that is known. */
+  #owners = null;
   /** How far the agent's clock is ahead of ours. */
   #ahead = 0;
   #listeners = new Set();
@@ -57,6 +59,7 @@ export class Store {
       this.log = [];
     }
     this.pools = byKey(data.pools, "name");
+    this.#owners = null;
     this.grants = byKey(data.grants, "request");
     this.waiting = byKey(data.waiting, "request");
     this.#mark("pools", "grants", "waiting", "agent", "log");
@@ -64,6 +67,7 @@ export class Store {
 
   #change(data) {
     put(this.pools, data.pools, "name", data.gone_pools);
+    if (data.pools?.length || data.gone_pools?.length) this.#owners = null;
     put(this.grants, data.grants, "request", data.ended);
     put(this.waiting, data.waiting, "request", data.left);
     if (data.pools?.length) this.pools = new Map([...this.pools].sort(([a], [b]) => (a < b ? -1 : 1)));
@@ -103,13 +107,21 @@ export class Store {
     return this.agent !== null && one.who.user === this.agent.you;
   }
 
-  /** The pool that a name belongs to: the longest declared one before a slash. */
+  /** The pool that a name belongs to: that of a unit, or else the longest declared one before a slash. */
   poolOf(name) {
+    this.#owners ??= new Map([...this.pools.values()].flatMap((pool) => pool.units.map((unit) => [unit.name, pool.name])));
+    const owner = this.#owners.get(name);
+    if (owner !== undefined) return owner;
     for (let part = name; ; part = part.slice(0, part.lastIndexOf("/"))) {
       if (this.pools.has(part)) return part;
       if (!part.includes("/")) return name;
     }
   }
+}
+
+/** A unit as it is asked for: some have names of their own, without the pool's. */
+export function fullName(pool, unit) {
+  return unit === pool || unit.startsWith(`${pool}/`) ? unit : `${pool}/${unit}`;
 }
 
 function byKey(all, key) {

@@ -3,6 +3,7 @@
 import { address, go } from "./address.js";
 import { eachFrame, el, isDark, setText } from "./dom.js";
 import { requestFilter } from "./filter.js";
+import { fullName } from "./store.js";
 import * as words from "./words.js";
 
 const ROW = 22;
@@ -77,15 +78,16 @@ export class Timeline {
       if (!meant({ ...use, needs: [] })) continue;
       for (const unit of use.units) {
         if (pool && unit.pool !== pool) continue;
-        if (!bars.has(unit.name)) bars.set(unit.name, []);
-        bars.get(unit.name).push(use);
+        const name = fullName(unit.pool, unit.name);
+        if (!bars.has(name)) bars.set(name, []);
+        bars.get(name).push(use);
       }
     }
     const rows = new Set();
     for (const one of this.#store.pools.values()) {
       if (pool && one.name !== pool) continue;
       if (one.lock && one.declared) rows.add(one.name);
-      for (const unit of one.units) rows.add(unit.name);
+      for (const unit of one.units) rows.add(fullName(one.name, unit.name));
     }
     for (const name of bars.keys()) rows.add(name);
     const wanted = text.trim().toLowerCase();

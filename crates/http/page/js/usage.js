@@ -87,7 +87,7 @@ function card({ one, units, busy, share, waits, longest, from, to }) {
     chart(busy, `${percent} in use from ${words.time(from)} to ${words.time(to)}`),
     el("div", { class: "figures" },
       figure("in use", percent), figure("waiting now", `${one.waiting}`), figure("longest now", longest ? words.span(longest) : "–"),
-      figure("granted", `${waits.length}`), figure("wait, median", at(0.5)), figure("95 %", at(0.95)), figure("longest", at(1))));
+      figure("granted", `${waits.length}`), figure("wait, median", at(0.5)), figure("wait, 95 %", at(0.95)), figure("wait, longest", at(1))));
 }
 
 function chart(busy, label) {

@@ -73,6 +73,25 @@ export function who(one) {
   return `${name}${shorten(one.user, 60)}${process}${command}`;
 }
 
+/** Who somebody is, and what for. */
+export function said(one) {
+  const reason = one.from?.reason ? `: ${shorten(one.from.reason, 120)}` : "";
+  const name = one.from?.name ? ` (${shorten(one.from.name, 40)})` : "";
+  return `${shorten(one.user, 40)}${name}${reason}`;
+}
+
+/** What a line of the audit log says of a change of the pools: what was done, to what, and the rest. */
+export function changeOf(line) {
+  try {
+    const [[verb, change]] = line.what === "pool" ? Object.entries(JSON.parse(line.detail)) : [];
+    const { units, drained, force } = change;
+    const rest = [units !== undefined && ` to ${units}`, drained && `: ${drained.reason}`, force && ", by force"].filter(Boolean);
+    return { name: String(change.name), text: `${verb.toLowerCase()} ${change.name}${rest.join("")}` };
+  } catch {
+    return null;
+  }
+}
+
 /** Why a unit is given to nobody. */
 export function drained(why, now) {
   const left = why.until ? `, ${span(why.until - now)} left` : "";

@@ -69,6 +69,14 @@ impl Line {
         })
     }
 
+    /// The pool or unit that a change of the pools was about.
+    fn changed(&self) -> Option<String> {
+        let detail = self.detail.as_deref().filter(|_| self.what == "pool")?;
+        let change: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(detail).ok()?;
+        Some(change.values().next()?.get("name")?.as_str()?.to_owned())
+    }
+
     /// A line that says what is missing.
     pub(crate) fn missing(at: u64, detail: &str) -> Self {
         Self {
@@ -139,6 +147,7 @@ impl Wanted {
             };
             line.needs.iter().any(|need| inside(need))
                 || line.taken.iter().any(|taken| inside(&taken.name))
+                || line.changed().is_some_and(|name| inside(&name))
         };
         let has = |wanted: &str| {
             let text = serde_json::to_string(line).unwrap_or_default();

@@ -182,6 +182,19 @@ fn lines_are_found() {
     assert_eq!(found(Wanted { until: Some(9), ..any() }), [5]);
     assert_eq!(found(Wanted { pool: text("gpu"), ..any() }), [9, 5]);
     assert_eq!(found(Wanted { pool: text("gp"), ..any() }), [0; 0]);
+    let change = |at: u64, detail: &str| {
+        let detail = detail.replace('"', r#"\""#);
+        append(dir.path(), &format!(r#"{{"at":{at},"what":"pool","detail":"{detail}"}}"#));
+        append(dir.path(), "\n");
+    };
+    change(
+        11,
+        r#"{"Drain":{"name":"board/left","drained":{"reason":"gpu","by":"anna","until":null}}}"#,
+    );
+    change(12, r#"{"Resize":{"name":"gpu","units":5}}"#);
+    change(13, "gpu");
+    assert_eq!(found(Wanted { pool: text("board"), ..any() }), [11]);
+    assert_eq!(found(Wanted { pool: text("gpu"), ..any() }), [12, 9, 5]);
     assert_eq!(found(Wanted { user: text("anna"), request: text("1-5"), ..any() }), [5]);
     assert_eq!(found(Wanted { text: text("GRANTED"), user: text("bob"), ..any() }), [0; 0]);
 }

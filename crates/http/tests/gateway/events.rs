@@ -1,5 +1,7 @@
 //! What those are told who listen.
 
+use std::io::Read;
+
 use crate::world::World;
 use holdall_http::{Config, token};
 use holdall_wire::Right;
@@ -152,4 +154,38 @@ fn whoever_missed_very_much_is_told_so_and_the_last_of_it() {
         assert_eq!(events.next_of("audit").data["at"], expected);
         expected += 1;
     }
+}
+
+#[test]
+fn whoever_does_not_read_is_let_go_and_nobody_waits_for_it() {
+    let world = World::new();
+    let client = world.client();
+    let mut slow = client.listen("/v1/events", &[]);
+    slow.next().expect("a snapshot");
+    // As many as one user may.
+    let mut listening: Vec<_> = (1..64).map(|_| client.listen("/v1/events", &[])).collect();
+    let is_full = || {
+        let mut status = [0; 12];
+        let mut stream = client.begin("GET", "/v1/events", &json!(null));
+        stream.read_exact(&mut status).expect("a status");
+        status.ends_with(b"429")
+    };
+    assert!(is_full());
+    let quick = listening.last_mut().expect("one of them");
+    // More than a connection takes of what is not read, as often as it is told.
+    let mut last = 0;
+    for _ in 0..20 {
+        world.log_all(&(last + 1..=last + 1000).collect::<Vec<_>>());
+        for _ in 0..1000 {
+            last += 1;
+            assert_eq!(quick.next_of("audit").data["at"], last);
+        }
+    }
+    while is_full() {
+        world.log(last);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // What was on its way is read, and then there is no more of it.
+    let heard = std::iter::from_fn(|| slow.next()).filter(|event| event.kind == "audit");
+    assert!((heard.count() as u64) < last);
 }
