@@ -129,6 +129,22 @@ fn main() -> ExitCode {
     };
     let done = match command {
         Command::Run(args) => run::run(&args),
+        other => others(other),
+    };
+    let status = done.unwrap_or_else(|error| {
+        // It may have words of others in it.
+        say(show::clean(&format!("{error:#}")));
+        ExitCode::from(if error.is::<Usage>() { USAGE } else { failure::code(&error) })
+    });
+    messages::finish();
+    status
+}
+
+/// All but `run`, for which a stack as large as the largest of them needs would be touched.
+#[inline(never)]
+fn others(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) => run::run(&args),
         Command::Hold(args) => hold::run(&args),
         Command::Renew(args) => hold::renew(&args),
         Command::Release(args) => hold::release(&args),
@@ -151,12 +167,5 @@ fn main() -> ExitCode {
         Command::Study(command) => command.run(&Protocols::known()),
         Command::Deal(args) => deal::run(args),
         Command::Figures(args) => figures::run(&args),
-    };
-    let status = done.unwrap_or_else(|error| {
-        // It may have words of others in it.
-        say(show::clean(&format!("{error:#}")));
-        ExitCode::from(if error.is::<Usage>() { USAGE } else { failure::code(&error) })
-    });
-    messages::finish();
-    status
+    }
 }

@@ -138,7 +138,7 @@ impl At {
     pub(crate) async fn connect(&self) -> io::Result<Stream> {
         match self {
             Self::Socket(path) => connected(path).await,
-            Self::Remote(remote) => remote.connect().await,
+            Self::Remote(remote) => Box::pin(remote.connect()).await, // It is large, and rare.
         }
     }
 

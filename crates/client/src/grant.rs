@@ -26,7 +26,11 @@ pub struct Waiting {
 
 impl Waiting {
     pub(crate) fn ask(session: &Arc<Session>, ask: Ask) -> Result<Self, Error> {
-        Ok(Self { under_way: Some(session.ask(ask)?), number: None, lent: None, warn: |_| {} })
+        session.ask(ask).map(Self::of)
+    }
+
+    pub(crate) fn of(asked: (Asked, Replies)) -> Self {
+        Self { under_way: Some(asked), number: None, lent: None, warn: |_| {} }
     }
 
     /// From now on, what the agent has to say about the request is told.

@@ -144,6 +144,20 @@ impl Client {
         Ok(Self { session: Session::open(At::Socket(path.as_ref().into()), None).await? })
     }
 
+    /// The same, and asks for something in the same breath, which saves a round trip. It may be granted also if this fails,
+    /// until the process ends. Nothing is asked of an agent without sessions: [`Client::enqueue`] says why.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect_asking(
+        path: impl AsRef<Path>,
+        ask: Ask,
+    ) -> Result<(Self, Option<Waiting>), Error> {
+        let at = At::Socket(path.as_ref().into());
+        let (session, asked) = Session::open_asking(at, None, Some(ask)).await?;
+        Ok((Self { session }, asked.map(Waiting::of)))
+    }
+
     /// The same for a process that the agent cannot see, as in a container: what is held is held as long
     /// as there is a connection, and lost when there is none for so long.
     ///

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use holdall_holders::Stream;
 use holdall_wire::frame::{self, Bad, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
-use holdall_wire::{Answer, Body};
+use holdall_wire::{Answer, Body, FIRST_QUERY};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -113,7 +113,7 @@ impl Reader {
 }
 
 /// Connects, makes some calls at once, and returns which version is spoken. Agents of version 5 hang up on
-/// those who greet with another: they are greeted with their own, and not told of sessions.
+/// those who greet with another: they are greeted with their own, and not told of sessions and their calls.
 pub(crate) async fn greeted(
     at: &At,
     first: &[(u64, Body)],
@@ -122,8 +122,10 @@ pub(crate) async fn greeted(
     loop {
         let link = Arc::new(Link::connect(at, version).await?);
         let mut reader = Reader::new(link.clone());
-        let is_known = |body: &Body| version == frame::VERSION || !matches!(body, Body::Attach(_));
-        for (id, body) in first.iter().filter(|(_, body)| is_known(body)) {
+        let is_known = |id: u64, body: &Body| {
+            version == frame::VERSION || (id > FIRST_QUERY && !matches!(body, Body::Attach(_)))
+        };
+        for (id, body) in first.iter().filter(|(id, body)| is_known(*id, body)) {
             link.push(*id, body)?;
         }
         link.flush();

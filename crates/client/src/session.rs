@@ -51,22 +51,33 @@ impl Session {
     /// Connects to an agent. The session lasts as long as this process, or, with a lease, as it is not away
     /// from the agent for longer.
     pub(crate) async fn open(at: At, lease: Option<Duration>) -> Result<Arc<Self>, Error> {
+        Self::open_asking(at, lease, None).await.map(|(session, _)| session)
+    }
+
+    /// The same, and asks for something in the same breath: not if the agent is of a version without sessions.
+    pub(crate) async fn open_asking(
+        at: At,
+        lease: Option<Duration>,
+        ask: Option<Ask>,
+    ) -> Result<(Arc<Self>, Option<(Asked, Replies)>), Error> {
         let shown = || at.to_string();
         let unreachable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoAgent(shown()),
             _ => Error::Unreachable(shown(), error),
         };
         let identity = Identity::random().map_err(unreachable)?;
-        let mut calls = Calls::new(identity);
-        let mut view = calls.query(Body::Agent);
-        let sent = boottime();
-        let greeting = greeted(&at, &calls.new_queries()).await;
+        let mut state = State::new(Calls::new(identity));
+        let mut view = state.calls.query(Body::Agent);
+        let mut asked = ask.map(|ask| state.calls.make(Body::Ask(ask)));
+        let sent = at.is_remote().then(boottime);
+        let greeting = greeted(&at, &state.begin(millis(lease))).await;
         let (link, reader, version) = greeting.map_err(unreachable)?;
         if frame::common(version) != Some(version) {
             return Err(Error::Version { agent: version });
         }
-        let (link, stage) = (Some(link), Stage::of(version));
-        let state = State { calls, link, stage, sent: 0, is_left: false, is_over: false };
+        if !state.meet(link, version) {
+            asked = None;
+        }
         let shared = Arc::new(Shared {
             at: at.clone(),
             pid: std::process::id(),
@@ -81,7 +92,7 @@ impl Session {
             Self { shared, agent: OnceLock::new(), looking: tokio::sync::Mutex::default() };
         match view.recv().await {
             Some(Reply::Agent(view)) => {
-                if let Some(lease) = lease.filter(|_| at.is_remote()) {
+                if let (Some(lease), Some(sent)) = (lease, sent) {
                     session.shared.until.send_replace(Until::counted(sent, lease, &view));
                 }
                 drop(session.agent.set(*view));
@@ -91,7 +102,11 @@ impl Session {
                 return Err(unreachable(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
             }
         }
-        Ok(Arc::new(session))
+        let session = Arc::new(session);
+        let asked = asked.map(|(number, replies)| {
+            (Asked { session: session.clone(), number, generation: 0 }, replies)
+        });
+        Ok((session, asked))
     }
 
     pub(crate) fn at(&self) -> &At {
@@ -230,7 +245,7 @@ impl Shared {
     }
 
     pub(crate) fn lease(&self) -> Option<u64> {
-        self.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))
+        millis(self.lease)
     }
 
     /// Makes a call, if the session is still the one that is meant.
@@ -261,4 +276,8 @@ impl Shared {
             None => self.wake.notify_one(),
         }
     }
+}
+
+fn millis(lease: Option<Duration>) -> Option<u64> {
+    lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))
 }

@@ -52,6 +52,35 @@ impl Stage {
 }
 
 impl State {
+    pub(crate) fn new(calls: Calls) -> Self {
+        let stage = Stage::Unknown;
+        Self { calls, link: None, stage, sent: 0, is_left: false, is_over: false }
+    }
+
+    /// All calls that have been made, to be said in the same breath as the greeting.
+    pub(crate) fn begin(&mut self, lease: Option<u64>) -> Vec<(u64, Body)> {
+        let mut all = self.calls.new_queries();
+        if self.calls.any_made() {
+            let attach = self.calls.attach(lease);
+            self.stage = Stage::Coming(attach.0);
+            all.push(attach);
+            all.extend(self.calls.after(self.sent).map(|(number, body)| (number, body.clone())));
+            self.sent = self.calls.sent();
+        }
+        all
+    }
+
+    /// It was said to an agent of a version. Returns whether that knows sessions: otherwise it was told none of the
+    /// numbered calls.
+    pub(crate) fn meet(&mut self, link: Arc<Link>, version: u32) -> bool {
+        self.link = Some(link);
+        if let without @ Stage::Without(_) = Stage::of(version) {
+            self.calls.begin_anew();
+            self.stage = without;
+        }
+        !matches!(self.stage, Stage::Without(_))
+    }
+
     /// Sends all calls that may be sent now and have not been.
     pub(crate) fn send(&mut self, lease: Option<u64>) -> Option<Arc<Link>> {
         let link = self.link.clone()?;

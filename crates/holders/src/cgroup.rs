@@ -108,6 +108,7 @@ impl Cgroups {
             mask: nix::sys::signal::SigSet::empty(),
             own_group: true,
             dies_with_us: true,
+            stands_still: false,
         };
         // It waits at its gate, and becomes nothing.
         let mut child = command.start(Start::Gated).map_err(failed)?;

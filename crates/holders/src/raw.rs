@@ -1,10 +1,10 @@
 //! The calls to the kernel for which there is no safe wrapper: starting a process inside a cgroup
-//! with code of ours before it becomes the command, the signals that a command finds blocked, signals to the group behind a pidfd, the pidfd
+//! with code of ours before it becomes the command, on a stack of its own in our memory or as a copy of us, the signals that a command finds blocked, signals to the group behind a pidfd, the pidfd
 //! of a peer, how a signal is disposed of, descriptors that were left open for us, and descriptors for the runtime to watch. Nothing else in this crate is `unsafe`.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) own_group: bool,
     /// Whether it is killed when the thread that starts it ends.
     pub(crate) dies_with_parent: bool,
+    /// Whether whoever starts it in a cgroup stands still until it is the command, which is cheaper.
+    pub(crate) stands_still: bool,
     /// A pipe: both ends. It waits for a byte, and ends if the pipe does.
     pub(crate) gate: Option<(RawFd, RawFd)>,
     /// What to say if it cannot be run, by error number; the last one for all others.
@@ -54,16 +56,30 @@ struct CloneArgs {
     cgroup: u64,
 }
 
+const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
+const CLONE_VFORK: u64 = 0x4000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 4;
 const SO_PEERPIDFD: c_int = 77;
 const SO_PASSRIGHTS: c_int = 83;
 const SHELL: &CStr = c"/bin/sh";
+/// The stack of a child that has our memory, in parts that are aligned as a stack has to be: 32 KiB.
+const STACK: usize = 2048;
 
 /// The pointers that `execve` wants, ended by a null.
 fn pointers<'a>(texts: impl IntoIterator<Item = &'a CString>) -> Vec<*const c_char> {
     texts.into_iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// What a child needs, prepared, and as the kernel wants it.
+struct Prepared<'a> {
+    plan: &'a Plan,
+    args: Vec<*const c_char>,
+    env: Vec<*const c_char>,
+    /// For a script without an interpreter: sh SCRIPT ARGS. The script is put in by the child.
+    shell: Vec<*const c_char>,
+    parent: libc::pid_t,
 }
 
 /// Starts a process, in a cgroup if one is given.
@@ -71,50 +87,139 @@ fn pointers<'a>(texts: impl IntoIterator<Item = &'a CString>) -> Vec<*const c_ch
 /// # Errors
 /// If it cannot be started, or not there.
 pub(crate) fn start(plan: &Plan, cgroup: Option<BorrowedFd<'_>>) -> io::Result<(Pid, OwnedFd)> {
-    let (args, env) = (pointers(&plan.args), pointers(&plan.env));
-    // For a script without an interpreter: sh SCRIPT ARGS. The script is put in by the child.
     let shell_name = c"sh".to_owned();
-    let mut shell =
-        pointers([&shell_name, &shell_name].into_iter().chain(plan.args.iter().skip(1)));
+    let shell = [&shell_name, &shell_name].into_iter().chain(plan.args.iter().skip(1));
+    let mut prepared = Prepared {
+        plan,
+        args: pointers(&plan.args),
+        env: pointers(&plan.env),
+        shell: pointers(shell),
+        parent: std::process::id() as libc::pid_t,
+    };
     let mut handle: c_int = -1;
-    let parent = std::process::id() as libc::pid_t;
-    // SAFETY: the arguments are valid for the call and of the size that is told. Without CLONE_VM
-    // the child has a copy of everything, so it disturbs nothing here. It runs only `in_child`,
-    // which makes system calls on what was prepared above, and neither allocates, nor locks, nor
-    // returns, as is required between fork and exec.
+    // SAFETY: what is prepared outlives the call, and with it what the child does with it.
     let pid = unsafe {
         match cgroup {
-            Some(cgroup) => {
-                let mut clone = CloneArgs {
-                    flags: CLONE_PIDFD | CLONE_INTO_CGROUP,
-                    pidfd: ptr::from_mut(&mut handle) as u64,
-                    exit_signal: libc::SIGCHLD as u64,
-                    cgroup: cgroup.as_raw_fd() as u64,
-                    ..CloneArgs::default()
-                };
-                libc::syscall(libc::SYS_clone3, &raw mut clone, size_of::<CloneArgs>())
-            }
+            Some(cgroup) => clone_into(cgroup, &mut prepared, &mut handle)?,
             // Containers and services often may not call `clone3`, whose flags no filter can see.
-            None => fork(&mut handle),
+            None => in_both(fork(&mut handle), &mut prepared)?,
         }
     };
-    if pid == 0 {
-        in_child(plan, &args, &env, &mut shell, parent);
-    }
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
     // SAFETY: the kernel has just made this descriptor for us.
     let handle = unsafe { OwnedFd::from_raw_fd(handle) };
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     Ok((pid.ok_or_else(|| io::Error::other("the child has no number"))?, handle))
 }
 
+/// After a call that returns in both: the child becomes the command, and here is its number.
+fn in_both(pid: c_long, prepared: &mut Prepared<'_>) -> io::Result<c_long> {
+    match pid {
+        0 => in_child(prepared),
+        pid if pid < 0 => Err(io::Error::last_os_error()),
+        pid => Ok(pid),
+    }
+}
+
+/// Starts a process in a cgroup: a copy of this one, or one that has our memory while we stand still.
+///
+/// # Safety
+/// What is prepared has to be as it says.
+unsafe fn clone_into(
+    cgroup: BorrowedFd<'_>,
+    prepared: &mut Prepared<'_>,
+    handle: &mut c_int,
+) -> io::Result<c_long> {
+    let mut clone = CloneArgs {
+        flags: CLONE_PIDFD | CLONE_INTO_CGROUP,
+        pidfd: ptr::from_mut(handle) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        cgroup: cgroup.as_raw_fd() as u64,
+        ..CloneArgs::default()
+    };
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if prepared.plan.stands_still {
+        let mut stack = Vec::<u128>::with_capacity(STACK);
+        clone.flags |= CLONE_VM | CLONE_VFORK;
+        clone.stack = stack.as_mut_ptr() as u64;
+        clone.stack_size = (STACK * size_of::<u128>()) as u64;
+        // SAFETY: the child has a stack of its own, which outlives it, as everything else does that it uses:
+        // this thread stands still until it is another program or has ended.
+        return unsafe { clone_on_stack(&mut clone, prepared) };
+    }
+    // SAFETY: the arguments are valid for the call and of the size that is told. Without CLONE_VM
+    // the child has a copy of everything, so it disturbs nothing here. It runs only `in_child`,
+    // which makes system calls on what was prepared, and neither allocates, nor locks, nor
+    // returns, as is required between fork and exec.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut clone, size_of::<CloneArgs>()) };
+    in_both(pid, prepared)
+}
+
+/// `clone3` with a child that begins on another stack: it must not return to where this thread will.
+/// No signal reaches the child before it sets its own mask, so none stops it while we wait for it.
+///
+/// # Safety
+/// The stack must be free, aligned and not be freed before the child has done.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+unsafe fn clone_on_stack(clone: &mut CloneArgs, prepared: &mut Prepared<'_>) -> io::Result<c_long> {
+    let result: c_long;
+    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
+    // SAFETY: as the caller says. The child comes out of the call on its own stack and goes into `child`,
+    // from which it never returns; this thread goes on behind it with its registers as they were.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, {prepared}",
+            "call {child}",
+            "ud2",
+            "2:",
+            prepared = in(reg) ptr::from_mut(prepared).cast::<c_void>(),
+            child = in(reg) child as extern "C" fn(*mut c_void) -> !,
+            inout("rax") libc::SYS_clone3 => result,
+            in("rdi") ptr::from_mut(clone),
+            in("rsi") size_of::<CloneArgs>(),
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    // SAFETY: the same.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, {prepared}",
+            "blr {child}",
+            "brk #1",
+            "2:",
+            prepared = in(reg) ptr::from_mut(prepared).cast::<c_void>(),
+            child = in(reg) child as extern "C" fn(*mut c_void) -> !,
+            in("x8") libc::SYS_clone3,
+            inout("x0") ptr::from_mut(clone) => result,
+            in("x1") size_of::<CloneArgs>(),
+        );
+    }
+    // It was ours before.
+    let _ = before.thread_set_mask();
+    if result < 0 { Err(io::Error::from_raw_os_error(-result as i32)) } else { Ok(result) }
+}
+
+/// Where a child begins that has a stack of its own.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+extern "C" fn child(prepared: *mut c_void) -> ! {
+    // SAFETY: it is what `clone_on_stack` was given, whose thread stands still.
+    in_child(unsafe { &mut *prepared.cast::<Prepared<'_>>() })
+}
+
 /// As `fork`, with a pidfd of the child. Since Linux 5.2.
 ///
 /// # Safety
 /// As with `fork`: the child may only call what may be called between fork and exec.
-unsafe fn fork(handle: &mut c_int) -> libc::c_long {
+unsafe fn fork(handle: &mut c_int) -> c_long {
     let flags = CLONE_PIDFD | libc::SIGCHLD as u64;
     let (no_stack, no_tls) = (ptr::null_mut::<u8>(), 0usize);
     // SAFETY: with CLONE_PIDFD the third argument says where the descriptor goes, on every
@@ -128,13 +233,8 @@ unsafe fn fork(handle: &mut c_int) -> libc::c_long {
 }
 
 /// The child, from its first moment until it is the command.
-fn in_child(
-    plan: &Plan,
-    args: &[*const c_char],
-    env: &[*const c_char],
-    shell: &mut [*const c_char],
-    parent: libc::pid_t,
-) -> ! {
+fn in_child(prepared: &mut Prepared<'_>) -> ! {
+    let Prepared { plan, args, env, shell, parent } = prepared;
     // SAFETY: nothing but system calls and `signal`, all of which may be called between fork and
     // exec. Every pointer is to something that the plan or the caller's frame keeps; the lists of
     // arguments end with a null.
@@ -145,7 +245,7 @@ fn in_child(
         }
         if plan.dies_with_parent {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-            if libc::getppid() != parent {
+            if libc::getppid() != *parent {
                 libc::_exit(1); // It has ended before we could ask to be told.
             }
         }

@@ -31,6 +31,9 @@ pub struct Command {
     pub own_group: bool,
     /// Whether it is killed when this process ends.
     pub dies_with_us: bool,
+    /// Whether this thread may stand still until a command in a cgroup is the program that it is to be: then the child is no
+    /// copy of us, which is cheaper. A file system that does not answer keeps us from everything else that long.
+    pub stands_still: bool,
 }
 
 /// Where a command starts.
@@ -72,6 +75,7 @@ impl Command {
             mask: self.mask,
             own_group: self.own_group,
             dies_with_parent: self.dies_with_us,
+            stands_still: self.stands_still,
             gate: pipe.as_ref().map(|(waits, opens)| (waits.as_raw_fd(), opens.as_raw_fd())),
             complaints: complaints(name),
         };

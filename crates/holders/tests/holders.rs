@@ -15,12 +15,17 @@ use nix::sys::signal::SigSet;
 const LONG: Duration = Duration::from_secs(20);
 
 fn command(words: &[&str]) -> Command {
+    command_with(words, true, SigSet::empty())
+}
+
+fn command_with(words: &[&str], stands_still: bool, mask: SigSet) -> Command {
     Command {
         words: words.iter().map(Into::into).collect(),
         variables: vec![("HOLDALL_TEST".into(), "here".into())],
-        mask: SigSet::empty(),
+        mask,
         own_group: true,
         dies_with_us: true,
+        stands_still,
     }
 }
 
@@ -89,6 +94,47 @@ async fn nothing_leaves_a_cgroup_and_all_of_it_is_killed() {
     assert!(holder.ended() && holder.pids().is_empty());
     let late = command(&["true"]).start(Start::In(&dir));
     assert!(late.is_err(), "nothing starts in a grant that is over");
+}
+
+#[test]
+fn a_command_begins_alike_whether_or_not_we_stand_still() {
+    let Some(cgroups) = cgroups() else { return };
+    let cgroup = make(&cgroups, "alike");
+    let dir = enter(&cgroups, &cgroup);
+    let told = tempfile::NamedTempFile::new().expect("writable");
+    let usr1 = SigSet::from(nix::sys::signal::Signal::SIGUSR1);
+    let mask = || Vec::from_iter(&SigSet::thread_get_mask().expect("known"));
+    let before = mask();
+    let started = |stands_still, words: &[&str]| {
+        command_with(words, stands_still, usr1).start(Start::In(&dir)).expect("it starts")
+    };
+    for stands_still in [true, false] {
+        let script = "read stat </proc/$$/stat; set -- $stat; echo $HOLDALL_TEST $1 $5 >$0; \
+                      while read name value; do case $name in \
+                      SigBlk:|SigIgn:) echo $value;; esac; done \
+                      </proc/$$/status >>$0; cat /proc/$$/cgroup >>$0; exit 5";
+        let path = told.path().to_str().expect("text");
+        let child = started(stands_still, &["sh", "-c", script, path]);
+        let pid = child.pid();
+        assert_eq!(wait(&child), Ended::Code(5));
+        let told = std::fs::read_to_string(told.path()).expect("written");
+        let lines: Vec<_> = told.lines().collect();
+        assert_eq!(lines[..2], [format!("here {pid} {pid}"), "0000000000000200".into()]);
+        let ignored = u64::from_str_radix(lines[2], 16).expect("a mask");
+        assert_eq!(ignored & 1 << (libc::SIGPIPE - 1), 0, "as everybody has it");
+        assert!(lines.contains(&&*format!("0::/{}", cgroup.id().path)), "{told}");
+        assert_eq!(wait(&started(stands_still, &["no-such-command"])), Ended::Code(127));
+        assert_eq!(wait(&started(stands_still, &["/"])), Ended::Code(126));
+        assert_eq!(wait(&started(stands_still, &["sh", "-c", "kill -TERM $$"])), Ended::Signal(15));
+    }
+    assert_eq!(mask(), before, "ours is as it was");
+    while !cgroup.remove() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for stands_still in [true, false] {
+        let late = command_with(&["true"], stands_still, usr1).start(Start::In(&dir));
+        assert!(late.is_err(), "nothing starts in what is gone");
+    }
 }
 
 #[test]

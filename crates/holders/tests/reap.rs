@@ -13,6 +13,7 @@ fn the_end_of_a_command_is_told_whatever_its_group() {
             mask: SigSet::empty(),
             own_group,
             dies_with_us: true,
+            stands_still: true,
         };
         let mut child = command.start(Start::Gated).expect("it starts");
         assert_eq!(child.reap().expect("told"), None);

@@ -10,12 +10,15 @@ mod start;
 
 use std::cell::{Cell, OnceCell};
 use std::convert::Infallible;
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use holdall_client::{Client, Error, Presence, heard_out, is_stopped};
+use holdall_client::{Client, Error, Presence, Waiting, heard_out, is_stopped};
 use holdall_node::LastAgent;
-use holdall_wire::{Body, Name, Reply, Status};
+use holdall_wire::{Ask, Body, Name, Reply, Status};
+use tokio::runtime::Runtime;
 
 pub(crate) use self::elsewhere::Elsewhere;
 pub(crate) use self::place::{
@@ -130,12 +133,34 @@ impl Reach {
     pub(crate) async fn connect_or_start(&self) -> anyhow::Result<Client> {
         let place = match self.meant()? {
             Meant::Here(place) => place,
-            Meant::There(elsewhere) => return there(elsewhere).await,
+            Meant::There(elsewhere) => return Box::pin(there(elsewhere)).await,
         };
         match reached(place).await {
             Ok(client) => Ok(client),
-            Err(Error::NoAgent(_)) if !place.machine => start::start(place).await,
-            Err(error) => Err(turned_away(place, error)),
+            Err(error) => self.start_after(place, error).await,
+        }
+    }
+
+    /// The same, and asks for something in the same breath, if the agent is there and on this machine.
+    pub(crate) async fn connect_asking(
+        &self,
+        ask: &Ask,
+    ) -> anyhow::Result<(Client, Option<Waiting>)> {
+        let Meant::Here(place) = self.meant()? else {
+            return Ok((Box::pin(self.connect_or_start()).await?, None));
+        };
+        let connected = connected(place, || Client::connect_asking(&place.socket, ask.clone()));
+        match connected.await {
+            Ok(both) => Ok(both),
+            Err(error) => Ok((Box::pin(self.start_after(place, error)).await?, None)),
+        }
+    }
+
+    /// Starts the agent if that is what is missing, and ours to do.
+    async fn start_after(&self, place: &Place, error: Error) -> anyhow::Result<Client> {
+        match error {
+            Error::NoAgent(_) if !place.machine => Box::pin(start::start(place)).await,
+            error => Err(turned_away(place, error)),
         }
     }
 
@@ -148,7 +173,7 @@ impl Reach {
             // The client is there, and so is what tells.
             let _ = presence.wait_for(|now| *now != Presence::Here).await;
             let is_ours = !place.machine && !is_stopped(&place.socket);
-            if is_ours && let Err(error) = start::start_again(place).await {
+            if is_ours && let Err(error) = Box::pin(start::start_again(place)).await {
                 // It may be somebody else's to start, who does.
                 let back = presence.wait_for(|now| *now == Presence::Here);
                 if tokio::time::timeout(RETURN, back).await.is_err() {
@@ -163,10 +188,17 @@ impl Reach {
 
 /// Connects, if somebody answers in time. One that is just ending is followed by another, or by nobody.
 async fn reached(place: &Place) -> Result<Client, Error> {
+    connected(place, || Client::connect(&place.socket)).await
+}
+
+async fn connected<T, F: Future<Output = Result<T, Error>>>(
+    place: &Place,
+    connect: impl Fn() -> F,
+) -> Result<T, Error> {
     let connect = async {
         let mut pause = Duration::from_millis(5);
         loop {
-            match Client::connect(&place.socket).await {
+            match connect().await {
                 Err(Error::Unreachable(_, error))
                     if error.kind() == std::io::ErrorKind::ConnectionAborted && pause < LONGEST =>
                 {
@@ -177,7 +209,7 @@ async fn reached(place: &Place) -> Result<Client, Error> {
             }
         }
     };
-    in_time(&place.socket.display(), connect).await
+    in_time(&place.socket.display(), pin!(connect)).await
 }
 
 /// Connects to an agent on another machine. No other one is tried: it would know nothing of what this one has granted.
@@ -186,10 +218,10 @@ async fn there(elsewhere: &Elsewhere) -> anyhow::Result<Client> {
     Ok(in_time(remote, Client::remote(remote, *lease)).await?)
 }
 
-async fn in_time(
+async fn in_time<T>(
     at: &impl std::fmt::Display,
-    connect: impl Future<Output = Result<Client, Error>>,
-) -> Result<Client, Error> {
+    connect: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     tokio::time::timeout(ANSWER, connect).await.unwrap_or_else(|_| {
         let silent = std::io::Error::new(std::io::ErrorKind::TimedOut, SILENT);
         Err(Error::Unreachable(at.to_string(), silent))
@@ -246,7 +278,24 @@ pub(crate) async fn look(
 
 /// Runs something asynchronous to its end.
 pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    drive(&runtime()?, future)
+}
+
+/// The same for the last that a program does: what it leaves open is for the kernel to close, which does so anyway.
+pub(crate) fn block_on_last<T>(
+    future: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    drive(&ManuallyDrop::new(runtime()?), future)
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn drive<T>(
+    runtime: &Runtime,
+    future: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
     runtime.block_on(async {
         let done = future.await;
         heard_out(LAST_WORDS).await;

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -62,7 +63,7 @@ const NOTICE: Duration = Duration::from_secs(60);
 pub(super) struct Running {
     child: Child,
     cgroup: Option<Cgroup>,
-    /// The children that we had before: those of a program that became us.
+    /// The children that we had before, where there is no cgroup: those of a program that became us.
     before: Vec<u32>,
     /// How the command ended, if it has.
     ended: Option<Ended>,
@@ -114,18 +115,20 @@ impl Running {
         mut leash: Leash,
         signals: &mut Signals,
     ) -> anyhow::Result<Self> {
-        let before = children().unwrap_or_default();
         let mut command = command(words, variables, signals);
         // What is lent is to be given back in time, also if the agent is away then: what is left behind is ours to watch.
         let leftovers = grant.deadline().map(|_| leftovers);
+        // Of what is lent nobody but we may stop the use in time: then nothing keeps us from it.
+        command.stands_still = grant.deadline().is_none();
         check_time(grant, &mut leash)?;
         if let Some(place) = grant.place()
             && let Ok(dir) = Cgroup::enter(Path::new(&place.path), place.inode)
             && let Ok(child) = command.start(Start::In(&dir))
         {
             let cgroup = Some(Cgroup::at(dir, place.inode));
-            return Ok(Self::of(child, cgroup, before, leftovers, leash));
+            return Ok(Self::of(child, cgroup, Vec::new(), leftovers, leash));
         }
+        let before = children().unwrap_or_default();
         // If we are killed, the agent looks for what the command has started, and can do so only
         // by way of the command.
         command.dies_with_us = false;
@@ -144,7 +147,7 @@ impl Running {
                 }
             })
         };
-        waiting::answered(client, signals, known).await?;
+        waiting::answered(client, signals, pin!(known)).await?;
         check_time(grant, &mut leash)?;
         child.let_go();
         Ok(Self::of(child, None, before, leftovers, leash))
@@ -164,7 +167,7 @@ impl Running {
             let left = limit.saturating_duration_since(Instant::now());
             limit - NOTICE.min(left / 10)
         });
-        self.leash.set(grant.deadline(), boottime());
+        self.leash.set(grant.deadline(), boottime);
         let kill = tokio::time::sleep(Duration::MAX);
         tokio::pin!(kill);
         // While we waited for something else, its end may have been told already.
@@ -213,7 +216,7 @@ impl Running {
                         Stopped::Lost
                     }
                     News::Deadline => {
-                        self.leash.set(grant.deadline(), boottime());
+                        self.leash.set(grant.deadline(), boottime);
                         continue;
                     }
                 },
@@ -386,10 +389,10 @@ fn check_time(grant: &mut Grant, leash: &mut Leash) -> anyhow::Result<()> {
     while let Some(news) = grant.heard() {
         match news {
             News::Lost => return Err(over().into()),
-            News::Deadline => leash.set(grant.deadline(), boottime()),
+            News::Deadline => leash.set(grant.deadline(), boottime),
         }
     }
-    if leash.has_time(boottime()) { Ok(()) } else { Err(over().into()) }
+    if leash.has_time(boottime) { Ok(()) } else { Err(over().into()) }
 }
 
 fn command(words: &[OsString], variables: Vec<(String, String)>, signals: &Signals) -> Command {
@@ -399,6 +402,7 @@ fn command(words: &[OsString], variables: Vec<(String, String)>, signals: &Signa
         mask: signals.mask_before(),
         own_group: !has_terminal(),
         dies_with_us: true,
+        stands_still: false,
     }
 }
 

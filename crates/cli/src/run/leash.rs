@@ -19,10 +19,10 @@ pub(super) struct Leash {
 }
 
 impl Leash {
-    /// The end is another, or there is none.
-    pub(super) fn set(&mut self, end: Option<i64>, now: i64) {
+    /// The end is another, or there is none: then the time is not asked for.
+    pub(super) fn set(&mut self, end: Option<i64>, now: impl FnOnce() -> i64) {
         self.end = end;
-        self.longest = self.longest.max(end.map_or(0, |end| end.saturating_sub(now)));
+        self.longest = self.longest.max(end.map_or(0, |end| end.saturating_sub(now())));
     }
 
     fn stopping(self) -> i64 {
@@ -40,8 +40,8 @@ impl Leash {
     }
 
     /// Whether a command that is started now is not to be stopped at once.
-    pub(super) fn has_time(self, now: i64) -> bool {
-        self.stop_at().is_none_or(|at| now < at)
+    pub(super) fn has_time(self, now: impl FnOnce() -> i64) -> bool {
+        self.stop_at().is_none_or(|at| now() < at)
     }
 
     /// How long it is until the end.
@@ -59,31 +59,31 @@ mod tests {
     fn a_command_is_asked_to_end_and_killed_before_the_end() {
         let mut leash = Leash::default();
         assert_eq!((leash.stop_at(), leash.kill_at()), (None, None));
-        leash.set(Some(161_000), 101_000);
+        leash.set(Some(161_000), || 101_000);
         assert_eq!((leash.stop_at(), leash.kill_at()), (Some(146_000), Some(153_500)));
-        leash.set(Some(165_000), 130_000);
+        leash.set(Some(165_000), || 130_000);
         assert_eq!(leash.stop_at(), Some(150_000), "what was the most counts");
         assert_eq!(leash.left(160_000), Duration::from_secs(5));
-        leash.set(None, 170_000);
+        leash.set(None, || 170_000);
         assert_eq!(leash.stop_at(), None);
     }
 
     #[test]
     fn nothing_is_started_that_is_to_be_stopped_at_once() {
         let mut leash = Leash::default();
-        assert!(leash.has_time(5), "it is lent for good");
-        leash.set(Some(160_000), 100_000);
-        assert!(leash.has_time(144_999) && !leash.has_time(145_000));
+        assert!(leash.has_time(|| 5), "it is lent for good");
+        leash.set(Some(160_000), || 100_000);
+        assert!(leash.has_time(|| 144_999) && !leash.has_time(|| 145_000));
         let mut late = Leash::default();
-        late.set(Some(100_000), 100_001);
-        assert!(!late.has_time(100_001), "it was over before it was heard of");
+        late.set(Some(100_000), || 100_001);
+        assert!(!late.has_time(|| 100_001), "it was over before it was heard of");
     }
 
     #[test]
     fn short_leases_leave_little_and_long_ones_no_more_than_needed() {
         let stop_at = |end| {
             let mut leash = Leash::default();
-            leash.set(Some(end), 0);
+            leash.set(Some(end), || 0);
             leash.stop_at()
         };
         assert_eq!(stop_at(4_000), Some(3_000));

@@ -11,11 +11,12 @@ mod leash;
 mod plain;
 mod waiting;
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use holdall_client::{Client, Error, Grant};
+use holdall_client::{Client, Error, Grant, Presence};
 use holdall_holders::{Ended, boottime};
 use holdall_wire::{
     Ask, Fault, From as About, Lasting, Leftovers, NEEDS_MAX, Need, Part, RequestNo, span,
@@ -28,7 +29,7 @@ use self::child::{Running, Use};
 use self::leash::Leash;
 pub(crate) use self::waiting::Signals;
 use crate::failure::{Failure, LOST, NEVER, OVER_LIMIT};
-use crate::reach::{ANSWER, Reach, block_on};
+use crate::reach::{ANSWER, Reach, block_on_last};
 use crate::until::until;
 use crate::{USAGE, show, usage};
 
@@ -204,10 +205,22 @@ impl Wanted {
         let deadline = wait.or_else(|| self.no_wait.then_some(ANSWER)).map(|wait| start + wait);
         let deadline = waiting::Deadline { at: deadline, foresees: self.by.is_some() };
         let reached_by = wait.map(|wait| start + wait.max(LEAST));
-        let client = waiting::before(reached_by, signals, self.reach.connect_or_start()).await?;
+        // Of a reservation that is asked for before the agent is known to answer nobody would know.
+        let (client, mut asked) = match ask.lasting {
+            Lasting::Command(_) => {
+                let connected = pin!(self.reach.connect_asking(ask));
+                waiting::before(reached_by, signals, connected).await?
+            }
+            _ => {
+                let connected = pin!(self.reach.connect_or_start());
+                (waiting::before(reached_by, signals, connected).await?, None)
+            }
+        };
         loop {
-            let granted = waiting::granted(&client, ask.clone(), deadline, signals);
-            match through(&self.reach, &client, Meanwhile::Waiting, granted).await {
+            let asked = asked.take().map_or_else(|| client.enqueue(ask.clone()), Ok);
+            let granted = waiting::granted(&client, ask, asked, deadline, signals);
+            let done = through(&self.reach, &client, Meanwhile::Waiting, pin!(granted)).await;
+            match done {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
                     mention("the agent has lost its memory; asking again");
                 }
@@ -264,7 +277,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
              better ask for everything at once"
         ));
     }
-    block_on(hold_and_run(args, &ask))
+    block_on_last(pin!(hold_and_run(args, &ask)))
 }
 
 async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
@@ -276,7 +289,7 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     }
     let granted = Instant::now();
     let mut leash = Leash::default();
-    leash.set(grant.deadline(), boottime());
+    leash.set(grant.deadline(), boottime);
     let agent = args.wanted.reach.name()?;
     let alone = ask.lasting == Lasting::Connection;
     let limit = grant.limit().map(|limit| {
@@ -302,16 +315,16 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     } else {
         let (words, grant, signals) = (&args.command, &mut grant, &mut signals);
         let start = Running::start(words, variables, leftovers, &client, grant, leash, signals);
-        through(reach, &client, Meanwhile::Waiting, start).await?
+        through(reach, &client, Meanwhile::Waiting, pin!(start)).await?
     };
     let used = running.supervise(&mut grant, &mut signals, GRACE, deadline);
-    let used = through(reach, &client, Meanwhile::Running, used).await?;
+    let used = through(reach, &client, Meanwhile::Running, pin!(used)).await?;
     let mut back = async |grant: Grant| {
         if alone {
             args.tell_leftovers(&running.left().unwrap_or_default());
             return give_back_alone(&client, grant, &mut signals).await;
         }
-        let back = give_back(args, &client, &mut running, grant, &mut signals);
+        let back = pin!(give_back(args, &client, &mut running, grant, &mut signals));
         through(reach, &client, Meanwhile::Waiting, back).await
     };
     match used {
@@ -413,17 +426,23 @@ async fn end(
     running: &mut Running,
     signals: &mut Signals,
 ) -> anyhow::Result<Option<Vec<u32>>> {
-    let mut end = std::pin::pin!(grant.end(running.has_left()));
+    let mut end = pin!(grant.end(running.has_left()));
     while running.has_left() {
         tokio::select! {
             done = &mut end => return Ok(Some(done?)),
             changed = running.next_end(signals) => changed?,
         }
     }
-    let needless = async {
-        running.until_empty().await;
-        away::gone(client).await;
-    };
+    let needless = pin!(async {
+        loop {
+            // What is left is looked at only when that matters: mostly the agent has answered by then.
+            away::gone(client).await;
+            running.until_empty().await;
+            if *client.presence().borrow() != Presence::Here {
+                return;
+            }
+        }
+    });
     unless_needless(client, signals, end, needless).await
 }
 
@@ -433,7 +452,7 @@ async fn give_back_alone(
     mut grant: Grant,
     signals: &mut Signals,
 ) -> anyhow::Result<Back> {
-    let (end, gone) = (grant.end(false), away::gone(client));
+    let (end, gone) = (pin!(grant.end(false)), pin!(away::gone(client)));
     match unless_needless(client, signals, end, gone).await {
         Ok(Some(_)) => Ok(Back::Given),
         Ok(None) => {
@@ -462,5 +481,5 @@ async fn unless_needless(
             () = needless => Ok(None),
         }
     };
-    waiting::answered(client, signals, either).await
+    waiting::answered(client, signals, pin!(either)).await
 }

@@ -1,10 +1,10 @@
 //! Waiting for a grant: patiently or not, telling what it waits for, until a signal ends it.
 
 use std::collections::BTreeSet;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use holdall_client::{Client, Grant, Presence};
+use holdall_client::{Client, Error, Grant, Presence, Waiting};
 use holdall_holders::Caught;
 use holdall_wire::{Ask, Body, Explanation, Lasting, Need, Outlook, Reply, RequestNo};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -85,7 +85,7 @@ pub(super) async fn answered<T>(
             }
         }
     };
-    before(None, signals, in_time).await
+    before(None, signals, pin!(in_time)).await
 }
 
 /// Waits until the agent has been there for so long that it should have answered.
@@ -150,10 +150,11 @@ impl Deadline {
     }
 }
 
-/// Asks, and waits until it is granted, the time is over, or a signal comes.
+/// Waits until what was asked is granted, the time is over, or a signal comes.
 pub(super) async fn granted(
     client: &Client,
-    ask: Ask,
+    ask: &Ask,
+    asked: Result<Waiting, Error>,
     deadline: Deadline,
     signals: &mut Signals,
 ) -> anyhow::Result<Grant> {
@@ -168,7 +169,7 @@ pub(super) async fn granted(
             );
         }
     };
-    let mut waiting = client.enqueue(ask)?;
+    let mut waiting = asked?;
     waiting.on_warning(|text| super::mention(show::clean(text)));
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<Explanation>>>>> = None;
     loop {

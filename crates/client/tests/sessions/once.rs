@@ -94,9 +94,57 @@ proptest! {
     }
 }
 
+/// Asks while connecting until that succeeds, and gives back what it gets. Returns how many connections were cut.
+fn asked_at_once(seed: u64, trouble: Trouble) -> usize {
+    on_one_thread(async {
+        let agent = StandIn::new(seed, trouble);
+        let mut tries = 0;
+        let mut asked = || {
+            tries += 1;
+            ask("lock", &tries.to_string())
+        };
+        for _ in 0..8 {
+            let (client, mut waiting) = loop {
+                match Client::connect_asking(agent.socket(), asked()).await {
+                    Ok((client, waiting)) => break (client, waiting.expect("it knows sessions")),
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            };
+            let grant = loop {
+                match waiting.granted().await {
+                    Ok(grant) => break grant,
+                    Err(Error::Refused(_)) => waiting = client.enqueue(asked()).expect("asked"),
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            grant.release().await.expect("it was held");
+        }
+        until(|| agent.world.borrow().is_quiet() && agent.world.borrow().sessions() == 0).await;
+        let world = agent.world.borrow();
+        assert!(world.granted >= 8 && world.ended == world.granted, "{world:?}");
+        world.cuts
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 0, ..Default::default() })]
+
+    /// Of connections that are cut before the client knows that it is connected nothing is left, either.
+    #[test]
+    fn what_is_asked_while_connecting_is_held_once(
+        seed: u64,
+        cut in 6u64..40,
+        turned_away in prop_oneof![Just(0), 2u64..9],
+    ) {
+        asked_at_once(seed, Trouble { cut, turned_away, ..Trouble::default() });
+    }
+}
+
 #[test]
 fn there_is_no_trouble_without_trouble_and_some_with() {
     assert_eq!(exactly_once(1, Trouble::default()), 0);
+    assert_eq!(asked_at_once(1, Trouble::default()), 0);
+    assert!(asked_at_once(1, Trouble { cut: 8, ..Trouble::default() }) > 5);
     let cuts = exactly_once(1, Trouble { cut: 10, ..Trouble::default() });
     assert!(cuts > 10, "{cuts}");
 }

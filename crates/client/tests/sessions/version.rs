@@ -65,7 +65,9 @@ fn an_agent_without_sessions_is_looked_at_and_stopped_and_why_it_is_not_asked_is
             },
         );
     on_one_thread(async {
-        let client = Client::connect(&socket).await.expect("it is served");
+        let at_once = Client::connect_asking(&socket, ask("a", "a")).await;
+        let (client, asked) = at_once.expect("it is served");
+        assert!(asked.is_none(), "it has no sessions");
         client.status(&[], |_| false).await.expect("it is told");
         let asked = client.ask(ask("a", "a")).await.expect_err("it has no sessions");
         assert!(matches!(asked, Error::Version { agent: 5 }), "{asked}");
