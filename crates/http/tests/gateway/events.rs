@@ -1,6 +1,7 @@
 //! What those are told who listen.
 
 use std::io::Read;
+use std::time::{Duration, Instant};
 
 use crate::world::World;
 use holdall_http::{Config, token};
@@ -181,9 +182,11 @@ fn whoever_does_not_read_is_let_go_and_nobody_waits_for_it() {
             assert_eq!(quick.next_of("audit").data["at"], last);
         }
     }
+    let end = Instant::now() + Duration::from_secs(120);
     while is_full() {
+        assert!(Instant::now() < end, "it is not let go");
         world.log(last);
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     // What was on its way is read, and then there is no more of it.
     let heard = std::iter::from_fn(|| slow.next()).filter(|event| event.kind == "audit");
