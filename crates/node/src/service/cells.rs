@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - What is said over a link is of that link: what was held back until the log had it, and belongs to one that is gone, is dropped.
-//! - All that is said to a cell leaves in the order in which it came up, beats and their answers among it: so whatever was taken from
-//!   a home it is told before its next beat is confirmed.
+//! - What rests on the log leaves in the order in which it came up. A beat is confirmed at once, but not before what was taken from its
+//!   home by then is in the log: so whatever was taken from a home it is told before its next beat is confirmed.
 //! - If something does not fit, the link ends: of what was said over one, a beginning is heard.
 
 use std::cell::RefCell;
@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use holdall_cell::greeting::Presence;
 use holdall_cell::lease::{Leases, Terms, Verdict};
+use holdall_cell::peer::PeerMessage;
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cluster, Effect, Input};
 use holdall_core::CellId;
 use holdall_links::{self as links, Event, Events, Unsent, Way};
+use holdall_log::{Error as LogError, Index};
 use holdall_wire::{Refusal, Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
@@ -51,6 +53,8 @@ pub(super) struct Cells {
     pub(super) pools_changed: bool,
     pub(super) questions: Questions,
     backlog: Backlog,
+    /// The cell whose word is being taken up.
+    hears: Option<CellId>,
 }
 
 /// A link that is up.
@@ -59,6 +63,9 @@ struct Link {
     way: Way,
     /// Something did not fit: nothing more is said over it.
     is_full: bool,
+    /// The record up to which the log has to have come before beats are confirmed: that the other cell has said what it holds, or
+    /// that something was taken from it. None before it has said so.
+    settled: Option<Index>,
 }
 
 impl Cells {
@@ -88,6 +95,7 @@ impl Cells {
             pools_changed: true,
             questions: Questions::default(),
             backlog: Backlog::default(),
+            hears: None,
         }
     }
 
@@ -95,6 +103,12 @@ impl Cells {
     pub(super) fn link(&self, cell: CellId) -> Option<u64> {
         self.links.get(&cell).map(|link| link.number)
     }
+}
+
+/// Whether somebody asks who does not wait.
+fn is_now(said: &Input) -> bool {
+    let Input::Said { message, .. } = said else { return false };
+    matches!(&**message, PeerMessage::ToManager { order: Some(order), .. } if order.now)
 }
 
 /// How the cell is told that there are others.
@@ -172,7 +186,8 @@ impl Service {
         };
         let cell = number(peer.id);
         cells.last_link += 1;
-        cells.links.insert(cell, Link { number: cells.last_link, way, is_full: false });
+        let link = Link { number: cells.last_link, way, is_full: false, settled: None };
+        cells.links.insert(cell, link);
         let is_new = cells.ids.insert(cell, peer.id).is_none();
         cells.leases.add(now, cell);
         cells.leases.linked(now, cell);
@@ -222,7 +237,7 @@ impl Service {
                 if let Some(id) = cells.ids.get(&cell) {
                     cells.greeter.heard(*id, length);
                 }
-                self.say(cell, Frame::Beaten { sent });
+                self.confirm(cell, sent);
             }
             Frame::Beaten { sent } if sent <= now => {
                 cells.leases.confirmed(sent, cell);
@@ -234,7 +249,7 @@ impl Service {
                 if let Some(id) = cells.ids.get(&cell) {
                     cells.greeter.heard(*id, length);
                 }
-                self.on_said(Input::Said { cell, message });
+                self.hear(cell, message);
             }
             Frame::Asks { number, question, .. }
                 if self.answered_beside(cell, number, &question) => {}
@@ -246,20 +261,59 @@ impl Service {
         }
     }
 
-    /// What a cell says is taken, or if there is no room for it, turned down.
+    /// What a cell says is taken, or if there is no room for it, turned down. That rests on nothing, and waits for nothing.
     fn on_said(&mut self, said: Input) {
-        match self.host.admit(&said) {
-            Ok(()) => self.input(said),
-            // The log of a replicated cell that stands still for a while takes in what comes meanwhile.
-            Err(holdall_log::Error::Failed { .. }) if self.hosted.is_some() => self.input(said),
-            Err(full) => match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
-                Some((cell, message)) => {
-                    let length = self.host.last().0;
-                    self.say(cell, Frame::Said { length, message: Box::new(message) });
-                }
-                None => self.input(said),
-            },
+        let full = match self.host.admit(&said) {
+            Ok(()) => return self.input(said),
+            // The log of a replicated cell that stands still for a while takes in what comes meanwhile, unless nobody waits for it.
+            Err(LogError::Failed { .. }) if self.hosted.is_some() && !is_now(&said) => {
+                return self.input(said);
+            }
+            Err(full) => full,
+        };
+        match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
+            Some((cell, message)) => {
+                let length = self.host.watch().may_leave().0;
+                self.say_at_once(cell, &Frame::Said { length, message: Box::new(message) });
+            }
+            None => self.input(said),
         }
+    }
+
+    /// Takes what a cell says. What ends by that, that cell has ended itself; if it is what it holds here, its beats are confirmed
+    /// when that is in the log.
+    fn hear(&mut self, cell: CellId, message: Box<PeerMessage>) {
+        let (asserts, all) = match &*message {
+            PeerMessage::Assert(some) => (true, some.last),
+            _ => (false, false),
+        };
+        let tell = |service: &mut Self, heard| {
+            service.cells.iter_mut().for_each(|cells| cells.hears = heard);
+        };
+        tell(self, Some(cell).filter(|_| !asserts));
+        self.on_said(Input::Said { cell, message });
+        tell(self, None);
+        let last = self.host.last();
+        let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
+        link.filter(|_| all).into_iter().for_each(|link| link.settled = Some(last));
+    }
+
+    /// A beat has come. Its home goes on using what it has, also while the log stands still, unless something was taken from it that
+    /// waits for the log: it is told of that before.
+    fn confirm(&mut self, cell: CellId, sent: u64) {
+        let link = self.cells.as_ref().and_then(|cells| cells.links.get(&cell));
+        let settled = link.and_then(|link| link.settled);
+        match settled.is_some_and(|settled| self.host.has_left(settled)) && self.host.leads() {
+            true => self.say_at_once(cell, &Frame::Beaten { sent }),
+            false => self.say(cell, Frame::Beaten { sent }),
+        }
+    }
+
+    /// What was just taken from a cell it hears of, when that is in the log, before its next beat is confirmed.
+    fn settle(&mut self, cell: CellId) {
+        let last = self.host.last();
+        let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
+        link.into_iter().for_each(|link| link.settled = link.settled.map(|_| last));
     }
 
     /// What is known of other cells from before.
@@ -362,11 +416,14 @@ impl Service {
         }
         let verdicts = self.cells.as_mut()?.leases.look(now);
         for verdict in verdicts {
-            self.input(match verdict {
-                Verdict::Suspected(cell) => Input::Suspected(cell),
-                Verdict::Lapsed(cell) => Input::Lapsed(cell),
-                Verdict::LeaseOver(cell) => Input::LeaseOver(cell),
-            });
+            match verdict {
+                Verdict::Suspected(cell) => self.input(Input::Suspected(cell)),
+                Verdict::Lapsed(cell) => {
+                    self.input(Input::Lapsed(cell));
+                    self.settle(cell);
+                }
+                Verdict::LeaseOver(cell) => self.input(Input::LeaseOver(cell)),
+            }
         }
         let cells = self.cells.as_ref()?;
         crate::metrics::observe_cells(cells.ids.len(), cells.links.len());
@@ -456,6 +513,10 @@ impl Service {
     pub(super) fn for_cell(&mut self, effect: Effect) -> Option<Leaving> {
         match effect {
             Effect::Send(cell, message) => {
+                let hears = self.cells.as_ref().and_then(|cells| cells.hears);
+                if message.ends() && hears != Some(cell) {
+                    self.settle(cell);
+                }
                 let length = self.host.last().0;
                 self.saying(cell, Frame::Said { length, message })
             }
