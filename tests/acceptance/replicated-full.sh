@@ -135,4 +135,25 @@ expect_at lab3 0 "" run -w 10s maya@licences:3 -- true
 # And now it is handed over.
 expect_at lab2 0 "" cell move licences lab3
 [[ "$(leader)" == "('lab3',"* ]] || fail "lab3 does not lead: $(leader)"
+
+# A pool of a machine is moved to the cell, and jobs go on to ask for it by its name.
+expect_at lab2 0 "" pool add seats --units 2
+rm -f "$work/end"
+at lab2 run seats -- sh -c 'while [ ! -e "$0" ]; do sleep 0.1; done' "$work/end" 2>"$work/seats.err" &
+seats=$!
+taken() { at lab2 status | grep -q 'seats/0#'; }
+eventually taken
+expect_at lab2 0 "" pool drain seats --reason "moves to licences"
+expect_at lab2 75 "" run -w 1s seats -- true
+expect_at lab2 65 "is held by" pool remove seats
+touch "$work/end"
+wait "$seats" || fail "what was held of a drained pool is lost: $(cat "$work/seats.err")"
+expect_at lab2 0 "" pool remove seats
+expect_at lab2 0 "" pool add seats@licences --units 2
+for cell in "${cells[@]}"; do
+    printf '[names]\nseats = "seats@licences"\n' >>"$work/$cell.toml"
+    expect_at "$cell" 0 "" agent restart
+    out=$(at "$cell" run -w 20s seats -- sh -c 'echo $HOLDALL_UNITS_SEATS_LICENCES')
+    [[ "$out" =~ ^seats/[01]@licences$ ]] || fail "$cell gets something else: $out"
+done
 echo "$script: ok"

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use comfy_table::{Table, presets};
 use holdall_client::Client;
 use holdall_log::etcd::{Address, EtcdStore, Options, WhenLed};
-use holdall_wire::{Body, ClusterCall, ClusterView, Fault, HostCell, HostedView, MemberView, Reply};
+use holdall_wire::{
+    Body, ClusterCall, ClusterView, Fault, HostCell, HostedView, MemberView, Reply,
+};
 
 use crate::failure::{CONFLICT, Failure, UNAVAILABLE};
 use crate::reach::{Reach, block_on, call};

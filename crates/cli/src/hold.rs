@@ -191,7 +191,8 @@ pub(crate) fn renew(args: &RenewArgs) -> anyhow::Result<ExitCode> {
             // It is the agent that answers nothing, or another cell that does not confirm it.
             let is_there = client.call(Body::Agent);
             let is_there = matches!(tokio::time::timeout(LAST_WORD, is_there).await, Ok(Ok(_)));
-            let is_silent = error.downcast_ref().is_some_and(|told: &Failure| told.0 == UNAVAILABLE);
+            let is_silent =
+                error.downcast_ref().is_some_and(|told: &Failure| told.0 == UNAVAILABLE);
             return Err(if is_silent && is_there { unconfirmed(request) } else { error });
         }
         print(&format!("{request} lasts {}", show::until(show::now() + millis)))?;

@@ -14,13 +14,12 @@ use std::time::Duration;
 
 use holdall_cell::greeting::Presence;
 use holdall_cell::lease::{Leases, Terms, Verdict};
-use holdall_cell::peer::PeerMessage;
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cluster, Effect, Input};
 use holdall_core::CellId;
 use holdall_links::{self as links, Event, Events, Unsent, Way};
-use holdall_log::{Error as LogError, Index};
-use holdall_wire::{Refusal, Reply, RequestNo};
+use holdall_log::Index;
+use holdall_wire::{Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
@@ -38,7 +37,7 @@ pub(super) struct Cells {
     pub(super) terms: Terms,
     pub(super) leases: Leases,
     /// The links that are up.
-    links: BTreeMap<CellId, Link>,
+    pub(super) links: BTreeMap<CellId, Link>,
     /// What the links know the cells by.
     pub(super) ids: BTreeMap<CellId, links::CellId>,
     last_link: u64,
@@ -54,18 +53,18 @@ pub(super) struct Cells {
     pub(super) questions: Questions,
     backlog: Backlog,
     /// The cell whose word is being taken up.
-    hears: Option<CellId>,
+    pub(super) hears: Option<CellId>,
 }
 
 /// A link that is up.
-struct Link {
+pub(super) struct Link {
     number: u64,
     way: Way,
     /// Something did not fit: nothing more is said over it.
     is_full: bool,
     /// The record up to which the log has to have come before beats are confirmed: that the other cell has said what it holds, or
     /// that something was taken from it. None before it has said so.
-    settled: Option<Index>,
+    pub(super) settled: Option<Index>,
 }
 
 impl Cells {
@@ -103,12 +102,6 @@ impl Cells {
     pub(super) fn link(&self, cell: CellId) -> Option<u64> {
         self.links.get(&cell).map(|link| link.number)
     }
-}
-
-/// Whether somebody asks who does not wait.
-fn is_now(said: &Input) -> bool {
-    let Input::Said { message, .. } = said else { return false };
-    matches!(&**message, PeerMessage::ToManager { order: Some(order), .. } if order.now)
 }
 
 /// How the cell is told that there are others.
@@ -259,61 +252,6 @@ impl Service {
             }
             Frame::Answers { number, reply } => self.answered(cell, number, *reply),
         }
-    }
-
-    /// What a cell says is taken, or if there is no room for it, turned down. That rests on nothing, and waits for nothing.
-    fn on_said(&mut self, said: Input) {
-        let full = match self.host.admit(&said) {
-            Ok(()) => return self.input(said),
-            // The log of a replicated cell that stands still for a while takes in what comes meanwhile, unless nobody waits for it.
-            Err(LogError::Failed { .. }) if self.hosted.is_some() && !is_now(&said) => {
-                return self.input(said);
-            }
-            Err(full) => full,
-        };
-        match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
-            Some((cell, message)) => {
-                let length = self.host.watch().may_leave().0;
-                self.say_at_once(cell, &Frame::Said { length, message: Box::new(message) });
-            }
-            None => self.input(said),
-        }
-    }
-
-    /// Takes what a cell says. What ends by that, that cell has ended itself; if it is what it holds here, its beats are confirmed
-    /// when that is in the log.
-    fn hear(&mut self, cell: CellId, message: Box<PeerMessage>) {
-        let (asserts, all) = match &*message {
-            PeerMessage::Assert(some) => (true, some.last),
-            _ => (false, false),
-        };
-        let tell = |service: &mut Self, heard| {
-            service.cells.iter_mut().for_each(|cells| cells.hears = heard);
-        };
-        tell(self, Some(cell).filter(|_| !asserts));
-        self.on_said(Input::Said { cell, message });
-        tell(self, None);
-        let last = self.host.last();
-        let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
-        link.filter(|_| all).into_iter().for_each(|link| link.settled = Some(last));
-    }
-
-    /// A beat has come. Its home goes on using what it has, also while the log stands still, unless something was taken from it that
-    /// waits for the log: it is told of that before.
-    fn confirm(&mut self, cell: CellId, sent: u64) {
-        let link = self.cells.as_ref().and_then(|cells| cells.links.get(&cell));
-        let settled = link.and_then(|link| link.settled);
-        match settled.is_some_and(|settled| self.host.has_left(settled)) && self.host.leads() {
-            true => self.say_at_once(cell, &Frame::Beaten { sent }),
-            false => self.say(cell, Frame::Beaten { sent }),
-        }
-    }
-
-    /// What was just taken from a cell it hears of, when that is in the log, before its next beat is confirmed.
-    fn settle(&mut self, cell: CellId) {
-        let last = self.host.last();
-        let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
-        link.into_iter().for_each(|link| link.settled = link.settled.map(|_| last));
     }
 
     /// What is known of other cells from before.

@@ -204,7 +204,8 @@ impl Service {
                 Err(error) => Err(error),
             };
             let Some(service) = me.upgrade() else { return };
-            let decided = service.borrow_mut().decide_hand_over(&heir, written);
+            let why = written.err().map(|error| error.to_string());
+            let decided = service.borrow_mut().decide_hand_over(&heir, why);
             tell(decided.map_or_else(Reply::Failed, |()| Reply::Done));
         });
     }
@@ -239,14 +240,10 @@ impl Service {
         Err(not_handed_over(hosted, &why))
     }
 
-    /// The store takes what is written, or not.
-    fn decide_hand_over(
-        &mut self,
-        heir: &str,
-        written: Result<(), holdall_log::Error>,
-    ) -> Result<(), Fault> {
-        if let (Err(error), Some(hosted)) = (&written, &self.hosted) {
-            return Err(not_handed_over(hosted, &error.to_string()));
+    /// The store takes what is written, or does not, and this is why.
+    fn decide_hand_over(&mut self, heir: &str, why: Option<String>) -> Result<(), Fault> {
+        if let (Some(why), Some(hosted)) = (why, &self.hosted) {
+            return Err(not_handed_over(hosted, &why));
         }
         // It may have been decided otherwise meanwhile.
         if self.may_hand_over(heir)? && self.end.is_none() {
