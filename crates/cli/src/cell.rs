@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use comfy_table::{Table, presets};
 use holdall_client::Client;
 use holdall_log::etcd::{Address, EtcdStore, Options, WhenLed};
-use holdall_wire::{Body, ClusterCall, ClusterView, HostCell, HostedView, Reply};
+use holdall_wire::{
+    Body, ClusterCall, ClusterView, Fault, HostCell, HostedView, MemberView, Reply,
+};
 
 use crate::failure::{CONFLICT, Failure, UNAVAILABLE};
 use crate::reach::{Reach, block_on, call};
@@ -124,7 +126,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 let (view, address) = may_add(name, store, hosts, &client).await?;
                 let known = view.members.iter().find(|one| one.name == *name && !one.removed);
                 let id = match known {
-                    Some(known) => known.id.clone(),
+                    Some(known) => same(known, store, address, &client).await?,
                     None => make(name, address, &view.name)?,
                 };
                 have_hosted(name, id, store, hosts, &view, &client).await?;
@@ -144,16 +146,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 print(&if *json { show::json(&Cells { cells })? } else { told(&cells) })?;
             }
             Command::Move { name, host, reach } => {
-                let client = reach.connect().await?;
-                at(&client, name, ClusterCall::HandOver(host.clone())).await?;
-                until_led(&client, name, Some(host)).await?;
+                move_to(name, host, &reach.connect().await?).await?;
             }
             Command::Adopt { name, reach } => {
                 let client = reach.connect().await?;
                 let known = all(&client).await?.into_iter().find(|cell| cell.name == *name);
                 let known = known.ok_or_else(|| unknown(name))?;
                 adopt(name, Address::parse(&known.store)?, &known.host)?;
-                until_led(&client, name, None).await?;
+                until_led(&client, name, None, 0).await?;
             }
             Command::Remove { name, force, reach } => {
                 remove::remove(name, *force, &reach.connect().await?).await?;
@@ -221,7 +221,7 @@ async fn have_hosted(
         at(client, host, ClusterCall::Host(Box::new(what))).await?;
         is_known = true;
     }
-    let led = until_led(client, name, None).await?;
+    let led = until_led(client, name, None, 0).await?;
     say(format!("{} leads {name}; ask for what it guards as NAME@{name}", led.host));
     Ok(())
 }
@@ -233,6 +233,54 @@ fn make(name: &str, address: Address, host: &str) -> anyhow::Result<String> {
     let (log, opened) = EtcdStore::new(address, options).open_etcd()?;
     log.resign(None)?;
     Ok(opened.identity.to_string())
+}
+
+/// The id of a cell of the cluster, if that is what is at this address: of two logs of a cell, each would grant what the other has
+/// granted.
+async fn same(
+    known: &MemberView,
+    store: &str,
+    address: Address,
+    client: &Client,
+) -> anyhow::Result<String> {
+    let name = &known.name;
+    let conflict = |why: String| anyhow::Error::from(Failure(CONFLICT, why));
+    let hosts = all(client).await?.into_iter().filter(|one| one.name == *name);
+    if let Some(other) = hosts.into_iter().find(|one| one.store != store) {
+        let why = format!(
+            "{name} is a cell of the cluster, and its log is at {}: add hosts to it with that --store; the log cannot be moved",
+            other.store
+        );
+        return Err(conflict(why));
+    }
+    let there = EtcdStore::new(address, Options::new(name, "-", "-")).identity()?;
+    if there.is_none_or(|there| there.to_string() != known.id) {
+        let why = format!("{name} is a member of the cluster, and what {store} has is not its log");
+        return Err(conflict(format!("{why}; choose another name for a new cell")));
+    }
+    Ok(known.id.clone())
+}
+
+/// Lets a host lead, if it is there.
+async fn move_to(name: &str, heir: &str, client: &Client) -> anyhow::Result<()> {
+    let hosts: Vec<_> = all(client).await?.into_iter().filter(|one| one.name == name).collect();
+    let before = hosts.iter().find(|one| one.leads).map_or(0, |leader| leader.epoch);
+    let not_there = hosts.iter().find(|one| one.host == heir && !one.leads);
+    if let Some(why) = not_there.and_then(|one| one.trouble.as_ref()) {
+        let why = format!("{heir} cannot lead {name} now: {}", show::clean(why));
+        return Err(Failure(UNAVAILABLE, why).into());
+    }
+    if before == 0 && !hosts.is_empty() {
+        let why = format!("nobody leads {name}; `holdall cell show {name}` tells more");
+        return Err(Failure(UNAVAILABLE, why).into());
+    }
+    let told = at(client, name, ClusterCall::HandOver(heir.to_owned())).await;
+    // It may be gone before its answer is heard: then it shows who leads.
+    let is_unheard = |why: &anyhow::Error| {
+        matches!(why.downcast_ref(), Some(holdall_client::Error::Fault(Fault::Failed(_))))
+    };
+    told.map(drop).or_else(|why| if is_unheard(&why) { Ok(()) } else { Err(why) })?;
+    until_led(client, name, Some(heir), before).await.map(drop)
 }
 
 /// Begins a new life of a cell in etcd, if nobody leads it.
@@ -264,28 +312,52 @@ async fn at(client: &Client, cell: &str, what: ClusterCall) -> anyhow::Result<Re
     call(client, Body::At { cell: cell.to_owned(), question }).await
 }
 
-/// Waits until a host leads a cell: a certain one, or any.
-async fn until_led(client: &Client, name: &str, by: Option<&str>) -> anyhow::Result<HostedView> {
+/// Waits until a host leads a cell: a certain one, or any; or until another one than that leads after this epoch.
+async fn until_led(
+    client: &Client,
+    name: &str,
+    by: Option<&str>,
+    after: u32,
+) -> anyhow::Result<HostedView> {
     let deadline = Instant::now() + LEADS;
     let why = loop {
         let asked = at(client, name, ClusterCall::Hosted).await;
+        let is_late = Instant::now() > deadline;
         match asked {
-            Ok(Reply::Hosted(views)) => {
-                let led = views.into_iter().find(|view| view.leads);
-                if let Some(view) = led.filter(|view| by.is_none_or(|by| view.host == by)) {
-                    return Ok(view);
+            Ok(Reply::Hosted(views)) => match views.into_iter().find(|view| view.leads) {
+                Some(view) if by.is_none_or(|by| view.host == by) => return Ok(view),
+                Some(view) if is_late || view.epoch > after => {
+                    break format!("{} does", view.host);
                 }
-            }
-            Err(error) if Instant::now() > deadline => break format!("{error:#}"),
-            _ if Instant::now() > deadline => break "another one leads".to_owned(),
+                _ if is_late => break "nobody does".to_owned(),
+                _ => {}
+            },
+            Err(error) if is_late => break format!("{error:#}"),
             _ => {}
         }
         tokio::time::sleep(LOOK).await;
     };
     let whom = by.unwrap_or("no host");
-    let why =
-        format!("{whom} does not lead {name} yet: {why}; `holdall cell show {name}` tells more");
+    let why = format!("{whom} does not lead {name}: {why}; `holdall cell show {name}` tells more");
     Err(Failure(UNAVAILABLE, why).into())
+}
+
+/// A cell that is hosted has a log, too, which the cluster knows nothing of: `cell remove` deletes that.
+pub(crate) async fn refuse_hosted(client: &Client, member: &str) -> anyhow::Result<()> {
+    let view = members(client).await?;
+    let mut known = view.members.iter().filter(|one| !one.removed);
+    let known = known.find(|one| one.name == member || one.id == member);
+    let Some(known) = known else { return Ok(()) };
+    if let Some(hosted) = all(client).await?.into_iter().find(|cell| cell.name == known.name) {
+        let why = format!(
+            "{} is hosted by {}, and its log is at {}; `holdall cell remove {0}` ends it and deletes that",
+            known.name,
+            hosted.hosts.join(", "),
+            hosted.store
+        );
+        return Err(Failure(CONFLICT, why).into());
+    }
+    Ok(())
 }
 
 /// All replicated cells as their hosts see them that answer.

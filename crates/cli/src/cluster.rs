@@ -12,7 +12,7 @@ use holdall_wire::{
 
 use crate::failure::{CONFLICT, DENIED, Failure, UNAVAILABLE};
 use crate::reach::{Reach, block_on, call};
-use crate::{agent, print, say, show, usage};
+use crate::{agent, cell, print, say, show, usage};
 
 /// Make a cluster of several machines, or join one, and see to its members
 #[derive(clap::Args)]
@@ -140,7 +140,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             Command::Token(args) => token(args).await?,
             Command::Remove { name, reach } => {
-                done(reach, ClusterCall::Remove(name.clone())).await?;
+                let client = reach.connect().await?;
+                cell::refuse_hosted(&client, name).await?;
+                call(&client, Body::Cluster(ClusterCall::Remove(name.clone()))).await?;
                 say(format!(
                     "nobody talks to {name} any more; what it held, others keep for it until its lease is over, and of \
                      pools that wait until `holdall cluster forget {name}`"

@@ -7,7 +7,7 @@ use holdall_client::{Client, Presence};
 use holdall_wire::{Body, Lasting, Name, RequestNo, Taken, span};
 use serde::Serialize;
 
-use crate::failure::{Failure, NOT_NOW};
+use crate::failure::{Failure, NOT_NOW, UNAVAILABLE};
 use crate::reach::{self, Reach, block_on};
 use crate::run::{Meanwhile, Signals, Wanted, environment, through};
 use crate::until::until;
@@ -179,11 +179,34 @@ async fn watch(client: &Client, grant: RequestNo, names: &[Name]) -> anyhow::Res
     }
 }
 
+/// How long it may take to say that it is there.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 pub(crate) fn renew(args: &RenewArgs) -> anyhow::Result<ExitCode> {
-    let millis = millis(args.lasts.span());
-    let done = call(&args.reach, Body::Renew { request: args.grant, millis })?;
-    print(&format!("{} lasts {}", args.grant, show::until(show::now() + millis)))?;
-    Ok(done)
+    let (request, millis) = (args.grant, millis(args.lasts.span()));
+    block_on(async {
+        let client = args.reach.connect_or_start().await?;
+        let renewed = reach::call(&client, Body::Renew { request, millis }).await;
+        if let Err(error) = renewed {
+            // It is the agent that answers nothing, or another cell that does not confirm it.
+            let is_there = client.call(Body::Agent);
+            let is_there = matches!(tokio::time::timeout(LAST_WORD, is_there).await, Ok(Ok(_)));
+            let is_silent =
+                error.downcast_ref().is_some_and(|told: &Failure| told.0 == UNAVAILABLE);
+            return Err(if is_silent && is_there { unconfirmed(request) } else { error });
+        }
+        print(&format!("{request} lasts {}", show::until(show::now() + millis)))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Why a reservation is not renewed though the agent answers.
+fn unconfirmed(grant: RequestNo) -> anyhow::Error {
+    let why = format!(
+        "{grant} is not renewed: what guards it has not confirmed that; if it never does, it ends as before (`holdall status --all` tells \
+         until when, and what is wrong)"
+    );
+    Failure(UNAVAILABLE, why).into()
 }
 
 pub(crate) fn release(args: &ReleaseArgs) -> anyhow::Result<ExitCode> {

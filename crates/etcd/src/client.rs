@@ -146,26 +146,29 @@ impl Client {
     }
 
     /// From now on the member is asked that leads the others, if it answers: what any other is asked to carry out it passes on to
-    /// that one, and hears of the end of it later.
-    pub async fn seek_leader(&self) {
+    /// that one, and hears of the end of it later. Tells whether that one takes nothing new for want of room.
+    pub async fn seek_leader(&self) -> bool {
         let (current, ..) = self.member();
         let count = self.0.members.len();
         for number in (0..count).map(|next| (current + next) % count) {
             let mut grpc = Grpc::new(self.0.members[number].1.clone());
-            let Ok(request) = self.request(messages::Status {}) else { return };
+            let Ok(request) = self.request(messages::Status {}) else { return false };
             let asked = call(&mut grpc, "/etcdserverpb.Maintenance/Status", request);
             let told: Result<Result<StatusTold, Status>, _> =
                 tokio::time::timeout(SEEK.min(self.0.timeout), asked).await;
             let leads = |told: &StatusTold| {
                 told.header.as_ref().is_some_and(|it| it.member != 0 && it.member == told.leader)
             };
-            if matches!(&told, Ok(Ok(told)) if leads(told)) {
+            if let Ok(Ok(told)) = &told
+                && leads(told)
+            {
                 // Whoever has just found out that a member does not answer knows better.
                 let at = &self.0.current;
                 let _ = at.compare_exchange(current, number, Ordering::Relaxed, Ordering::Relaxed);
-                return;
+                return told.errors.iter().any(|alarm| alarm.contains("NOSPACE"));
             }
         }
+        false
     }
 
     fn token(&self) -> Option<String> {

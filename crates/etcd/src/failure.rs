@@ -1,5 +1,7 @@
 //! Why a call did not succeed, and what that says about whether it was carried out.
 
+use std::error::Error as _;
+
 use tonic::{Code, Status};
 
 /// What is known of a call that was not answered as it should be.
@@ -50,8 +52,18 @@ impl Failure {
             Code::InvalidArgument if is("etcdserver:") => Kind::Wrong,
             _ => Kind::Unknown,
         };
-        Self { kind, what: format!("etcd at {from}: {said}") }
+        let why = cause(status).map_or_else(String::new, |why| format!(" ({why})"));
+        Self { kind, what: format!("etcd at {from}: {said}{why}") }
     }
+}
+
+/// What is behind it, if that is not said: of a connection that fails, what was wrong with it.
+fn cause(status: &Status) -> Option<String> {
+    let mut cause = status.source()?;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    Some(cause.to_string())
 }
 
 /// Whether a token was not taken, so that another one helps. Nothing was carried out then.

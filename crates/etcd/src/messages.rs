@@ -283,6 +283,9 @@ pub struct StatusTold {
     /// The member that leads all of them, as far as this one knows; 0 if none does.
     #[prost(uint64, tag = "4")]
     pub leader: u64,
+    /// What is wrong: the alarms that are raised, in words.
+    #[prost(string, repeated, tag = "8")]
+    pub errors: Vec<String>,
 }
 
 /// Says who is asking.

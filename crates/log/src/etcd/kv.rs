@@ -41,8 +41,9 @@ pub(super) trait Kv: Send + Sync + 'static {
         revision: i64,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Asks whoever carries things out without asking others first, from now on, if that can be known.
-    fn seek_leader(&self) -> impl Future<Output = ()> + Send;
+    /// Asks whoever carries things out without asking others first, from now on, if that can be known; and tells whether that one
+    /// has no room.
+    fn seek_leader(&self) -> impl Future<Output = bool> + Send;
 
     /// The time since the start of the machine, standing still included, in milliseconds.
     fn now(&self) -> u64;
@@ -77,8 +78,8 @@ impl Kv for holdall_etcd::Client {
         Self::changed(self, key, revision).await
     }
 
-    async fn seek_leader(&self) {
-        Self::seek_leader(self).await;
+    async fn seek_leader(&self) -> bool {
+        Self::seek_leader(self).await
     }
 
     fn now(&self) -> u64 {

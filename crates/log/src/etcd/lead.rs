@@ -309,9 +309,11 @@ impl<K: Kv> Place<K> {
     }
 
     /// Sees to it for ever that the leader of etcd's own members is asked: others pass on what they are to carry out, which takes longer.
-    pub(super) async fn ask_leader(&self) {
+    /// That it has no room is told before anything is in vain.
+    pub(super) async fn ask_leader(&self, elected: &Elected) {
         loop {
-            self.kv.seek_leader().await;
+            let is_full = self.kv.seek_leader().await;
+            elected.told.trouble(By::Looks, is_full.then(|| Error::Full(self.name.clone())));
             tokio::time::sleep(self.options.lease / 3).await;
         }
     }

@@ -72,7 +72,7 @@ impl<K: Kv> Core<K> {
             biased;
             deposed = self.place.keep_leading(&self.elected) => Err(deposed),
             written = writer.run() => written,
-            () = self.place.ask_leader() => Ok(()),
+            () = self.place.ask_leader(&self.elected) => Ok(()),
         };
         self.end(ended.err()).await;
     }

@@ -127,6 +127,14 @@ impl EtcdStore {
         self.at_place(async move |place| place.put_copy(&copy).await)
     }
 
+    /// Which cell is there, if one is.
+    ///
+    /// # Errors
+    /// If etcd cannot be reached, or what is there cannot be used.
+    pub fn identity(&self) -> Result<Option<Identity>, OpenError> {
+        self.at_place(async |place| Ok(place.meta().await?.cell.map(|cell| cell.identity)))
+    }
+
     /// Which election was the last one, to be told to [`EtcdStore::remove`].
     ///
     /// # Errors

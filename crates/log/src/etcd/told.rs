@@ -13,13 +13,15 @@ pub(super) enum By {
     Writer,
     /// Who renews the lease.
     Tenure,
+    /// Who asks etcd how it is.
+    Looks,
 }
 
 /// Tells how far a log has come, and what is wrong.
 pub(super) struct Told {
     progress: watch::Sender<Progress>,
     /// What each of them finds wrong, and passes.
-    troubles: Mutex<[Option<Error>; 2]>,
+    troubles: Mutex<[Option<Error>; 3]>,
 }
 
 impl Told {

@@ -1,5 +1,5 @@
-//! Appends to a log in etcd: one transaction after the other, each with the records that came meanwhile; while one takes
-//! long, the next is sent, too.
+//! Appends to a log in etcd: one transaction after the other, each with the records that came meanwhile, and for a moment waits for as
+//! many as the one before had; while one takes long, the next is sent, too.
 //!
 //! A transaction compares the revision at which the key of the leader was made, so that nobody else
 //! has led since, and what the head says, so that it is carried out at most once, and after all
@@ -39,6 +39,18 @@ const UNDER_WAY: usize = 2;
 /// since etcd writes one after the other, and all that waits is one transaction if it waits a little longer.
 const PATIENCE: Duration = Duration::from_millis(5);
 
+/// How long what has come waits for as much as the transaction before had. What that lets go on comes back in a while, one after the
+/// other; sent as it comes, most of it would be in a second transaction, and each costs etcd more than what is in it.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// It is this time or later; never, if there is none.
+async fn passed(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What is to be written.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -54,15 +66,38 @@ struct Waiting {
     epoch: u32,
     /// That nothing more will come, and who is to lead then.
     seal: Option<Heir>,
+    /// When the first of what was not sent yet has come.
+    since: Option<Instant>,
+}
+
+impl Waiting {
+    /// Since when something waits: from now on, if nothing did.
+    fn since(&mut self) -> Instant {
+        *self.since.get_or_insert_with(Instant::now)
+    }
 }
 
 impl Queue {
+    /// From when on what waits is sent, after this head; none if nothing waits. It is sent at once if it is as much as is expected.
+    fn due(&self, head: Head, expected: usize) -> Option<Instant> {
+        let mut waiting = self.lock();
+        let is_ending = waiting.seal.is_some();
+        if waiting.records.is_empty() && waiting.epoch <= head.epoch && !is_ending {
+            return None;
+        }
+        let since = waiting.since();
+        let is_enough = waiting.records.len() >= expected || is_ending;
+        Some(if is_enough { since } else { since + TOGETHER })
+    }
+
+    /// All that waits is sent now, or again.
+    fn is_sent(&self) {
+        self.lock().since = None;
+    }
+
     /// Something has come, and it is this time or later; never, if there is none.
     async fn something_after(&self, at: Option<Instant>) {
-        match at {
-            Some(at) => sleep_until(at).await,
-            None => std::future::pending().await,
-        }
+        passed(at).await;
         self.wake.notified().await;
     }
 
@@ -76,6 +111,7 @@ impl Queue {
             waiting.bytes += record.payload.len();
             waiting.records.push_back(record);
         }
+        waiting.since();
         drop(waiting);
         self.wake.notify_one();
     }
@@ -88,13 +124,17 @@ impl Queue {
     pub(super) fn raise_epoch(&self, to: u32) {
         let mut waiting = self.lock();
         waiting.epoch = waiting.epoch.max(to);
+        waiting.since();
         drop(waiting);
         self.wake.notify_one();
     }
 
     /// When all of this is written, this one leads no longer.
     pub(super) fn seal(&self, heir: Heir) {
-        self.lock().seal = Some(heir);
+        let mut waiting = self.lock();
+        waiting.seal = Some(heir);
+        waiting.since();
+        drop(waiting);
         self.wake.notify_one();
     }
 }
@@ -158,6 +198,8 @@ pub(super) struct Writer<'a, K> {
     flights: VecDeque<Flight>,
     /// Whether it still says that memory was lost.
     says_lost: bool,
+    /// How many records the transaction before had.
+    expected: usize,
 }
 
 impl<'a, K: Kv> Writer<'a, K> {
@@ -171,6 +213,7 @@ impl<'a, K: Kv> Writer<'a, K> {
             head,
             furthest: head.next,
             flights: VecDeque::new(),
+            expected: 0,
             says_lost: matches!(elected.memory, Memory::Lost(_)),
         }
     }
@@ -182,7 +225,10 @@ impl<'a, K: Kv> Writer<'a, K> {
             self.send();
             let room = self.room();
             let Some(first) = self.flights.front_mut() else {
-                self.queue.wake.notified().await;
+                tokio::select! {
+                    () = self.queue.wake.notified() => {}
+                    () = passed(room) => {}
+                }
                 continue;
             };
             let answer = tokio::select! {
@@ -195,6 +241,7 @@ impl<'a, K: Kv> Writer<'a, K> {
                 Became::Sealed => return Ok(()),
                 Became::Written => {
                     self.elected.told.trouble(By::Writer, None);
+                    self.elected.told.trouble(By::Looks, None); // There was room.
                     missed = 0;
                 }
                 Became::Missed => {
@@ -210,7 +257,9 @@ impl<'a, K: Kv> Writer<'a, K> {
 
     /// From when on one more may be under way, if nothing is answered before.
     fn room(&self) -> Option<Instant> {
-        let Some(last) = self.flights.back() else { return Some(Instant::now()) };
+        let Some(last) = self.flights.back() else {
+            return self.queue.due(self.head, self.expected);
+        };
         let has_room = self.flights.len() < UNDER_WAY && last.batch.seal.is_none();
         has_room.then_some(last.sent + PATIENCE)
     }
@@ -221,6 +270,8 @@ impl<'a, K: Kv> Writer<'a, K> {
             && let Some(batch) = self.next_batch()
         {
             let Head { next, epoch } = batch.after;
+            self.expected = batch.records.len();
+            self.queue.is_sent();
             self.furthest = self.furthest.max(next);
             if !self.place.options.rules.tells_after_commit {
                 self.elected.told.committed(self.furthest.before(), epoch);

@@ -22,6 +22,7 @@ pub(crate) mod children;
 pub(crate) mod stand_by;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use holdall_links::token::JoinToken;
@@ -37,6 +38,8 @@ const CELLS: &str = "cells";
 const HOSTED: &str = "hosted.json";
 const STANDING: &str = "standing.json";
 const SEEN: &str = "seen.json";
+/// After how long a host counts as not there that stands by and does not say so.
+const SILENT: Duration = Duration::from_secs(5);
 /// What the directory of a cell that was removed is called: its name, this, and a number. No cell is called like this.
 const AWAY: &str = ".removed.";
 /// The heir of a cell that nobody is to lead: no host is called like this.
@@ -118,7 +121,15 @@ impl Standing {
     }
 
     fn read(dir: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(dir.join(STANDING)).ok()?).ok()
+        let path = dir.join(STANDING);
+        let mut standing: Self = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+        // Whoever stands by says so each second; whoever leads, when there is news.
+        let silent = path.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
+        if !standing.leads && silent > SILENT {
+            let why = format!("its process has not been heard of for {} s", silent.as_secs());
+            standing.trouble = Some(why);
+        }
+        Some(standing)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - What is said over a link is of that link: what was held back until the log had it, and belongs to one that is gone, is dropped.
-//! - All that is said to a cell leaves in the order in which it came up, beats and their answers among it: so whatever was taken from
-//!   a home it is told before its next beat is confirmed.
+//! - What rests on the log leaves in the order in which it came up. A beat is confirmed at once, but not before what was taken from its
+//!   home by then is in the log: so whatever was taken from a home it is told before its next beat is confirmed.
 //! - If something does not fit, the link ends: of what was said over one, a beginning is heard.
 
 use std::cell::RefCell;
@@ -18,7 +18,8 @@ use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cluster, Effect, Input};
 use holdall_core::CellId;
 use holdall_links::{self as links, Event, Events, Unsent, Way};
-use holdall_wire::{Refusal, Reply, RequestNo};
+use holdall_log::Index;
+use holdall_wire::{Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
@@ -36,7 +37,7 @@ pub(super) struct Cells {
     pub(super) terms: Terms,
     pub(super) leases: Leases,
     /// The links that are up.
-    links: BTreeMap<CellId, Link>,
+    pub(super) links: BTreeMap<CellId, Link>,
     /// What the links know the cells by.
     pub(super) ids: BTreeMap<CellId, links::CellId>,
     last_link: u64,
@@ -51,14 +52,19 @@ pub(super) struct Cells {
     pub(super) pools_changed: bool,
     pub(super) questions: Questions,
     backlog: Backlog,
+    /// The cell whose word is being taken up.
+    pub(super) hears: Option<CellId>,
 }
 
 /// A link that is up.
-struct Link {
+pub(super) struct Link {
     number: u64,
     way: Way,
     /// Something did not fit: nothing more is said over it.
     is_full: bool,
+    /// The record up to which the log has to have come before beats are confirmed: that the other cell has said what it holds, or
+    /// that something was taken from it. None before it has said so.
+    pub(super) settled: Option<Index>,
 }
 
 impl Cells {
@@ -88,6 +94,7 @@ impl Cells {
             pools_changed: true,
             questions: Questions::default(),
             backlog: Backlog::default(),
+            hears: None,
         }
     }
 
@@ -172,7 +179,8 @@ impl Service {
         };
         let cell = number(peer.id);
         cells.last_link += 1;
-        cells.links.insert(cell, Link { number: cells.last_link, way, is_full: false });
+        let link = Link { number: cells.last_link, way, is_full: false, settled: None };
+        cells.links.insert(cell, link);
         let is_new = cells.ids.insert(cell, peer.id).is_none();
         cells.leases.add(now, cell);
         cells.leases.linked(now, cell);
@@ -222,7 +230,7 @@ impl Service {
                 if let Some(id) = cells.ids.get(&cell) {
                     cells.greeter.heard(*id, length);
                 }
-                self.say(cell, Frame::Beaten { sent });
+                self.confirm(cell, sent);
             }
             Frame::Beaten { sent } if sent <= now => {
                 cells.leases.confirmed(sent, cell);
@@ -234,7 +242,7 @@ impl Service {
                 if let Some(id) = cells.ids.get(&cell) {
                     cells.greeter.heard(*id, length);
                 }
-                self.on_said(Input::Said { cell, message });
+                self.hear(cell, message);
             }
             Frame::Asks { number, question, .. }
                 if self.answered_beside(cell, number, &question) => {}
@@ -243,22 +251,6 @@ impl Service {
                 self.say(cell, Frame::Answers { number, reply });
             }
             Frame::Answers { number, reply } => self.answered(cell, number, *reply),
-        }
-    }
-
-    /// What a cell says is taken, or if there is no room for it, turned down.
-    fn on_said(&mut self, said: Input) {
-        match self.host.admit(&said) {
-            Ok(()) => self.input(said),
-            // The log of a replicated cell that stands still for a while takes in what comes meanwhile.
-            Err(holdall_log::Error::Failed { .. }) if self.hosted.is_some() => self.input(said),
-            Err(full) => match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
-                Some((cell, message)) => {
-                    let length = self.host.last().0;
-                    self.say(cell, Frame::Said { length, message: Box::new(message) });
-                }
-                None => self.input(said),
-            },
         }
     }
 
@@ -362,11 +354,14 @@ impl Service {
         }
         let verdicts = self.cells.as_mut()?.leases.look(now);
         for verdict in verdicts {
-            self.input(match verdict {
-                Verdict::Suspected(cell) => Input::Suspected(cell),
-                Verdict::Lapsed(cell) => Input::Lapsed(cell),
-                Verdict::LeaseOver(cell) => Input::LeaseOver(cell),
-            });
+            match verdict {
+                Verdict::Suspected(cell) => self.input(Input::Suspected(cell)),
+                Verdict::Lapsed(cell) => {
+                    self.input(Input::Lapsed(cell));
+                    self.settle(cell);
+                }
+                Verdict::LeaseOver(cell) => self.input(Input::LeaseOver(cell)),
+            }
         }
         let cells = self.cells.as_ref()?;
         crate::metrics::observe_cells(cells.ids.len(), cells.links.len());
@@ -456,6 +451,10 @@ impl Service {
     pub(super) fn for_cell(&mut self, effect: Effect) -> Option<Leaving> {
         match effect {
             Effect::Send(cell, message) => {
+                let hears = self.cells.as_ref().and_then(|cells| cells.hears);
+                if message.ends() && hears != Some(cell) {
+                    self.settle(cell);
+                }
                 let length = self.host.last().0;
                 self.saying(cell, Frame::Said { length, message })
             }

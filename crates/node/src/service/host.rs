@@ -241,6 +241,17 @@ impl Host {
         Ok(out)
     }
 
+    /// Has something written that says nothing: when its epoch is reached, the log takes what it is told.
+    ///
+    /// # Errors
+    /// What ended the log.
+    pub(super) fn probe(&mut self) -> Result<(Watch, u32), Error> {
+        let epoch = self.raised.max(self.watch.progress().epoch).saturating_add(1);
+        self.log()?.raise_epoch(epoch)?;
+        self.raised = epoch;
+        Ok((self.watch(), epoch))
+    }
+
     /// Takes back what a step led to, once that is used up.
     pub(super) fn reuse(&mut self, out: Out) {
         self.cell.reuse(out);
@@ -307,6 +318,18 @@ impl Host {
             }
             due.push(held.what);
         }
+    }
+
+    /// Whether the log has a record, and all that rests on it has left.
+    pub(super) fn has_left(&self, upto: Index) -> bool {
+        let waits = |queue: &VecDeque<Held>| queue.front().is_some_and(|held| held.index <= upto);
+        upto <= self.watch.may_leave() && !waits(&self.written) && !waits(&self.synced)
+    }
+
+    /// Whether nobody else can lead the log by now.
+    pub(super) fn leads(&self) -> bool {
+        let progress = self.watch.progress();
+        !progress.has_ended() && leads(&progress)
     }
 
     /// Up to which record all events have left.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdall_cell::session::ConnNo;
 use holdall_core::CellId;
@@ -16,11 +17,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::connection::serve_as;
 use super::{End, Peer, Service};
 use crate::cluster::frame::Frame;
+use crate::cluster::number;
 use crate::hosted::{self, Hosted, Sighting, Standing};
 use crate::rights::Rights;
 
 /// The only call over a connection.
 const CALL: u64 = 1;
+/// How long the store may take to write something before it is not handed over; whoever asks waits a little longer.
+const HEARD: Duration = Duration::from_secs(4);
 
 impl Service {
     /// Why nothing can be asked for here, if it cannot.
@@ -87,8 +91,8 @@ impl Service {
         match call {
             ClusterCall::Hosted => self.answer(conn, id, Reply::Hosted(self.hosted_views())),
             ClusterCall::HandOver(heir) => {
-                let reply = self.hand_over_to(heir).map_or_else(Reply::Failed, |()| Reply::Done);
-                self.answer(conn, id, reply);
+                let tell = self.telling(move |service, reply| service.answer(conn, id, reply));
+                self.hand_over_to(heir, tell);
             }
             ClusterCall::Close(is_forced) => {
                 let reply =
@@ -96,12 +100,8 @@ impl Service {
                 self.answer(conn, id, reply);
             }
             ClusterCall::Host(what) => {
-                let me = self.me.clone();
-                self.host_cell(what, move |reply| {
-                    if let Some(service) = me.upgrade() {
-                        service.borrow_mut().answer(conn, id, reply);
-                    }
-                });
+                let tell = self.telling(move |service, reply| service.answer(conn, id, reply));
+                self.host_cell(what, tell);
             }
             _ => return None,
         }
@@ -114,23 +114,17 @@ impl Service {
         if is_change(call) {
             self.note_cluster(Arc::new(self.administrator_of(cell)), call);
         }
+        let tell = self.telling(move |service, reply| {
+            let reply = Box::new(reply);
+            service.say_at_once(cell, &Frame::Answers { number, reply });
+        });
         let reply = match call {
             ClusterCall::Hosted => Reply::Hosted(self.hosted_views()),
-            ClusterCall::HandOver(heir) => {
-                self.hand_over_to(heir).map_or_else(Reply::Failed, |()| Reply::Done)
-            }
+            ClusterCall::HandOver(heir) => return self.hand_over_to(heir, tell),
             ClusterCall::Close(is_forced) => {
                 self.close_cell(*is_forced).map_or_else(Reply::Failed, |()| Reply::Done)
             }
-            ClusterCall::Host(what) => {
-                let me = self.me.clone();
-                return self.host_cell(what, move |reply| {
-                    if let Some(service) = me.upgrade() {
-                        let reply = Box::new(reply);
-                        service.borrow_mut().say(cell, Frame::Answers { number, reply });
-                    }
-                });
-            }
+            ClusterCall::Host(what) => return self.host_cell(what, tell),
             _ => Reply::Failed(Fault::Wrong("this is no question for another cell".into())),
         };
         self.say_at_once(cell, &Frame::Answers { number, reply: Box::new(reply) });
@@ -191,22 +185,87 @@ impl Service {
         Who { user: format!("@{name}").into(), host: name.into(), ..Who::default() }
     }
 
-    fn hand_over_to(&mut self, heir: &str) -> Result<(), Fault> {
-        let conflict = |why: String| Err(Fault::Conflict(why));
-        match &self.hosted {
-            None => conflict("this is the cell of a machine, and stays there".into()),
-            Some(hosted) if hosted.host == heir => Ok(()),
-            Some(hosted) if !hosted.hosts.iter().any(|host| host == heir) => conflict(format!(
-                "{heir} does not host {}; its hosts are {}",
-                hosted.name,
-                hosted.hosts.join(", ")
-            )),
-            Some(_) => {
-                tracing::info!(heir, "another host is to lead");
-                self.end.get_or_insert_with(|| End::HandedOver(heir.into()));
-                self.changed.notify_one();
-                Ok(())
-            }
+    /// Another host is to lead, if it is there, and the store takes that: what was begun without would leave nobody who leads. So
+    /// something is written first.
+    fn hand_over_to(&mut self, heir: &str, tell: impl FnOnce(Reply) + 'static) {
+        match self.may_hand_over(heir) {
+            Ok(false) => return tell(Reply::Done),
+            Err(fault) => return tell(Reply::Failed(fault)),
+            Ok(true) => {}
+        }
+        let probe = self.host.probe();
+        let (me, heir) = (self.me.clone(), heir.to_owned());
+        tokio::task::spawn_local(async move {
+            let written = match probe {
+                Ok((mut watch, epoch)) => {
+                    let raised = tokio::time::timeout(HEARD, watch.raised(epoch)).await;
+                    raised.unwrap_or_else(|_| Err(watch.progress().trouble.unwrap_or_else(slow)))
+                }
+                Err(error) => Err(error),
+            };
+            let Some(service) = me.upgrade() else { return };
+            let why = written.err().map(|error| error.to_string());
+            let decided = service.borrow_mut().decide_hand_over(&heir, why);
+            tell(decided.map_or_else(Reply::Failed, |()| Reply::Done));
+        });
+    }
+
+    /// Whether it is to be handed over; not if it is led by that one.
+    fn may_hand_over(&self, heir: &str) -> Result<bool, Fault> {
+        let Some(hosted) = &self.hosted else {
+            let why = "this is the cell of a machine, and stays there";
+            return Err(Fault::Conflict(why.into()));
+        };
+        let Hosted { name, host, hosts, .. } = hosted;
+        if host == heir {
+            return Ok(false);
+        }
+        if !hosts.iter().any(|one| one == heir) {
+            let hosts = hosts.join(", ");
+            let why = format!("{heir} does not host {name}; its hosts are {hosts}");
+            return Err(Fault::Conflict(why));
+        }
+        if self.end.as_ref().is_some_and(|end| *end != End::HandedOver(heir.into())) {
+            return Err(Fault::Conflict(format!("{name} is about to end here; say it again")));
+        }
+        let links = self.cells.as_ref().and_then(|cells| {
+            let id = cells.running.as_ref()?.links.named(heir).ok()?;
+            cells.link(number(id))
+        });
+        let why = match (links, self.host.held_up()) {
+            (None, _) => format!("{host}, which leads {name}, has no link to {heir}"),
+            (_, Some(why)) => why,
+            _ => return Ok(true),
+        };
+        Err(not_handed_over(hosted, &why))
+    }
+
+    /// The store takes what is written, or does not, and this is why.
+    fn decide_hand_over(&mut self, heir: &str, why: Option<String>) -> Result<(), Fault> {
+        if let (Some(why), Some(hosted)) = (why, &self.hosted) {
+            return Err(not_handed_over(hosted, &why));
+        }
+        // It may have been decided otherwise meanwhile.
+        if self.may_hand_over(heir)? && self.end.is_none() {
+            tracing::info!(heir, "another host is to lead");
+            self.end = Some(End::HandedOver(heir.into()));
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Tells what has come of something, when this service is done with what it does now.
+    fn telling<T: FnOnce(&mut Self, Reply) + 'static>(
+        &self,
+        tell: T,
+    ) -> impl FnOnce(Reply) + use<T> {
+        let me = self.me.clone();
+        move |reply| {
+            tokio::task::spawn_local(async move {
+                if let Some(me) = me.upgrade() {
+                    tell(&mut me.borrow_mut(), reply);
+                }
+            });
         }
     }
 
@@ -289,6 +348,18 @@ impl Service {
 /// Whether a call about replicated cells changes something, so that it is written down who has made it.
 fn is_change(call: &ClusterCall) -> bool {
     matches!(call, ClusterCall::HandOver(_) | ClusterCall::Host(_) | ClusterCall::Close(_))
+}
+
+/// Why this host goes on leading.
+fn not_handed_over(hosted: &Hosted, why: &str) -> Fault {
+    let Hosted { name, host, .. } = hosted;
+    Fault::Conflict(format!("{name} is not handed over, and {host} goes on leading it: {why}"))
+}
+
+/// The store has not said what is wrong.
+fn slow() -> holdall_log::Error {
+    let error = io::Error::other("it does not answer in time");
+    holdall_log::Error::Failed { place: "the log".into(), error: Arc::new(error) }
 }
 
 /// Makes a call over a connection: how it ends.

@@ -14,7 +14,7 @@
 //! | `calls`, `looks`, `admission`, `rights`, `limits` | what clients want, and whether they may |
 //! | `effects`, `processes`, `commands` | what follows |
 //! | `history`, `readers` | the audit log and the history, and who reads that |
-//! | `cells`, `leased`, `questions` | other cells: their links, what is held there, what they are asked |
+//! | `cells`, `heard`, `leased`, `questions` | other cells: their links, what they say, what is held there, what they are asked |
 //! | `hosting` | replicated cells: that this is one, or that they are hosted here |
 //! | `time` | deadlines |
 //! | `ending`, `dump` | how the agent ends, and what it leaves if it breaks |
@@ -30,6 +30,7 @@ mod dump;
 mod effects;
 mod ending;
 mod handed;
+mod heard;
 mod history;
 mod host;
 mod hosting;

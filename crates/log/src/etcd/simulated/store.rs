@@ -468,7 +468,9 @@ impl Kv for SimulatedStore {
         }
     }
 
-    async fn seek_leader(&self) {}
+    async fn seek_leader(&self) -> bool {
+        self.lock().is_full
+    }
 
     fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdall_etcd::messages::{Put, Transaction};
+use holdall_etcd::messages::{Put, Range, Transaction};
 
 use super::super::copy::CellCopy;
 use super::super::kv::Kv;
@@ -90,9 +90,12 @@ async fn led(world: &World) -> Feed<super::store::SimulatedStore> {
     Feed::new(core)
 }
 
+fn entry(payload: &[u8]) -> Entry<'_> {
+    Entry { class: Class::Must, logic: 1, payload, sync: false }
+}
+
 fn append(feed: &mut Feed<super::store::SimulatedStore>, payload: &[u8]) -> Index {
-    let entry = Entry { class: Class::Must, logic: 1, payload, sync: false };
-    let index = feed.append(entry).expect("it is taken");
+    let index = feed.append(entry(payload)).expect("it is taken");
     feed.flush().expect("it is handed over");
     index
 }
@@ -166,6 +169,37 @@ async fn what_overtakes_is_sent_again() {
     let there = place.copy().await.expect("copied").records;
     let numbers = there.iter().map(|record| (record.index.0, record.payload.to_vec()));
     assert!(numbers.eq((0..1000).map(|number: u64| (number + 1, number.to_le_bytes().to_vec()))));
+}
+
+/// What the one before has let go on comes back one after the other, and is one transaction again; what comes alone then waits for nobody.
+#[tokio::test(start_paused = true)]
+async fn what_comes_together_is_written_together() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let mut watch = feed.core.watch();
+    let batches = async || {
+        let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+        let (key, end) = place.keys.batches();
+        let range = Range { key, end, ..Range::default() };
+        place.ask(&range).await.expect("an answer").found.len()
+    };
+    for number in 0..8u8 {
+        feed.append(entry(&[number])).expect("it is taken");
+    }
+    feed.flush().expect("it is handed over");
+    watch.reached(feed.next.before()).await.expect("it may leave");
+    assert_eq!(batches().await, 1);
+    for number in 0..8u8 {
+        append(&mut feed, &[number]);
+        tokio::task::yield_now().await;
+    }
+    watch.reached(feed.next.before()).await.expect("it may leave");
+    assert_eq!(batches().await, 2, "as many are awaited");
+    for number in 2..10 {
+        let index = append(&mut feed, b"alone");
+        watch.reached(index).await.expect("it may leave");
+        assert_eq!(batches().await, number + 1, "and not for ever");
+    }
 }
 
 /// Raises the epoch some times, without a record in between, where all is carried out once more later: what was told, and what is kept.

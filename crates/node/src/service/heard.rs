@@ -1,0 +1,78 @@
+//! What other cells say that is for the cell here, and when their beats are confirmed.
+//!
+//! # Invariants
+//! - A home that holds something here goes on as long as somebody leads: its beats are confirmed also while the log stands still.
+//! - None is confirmed before what its home asserts over this very link is in the log, nor before it was told of all that was taken from
+//!   it since.
+
+use holdall_cell::Input;
+use holdall_cell::peer::PeerMessage;
+use holdall_core::CellId;
+use holdall_log::Error;
+use holdall_wire::Refusal;
+
+use super::Service;
+use crate::cluster::frame::Frame;
+
+impl Service {
+    /// What a cell says is taken, or if there is no room for it, turned down. That rests on nothing, and waits for nothing.
+    fn on_said(&mut self, said: Input) {
+        let full = match self.host.admit(&said) {
+            Ok(()) => return self.input(said),
+            // The log of a replicated cell that stands still for a while takes in what comes meanwhile, unless nobody waits for it.
+            Err(Error::Failed { .. }) if self.hosted.is_some() && !is_now(&said) => {
+                return self.input(said);
+            }
+            Err(full) => full,
+        };
+        match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
+            Some((cell, message)) => {
+                let length = self.host.watch().may_leave().0;
+                self.say_at_once(cell, &Frame::Said { length, message: Box::new(message) });
+            }
+            None => self.input(said),
+        }
+    }
+
+    /// Takes what a cell says. What ends by that, that cell has ended itself; if it is what it holds here, its beats are confirmed
+    /// when that is in the log.
+    pub(super) fn hear(&mut self, cell: CellId, message: Box<PeerMessage>) {
+        let (asserts, all) = match &*message {
+            PeerMessage::Assert(some) => (true, some.last),
+            _ => (false, false),
+        };
+        let tell = |service: &mut Self, heard| {
+            service.cells.iter_mut().for_each(|cells| cells.hears = heard);
+        };
+        tell(self, Some(cell).filter(|_| !asserts));
+        self.on_said(Input::Said { cell, message });
+        tell(self, None);
+        let last = self.host.last();
+        let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
+        link.filter(|_| all).into_iter().for_each(|link| link.settled = Some(last));
+    }
+
+    /// A beat has come. Its home goes on using what it has, also while the log stands still, unless something was taken from it that
+    /// waits for the log: it is told of that before.
+    pub(super) fn confirm(&mut self, cell: CellId, sent: u64) {
+        let link = self.cells.as_ref().and_then(|cells| cells.links.get(&cell));
+        let settled = link.and_then(|link| link.settled);
+        match settled.is_some_and(|settled| self.host.has_left(settled)) && self.host.leads() {
+            true => self.say_at_once(cell, &Frame::Beaten { sent }),
+            false => self.say(cell, Frame::Beaten { sent }),
+        }
+    }
+
+    /// What was just taken from a cell it hears of, when that is in the log, before its next beat is confirmed.
+    pub(super) fn settle(&mut self, cell: CellId) {
+        let last = self.host.last();
+        let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
+        link.into_iter().for_each(|link| link.settled = link.settled.map(|_| last));
+    }
+}
+
+/// Whether somebody asks who does not wait.
+fn is_now(said: &Input) -> bool {
+    let Input::Said { message, .. } = said else { return false };
+    matches!(&**message, PeerMessage::ToManager { order: Some(order), .. } if order.now)
+}
