@@ -280,6 +280,26 @@ mod tests {
     }
 
     #[test]
+    fn the_name_comes_before_the_user_and_the_user_before_the_pool() {
+        let mut past: Past = Past::default();
+        for _ in 0..ENOUGH {
+            past.add(&kind("long", "ben", "gpu"), 1000);
+            past.add(&kind("short", "ben", "gpu"), 10);
+            past.add(&kind("short", "anna", "gpu"), 10);
+        }
+        let mut draw = holdall_sim::draws(1, 1);
+        let mut lengths = |label, user| {
+            let kind = kind(label, user, "gpu");
+            (0..200)
+                .map(|_| past.length(&kind, &mut draw))
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(lengths("long", "ben"), [1000].into());
+        assert_eq!(lengths("new", "anna"), [10].into());
+        assert_eq!(lengths("new", "dora"), [10, 1000].into());
+    }
+
+    #[test]
     fn of_a_use_that_lasts_already_the_nearest_kin_with_enough_uses_counts_too() {
         let mut past: Past = Past::default();
         (0..30).for_each(|_| past.add(&kind("long", "ben", "gpu"), 1000));

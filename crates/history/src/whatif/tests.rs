@@ -236,6 +236,31 @@ fn a_replay_of_what_was_played_comes_to_the_same() {
 }
 
 #[test]
+fn near_is_within_a_tenth_or_a_second() {
+    let waits = [(10_000, 11_000), (100_000, 110_000), (100_000, 110_001), (100_000, 89_999)];
+    let mut lines = Vec::new();
+    for (n, (recorded, _)) in waits.iter().enumerate() {
+        lines.push((n as u64, format!(r#""k":"ask","r":"1-{n}","needs":["x{n}"]"#)));
+        let at = n as u64 + recorded;
+        lines.push((at, format!(r#""k":"grant","r":"1-{n}","got":{{"x{n}":["x{n}"]}}"#)));
+    }
+    lines.sort();
+    let lines: Vec<_> = lines.iter().map(|(at, rest)| format!("{{\"t\":{at},{rest}}}")).collect();
+    let history = joined(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let replay = Replay::of(&history, history.period(None, None), &Changes::default());
+    let replay = replay.expect("a replay");
+    let fate = |(n, (_, played)): (usize, &(u64, u64))| Fate {
+        granted: Some(n as u64 + played),
+        ended: None,
+    };
+    let fates: Vec<Fate> = waits.iter().enumerate().map(fate).collect();
+    let near = nearness(&replay, &fates).expect("recorded");
+    assert_eq!((near.requests, near.close), (4, 0.5));
+    assert_eq!((near.recorded, near.played), (77_500.0, 80_250.0));
+    assert_eq!(near.difference, (1000.0 + 10_000.0 + 10_001.0 + 10_001.0) / 4.0);
+}
+
+#[test]
 fn units_and_pools_are_removed_and_what_does_not_fit_is_told() {
     let mut joiner = Joiner::default();
     for line in [
