@@ -27,8 +27,8 @@ impl Engine<House> {
         let (id, request) = (foreign.id, foreign.request);
         let Some(entry) = self.requests.get_mut(&request) else { return Ok(false) };
         let waits = &self.cells.waits;
-        let kept: Vec<Taken> = entry.taken.iter().flat_map(|taken| taken.iter()).cloned().collect();
-        let kept: Vec<Taken> = kept.into_iter().filter(|one| waits.contains(&one.name)).collect();
+        let kept = entry.taken.iter().flat_map(|taken| taken.iter());
+        let kept: Vec<Taken> = kept.filter(|one| waits.contains(&one.name)).cloned().collect();
         let pools = kept.iter().filter_map(|one| self.ledger.find(&one.name));
         let pools: BTreeSet<PoolId> = pools.map(|(pool, _)| pool).collect();
         let (counts, rest): (Vec<_>, Vec<_>) =
