@@ -5,7 +5,7 @@ set -euo pipefail
 . tests/lib/cluster.bash
 
 cells=(lab1 lab2 lab3)
-lease=6
+lease=10 # Long enough for an agent to come back within it on a busy machine.
 for cell in "${cells[@]}"; do
     cat >"$work/$cell.toml" <<EOF
 cgroups = false
@@ -134,6 +134,7 @@ expect_at lab1 75 "'lab2' cannot be reached" run -n board@lab2 -- true
 expect_at lab1 75 "lab2 does not answer, since" run -w 2s board@lab2 -- true
 expect_at lab1 0 "does not answer" status --all
 expect_at lab1 0 "held, " status
+expect_at lab1 69 "lab2 does not answer" pool add tray@lab2 --lock
 agent_of lab2
 linked lab1 lab2 lab3
 expect_at lab3 75 "board" run -n board@lab2:2 -- true
@@ -159,15 +160,24 @@ sleep 2 # Until the lease is confirmed.
 kill -CONT "$late"
 wait "$late" || fail "who came back after the grant was not told of it"
 
-# One that does not come back within the lease: whoever uses what it guards is stopped, and what it held is given to others.
+# One that does not come back within the lease: whoever uses what it guards is stopped, and what it held is given to others, but for
+# what it has of pools that wait, whatever else the same grant has there.
 at lab1 run scope@lab2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/stopped" &
 stopped=$!
 at lab2 run scope@lab3 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/lost" &
 lost=$!
+at lab2 run press@lab3 board@lab3:2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/both" &
+both=$!
 eventually test -s "$work/stopped"
 eventually test -s "$work/lost"
+eventually test -s "$work/both"
 kill_agent lab2
 expect_at lab1 0 "" run -w 60s scope@lab3 -- true
+expect_at lab1 0 "" run -w 20s board@lab3:2 -- true
+expect_at lab3 75 "@lab2" run -n press -- true
+got=0
+wait "$both" || got=$?
+[ "$got" -eq 70 ] || fail "what is leased was used on beside what is not: status $got"
 got=0
 wait "$stopped" || got=$?
 [ "$got" -eq 70 ] || fail "what a dead cell guards was used on: status $got"
@@ -176,6 +186,7 @@ wait "$lost" 2>/dev/null || true
 agent_of lab2
 linked lab1 lab2 lab3
 expect_at lab2 0 "" run -w 20s scope@lab1 scope@lab2 scope@lab3 -- true
+expect_at lab1 0 "" run -w 20s press@lab3 -- true
 
 # The directory of a member is lost, and its log is not: what it keeps for others without a lease stays theirs; and it is the same
 # member again, not another one.

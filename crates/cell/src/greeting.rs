@@ -57,7 +57,7 @@ pub enum Stranger {
 
 impl Stranger {
     /// The remedy, for people.
-    pub const REMEDY: &'static str = "if that is meant, declare its memory lost: it then begins a new life, in an epoch beyond all that others may know";
+    pub const REMEDY: &'static str = "if that is meant, stop its agent and move segment-* and snapshot-* in its data directory away: it then has lost its memory, and begins a new life";
 }
 
 impl Presence {

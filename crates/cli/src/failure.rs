@@ -48,6 +48,7 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
         Some(Error::Refused(Refusal::Denied(_)) | Error::Fault(Fault::Denied(_))) => DENIED,
         Some(Error::Fault(Fault::Conflict(_)) | Error::Refused(Refusal::Conflict(_))) => CONFLICT,
         Some(Error::TakenAway | Error::Fault(Fault::Forgotten)) => LOST,
+        Some(Error::Fault(fault)) if fault.is_silent() => UNAVAILABLE,
         Some(Error::Fault(Fault::Failed(_))) => holdall_commands::UNWRITTEN,
         None => SYSTEM,
     }

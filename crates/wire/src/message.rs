@@ -472,6 +472,8 @@ pub enum Fault {
 impl Fault {
     /// How a conflict begins that is about something which is not there.
     const NONE: &str = "there is no ";
+    /// What a failure says of a cell that cannot be asked.
+    const SILENT: &str = " does not answer";
 
     /// There is no such thing. That is a conflict, as logs and older programs know it, and begins with these words.
     pub fn unknown(what: impl Display) -> Self {
@@ -481,6 +483,16 @@ impl Fault {
     /// Whether it was made by [`unknown`](Self::unknown).
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Conflict(why) if why.starts_with(Self::NONE))
+    }
+
+    /// Another cell does not answer. That is a failure, as older programs know it, and says so in these words.
+    pub fn silent(cell: impl Display, why: impl Display) -> Self {
+        Self::Failed(format!("{cell}{}{why}", Self::SILENT))
+    }
+
+    /// Whether it was made by [`silent`](Self::silent).
+    pub fn is_silent(&self) -> bool {
+        matches!(self, Self::Failed(why) if why.contains(Self::SILENT))
     }
 }
 

@@ -83,10 +83,20 @@ impl Recovery {
 pub struct Tie {
     /// The request.
     pub id: RequestId,
-    /// What its user said last, as the protocol writes it.
+    /// What its user said last, as the protocol writes it. Nothing, if only the rest of it is held.
     pub stance: Vec<u8>,
-    /// Whether it is given to others some time after its home was last heard of.
+    /// Whether it, or some of it, is given to others some time after its home was last heard of.
     pub leased: bool,
+}
+
+impl Tie {
+    /// The stance of what is the rest of a grant.
+    pub const NO_STANCE: Vec<u8> = Vec::new();
+
+    /// Whether some of what was held was given to others since, and what is left is kept until its home gives it back.
+    pub fn is_rest(&self) -> bool {
+        self.stance.is_empty()
+    }
 }
 
 impl Ties {

@@ -17,7 +17,7 @@ use holdall_protocols::house::ToManager;
 use holdall_wire::{Ask, From, Lasting, RequestNo};
 
 use super::{Cell, Defect};
-use crate::books::{Entry, Recovery};
+use crate::books::{Entry, Recovery, Tie};
 use crate::engine::{HeldFor, Member};
 use crate::facts::{Fact, GivenAbroad, How};
 use crate::greeting::Presence;
@@ -151,8 +151,10 @@ impl Cell {
         let all: Vec<_> = self.books.ties().all_foreign().collect();
         for (request, id) in all {
             let held = self.books.get(request).and_then(|entry| entry.held.as_ref());
+            let is_rest = self.books.ties().foreign(request).is_some_and(Tie::is_rest);
             if held.is_some_and(|held| held.until.is_none()) {
-                recovery.held.insert(id);
+                // What its home says to hold is more than the rest of it.
+                recovery.held.extend((!is_rest).then_some(id));
                 self.note(Fact::Ended { request, how: How::Lost })?;
             }
         }
@@ -329,7 +331,10 @@ impl Cell {
             return Ok(()); // It is in force again.
         }
         let Some(held) = self.engine.held_for(request) else { return Ok(()) };
-        let stance = postcard::to_allocvec(&held.stance).unwrap_or_default();
+        let stance = match held.is_rest {
+            true => Tie::NO_STANCE,
+            false => postcard::to_allocvec(&held.stance).unwrap_or_default(),
+        };
         let HeldFor { id, who, needs, taken, since, until, leased, .. } = held;
         let ask = Ask {
             needs,
@@ -374,10 +379,12 @@ impl Cell {
         };
         let Some(held) = entry.held.clone() else { return Ok(()) };
         let id: RequestId = tie.id;
-        let stance = postcard::from_bytes(&tie.stance).unwrap_or(ToManager::Release(id));
+        let (stance, is_rest) = (tie.stance.as_slice(), tie.is_rest());
+        let stance = postcard::from_bytes(stance).unwrap_or(ToManager::Release(id));
         let (who, needs) = (entry.who.clone(), entry.ask.needs.clone());
         let (taken, since, until, leased) = (held.taken, held.since, held.until, tie.leased);
-        let kept = HeldFor { request, id, stance, who, needs, taken, since, until, leased };
+        let kept =
+            HeldFor { request, id, stance, who, needs, taken, since, until, leased, is_rest };
         let effects = self.engine.hold_again(self.now, kept)?;
         self.take_effects(effects)?;
         if !self.engine.is_foreign(request) && self.books.get(request).is_some() {

@@ -85,8 +85,10 @@ pub(super) struct Foreign<P: Protocol> {
     pub(super) counts: Needs,
     /// The stance under which it holds, if it does.
     pub(super) held: Option<u32>,
-    /// Whether what it holds is given to others some time after its home was last heard of.
+    /// Whether what it holds, or some of it, is given to others some time after its home was last heard of.
     pub(super) leased: bool,
+    /// Whether that has happened to some of it, and it has the rest until its home has given it back.
+    pub(super) is_rest: bool,
 }
 
 /// Everything about other cells.

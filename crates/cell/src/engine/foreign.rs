@@ -37,8 +37,10 @@ pub struct HeldFor {
     pub since: u64,
     /// Until when, if it is a reservation.
     pub until: Option<u64>,
-    /// Whether it is given to others some time after its home was last heard of.
+    /// Whether it, or some of it, is given to others some time after its home was last heard of.
     pub leased: bool,
+    /// Whether that has happened to some of it, and this is the rest.
+    pub is_rest: bool,
 }
 
 impl Engine<House> {
@@ -63,6 +65,10 @@ impl Engine<House> {
             self.leave_foreign(id.user);
             return self.tell_manager_of(id.user, message);
         };
+        if self.is_rest(id.user) {
+            self.says_over(id); // Once more: what it says now was said before it has heard that.
+            return Ok(());
+        }
         let now = order.now;
         let counts = match self.counts_of(from, id, order)? {
             Ok(counts) => counts,
@@ -111,8 +117,9 @@ impl Engine<House> {
         let request = self.draw_request();
         let who = self.who_of(from, &order.who);
         self.enter_as(request, for_needs(order.needs), counts.clone(), who, id.user);
-        let (stance, held, leased) = (ToManager::Release(id), None, true);
-        let foreign = Foreign { id, request, stance, counts: counts.clone(), held, leased };
+        let (stance, held, leased, is_rest) = (ToManager::Release(id), None, true, false);
+        let foreign =
+            Foreign { id, request, stance, counts: counts.clone(), held, leased, is_rest };
         self.cells.foreign.insert(id.user, foreign);
         Ok(Ok(counts))
     }
@@ -245,8 +252,7 @@ impl Engine<House> {
                     });
                 }
                 if former.is_none() {
-                    let waits = |taken: &Taken| self.cells.waits.contains(&taken.name);
-                    leased = !taken.iter().any(waits);
+                    leased = !taken.iter().all(|taken| self.cells.waits.contains(&taken.name));
                 }
                 self.held.insert(request);
                 self.effects.push(Effect::HeldFor(request));
@@ -312,7 +318,8 @@ impl Engine<House> {
         Ok(())
     }
 
-    /// The lease of another cell has run out: whatever it held is given to others, but for what `stays` says.
+    /// The lease of another cell has run out: what it held is given to others, but for the grants that `stays` says, and what
+    /// the rest have of pools that wait.
     ///
     /// # Errors
     /// If an invariant is broken. Nothing may then be granted any more.
@@ -325,7 +332,8 @@ impl Engine<House> {
         self.now = now;
         self.suspect_all(cell)?;
         for user in self.cells.users_of(cell) {
-            if self.cells.foreign.get(&user).is_some_and(|foreign| !stays(foreign.request)) {
+            let ends = self.cells.foreign.get(&user).is_some_and(|one| !stays(one.request));
+            if ends && !self.keep_rest(user)? {
                 self.end_foreign(user)?;
             }
         }
@@ -359,6 +367,7 @@ impl Engine<House> {
             since: entry.since,
             until: entry.besides.until,
             leased: foreign.leased,
+            is_rest: foreign.is_rest,
         })
     }
 
@@ -382,14 +391,20 @@ impl Engine<House> {
     pub fn revoke(&mut self, request: RequestNo) {
         let Some(user) = self.requests.get(&request).map(|entry| entry.user) else { return };
         if let Some(id) = self.cells.foreign.get(&user).map(|foreign| foreign.id) {
-            let message = ToUser::Over(id);
-            self.send(user.home().cell, PeerMessage::ToUser { message, given: None });
+            self.says_over(id);
         }
+    }
+
+    /// A home is told that it does not hold something any more.
+    pub(super) fn says_over(&mut self, id: RequestId) {
+        let message = ToUser::Over(id);
+        self.send(id.user.home().cell, PeerMessage::ToUser { message, given: None });
     }
 
     /// The same. Tells whether it is held.
     pub(super) fn holds_again(&mut self, kept: HeldFor) -> Result<bool, Defect> {
-        let HeldFor { request, id, stance, who, needs, taken, since, until, leased } = kept;
+        let HeldFor { request, id, stance, who, needs, taken, since, until, leased, is_rest } =
+            kept;
         self.go_above(request.0);
         let Some(counts) = self.as_it_was(&needs, &taken) else { return Ok(false) };
         self.tell_manager()?;
@@ -399,7 +414,8 @@ impl Engine<House> {
             entry.besides.change(|besides| besides.until = until);
         }
         let (held, said) = (None, stance.clone());
-        let foreign = Foreign { id, request, stance: said, counts: counts.clone(), held, leased };
+        let foreign =
+            Foreign { id, request, stance: said, counts: counts.clone(), held, leased, is_rest };
         self.cells.foreign.insert(id.user, foreign);
         self.cells.engines.insert(id.user.home());
         let stance = if matches!(stance, ToManager::Release(_)) {

@@ -54,7 +54,8 @@ impl Engine<House> {
 
     /// A reservation of another home lasts for so long. If it does so anyhow, that is only confirmed.
     fn keep(&mut self, id: RequestId, term: Term) {
-        let request = self.cells.foreign.get(&id.user).map(|foreign| foreign.request);
+        let whole = self.cells.foreign.get(&id.user).filter(|foreign| !foreign.is_rest);
+        let request = whole.map(|foreign| foreign.request);
         let Some(request) = request.filter(|request| self.held.contains(request)) else { return };
         let Some(entry) = self.requests.get_mut(&request) else { return };
         let until = self.now.saturating_add(term.with_grace());
@@ -182,11 +183,13 @@ impl Engine<House> {
         self.forget_engines(home)?;
         for (id, stance) in &assertion.waiting {
             let known = self.cells.foreign.get(&id.user);
-            if known.is_none_or(|foreign| stance.is_some() && foreign.held != *stance) {
-                // It was given up, and the home must not take it for held. Or nothing is known of it here, and what the
-                // home takes for its place here is none.
-                let message = ToUser::Over(*id);
-                self.send(home, PeerMessage::ToUser { message, given: None });
+            let is_given_up = |foreign: &super::cells::Foreign<House>| {
+                foreign.is_rest || stance.is_some() && foreign.held != *stance
+            };
+            if known.is_none_or(is_given_up) {
+                // The home must not take it for held. Or nothing is known of it here, and what the home takes for its
+                // place here is none.
+                self.says_over(*id);
             }
         }
         let mut disputed = BTreeSet::new();
@@ -196,11 +199,14 @@ impl Engine<House> {
             let fences = asserted.given.taken.iter().flat_map(|taken| &taken.units);
             let forgotten = self.cells.recovering
                 && recovery.allows(asserted.request, fences.map(|unit| unit.1));
+            if self.is_rest(user) {
+                self.says_over(asserted.request);
+                continue;
+            }
             let stays = known || forgotten && self.hold_as_asserted(home, asserted)?;
             if !stays {
                 disputed.extend(forgotten.then_some(asserted.request));
-                let message = ToUser::Over(asserted.request);
-                self.send(home, PeerMessage::ToUser { message, given: None });
+                self.says_over(asserted.request);
             } else if let Some(term) = asserted.term {
                 self.keep(asserted.request, term);
             }
@@ -227,6 +233,7 @@ impl Engine<House> {
             since: self.now,
             until: None,
             leased: asserted.given.leased,
+            is_rest: false,
         };
         // Whoever holds what is drained keeps it. Nobody else is given it meanwhile: nothing is granted.
         let drained = self.lift_drains(&kept.taken)?;

@@ -32,6 +32,7 @@ mod own;
 mod parts;
 mod pools;
 mod resemblance;
+mod rest;
 mod restore;
 mod roles;
 mod serving;

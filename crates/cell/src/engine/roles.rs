@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use holdall_core::{
-    Addr, Call, CellId, Effect as Wish, Event, ManagerId, Protocol, Request, RequestId, Role, Rung,
-    UserId,
+    Addr, Call, CellId, Effect as Wish, Event, ManagerId, Outbox, Protocol, Request, RequestId,
+    Role, Rung, UserId,
 };
 use holdall_wire::RequestNo;
 use serde::{Deserialize, Serialize};
@@ -149,8 +149,16 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     pub(super) fn step_manager(&mut self, event: Event<P::Manager>) -> Result<(), Defect> {
+        self.have_manager(|manager, cfg, out| manager.step(cfg, event, out))
+    }
+
+    /// The manager does something, and what follows is carried out.
+    pub(super) fn have_manager(
+        &mut self,
+        act: impl FnOnce(&mut P::Manager, &P, &mut Outbox<P, ManagerTimer<P>>),
+    ) -> Result<(), Defect> {
         let mut out = std::mem::take(&mut self.of_manager);
-        self.manager.step(&self.cfg, event, &mut out);
+        act(&mut self.manager, &self.cfg, &mut out);
         let me = Addr::Manager(MANAGER);
         let checked = self.manager.check_last_step();
         let checked =

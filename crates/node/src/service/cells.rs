@@ -19,7 +19,7 @@ use holdall_cell::{Cluster, Effect, Input};
 use holdall_core::CellId;
 use holdall_links::{self as links, Event, Events, Unsent, Way};
 use holdall_log::Index;
-use holdall_wire::{Reply, RequestNo};
+use holdall_wire::{Fault, Refusal, Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
@@ -201,7 +201,7 @@ impl Service {
         }
         cells.greeter.unlinked(peer.id);
         self.input(Input::Unlinked(cell));
-        self.no_answer_from(cell, &format!("{peer} does not answer: {why}"));
+        self.no_answer_from(cell, &Fault::silent(peer, format_args!(": {why}")));
         self.is_away(cell);
     }
 

@@ -157,7 +157,7 @@ impl Service {
         if cells.link(cell).is_none() {
             let why = links.peers().into_iter().find(|peer| peer.id == cell_id);
             let why = why.and_then(|peer| peer.why).unwrap_or_else(|| "there is no link".into());
-            return Err(Fault::Failed(format!("{name} does not answer: {why}")));
+            return Err(Fault::silent(name, format_args!(": {why}")));
         }
         if is_change(&question) && !cells.greeter.knows_of_replicated(cell_id) {
             let why = "has an older version of holdall, which knows nothing of replicated cells";
@@ -176,7 +176,7 @@ impl Service {
         tokio::task::spawn_local(async move {
             tokio::time::sleep(PATIENCE).await;
             if let Some(service) = me.upgrade() {
-                let why = Fault::Failed(format!("{name} does not answer in time"));
+                let why = Fault::silent(name, " in time");
                 service.borrow_mut().answered(cell, number, Reply::Failed(why));
             }
         });
@@ -195,13 +195,13 @@ impl Service {
     }
 
     /// There is no link to a cell any more: nobody waits for its answers.
-    pub(super) fn no_answer_from(&mut self, cell: CellId, why: &str) {
+    pub(super) fn no_answer_from(&mut self, cell: CellId, why: &Fault) {
         let Some(cells) = &mut self.cells else { return };
         cells.questions.walks.retain(|(of, _), _| *of != cell);
         let asked = cells.questions.asked.iter().filter(|(_, asked)| asked.cell == cell);
         let asked: Vec<_> = asked.map(|(number, _)| *number).collect();
         for number in asked {
-            self.answered(cell, number, Reply::Failed(Fault::Failed(why.into())));
+            self.answered(cell, number, Reply::Failed(why.clone()));
         }
     }
 

@@ -23,6 +23,7 @@ mod ends;
 mod greedy;
 mod handed;
 mod history;
+mod neighbours;
 
 /// How long anything may take.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);

@@ -338,9 +338,15 @@ impl Manager {
     /// Takes a request out.
     fn remove(&mut self, cfg: &House, request: RequestId) {
         self.choosing.remove(&request);
-        let Some(entry) = self.entries.remove(request) else { return };
+        if let Some(entry) = self.entries.remove(request) {
+            self.take_back(cfg, &entry);
+        }
+    }
+
+    /// What a request needs is free, if it held that; it was taken out.
+    pub(super) fn take_back(&mut self, cfg: &House, entry: &Entry) {
         if entry.held {
-            self.give_back(&entry);
+            self.give_back(entry);
         }
         if let Some(round) = entry.round.filter(|_| entry.held && cfg.rules.floor) {
             self.raise_floor(&entry.needs, entry.span.last(round));

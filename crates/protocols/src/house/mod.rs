@@ -45,6 +45,7 @@ mod parts;
 mod passed;
 mod places;
 mod queue;
+mod rest;
 mod scan;
 mod seen;
 mod span;

@@ -1,6 +1,6 @@
 //! Stories of a cell among others: who is waited for, and what becomes of what they hold.
 
-use holdall_core::{Home, Need as Count, Needs, UserId};
+use holdall_core::{Home, Need as Count, Needs, PoolId, UserId};
 use holdall_protocols::house::{ToManager, ToUser};
 
 use super::*;
@@ -65,10 +65,12 @@ impl Story {
     }
 
     /// The other cell asks for something of this one.
-    fn is_asked_for(&mut self, number: u32, need: &str) -> Vec<Effect> {
-        let needs = vec![need.parse().expect("a need")];
+    fn is_asked_for(&mut self, number: u32, needs: &str) -> Vec<Effect> {
+        let needs: Vec<holdall_wire::Need> =
+            needs.split(' ').map(|need| need.parse().expect("a need")).collect();
+        let counts = (0..needs.len() as u64).map(|at| Count::any(PoolId(at), 1));
+        let counts = Needs::new(counts.collect()).expect("needs");
         let order = Some(Order { needs, who: Arc::default(), now: false });
-        let counts = Needs::new(vec![Count::any(Default::default(), 1)]).expect("needs");
         let message = ToManager::attempt(id(number), counts);
         self.said(PeerMessage::ToManager { message, order })
     }
@@ -97,6 +99,14 @@ impl Story {
         self.comes(session);
         let told = self.asks(session, 1, "board", Lasting::Connection);
         !is_grant(&told)
+    }
+
+    /// Whether it is the other cell that holds something of a pool.
+    fn is_theirs(&self, pool: &str) -> bool {
+        let theirs = self.cell.books.ties().all_foreign().filter_map(|(request, _)| {
+            self.cell.books.get(request)?.held.as_ref().map(|held| held.taken.clone())
+        });
+        theirs.flat_map(|taken| taken.to_vec()).any(|taken| taken.name == name(pool))
     }
 
     fn later(&mut self, millis: u64) -> Vec<Effect> {
@@ -192,6 +202,61 @@ fn what_has_no_lease_is_given_up_by_the_word_of_somebody() {
             story.input(Input::Forget { cell: THERE, life: Some(7), word: vec![1] })
         };
         assert!(grants(&told), "{told:?}");
+    }
+}
+
+/// A grant has of one cell what it leases, and what it keeps until its home is back.
+#[test]
+fn what_is_leased_of_a_grant_is_given_on_and_the_rest_kept_until_it_is_given_back() {
+    let start = |story: &mut Story, rebuilt| {
+        story.starts_among(&[there()], |start| {
+            (start.waits, start.rebuilt) = (vec![name("press")], rebuilt);
+        });
+        story.linked();
+    };
+    let over = |effects: &[Effect], number| {
+        let message =
+            Box::new(PeerMessage::ToUser { message: ToUser::Over(id(number)), given: None });
+        effects.contains(&Effect::Send(THERE, message))
+    };
+    for (rebuilt, was_granted) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut story = Story::new(&[("board", 1), ("press", 1)]);
+        start(&mut story, false);
+        let told = story.is_asked_for(0, "board press");
+        let given = told.iter().find_map(|effect| match effect {
+            Effect::Send(_, message) => match &**message {
+                PeerMessage::ToUser { given, .. } => given.clone(),
+                _ => None,
+            },
+            _ => None,
+        });
+        let given = given.expect("both are free");
+        assert!(given.leased, "its home is to stop in time whoever uses it");
+        assert!(story.is_board_taken(1));
+        story.comes(2);
+        story.asks(2, 1, "press", Lasting::Connection);
+        let told = story.input(Input::Lapsed(THERE));
+        assert!(grants(&told) && over(&told, 0), "{told:?}");
+        assert!(story.is_theirs("press") && !story.is_theirs("board"));
+        assert!(!grants(&story.input(Input::Lapsed(THERE))), "no lease ends the rest");
+        let told = story.is_asked_for(0, "board press");
+        assert!(over(&told, 0) && !gives(&told), "it has not heard it: {told:?}");
+        if rebuilt {
+            start(&mut story, true);
+            assert!(story.is_theirs("press") && !story.is_theirs("board"));
+        }
+        let needs = vec!["board".parse().expect("a need"), "press".parse().expect("a need")];
+        let order = Order { needs, who: Arc::default(), now: false };
+        let held = vec![Asserted { request: id(0), order, given, term: None }];
+        let (waiting, held) = match was_granted {
+            true => (Vec::new(), held),
+            false => (vec![(id(0), Some(0))], Vec::new()),
+        };
+        let told = story.said(PeerMessage::Assert(Assertion { waiting, held, last: true }));
+        assert!(over(&told, 0) && story.is_theirs("press"), "{told:?}");
+        story.said(PeerMessage::ToManager { message: ToManager::Release(id(0)), order: None });
+        assert!(!story.is_theirs("press"));
+        assert_eq!(story.cell.books.ties().all_foreign().count(), 0);
     }
 }
 

@@ -1,0 +1,163 @@
+//! Agents that are cells of one cluster, each with a thread and a runtime of its own.
+
+use std::sync::mpsc;
+
+use holdall_links::token::For;
+
+use super::*;
+use crate::cluster::{init, join};
+use crate::service::begin_links;
+
+const CONFIG: &str =
+    "cgroups = false\nforgotten = '1ms'\n[cluster]\nlease_seconds = 6\n[pools.board]\nunits = 1\n";
+
+/// Runs something with an agent that is a member, if its directory says so; it is killed in the end.
+fn with_member<F: Future>(dir: &Path, story: impl FnOnce(Shared) -> F) -> F::Output {
+    let config = Config::parse(CONFIG).expect("sensible");
+    let known = Known::read(&dir.join("data"), &config).expect("readable").expect("a member");
+    let known = &known;
+    with_service(&[], dir, &config, Some(known), |service| async move {
+        begin_links(&service, known).expect("links");
+        tokio::task::spawn_local(beat(Rc::downgrade(&service)));
+        // It is there as long as the story lasts, whether that has to do with it or not.
+        story(service.clone()).await
+    })
+}
+
+async fn beat(service: std::rc::Weak<std::cell::RefCell<Service>>) {
+    while let Some(service) = service.upgrade() {
+        service.borrow_mut().look_at_cells();
+        drop(service);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// Two directories of members, `a` and `b`.
+fn members() -> [(tempfile::TempDir, PathBuf); 2] {
+    let all = [directory(), directory()];
+    let [(_, a), (_, b)] = &all;
+    let made = init(&a.join("data"), Some("a"), "127.0.0.1:0").expect("a cluster");
+    let (data, token) = (b.join("data"), made.token.expect("it signs"));
+    with_member(a, |_| async {
+        let listen = Some("127.0.0.1:0");
+        join(&data, Some("b"), listen, &made.listens, &token).await.expect("let in");
+    });
+    all
+}
+
+#[test]
+fn who_comes_back_when_what_it_waits_for_is_granted_and_confirmed_is_told() {
+    let [(_a, a), (_b, b)] = members();
+    let (holds, held) = mpsc::channel();
+    let (release, mut released) = tokio::sync::mpsc::channel::<()>(1);
+    let guard = std::thread::spawn(move || {
+        with_member(&b, |service| async move {
+            let (mut holder, _) = Client::attached(&service, 9, false).await;
+            let request = granted(&holder.ask("board", Lasting::Connection).await);
+            holds.send(()).expect("awaited");
+            released.recv().await;
+            let end = Body::End { request, left: false };
+            assert_eq!(holder.call(end).await, Reply::Done);
+            released.recv().await;
+        });
+    });
+    held.recv().expect("held");
+    let request = with_member(&a, |service| async move {
+        let (mut waiter, _) = Client::attached(&service, 1, false).await;
+        let Reply::Queued(request) = waiter.ask("board@b", Lasting::Connection).await else {
+            panic!("it is in use")
+        };
+        until(|| service.borrow().engine().links().all(|(_, up, _)| up)).await;
+        request
+    });
+    release.blocking_send(()).expect("awaited");
+    with_member(&a, |service| async move {
+        until(|| service.borrow().books().get(request).is_some_and(|entry| entry.ready)).await;
+        let (mut waiter, told) = Client::attached(&service, 1, true).await;
+        let Reply::Attached { answers, .. } = told else { panic!("{told:?}") };
+        assert_eq!(answers, [(1, None)], "it is told by itself");
+        assert!(matches!(waiter.reply(1).await, Reply::Until { request: of, .. } if of == request));
+        assert_eq!(granted(&waiter.reply(1).await), request);
+    });
+    drop(release);
+    guard.join().expect("it ends well");
+}
+
+#[test]
+fn a_member_whose_directory_is_lost_gives_nothing_before_others_have_stopped_using_it() {
+    let [(_a, a), (_b, b)] = members();
+    let data = b.join("data");
+    let who = |known: &Known| known.home.cell().clone();
+    let config = Config::parse(CONFIG).expect("sensible");
+    let own = who(&Known::read(&data, &config).expect("readable").expect("a member"));
+    with_member(&b, |_| async {});
+    std::fs::remove_dir_all(&data).expect("ours");
+    // Also if it is restarted meanwhile.
+    for _ in 0..2 {
+        with_service(&[], &b, &config, None, |service| async move {
+            let why = service.borrow().awaited.told().expect("it waits");
+            assert!(why.contains("the member 'b'"), "{why}");
+        });
+    }
+    // As another member it would not hear of what was given as this one.
+    let home = holdall_links::Home::open(&a.join("data/cluster")).expect("a member");
+    let good = |whose| home.add_token(LIMIT, whose).expect("it signs").to_string();
+    let (others, own_token) = (good(For::New(1)), good(For::Cell(own.id)));
+    let listens = crate::cluster::listens_at(&a.join("data")).expect("a member");
+    with_member(&a, |_| async {
+        let listen = Some("127.0.0.1:0");
+        let refused = join(&data, Some("c"), listen, &listens, &others).await;
+        let why = refused.err().expect("it was another").to_string();
+        assert!(why.contains("token --for b"), "{why}");
+        let joined = join(&data, None, listen, &listens, &own_token).await;
+        assert_eq!(joined.expect("let in").name, "b");
+    });
+    assert_eq!(who(&Known::read(&data, &config).expect("readable").expect("a member")), own);
+    with_member(&b, |service| async move {
+        assert!(service.borrow().cell().is_recovering(), "until all have said what they hold");
+    });
+}
+
+#[test]
+fn a_member_that_has_lost_its_directory_and_stays_alone_grants_when_others_have_stopped() {
+    let (_dir, dir) = directory();
+    std::fs::write(dir.join("data.known-as"), format!("b {:032x} 50\n", 7)).expect("writable");
+    with_service(&[], &dir, &config(), None, |service| async move {
+        let (mut client, _) = Client::attached(&service, 1, false).await;
+        granted(&client.ask("x", Lasting::Connection).await);
+        until(|| service.borrow().awaited.told().is_none()).await;
+    });
+    let has = |name: &str| dir.join("data").join(name).exists();
+    assert!(
+        has("known-as") && !has("known-as.lost"),
+        "it is known who it was, and that it is over"
+    );
+    let waits = "[pools.press]\nlock = true\non_partition = 'wait'\n";
+    let config = Config::parse(&format!("{CONFIG}{waits}")).expect("sensible");
+    std::fs::remove_dir_all(dir.join("data")).expect("ours");
+    with_service(&[], &dir, &config, None, |service| async move {
+        let why = service.borrow().awaited.told().expect("it waits");
+        assert!(why.contains("known-as.lost"), "{why}");
+    });
+}
+
+#[test]
+fn who_waits_for_a_cell_that_cannot_be_reached_is_told() {
+    let [(_a, a), _b] = members();
+    with_member(&a, |service| async move {
+        let (mut waiter, _) = Client::attached(&service, 1, false).await;
+        let told = waiter.ask("board@b", Lasting::Connection).await;
+        assert!(matches!(told, Reply::Queued(_)), "{told:?}");
+        let frame = waiter.next_frame().await.expect("open");
+        let Reply::Warning(why) = frame::read::<Answer>(&frame).expect("an answer").reply else {
+            panic!("something else")
+        };
+        assert!(why.starts_with("the cell 'b' cannot be reached"), "{why}");
+    });
+}
