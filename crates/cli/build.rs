@@ -14,13 +14,16 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=RUSTC_LINKER");
     let target = |what: &str| var(format!("CARGO_CFG_TARGET_{what}"));
     if target("OS").as_deref() != Ok("linux") || target("ENV").as_deref() != Ok("gnu") {
         return;
     }
     println!("cargo:rustc-link-arg-bins=-no-pie");
     if let (Some(unwinder), Ok(dir)) = (static_unwinder(), var("OUT_DIR")) {
-        let script = format!("INPUT({})\n", unwinder.display());
+        // It goes when the compiler is replaced.
+        println!("cargo:rerun-if-changed={}", unwinder.display());
+        let script = format!("INPUT(\"{}\")\n", unwinder.display());
         if std::fs::write(Path::new(&dir).join("libgcc_s.so"), script).is_ok() {
             println!("cargo:rustc-link-arg-bins=-L{dir}");
         }

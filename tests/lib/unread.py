@@ -53,6 +53,7 @@ busy = grant()
 ends("-n", unread.run("run", "-n", "busy", "--", "true"), 75)
 ends("-w", unread.run("run", "-w", "1s", "busy", "--", "true"), 75)
 ends("--limit", unread.run("run", "--limit", "1s", "lim", "--", "sleep", "1000"), 124)
+ends("what cannot be run", unread.run("run", "absent", "--", "no-such-command"), 127)
 held = unread.run("hold", "other", stdout=subprocess.PIPE, text=True)
 ends("hold", held, 0)
 assert held.stdout.read().strip(), "what is asked for is printed"

@@ -337,8 +337,9 @@ async fn until_led(
         }
         tokio::time::sleep(LOOK).await;
     };
-    let whom = by.unwrap_or("no host");
-    let why = format!("{whom} does not lead {name}: {why}; `holdall cell show {name}` tells more");
+    let told = by
+        .map_or_else(|| format!("nobody leads {name}"), |by| format!("{by} does not lead {name}"));
+    let why = format!("{told}: {why}; `holdall cell show {name}` tells more");
     Err(Failure(UNAVAILABLE, why).into())
 }
 

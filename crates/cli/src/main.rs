@@ -144,7 +144,7 @@ fn main() -> ExitCode {
 #[inline(never)]
 fn others(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args), // `main` does that itself.
         Command::Hold(args) => hold::run(&args),
         Command::Renew(args) => hold::renew(&args),
         Command::Release(args) => hold::release(&args),

@@ -145,7 +145,8 @@ impl Client {
     }
 
     /// The same, and asks for something in the same breath, which saves a round trip. It may be granted also if this fails,
-    /// until the process ends. Nothing is asked of an agent without sessions: [`Client::enqueue`] says why.
+    /// until the process ends or has said that it leaves: whoever asks anew may find it held for a moment. Nothing is asked of an agent
+    /// without sessions: [`Client::enqueue`] says why.
     ///
     /// # Errors
     /// As [`Client::connect`].

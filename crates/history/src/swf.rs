@@ -34,7 +34,7 @@ pub enum BadSwf {
     )]
     Empty,
     /// Lines are jobs, but none can be played.
-    #[error("none of its {0} jobs can be played: {1}")]
+    #[error("none of its {0} jobs can be played; of most: {1}")]
     Unplayed(usize, &'static str),
     /// It would take days to play.
     #[error("it has more than {MOST_REQUESTS} jobs, and no more are played: give a part of it")]
@@ -133,8 +133,9 @@ impl Jobs {
     /// If there are no jobs.
     pub(crate) fn finish(mut self, file: &str) -> Result<Replay, BadSwf> {
         if self.jobs.is_empty() {
+            let jobs = self.unplayed.values().sum();
             let most = self.unplayed.iter().max_by_key(|(_, jobs)| **jobs);
-            return Err(most.map_or(BadSwf::Empty, |(why, jobs)| BadSwf::Unplayed(*jobs, why)));
+            return Err(most.map_or(BadSwf::Empty, |(why, _)| BadSwf::Unplayed(jobs, why)));
         }
         let mut notes = Vec::new();
         if self.bad > 0 {
@@ -307,8 +308,11 @@ mod tests {
         let services: Vec<_> = replay.trace.requests.iter().map(|asked| asked.service).collect();
         assert_eq!(services, [100_000]);
         assert!(replay.notes.contains(&Note::LeftOut { requests: 2, why: PART }), "{replay:?}");
-        let parts = parse("log", &(first + &last)).expect_err("there is no whole job");
+        let parts = parse("log", &(first.clone() + &last)).expect_err("there is no whole job");
         assert_eq!(parts, BadSwf::Unplayed(2, PART));
+        let unknown = "1 0 0 1 -1 -1 -1 -1 -1 -1 1 3 1 7 1 -1 -1 -1\n";
+        let both = parse("log", &(first + &last + unknown)).expect_err("there is no whole job");
+        assert_eq!(both, BadSwf::Unplayed(3, PART));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::history::{History, Period, Use, covered};
 use crate::line::How;
+use crate::pools::PoolSeen;
 use crate::stats::Waits;
 
 /// What is added up.
@@ -310,7 +311,8 @@ fn complete_pools(history: &History, period: Period, sums: &mut BTreeMap<Option<
 
 /// The same of each unit.
 fn complete_units(history: &History, period: Period, sums: &mut BTreeMap<Option<String>, Sum>) {
-    for (name, pool) in history.pools().iter().filter(|(_, pool)| !pool.lock) {
+    let there = |pool: &PoolSeen| !pool.lock && pool.unit_time(period.from, period.to) > 0;
+    for (name, pool) in history.pools().iter().filter(|(_, pool)| there(pool)) {
         for unit in pool.all_units(name) {
             sums.entry(Some(unit.to_string())).or_default();
         }
@@ -443,6 +445,21 @@ mod tests {
         let replay = crate::Replay::of(&history, period, &changes).expect("it is there");
         let capacities = replay.trace.pools.iter().map(|pool| pool.capacity);
         assert_eq!(capacities.collect::<Vec<_>>(), [1, 2, 1], "db, gpu, seat");
+    }
+
+    #[test]
+    fn a_pool_that_was_not_there_any_more_has_no_units() {
+        let history = crate::join::joined(&[
+            r#"{"t":0,"k":"pool","pool":"old","units":2}"#,
+            r#"{"t":1,"k":"ask","r":"1-1","needs":["old"]}"#,
+            r#"{"t":1,"k":"grant","r":"1-1","got":{"old":["old/1"]}}"#,
+            r#"{"t":2,"k":"end","r":"1-1","how":"released"}"#,
+            r#"{"t":5,"k":"pool","pool":"old","units":0}"#,
+            r#"{"t":9,"k":"ask","r":"1-2","needs":["db"]}"#,
+        ]);
+        let units =
+            |from, to| usage(&history, Period { from, to }, By::Unit, &TimeZone::UTC).rows.len();
+        assert_eq!((units(0, 4), units(6, 10)), (2, 0));
     }
 
     #[test]

@@ -155,7 +155,7 @@ unsafe fn clone_into(
 }
 
 /// `clone3` with a child that begins on another stack: it must not return to where this thread will.
-/// No signal reaches the child before it sets its own mask, so none stops it while we wait for it.
+/// No signal reaches the child before it sets its own mask; from then until it is the command one may, as with `posix_spawn`.
 ///
 /// # Safety
 /// The stack must be free, aligned and not be freed before the child has done.
@@ -282,12 +282,22 @@ fn in_child(prepared: &mut Prepared<'_>) -> ! {
         }
         for (number, text) in &plan.complaints {
             if *number == error || *number == 0 {
-                libc::write(2, text.as_ptr().cast(), text.len());
+                // Whoever stands still until we end does not wait for whoever reads. The status says as much.
+                if !plan.stands_still || has_room(libc::STDERR_FILENO) {
+                    libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+                }
                 break;
             }
         }
         libc::_exit(if error == libc::ENOENT { 127 } else { 126 })
     }
+}
+
+/// Whether something can be written without waiting. May be called between fork and exec.
+fn has_room(descriptor: RawFd) -> bool {
+    let mut room = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: it is one descriptor, as is said, and the call keeps nothing of it.
+    unsafe { libc::poll(&raw mut room, 1, 0) != 0 }
 }
 
 /// Has a command find these signals blocked, and no others: it inherits ours otherwise.

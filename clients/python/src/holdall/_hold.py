@@ -35,7 +35,12 @@ class Hold:
         self._begin()
         grant = self._inside(self._acquire(None))
         if self._interrupts:
-            grant.interrupt_with(self._interrupting(threading.current_thread()))
+            try:
+                grant.interrupt_with(self._interrupting(threading.current_thread()))
+            except BaseException as error:
+                # It was lost before: the block does not begin.
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
         return grant
 
     def __exit__(
@@ -138,31 +143,43 @@ class Hold:
 
 class _Sigint:
     """Interrupts the main thread, also where SIGINT is ignored, as in what a script has begun with ``&``, or would end the
-    program: then there is a handler for as long as the block lasts. Made by the main thread."""
+    program: then there is a handler for as long as there are such blocks. Made and put back by the main thread."""
 
-    #: Whether the next one is from here: of a block, or of one inside it, which finds the handler of the other.
+    #: Whether the next one is from here.
     _is_ours = False
+    #: How many blocks there are, in whatever order they end, and what was there before the first.
+    _blocks = 0
+    _before: Callable[[int, FrameType | None], object] | int | None = None
 
     def __init__(self) -> None:
         self._ident = threading.get_ident()
-        self._before = signal.getsignal(signal.SIGINT)
-        if self._before in (signal.SIG_IGN, signal.SIG_DFL):
-            signal.signal(signal.SIGINT, self._handle)
+        before = signal.getsignal(signal.SIGINT)
+        if before in (signal.SIG_IGN, signal.SIG_DFL):
+            _Sigint._before, _Sigint._is_ours = before, False
+            signal.signal(signal.SIGINT, _Sigint._handle)
+        _Sigint._blocks += 1
 
     def send(self) -> None:
         _Sigint._is_ours = True
         signal.pthread_kill(self._ident, signal.SIGINT)
 
     def put_back(self) -> None:
-        if signal.getsignal(signal.SIGINT) == self._handle:
-            signal.signal(signal.SIGINT, self._before)
+        _Sigint._blocks -= 1
+        if _Sigint._blocks == 0:
+            _Sigint._restore()
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    @staticmethod
+    def _restore() -> None:
+        if signal.getsignal(signal.SIGINT) is _Sigint._handle:
+            signal.signal(signal.SIGINT, _Sigint._before)
+
+    @staticmethod
+    def _handle(number: int, frame: FrameType | None) -> None:
         if _Sigint._is_ours:
             _Sigint._is_ours = False
             raise KeyboardInterrupt
-        if self._before == signal.SIG_DFL:
-            self.put_back()
+        if _Sigint._before == signal.SIG_DFL:
+            _Sigint._restore()
             signal.raise_signal(number)
 
 

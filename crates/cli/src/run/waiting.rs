@@ -171,12 +171,12 @@ pub(super) async fn granted(
     };
     let mut waiting = asked?;
     waiting.on_warning(|text| super::mention(show::clean(text)));
-    let mut asked: Option<Pin<Box<dyn Future<Output = Option<Explanation>>>>> = None;
+    let mut answer: Option<Pin<Box<dyn Future<Output = Option<Explanation>>>>> = None;
     loop {
-        let idle = asked.is_none();
+        let idle = answer.is_none();
         let explained = async {
-            match &mut asked {
-                Some(asked) => asked.await,
+            match &mut answer {
+                Some(answer) => answer.await,
                 None => std::future::pending().await,
             }
         };
@@ -201,7 +201,7 @@ pub(super) async fn granted(
                 return Err(Failure(NOT_NOW, format!("not granted in time: {why}")).into());
             }
             explanation = explained => {
-                asked = None;
+                answer = None;
                 let outlook = explanation.as_ref().and_then(|explained| explained.outlook.as_ref());
                 if let Some(foreseen) = deadline.foresees(outlook) {
                     return Err(foreseen.into());
@@ -209,7 +209,7 @@ pub(super) async fn granted(
                 line.show(explanation);
             }
             () = line.pause(), if idle => match waiting.number() {
-                Some(number) => asked = Some(Box::pin(explain(client, number))),
+                Some(number) => answer = Some(Box::pin(explain(client, number))),
                 None => line.show(None),
             },
         }

@@ -62,8 +62,10 @@ export function isAwaited(number) {
 
 /** It is not wanted any more. */
 export async function withdraw(number) {
+  const id = waits.get(number);
+  if (id === undefined) return; // It has come to its end meanwhile.
   try {
-    await call("DELETE", `v1/requests/${encodeURIComponent(waits.get(number))}`);
+    await call("DELETE", `v1/requests/${encodeURIComponent(id)}`);
     note(`${number} is withdrawn`);
   } catch (problem) {
     note(problem.message, "error");
@@ -78,10 +80,9 @@ async function waitFor(answer) {
 }
 
 async function poll(answer) {
-  for (let failures = 0; failures < 10; ) {
+  for (;;) {
     try {
       const now = await call("GET", `v1/requests/${encodeURIComponent(answer.id)}?wait_ms=20000`);
-      failures = 0;
       if (now.state !== "waiting") {
         if (now.state === "granted") note(`${answer.request} is reserved now`);
         return;
@@ -91,7 +92,7 @@ async function poll(answer) {
         note(`${answer.request}: ${problem.message}`, "error");
         return;
       }
-      failures += 1;
+      // The agent is away: it may be back in time.
       await new Promise((resolve) => setTimeout(resolve, 1000));
     }
   }

@@ -82,10 +82,12 @@ export function said(one) {
 
 /** What a line of the audit log says of a change of the pools: what was done, to what, and the rest. */
 export function changeOf(line) {
+  if (line.what !== "pool") return null;
   try {
-    const [[verb, change]] = line.what === "pool" ? Object.entries(JSON.parse(line.detail)) : [];
-    const { units, drained, force } = change;
-    const rest = [units !== undefined && ` to ${units}`, drained && `: ${drained.reason}`, force && ", by force"].filter(Boolean);
+    const [[verb, change]] = Object.entries(JSON.parse(line.detail));
+    const { kind, units, drained, force } = change;
+    const made = kind?.Numbered ?? kind?.Named?.join(" ");
+    const rest = [made !== undefined && ` (${made})`, units !== undefined && ` to ${units}`, drained && `: ${drained.reason}`, force && ", by force"].filter(Boolean);
     return { name: String(change.name), text: `${verb.toLowerCase()} ${change.name}${rest.join("")}` };
   } catch {
     return null;
