@@ -197,6 +197,50 @@ with holdall.hold("a", on_loss="interrupt"):
     assert (process.returncode, out) == (ends[0], "True\nTrue\n" + ends[1]), err
 
 
+def test_a_loss_interrupts_as_long_as_there_is_a_block_in_whatever_order_they_end(agent: Agent, script: Script) -> None:
+    process = script("""
+import signal, time, holdall
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+first, second = (holdall.hold(name, on_loss="interrupt") for name in "ab")
+first.__enter__()
+grant = second.__enter__()
+first.__exit__(None, None, None)
+try:
+    holdall.Client().release(grant.number, force=True)
+    time.sleep(60)
+except KeyboardInterrupt as error:
+    try:
+        second.__exit__(type(error), error, None)
+    except holdall.Lost:
+        print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
+""")
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (0, "True\n"), err
+
+
+def test_what_is_lost_before_the_block_begins_leaves_nothing_behind(agent: Agent, script: Script) -> None:
+    process = script("""
+import signal, holdall
+from holdall._grant import current
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+hold = holdall.hold("a", on_loss="interrupt")
+acquire = hold._acquire
+def lost(abort):
+    grant = acquire(abort)
+    holdall.Client().release(grant.number, force=True)
+    assert grant.lost.wait(60)
+    return grant
+hold._acquire = lost
+try:
+    with hold:
+        print("it has begun")
+except holdall.Lost:
+    print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN, current.get())
+""")
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (0, "True None\n"), err
+
+
 def test_a_loss_interrupts_another_thread(agent: Agent) -> None:
     seen: list[BaseException] = []
 
