@@ -14,7 +14,8 @@ use crate::line::How;
 pub(crate) fn end_what_others_got(uses: &mut [Use]) -> usize {
     let own = |at: &usize| uses[*at].granted.is_some() && uses[*at].part_of.is_none();
     let mut granted: Vec<usize> = (0..uses.len()).filter(own).collect();
-    granted.sort_by_key(|at| uses[*at].granted);
+    // What was over at once was over before whoever got it in the same millisecond.
+    granted.sort_by_key(|at| (uses[*at].granted, uses[*at].ended != uses[*at].granted));
     let (mut holders, mut no_end) = (Holders::default(), 0);
     for at in granted {
         if let Some(whole) = holders.whole(uses, at) {
@@ -117,6 +118,20 @@ mod tests {
         let all = Period { from: 0, to: 5000 };
         let used = usage(&history, all, By::Pool, &jiff::tz::TimeZone::UTC);
         assert_eq!(used.rows[0].held, 1000 + 2 * 1000 + 1000 + 1000);
+    }
+
+    #[test]
+    fn what_was_over_at_once_is_no_part_of_what_was_granted_next() {
+        let history = joined(&[
+            r#"{"t":0,"k":"pool","pool":"gpu","units":2}"#,
+            r#"{"t":1,"k":"ask","r":"1-2","needs":["gpu:2"]}"#,
+            r#"{"t":2,"k":"ask","r":"1-1","needs":["gpu"]}"#,
+            r#"{"t":5,"k":"grant","r":"1-1","got":{"gpu":["gpu/0"]}}"#,
+            r#"{"t":5,"k":"end","r":"1-1","how":"left"}"#,
+            r#"{"t":5,"k":"grant","r":"1-2","got":{"gpu":["gpu/0","gpu/1"]}}"#,
+            r#"{"t":9,"k":"end","r":"1-2","how":"released"}"#,
+        ]);
+        assert_eq!(history.uses.iter().map(|one| one.part_of).collect::<Vec<_>>(), [None, None]);
     }
 
     #[test]
