@@ -57,7 +57,21 @@ pub enum Stranger {
 
 impl Stranger {
     /// The remedy, for people.
-    pub const REMEDY: &'static str = "if that is meant, stop its agent and move segment-* and snapshot-* in its data directory away: it then has lost its memory, and begins a new life";
+    pub fn remedy(&self) -> String {
+        let epoch = match self {
+            Self::Second => return "stop one of the two".into(),
+            Self::Shorter { .. } => String::new(),
+            // Its next start would be in an epoch that was, too.
+            Self::Earlier { known, .. } => {
+                let beyond = Presence::epoch_beyond(*known);
+                format!(", and raise the number in the file `epoch` there to {beyond}")
+            }
+        };
+        format!(
+            "if that is meant, stop its agent and move segment-* and snapshot-* in its data directory away{epoch}: \
+             it then has lost its memory, and begins a new life"
+        )
+    }
 }
 
 impl Presence {
@@ -121,6 +135,25 @@ mod tests {
         assert_eq!(check(next), Ok(()), "it was started again");
         let lost = Presence { life: 2, epoch: 6, nonce: 60, began: 2, length: 3 };
         assert_eq!(check(lost), Ok(()), "it says that it has lost its memory");
+    }
+
+    /// Who does what it is told is let in.
+    #[test]
+    fn the_remedy_helps() {
+        let begun = |epoch| Presence { life: 2, epoch, nonce: 60, began: 2, length: 3 };
+        let copy = Presence { epoch: 3, nonce: 30, ..KNOWN };
+        let earlier = check(copy).expect_err("it is of before");
+        assert!(check(begun(copy.epoch + 1)).is_err(), "its fences would go back");
+        let told = earlier.remedy();
+        let mut numbers = told.split(|c: char| !c.is_ascii_digit());
+        let raised =
+            numbers.find_map(|number| number.parse::<u32>().ok()).expect("it says to what");
+        assert_eq!(check(begun(raised + 1)), Ok(()));
+        let shorter = check(Presence { epoch: 6, nonce: 60, began: 900, ..KNOWN });
+        let told = shorter.expect_err("it has forgotten something").remedy();
+        assert!(told.contains("segment-*") && !told.contains("`epoch`"), "{told}");
+        assert_eq!(check(begun(7)), Ok(()));
+        assert!(!Stranger::Second.remedy().contains("segment-*"), "as long as the other runs");
     }
 
     #[test]

@@ -144,12 +144,7 @@ pub const LANES_MAX: u32 = 1 << 16;
 impl PeerMessage {
     /// Whether a guard says by this that it has nothing for a request any more.
     pub fn ends(&self) -> bool {
-        let over = |message: &ToUser| matches!(message, ToUser::Over(_));
-        match self {
-            Self::ToUser { message, .. } => over(message),
-            Self::Refused { .. } => true,
-            _ => false,
-        }
+        matches!(self, Self::ToUser { message: ToUser::Over(_), .. } | Self::Refused { .. })
     }
 
     /// Looks whether an honest cell would say this to another: everything in it comes from elsewhere.

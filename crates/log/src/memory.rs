@@ -70,6 +70,11 @@ impl MemoryStore {
     pub fn set_commits(&self, commits: Commits) {
         let mut state = self.lock();
         state.commits = commits;
+        state.progress.send_modify(|progress| {
+            if !progress.has_ended() {
+                progress.trouble = (commits == Commits::Full).then(|| Error::Full(PLACE.into()));
+            }
+        });
         state.commit();
     }
 
@@ -159,8 +164,8 @@ impl MemoryLog {
         }
         let trouble = state.progress.borrow().trouble.clone();
         match trouble {
-            Some(trouble) => Err(trouble),
-            None => Ok(state),
+            Some(trouble) if !trouble.passes() => Err(trouble),
+            _ => Ok(state),
         }
     }
 }

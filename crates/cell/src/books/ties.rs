@@ -92,6 +92,8 @@ pub struct Tie {
 impl Tie {
     /// The stance of what is the rest of a grant.
     pub const NO_STANCE: Vec<u8> = Vec::new();
+    /// Something that is read as no stance, where one could not be written: it is not taken for a rest.
+    pub const UNREADABLE: [u8; 1] = [u8::MAX];
 
     /// Whether some of what was held was given to others since, and what is left is kept until its home gives it back.
     pub fn is_rest(&self) -> bool {

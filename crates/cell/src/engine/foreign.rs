@@ -97,6 +97,15 @@ impl Engine<House> {
         }
     }
 
+    /// Whether this was heard before and is only said again, as it is until it is answered: the answer is on its way, or waits.
+    pub fn has_heard(&self, message: &ToManager) -> bool {
+        let known = self.cells.foreign.get(&message.request().user);
+        match message {
+            ToManager::Release(_) => known.is_none(),
+            stance => known.is_some_and(|foreign| foreign.is_rest || foreign.stance == *stance),
+        }
+    }
+
     /// What a request needs here, which is entered if it is new.
     fn counts_of(
         &mut self,

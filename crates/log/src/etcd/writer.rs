@@ -90,11 +90,6 @@ impl Queue {
         Some(if is_enough { since } else { since + TOGETHER })
     }
 
-    /// All that waits is sent now, or again.
-    fn is_sent(&self) {
-        self.lock().since = None;
-    }
-
     /// Something has come, and it is this time or later; never, if there is none.
     async fn something_after(&self, at: Option<Instant>) {
         passed(at).await;
@@ -271,7 +266,6 @@ impl<'a, K: Kv> Writer<'a, K> {
         {
             let Head { next, epoch } = batch.after;
             self.expected = batch.records.len();
-            self.queue.is_sent();
             self.furthest = self.furthest.max(next);
             if !self.place.options.rules.tells_after_commit {
                 self.elected.told.committed(self.furthest.before(), epoch);
@@ -292,7 +286,7 @@ impl<'a, K: Kv> Writer<'a, K> {
             Some(after) => (after, self.says(after)),
             None => (self.head, self.said.clone()),
         };
-        let waiting = self.queue.lock();
+        let mut waiting = self.queue.lock();
         let under_way = (from.next.0 - self.head.next.0) as usize;
         let (mut records, mut bytes) = (Vec::new(), 0);
         for record in waiting.records.iter().skip(under_way) {
@@ -303,6 +297,9 @@ impl<'a, K: Kv> Writer<'a, K> {
             records.push(record.clone());
         }
         let is_all = under_way + records.len() == waiting.records.len();
+        if is_all {
+            waiting.since = None;
+        }
         let next = records.last().map_or(from.next, |record: &Record| record.index.next());
         let after = Head { next, epoch: from.epoch.max(waiting.epoch) };
         let raises_epoch = after.epoch > from.epoch;

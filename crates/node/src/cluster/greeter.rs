@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdall_cell::books::GivenUp;
-use holdall_cell::greeting::{Presence, Stranger};
+use holdall_cell::greeting::Presence;
 use holdall_cell::lease::Terms;
 use holdall_http::token::Tokens;
 use holdall_links::{Above, Cell, CellId};
@@ -186,7 +186,7 @@ impl Greeter {
         let takes_over = greeting.is_replicated && is_later;
         let is_linked = known.is_linked && !takes_over;
         let is_known = greeting.presence.check(known.presence.as_ref(), is_linked);
-        is_known.map_err(|stranger| format!("{stranger}; {}", Stranger::REMEDY))?;
+        is_known.map_err(|stranger| format!("{stranger}; {}", stranger.remedy()))?;
         Ok(greeting)
     }
 }

@@ -126,8 +126,8 @@ impl Standing {
         // Whoever stands by says so each second; whoever leads, when there is news.
         let silent = path.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
         if !standing.leads && silent > SILENT {
-            let why = format!("its process has not been heard of for {} s", silent.as_secs());
-            standing.trouble = Some(why);
+            let why = || format!("its process has not been heard of for {} s", silent.as_secs());
+            standing.trouble.get_or_insert_with(why);
         }
         Some(standing)
     }

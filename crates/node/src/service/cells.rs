@@ -19,7 +19,7 @@ use holdall_cell::{Cluster, Effect, Input};
 use holdall_core::CellId;
 use holdall_links::{self as links, Event, Events, Unsent, Way};
 use holdall_log::Index;
-use holdall_wire::{Fault, Refusal, Reply, RequestNo};
+use holdall_wire::{Fault, Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
@@ -338,7 +338,10 @@ impl Service {
         }
     }
 
-    fn beat(&mut self, cell: CellId) {
+    pub(super) fn beat(&mut self, cell: CellId) {
+        if self.hosted.is_some() && self.host.held_up().is_some() {
+            return; // It holds nothing elsewhere: its beats keep nothing alive, and would only pile up.
+        }
         let (sent, length) = (self.boottime(), self.host.last().0);
         self.say(cell, Frame::Beat { sent, length });
     }

@@ -1,7 +1,8 @@
 //! What other cells say that is for the cell here, and when their beats are confirmed.
 //!
 //! # Invariants
-//! - A home that holds something here goes on as long as somebody leads: its beats are confirmed also while the log stands still.
+//! - A home that holds something here goes on as long as somebody leads: its beats are confirmed also while the log stands still,
+//!   over a link whose assertion is in it.
 //! - None is confirmed before what its home asserts over this very link is in the log, nor before it was told of all that was taken from
 //!   it since.
 
@@ -37,19 +38,27 @@ impl Service {
     /// Takes what a cell says. What ends by that, that cell has ended itself; if it is what it holds here, its beats are confirmed
     /// when that is in the log.
     pub(super) fn hear(&mut self, cell: CellId, message: Box<PeerMessage>) {
+        // While nothing leaves, what is said again only makes more of what waits. It is said once more until it is answered.
+        if let PeerMessage::ToManager { message, .. } = &*message
+            && self.engine().has_heard(message)
+            && self.host.held_up().is_some()
+        {
+            return;
+        }
         let (asserts, all) = match &*message {
             PeerMessage::Assert(some) => (true, some.last),
             _ => (false, false),
         };
-        let tell = |service: &mut Self, heard| {
-            service.cells.iter_mut().for_each(|cells| cells.hears = heard);
-        };
-        tell(self, Some(cell).filter(|_| !asserts));
+        if let Some(cells) = &mut self.cells {
+            cells.hears = Some(cell).filter(|_| !asserts);
+        }
         self.on_said(Input::Said { cell, message });
-        tell(self, None);
         let last = self.host.last();
-        let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
-        link.filter(|_| all).into_iter().for_each(|link| link.settled = Some(last));
+        let Some(cells) = &mut self.cells else { return };
+        cells.hears = None;
+        if all && let Some(link) = cells.links.get_mut(&cell) {
+            link.settled = Some(last);
+        }
     }
 
     /// A beat has come. Its home goes on using what it has, also while the log stands still, unless something was taken from it that
@@ -67,7 +76,9 @@ impl Service {
     pub(super) fn settle(&mut self, cell: CellId) {
         let last = self.host.last();
         let link = self.cells.as_mut().and_then(|cells| cells.links.get_mut(&cell));
-        link.into_iter().for_each(|link| link.settled = link.settled.map(|_| last));
+        if let Some(settled) = link.and_then(|link| link.settled.as_mut()) {
+            *settled = last;
+        }
     }
 }
 

@@ -174,6 +174,18 @@ impl Host {
         trouble
     }
 
+    /// From now on its log has no room, as far as it is told.
+    #[cfg(test)]
+    pub(super) fn stand_still(&mut self) {
+        self.watch = tests::no_room();
+    }
+
+    /// How much waits to leave.
+    #[cfg(test)]
+    pub(super) fn waits(&self) -> usize {
+        self.written.len() + self.synced.len()
+    }
+
     pub(super) fn cell(&self) -> &Cell {
         &self.cell
     }
@@ -326,10 +338,10 @@ impl Host {
         upto <= self.watch.may_leave() && !waits(&self.written) && !waits(&self.synced)
     }
 
-    /// Whether nobody else can lead the log by now.
+    /// Whether the cell counts, and nobody else can lead the log by now.
     pub(super) fn leads(&self) -> bool {
         let progress = self.watch.progress();
-        !progress.has_ended() && leads(&progress)
+        !self.is_broken && !progress.has_ended() && leads(&progress)
     }
 
     /// Up to which record all events have left.

@@ -207,6 +207,8 @@ impl Service {
             let why = written.err().map(|error| error.to_string());
             let decided = service.borrow_mut().decide_hand_over(&heir, why);
             tell(decided.map_or_else(Reply::Failed, |()| Reply::Done));
+            tokio::task::yield_now().await; // It is told first.
+            service.borrow().changed.notify_one();
         });
     }
 
@@ -249,7 +251,6 @@ impl Service {
         if self.may_hand_over(heir)? && self.end.is_none() {
             tracing::info!(heir, "another host is to lead");
             self.end = Some(End::HandedOver(heir.into()));
-            self.changed.notify_one();
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Stories of a cell among others: who is waited for, and what becomes of what they hold.
 
-use holdall_core::{Home, Need as Count, Needs, PoolId, UserId};
-use holdall_protocols::house::{ToManager, ToUser};
+use holdall_core::{Home, Need as Count, Needs, Origin, PoolId, UserId};
+use holdall_protocols::house::{Round, Span, Stance, ToManager, ToUser};
 
 use super::*;
 use crate::books::GivenUp;
@@ -257,6 +257,46 @@ fn what_is_leased_of_a_grant_is_given_on_and_the_rest_kept_until_it_is_given_bac
         story.said(PeerMessage::ToManager { message: ToManager::Release(id(0)), order: None });
         assert!(!story.is_theirs("press"));
         assert_eq!(story.cell.books.ties().all_foreign().count(), 0);
+    }
+}
+
+/// It is said again until it is answered, and the answer may have to wait for the log.
+#[test]
+fn what_was_heard_is_known_when_it_is_said_again() {
+    let mut story = Story::with_another();
+    let needs = || Needs::new(vec![Count::any(PoolId(0), 1)]).expect("needs");
+    let tries = |number, solo| ToManager::Try {
+        request: id(number),
+        needs: needs(),
+        solo,
+        span: Span::ONE,
+    };
+    let waits = |number, n| {
+        let (request, parked) = (id(number), false);
+        let round = Round::first(Origin::default());
+        let base = round;
+        ToManager::Queue(Stance {
+            request,
+            n,
+            round,
+            span: Span::ONE,
+            base,
+            needs: needs(),
+            parked,
+        })
+    };
+    let release = |number| ToManager::Release(id(number));
+    let heard = |story: &Story, message: &ToManager| story.cell.engine().has_heard(message);
+    let says = |story: &mut Story, message: &ToManager| {
+        let needs = vec!["board".parse().expect("a need")];
+        let order = Order { needs, who: Arc::default(), now: false };
+        let order = (!matches!(message, ToManager::Release(_))).then_some(order);
+        assert!(!heard(story, message), "{message:?}");
+        story.said(PeerMessage::ToManager { message: message.clone(), order });
+        assert!(heard(story, message), "{message:?}");
+    };
+    for message in [tries(0, false), tries(1, true), waits(1, 1), release(1), release(0)] {
+        says(&mut story, &message);
     }
 }
 

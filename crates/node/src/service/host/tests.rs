@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use holdall_cell::session::{CallNo, Hello, Means, Secret, SessionId};
 use holdall_cell::{Start, Wish};
-use holdall_log::memory::MemoryStore;
+use holdall_log::memory::{Commits, MemoryStore};
 use holdall_log::{Identity, Life, Store};
 use holdall_wire::{Ask, From, Lasting, Who};
 
@@ -78,6 +78,14 @@ impl Log for Troubled {
     }
 }
 
+/// How far a log has come that has no room.
+pub(in crate::service) fn no_room() -> Watch {
+    let store = MemoryStore::new(Identity(1), Life(1));
+    let (log, _) = store.open().expect("new");
+    store.set_commits(Commits::Full);
+    log.watch()
+}
+
 fn attach(number: u64) -> Input {
     let (conn, session) = (ConnNo(number), SessionId(number.into()));
     let (secret, means, heard) = (Secret(7), Means::Lease(1000), CallNo(0));
@@ -130,7 +138,7 @@ fn nothing_follows_a_step_that_is_in_no_record() {
     assert_eq!(opened.records.last().map(|record| record.index), Some(before));
 }
 
-/// A guard that has taken something back, which is synced, says so before it confirms another beat.
+/// Also what is synced first, as that something was taken back is; and nobody else waits for that.
 #[test]
 fn what_is_said_to_a_cell_leaves_in_the_order_in_which_it_came_up() {
     let store = MemoryStore::new(Identity(1), Life(1));

@@ -2,11 +2,18 @@
 
 use std::sync::mpsc;
 
+use holdall_cell::Input;
+use holdall_cell::peer::PeerMessage;
+use holdall_core::{CellId, RequestId};
 use holdall_links::token::For;
+use holdall_protocols::house::{ToManager, ToUser};
 
 use super::*;
+use crate::cluster::frame::Frame;
 use crate::cluster::{init, join};
+use crate::hosted::Hosted;
 use crate::service::begin_links;
+use crate::service::host::Leaving;
 
 const CONFIG: &str =
     "cgroups = false\nforgotten = '1ms'\n[cluster]\nlease_seconds = 6\n[pools.board]\nunits = 1\n";
@@ -87,6 +94,108 @@ fn who_comes_back_when_what_it_waits_for_is_granted_and_confirmed_is_told() {
     });
     drop(release);
     guard.join().expect("it ends well");
+}
+
+/// Tells a story of a guard while the home `b` holds its board, and is linked with it.
+fn with_a_guard(story: impl FnOnce(&mut Service, CellId, RequestId)) {
+    let [(_a, a), (_b, b)] = members();
+    let (holds, mut held) = tokio::sync::mpsc::channel::<()>(1);
+    let (end, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    let home = std::thread::spawn(move || {
+        with_member(&b, |service| async move {
+            let (mut holder, _) = Client::attached(&service, 9, false).await;
+            if let Reply::Queued(_) = holder.ask("board@a", Lasting::Connection).await {
+                holder.reply(holder.last).await;
+            }
+            holds.send(()).await.expect("awaited");
+            ended.recv().await;
+        });
+    });
+    with_member(&a, |service| async move {
+        held.recv().await;
+        let settled_with = || {
+            let service = service.borrow();
+            let (_, id) = service.books().ties().all_foreign().next()?;
+            let home = id.user.home().cell;
+            let settled = service.cells.as_ref()?.links.get(&home)?.settled?;
+            service.host.has_left(settled).then_some((home, id))
+        };
+        until(|| settled_with().is_some()).await;
+        let (home, id) = settled_with().expect("it holds");
+        // Nothing else happens meanwhile: it does not wait.
+        story(&mut service.borrow_mut(), home, id);
+    });
+    drop(end);
+    home.join().expect("it ends well");
+}
+
+/// How much more waits to leave.
+fn waits_after(service: &mut Service, what: impl FnOnce(&mut Service)) -> usize {
+    let before = service.host.waits();
+    what(service);
+    service.host.waits() - before
+}
+
+fn release(id: RequestId) -> Box<PeerMessage> {
+    Box::new(PeerMessage::ToManager { message: ToManager::Release(id), order: None })
+}
+
+/// While the log stands still a beat is confirmed all the same: but not before its home was told that something was taken from it.
+#[test]
+fn who_has_lost_something_is_told_before_its_beat_is_confirmed() {
+    with_a_guard(|service, home, id| {
+        let trouble = service.host.trouble_log();
+        trouble.stop_flushes(true);
+        service.input(Input::Members(Vec::new()));
+        assert_eq!(waits_after(service, |service| service.confirm(home, 1)), 0);
+        let said = waits_after(service, |service| service.input(Input::Lapsed(home)));
+        assert!(said > 0, "it is told");
+        assert_eq!(waits_after(service, |service| service.confirm(home, 2)), 1);
+        trouble.stop_flushes(false);
+        service.host.flush().expect("room");
+        let mut due = Vec::new();
+        while !service.host.is_idle() {
+            service.host.due(&mut due);
+        }
+        let at = |is: &dyn Fn(&Frame) -> bool| {
+            let said = |leaving: &Leaving| matches!(leaving, Leaving::Said(to, _, frame) if *to == home && is(frame));
+            due.iter().position(said).expect("it is said")
+        };
+        let over = PeerMessage::ToUser { message: ToUser::Over(id), given: None };
+        let is_over =
+            |frame: &Frame| matches!(frame, Frame::Said { message, .. } if **message == over);
+        assert!(at(&is_over) < at(&|frame| *frame == Frame::Beaten { sent: 2 }));
+    });
+}
+
+/// It knows of that itself, whatever becomes of the answer.
+#[test]
+fn whoever_gives_something_back_goes_on_with_the_rest() {
+    with_a_guard(|service, home, id| {
+        service.host.trouble_log().stop_flushes(true);
+        assert!(waits_after(service, |service| service.hear(home, release(id))) > 0);
+        assert_eq!(waits_after(service, |service| service.confirm(home, 1)), 0);
+        service.settle(home);
+        assert_eq!(waits_after(service, |service| service.confirm(home, 2)), 1);
+    });
+}
+
+#[test]
+fn what_is_said_again_while_there_is_no_room_does_not_pile_up() {
+    with_a_guard(|service, home, id| {
+        service.host.stand_still();
+        let before = service.host.last();
+        assert!(waits_after(service, |service| service.hear(home, release(id))) > 0);
+        let last = service.host.last();
+        assert!(last > before, "what is new is taken in");
+        assert_eq!(waits_after(service, |service| service.hear(home, release(id))), 0);
+        assert_eq!(service.host.last(), last);
+        assert_eq!(waits_after(service, |service| service.beat(home)), 1);
+        let (name, host, store) = ("x".into(), "a".into(), String::new());
+        let (hosts, advertise) = (Vec::new(), Vec::new());
+        service.hosted = Some(Hosted { name, store, host, hosts, advertise });
+        assert_eq!(waits_after(service, |service| service.beat(home)), 0, "it holds nothing there");
+    });
 }
 
 #[test]
