@@ -50,7 +50,9 @@ eventually shows "pools:"
 # An agent that is killed is missed until the next one serves.
 kill -9 "$agent"
 wait "$agent" 2>/dev/null || true
+eventually shows "the agent is away"
 serve
+eventually hides "the agent is away"
 eventually shows "1 held, 1 waiting"
 # Released after a question; whoever waited is served.
 press Tab r

@@ -69,7 +69,13 @@ impl<L> Walk<L> {
             let mut units = self.units.iter().filter(|(pool, _)| *pool == count.pool);
             units.any(|(_, unit)| count.named.contains(unit) || count.more() > 0)
         };
-        self.names.is_empty() || entry.counts.iter().any(|count| pool(count.pool) || unit(count))
+        // What others guard is known by its name alone: of who holds, that of the pool, of who waits, what was asked for.
+        let elsewhere = || {
+            let taken = entry.taken.iter().flat_map(|taken| taken.iter()).map(|taken| &taken.name);
+            taken.chain(entry.needs().iter().map(|need| &need.name)).any(|name| self.means(name))
+        };
+        let is_here = |count: &Count| pool(count.pool) || unit(count);
+        self.names.is_empty() || entry.counts.iter().any(is_here) || elsewhere()
     }
 
     fn means(&self, name: &Name) -> bool {

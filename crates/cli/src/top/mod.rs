@@ -16,7 +16,7 @@ mod work;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holdall_client::Client;
+use holdall_client::{Client, Presence};
 use holdall_wire::{Body, Name, Reply, RequestNo, Status};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::mpsc;
@@ -76,6 +76,7 @@ async fn live(
     let mut events = events();
     let mut top = Top::new(client.agent().you.to_string());
     let mut looking: Doing<'_, (Status, bool)> = Box::pin(ask(client, names));
+    let mut presence = client.presence();
     loop {
         terminal.draw(|frame| draw::draw(frame, &mut top))?;
         tokio::select! {
@@ -88,8 +89,10 @@ async fn live(
                 Some(_) => {} // It has another size, above all.
                 None => return Ok(()),
             },
+            Ok(()) = presence.changed() => top.missed(missed(*presence.borrow_and_update())),
             looked = &mut looking => {
-                top.looked(looked.map_err(|error| format!("{error:#}")));
+                let missed = missed(*presence.borrow());
+                top.looked(looked.map_err(|error| missed.map_or_else(|| format!("{error:#}"), Into::into)));
                 looking = Box::pin(async {
                     tokio::time::sleep(EVERY).await;
                     ask(client, names).await
@@ -101,6 +104,15 @@ async fn live(
                 Err(error) => top.show(&format!("{error:#}")),
             },
         }
+    }
+}
+
+/// Why nothing is heard of the agent, if it is known not to be there.
+fn missed(presence: Presence) -> Option<&'static str> {
+    match presence {
+        Presence::Here => None,
+        Presence::Away => Some("the agent is away; this is from before"),
+        Presence::Stopped => Some("the agent was stopped; this is from before"),
     }
 }
 

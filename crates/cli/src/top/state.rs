@@ -111,6 +111,13 @@ impl Top {
         }
     }
 
+    /// The agent is there no more, or again: then it is told when it has said something.
+    pub(super) fn missed(&mut self, why: Option<&str>) {
+        if let Some(why) = why {
+            self.stale = Some(why.into());
+        }
+    }
+
     /// What the agent has said, or why it says nothing.
     pub(super) fn looked(&mut self, looked: Result<(Status, bool), String>) {
         let (status, more) = match looked {

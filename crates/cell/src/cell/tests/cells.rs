@@ -145,6 +145,20 @@ fn granted(effects: &[Effect]) -> RequestNo {
     }
 }
 
+#[test]
+fn who_holds_and_who_waits_elsewhere_is_found_by_its_name() {
+    let mut pair = Pair::new();
+    let holds = granted(&pair.asks(1, Means::Connection, "board@there"));
+    pair.asks(2, Means::Connection, "board@there");
+    let mut seen = |name: &str| {
+        let status = pair.at(HERE).cell.engine().status(&[name.parse().expect("a name")]);
+        let held: Vec<_> = status.grants.iter().map(|grant| grant.request).collect();
+        (held, status.waiting.len())
+    };
+    assert_eq!(seen("board@there"), (vec![holds], 1));
+    assert_eq!(seen("scope@there"), (vec![], 0));
+}
+
 /// Nobody here can end it, and it stops by itself: until then it has what this cell guards.
 #[test]
 fn who_is_not_seen_keeps_what_is_here_until_it_has_stopped() {
