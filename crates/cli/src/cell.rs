@@ -301,7 +301,7 @@ fn adopt(name: &str, store: &str, host: &str, cell: Identity) -> anyhow::Result<
             ),
         };
         let remedy = format!(
-            "put a copy there with `holdall cell import {name} FILE`; or, without one, end the cell with `holdall cell remove \
+            "put a copy there with `holdall cell import {name} FILE --store {store} --hosts NAME,...`; or, without one, end the cell with `holdall cell remove \
              --force {name}`, and make it anew with `holdall cell add`"
         );
         return Err(Failure(CONFLICT, format!("{why}; {remedy}")).into());
