@@ -77,6 +77,10 @@ expect_at lab2 0 "" run db@lab1:shared -- true
 expect_at lab1 0 "scope@lab3" run tool -- sh -c 'echo $HOLDALL_UNITS_SCOPE_LAB3'
 expect_at lab1 65 "'tool' means 'scope@lab3' here" pool add tool --lock
 expect_at lab2 78 "there is no cell 'lab9'" run board@lab9 -- true
+expect_at lab2 78 "'board@lab1:4': 'board@lab1' has only 2 units" run board board@lab1:4 -- true
+whole=$(at lab2 hold --for 10m board 2>/dev/null)
+expect_at lab2 78 "parts of a grant cannot span cells" run --in "$whole" scope@lab3 -- true
+expect_at lab2 0 "" release "$whole"
 expect_at lab2 78 "nesting across cells is refused" run board@lab1 -- "$HOLDALL" run scope@lab3 -- true
 
 # Who waits knows for which cell and whom, at both ends; contended in both orders, all are served.
@@ -239,11 +243,26 @@ rm "$work"/lab3.data/segment-* "$work"/lab3.data/snapshot-* 2>/dev/null || true
 agent_of lab3
 linked lab1 lab2 lab3
 expect_at lab3 0 "" run -w 30s board@lab1 scope -- true
+at lab1 run scope -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/stays" &
+stays=$!
+eventually test -e "$work/stays"
+at lab3 run scope@lab1 -- true 2>"$work/in-vain" &
+in_vain=$!
+eventually waits_at lab3
 expect_at lab1 0 "" cluster remove lab3
 expect_at lab1 65 "no member is called lab3" cluster remove lab3
 expect_at lab1 78 "there is no cell 'lab3'" run board@lab3 -- true
 removed() { at lab3 cluster members | grep -q "was removed"; }
 eventually removed
+# It is never let in again as who it was: nobody waits for that.
+got=0
+wait "$in_vain" || got=$?
+[ "$got" -eq 78 ] || fail "who waits for what it can never have ends with $got: $(cat "$work/in-vain")"
+expect_at lab3 78 "this cell was removed from the cluster" run scope@lab1 -- true
+expect_at lab3 78 "this cell was removed from the cluster" run -n scope@lab2 -- true
+touch "$work/stays.end"
+wait "$stays"
 expect_at lab3 0 "" run board -- true
+expect_at lab3 0 "" run board@lab3 -- true
 expect_at lab1 0 "" run board@lab2 board@lab1 -- true
 echo "$script: ok"

@@ -63,6 +63,7 @@ led=$(leader)
 expect_at lab1 65 "its log is at $store" cell add licences --store "$store/other" --hosts lab1,lab2,lab3
 expect_at lab1 65 "is not its log" cell add lab3 --store "$store" --hosts lab1,lab2
 expect_at lab1 65 "cell remove licences" cluster remove licences
+expect_at lab1 65 "cell remove licences" cluster forget licences
 expect_at lab1 65 "only the agents of machines host cells" cell add spare --store "$store/spare" --hosts licences
 expect_at lab1 0 "lab1 leads licences" cell add licences --store "$store" --hosts lab1,lab2,lab3
 [ "$(leader)" = "$led" ] || fail "another leads: $(leader) after $led"
@@ -109,6 +110,8 @@ eventually holds lab3 1
 grant=$(at lab2 hold --for 10m maya@licences 2>/dev/null)
 fill
 eventually says 'no room'
+# It has a link, and answers: since when it does is not since when it has no room.
+expect_at lab3 0 "licences tells nothing: " status --all
 refused lab3 69 "no room" run -n maya@licences -- true
 refused lab3 69 "no room" run -w 60s maya@licences -- true
 refused lab2 69 "has not confirmed" renew "$grant" --for 20m

@@ -198,6 +198,16 @@ expect_at lab1 64 "damaged" cell import licences "$work/half" --store "$store" -
 expect_at lab1 65 "only be put back where its log was" cell import licences "$work/copy" --store "$store/other" --hosts lab1,lab2
 expect_at lab1 71 "only where nothing is" cell import licences "$work/copy" --store "$store" --hosts lab1,lab2
 ctl del --prefix holdall/licences/ >/dev/null
+expect_at lab1 65 "nothing to adopt" cell adopt licences
+[ -z "$(ctl get --prefix holdall/licences/ --keys-only)" ] || fail "something was made where nothing was: $(ctl get --prefix holdall/licences/)"
+# Nor is another cell that is there taken for it, by whoever says so nor by its hosts.
+ctl put holdall/licences/meta/cell "holdall 1 cell $(printf %032x 7) life $(printf %032x 8) etcd $(printf %016x 9)" >/dev/null
+ctl put holdall/licences/meta/head "next 1 epoch 1" >/dev/null
+ctl put holdall/licences/meta/epoch "epoch 1" >/dev/null
+expect_at lab1 65 "the log of another cell" cell adopt licences
+is_another() { at lab1 cell list | grep -q 'lab1 .*is of another cell'; }
+eventually is_another
+ctl del --prefix holdall/licences/ >/dev/null
 expect_at lab1 0 "leads licences" cell import licences "$work/copy" --store "$store" --hosts lab1,lab2
 expect_at lab2 0 "" run -w "$((lease * 3))s" maya@licences:2 seat@licences -- "$work/section" lab2
 expect_at lab2 75 "" run -w 1s maya@licences:3 -- true
@@ -225,7 +235,7 @@ is_removed() {
     expect_at lab2 78 "no cell 'licences'" run -w 1s maya@licences -- true
     grep -q '"what":"cluster".*Remove' "$work/lab1.data/audit.jsonl" || fail "who has removed it is not in the audit log"
 }
-expect_at lab1 0 "licences is removed" cell remove licences
+expect_at lab1 0 "fences begin anew" cell remove licences
 is_removed 1
 # Its name is free for another, which can be removed while it is used.
 expect_at lab1 0 "leads licences" cell add licences --store "$store" --hosts lab1,lab2,lab3

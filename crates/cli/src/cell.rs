@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use comfy_table::{Table, presets};
 use holdall_client::Client;
+use holdall_log::Identity;
 use holdall_log::etcd::{Address, EtcdStore, Options, WhenLed};
 use holdall_wire::{
     Body, ClusterCall, ClusterView, Fault, HostCell, HostedView, MemberView, Reply,
@@ -152,7 +154,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 let client = reach.connect().await?;
                 let known = all(&client).await?.into_iter().find(|cell| cell.name == *name);
                 let known = known.ok_or_else(|| unknown(name))?;
-                adopt(name, Address::parse(&known.store)?, &known.host)?;
+                let cell = identity(&id_of(name, &members(&client).await?)?)?;
+                adopt(name, &known.store, &known.host, cell)?;
                 until_led(&client, name, None, 0).await?;
             }
             Command::Remove { name, force, reach } => {
@@ -283,15 +286,41 @@ async fn move_to(name: &str, heir: &str, client: &Client) -> anyhow::Result<()> 
     until_led(client, name, Some(heir), before).await.map(drop)
 }
 
-/// Begins a new life of a cell in etcd, if nobody leads it.
-fn adopt(name: &str, address: Address, host: &str) -> anyhow::Result<()> {
+/// Begins a new life of a cell in etcd, if it is there, and nobody leads it.
+fn adopt(name: &str, store: &str, host: &str, cell: Identity) -> anyhow::Result<()> {
+    let address = Address::parse(store)?;
     let mut options = Options::new(name, host, "-");
-    options.when_led = WhenLed::Refuse;
+    (options.when_led, options.identity) = (WhenLed::Refuse, Some(cell));
+    let there = EtcdStore::new(address.clone(), options.clone()).identity()?;
+    if there != Some(cell) {
+        let why = match there {
+            None => format!("{store} has nothing of {name}, and there is nothing to adopt"),
+            Some(other) => format!(
+                "{store} has the log of another cell, {other}, and not of {name}, which is {cell}; look whose it is, and delete it \
+                 (`etcdctl del --prefix`) only if nobody wants it"
+            ),
+        };
+        let remedy = format!(
+            "put a copy there with `holdall cell import {name} FILE --store {store} --hosts NAME,...`; or, without one, end the cell with `holdall cell remove \
+             --force {name}`, and make it anew with `holdall cell add`"
+        );
+        return Err(Failure(CONFLICT, format!("{why}; {remedy}")).into());
+    }
     // Its hosts know of more than is there; how much more, they say themselves.
     options.seen.epoch = EtcdStore::new(address.clone(), options.clone()).look()?.epoch + 1;
     options.adopt = true;
     let (log, _) = EtcdStore::new(address, options).open_etcd()?;
     Ok(log.resign(None)?)
+}
+
+/// The id of a member.
+fn id_of(name: &str, view: &ClusterView) -> anyhow::Result<String> {
+    let known = view.members.iter().find(|one| one.name == name && !one.removed);
+    Ok(known.ok_or_else(|| unknown(name))?.id.clone())
+}
+
+fn identity(id: &str) -> anyhow::Result<Identity> {
+    Ok(Identity(u128::from_str_radix(id, 16).context("the id of the cell is no id")?))
 }
 
 fn unknown(name: &str) -> anyhow::Error {

@@ -149,7 +149,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 ));
             }
             Command::Forget { name, reach } => {
-                done(reach, ClusterCall::Forget(name.clone())).await?;
+                let client = reach.connect().await?;
+                cell::refuse_hosted(&client, name).await?;
+                call(&client, Body::Cluster(ClusterCall::Forget(name.clone()))).await?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -181,16 +181,18 @@ fn with_cells(here: String, cells: &[Elsewhere], some: bool) -> String {
                 told(status, &Prospects::default(), &Unreached::new(), false, some)
             )
         }
-        (None, Some(why)) => {
-            format!(
-                "{} does not answer, since {}: {}",
-                one.cell,
-                show::ago(one.since),
-                show::clean(why)
-            )
-        }
+        (None, Some(why)) => silent(one, why),
     });
     told.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Why a cell tells nothing. One with a link answers, and since when it does so says nothing of what is wrong.
+fn silent(one: &Elsewhere, why: &str) -> String {
+    let (cell, why) = (&one.cell, show::clean(why));
+    match one.up {
+        true => format!("{cell} tells nothing: {why}"),
+        false => format!("{cell} does not answer, since {}: {why}", show::ago(one.since)),
+    }
 }
 
 /// What those who wait can expect. Older agents do not tell.

@@ -147,6 +147,12 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             if !seen.insert(&need.name) {
                 return Err(Refusal::Senseless(format!("'{}' is named twice", need.name)));
             }
+            if need.name.cell().is_some() {
+                return Err(Refusal::Never(format!(
+                    "'{need}' is another cell's, and parts of a grant cannot span cells: have a part of what it has here, or ask for \
+                     everything at once"
+                )));
+            }
             let units = self.feasible(need).map_err(Refusal::Never)?;
             let is_lock = units.is_none();
             let count = units.or_else(|| match self.ledger.meaning(&need.name) {

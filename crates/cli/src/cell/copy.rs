@@ -65,8 +65,9 @@ pub(super) async fn import(
         return Err(conflict(format!("{name} {why}; `holdall cell show {name}` tells where")));
     }
     let options = Options::new(name, &view.name, "-");
-    EtcdStore::new(address.clone(), options).put_copy(copy)?;
-    adopt(name, address, &view.name)?;
+    let cell = copy.identity;
+    EtcdStore::new(address, options).put_copy(copy)?;
+    adopt(name, store, &view.name, cell)?;
     say(format!("{name} was put into {store}, and what was granted since the copy is forgotten"));
     have_hosted(name, id, store, hosts, &view, client).await
 }

@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use anyhow::Context;
 use holdall_client::Client;
 use holdall_log::etcd::{Address, Election, EtcdStore, Options};
 use holdall_log::{Identity, OpenError};
 use holdall_wire::{Body, ClusterCall};
 
-use super::{LEADS, LOOK, all, at, members, unknown};
+use super::{LEADS, LOOK, all, at, id_of, identity, members, unknown};
 use crate::reach::call;
 use crate::say;
 
@@ -17,9 +16,7 @@ use crate::say;
 pub(super) async fn remove(name: &str, is_forced: bool, client: &Client) -> anyhow::Result<()> {
     let hosts = all(client).await?.into_iter().filter(|cell| cell.name == name);
     let store = hosts.map(|host| host.store).next().ok_or_else(|| unknown(name))?;
-    let view = members(client).await?;
-    let id = view.members.into_iter().find(|one| one.name == name && !one.removed);
-    let id = id.map(|one| one.id).ok_or_else(|| unknown(name))?;
+    let id = id_of(name, &members(client).await?)?;
     let (place, cell) = (place_of(name, &store)?, identity(&id)?);
     // Whoever is elected after this may grant something that nobody has looked for.
     let since = if is_forced { None } else { Some(place.last_election()?) };
@@ -46,17 +43,15 @@ pub(super) async fn remove(name: &str, is_forced: bool, client: &Client) -> anyh
         tracing::debug!(host = host.host, "still hosts it");
         tokio::time::sleep(LOOK).await;
     }
-    say(format!("{name} is removed"));
+    say(format!(
+        "{name} is removed; of a cell that is made under its name fences begin anew: tell whatever remembers those of this one"
+    ));
     Ok(())
 }
 
 /// Where a cell is in etcd.
 fn place_of(name: &str, store: &str) -> anyhow::Result<EtcdStore> {
     Ok(EtcdStore::new(Address::parse(store)?, Options::new(name, "-", "-")))
-}
-
-fn identity(id: &str) -> anyhow::Result<Identity> {
-    Ok(Identity(u128::from_str_radix(id, 16).context("the id of the cell is no id")?))
 }
 
 /// Deletes it in etcd, as soon as nobody leads it.

@@ -196,7 +196,13 @@ impl<K: Kv> Place<K> {
 
     /// What a leader would begin with.
     fn judge(&self, meta: &Meta) -> Result<Judged, OpenError> {
-        let Options { seen, adopt, create, .. } = &self.options;
+        let Options { seen, adopt, create, identity, .. } = &self.options;
+        if let (Some(cell), Some(known)) = (meta.cell, identity)
+            && cell.identity != *known
+        {
+            let what = format!("is of another cell, {}, and not of {known}", cell.identity);
+            return Err(self.wrong_key(&self.keys.meta("cell"), &what));
+        }
         let ahead = || {
             let epoch = meta.epoch.max(seen.epoch);
             epoch.checked_add(EPOCHS_AHEAD).ok_or_else(|| OpenError::Exhausted((&self.name).into()))
@@ -217,10 +223,11 @@ impl<K: Kv> Place<K> {
                 (true, false, _) => {
                     Err(self.wrong_key(&self.keys.meta("head"), "or `meta/cell` is missing"))
                 }
-                (true, true, _) => {
-                    let identity = meta.cell.map_or(drawn, |cell| cell.identity);
-                    Ok(anew(identity, Memory::Lost(Lost::Missing), ahead()?))
-                }
+                // Which cell that was nobody can know who has its log alone.
+                (true, true, _) => match meta.cell {
+                    Some(cell) => Ok(anew(cell.identity, Memory::Lost(Lost::Missing), ahead()?)),
+                    None => Err(OpenError::NoCell(self.name.clone())),
+                },
                 (false, _, true) => Ok(anew(drawn, Memory::New, 1)),
                 (false, _, false) => Err(OpenError::NoCell(self.name.clone())),
             };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Life;
+use crate::{Identity, Life};
 
 /// What to do if somebody else leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Options {
     pub create: bool,
     /// Whether a store that was put back from a backup is taken over. Memory is lost then.
     pub adopt: bool,
+    /// Which cell it has to be, if that is known: another one is not led.
+    pub identity: Option<Identity>,
     /// What this host has seen of the store.
     pub seen: Seen,
     /// Whether etcd is told to forget how keys were before the last snapshot but one. If not,
@@ -64,6 +66,7 @@ impl Options {
             when_led: WhenLed::default(),
             create: false,
             adopt: false,
+            identity: None,
             seen: Seen::default(),
             compact: true,
             rules: Rules::default(),

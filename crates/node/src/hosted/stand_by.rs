@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use holdall_links::Home;
 use holdall_log::etcd::{Address, EtcdStore, Following, Options, Seen};
-use holdall_log::{Life, Log, OpenError, Opened, Store};
+use holdall_log::{Identity, Life, Log, OpenError, Opened, Store};
 use tokio::sync::{Notify, oneshot};
 use tracing::{info, warn};
 
@@ -56,10 +56,10 @@ pub(crate) async fn lead(
 ) -> anyhow::Result<(Box<dyn Log>, Opened)> {
     // First of all: that it is of the cluster of this machine.
     learn(dir.path())?;
-    let store = store(hosted, dir)?;
-    let following = store.follow()?;
     let home = Home::open(&cluster::directory(dir.path()))?;
     let cell = home.cell().clone();
+    let store = store(hosted, dir, Identity(cell.id.0))?;
+    let following = store.follow()?;
     let mut trouble: Option<String> = None;
     loop {
         while home.is_over()? {
@@ -78,13 +78,6 @@ pub(crate) async fn lead(
         };
         match opened {
             Ok((log, opened)) => {
-                anyhow::ensure!(
-                    opened.identity.0 == cell.id.0,
-                    "{} is the log of another cell, {}, and not of {cell} ({})",
-                    hosted.store,
-                    opened.identity,
-                    cell.id
-                );
                 if home.is_over()? {
                     log.seal()?; // Another host can be of use.
                     continue;
@@ -105,12 +98,13 @@ pub(crate) async fn lead(
     }
 }
 
-fn store(hosted: &Hosted, dir: &Directory) -> anyhow::Result<EtcdStore> {
+fn store(hosted: &Hosted, dir: &Directory, cell: Identity) -> anyhow::Result<EtcdStore> {
     let address = hosted.advertise.first().map_or("-", String::as_str);
     let mut options = Options::new(&hosted.name, &hosted.host, address);
     let Sighting { life, epoch, next } = Sighting::read(dir)?;
     let life = Life(u128::from_str_radix(&life, 16).unwrap_or_default());
     options.seen = Seen { life, revision: 0, epoch, next };
+    options.identity = Some(cell);
     Ok(EtcdStore::new(Address::parse(&hosted.store)?, options))
 }
 

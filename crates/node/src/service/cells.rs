@@ -380,6 +380,8 @@ impl Service {
             return;
         };
         let (mut known, mut removed) = (Vec::new(), Vec::new());
+        // Nobody talks to a cell that was removed itself.
+        let is_cut_off = members.iter().any(|(id, it)| *id == own && it.removed);
         for (id, it) in members.iter().filter(|(id, _)| *id != own) {
             let cell = number(*id);
             let is_other = cells.ids.get(&cell).is_some_and(|other| other != id);
@@ -389,7 +391,7 @@ impl Service {
             cells.ids.insert(cell, *id);
             cells.greeter.know_of(*id);
             cells.leases.add(now, cell);
-            match it.removed {
+            match it.removed || is_cut_off {
                 true => removed.push(cell),
                 false => known.extend(as_member(*id, it)),
             }

@@ -11,7 +11,7 @@ use super::super::copy::CellCopy;
 use super::super::kv::Kv;
 use super::super::lead::Place;
 use super::super::log::{Feed, open};
-use super::super::options::{Rules, WhenLed};
+use super::super::options::{Options, Rules, Seen, WhenLed};
 use super::store::Faults;
 use super::world::{Report, World};
 use crate::{Class, Entry, Error, Identity, Index, Lost, Memory, OpenError};
@@ -389,6 +389,44 @@ async fn a_cell_is_made_only_if_that_is_said() {
     let refused = open(kv, options, "here".into()).await;
     assert!(matches!(refused, Err(OpenError::InUse(_))), "{:?}", refused.err());
     drop(feed);
+}
+
+/// What is no cell any more, or another one, is not taken for the one that is meant, whatever a host has seen of it.
+#[tokio::test(start_paused = true)]
+async fn only_the_cell_that_is_meant_is_adopted() {
+    let world = well();
+    let feed = led(&world).await;
+    let (cell, mut options) = (feed.core.elected.cell.identity, world.options("h"));
+    options.create = false;
+    options.seen = Seen { epoch: feed.core.elected.epoch + 1, ..feed.seen() };
+    drop(feed);
+    world.store.end_lease_of(b"holdall/cell/meta/leader");
+    let kv = Arc::new(world.store.client());
+    let refused = async |options: &Options| {
+        let place = Place::new(Arc::clone(&kv), options.clone(), "here".into());
+        let before = place.meta().await.expect("it is read");
+        let error = open(Arc::clone(&kv), options.clone(), "here".into()).await.err();
+        let after = place.meta().await.expect("it is read");
+        assert_eq!((before.cell, before.epoch), (after.cell, after.epoch), "something was written");
+        assert!(after.leader.is_none());
+        error
+    };
+    options.identity = Some(Identity(cell.0 ^ 1));
+    for adopt in [false, true] {
+        options.adopt = adopt;
+        let error = refused(&options).await;
+        assert!(matches!(error, Some(OpenError::Key { .. })), "{error:?}");
+    }
+    options.identity = Some(cell);
+    Place::new(Arc::clone(&kv), options.clone(), "here".into())
+        .remove(cell, None)
+        .await
+        .expect("deleted");
+    let error = refused(&options).await;
+    assert!(matches!(error, Some(OpenError::NoCell(_))), "{error:?}");
+    options.adopt = false;
+    let error = refused(&options).await;
+    assert!(matches!(error, Some(OpenError::Key { .. })), "{error:?}");
 }
 
 /// A cell with a snapshot in several pieces, and records after it; the host has let go of it.
