@@ -333,7 +333,7 @@ impl Cell {
         let Some(held) = self.engine.held_for(request) else { return Ok(()) };
         let stance = match held.is_rest {
             true => Tie::NO_STANCE,
-            false => postcard::to_allocvec(&held.stance).unwrap_or(Tie::UNREADABLE.into()),
+            false => postcard::to_allocvec(&held.stance).unwrap_or_else(|_| Tie::UNREADABLE.into()),
         };
         let HeldFor { id, who, needs, taken, since, until, leased, .. } = held;
         let ask = Ask {

@@ -161,7 +161,8 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         }
         if count.units > has {
             // Whoever asks may be elsewhere, and have asked several cells.
-            let name = self.cells.own.as_ref().map_or(name.clone(), |own| name.at(own.as_str()));
+            let name =
+                self.cells.own.as_ref().map_or_else(|| name.clone(), |own| name.at(own.as_str()));
             return Err(format!("'{name}:{}': '{name}' has only {has} units", count.units));
         }
         Ok(())
