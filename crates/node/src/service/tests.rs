@@ -63,7 +63,14 @@ fn with_service<F: Future>(
     let local = LocalSet::new();
     let told = local.run_until(async {
         let service = loop {
-            let data = Data::open(&dir.join("data"), None, false).expect("free");
+            let data = match Data::open(&dir.join("data"), None, false) {
+                // A process that another test starts has the lock of the one before until it is its program.
+                Err(error) if error.is::<InUse>() => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                opened => opened.expect("free"),
+            };
             let socket = dir.join("sock");
             let log = match data.open_log(config.durability == Durability::Sync, &socket) {
                 // A snapshot of the one before is being made.
