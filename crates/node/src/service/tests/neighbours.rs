@@ -11,6 +11,7 @@ use holdall_protocols::house::{ToManager, ToUser};
 use holdall_wire::Outlook;
 
 use super::*;
+use crate::cluster::behind::FOREVER;
 use crate::cluster::frame::Frame;
 use crate::cluster::{init, join};
 use crate::hosted::Hosted;
@@ -319,12 +320,24 @@ fn a_member_whose_log_was_put_back_gives_nothing_to_anybody_once_it_is_refused()
             assert!(matches!(refused, Reply::Refused(Refusal::Busy(_))), "{refused:?}");
         });
     }
+    let (noted, aside) = (data.join("behind.json"), data.join("behind.aside"));
+    std::fs::rename(&noted, &aside).expect("ours");
+    with_member(&b, |service| async move {
+        let service = service.borrow();
+        let until = service.books().ties().recovery().until;
+        assert!(!service.awaited.is_behind(), "somebody has said that it is wrong");
+        assert!(
+            until.is_some_and(|until| until < FOREVER),
+            "it waits as after any doubt: {until:?}"
+        );
+    });
+    std::fs::rename(&aside, &noted).expect("ours");
     log_in(&data).iter().for_each(|path| std::fs::remove_file(path).expect("ours"));
     with_member(&b, |service| async move {
         assert!(!service.borrow().awaited.is_behind(), "its memory is lost");
         assert!(service.borrow().cell().is_recovering(), "until all have said what they hold");
     });
-    assert!(!data.join("behind.json").exists());
+    assert!(!noted.exists());
 }
 
 #[test]
