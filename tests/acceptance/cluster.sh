@@ -132,8 +132,21 @@ at lab1 run board@lab2 -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0
 two=$!
 eventually test -e "$work/one"
 eventually test -e "$work/two"
+at lab1 hold --for 10m scope@lab2 >"$work/reserved" 2>/dev/null
 kill_agent lab2
 eventually sees lab1 lab2 down
+# It ends when it is said to, and not with a lease.
+python3 - "$(at lab1 status --json)" <<'EOF' || fail "a reservation ends otherwise: $(at lab1 status --json)"
+import json, sys, time
+ends = [grant["until"] / 1000 - time.time() for grant in json.loads(sys.argv[1])["grants"] if grant["state"] == "reserved"]
+sys.exit(not (len(ends) == 1 and 400 < ends[0] <= 601))
+EOF
+at lab1 run -w 60s scope@lab2 -- true 2>/dev/null &
+vain=$!
+eventually waits_at lab1
+expect_at lab1 0 "a cell that it waits for cannot be reached" explain "$(waits_at lab1)"
+kill "$vain"
+wait "$vain" || true
 expect_at lab1 75 "'lab2' cannot be reached" run -n board@lab2 -- true
 expect_at lab1 75 "lab2 does not answer, since" run -w 2s board@lab2 -- true
 expect_at lab1 0 "does not answer" status --all
@@ -141,6 +154,7 @@ expect_at lab1 0 "held, " status
 expect_at lab1 69 "lab2 does not answer" pool add tray@lab2 --lock
 agent_of lab2
 linked lab1 lab2 lab3
+expect_at lab1 0 "" release "$(cat "$work/reserved")"
 expect_at lab3 75 "board" run -n board@lab2:2 -- true
 touch "$work/one.end" "$work/two.end"
 wait "$one" "$two" || fail "a command was lost with an agent that came back"
@@ -232,7 +246,7 @@ expect_at lab1 0 "" run -w 3s board:2 -- true
 got=0
 wait "$unguarded" || got=$?
 [ "$got" -eq 70 ] || fail "what nobody guards any more was used on: status $got"
-grep -q 'the grant was lost; stopping' "$work/unguarded" || fail "not told at once: $(cat "$work/unguarded")"
+grep -q "the grant was lost; stopping the command: the cell 'lab3' was forgotten" "$work/unguarded" || fail "not told at once: $(cat "$work/unguarded")"
 kill -9 "$(cat "$work/gone")" "$gone" 2>/dev/null || true
 wait "$gone" 2>/dev/null || true
 agent_of lab3

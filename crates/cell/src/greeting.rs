@@ -9,6 +9,9 @@
 //! With everything that a cell says to others it tells how long its log is ([`Presence::has_come_to`]). So a copy that is let in knows at
 //! least what it has said to whoever lets it in. What was granted to its own clients since the copy was made is known to nobody else:
 //! that is on whoever has started it from one. And whoever restarts knows no more than what it was greeted with last.
+//!
+//! Who is refused so learns from it that its log is not all that there was ([`Stranger::told`], [`Presence::is_outdone`]), whether the one
+//! that it asks next knows that or not.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +31,7 @@ pub struct Presence {
 }
 
 /// Why a cell is not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Stranger {
     /// Another start of it is linked and alive.
     #[error("another start of this cell is connected; one directory, one agent")]
@@ -56,6 +59,23 @@ pub enum Stranger {
 }
 
 impl Stranger {
+    /// What is meant by the words with which one is refused, if it is that others have known a later state of its log. Words are all that
+    /// cells of any version tell of a refusal, so these stay as they are.
+    pub fn told(words: &str) -> Option<Self> {
+        const SINCE: &str = ": it was started from a copy of its directory";
+        if let Some(words) = words.strip_prefix("the log of this cell has ") {
+            let (length, known) = words.split_once(" records, and had ")?;
+            let known = known.split_once(SINCE)?.0;
+            return Some(Self::Shorter {
+                length: length.parse().ok()?,
+                known: known.parse().ok()?,
+            });
+        }
+        let (epoch, known) = words.strip_prefix("epoch ")?.split_once(" of this cell, and ")?;
+        let known = known.split_once(SINCE)?.0.strip_suffix(" was known")?;
+        Some(Self::Earlier { epoch: epoch.parse().ok()?, known: known.parse().ok()? })
+    }
+
     /// The remedy, for people.
     pub fn remedy(&self) -> String {
         let epoch = match self {
@@ -82,8 +102,11 @@ impl Presence {
     pub fn check(&self, known: Option<&Self>, is_linked: bool) -> Result<(), Stranger> {
         let Some(known) = known else { return Ok(()) };
         let is_same_start = self.life == known.life && self.nonce == known.nonce;
-        if is_linked && !is_same_start {
-            return Err(Stranger::Second);
+        match (is_linked, is_same_start) {
+            (true, false) => return Err(Stranger::Second),
+            // What it says over the link that there is may have overtaken its greeting.
+            (true, true) => return Ok(()),
+            (false, _) => {}
         }
         let (epoch, length) = (self.epoch, self.length);
         // Fences are above the epoch, so that no life may begin below one that was. (A start on a full disk goes on in the epoch before it.)
@@ -96,6 +119,18 @@ impl Presence {
             return Err(Stranger::Shorter { length, known: known.length });
         }
         Ok(())
+    }
+
+    /// Whether somebody who refuses this start, with its greeting, has known a later state of its log. Not if the greeting was overtaken by
+    /// what this start has said since.
+    pub fn is_outdone(&self, why: &Stranger) -> bool {
+        match *why {
+            Stranger::Second => false,
+            Stranger::Earlier { epoch, known } => epoch == self.epoch && known >= epoch,
+            Stranger::Shorter { length, known } => {
+                known > length && (length == self.began || known > self.length)
+            }
+        }
     }
 
     /// The epoch below which no life of a cell may begin that was declared to have lost its memory. Others know the epoch of the last
@@ -154,6 +189,33 @@ mod tests {
         assert!(told.contains("segment-*") && !told.contains("`epoch`"), "{told}");
         assert_eq!(check(begun(7)), Ok(()));
         assert!(!Stranger::Second.remedy().contains("segment-*"), "as long as the other runs");
+    }
+
+    /// Also by the words of versions before, which are the same.
+    #[test]
+    fn whoever_is_refused_knows_why() {
+        let shorter = Stranger::Shorter { length: 700, known: 1000 };
+        let earlier = Stranger::Earlier { epoch: 4, known: 5 };
+        for why in [shorter, earlier] {
+            assert_eq!(Stranger::told(&format!("{why}; {}", why.remedy())), Some(why));
+        }
+        let said = "the log of this cell has 700 records, and had 1000: it was started from a copy of its directory; if";
+        assert_eq!(Stranger::told(said), Some(shorter));
+        let said =
+            "epoch 4 of this cell, and 5 was known: it was started from a copy of its directory";
+        assert_eq!(Stranger::told(said), Some(earlier));
+        for words in [&*Stranger::Second.to_string(), "", "epoch ", "epoch 4 of this cell, and x"] {
+            assert_eq!(Stranger::told(words), None, "{words}");
+        }
+        assert!(KNOWN.is_outdone(&shorter) && !KNOWN.is_outdone(&earlier), "of another start");
+        assert!(Presence { epoch: 4, ..KNOWN }.is_outdone(&earlier));
+        assert!(!KNOWN.is_outdone(&Stranger::Second));
+        // The start of a machine that was put back as a whole; and one whose greeting came late.
+        assert!(KNOWN.is_outdone(&Stranger::Shorter { length: 900, known: 1001 }));
+        let late = Stranger::Shorter { length: 900, known: 1000 };
+        assert!(!KNOWN.is_outdone(&late));
+        assert_eq!(Presence { length: 900, ..KNOWN }.check(Some(&KNOWN), true), Ok(()));
+        assert!(Presence { length: 900, ..KNOWN }.check(Some(&KNOWN), false).is_err());
     }
 
     #[test]

@@ -80,11 +80,13 @@ pub enum Mutant {
     KeepUnconfirmed,
     /// A machine that was started from a copy of its disk is let in, and gives at once.
     CopyAccepted,
+    /// A machine that others refuse, since they have known more of it than its log tells, goes on.
+    RefusalIgnored,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::LeaseFromReceipt,
         Self::NoGrace,
         Self::OldConnections,
@@ -95,6 +97,7 @@ impl Mutant {
         Self::OldLife,
         Self::KeepUnconfirmed,
         Self::CopyAccepted,
+        Self::RefusalIgnored,
     ];
 
     /// What it is called.
@@ -110,6 +113,7 @@ impl Mutant {
             Self::OldLife => "old-life",
             Self::KeepUnconfirmed => "keep-unconfirmed",
             Self::CopyAccepted => "copy-accepted",
+            Self::RefusalIgnored => "refusal-ignored",
         }
     }
 }

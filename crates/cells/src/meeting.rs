@@ -14,6 +14,9 @@ impl World<'_> {
             return Ok(());
         }
         for (host, guest) in [(one, other), (other, one)] {
+            if self.nodes[guest].is_behind() {
+                return Ok(()); // It talks to nobody.
+            }
             if !self.lets_in(host, guest)? {
                 self.net.block(one, other, self.at + 1000);
                 return Ok(());

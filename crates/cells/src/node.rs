@@ -25,7 +25,12 @@ pub(crate) struct Disk {
     life: u128,
     /// Whether the machine has lost power since the last start.
     torn: bool,
+    /// Whether others have known more of this life than these records tell, as they have said.
+    behind: bool,
 }
+
+/// How long whoever is behind waits for what others hold: until somebody has seen to it.
+const FOREVER: u64 = 1 << 45;
 
 impl Disk {
     /// How many records there ever were.
@@ -70,6 +75,8 @@ pub(crate) struct Node {
     pub(crate) was_copy: bool,
     /// Its next start is from another disk than the one before, which it sees.
     is_doubtful: bool,
+    /// Its log was put back, and nobody has told it yet that more was known of it.
+    pub(crate) is_put_back: bool,
     /// Who has let it in since.
     let_in_by: BTreeSet<usize>,
     /// The highest epoch that another one knew that did not let it in.
@@ -120,6 +127,7 @@ impl Node {
             is_copy: false,
             was_copy: false,
             is_doubtful: false,
+            is_put_back: false,
             let_in_by: BTreeSet::new(),
             refused: None,
             dead: false,
@@ -175,12 +183,14 @@ impl Node {
         self.disk.epoch += 1;
         let lost = std::mem::take(&mut self.disk.torn);
         if lost && mutant != Some(Mutant::OldLife) || self.disk.life == 0 {
-            self.disk.life = fresh_life;
+            (self.disk.life, self.disk.behind) = (fresh_life, false);
         }
+        let is_behind = self.disk.behind;
         self.boots += u32::from(lost);
         let clock = self.clock(at);
         let patience = match mutant {
             Some(Mutant::NoRecovery) => 0,
+            _ if is_behind => FOREVER,
             _ => TERMS.patience(),
         };
         let cells: Vec<_> = others.iter().map(|(_, other)| other.cell).collect();
@@ -192,7 +202,8 @@ impl Node {
             epoch: self.disk.epoch,
             life: self.disk.life,
             lost,
-            doubtful: std::mem::take(&mut self.is_doubtful) && mutant != Some(Mutant::CopyAccepted),
+            doubtful: (std::mem::take(&mut self.is_doubtful) || is_behind)
+                && mutant != Some(Mutant::CopyAccepted),
             boot: format!("boot{}", self.boots).into(),
             boottime: clock,
             wall: clock,
@@ -302,6 +313,33 @@ impl Node {
         self.disk.torn = false;
         self.let_in_by.clear();
         true
+    }
+
+    /// What a copy of its disk would tell others, if it is of the life in which it is.
+    pub(crate) fn would_be(&self) -> Option<Presence> {
+        let copy = self.copy.as_ref().filter(|copy| copy.life == self.disk.life)?;
+        let (life, epoch, length) = (copy.life, self.disk.epoch + 1, copy.length());
+        Some(Presence { life, epoch, nonce: 0, began: length, length })
+    }
+
+    /// Its log is put back to what it was, and nothing of that can be seen at the start.
+    pub(crate) fn put_back(&mut self) {
+        let epoch = self.disk.epoch;
+        if self.restore() {
+            (self.is_copy, self.is_doubtful, self.disk.epoch) = (false, false, epoch);
+            self.is_put_back = true;
+        }
+    }
+
+    /// Others have known more of it than its log tells, and have said so.
+    pub(crate) fn is_outdone(&mut self) {
+        self.running = None;
+        self.disk.behind = true;
+    }
+
+    /// Whether it talks to nobody.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.disk.behind
     }
 
     /// It was let in by one of the others.

@@ -59,6 +59,8 @@ pub(crate) struct World<'a> {
     pub(crate) stopped_until: Vec<u64>,
     /// What is left of commands, with who uses what they held, and until when it may.
     pub(crate) ghosts: BTreeMap<(usize, RequestNo), (usize, Option<u64>)>,
+    /// Whether logs are put back so that their machines cannot see it. In such worlds alone, so that others stay what they were.
+    pub(crate) puts_back: bool,
     /// What the machine has heard that says what it likes.
     pub(crate) overheard: Vec<PeerMessage>,
 }
@@ -119,6 +121,7 @@ impl<'a> World<'a> {
             report: Report::default(),
             stopped_until,
             ghosts: BTreeMap::new(),
+            puts_back: seed % 8 == 5,
             overheard: Vec::new(),
         };
         if joins_late {
@@ -278,7 +281,9 @@ impl<'a> World<'a> {
             self.nodes[node].waits ^= true; // Its configuration has changed.
         }
         // How far the others have come since the last greeting this one has forgotten: an older copy of one could be let in now.
-        self.others(node).into_iter().for_each(|other| self.nodes[other].lose_copy());
+        if !self.puts_back {
+            self.others(node).into_iter().for_each(|other| self.nodes[other].lose_copy());
+        }
         let boards = if self.is_faulty() && self.chance(10.0) { 3 } else { 2 };
         let limit = (self.is_faulty() && self.chance(5.0)).then_some(4000);
         let forgotten = self.nodes.iter().filter(|node| node.forgotten);
@@ -286,7 +291,9 @@ impl<'a> World<'a> {
         let starting = Starting { others, forgotten, life, nonce, upgrade, boards, limit };
         let effects = self.nodes[node].start(self.at, starting, self.settings.mutant);
         self.tell(|| format!("c{node} starts, another version: {upgrade}, with {effects:?}"));
-        self.carry_out(node, effects)
+        self.carry_out(node, effects)?;
+        self.refuse_what_was_put_back(node);
+        Ok(())
     }
 
     /// A machine joins the others.

@@ -27,7 +27,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
     /// With something wrong on purpose, which must be found: lease-from-receipt, no-grace, old-connections,
-    /// fences-at-home, no-resend, assertions-ignored, no-recovery, old-life, keep-unconfirmed, copy-accepted
+    /// fences-at-home, no-resend, assertions-ignored, no-recovery, old-life, keep-unconfirmed, copy-accepted,
+    /// refusal-ignored
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
     /// Tell everything that happens, on standard error

@@ -155,6 +155,11 @@ pub(crate) fn hindrances(all: &[Hindrance], unreached: &Unreached) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
+/// The same in a table: of somebody who waits for other cells, nothing here may be in the way.
+pub(crate) fn because(all: &[Hindrance], unreached: &Unreached) -> String {
+    if all.is_empty() { "nothing here".into() } else { hindrances(all, unreached) }
+}
+
 /// Why a unit is given to nobody.
 pub(crate) fn drained(drained: &Drained) -> String {
     let reason = shorten(&drained.reason, 60);

@@ -317,7 +317,7 @@ fn waiting(waiting: &[WaitView], expected: &[Expected], unreached: &Unreached) -
             show::ago(wait.since),
             granted_in(wait),
             show::who(&wait.who),
-            show::shorten(&show::hindrances(&wait.hindrances, unreached), 120),
+            show::shorten(&show::because(&wait.hindrances, unreached), 120),
         ]);
     }
     table

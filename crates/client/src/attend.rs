@@ -4,8 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdall_holders::boottime;
 use holdall_wire::{Answer, Fault, Reply};
 
+use crate::grant::millis;
 use crate::link::{Reader, greeted};
 use crate::session::Shared;
 use crate::state::{Stage, State};
@@ -93,6 +95,10 @@ impl Shared {
         match state.stage {
             Stage::Coming(attach) | Stage::Returning(attach) if attach == id => {}
             stage => {
+                if let Reply::Until { boottime_millis, .. } = &reply {
+                    let lent = millis(*boottime_millis);
+                    self.until.send_modify(|until| until.lends(lent, boottime()));
+                }
                 state.calls.answer(id, reply);
                 if state.has_more() {
                     self.send(state);

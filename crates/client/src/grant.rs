@@ -88,6 +88,7 @@ impl Waiting {
                     variables,
                     limit: limit.map(Duration::from_millis),
                     replies: Some(replies),
+                    told: None,
                     ended: false,
                 });
                 return Ok(grant);
@@ -125,6 +126,8 @@ pub struct Grant {
     lent: Option<i64>,
     /// Until when it is held by the lease of the session.
     until: watch::Receiver<Until>,
+    /// What the agent has said of it last.
+    told: Option<String>,
     ended: bool,
 }
 
@@ -138,7 +141,7 @@ pub enum News {
 }
 
 /// A time of the agent as one here.
-fn millis(boottime: u64) -> i64 {
+pub(crate) fn millis(boottime: u64) -> i64 {
     i64::try_from(boottime).unwrap_or(i64::MAX)
 }
 
@@ -212,9 +215,16 @@ impl Grant {
         cells.filter(|_| is_theirs && is_here).collect()
     }
 
+    /// Why it is lost, if the agent has said so.
+    pub fn why_lost(&self) -> Option<&str> {
+        self.told.as_deref().filter(|_| self.replies.is_none())
+    }
+
     /// Waits until the grant is lost, or its deadline moves. May be dropped and called again.
     pub async fn news(&mut self) -> News {
-        let Self { replies: Some(replies), lent, until, .. } = self else { return News::Lost };
+        let Self { replies: Some(replies), lent, until, told, .. } = self else {
+            return News::Lost;
+        };
         loop {
             tokio::select! {
                 biased;
@@ -224,6 +234,7 @@ impl Grant {
                         return News::Deadline;
                     }
                     Some(Reply::Lost(_)) | None => break,
+                    Some(Reply::Warning(text)) => *told = Some(text),
                     Some(_) => {}
                 },
                 Ok(()) = until.changed() => return News::Deadline,

@@ -20,6 +20,8 @@ use crate::{Presence, locked};
 
 /// How often an agent on another machine is asked, at most. It drops who is silent for three times as long.
 const BEAT: Duration = Duration::from_secs(10);
+/// And at least, however short the time is for which it lends something.
+const BEAT_MIN: Duration = Duration::from_secs(1);
 
 /// So much of a lease is used; the rest is for clocks that do not run alike.
 fn used(lease: Duration) -> Duration {
@@ -33,17 +35,32 @@ pub(crate) struct Until {
     pub(crate) end: Option<i64>,
     /// By how much this machine's clock is at least ahead of the agent's, if both are known.
     ahead: Option<i64>,
+    /// For how many milliseconds the agent has lent what other cells guard, when it last said so.
+    lent_for: Option<i64>,
 }
 
 impl Until {
     /// With an agent on this machine, whose clock is the same.
-    pub(crate) const HERE: Self = Self { end: None, ahead: Some(0) };
+    pub(crate) const HERE: Self = Self { end: None, ahead: Some(0), lent_for: None };
 
     /// With one on another machine, which has answered what was sent then. It looked at its clock later than that.
     pub(crate) fn counted(sent: i64, lease: Duration, agent: &AgentView) -> Self {
         let used = i64::try_from(used(lease).as_millis()).unwrap_or(i64::MAX);
         let theirs = agent.boottime_millis.and_then(|millis| i64::try_from(millis).ok());
-        Self { end: Some(sent.saturating_add(used)), ahead: theirs.map(|theirs| sent - theirs) }
+        let ahead = theirs.map(|theirs| sent - theirs);
+        Self { end: Some(sent.saturating_add(used)), ahead, lent_for: None }
+    }
+
+    /// The agent says now that it lends something until then, by its clock.
+    pub(crate) fn lends(&mut self, lent: i64, now: i64) {
+        self.lent_for = self.ahead.map(|ahead| lent.saturating_add(ahead).saturating_sub(now));
+    }
+
+    /// How often the agent is asked: that it is gone, and back, is to be seen before anything ends that it lends.
+    fn beat(&self, lease: Duration) -> Duration {
+        let lent = self.lent_for.map(|millis| Duration::from_millis(millis.max(0).unsigned_abs()));
+        let lent = lent.map_or(BEAT, |lent| (lent / 6).clamp(BEAT_MIN, BEAT));
+        lent.min(lease / 6)
     }
 
     /// The end of what the agent lends until this time of its clock, or for good.
@@ -92,24 +109,28 @@ impl Shared {
     /// Asks the agent again and again; a connection over which it does not answer in time is given up.
     async fn ask_again(&self, lease: Duration) -> Infallible {
         let mut presence = self.presence.subscribe();
-        let beat = BEAT.min(lease / 6);
+        let mut until = self.until.subscribe();
         loop {
             let _ = presence.wait_for(is_here).await;
-            let (sent, next) = (boottime(), Instant::now() + beat);
+            let (sent, begun) = (boottime(), Instant::now());
+            let next = || begun + self.until.borrow().beat(lease);
             let mut answer = {
                 let mut state = locked(&self.state);
                 let answer = state.calls.query(Body::Agent);
                 self.send(state);
                 answer
             };
-            match timeout_at(next, answer.recv()).await {
-                Ok(Some(Reply::Agent(view))) => {
-                    self.until.send_replace(Until::counted(sent, lease, &view));
-                }
+            match timeout_at(next(), answer.recv()).await {
+                Ok(Some(Reply::Agent(view))) => self.until.send_modify(|until| {
+                    let lent_for = until.lent_for;
+                    *until = Until { lent_for, ..Until::counted(sent, lease, &view) };
+                }),
                 Ok(_) => {} // The connection has ended meanwhile.
                 Err(_) => locked(&self.state).close(),
             }
-            tokio::time::sleep_until(next).await;
+            // Something may be lent meanwhile.
+            until.mark_unchanged();
+            while timeout_at(next(), until.changed()).await.is_ok() {}
         }
     }
 
@@ -149,5 +170,21 @@ mod tests {
         assert_eq!(until.of(Some(505_000)), Some(25_000), "as if it had looked when it was asked");
         assert_eq!(until.of(Some(600_000)), Some(29_000));
         assert_eq!((Until::HERE.of(None), Until::HERE.of(Some(7))), (None, Some(7)));
+    }
+
+    /// An agent that is gone and back within a short lease is found in time.
+    #[test]
+    fn the_agent_is_asked_as_often_as_it_lends() {
+        let lease = Duration::from_secs(120);
+        let agent = AgentView { boottime_millis: Some(500_000), ..AgentView::default() };
+        let mut until = Until::counted(20_000, lease, &agent);
+        assert_eq!(until.beat(lease), BEAT);
+        assert_eq!(until.beat(lease / 10), lease / 60);
+        until.lends(512_000, 23_000);
+        assert_eq!(until.beat(lease), Duration::from_millis(1500));
+        until.lends(560_000, 20_000);
+        assert_eq!(until.beat(lease), BEAT);
+        until.lends(500_000, 23_000);
+        assert_eq!(until.beat(lease), BEAT_MIN, "it is over");
     }
 }

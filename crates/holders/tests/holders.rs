@@ -96,6 +96,30 @@ async fn nothing_leaves_a_cgroup_and_all_of_it_is_killed() {
     assert!(late.is_err(), "nothing starts in a grant that is over");
 }
 
+/// The kernel takes the thread that has started it for whoever has.
+#[test]
+fn a_command_dies_with_whoever_has_started_it_whether_or_not_that_stands_still() {
+    let Some(cgroups) = cgroups() else { return };
+    let cgroup = make(&cgroups, "dies");
+    let dir = enter(&cgroups, &cgroup);
+    for stands_still in [true, false] {
+        let start = || {
+            let command = command_with(&["sleep", "1000"], stands_still, SigSet::empty());
+            let child = command.start(Start::In(&dir)).expect("it starts");
+            let name = format!("/proc/{}/comm", child.pid());
+            while std::fs::read_to_string(&name).expect("it runs") != "sleep\n" {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            child
+        };
+        let child = std::thread::scope(|scope| scope.spawn(start).join().expect("it starts"));
+        assert_eq!(wait(&child), Ended::Signal(9), "standing still: {stands_still}");
+    }
+    while !cgroup.remove() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn a_command_begins_alike_whether_or_not_we_stand_still() {
     let Some(cgroups) = cgroups() else { return };

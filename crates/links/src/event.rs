@@ -35,6 +35,13 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// Those above a peer do not want this cell. Only a member is heard that was not removed.
+    Refused {
+        /// By whom.
+        peer: CellId,
+        /// Why, in its words.
+        why: String,
+    },
     /// Those above the peer say something.
     Message {
         /// Which peer.

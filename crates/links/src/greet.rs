@@ -71,7 +71,7 @@ pub(crate) async fn as_dialer(
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     let (start, bytes) = match frame::receive(&mut stream, FIRST_MAX).await? {
         Frame::Greeting { start, bytes } => (start, bytes),
-        Frame::Refused(refusal) => return Err(hub.refused(card.cell.id, refusal)),
+        Frame::Refused(refusal) => return Err(hub.refused(card.cell.id, refusal).await),
         _ => return Err(Ending::Misbehaved(GREETLESS.into())),
     };
     let admitted = match welcome(hub, &card, &bytes) {
@@ -102,7 +102,7 @@ pub(crate) async fn as_acceptor(
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     match frame::receive(&mut stream, LINK_MAX).await? {
         Frame::Ready => {}
-        Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal)),
+        Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal).await),
         _ => return Err(Ending::Misbehaved("it is neither ready nor refuses".into())),
     }
     let admitted = hub.admit(&card, peer.id, start).await;

@@ -20,7 +20,7 @@ use crate::cell::{Cell, CellId};
 use crate::config::Config;
 use crate::event::{Event, Inbox};
 use crate::frame::{Frame, Refusal};
-use crate::greet::Ending;
+use crate::greet::{Ending, brief};
 use crate::home::{self, Home};
 use crate::member::{ABOUT_MAX, Known, Member, Part, Record, Roster};
 use crate::peer::{Live, Outbox, Outgoing, Peer, Stop, Way, outbox};
@@ -249,15 +249,19 @@ impl Hub {
     }
 
     /// A peer refuses this cell. If a member says that this cell was removed, it is believed, as if it had told the
-    /// record; not so one that was removed itself.
-    pub(crate) fn refused(&self, by: CellId, refusal: Refusal) -> Ending {
-        if refusal == Refusal::Removed {
-            let own = self.own().id;
-            self.change(
-                |roster| {
-                    if roster.is_removed(by) { None } else { roster.remove(own, home::now()) }
-                },
-            );
+    /// record; what those above it say is told above. Not so of one that was removed itself.
+    pub(crate) async fn refused(&self, by: CellId, refusal: Refusal) -> Ending {
+        let is_removed = self.roster(|roster| roster.is_removed(by));
+        match &refusal {
+            _ if is_removed => {}
+            Refusal::Removed => {
+                let own = self.own().id;
+                self.change(|roster| roster.remove(own, home::now()));
+            }
+            Refusal::Above(why) => {
+                self.inbox.put(Event::Refused { peer: by, why: brief(why) }).await;
+            }
+            _ => {}
         }
         Ending::Refused(refusal)
     }

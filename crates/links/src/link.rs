@@ -97,7 +97,7 @@ async fn take(hub: &Hub, line: &Line, frame: Frame) -> Result<(), Ending> {
                 .for_each(|it| line.way.outbox.say(it));
         }
         Frame::Renewed(certificate) => renew::renewed(hub, peer.id, certificate).await,
-        Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal)),
+        Frame::Refused(refusal) => return Err(hub.refused(peer.id, refusal).await),
         Frame::Greeting { .. } | Frame::Ready | Frame::Renew(_) => {
             return Err(Ending::Misbehaved("it said something out of place".into()));
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `lock`, `segment-*`, `snapshot-*`, `epoch`, `doubt` | the log of the cell (`docs/log.md`); a twin of `epoch` is beside the directory |
 //! | `known-as`, `known-as.lost` | which member of a cluster this is; a twin of the first is beside the directory (`docs/cluster.md`) |
+//! | `behind.json` | that another member has known more of this one than its log tells (`docs/cluster.md`) |
 //! | `agent.lock` | locked by the agent as long as it lives: those without a log look at it |
 //! | `audit.jsonl` | the audit log |
 //! | `history-*.jsonl` | the history (`docs/history.md`) |

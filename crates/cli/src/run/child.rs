@@ -212,7 +212,9 @@ impl Running {
                 }
                 news = grant.news(), if !is_lost => match news {
                     News::Lost => {
-                        crate::say("the grant was lost; stopping the command");
+                        let why = grant.why_lost().map(|why| format!(": {}", show::clean(why)));
+                        let why = why.unwrap_or_default();
+                        crate::say(format!("the grant was lost; stopping the command{why}"));
                         Stopped::Lost
                     }
                     News::Deadline => {

@@ -222,7 +222,12 @@ impl Wanted {
             let done = through(&self.reach, &client, Meanwhile::Waiting, pin!(granted)).await;
             match done {
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Lost)) => {
-                    mention("the agent has lost its memory; asking again");
+                    // One on another machine gives up whom it has not heard of for too long.
+                    let why = match self.reach.elsewhere() {
+                        Ok(Some(_)) => "was out of reach for too long, or has lost its memory",
+                        _ => "has lost its memory",
+                    };
+                    mention(format!("the agent {why}; asking again"));
                 }
                 Err(error) => return Err(error),
                 Ok(grant) => return Ok((client, grant)),

@@ -178,7 +178,7 @@ fn waiting(frame: &mut Frame<'_>, top: &mut Top, area: Rect) {
             show::needs(&wait.needs),
             show::ago(wait.since),
             show::who(&wait.who),
-            show::shorten(&show::hindrances(&wait.hindrances, &Unreached::new()), 200),
+            show::shorten(&show::because(&wait.hindrances, &Unreached::new()), 200),
         ];
         Row::new(cells).style(window.style(at))
     });

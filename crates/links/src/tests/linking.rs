@@ -176,6 +176,11 @@ async fn those_above_may_refuse_and_both_know_why() {
     let said = |peer: PeerView| peer.why.is_some_and(|why| why.contains("b is not wanted"));
     b.sees(|b| said(b.peer(CellId(1)))).await;
     assert!(!b.peer(a.id()).up);
+    let told = b.until(|event| match event {
+        Event::Refused { peer, why } => Some((peer, why)),
+        _ => None,
+    });
+    assert_eq!(told.await, (a.id(), "b is not wanted".into()));
     *a.words.refused.lock().expect("whole") = None;
     b.up(a.id()).await;
     a.sees(|a| a.peer(CellId(2)).up).await;

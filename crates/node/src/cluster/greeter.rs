@@ -37,6 +37,8 @@ struct State {
     own: CellId,
     presence: Presence,
     is_replicated: bool,
+    /// Why nobody is wanted, if nobody is.
+    alone: Option<String>,
     terms: Terms,
     peers: BTreeMap<CellId, Peer>,
     forgotten: Forgotten,
@@ -62,7 +64,8 @@ impl Greeter {
         tokens: Arc<Tokens>,
     ) -> Self {
         let (peers, is_replicated) = (BTreeMap::new(), false);
-        let state = State { own, presence, is_replicated, terms, peers, forgotten };
+        let alone = None;
+        let state = State { own, presence, is_replicated, alone, terms, peers, forgotten };
         Self { state: Mutex::new(state), tokens }
     }
 
@@ -90,13 +93,26 @@ impl Greeter {
         self.state().is_replicated = true;
     }
 
+    /// Which start of this cell it is, and how far it has come.
+    pub(crate) fn presence(&self) -> Presence {
+        self.state().presence
+    }
+
+    /// Nobody is wanted any more.
+    pub(crate) fn stay_alone(&self, why: String) {
+        self.state().alone = Some(why);
+    }
+
     /// There is a link to a peer with this greeting, if it may be one still. Says which start it is, and whether it has come
     /// back after it was forgotten.
     pub(crate) fn linked(&self, peer: &Cell, greeting: &[u8]) -> Result<(Presence, bool), String> {
-        let Greeting { presence, version, is_replicated, .. } = self.check(peer, greeting)?;
+        let Greeting { mut presence, version, is_replicated, .. } = self.check(peer, greeting)?;
         let mut state = self.state();
         let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
         let it = state.peers.entry(peer.id).or_default();
+        if let Some(known) = it.presence.filter(|known| known.nonce == presence.nonce) {
+            presence.has_come_to(known.length);
+        }
         *it = Peer { presence: Some(presence), is_linked: true, is_replicated, version };
         Ok((presence, is_back))
     }
@@ -162,6 +178,9 @@ impl Greeter {
 
     fn check(&self, peer: &Cell, greeting: &[u8]) -> Result<Greeting, String> {
         let state = self.state();
+        if let Some(why) = &state.alone {
+            return Err(why.clone());
+        }
         let greeting = Greeting::read(greeting, &state.terms).map_err(|unfit| unfit.to_string())?;
         let others = state.peers.keys().chain([&state.own]);
         if let Some(other) = others

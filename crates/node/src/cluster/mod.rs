@@ -8,9 +8,11 @@
 //! | `place` | the directory: who this member is, where it listens; making and joining a cluster |
 //! | `greeting`, `greeter` | the first words, and who is not wanted |
 //! | `frame` | what is said after them |
+//! | `behind` | that another member has known more of this one than its log tells |
 //! | `forgotten` | which members an operator has given up |
 //! | `identity` | who this agent was, if it is no member any more, or has lost its directory |
 
+pub(crate) mod behind;
 pub(crate) mod forgotten;
 pub(crate) mod frame;
 pub(crate) mod greeter;

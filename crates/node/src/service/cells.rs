@@ -34,6 +34,8 @@ use crate::cluster::{Known, Running, as_member, number, start};
 pub(super) struct Cells {
     pub(super) running: Option<Running>,
     pub(super) greeter: Arc<Greeter>,
+    /// What this cell is called.
+    pub(super) name: String,
     pub(super) terms: Terms,
     pub(super) leases: Leases,
     /// The links that are up.
@@ -59,7 +61,7 @@ pub(super) struct Cells {
 /// A link that is up.
 pub(super) struct Link {
     number: u64,
-    way: Way,
+    pub(super) way: Way,
     /// Something did not fit: nothing more is said over it.
     is_full: bool,
     /// The record up to which the log has to have come before beats are confirmed: that the other cell has said what it holds, or
@@ -82,6 +84,7 @@ impl Cells {
         Self {
             running: None,
             greeter: Arc::new(greeter),
+            name: known.home.cell().name.to_string(),
             terms: known.terms,
             leases: Leases::new(known.terms, now, ids.keys().copied()),
             links: BTreeMap::new(),
@@ -153,6 +156,7 @@ impl Service {
         match event {
             Event::Up { peer, greeting, way } => self.on_up(&peer, &greeting, way),
             Event::Down { peer, why } => self.on_down(&peer, &why),
+            Event::Refused { peer, why } => self.on_refused(peer, &why),
             Event::Message { peer, bytes } => self.on_message(number(peer), &bytes),
             Event::Members(members) => self.on_members(&members),
             Event::Forget { cell, word } => self.on_forget(cell, &word),
@@ -363,7 +367,9 @@ impl Service {
                     self.input(Input::Lapsed(cell));
                     self.settle(cell);
                 }
-                Verdict::LeaseOver(cell) => self.input(Input::LeaseOver(cell)),
+                Verdict::LeaseOver(cell) => {
+                    self.lease_over(cell, "could not be reached for too long");
+                }
             }
         }
         let cells = self.cells.as_ref()?;
@@ -426,7 +432,7 @@ impl Service {
         };
         info!(cell = %id, "what it holds is forgotten");
         // What it guards nobody guards any more: when it comes back, it knows nothing of who uses it.
-        self.input(Input::LeaseOver(cell));
+        self.lease_over(cell, "was forgotten");
         let Some(cells) = &mut self.cells else { return };
         cells.leases.remove(cell);
         if let Some(link) = cells.links.remove(&cell) {

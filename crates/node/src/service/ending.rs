@@ -156,6 +156,21 @@ impl Service {
         Ok(())
     }
 
+    /// This program takes its own place, as nothing else makes it look once more at the whole of what it knows; or, if it cannot, it ends.
+    pub(super) fn begin_once_more(&mut self) {
+        if self.draining || self.ends().is_some() {
+            return;
+        }
+        self.end = Some(match own_program() {
+            Ok(exe) => End::Restarted(exe),
+            Err(error) => {
+                error!("the agent cannot be restarted, and ends: {error:#}");
+                End::Stopped
+            }
+        });
+        self.changed.notify_one();
+    }
+
     /// A program has said whether it can go on.
     fn decide_restart(&mut self, checked: anyhow::Result<PathBuf>) {
         let is_stopping = self.draining || self.end.is_some();
@@ -190,7 +205,7 @@ impl Service {
         let callers = self.restarting.take().map(|one| one.callers);
         callers.into_iter().flatten().for_each(|(conn, _)| self.end_connection(conn));
         if matches!(self.end, Some(End::Restarted(_))) {
-            self.end = None;
+            self.end = self.awaited.is_behind().then_some(End::Stopped);
         }
     }
 

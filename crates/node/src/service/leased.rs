@@ -141,6 +141,28 @@ impl Service {
         }
     }
 
+    /// What a cell has lent is over: whoever uses it is told why, before it is told that.
+    pub(super) fn lease_over(&mut self, cell: CellId, why: &str) {
+        let member = self.engine().links().find(|(member, ..)| member.cell == cell);
+        let name =
+            member.map_or_else(|| cell.0.to_string(), |(member, ..)| member.name.to_string());
+        let spanning: Vec<_> = self.books().ties().spanning().collect();
+        for request in spanning {
+            let Some(entry) = self.books().get(request).filter(|entry| !entry.is_reserved()) else {
+                continue;
+            };
+            let Some((session, call)) = entry.session.filter(|_| entry.ready) else { continue };
+            let Some(conn) = self.books().sessions().connection(session) else { continue };
+            let warning = Reply::Warning(format!("the cell '{name}' {why}"));
+            if self.engine().leased_by(request).contains(&cell)
+                && let Some(id) = self.id_of(conn, call, &warning)
+            {
+                self.hold(Leaving::answer(conn, id, warning), false);
+            }
+        }
+        self.input(Input::LeaseOver(cell));
+    }
+
     fn tell_until(&mut self, conn: ConnNo, call: CallNo, request: RequestNo, at: u64) {
         let until = Reply::Until { request, boottime_millis: at };
         if let Some(id) = self.id_of(conn, call, &until) {

@@ -18,6 +18,8 @@ use crate::history::History;
 const EXPLAINED: usize = 64;
 /// Why nobody knows when it is somebody's turn.
 const NO_HISTORY: &str = "this agent keeps no history to go by";
+/// Why that is not known if it waits for another cell that is away.
+const IN_VAIN: &str = "a cell that it waits for cannot be reached";
 /// How many processes of a grant are told.
 const PIDS_MAX: usize = 1000;
 /// How many of them are looked at to see whether it is stopped.
@@ -105,6 +107,7 @@ impl Service {
         let part_of = self.books().get(request).and_then(|entry| entry.ask.part);
         match &self.history {
             _ if part_of.is_some() => Outlook::Unknown("it waits for a part of a grant".into()),
+            _ if self.waits_in_vain(request) => Outlook::Unknown(IN_VAIN.into()),
             Some(history) => history.outlook(request),
             None => Outlook::Unknown(NO_HISTORY.into()),
         }
@@ -113,7 +116,18 @@ impl Service {
     /// What everybody who waits can expect.
     pub(super) fn prospects(&self) -> Prospects {
         let none = || Prospects { unknown: NO_HISTORY.into(), ..Prospects::default() };
-        self.history.as_ref().map_or_else(none, History::prospects)
+        let mut prospects = self.history.as_ref().map_or_else(none, History::prospects);
+        let before = prospects.expected.len();
+        prospects.expected.retain(|one| !self.waits_in_vain(one.request));
+        if prospects.expected.len() < before && prospects.unknown.is_empty() {
+            prospects.unknown = IN_VAIN.into();
+        }
+        prospects
+    }
+
+    /// Whether a request waits for a cell that cannot be reached.
+    fn waits_in_vain(&self, request: RequestNo) -> bool {
+        self.engine().elsewhere(request).iter().any(|one| !one.is_up && !one.is_given)
     }
 
     /// People have only the clock on the wall.
@@ -163,7 +177,8 @@ impl Service {
             let Some(entry) = self.books().get(grant.request) else { continue };
             let limit = entry.held.as_ref().and_then(|held| held.limit_at);
             grant.until = grant.until.or_else(|| limit.map(|limit| self.clock.shown(limit)));
-            grant.until = grant.until.into_iter().chain(self.lost_at(grant.request)).min();
+            let lost_at = self.lost_at(grant.request).filter(|_| !entry.is_reserved());
+            grant.until = grant.until.into_iter().chain(lost_at).min();
             let holder = self.holders.get(&grant.request);
             grant.pids = holder.map(|holder| holder.pids()).unwrap_or_default();
             grant.pids.truncate(PIDS_MAX);

@@ -7,6 +7,7 @@
 //! paused for longer is turned away by what it uses.
 //!
 //! If it was a member of a cluster that has lost all of its directory, others may use what they had of it: that is waited for as well.
+//! And if another member has known more of it than its log tells ([`Behind`]), nothing is granted until somebody has seen to that.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,13 +15,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdall_cell::greeting::Stranger;
 use holdall_holders::Process;
+use holdall_links as links;
 use holdall_wire::RequestNo;
 use tokio::sync::Notify;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::processes::carriers;
 use super::{Service, Shared};
+use crate::cluster::behind::Behind;
 use crate::cluster::identity::Loss;
 
 /// After what time it is looked again where it cannot be told.
@@ -35,13 +39,15 @@ pub(super) struct Awaited {
     lasts: bool,
     /// Others may use something that was theirs when all was lost.
     of_others: Option<String>,
+    /// Another member has known more of this one than its log tells.
+    behind: Option<String>,
     over: Rc<Notify>,
 }
 
 impl Awaited {
     /// Why nothing is granted, for people; none if something is.
     pub(super) fn told(&self) -> Option<String> {
-        self.lasts.then(|| {
+        let lost = || {
             let why = "the agent has lost its memory, and grants nothing before";
             match (&self.processes[..], &self.of_others) {
                 ([], Some(why)) => why.clone(),
@@ -50,7 +56,22 @@ impl Awaited {
                     format!("{why} {pids:?} have ended, which may use what it has forgotten")
                 }
             }
-        })
+        };
+        self.behind.clone().or_else(|| self.lasts.then(lost))
+    }
+
+    /// Nothing is granted for as long as there is this agent.
+    pub(super) fn of(behind: Option<String>) -> Self {
+        Self { behind, ..Self::default() }
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// Why, for people.
+    pub(super) fn why_behind(&self) -> Option<String> {
+        self.behind.clone()
     }
 }
 
@@ -59,7 +80,7 @@ pub(super) async fn until_known(service: &Shared) {
     loop {
         let over = {
             let awaited = &service.borrow().awaited;
-            if !awaited.lasts {
+            if awaited.told().is_none() {
                 return;
             }
             awaited.over.clone()
@@ -127,6 +148,37 @@ async fn find_forgotten(service: &Shared) -> io::Result<Vec<Process>> {
 }
 
 impl Service {
+    /// Another member does not want this one. If it has known a later state of the log, nobody else may be given what that tells of: it is
+    /// kept for all later starts, and the agent begins once more, as one that does not know what is in use.
+    pub(super) fn on_refused(&mut self, by: links::CellId, why: &str) {
+        let Some(cells) = self.cells.as_ref().filter(|_| self.hosted.is_none()) else { return };
+        let (Some(running), presence) = (&cells.running, cells.greeter.presence()) else { return };
+        let why = Stranger::told(why).filter(|why| presence.is_outdone(why));
+        let is_noted = Behind::noted(self.data.dir(), presence.life).is_ok_and(|it| it.is_some());
+        let Some(why) = why.filter(|_| !is_noted) else { return };
+        let members = running.links.members();
+        let name = members.iter().find(|(id, _)| *id == by).map(|(_, it)| it.name.to_string());
+        let behind = Behind::new(presence.life, &name.unwrap_or_else(|| by.to_string()), why);
+        let told = behind.told(self.data.dir().path());
+        error!("{told}");
+        let noted = behind.note(self.data.dir());
+        self.awaited.behind = Some(told);
+        self.stay_alone();
+        match noted {
+            Ok(()) => self.begin_once_more(),
+            Err(error) => {
+                error!("that is not kept, and tried again when it is said again: {error:#}");
+            }
+        }
+    }
+
+    /// No other member is talked to, if the log is behind what others have known.
+    pub(super) fn stay_alone(&self) {
+        let Some(cells) = self.cells.as_ref().filter(|_| self.awaited.is_behind()) else { return };
+        cells.greeter.stay_alone(Behind::told_to_others(&cells.name));
+        cells.links.values().for_each(|link| link.way.end("it talks to nobody any more"));
+    }
+
     /// Whether something is still waited for.
     fn still_await(&mut self, found: &[Process]) -> bool {
         self.awaited.processes = found.iter().map(|process| process.id().pid).collect();

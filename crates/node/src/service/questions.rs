@@ -87,6 +87,8 @@ impl Service {
         let missing = &self.books().ties().recovery().missing;
         let names = running.links.members();
         let waits_for = names.iter().filter(|(id, _)| missing.contains(&number(*id)));
+        // Whoever is behind waits for more than that.
+        let waits_for = waits_for.filter(|_| !self.awaited.is_behind());
         let waits_for = waits_for.map(|(_, it)| it.name.to_string()).collect();
         let mut members: Vec<MemberView> = names
             .iter()
@@ -106,7 +108,7 @@ impl Service {
                     up: is_own || peer.is_some_and(|peer| peer.up),
                     since: peer.map_or(if is_own { self.since } else { it.since }, |it| it.since),
                     why: match is_own {
-                        true => running.deaf.clone(),
+                        true => self.awaited.why_behind().or_else(|| running.deaf.clone()),
                         false => peer.filter(|peer| !peer.up).and_then(|peer| peer.why.clone()),
                     },
                     round_trip: peer

@@ -32,6 +32,7 @@ use super::{Service, Shared, dump, files_for_clients};
 use crate::audit;
 use crate::clock::{Clock, clamp};
 use crate::cluster::Known;
+use crate::cluster::behind::{Behind, FOREVER};
 use crate::cluster::identity::Loss;
 use crate::config::Config;
 use crate::containment::Containment;
@@ -85,6 +86,12 @@ impl Service {
         {
             known.keep_beside(&twin)?;
         }
+        let behind = match hosted {
+            None => Behind::noted(data.dir(), opened.life.0)?,
+            Some(_) => None,
+        };
+        let behind = behind.map(|behind| behind.told(data.dir().path()));
+        behind.iter().for_each(|why| error!("{why}"));
         let host = Host::new(cell, log, &opened, config.snapshots());
         let rights = Table::new(&config.rights)?;
         let audit = audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
@@ -113,7 +120,7 @@ impl Service {
                 watched: BTreeMap::new(),
                 holders: FxHashMap::default(),
                 known: FxHashMap::default(),
-                awaited: Awaited::default(),
+                awaited: Awaited::of(behind),
                 turns: BTreeMap::new(),
                 user_names: Rc::new(Names::new(names::look_up)),
                 rights,
@@ -150,10 +157,12 @@ impl Service {
                 children,
             })
         });
+        service.borrow().stay_alone();
         let imported = begin(&service, &opened, from_facts, &kept, known).await?;
         let is_lost = matches!(opened.memory, Memory::Lost(lost) if lost != Lost::Rebooted);
         let (grace, of_others) = what_others_have(&service).await?;
-        if is_lost && !imported || of_others.is_some() {
+        let is_behind = service.borrow().awaited.is_behind();
+        if !is_behind && (is_lost && !imported || of_others.is_some()) {
             await_forgotten(&service, grace, of_others).await?;
         }
         service.borrow_mut().snapshot_if_scattered()?;
@@ -285,6 +294,10 @@ impl Service {
         let now = self.clock.reads();
         let limits = self.config.limits;
         let last_boot = &*self.books().clock().boot;
+        // Also at the start after it was.
+        let is_behind = self.awaited.is_behind();
+        let was_behind = self.books().ties().recovery().until.is_some_and(|until| until >= FOREVER);
+        let is_other_boot = !last_boot.is_empty() && *last_boot != *boot();
         let pools = self.config.pools()?.into_iter().filter_map(|change| match change {
             Change::Add { name, kind } => {
                 let limit = self.config.pools.get(name.as_str()).and_then(crate::Pool::limit);
@@ -298,7 +311,7 @@ impl Service {
             lost: matches!(opened.memory, Memory::Lost(_)),
             // What the machine was restarted with may be an older state of its disk. A cell that was never started is no
             // copy, and neither is the log of a hosted one.
-            doubtful: !last_boot.is_empty() && *last_boot != *boot() && self.hosted.is_none(),
+            doubtful: (is_other_boot || is_behind || was_behind) && self.hosted.is_none(),
             boot: boot().into(),
             boottime: clamp(now.boottime),
             wall: clamp(now.wall),
@@ -312,7 +325,7 @@ impl Service {
                 waiting: u32::try_from(limits.waiting).unwrap_or(u32::MAX),
             },
             cluster: known.and_then(cluster).map(|cluster| self.with_all_known(cluster)),
-            patience: self.config.cluster.terms().patience(),
+            patience: if is_behind { FOREVER } else { self.config.cluster.terms().patience() },
             waits: self.config.waits(),
         })
     }

@@ -116,11 +116,31 @@ impl Story {
 }
 
 fn gives(effects: &[Effect]) -> bool {
-    let given = |effect: &Effect| match effect {
-        Effect::Send(_, message) => matches!(**message, PeerMessage::ToUser { given: Some(_), .. }),
-        _ => false,
-    };
-    effects.iter().any(given)
+    given_in(effects).is_some()
+}
+
+/// What the other cell is given.
+fn given_in(effects: &[Effect]) -> Option<Given> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Send(_, message) => match &**message {
+            PeerMessage::ToUser { given, .. } => given.clone(),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Whether the other cell is told that it has nothing here by a request.
+fn over(effects: &[Effect], number: u32) -> bool {
+    let message = PeerMessage::ToUser { message: ToUser::Over(id(number)), given: None };
+    effects.contains(&Effect::Send(THERE, Box::new(message)))
+}
+
+/// The other cell says that it holds this, of a board and a press.
+fn asserted(number: u32, given: Given) -> Asserted {
+    let needs = ["board", "press"].map(|need| need.parse().expect("a need")).to_vec();
+    let order = Order { needs, who: Arc::default(), now: false };
+    Asserted { request: id(number), order, given, term: None }
 }
 
 /// Whether somebody here is told of a grant, whatever else follows.
@@ -214,23 +234,11 @@ fn what_is_leased_of_a_grant_is_given_on_and_the_rest_kept_until_it_is_given_bac
         });
         story.linked();
     };
-    let over = |effects: &[Effect], number| {
-        let message =
-            Box::new(PeerMessage::ToUser { message: ToUser::Over(id(number)), given: None });
-        effects.contains(&Effect::Send(THERE, message))
-    };
     for (rebuilt, was_granted) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut story = Story::new(&[("board", 1), ("press", 1)]);
         start(&mut story, false);
         let told = story.is_asked_for(0, "board press");
-        let given = told.iter().find_map(|effect| match effect {
-            Effect::Send(_, message) => match &**message {
-                PeerMessage::ToUser { given, .. } => given.clone(),
-                _ => None,
-            },
-            _ => None,
-        });
-        let given = given.expect("both are free");
+        let given = given_in(&told).expect("both are free");
         assert!(given.leased, "its home is to stop in time whoever uses it");
         assert!(story.is_board_taken(1));
         story.comes(2);
@@ -245,11 +253,8 @@ fn what_is_leased_of_a_grant_is_given_on_and_the_rest_kept_until_it_is_given_bac
             start(&mut story, true);
             assert!(story.is_theirs("press") && !story.is_theirs("board"));
         }
-        let needs = vec!["board".parse().expect("a need"), "press".parse().expect("a need")];
-        let order = Order { needs, who: Arc::default(), now: false };
-        let held = vec![Asserted { request: id(0), order, given, term: None }];
         let (waiting, held) = match was_granted {
-            true => (Vec::new(), held),
+            true => (Vec::new(), vec![asserted(0, given)]),
             false => (vec![(id(0), Some(0))], Vec::new()),
         };
         let told = story.said(PeerMessage::Assert(Assertion { waiting, held, last: true }));
@@ -257,6 +262,32 @@ fn what_is_leased_of_a_grant_is_given_on_and_the_rest_kept_until_it_is_given_bac
         story.said(PeerMessage::ToManager { message: ToManager::Release(id(0)), order: None });
         assert!(!story.is_theirs("press"));
         assert_eq!(story.cell.books.ties().all_foreign().count(), 0);
+    }
+}
+
+/// Its home has lost the whole when its lease was over, and says that it has it until it hears that.
+#[test]
+fn what_was_given_on_is_not_held_again_after_a_loss_of_memory() {
+    let start = |story: &mut Story, lost, life| {
+        story.starts_among(&[there()], |start| {
+            (start.waits, start.lost, start.life) = (vec![name("press")], lost, life);
+        });
+        story.linked();
+    };
+    for has_lapsed in [false, true] {
+        let mut story = Story::new(&[("board", 1), ("press", 1)]);
+        start(&mut story, false, 0);
+        let given = given_in(&story.is_asked_for(0, "board press")).expect("both are free");
+        if has_lapsed {
+            story.input(Input::Lapsed(THERE));
+            assert!(story.is_theirs("press") && !story.is_theirs("board"));
+        }
+        start(&mut story, true, 9);
+        assert!(story.cell.is_recovering() && !story.is_theirs("press"), "what it says counts");
+        let held = vec![asserted(0, given)];
+        let told = story.said(PeerMessage::Assert(Assertion { waiting: vec![], held, last: true }));
+        assert_eq!((over(&told, 0), story.is_theirs("board")), (has_lapsed, !has_lapsed));
+        assert!(!story.cell.is_recovering());
     }
 }
 

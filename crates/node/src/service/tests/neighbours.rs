@@ -5,10 +5,13 @@ use std::sync::mpsc;
 use holdall_cell::Input;
 use holdall_cell::peer::PeerMessage;
 use holdall_core::{CellId, RequestId};
+use holdall_links::Above as _;
 use holdall_links::token::For;
 use holdall_protocols::house::{ToManager, ToUser};
+use holdall_wire::Outlook;
 
 use super::*;
+use crate::cluster::behind::FOREVER;
 use crate::cluster::frame::Frame;
 use crate::cluster::{init, join};
 use crate::hosted::Hosted;
@@ -256,6 +259,87 @@ fn a_member_that_has_lost_its_directory_and_stays_alone_grants_when_others_have_
     });
 }
 
+fn log_in(data: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(data).expect("ours").map(|file| file.expect("ours").path());
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().expect("it has one").to_string_lossy();
+        name.starts_with("segment-") || name.starts_with("snapshot-")
+    };
+    files.filter(is_log).collect()
+}
+
+/// In place: there is nothing to be seen of it when the agent starts.
+#[test]
+fn a_member_whose_log_was_put_back_gives_nothing_to_anybody_once_it_is_refused() {
+    let [(_a, a), (_b, b)] = members();
+    let data = b.join("data");
+    with_member(&b, |_| async {});
+    let before: Vec<_> = log_in(&data)
+        .into_iter()
+        .map(|path| (std::fs::read(&path).expect("ours"), path))
+        .map(|(bytes, path)| (path, bytes))
+        .collect();
+    let (holds, mut held) = tokio::sync::mpsc::channel::<()>(1);
+    let (end, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    let other = std::thread::spawn(move || {
+        with_member(&a, |service| async move {
+            let (mut holder, _) = Client::attached(&service, 9, false).await;
+            if let Reply::Queued(_) = holder.ask("board@b", Lasting::Connection).await {
+                holder.reply(holder.last).await;
+            }
+            holds.send(()).await.expect("awaited");
+            ended.recv().await;
+        });
+    });
+    with_member(&b, |_| async move {
+        held.recv().await;
+    });
+    log_in(&data).iter().for_each(|path| std::fs::remove_file(path).expect("ours"));
+    before.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).expect("ours"));
+    let told = |service: &Shared| service.borrow().awaited.told();
+    with_member(&b, |service| async move {
+        until(|| service.borrow().awaited.is_behind()).await;
+        assert!(told(&service).expect("it is").contains("the member 'a' knows more"));
+        assert!(matches!(service.borrow().ends(), Some(End::Restarted(_))), "it begins once more");
+    });
+    drop(end);
+    other.join().expect("it ends well");
+    // Also when nobody is there who knows more, and for those who know less.
+    for _ in 0..2 {
+        with_member(&b, |service| async move {
+            assert!(told(&service).expect("it is kept").contains("behind.json"));
+            assert!(service.borrow().cell().is_recovering(), "who waits already gets nothing");
+            let c = "c".parse().expect("a name");
+            let c = holdall_links::Cell { id: holdall_links::CellId(9 << 64), name: c };
+            let greeter = service.borrow().cells.as_ref().expect("a member").greeter.clone();
+            let why = greeter.welcome(&c, &[]).expect_err("it talks to nobody");
+            assert!(why.contains("the log of 'b' is not all"), "{why}");
+            let (mut client, _) = Client::attached(&service, 1, false).await;
+            let ask = Ask { now: true, ..ask("board", Lasting::Connection) };
+            let refused = client.call(Body::Ask(ask)).await;
+            assert!(matches!(refused, Reply::Refused(Refusal::Busy(_))), "{refused:?}");
+        });
+    }
+    let (noted, aside) = (data.join("behind.json"), data.join("behind.aside"));
+    std::fs::rename(&noted, &aside).expect("ours");
+    with_member(&b, |service| async move {
+        let service = service.borrow();
+        let until = service.books().ties().recovery().until;
+        assert!(!service.awaited.is_behind(), "somebody has said that it is wrong");
+        assert!(
+            until.is_some_and(|until| until < FOREVER),
+            "it waits as after any doubt: {until:?}"
+        );
+    });
+    std::fs::rename(&aside, &noted).expect("ours");
+    log_in(&data).iter().for_each(|path| std::fs::remove_file(path).expect("ours"));
+    with_member(&b, |service| async move {
+        assert!(!service.borrow().awaited.is_behind(), "its memory is lost");
+        assert!(service.borrow().cell().is_recovering(), "until all have said what they hold");
+    });
+    assert!(!noted.exists());
+}
+
 #[test]
 fn who_waits_for_a_cell_that_cannot_be_reached_is_told() {
     let [(_a, a), _b] = members();
@@ -268,5 +352,11 @@ fn who_waits_for_a_cell_that_cannot_be_reached_is_told() {
             panic!("something else")
         };
         assert!(why.starts_with("the cell 'b' cannot be reached"), "{why}");
+        let Reply::Queued(request) = told else { panic!("it waits") };
+        let Ok(Reply::Explanation(told)) = service.borrow().explained(request, 10) else {
+            panic!("it is known")
+        };
+        let Some(Outlook::Unknown(why)) = told.outlook else { panic!("it is never granted") };
+        assert!(why.contains("cannot be reached"), "{why}");
     });
 }
