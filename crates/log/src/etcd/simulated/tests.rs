@@ -42,19 +42,23 @@ fn play(seed: u64, rules: Rules) -> Result<Report, String> {
 #[test]
 fn nothing_is_told_twice_or_lost() {
     let seeds = std::env::var("HOLDALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
-    let (mut told, mut elections, mut snapshots) = (0, 0, 0);
+    let (mut told, mut elections, mut snapshots, mut withdrawn) = (0, 0, 0, 0);
     for seed in 0..seeds {
         match play(seed, Rules::default()) {
             Ok(report) => {
                 told += report.told;
                 elections += report.elections;
                 snapshots += report.snapshots;
+                withdrawn += report.withdrawn;
             }
             Err(wrong) => panic!("seed {seed}: {wrong}"),
         }
     }
-    println!("{seeds} seeds: {told} records told, {elections} elections, {snapshots} snapshots");
+    println!(
+        "{seeds} seeds: {told} records told, {elections} elections, {snapshots} snapshots, {withdrawn} not handed over"
+    );
     let enough = seeds as usize;
+    assert!(withdrawn as usize > enough / 20, "{withdrawn}");
     assert!(told > 10 * enough && elections as usize > 3 * enough && snapshots as usize > enough);
 }
 
@@ -119,6 +123,36 @@ async fn no_room_is_said_and_passes() {
     world.store.set_full(false);
     watch.reached(owed).await.expect("it passes");
     feed.admit(1).expect("and something new is let in");
+}
+
+/// Whoever would hand over where nothing can be written goes on leading; what was sent for it is never carried out later.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_hand_over_for_want_of_room_goes_on() {
+    let world = well();
+    let mut feed = led(&world).await;
+    world.store.set_full(true);
+    let owed = append(&mut feed, b"what is owed");
+    let core = Arc::clone(&feed.core);
+    core.seal(Some("h1".into()));
+    while core.is_ending() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let progress = core.progress();
+    assert!(!progress.has_ended() && matches!(progress.trouble, Some(Error::Full(_))));
+    // For longer than a lease it is known that nobody else leads.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let until = core.progress().leads_until.expect("for a time");
+    assert!(until > core.place.kv.now(), "it is not known whether it leads");
+    world.store.set_full(false);
+    core.watch().reached(owed).await.expect("it passes");
+    let later = append(&mut feed, b"later");
+    core.watch().reached(later).await.expect("it goes on");
+    core.seal(Some("h1".into()));
+    while !core.progress().has_ended() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+    assert_eq!(place.meta().await.expect("an answer").heir.as_deref(), Some("h1"));
 }
 
 #[tokio::test(start_paused = true)]
