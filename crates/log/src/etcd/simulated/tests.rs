@@ -155,6 +155,29 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     assert_eq!(place.meta().await.expect("an answer").heir.as_deref(), Some("h1"));
 }
 
+/// It is handed over, and at once once more: whoever was passed over at first has seen that there is another leader since.
+#[tokio::test(start_paused = true)]
+async fn who_is_passed_over_leads_when_its_turn_comes() {
+    let world = well();
+    let stand = |host: &'static str| {
+        let (kv, options) = (Arc::new(world.store.client()), world.options(host));
+        tokio::spawn(async move {
+            let (core, _) = open(kv, options, host.into()).await.expect("elected");
+            let running = Arc::clone(&core);
+            tokio::spawn(async move { running.run().await });
+            core
+        })
+    };
+    let first = stand("h1").await.expect("it leads");
+    let (second, third) = (stand("h2"), stand("h3"));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = tokio::time::Instant::now();
+    first.seal(Some("h2".into()));
+    second.await.expect("it leads").seal(Some("h3".into()));
+    third.await.expect("it leads");
+    assert!(begun.elapsed() < world.options("h3").lease / 4, "{:?}", begun.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_answer_is_said_and_passes() {
     let world = well();
