@@ -107,6 +107,7 @@ fill
 eventually says 'no room'
 # It has a link, and answers: since when it does is not since when it has no room.
 expect_at lab3 0 "licences tells nothing: " status --all
+at lab3 status --all | grep -q 'no room.* (for [0-9]* s)' || fail "since when there is no room is not told: $(at lab3 status --all)"
 refused lab3 69 "no room" run -n maya@licences -- true
 refused lab3 69 "no room" run -w 60s maya@licences -- true
 refused lab2 69 "has not confirmed" renew "$grant" --for 20m

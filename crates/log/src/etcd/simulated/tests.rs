@@ -134,9 +134,12 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     let owed = append(&mut feed, b"what is owed");
     let core = Arc::clone(&feed.core);
     core.seal(Some("h1".into()));
-    while core.is_ending() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let withdrawn = async {
+        while core.is_ending() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), withdrawn).await.expect("it goes on");
     let progress = core.progress();
     assert!(!progress.has_ended() && matches!(progress.trouble, Some(Error::Full(_))));
     // For longer than a lease it is known that nobody else leads.
