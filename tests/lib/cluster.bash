@@ -58,3 +58,30 @@ join_all() {
     done
     linked "$@"
 }
+
+# For replicated cells, with etcd.bash. The agents as one cluster, whose leases between cells last so many seconds.
+start_hosts() {
+    local cell
+    for cell in "${cells[@]}"; do
+        printf 'cgroups = false\n[cluster]\nlease_seconds = %s\n' "$1" >"$work/$cell.toml"
+        agent_of "$cell"
+    done
+    join_all "${cells[@]}"
+}
+# What hosts a cell at a machine ends when it sees that its agent has; what is paused sees nothing.
+end_hosts() {
+    touch "$work/end"
+    [ -z "${paused:-}" ] || kill -9 "$paused" 2>/dev/null || true
+    end_etcd
+    end_all
+}
+# Which host leads a replicated cell, and in which epoch, as a member knows it: "lab1 7".
+leader() {
+    at "$1" cell show "$2" --json | python3 -c '
+import json, sys
+print(*[told for cell in json.load(sys.stdin)["cells"] if cell["leads"] for told in (cell["host"], cell["epoch"])])'
+}
+# Whether this host leads it.
+is_led_by() {
+    [[ "$(leader "$1" "$2")" == "$3 "* ]]
+}

@@ -30,12 +30,12 @@ impl World<'_> {
                 self.crash(node); // Between any two.
                 return Ok(());
             }
-            self.take(node, effect)?;
+            self.follow(node, effect)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, node: usize, effect: Effect) -> Done {
+    pub(crate) fn take(&mut self, node: usize, effect: Effect) -> Done {
         self.tell(|| format!("c{node} -> {effect:?}"));
         match effect {
             Effect::Send(cell, message) => self.send(node, cell, Body::Peer(message)),
@@ -133,7 +133,7 @@ impl World<'_> {
         match frame.body {
             Body::Beat(sent) => {
                 running.leases.heard(clock, cell);
-                self.send(to, cell, Body::Beaten(sent));
+                self.confirm(to, from, sent);
                 Ok(())
             }
             Body::Beaten(sent) => {
@@ -143,7 +143,14 @@ impl World<'_> {
             }
             Body::Peer(message) if self.nodes[to].is_hostile => self.overhear(from, *message),
             Body::Peer(message) => match self.as_heard(to, cell, *message) {
-                Some(message) => self.input(to, Input::Said { cell, message: Box::new(message) }),
+                Some(message) => {
+                    let is_all = matches!(&message, PeerMessage::Assert(some) if some.last);
+                    self.input(to, Input::Said { cell, message: Box::new(message) })?;
+                    if is_all {
+                        self.settle(to, from, true);
+                    }
+                    Ok(())
+                }
                 None => Ok(()),
             },
         }

@@ -163,7 +163,7 @@ impl World<'_> {
             return;
         }
         self.lose_power(node);
-        self.nodes[node].dead = true;
+        (self.nodes[node].dead, self.nodes[node].is_copy) = (true, false);
         self.after(9000, Event::Forget(node));
     }
 

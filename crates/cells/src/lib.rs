@@ -11,6 +11,7 @@
 //! | `net`, `meeting` | connections between machines, and who lets in whom |
 //! | `carry` | what follows from inputs: done, said, heard |
 //! | `client`, `clients` | programs that ask, and what they do |
+//! | `late` | a machine whose log is written late |
 //! | `hostile` | a machine that says what it likes |
 //! | `bystander` | who uses what, and whether that can be |
 //! | `faults` | what goes wrong |
@@ -22,6 +23,7 @@ mod client;
 mod clients;
 mod faults;
 mod hostile;
+mod late;
 mod meeting;
 mod net;
 mod node;
@@ -42,6 +44,8 @@ pub struct Settings {
     pub clients: usize,
     /// For how many milliseconds things go wrong.
     pub faulty: u64,
+    /// Whether the log of one of them is written late, as in etcd.
+    pub late: bool,
     /// A change that must be found.
     pub mutant: Option<Mutant>,
     /// Whether everything that happens is told on standard error.
@@ -50,7 +54,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { cells: 3, clients: 3, faulty: 40_000, mutant: None, told: false }
+        Self { cells: 3, clients: 3, faulty: 40_000, late: false, mutant: None, told: false }
     }
 }
 
@@ -82,6 +86,8 @@ pub enum Mutant {
     CopyAccepted,
     /// A machine that others refuse, since they have known more of it than its log tells, goes on.
     RefusalIgnored,
+    /// What rests on a record leaves before that is written.
+    ToldBeforeWritten,
 }
 
 impl Mutant {
@@ -98,6 +104,7 @@ impl Mutant {
         Self::KeepUnconfirmed,
         Self::CopyAccepted,
         Self::RefusalIgnored,
+        Self::ToldBeforeWritten,
     ];
 
     /// What it is called.
@@ -114,7 +121,13 @@ impl Mutant {
             Self::KeepUnconfirmed => "keep-unconfirmed",
             Self::CopyAccepted => "copy-accepted",
             Self::RefusalIgnored => "refusal-ignored",
+            Self::ToldBeforeWritten => "told-before-written",
         }
+    }
+
+    /// Whether it is one of a log that is written late.
+    pub const fn is_of_late_logs(self) -> bool {
+        matches!(self, Self::ToldBeforeWritten)
     }
 }
 

@@ -10,6 +10,7 @@ use holdall_cell::{Cell, Cluster, Declared, Effect, Input, Limits, Out, Start};
 use holdall_core::CellId;
 use holdall_wire::Kind;
 
+use crate::late::Waiting;
 use crate::{Mutant, TERMS};
 
 /// What is on the disk of a machine.
@@ -19,6 +20,8 @@ pub(crate) struct Disk {
     snapshot: Option<(u32, Vec<u8>)>,
     records: Vec<(u32, Vec<u8>)>,
     synced: usize,
+    /// Where the log is late: how many records are written.
+    written: usize,
     /// How many records there ever were before these.
     before: u64,
     epoch: u32,
@@ -49,7 +52,11 @@ pub(crate) struct Running {
     /// What is known of the others.
     pub(crate) known: BTreeMap<usize, Presence>,
     pub(crate) last_beat: u64,
-    nonce: u128,
+    pub(crate) nonce: u128,
+    /// What waits for the log, if that is late.
+    pub(crate) held: Waiting,
+    /// How long the log was when it was last heard of what another one holds here, or that was taken from it.
+    pub(crate) settled: BTreeMap<usize, u64>,
     /// The epoch of the start.
     epoch: u32,
     /// How many records there ever were when it started.
@@ -89,6 +96,8 @@ pub(crate) struct Node {
     pub(crate) is_absent: bool,
     /// It says what it likes.
     pub(crate) is_hostile: bool,
+    /// Its log is somewhere else, and written late.
+    pub(crate) is_late: bool,
 }
 
 /// How a machine starts.
@@ -134,6 +143,7 @@ impl Node {
             forgotten: false,
             is_absent: false,
             is_hostile: false,
+            is_late: false,
         }
     }
 
@@ -228,8 +238,21 @@ impl Node {
         let (timers, links) = (BTreeMap::new(), BTreeMap::new());
         let cell = replayed.cell;
         let (last_beat, epoch, began) = (0, self.disk.epoch, self.disk.length());
-        let running =
-            Running { cell, leases, timers, links, known, last_beat, nonce, epoch, began };
+        let (held, settled) = (Waiting::new(), BTreeMap::new());
+        self.disk.written = self.disk.records.len();
+        let running = Running {
+            cell,
+            leases,
+            timers,
+            links,
+            known,
+            last_beat,
+            nonce,
+            held,
+            settled,
+            epoch,
+            began,
+        };
         self.running = Some(running);
         self.input(at, Input::Started(Box::new(start)))
     }
@@ -266,13 +289,42 @@ impl Node {
         Ok(out.effects)
     }
 
-    /// The agent is killed; the machine goes on.
+    /// The agent is killed; the machine goes on. Where the log is late, what is not written is gone.
     pub(crate) fn kill(&mut self) {
         self.running = None;
+        if self.is_late {
+            self.disk.records.truncate(self.disk.written);
+        }
+    }
+
+    /// How many records there ever were.
+    pub(crate) fn length(&self) -> u64 {
+        self.disk.length()
+    }
+
+    /// How many of them others may hear of.
+    pub(crate) fn written(&self) -> u64 {
+        match self.is_late {
+            true => self.disk.before + self.disk.written as u64,
+            false => self.disk.length(),
+        }
+    }
+
+    /// The log is written up to here; not if whoever has written that runs no more.
+    pub(crate) fn is_written(&mut self, nonce: u128, length: u64) -> bool {
+        let is_same = self.running.as_ref().is_some_and(|running| running.nonce == nonce);
+        if is_same {
+            let written = length.saturating_sub(self.disk.before) as usize;
+            self.disk.written = self.disk.written.max(written);
+        }
+        is_same
     }
 
     /// The machine loses power: `kept` of a hundred records that were not synced are there afterwards, the first ones.
     pub(crate) fn lose_power(&mut self, kept: usize) {
+        if self.is_late {
+            return self.kill(); // Its log is not on this machine.
+        }
         self.running = None;
         let unsynced = self.disk.records.len() - self.disk.synced;
         self.disk.records.truncate(self.disk.synced + unsynced * kept / 100);
@@ -283,7 +335,7 @@ impl Node {
 
     /// What it tells others of itself.
     pub(crate) fn presence(&self) -> Presence {
-        let (life, length) = (self.disk.life, self.disk.length());
+        let (life, length) = (self.disk.life, self.written());
         let running = self.running.as_ref();
         let start = running.map(|running| (running.epoch, running.nonce, running.began));
         let (epoch, nonce, began) = start.unwrap_or_default();
@@ -292,17 +344,23 @@ impl Node {
 
     /// What was logged is kept as what it has led to.
     pub(crate) fn snapshot(&mut self) -> Result<(), String> {
-        let Some(running) = &self.running else { return Ok(()) };
+        let is_all = self.length() == self.written();
+        let Some(running) = self.running.as_ref().filter(|_| is_all) else { return Ok(()) };
         let bytes = running.cell.snapshot().map_err(|why| why.to_string())?;
         self.disk.before += self.disk.records.len() as u64;
         self.disk.records.clear();
-        (self.disk.snapshot, self.disk.synced) = (Some((self.logic, bytes)), 0);
+        (self.disk.synced, self.disk.written) = (0, 0);
+        self.disk.snapshot = Some((self.logic, bytes));
         Ok(())
     }
 
     /// Its disk is copied.
     pub(crate) fn back_up(&mut self) {
-        self.copy = Some(self.disk.clone());
+        let mut copy = self.disk.clone();
+        if self.is_late {
+            copy.records.truncate(copy.written);
+        }
+        self.copy = Some(copy);
     }
 
     /// It will start from a copy of its disk, and not know it.

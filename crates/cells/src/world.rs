@@ -24,16 +24,48 @@ use crate::{Mutant, Settings, TERMS};
 pub(crate) enum Event {
     Tick(usize),
     Client(usize),
-    Arrive { from: usize, to: usize, number: u64, frame: Frame },
-    Linked { node: usize, other: usize, number: u64, presence: Presence },
-    Unlinked { node: usize, other: usize, number: u64 },
-    Prepared { node: usize, request: RequestNo },
-    HolderEnded { node: usize, request: RequestNo },
-    Start { node: usize, upgrade: bool },
+    Arrive {
+        from: usize,
+        to: usize,
+        number: u64,
+        frame: Frame,
+    },
+    Linked {
+        node: usize,
+        other: usize,
+        number: u64,
+        presence: Presence,
+    },
+    Unlinked {
+        node: usize,
+        other: usize,
+        number: u64,
+    },
+    Prepared {
+        node: usize,
+        request: RequestNo,
+    },
+    HolderEnded {
+        node: usize,
+        request: RequestNo,
+    },
+    Start {
+        node: usize,
+        upgrade: bool,
+    },
     Forget(usize),
-    Notice { one: usize, other: usize },
+    Notice {
+        one: usize,
+        other: usize,
+    },
     Declare(usize),
     Join(usize),
+    /// The log of a machine is written up to here, if that is late, and the machine was not started again since.
+    Written {
+        node: usize,
+        nonce: u128,
+        length: u64,
+    },
     Fault,
 }
 
@@ -94,6 +126,7 @@ impl<'a> World<'a> {
         let waits = seed.is_multiple_of(2);
         let new = |index| Node::new(index, rng.random_range(-65..=65), waits);
         let mut nodes: Vec<_> = (0..settings.cells).map(new).collect();
+        nodes[0].is_late = settings.late;
         let joins_late = settings.cells > 2 && rng.random_bool(0.2);
         if let Some(last) = nodes.last_mut().filter(|_| settings.cells > 2) {
             last.is_absent = joins_late;
@@ -184,6 +217,7 @@ impl<'a> World<'a> {
             | Event::Linked { node, .. }
             | Event::Unlinked { node, .. }
             | Event::Prepared { node, .. }
+            | Event::Written { node, .. }
             | Event::Arrive { to: node, .. } => Some(*node),
             _ => None,
         }
@@ -216,6 +250,7 @@ impl<'a> World<'a> {
                     (self.nodes[node].clock(self.at), self.nodes[other].member.cell);
                 let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
                 running.links.insert(other, number);
+                running.settled.remove(&other);
                 running.known.insert(other, presence);
                 running.leases.linked(clock, cell);
                 self.tell(|| format!("c{node} is linked to c{other} ({number})"));
@@ -238,6 +273,7 @@ impl<'a> World<'a> {
                 self.input(node, Input::HolderEnded(request))
             }
             Event::Start { node, upgrade } => self.start(node, upgrade),
+            Event::Written { node, nonce, length } => self.written(node, nonce, length),
             Event::Forget(node) => self.forget(node),
             Event::Declare(node) => {
                 self.declare(node);
@@ -326,13 +362,16 @@ impl<'a> World<'a> {
         for other in self.others(node) {
             if beats {
                 let cell = self.nodes[other].member.cell;
-                self.send(node, cell, Body::Beat(clock));
+                self.say(node, cell, Body::Beat(clock));
             }
             if node < other {
                 self.connect(node, other)?;
             }
         }
         for verdict in verdicts {
+            let lapsed = matches!(verdict, Verdict::Lapsed(_));
+            let (Verdict::Suspected(cell) | Verdict::Lapsed(cell) | Verdict::LeaseOver(cell)) =
+                verdict;
             self.input(
                 node,
                 match verdict {
@@ -341,6 +380,10 @@ impl<'a> World<'a> {
                     Verdict::LeaseOver(cell) => Input::LeaseOver(cell),
                 },
             )?;
+            let other = self.nodes.iter().position(|node| node.member.cell == cell);
+            if let Some(other) = other.filter(|_| lapsed) {
+                self.settle(node, other, false);
+            }
         }
         if due {
             self.input(node, Input::Due)?;

@@ -8,8 +8,9 @@ fn play_all(seeds: std::ops::Range<u64>, settings: &Settings) -> Report {
         match play(seed, settings) {
             Ok(report) => all += report,
             Err(violation) => panic!(
-                "{violation}; to see it: holdall cells --cells {} --seed {seed} --seeds 1 --told",
-                settings.cells
+                "{violation}; to see it: holdall cells --cells {}{} --seed {seed} --seeds 1 --told",
+                settings.cells,
+                if settings.late { " --late" } else { "" },
             ),
         }
     }
@@ -21,6 +22,13 @@ fn nothing_is_used_twice_and_everybody_is_served() {
     let all = play_all(1..200, &Settings::default());
     assert!(all.spanning > 500 && all.lost > 25, "something has happened: {all:?}");
     play_all(1..20, &Settings { cells: 5, ..Settings::default() });
+}
+
+/// What was told of a log that is written late is in it, whoever goes on from it.
+#[test]
+fn a_log_that_is_written_late_is_told_of_late() {
+    let all = play_all(1..100, &Settings { late: true, ..Settings::default() });
+    assert!(all.spanning > 250 && all.lost > 12, "something has happened: {all:?}");
 }
 
 /// Worlds in which something was found once: a copy that was let in by one who knew less of it than a third, and gave what that one used
@@ -43,7 +51,8 @@ fn a_seed_is_played_again_to_the_same_end() {
 #[test]
 fn what_is_wrong_is_found() {
     for mutant in Mutant::ALL {
-        let settings = Settings { mutant: Some(mutant), ..Settings::default() };
+        let late = mutant.is_of_late_logs();
+        let settings = Settings { late, mutant: Some(mutant), ..Settings::default() };
         let found = (1..6000).any(|seed| play(seed, &settings).is_err());
         assert!(found, "{} is not found", mutant.name());
     }

@@ -233,7 +233,7 @@ async fn have_hosted(
 fn make(name: &str, address: Address, host: &str) -> anyhow::Result<String> {
     let mut options = Options::new(name, host, "-");
     (options.create, options.when_led) = (true, WhenLed::Refuse);
-    let (log, opened) = EtcdStore::new(address, options).open_etcd()?;
+    let (mut log, opened) = EtcdStore::new(address, options).open_etcd()?;
     log.resign(None)?;
     Ok(opened.identity.to_string())
 }
@@ -309,7 +309,7 @@ fn adopt(name: &str, store: &str, host: &str, cell: Identity) -> anyhow::Result<
     // Its hosts know of more than is there; how much more, they say themselves.
     options.seen.epoch = EtcdStore::new(address.clone(), options.clone()).look()?.epoch + 1;
     options.adopt = true;
-    let (log, _) = EtcdStore::new(address, options).open_etcd()?;
+    let (mut log, _) = EtcdStore::new(address, options).open_etcd()?;
     Ok(log.resign(None)?)
 }
 

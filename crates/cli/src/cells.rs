@@ -26,9 +26,13 @@ pub(crate) struct Args {
     /// How many clients each of them has
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
+    /// The log of one cell is written late, as in etcd
+    #[arg(long)]
+    late: bool,
     /// With something wrong on purpose, which must be found: lease-from-receipt, no-grace, old-connections,
     /// fences-at-home, no-resend, assertions-ignored, no-recovery, old-life, keep-unconfirmed, copy-accepted,
-    /// refusal-ignored
+    /// refusal-ignored,
+    /// told-before-written (of a log that is written late)
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
     /// Tell everything that happens, on standard error
@@ -39,7 +43,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mutant = args.mutant.as_deref().map(named).transpose()?;
     let (cells, clients) = (args.cells as usize, args.clients as usize);
-    let settings = Settings { cells, clients, mutant, told: args.told, ..Settings::default() };
+    let late = args.late || mutant.is_some_and(Mutant::is_of_late_logs);
+    let settings =
+        Settings { cells, clients, late, mutant, told: args.told, ..Settings::default() };
     let style = ProgressStyle::with_template("{pos} of {len} seeds, {eta} left")?;
     let bar = ProgressBar::new(args.seeds).with_style(style);
     let mut all = Report::default();
@@ -50,7 +56,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 bar.finish_and_clear();
                 say(format!("seed {seed}: {violation}"));
                 let wrong = args.mutant.iter().map(|name| format!(" --mutant {name}"));
-                let wrong: String = wrong.collect();
+                let late = args.late.then(|| " --late".to_owned());
+                let wrong: String = wrong.chain(late).collect();
                 say(format!(
                     "to see it: holdall cells --cells {cells} --clients {clients} --seed {seed} --seeds 1 --told{wrong}"
                 ));

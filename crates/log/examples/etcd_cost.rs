@@ -212,7 +212,7 @@ async fn wait_for(client: &Client, lock: usize, lease: i64) -> Result<(), Failur
 fn fail_over(members: &Members) {
     let store = |host: &str| EtcdStore::new(members.address("over"), options("over", host));
     for _ in 0..3 {
-        let (log, _) = store("one").open_etcd().expect("opened");
+        let (mut log, _) = store("one").open_etcd().expect("opened");
         let heir = store("two");
         let heir = std::thread::spawn(move || heir.open_etcd().map(|_| Instant::now()));
         std::thread::sleep(Duration::from_secs(1));

@@ -201,12 +201,13 @@ pub trait Log: Send {
     /// If it cannot. What may have left is kept all the same.
     fn seal(self: Box<Self>) -> Result<(), Error>;
 
-    /// The same, and where several hosts can lead it, names the one that is to lead next.
+    /// The same where several hosts can lead it, and names the one that is to lead next.
     ///
     /// # Errors
-    /// If it cannot. What may have left is kept all the same.
-    fn hand_over(self: Box<Self>, _heir: &str) -> Result<(), Error> {
-        self.seal()
+    /// [`Error::Full`] if the store has no room for that: then the log goes on as before. After any
+    /// other it is at its end. What may have left is kept all the same.
+    fn hand_over(&mut self, _heir: &str) -> Result<(), Error> {
+        Err(Error::Closed("a log that no other host can lead".into()))
     }
 }
 

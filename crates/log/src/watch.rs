@@ -1,5 +1,7 @@
 //! How far a log has come.
 
+use std::time::Instant;
+
 use tokio::sync::watch;
 
 use crate::{Error, Index};
@@ -20,12 +22,21 @@ pub struct Progress {
     pub leads_until: Option<u64>,
     /// What is wrong. Unless it passes ([`Error::passes`]) the log is at its end.
     pub trouble: Option<Error>,
+    /// Since when something is wrong, without a break, if that is known.
+    pub troubled_since: Option<Instant>,
 }
 
 impl Progress {
     /// A log with so many records, all of them kept for good, and nothing wrong.
     pub(crate) fn new(last: Index, epoch: u32) -> Self {
-        Self { may_leave: last, synced: last, epoch, leads_until: None, trouble: None }
+        Self {
+            may_leave: last,
+            synced: last,
+            epoch,
+            leads_until: None,
+            trouble: None,
+            troubled_since: None,
+        }
     }
 
     /// Whether the log is at its end: nothing more may leave.

@@ -31,6 +31,8 @@ use crate::socket::{Claim, LastAgent, Socket};
 
 /// How often it looks whether its files and its socket are still there.
 const LOOK: Duration = Duration::from_secs(2);
+/// After what time it looks again whether everybody is told, if the log does not move.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long it waits in the end until everybody is told what it has to tell.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -149,6 +151,16 @@ async fn live(
                 }
                 service.borrow_mut().listen(true);
             }
+            Some(End::HandedOver(heir)) => {
+                service.borrow_mut().listen(false);
+                say_last_words(&service).await;
+                let handed_over = service.borrow_mut().hand_over(&heir);
+                match handed_over {
+                    Ok(true) => break Some(End::HandedOver(heir)),
+                    Ok(false) => service.borrow_mut().listen(true),
+                    Err(why) => break Some(End::Broken(why.to_string())),
+                }
+            }
             end => break end,
         }
     };
@@ -248,9 +260,13 @@ impl Serving<'_> {
 /// Tells everybody what is left to tell.
 async fn say_last_words(service: &Shared) {
     let deadline = tokio::time::Instant::now() + LAST_WORDS;
+    let mut log = service.borrow().log();
     service.borrow_mut().end_round();
     while !service.borrow().has_told_all() && tokio::time::Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        // What waits for something else is looked at again, too.
+        if let Ok(Err(_)) = tokio::time::timeout(LOOK_AGAIN, log.changed()).await {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
         service.borrow_mut().end_round();
     }
 }
@@ -266,14 +282,19 @@ async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::R
         socket.mark_stopped();
     }
     service.borrow_mut().tell_drainers();
-    say_last_words(service).await;
+    if !matches!(end, Some(End::HandedOver(_))) {
+        say_last_words(service).await;
+    }
     drop(socket);
     let mut service = service.borrow_mut();
     service.flush_history();
     service.children.end();
     match end {
-        Some(End::HandedOver(heir)) => service.hand_over(&heir),
-        Some(End::Closed) => service.hand_over(NOBODY),
+        Some(End::HandedOver(_)) => Ok(()),
+        Some(End::Closed) if !service.hand_over(NOBODY)? => {
+            anyhow::bail!("there is no room to note that nobody is to lead");
+        }
+        Some(End::Closed) => Ok(()),
         _ => service.seal(),
     }
 }

@@ -134,8 +134,12 @@ impl<K: Kv> Place<K> {
             }
             if meta.heir.as_ref().is_some_and(|heir| *heir != self.options.host) && !has_waited {
                 // Somebody else is to lead. If it does not come, it is as good as gone.
-                tokio::time::sleep(self.options.lease / 2).await;
-                has_waited = true;
+                let comes = self.kv.changed(self.keys.leader(), meta.revision + 1);
+                let comes = tokio::time::timeout(self.options.lease / 2, comes).await;
+                if matches!(comes, Ok(Err(_))) {
+                    tokio::time::sleep(self.options.lease / 2).await;
+                }
+                has_waited = !matches!(comes, Ok(Ok(())));
                 continue;
             }
             if let Some(elected) = self.stand(meta).await? {

@@ -92,9 +92,14 @@ impl<K: Kv> Core<K> {
         self.elected.told.watch()
     }
 
-    /// When all is written, this one leads no longer.
+    /// When all is written, this one leads no longer; unless there is no room for that.
     pub(super) fn seal(&self, heir: Heir) {
         self.queue.seal(heir);
+    }
+
+    /// Whether it is to be the end when all is written, still.
+    pub(super) fn is_ending(&self) -> bool {
+        self.queue.is_ending()
     }
 }
 

@@ -12,8 +12,11 @@ use super::layout::{Meta, Pointer};
 use super::lead::Place;
 use crate::{Index, OpenError, Record, Snapshot};
 
-/// How many keys are asked for at once: each has a megabyte at most.
+/// How many keys are asked for at once: each has a megabyte at most, and an answer is taken of 256.
 const PAGE: i64 = 16;
+/// And how many after a page whose values are small, of so many bytes at most.
+const LONG_PAGE: i64 = 128;
+const SMALL: usize = 1 << 20;
 /// The last key first.
 const LAST_FIRST: i32 = 2;
 
@@ -74,6 +77,8 @@ impl<K: Kv> Place<K> {
         loop {
             let page = self.ask(&range).await.map_err(|failure| self.stopped(failure))?;
             let more = page.more;
+            let bytes: usize = page.found.iter().map(|key| key.value.len()).sum();
+            range.limit = if bytes > SMALL { PAGE } else { LONG_PAGE };
             found.extend(page.found);
             match found.last() {
                 Some(last) if more => range.key = [&last.key[..], &[0]].concat(),

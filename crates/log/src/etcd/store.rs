@@ -235,35 +235,45 @@ impl EtcdLog {
     /// Writes everything, and lets another host lead: any of them, or the one that is named.
     ///
     /// # Errors
-    /// If it cannot. What may have left is kept all the same.
-    pub fn resign(mut self, heir: Option<&str>) -> Result<(), Error> {
+    /// [`Error::Full`] if there is no room for that: then this one goes on leading. If it cannot for another reason, it leads no longer.
+    pub fn resign(&mut self, heir: Option<&str>) -> Result<(), Error> {
         self.feed.flush()?;
-        self.feed.core.seal(heir.map(Into::into));
+        let core = Arc::clone(&self.feed.core);
+        core.seal(heir.map(Into::into));
         // What became of it is told; whether it comes to an end depends on etcd.
-        let (thread, begun) = (self.thread.take(), Instant::now());
-        while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        let begun = Instant::now();
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            if !core.is_ending() {
+                return Err(Error::Full(core.place.name.clone()));
+            }
             if begun.elapsed() > self.patience {
                 let slow = || Failure::unknown("it does not answer in time");
-                let trouble = self.feed.core.progress().trouble;
-                return Err(trouble.unwrap_or_else(|| self.feed.core.place.error(&slow())));
+                let trouble = core.progress().trouble;
+                self.stop();
+                return Err(trouble.unwrap_or_else(|| core.place.error(&slow())));
             }
             std::thread::sleep(LOOK);
         }
-        match self.feed.core.progress().trouble {
+        match core.progress().trouble {
             None | Some(Error::Closed(_)) => Ok(()),
             Some(trouble) => Err(trouble),
+        }
+    }
+
+    /// Ends it; it may have ended by itself.
+    fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
 
 impl Drop for EtcdLog {
     fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(()); // It may have ended by itself.
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
@@ -296,11 +306,11 @@ impl Log for EtcdLog {
         Ok(Box::new(EtcdSnapshot { core, handle, upto, _token: token }))
     }
 
-    fn seal(self: Box<Self>) -> Result<(), Error> {
+    fn seal(mut self: Box<Self>) -> Result<(), Error> {
         self.resign(None)
     }
 
-    fn hand_over(self: Box<Self>, heir: &str) -> Result<(), Error> {
+    fn hand_over(&mut self, heir: &str) -> Result<(), Error> {
         self.resign(Some(heir))
     }
 }

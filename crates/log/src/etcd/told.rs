@@ -1,6 +1,7 @@
 //! What is told of a log in etcd: its progress, put together from what its parts find out.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::watch;
 
@@ -67,6 +68,15 @@ impl Told {
         self.progress.send_modify(|progress| progress.leads_until = Some(0));
     }
 
+    /// This one has not resigned after all: when its lease is renewed next, it is known for how long it leads.
+    pub(super) fn go_on(&self) {
+        self.progress.send_modify(|progress| {
+            if !progress.has_ended() {
+                progress.leads_until = Some(1);
+            }
+        });
+    }
+
     /// Something is wrong, or not any more.
     pub(super) fn trouble(&self, by: By, trouble: Option<Error>) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,6 +88,8 @@ impl Told {
         }
         self.progress.send_modify(|progress| {
             if !progress.has_ended() {
+                let since = progress.troubled_since.unwrap_or_else(Instant::now);
+                progress.troubled_since = told.is_some().then_some(since);
                 progress.trouble = told;
             }
         });
@@ -91,5 +103,28 @@ impl Told {
             }
             progress.leads_until = Some(0);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_when_something_is_wrong_counts_from_the_first_of_it() {
+        let told = Told::new(Progress::new(Index(0), 1));
+        let since = || told.progress().troubled_since;
+        let full = || Some(Error::Full("a cell".into()));
+        assert_eq!(since(), None);
+        told.trouble(By::Writer, full());
+        let first = since();
+        assert!(first.is_some());
+        told.trouble(By::Looks, full());
+        told.trouble(By::Writer, None);
+        assert_eq!(since(), first, "there was no moment without");
+        told.trouble(By::Looks, None);
+        assert_eq!(since(), None);
+        told.trouble(By::Tenure, full());
+        assert!(since() > first);
     }
 }

@@ -124,7 +124,17 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// When all of this is written, this one leads no longer.
+    /// More will come after all.
+    fn withdraw_seal(&self) {
+        self.lock().seal = None;
+    }
+
+    /// Whether this is to be the end of the log.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lock().seal.is_some()
+    }
+
+    /// When all of this is written, this one leads no longer; unless there is no room for that.
     pub(super) fn seal(&self, heir: Heir) {
         let mut waiting = self.lock();
         waiting.seal = Some(heir);
@@ -195,6 +205,8 @@ pub(super) struct Writer<'a, K> {
     says_lost: bool,
     /// How many records the transaction before had.
     expected: usize,
+    /// Whether a seal may be carried out yet: it was sent, after what the head says, and not refused for certain.
+    may_be_sealed: bool,
 }
 
 impl<'a, K: Kv> Writer<'a, K> {
@@ -209,6 +221,7 @@ impl<'a, K: Kv> Writer<'a, K> {
             furthest: head.next,
             flights: VecDeque::new(),
             expected: 0,
+            may_be_sealed: false,
             says_lost: matches!(elected.memory, Memory::Lost(_)),
         }
     }
@@ -363,6 +376,8 @@ impl<'a, K: Kv> Writer<'a, K> {
         };
         // What follows it has missed, too, or will: if it arrives late, it is right all the same.
         let flights = std::mem::take(&mut self.flights);
+        let sealing = flights.iter().position(|flight| flight.batch.seal.is_some());
+        self.may_be_sealed |= sealing.is_some_and(|at| at > 0);
         let Some(failure) = failure else { return self.look().await };
         self.elected.told.trouble(By::Writer, Some(self.place.error(&failure)));
         match failure.kind {
@@ -371,7 +386,18 @@ impl<'a, K: Kv> Writer<'a, K> {
                 Ok(Became::Written)
             }
             // This one was not carried out for want of room; an earlier one may have been.
-            Kind::Unknown | Kind::Full => self.look().await,
+            Kind::Full => {
+                let became = self.look().await?;
+                if sealing.is_some() && matches!(became, Became::Missed) && !self.may_be_sealed {
+                    self.queue.withdraw_seal();
+                    self.elected.told.go_on();
+                }
+                Ok(became)
+            }
+            Kind::Unknown => {
+                self.may_be_sealed |= sealing.is_some();
+                self.look().await
+            }
             Kind::LeaseOver => Err(Error::Deposed(self.place.name.clone())),
             Kind::Refused | Kind::Compacted | Kind::Wrong => Ok(Became::Missed),
         }
@@ -385,6 +411,7 @@ impl<'a, K: Kv> Writer<'a, K> {
         }
         drop(waiting);
         self.says_lost &= head.next == self.head.next;
+        self.may_be_sealed &= head == self.head;
         (self.head, self.said) = (head, said);
         self.elected.told.committed(head.next.before(), head.epoch);
     }

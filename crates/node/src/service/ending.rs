@@ -88,6 +88,11 @@ impl Service {
         }
     }
 
+    /// Tells how far the log comes.
+    pub(crate) fn log(&self) -> holdall_log::Watch {
+        self.host.watch()
+    }
+
     /// Whether everything that was to be told has left.
     pub(crate) fn has_told_all(&self) -> bool {
         self.host.is_idle()
@@ -98,9 +103,16 @@ impl Service {
         Ok(self.host.seal()?)
     }
 
-    /// Closes the log, and lets another host go on.
-    pub(crate) fn hand_over(&mut self, heir: &str) -> anyhow::Result<()> {
-        Ok(self.host.hand_over(heir)?)
+    /// Closes the log, and lets another host go on; whether that is the end: without room for it, this one goes on.
+    pub(crate) fn hand_over(&mut self, heir: &str) -> anyhow::Result<bool> {
+        match self.host.hand_over(heir) {
+            Err(error @ holdall_log::Error::Full(_)) => {
+                warn!("not handed over to {heir}: {error}");
+                self.end = None;
+                Ok(false)
+            }
+            done => Ok(done.map(|()| true)?),
+        }
     }
 
     /// Another program, or this one as it is now on disk, takes the place of this one, if it says that it

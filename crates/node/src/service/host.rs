@@ -9,6 +9,7 @@
 //! - A step that is in no record is the last one: nothing follows it, and nothing leaves any more.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use holdall_cell::facts::Fact;
 use holdall_cell::replay::{LOGIC, Recorded, Unreadable};
@@ -366,11 +367,16 @@ impl Host {
         self.written.len()
     }
 
-    /// Why nothing leaves at the moment, if that passes.
+    /// Why nothing leaves at the moment, if that passes, and for how long that has been so.
     pub(super) fn held_up(&self) -> Option<String> {
         let progress = self.watch.progress();
         let unknown = || "it is not known whether another host leads by now".to_owned();
-        let trouble = progress.trouble.as_ref().map(ToString::to_string);
+        let lasting = |since: Instant| match since.elapsed().as_secs() {
+            seconds @ 0..120 => format!(" (for {seconds} s)"),
+            seconds => format!(" (for {} min)", seconds / 60),
+        };
+        let lasting = progress.troubled_since.map(lasting).unwrap_or_default();
+        let trouble = progress.trouble.as_ref().map(|trouble| format!("{trouble}{lasting}"));
         trouble.or_else(|| (!leads(&progress)).then(unknown))
     }
 
@@ -385,6 +391,11 @@ impl Host {
             return None;
         }
         self.begin_snapshot().ok()
+    }
+
+    /// How many records have come since the last snapshot was begun.
+    pub(super) fn since_snapshot(&self) -> u64 {
+        self.records
     }
 
     /// Begins a snapshot, unless one is being made.
@@ -412,9 +423,13 @@ impl Host {
     /// The same, and names the host that is to go on.
     ///
     /// # Errors
-    /// If it cannot. What may have left is kept all the same.
+    /// [`Error::Full`] if there is no room for that: then all goes on as before. Otherwise this is the end all the same; what may have
+    /// left is kept.
     pub(super) fn hand_over(&mut self, heir: &str) -> Result<(), Error> {
-        self.log()?;
-        self.log.take().map_or(Ok(()), |log| log.hand_over(heir))
+        let done = self.log()?.hand_over(heir);
+        if !matches!(done, Err(Error::Full(_))) {
+            self.log = None;
+        }
+        done
     }
 }

@@ -25,6 +25,8 @@ use crate::rights::Rights;
 const CALL: u64 = 1;
 /// How long the store may take to write something before it is not handed over; whoever asks waits a little longer.
 const HEARD: Duration = Duration::from_secs(4);
+/// How long it may take to make a snapshot before: without one, whoever leads next has more to read.
+const SNAPSHOT: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Why nothing can be asked for here, if it cannot.
@@ -186,16 +188,20 @@ impl Service {
     }
 
     /// Another host is to lead, if it is there, and the store takes that: what was begun without would leave nobody who leads. So
-    /// something is written first.
+    /// something is written first. Before that, what there is to be read is made short: meanwhile everybody is served.
     fn hand_over_to(&mut self, heir: &str, tell: impl FnOnce(Reply) + 'static) {
         match self.may_hand_over(heir) {
             Ok(false) => return tell(Reply::Done),
             Err(fault) => return tell(Reply::Failed(fault)),
             Ok(true) => {}
         }
-        let probe = self.host.probe();
+        let snapshot = self.snapshot_for_heir();
         let (me, heir) = (self.me.clone(), heir.to_owned());
         tokio::task::spawn_local(async move {
+            if let Some(snapshot) = snapshot {
+                drop(tokio::time::timeout(SNAPSHOT, snapshot).await);
+            }
+            let Some(probe) = me.upgrade().map(|me| me.borrow_mut().host.probe()) else { return };
             let written = match probe {
                 Ok((mut watch, epoch)) => {
                     let raised = tokio::time::timeout(HEARD, watch.raised(epoch)).await;

@@ -186,7 +186,10 @@ impl SimulatedStore {
             Fate::Fine => act(&mut self.lock()),
             Fate::Twice => {
                 let answer = act(&mut self.lock());
-                self.act_later(later, act);
+                // What is refused for want of room is nowhere any more.
+                if !answer.as_ref().is_err_and(|failure| failure.kind == Kind::Full) {
+                    self.act_later(later, act);
+                }
                 answer
             }
             Fate::Lost => {

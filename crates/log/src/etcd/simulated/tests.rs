@@ -42,19 +42,23 @@ fn play(seed: u64, rules: Rules) -> Result<Report, String> {
 #[test]
 fn nothing_is_told_twice_or_lost() {
     let seeds = std::env::var("HOLDALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
-    let (mut told, mut elections, mut snapshots) = (0, 0, 0);
+    let (mut told, mut elections, mut snapshots, mut withdrawn) = (0, 0, 0, 0);
     for seed in 0..seeds {
         match play(seed, Rules::default()) {
             Ok(report) => {
                 told += report.told;
                 elections += report.elections;
                 snapshots += report.snapshots;
+                withdrawn += report.withdrawn;
             }
             Err(wrong) => panic!("seed {seed}: {wrong}"),
         }
     }
-    println!("{seeds} seeds: {told} records told, {elections} elections, {snapshots} snapshots");
+    println!(
+        "{seeds} seeds: {told} records told, {elections} elections, {snapshots} snapshots, {withdrawn} not handed over"
+    );
     let enough = seeds as usize;
+    assert!(withdrawn as usize > enough / 20, "{withdrawn}");
     assert!(told > 10 * enough && elections as usize > 3 * enough && snapshots as usize > enough);
 }
 
@@ -82,7 +86,7 @@ fn every_rule_is_missed() {
 }
 
 /// A log that is led, with a task that writes.
-async fn led(world: &World) -> Feed<super::store::SimulatedStore> {
+pub(super) async fn led(world: &World) -> Feed<super::store::SimulatedStore> {
     let kv = Arc::new(world.store.client());
     let (core, _) = open(kv, world.options("h"), "here".into()).await.expect("elected");
     let running = Arc::clone(&core);
@@ -94,13 +98,13 @@ fn entry(payload: &[u8]) -> Entry<'_> {
     Entry { class: Class::Must, logic: 1, payload, sync: false }
 }
 
-fn append(feed: &mut Feed<super::store::SimulatedStore>, payload: &[u8]) -> Index {
+pub(super) fn append(feed: &mut Feed<super::store::SimulatedStore>, payload: &[u8]) -> Index {
     let index = feed.append(entry(payload)).expect("it is taken");
     feed.flush().expect("it is handed over");
     index
 }
 
-fn well() -> World {
+pub(super) fn well() -> World {
     World::new(1, Faults::default(), Rules::default())
 }
 

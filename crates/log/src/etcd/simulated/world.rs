@@ -28,6 +28,7 @@ struct Heard {
     wrong: Option<String>,
     elections: u32,
     snapshots: u32,
+    withdrawn: u32,
 }
 
 /// Who has led: since when, and with which epoch at first.
@@ -67,6 +68,8 @@ pub(super) struct Report {
     pub(super) told: usize,
     pub(super) elections: u32,
     pub(super) snapshots: u32,
+    /// How many went on since there was no room to hand over.
+    pub(super) withdrawn: u32,
 }
 
 fn numbers(payload: &[u8]) -> Vec<u64> {
@@ -210,6 +213,7 @@ impl World {
                 told: heard.told.len(),
                 elections: heard.elections,
                 snapshots: heard.snapshots,
+                withdrawn: heard.withdrawn,
             }),
         }
     }
@@ -289,7 +293,10 @@ impl Host {
                     core.seal((random.random_range(0..2) == 0).then(|| "h1".into()));
                     let sealed = self.wait_for_end(&feed, random);
                     let _ = timeout(Duration::from_secs(20), sealed).await;
-                    break;
+                    if core.is_ending() {
+                        break;
+                    }
+                    self.world.heard().withdrawn += 1;
                 }
                 _ => {}
             }
@@ -326,7 +333,7 @@ impl Host {
     }
 
     async fn wait_for_end(&self, feed: &Feed<SimulatedStore>, random: &mut Pcg64Mcg) {
-        while !feed.core.progress().has_ended() {
+        while feed.core.is_ending() && !feed.core.progress().has_ended() {
             self.wait(feed, random).await;
         }
     }

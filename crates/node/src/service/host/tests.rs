@@ -76,6 +76,11 @@ impl Log for Troubled {
     fn seal(self: Box<Self>) -> Result<(), Error> {
         self.log.seal()
     }
+
+    fn hand_over(&mut self, _heir: &str) -> Result<(), Error> {
+        let full = self.trouble.room.load(Relaxed);
+        if full { Err(Error::Full("a test".into())) } else { Ok(()) }
+    }
 }
 
 /// How far a log has come that has no room.
@@ -158,4 +163,21 @@ fn what_is_said_to_a_cell_leaves_in_the_order_in_which_it_came_up() {
     let beaten = |cell, sent| (cell, Frame::Beaten { sent });
     assert_eq!(left.collect::<Vec<_>>(), [beaten(8, 3), beaten(7, 1), beaten(7, 2)]);
     assert!(host.is_idle());
+}
+
+#[test]
+fn without_room_to_hand_over_it_goes_on() {
+    let store = MemoryStore::new(Identity(1), Life(1));
+    let (log, opened) = store.open().expect("new");
+    let mut host = Host::new(Cell::new().expect("a cell"), log, &opened, SnapshotEvery::default());
+    let trouble = host.trouble_log();
+    let start = Start { epoch: opened.epoch, life: 1, ephemeral: true, ..Start::default() };
+    host.step(0, Input::Started(Box::new(start))).expect("begun");
+    trouble.fill(true);
+    assert!(matches!(host.hand_over("another"), Err(Error::Full(_))));
+    host.step(0, attach(1)).expect("it goes on");
+    trouble.fill(false);
+    host.hand_over("another").expect("there is room");
+    let next = host.step(0, attach(2));
+    assert!(matches!(next, Err(Broken::Log(Error::Closed(_)))), "{next:?}");
 }
