@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
 
 use holdall_core::{
     Addr, Broken, Call, Event, Length, ManagerId, Need, Needs, Outbox, Picked, Request, RequestId,
@@ -26,7 +27,7 @@ pub enum Timer {
 const RUNG_MAX: u8 = 5;
 
 /// Acts for one client. There may be a million that wait: nothing is kept of one that follows from something else.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct User {
     id: UserId,
@@ -48,7 +49,7 @@ impl Usual for Unheard {
 }
 
 /// A request under way.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Quest {
     /// Its number among those of its user.
     seq: u64,
@@ -82,6 +83,17 @@ struct Choice {
 
 impl Usual for Choice {
     const USUAL: &'static Self = &Self { round: None, floor: None, marks: Marks::NONE, bumps: 0 };
+}
+
+/// With the id of its request: numbers of requests are compared by how far they are from each other, and ids know that.
+impl Hash for User {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.id, self.request()).hash(state);
+        if let Some(Quest { seq: _, phase, parts, span, choice }) = &self.quest {
+            (phase, parts, span, choice).hash(state);
+        }
+        self.unheard.hash(state);
+    }
 }
 
 /// A user as it is written down.
