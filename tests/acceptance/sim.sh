@@ -77,6 +77,7 @@ works ordered $quick --workload hot
 works ordered $quick --workload mix --sets fresh
 works ordered $quick --units 2 --resources 50 --per-request 5 --nodes 4
 works ordered $quick --one-per-tick
+works house,ordered $quick --apart --told 0.5:2
 works $all $quick --leave waiting:0.1 --stop using:0.05 --detect 500 --spikes 0.01:20
 
 # With nothing to report.
@@ -121,6 +122,8 @@ refused_saying "fresh sets" ordered --sets fresh --workload ring
 refused_saying "1.5 is no probability" ordered --leave asking:1.5
 refused_saying "-1 is no probability" ordered --stop using:-1
 refused_saying "no probability" ordered --spikes nan:2
+refused_saying "can say 0 times" ordered --told 0
+refused_saying "is not a number" ordered --told x
 refused_saying "the factor of spikes is 0" ordered --spikes 0.5:0
 refused
 refused ordered --users 99999999999

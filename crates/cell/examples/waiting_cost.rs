@@ -54,7 +54,7 @@ fn main() {
         let (now, lasting, from) = (false, Lasting::Connection, From::default());
         let (needs, within, limit, part) = (needs(number, own), None, None, None);
         let ask = Arc::new(Ask { needs, now, lasting, from, within, limit, part });
-        let wish = Wish::Ask { who: whos[conn as usize].clone(), ask };
+        let wish = Wish::Ask { who: whos[conn as usize].clone(), ask, length: None };
         let (conn, heard) = (ConnNo(conn), CallNo(0));
         step(&mut cell, Input::Call { conn, call, heard, wish });
     }

@@ -32,7 +32,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::drained::DrainedUnits;
-pub use self::entry::{Entry, GRACE, Held, Left, TakenAway};
+pub use self::entry::{Entry, GRACE, Granted, Held, Left, TakenAway};
 pub use self::ties::{Agreed, GivenUp, Keeping, Recovery, Tie, Ties};
 use self::units::{Fences, UnitName, Use};
 pub(crate) use self::units::{is_for, is_what_was_asked_for};
@@ -181,38 +181,39 @@ impl Books {
             }
             Fact::Ended { request, how } => self.end(*request, how)?,
             Fact::Ready { request, holder, place } => {
-                let entry = self.held(*request)?;
-                (entry.ready, entry.place) = (true, place.clone().map(Box::new));
-                if holder.is_some() {
-                    entry.holder = holder.clone();
-                }
+                self.held(*request)?.change(|granted| {
+                    (granted.ready, granted.place) = (true, place.clone().map(Box::new));
+                    if holder.is_some() {
+                        granted.holder = holder.clone();
+                    }
+                });
             }
-            Fact::Renewed { request, until } => self.at_another_time(*request, |entry| {
-                entry.held.iter_mut().for_each(|held| held.until = Some(*until));
+            Fact::Renewed { request, until } => self.at_another_time(*request, |granted| {
+                granted.held.iter_mut().for_each(|held| held.until = Some(*until));
             })?,
             Fact::Used { request, holder } => {
-                self.held(*request)?.holder = Some(holder.clone());
+                self.held(*request)?.change(|granted| granted.holder = Some(holder.clone()));
             }
             Fact::TakenAway { request, how, kill_at } => {
-                self.at_another_time(*request, |entry| {
+                self.at_another_time(*request, |granted| {
                     let (how, kill_at) = (how.clone(), *kill_at);
-                    entry.taken_away = Some(Box::new(TakenAway { how, kill_at }));
+                    granted.taken_away = Some(Box::new(TakenAway { how, kill_at }));
                 })?;
             }
             Fact::Left { request, how, call } => {
-                self.at_another_time(*request, |entry| {
-                    entry.left = Some(Box::new(Left { how: how.clone(), call: *call }));
+                self.at_another_time(*request, |granted| {
+                    granted.left = Some(Box::new(Left { how: how.clone(), call: *call }));
                 })?;
                 let session = self.entry(*request)?.session;
                 if let (Some(call), Some((session, _))) = (call, session) {
                     self.sessions.take(session, *call);
                 }
             }
-            Fact::Closing { request, how } => self.at_another_time(*request, |entry| {
-                entry.closing = Some(Box::new(how.clone()));
+            Fact::Closing { request, how } => self.at_another_time(*request, |granted| {
+                granted.closing = Some(Box::new(how.clone()));
             })?,
-            Fact::Overtime { request, until } => self.at_another_time(*request, |entry| {
-                entry.held.iter_mut().for_each(|held| held.overtime = Some(*until));
+            Fact::Overtime { request, until } => self.at_another_time(*request, |granted| {
+                granted.held.iter_mut().for_each(|held| held.overtime = Some(*until));
             })?,
             Fact::Changed { .. } => {} // What came of it are other facts.
             Fact::Forced { request, .. } => drop(self.entry(*request)?),
@@ -225,7 +226,7 @@ impl Books {
             }
             Fact::Spans { request, id } => {
                 // Whether it may be used yet depends on other cells.
-                self.held(*request)?.ready = false;
+                self.held(*request)?.change(|granted| granted.ready = false);
                 self.ties.spanning.insert(*request, *id);
             }
             Fact::Met { cell, presence } => drop(self.ties.agreed.met.insert(*cell, *presence)),
@@ -275,22 +276,7 @@ impl Books {
         asked: u64,
     ) {
         let (who, ask, owed) = (who.clone(), ask.clone(), self.owed_for(ask));
-        let (held, ready, place, holder, taken_away, left, closing, parts) = Default::default();
-        let entry = Entry {
-            session,
-            who,
-            ask,
-            asked,
-            held,
-            ready,
-            place,
-            holder,
-            taken_away,
-            left,
-            closing,
-            parts,
-            owed,
-        };
+        let entry = Entry::new(session, who, ask, asked, owed);
         self.count(entry.who.uid, |of_user| {
             of_user.waiting += 1;
             of_user.reserved += u32::from(entry.is_reserved());
@@ -302,8 +288,8 @@ impl Books {
     fn grant(&mut self, request: RequestNo, held: Held) -> Result<(), Contradiction> {
         self.take(request, &held.taken);
         let entry = self.entry(request)?;
-        entry.ready = entry.leftovers().is_none();
-        entry.held = Some(Box::new(held));
+        let ready = entry.leftovers().is_none();
+        entry.change(|granted| (granted.ready, granted.held) = (ready, Some(held)));
         let (uid, due) = (entry.who.uid, entry.due());
         let reserves = entry.session.filter(|_| entry.is_reserved());
         self.count(uid, |of_user| of_user.waiting -= 1);
@@ -323,11 +309,11 @@ impl Books {
         self.insert(request, None, who, &Arc::new(ask.clone()), since);
         let taken = taken.clone();
         self.grant(request, Held { taken, since, until, limit_at: None, overtime: None })?;
-        self.at_another_time(request, |entry| {
-            entry.ready = true;
+        self.at_another_time(request, |granted| {
+            granted.ready = true;
             if let Some((holder, how)) = holder {
-                entry.holder = Some(Box::new(holder.clone()));
-                entry.left = Some(Box::new(Left { how: how.clone(), call: None }));
+                granted.holder = Some(Box::new(holder.clone()));
+                granted.left = Some(Box::new(Left { how: how.clone(), call: None }));
             }
         })
     }
@@ -439,11 +425,11 @@ impl Books {
     fn at_another_time(
         &mut self,
         request: RequestNo,
-        change: impl FnOnce(&mut Entry),
+        change: impl FnOnce(&mut Granted),
     ) -> Result<(), Contradiction> {
         let entry = self.held(request)?;
         let before = entry.due();
-        change(entry);
+        entry.change(change);
         let after = entry.due();
         if let Some(before) = before {
             self.due.remove(&(before, request));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdall_core::{CellId, Rung};
+use holdall_core::{CellId, Length, Rung};
 use holdall_wire::event::What;
 use holdall_wire::holder::Record;
 use holdall_wire::{Ask, Change, Drained, Kind, Name, Place, Reply, RequestNo, Who};
@@ -236,6 +236,8 @@ pub enum Wish {
         who: Arc<Who>,
         /// For what.
         ask: Arc<Ask>,
+        /// How long its use will probably take, as far as that is known at this moment.
+        length: Option<Length>,
     },
     /// A child is about to become the command that uses a grant.
     Child {

@@ -16,7 +16,7 @@ pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
 /// not understood.
-pub const LOGIC: u32 = 6;
+pub const LOGIC: u32 = 7;
 
 /// Why a cell cannot come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,7 @@ use holdall_cell::greeting::Presence;
 use holdall_cell::replay::{LOGIC, Parts, Recorded, Replay};
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
 use holdall_cell::{Cell, Declared, Input, Rest, Start, Wish};
-use holdall_core::{CellId, Home, Life, RequestId, UserId};
+use holdall_core::{CellId, Home, Length, Life, RequestId, UserId};
 use holdall_wire::holder::{CgroupId, Namespaces, ProcessId, Record};
 use holdall_wire::{
     Ask, Change, Drained, Fault, From, Kind, Lasting, Leftovers, Name, Part, Place, Refusal,
@@ -286,7 +286,8 @@ impl Story {
     fn ask(&mut self, at: u64, needs: &str, lasting: Lasting, part: Option<Part>) -> RequestNo {
         let request = self.cell.engine().next_number();
         let ask = Ask { within: None, ..ask(needs, lasting, part) };
-        self.call(at, Wish::Ask { who: who(), ask: ask.into() });
+        let length = Length::try_from(at as u8 % 16).ok();
+        self.call(at, Wish::Ask { who: who(), ask: ask.into(), length });
         request
     }
 }

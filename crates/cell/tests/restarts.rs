@@ -68,7 +68,7 @@ fn check_same(before: &Books, one: &Books, other: &Books) {
         // With the start a part may have come to outlast its grant.
         let as_it_was =
             |now: Option<&Held>| now.map(|now| Held { overtime: held.overtime, ..now.clone() });
-        let (now, again_now) = (as_it_was(entry.held.as_deref()), as_it_was(again.held.as_deref()));
+        let (now, again_now) = (as_it_was(entry.held.as_ref()), as_it_was(again.held.as_ref()));
         assert_eq!((now.as_ref(), again_now.as_ref()), (Some(held), Some(held)));
         assert_eq!((&again.holder, &again.left), (&entry.holder, &entry.left), "{request}");
     }
@@ -275,7 +275,7 @@ fn no_number_is_told_before_its_epoch_is_kept() {
     log.flush().expect("kept");
     let mut host = host::Host::start(&store, LOGIC, host::start(1, BOOT, 0)).expect("it starts");
     let who = Arc::new(Who::default());
-    let wish = Wish::Ask { who, ask: ask.into() };
+    let wish = Wish::Ask { who, ask: ask.into(), length: None };
     host.input(1, Input::Attach { conn, hello });
     host.input(1, Input::Call { conn, call: CallNo(1), heard: CallNo(0), wish });
     host.flush().expect("handed over");

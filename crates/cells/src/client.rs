@@ -132,7 +132,7 @@ impl Client {
     pub(crate) fn ask(&mut self, needs: Vec<Need>, lasting: Lasting, now: bool) -> CallNo {
         let (from, who) = (From::default(), me());
         let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-        let call = self.call(Wish::Ask { who, ask: ask.into() });
+        let call = self.call(Wish::Ask { who, ask: ask.into(), length: None });
         self.state = State::Asking(call);
         call
     }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use holdall_sim::{
     self as sim, Contender, Detector, Error, Fault, FaultKind, FaultRate, Outcome, Report, Sets,
-    Settings, Spikes, Workload,
+    Settings, Spikes, Told, Workload,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -61,6 +61,14 @@ pub struct Args {
     /// Mean time of use for each pool, uniform from 0; a use lasts for the sum
     #[arg(long, default_value_t = 50)]
     service: u32,
+    /// Let the time of a use have nothing to do with its pools: the sum over 1 to twice the mean number
+    /// of pools less 1
+    #[arg(long)]
+    apart: bool,
+    /// Let users say how long such uses take, on average for so many pools, when they ask: 1 if they are
+    /// right, or so many times as long; M:N for one or the other, each as likely
+    #[arg(long, value_name = "M")]
+    told: Option<Told>,
     /// Mean time a message takes, uniform from 1; 0 for no time at all
     #[arg(long, default_value_t = 50)]
     delay: u32,
@@ -157,6 +165,8 @@ impl Args {
             units: self.units,
             named: self.named,
             service: self.service,
+            apart: self.apart,
+            told: self.told,
             delay: self.delay,
             think: self.think,
             nodes: self.nodes,

@@ -16,6 +16,7 @@ extern crate alloc;
 mod about;
 pub mod contract;
 mod ids;
+mod length;
 mod needs;
 mod outbox;
 mod role;
@@ -27,6 +28,7 @@ pub use about::{About, Assumes, Known, Options, Order, Pool, Property, Topology,
 pub use ids::{
     Addr, CellId, Home, Lane, Life, ManagerId, NodeId, Party, PoolId, RequestId, UserId,
 };
+pub use length::{Length, NoLength};
 pub use needs::{BadNeeds, Need, Needs, Picked, Request, Unit};
 pub use outbox::{Effect, Note, Outbox, Rung};
 pub use role::{Broken, Call, Capacity, Data, Event, Gone, Never, Protocol, Resize, Role, System};

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::about::{About, Options, Topology, Unsupported};
 use crate::ids::{Addr, ManagerId, NodeId, Party, PoolId, UserId};
+use crate::length::Length;
 use crate::needs::{Request, Unit};
 use crate::outbox::Outbox;
 
@@ -111,8 +112,9 @@ pub enum Never {}
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Call {
     /// Ask for something. Only while no request of this user is under way: at the start, or
-    /// after [`Effect::Released`](crate::Effect::Released).
-    Ask(Request),
+    /// after [`Effect::Released`](crate::Effect::Released). Who knows how long the use will probably
+    /// take says so, and a protocol may use it.
+    Ask(Request, Option<Length>),
     /// The use of what was granted has ended.
     Done,
     /// The client departs, or its lease has run out, at whatever stage: waiting requests are

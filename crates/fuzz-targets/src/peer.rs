@@ -163,7 +163,7 @@ impl Host {
         let needs = needs.iter().map(|need| need.parse().expect("a need")).collect();
         let (lasting, from) = (Lasting::Connection, From::default());
         let ask = Ask { needs, now: false, lasting, from, within: None, limit: None, part: None };
-        self.call(Wish::Ask { who: Arc::new(Who::default()), ask: Arc::new(ask) });
+        self.call(Wish::Ask { who: Arc::new(Who::default()), ask: Arc::new(ask), length: None });
     }
 
     fn give_back(&mut self, which: u8) {

@@ -77,7 +77,7 @@ mod solo {
 
         fn step(&mut self, _: &Solo, event: Event<Self>, out: &mut Outbox<Solo, Never>) {
             match event {
-                Event::Call(Call::Ask(request)) => {
+                Event::Call(Call::Ask(request, _)) => {
                     out.to_manager(ManagerId(0), ToManager::Ask(request.id));
                     self.0 = Some(request);
                 }

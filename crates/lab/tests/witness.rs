@@ -139,7 +139,11 @@ impl Model for Witness {
                 let needs = self.scope.users[lane].requests[client.asked].clone();
                 *client = Client { asked: client.asked + 1, stage: Stage::Waiting };
                 let id = RequestId { user: UserId::first(lane as u32), seq: client.asked as u64 };
-                self.feed_user(&mut next, lane, Event::Call(Call::Ask(Request { id, needs })));
+                self.feed_user(
+                    &mut next,
+                    lane,
+                    Event::Call(Call::Ask(Request { id, needs }, None)),
+                );
             }
             Action::Deliver(message) => {
                 next.receive(&message);

@@ -100,7 +100,10 @@ impl Host {
 
     fn acquire(&mut self, number: usize) -> RequestNo {
         let request = self.cell.engine().next_number();
-        self.call(number % CLIENTS, Wish::Ask { who: who(), ask: ask(number).into() });
+        self.call(
+            number % CLIENTS,
+            Wish::Ask { who: who(), ask: ask(number).into(), length: None },
+        );
         request
     }
 
@@ -130,7 +133,7 @@ fn main() {
     let alone = best(1000, |number| {
         let request = engine.next_number();
         engine
-            .step(1, EngineInput::Ask { who: who(), ask: ask(number % 8).into() })
+            .step(1, EngineInput::Ask { who: who(), ask: ask(number % 8).into(), length: None })
             .expect("unbroken");
         engine.step(1, EngineInput::End(request)).expect("unbroken");
     });

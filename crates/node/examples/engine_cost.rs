@@ -36,7 +36,7 @@ impl Bench {
             part: None,
         };
         let request = self.engine.next_number();
-        let input = Input::Ask { who: self.who.clone().into(), ask: ask.into() };
+        let input = Input::Ask { who: self.who.clone().into(), ask: ask.into(), length: None };
         self.engine.step(0, input).expect("sound");
         request
     }

@@ -59,7 +59,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &Faulty, event: Event<Self>, out: &mut Outbox<Faulty, Never>) {
         match event {
-            Event::Call(Call::Ask(request)) => {
+            Event::Call(Call::Ask(request, _)) => {
                 self.1 = Some(request);
                 out.to_manager(ManagerId(0), Garbled(cfg.0 == "garbled", self.0));
             }

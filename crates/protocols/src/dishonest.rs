@@ -36,7 +36,7 @@ fn path<P: Protocol>() -> P {
 
 fn asks<R: Role<Call = Call>>(user: UserId, pools: &[u64]) -> Event<R> {
     let needs: Vec<_> = pools.iter().map(|pool| (*pool, 1)).collect();
-    Event::Call(Call::Ask(request(user, &needs)))
+    Event::Call(Call::Ask(request(user, &needs), None))
 }
 
 /// Who is accused in a step.

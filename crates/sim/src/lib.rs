@@ -17,6 +17,7 @@ mod pools;
 mod random;
 mod settings;
 mod stats;
+mod telling;
 mod timers;
 mod trace;
 mod waiting;
@@ -32,7 +33,8 @@ pub use self::clients::{Clients, Deed, draws, run_clients, settings_for};
 pub use self::contender::{Contender, ORACLE};
 pub use self::course::{Course, Mishap, Round};
 pub use self::settings::{
-    BadSettings, Detector, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Workload,
+    BadSettings, Detector, Fault, FaultKind, FaultRate, Sets, Settings, Spikes, Stage, Told,
+    Workload,
 };
 pub use self::stats::{Report, Response, Sample, Tally, half_width, mean};
 pub use self::trace::{

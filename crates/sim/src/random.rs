@@ -17,6 +17,8 @@ pub(super) enum Purpose {
     Copies,
     /// Which pools one user may ask for at all.
     Maximum(u32),
+    /// How wrong one user is about the time of its uses.
+    Told(u32),
 }
 
 impl Purpose {
@@ -27,6 +29,7 @@ impl Purpose {
             Self::Delays => 3 << 32,
             Self::Copies => 5 << 32,
             Self::Maximum(lane) => 4 << 32 | lane as u64,
+            Self::Told(lane) => 6 << 32 | lane as u64,
         }
     }
 }

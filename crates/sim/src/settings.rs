@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use holdall_core::{NodeId, Pool, UserId};
 
+use super::workload::{WIDE, WIDE_EVERY};
+
 /// A system, its users and what happens to them. The default is the set-up of Rhee's simulation
 /// ("A modular algorithm for resource allocation", section 6), with a service time of 50 and two
 /// pools a request, which the paper varies.
@@ -32,6 +34,11 @@ pub struct Settings {
     /// Mean time a pool is used: uniform on `0..=2 * service`. A use lasts for the sum over its
     /// pools.
     pub service: u32,
+    /// Whether the time of a use has nothing to do with how many pools it is of: the sum over as many as
+    /// another request might name.
+    pub apart: bool,
+    /// Whether users know how long such uses take, and say so when they ask.
+    pub told: Option<Told>,
     /// Mean time a message takes: uniform on `1..=2 * delay - 1`, or nothing if 0.
     pub delay: u32,
     /// Mean time between a use and the next request: uniform on `0..=2 * think`.
@@ -76,6 +83,8 @@ impl Default for Settings {
             units: 1,
             named: 0.0,
             service: 50,
+            apart: false,
+            told: None,
             delay: 50,
             think: 25,
             nodes: None,
@@ -102,6 +111,16 @@ pub enum Sets {
     Fixed,
     /// A new set for each request.
     Fresh,
+}
+
+/// What users say of the time that a use will take: a multiple of what such uses take on average, which is 1 if they are right. It is
+/// one of these two, each as likely.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Told {
+    /// One.
+    pub one: f64,
+    /// The other.
+    pub other: f64,
 }
 
 /// Which pools users ask for.
@@ -212,6 +231,9 @@ pub enum BadSettings {
     /// Two ways to draw sets at once.
     #[error("of needs the workload uniform and fixed sets: it says itself what is drawn each time")]
     Of,
+    /// A multiple that nobody can tell.
+    #[error("nobody can say {0} times the time of a use: let it be above 0")]
+    Told(f64),
     /// It is not from 0 to 1.
     #[error("{0} is no probability: let it be from 0 to 1")]
     Probability(f64),
@@ -264,6 +286,9 @@ impl Settings {
             self.of.is_some() && (self.workload != Workload::Uniform || self.sets == Sets::Fresh),
             BadSettings::Of,
         )?;
+        for multiple in self.told.iter().flat_map(|told| [told.one, told.other]) {
+            refuse_if(multiple <= 0.0 || !multiple.is_finite(), BadSettings::Told(multiple))?;
+        }
         for fault in &self.faults {
             probability(fault.rate.probability)?;
         }
@@ -296,7 +321,7 @@ impl Settings {
     pub(super) fn largest_request(&self) -> u32 {
         let largest = match self.workload {
             Workload::Ring => 2,
-            Workload::Mix => super::workload::WIDE,
+            Workload::Mix => WIDE,
             Workload::Uniform | Workload::Hot if self.unequal => {
                 self.per_request.saturating_mul(2) - 1
             }
@@ -308,6 +333,17 @@ impl Settings {
     /// How many pools a user chooses from.
     pub(super) fn widest(&self) -> u32 {
         self.of.unwrap_or(self.resources)
+    }
+
+    /// How long a use takes on average.
+    pub(super) fn typical_use(&self) -> u64 {
+        let mean = u64::from(self.service);
+        let wide_and_narrow = u64::from(WIDE + WIDE_EVERY - 1);
+        match self.workload {
+            Workload::Ring if !self.apart => 2 * mean,
+            Workload::Mix if !self.apart => mean * wide_and_narrow / u64::from(WIDE_EVERY),
+            _ => mean * u64::from(self.per_request),
+        }
     }
 
     /// The first fifth of a run, in which nothing but grants, messages and violations counts.
@@ -377,6 +413,15 @@ impl FromStr for FaultRate {
         let (stage, probability) = halves(text, "STAGE:P, such as waiting:0.1")?;
         let all = [("asking", Stage::Asking), ("waiting", Stage::Waiting), ("using", Stage::Using)];
         Ok(Self { stage: choose(stage, &all)?, probability: number(probability)? })
+    }
+}
+
+impl FromStr for Told {
+    type Err = BadSettings;
+
+    fn from_str(text: &str) -> Result<Self, BadSettings> {
+        let (one, other) = text.split_once(':').unwrap_or((text, text));
+        Ok(Self { one: number(one)?, other: number(other)? })
     }
 }
 

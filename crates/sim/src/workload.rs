@@ -14,15 +14,17 @@ use super::settings::{Sets, Settings, Workload};
 /// How many pools a wide user of the mix asks for.
 pub(super) const WIDE: u32 = 8;
 /// One user in so many is wide.
-const WIDE_EVERY: u32 = 16;
+pub(super) const WIDE_EVERY: u32 = 16;
 
 /// How a request to come goes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Plan {
     /// How long before it is made.
     pub(super) think: u64,
     /// How long the use takes.
     pub(super) service: u64,
+    /// How long such uses take on average.
+    pub(super) expected: u64,
 }
 
 /// Draws requests.
@@ -70,8 +72,12 @@ impl<'a> Generator<'a> {
     pub(super) fn plan(&self, stream: &mut Stream, needs: &Needs) -> Plan {
         let think = stream.below(2 * u64::from(self.settings.think) + 1);
         let per_pool = 2 * u64::from(self.settings.service) + 1;
-        let service = needs.iter().map(|_| stream.below(per_pool)).sum();
-        Plan { think, service }
+        let pools = match self.settings.apart {
+            true => 1 + stream.below(2 * u64::from(self.settings.per_request) - 1),
+            false => needs.len() as u64,
+        };
+        let service = (0..pools).map(|_| stream.below(per_pool)).sum();
+        Plan { think, service, expected: pools * u64::from(self.settings.service) }
     }
 
     pub(super) fn needs(&mut self, lane: u32, stream: &mut Stream) -> Needs {

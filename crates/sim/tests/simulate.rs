@@ -6,7 +6,7 @@ use holdall_protocols::datta::Two;
 use holdall_protocols::watched::Watched;
 use holdall_sim::{
     Contender, Error, Fault, FaultKind, FaultRate, ORACLE, Report, Sets, Settings, Spikes, Stage,
-    Workload, run,
+    Told, Workload, run,
 };
 
 fn contenders(names: &[&str]) -> Vec<Contender> {
@@ -184,6 +184,23 @@ fn unequal_sizes_and_several_units() {
     assert!(four.response.mean < one.response.mean);
 }
 
+/// What users say of their uses is no part of what they do.
+#[test]
+fn what_is_said_of_a_use_changes_only_those_who_listen() {
+    let told = |one, other| Settings { told: Some(Told { one, other }), apart: true, ..small() };
+    let silent = Settings { apart: true, ..small() };
+    let waits = |settings: &Settings, name| {
+        let report = simulate(settings, &contenders(&[name])).remove(0);
+        (report.grants, report.response.mean)
+    };
+    for said in [told(1.0, 1.0), told(0.5, 2.0)] {
+        assert_eq!(waits(&said, "ordered"), waits(&silent, "ordered"));
+        assert_ne!(waits(&said, "house"), waits(&silent, "house"));
+        assert_eq!(waits(&said, "house"), waits(&said, "house"));
+    }
+    assert_ne!(waits(&silent, "ordered"), waits(&small(), "ordered"), "uses take another time");
+}
+
 #[test]
 fn the_yardsticks_are_where_they_belong() {
     let names = ["oracle", "coordinator:skip", "coordinator:fifo", "ordered", "skeen"];
@@ -231,6 +248,8 @@ fn settings_without_sense_are_refused() {
         Settings { think: 0, service: 0, ..small() },
         Settings { unequal: true, workload: Workload::Mix, ..small() },
         Settings { sets: Sets::Fresh, workload: Workload::Ring, ..small() },
+        Settings { told: Some(Told { one: 1.0, other: 0.0 }), ..small() },
+        Settings { told: Some(Told { one: f64::NAN, other: 1.0 }), ..small() },
         Settings { spikes: Some(Spikes { probability: f64::NAN, factor: 2 }), ..small() },
         Settings { spikes: Some(Spikes { probability: 0.5, factor: 0 }), ..small() },
         Settings {

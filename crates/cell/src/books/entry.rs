@@ -1,16 +1,20 @@
 //! A request, as far as its facts tell.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
+use holdall_core::{Seldom, Usual};
 use holdall_wire::holder::Record;
 use holdall_wire::{Ask, Lasting, Leftovers, Place, Taken, Who};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::facts::How;
 use crate::session::{CallNo, SessionId};
 
-/// A request that waits or holds. There may be a million that wait: what few have is kept elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A request that waits or holds. There may be a million that wait: what only those have that hold is kept elsewhere, and is
+/// read as if it were here.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "Read")]
 pub struct Entry {
     /// Whose it is, and the call that asked; nobody's if it has outlived its session.
     pub session: Option<(SessionId, CallNo)>,
@@ -20,8 +24,16 @@ pub struct Entry {
     pub ask: Arc<Ask>,
     /// When it was asked for.
     pub asked: u64,
+    /// About how many bytes of facts and inputs will follow from it.
+    pub(super) owed: u32,
+    granted: Seldom<Granted>,
+}
+
+/// What there is of a request that was granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
     /// What it holds, if it does.
-    pub held: Option<Box<Held>>,
+    pub held: Option<Held>,
     /// Whether its client may be told, once it is granted.
     pub ready: bool,
     /// Where its command starts, if its client may start it there.
@@ -36,8 +48,27 @@ pub struct Entry {
     pub closing: Option<Box<How>>,
     /// How many parts of it are in use.
     pub(super) parts: u32,
-    /// About how many bytes of facts and inputs will follow from it.
-    pub(super) owed: u32,
+}
+
+impl Usual for Granted {
+    const USUAL: &'static Self = &Self {
+        held: None,
+        ready: false,
+        place: None,
+        holder: None,
+        taken_away: None,
+        left: None,
+        closing: None,
+        parts: 0,
+    };
+}
+
+impl Deref for Entry {
+    type Target = Granted;
+
+    fn deref(&self) -> &Granted {
+        &self.granted
+    }
 }
 
 /// A grant that was taken away.
@@ -59,6 +90,22 @@ pub struct Left {
 }
 
 impl Entry {
+    /// A request that waits.
+    pub(super) fn new(
+        session: Option<(SessionId, CallNo)>,
+        who: Arc<Who>,
+        ask: Arc<Ask>,
+        asked: u64,
+        owed: u32,
+    ) -> Self {
+        Self { session, who, ask, asked, owed, granted: Seldom::USUAL }
+    }
+
+    /// Changes what there is of it since it was granted.
+    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut Granted) -> R) -> R {
+        self.granted.change(change)
+    }
+
     /// Whether it outlives its client.
     pub fn is_reserved(&self) -> bool {
         matches!(self.ask.lasting, Lasting::Reservation(_))
@@ -124,4 +171,74 @@ pub struct Held {
     pub limit_at: Option<u64>,
     /// Until when it may outlast its grant, if it is a part that does.
     pub overtime: Option<u64>,
+}
+
+/// An entry as it is written down.
+#[derive(Serialize)]
+#[serde(rename = "Entry")]
+struct Written<'a> {
+    session: &'a Option<(SessionId, CallNo)>,
+    who: &'a Who,
+    ask: &'a Ask,
+    asked: u64,
+    held: &'a Option<Held>,
+    ready: bool,
+    place: &'a Option<Box<Place>>,
+    holder: &'a Option<Box<Record>>,
+    taken_away: &'a Option<Box<TakenAway>>,
+    left: &'a Option<Box<Left>>,
+    closing: &'a Option<Box<How>>,
+    parts: u32,
+    owed: u32,
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { session, who, ask, asked, owed, granted } = self;
+        let Granted { held, ready, place, holder, taken_away, left, closing, parts } = &**granted;
+        let (asked, owed, ready, parts) = (*asked, *owed, *ready, *parts);
+        let written = Written {
+            session,
+            who,
+            ask,
+            asked,
+            held,
+            ready,
+            place,
+            holder,
+            taken_away,
+            left,
+            closing,
+            parts,
+            owed,
+        };
+        written.serialize(to)
+    }
+}
+
+/// The same, to be read.
+#[derive(Deserialize)]
+struct Read {
+    session: Option<(SessionId, CallNo)>,
+    who: Arc<Who>,
+    ask: Arc<Ask>,
+    asked: u64,
+    held: Option<Held>,
+    ready: bool,
+    place: Option<Box<Place>>,
+    holder: Option<Box<Record>>,
+    taken_away: Option<Box<TakenAway>>,
+    left: Option<Box<Left>>,
+    closing: Option<Box<How>>,
+    parts: u32,
+    owed: u32,
+}
+
+impl From<Read> for Entry {
+    fn from(read: Read) -> Self {
+        let Read { session, who, ask, asked, held, ready, place, .. } = read;
+        let Read { holder, taken_away, left, closing, parts, owed, .. } = read;
+        let granted = Granted { held, ready, place, holder, taken_away, left, closing, parts };
+        Self { session, who, ask, asked, owed, granted: granted.into() }
+    }
 }

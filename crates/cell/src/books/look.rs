@@ -58,7 +58,7 @@ impl Books {
     pub fn grants(&self) -> impl Iterator<Item = (RequestNo, &Entry, &Held)> {
         let all = self.requests.iter();
         let held =
-            all.filter_map(|(request, entry)| Some((*request, &**entry, entry.held.as_deref()?)));
+            all.filter_map(|(request, entry)| Some((*request, &**entry, entry.held.as_ref()?)));
         let mut held: Vec<_> = held.collect();
         held.sort_unstable_by_key(|(request, ..)| *request);
         held.into_iter()

@@ -105,15 +105,15 @@ fn books_that_contradict_themselves_are_noticed() {
         books.give_back(lost, &ended);
         let taken = books.requests[&kept].held.as_ref().expect("held").taken.clone();
         books.take(lost, &taken);
-        let held = books.requests.get_mut(&lost).and_then(|entry| entry.held.as_mut());
-        held.expect("held").taken = taken;
+        let lost = books.requests.get_mut(&lost).expect("held");
+        lost.change(|granted| granted.held.as_mut().expect("held").taken = taken);
     };
     assert!(wrong(&two_have_it).starts_with("B1"));
     let no_fence_was_so_high = |books: &mut Books| books.highest = 3;
     assert!(wrong(&no_fence_was_so_high).starts_with("B2"));
     let nor_number = |books: &mut Books| {
         (books.highest, books.uses) = (1, Default::default());
-        books.requests.values_mut().for_each(|entry| entry.held = None);
+        books.requests.values_mut().for_each(|entry| entry.change(|granted| granted.held = None));
     };
     assert!(wrong(&nor_number).starts_with("B2"));
 }

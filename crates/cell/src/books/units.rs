@@ -207,7 +207,7 @@ impl Books {
         }
         let part = entry.ask.part;
         if let Some(whole) = part.and_then(|part| self.requests.get_mut(&part.of)) {
-            whole.parts += 1;
+            whole.change(|granted| granted.parts += 1);
         }
     }
 
@@ -215,7 +215,7 @@ impl Books {
         let Some(held) = &ended.held else { return };
         let part = ended.ask.part;
         if let Some(whole) = part.and_then(|part| self.requests.get_mut(&part.of)) {
-            whole.parts -= 1;
+            whole.change(|granted| granted.parts -= 1);
         }
         for unit in units(&ended.ask, &held.taken) {
             if let Some(used) = self.uses.get_mut(&unit.named()) {

@@ -23,7 +23,7 @@ impl Cell {
         wish: Wish,
     ) -> Result<(), Defect> {
         let done = match wish {
-            Wish::Ask { who, mut ask } => {
+            Wish::Ask { who, mut ask, length } => {
                 let request = self.engine.next_number();
                 let bare = self.engine.refuse_bare(&ask.needs).err();
                 self.engine.name_as_here(&mut Arc::make_mut(&mut ask).needs);
@@ -35,7 +35,7 @@ impl Cell {
                         self.engine.go_above(request.0);
                         self.over(request, How::Refused(why))
                     }
-                    None => self.run(engine::Input::Ask { who, ask }),
+                    None => self.run(engine::Input::Ask { who, ask, length }),
                 };
             }
             Wish::End { request, rest } => match self.own(session, request) {

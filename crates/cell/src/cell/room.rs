@@ -23,7 +23,7 @@ impl Cell {
         let more = match input {
             Input::Attach { .. } | Input::Heard { .. } => 0,
             Input::Call { conn, wish, .. } => match wish {
-                Wish::Ask { who, ask } => {
+                Wish::Ask { who, ask, .. } => {
                     let said = who.size() + ask.from.size() + needs_size(&ask.needs);
                     2 * said + self.books.owed_for(ask) as usize
                 }

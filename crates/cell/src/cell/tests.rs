@@ -147,7 +147,7 @@ impl Story {
             limit: None,
             part: None,
         };
-        self.calls(session, call, Wish::Ask { who: who(session), ask: ask.into() })
+        self.calls(session, call, Wish::Ask { who: who(session), ask: ask.into(), length: None })
     }
 
     /// A command that runs under a grant, without a cgroup.
@@ -467,7 +467,7 @@ fn what_is_granted_to_a_leased_session_is_synced_before_it_is_told() {
     let needs = vec!["gpu".parse().expect("a need")];
     let (now, lasting, from) = (false, Lasting::Connection, From::default());
     let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-    let wish = Wish::Ask { who: who(1), ask: ask.into() };
+    let wish = Wish::Ask { who: who(1), ask: ask.into(), length: None };
     let call = Input::Call { conn: conn(1), call: CallNo(1), heard: CallNo(0), wish };
     assert!(story.cell.step(100, call).expect("unbroken").sync);
     assert!(story.cell.step(100, attach(2, true)).expect("unbroken").sync, "it is told again");
@@ -487,7 +487,11 @@ fn reservations_and_pools_are_synced_and_nothing_else() {
         let needs = vec![needs.parse().expect("a need")];
         let (from, within, limit, part) = (From::default(), None, None, None);
         let ask = Ask { needs, now: false, lasting, from, within, limit, part };
-        Wish::Ask { who: Arc::new(Who { uid: 1001, ..Who::default() }), ask: ask.into() }
+        Wish::Ask {
+            who: Arc::new(Who { uid: 1001, ..Who::default() }),
+            ask: ask.into(),
+            length: None,
+        }
     };
     assert!(!synced(1, ask("a", Lasting::Connection)));
     assert!(synced(2, ask("b", Lasting::Reservation(1000))));

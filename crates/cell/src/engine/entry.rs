@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use holdall_core::{Needs, Seldom, UserId, Usual};
+use holdall_core::{Length, Needs, Seldom, UserId, Usual};
 use holdall_wire::{Ask, From as Words, Lasting, Need, RequestNo, Taken, Who};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub(super) struct Entry {
 /// What few requests have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Besides {
+    /// How long its use will probably take, as far as that was known when it was asked for.
+    pub(super) length: Option<Length>,
     /// How long a reservation lasts, from its grant.
     pub(super) lasts: Option<u64>,
     /// Until when, once it is granted.
@@ -37,8 +39,14 @@ pub(super) struct Besides {
 }
 
 impl Usual for Besides {
-    const USUAL: &'static Self =
-        &Self { lasts: None, until: None, within: None, part_of: None, closing: false };
+    const USUAL: &'static Self = &Self {
+        length: None,
+        lasts: None,
+        until: None,
+        within: None,
+        part_of: None,
+        closing: false,
+    };
 }
 
 impl Entry {
@@ -73,6 +81,7 @@ struct Written {
     counts: Needs,
     who: Arc<Who>,
     since: u64,
+    length: Option<Length>,
     lasts: Option<u64>,
     until: Option<u64>,
     within: Option<RequestNo>,
@@ -84,17 +93,30 @@ struct Written {
 impl From<Entry> for Written {
     fn from(entry: Entry) -> Self {
         let Entry { user, ask, counts, who, since, taken, besides } = entry;
-        let Besides { lasts, until, within, part_of, closing } = Besides::clone(&besides);
+        let Besides { length, lasts, until, within, part_of, closing } = Besides::clone(&besides);
         let needs = ask.needs.clone();
-        Self { user, needs, counts, who, since, lasts, until, within, taken, part_of, closing }
+        Self {
+            user,
+            needs,
+            counts,
+            who,
+            since,
+            length,
+            lasts,
+            until,
+            within,
+            taken,
+            part_of,
+            closing,
+        }
     }
 }
 
 impl From<Written> for Entry {
     fn from(written: Written) -> Self {
         let Written { user, needs, counts, who, since, taken, .. } = written;
-        let Written { lasts, until, within, part_of, closing, .. } = written;
-        let besides = Besides { lasts, until, within, part_of, closing }.into();
+        let Written { length, lasts, until, within, part_of, closing, .. } = written;
+        let besides = Besides { length, lasts, until, within, part_of, closing }.into();
         Self { user, ask: for_needs(needs), counts, who, since, taken, besides }
     }
 }

@@ -47,8 +47,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_core::{
-    CellId, Home, ManagerId, Need as Count, Needs, Options, Outbox, Protocol, Request, Resize,
-    Rung, Topology, Unsupported, UserId,
+    CellId, Home, Length, ManagerId, Need as Count, Needs, Options, Outbox, Protocol, Request,
+    Resize, Rung, Topology, Unsupported, UserId,
 };
 use holdall_wire::{Ask, Change, Fault, Lasting, Need, Refusal, RequestNo, Taken, Who};
 use rustc_hash::FxHashMap;
@@ -75,6 +75,8 @@ pub enum Input {
         who: Arc<Who>,
         /// For what.
         ask: Arc<Ask>,
+        /// How long its use will probably take.
+        length: Option<Length>,
     },
     /// The pools change.
     Change(Change),
@@ -256,9 +258,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     pub fn step(&mut self, now: u64, input: Input) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         match input {
-            Input::Ask { who, ask } => {
+            Input::Ask { who, ask, length } => {
                 let request = self.draw_request();
-                self.on_ask(request, who, &ask)?;
+                self.on_ask(request, who, &ask, length)?;
             }
             Input::Change(change) => self.on_change(&change)?,
             Input::End(request) => {
@@ -279,7 +281,13 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn on_ask(&mut self, request: RequestNo, who: Arc<Who>, ask: &Arc<Ask>) -> Result<(), Defect> {
+    fn on_ask(
+        &mut self,
+        request: RequestNo,
+        who: Arc<Who>,
+        ask: &Arc<Ask>,
+        length: Option<Length>,
+    ) -> Result<(), Defect> {
         if let Some(part) = ask.part {
             return self.on_ask_part(request, who, ask, part.of);
         }
@@ -303,6 +311,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Lasting::Reservation(millis) => Some(millis),
         };
         self.enter(request, ask.clone(), counts, who, lasts, ask.within);
+        if let Some(entry) = self.requests.get_mut(&request).filter(|_| length.is_some()) {
+            entry.besides.change(|besides| besides.length = length);
+        }
         if let Some(why) = self.waits_for_itself(request) {
             return self.refuse(request, why);
         }

@@ -92,9 +92,9 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
 
     pub(super) fn call_ask(&mut self, request: RequestNo) -> Result<(), Defect> {
         let Some(entry) = self.requests.get(&request) else { return Ok(()) };
-        let (user, needs) = (entry.user, entry.counts.clone());
+        let (user, needs, length) = (entry.user, entry.counts.clone(), entry.besides.length);
         let id = RequestId { user, seq: 1 };
-        self.step_user(user, Event::Call(Call::Ask(Request { id, needs })))?;
+        self.step_user(user, Event::Call(Call::Ask(Request { id, needs }, length)))?;
         self.deliver()
     }
 

@@ -165,7 +165,7 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     ) -> Result<Vec<Effect>, Defect> {
         self.now = now;
         self.go_above(request.0);
-        self.on_ask(request, who, ask)?;
+        self.on_ask(request, who, ask, None)?;
         Ok(std::mem::take(&mut self.effects))
     }
 

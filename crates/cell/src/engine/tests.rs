@@ -57,7 +57,10 @@ impl Story {
 
     fn asks_with(&mut self, ask: Ask) -> (RequestNo, Vec<Effect>) {
         let request = self.0.next_number();
-        (request, step(&mut self.0, Input::Ask { who: who().into(), ask: ask.into() }))
+        (
+            request,
+            step(&mut self.0, Input::Ask { who: who().into(), ask: ask.into(), length: None }),
+        )
     }
 
     fn ends(&mut self, request: RequestNo) -> Vec<RequestNo> {
@@ -401,8 +404,9 @@ fn a_reservation_counts_from_its_grant() {
 #[test]
 fn whoever_waits_behind_an_overdue_holder_steps_aside() {
     let mut engine = engine();
-    let mut asks =
-        |needs: &str| engine.step(0, Input::Ask { who: who().into(), ask: ask(needs).into() });
+    let mut asks = |needs: &str| {
+        engine.step(0, Input::Ask { who: who().into(), ask: ask(needs).into(), length: None })
+    };
     asks("a").expect("unbroken");
     let mut effects = asks("a b").expect("unbroken");
     effects.extend(asks("b").expect("unbroken"));

@@ -2,6 +2,7 @@
 
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
 use holdall_cell::{Input, Rest, Wish};
+use holdall_core::Length;
 use holdall_wire::{Ask, Change, Drained, Kind, Lasting, Leftovers, Name, Need, Part, RequestNo};
 use proptest::sample::Index;
 
@@ -166,7 +167,9 @@ impl World<'_> {
         let part = outer.filter(|(_, how)| *how < 2);
         let part = part.map(|(of, how)| Part { of, outlasts: how == 1 });
         let ask = Ask { needs: asked, now, lasting, from, within, limit: None, part };
-        self.call(client, Wish::Ask { who, ask: ask.into() });
+        // Some know how long it takes, and some do not.
+        let length = u8::try_from(client).ok().and_then(|number| Length::try_from(number).ok());
+        self.call(client, Wish::Ask { who, ask: ask.into(), length });
     }
 
     /// What a call asked for is not wanted any more; perhaps its command leaves something behind.

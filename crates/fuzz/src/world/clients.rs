@@ -1,6 +1,6 @@
 //! What clients do, and what comes of it.
 
-use holdall_core::{Addr, Call, Need, Needs, Pool, Request, RequestId, Unit, UserId};
+use holdall_core::{Addr, Call, Length, Need, Needs, Pool, Request, RequestId, Unit, UserId};
 
 use super::{Client, Step, World};
 use crate::Problem;
@@ -33,7 +33,10 @@ impl World {
         user.seq += 1;
         let request = Request { id: RequestId { user: id, seq: user.seq }, needs };
         user.client = Client::Waiting(request.clone());
-        self.step(Addr::User(id), Input::Call(Call::Ask(request)))
+        // Any length, or none, without drawing it: what else is drawn stays the same.
+        let length = u8::try_from((user.seq + lane as u64) % (u64::from(Length::MAX) + 1));
+        let length = length.ok().and_then(|number| Length::try_from(number).ok());
+        self.step(Addr::User(id), Input::Call(Call::Ask(request, length)))
     }
 
     /// Some of the pools of a lane, in any order.

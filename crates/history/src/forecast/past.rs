@@ -81,6 +81,8 @@ struct Lengths {
 
 /// With so many uses a group is enough by itself.
 const ENOUGH: usize = 20;
+/// With so many it tells how long a use takes on average.
+const SOME: usize = 5;
 /// Only the latest of a group count: habits change.
 const LATEST: usize = 500;
 /// So many groups are kept at most.
@@ -145,6 +147,18 @@ impl<N> Past<N> {
         let (_, limit, _) = last.select_nth_unstable(middle);
         let limit = *limit;
         self.groups.retain(|_, lengths| lengths.last >= limit);
+    }
+
+    /// How long uses of a kind take on average, by those of the same name, the same user, or a pool, if there were
+    /// some; and how long all do.
+    pub(super) fn means(&self, kind: &Kind) -> (Option<u64>, Option<u64>) {
+        let mean = |group: &Group| {
+            let latest = self.latest(group);
+            let sum: u128 = latest.iter().copied().map(u128::from).sum();
+            (latest.len() >= SOME).then(|| (sum / latest.len() as u128) as u64)
+        };
+        let own = groups(kind).filter(|group| *group != Group::All).find_map(|group| mean(&group));
+        (own, mean(&Group::All))
     }
 
     /// How long a use takes.
@@ -277,6 +291,21 @@ mod tests {
         assert!(drawn.contains(&1) && drawn.contains(&1000), "one use alone is not enough");
         let alone = past.length(&kind("new", "anna", "cpu"), &mut draw);
         assert!(alone == 1 || alone == 1000);
+    }
+
+    #[test]
+    fn the_mean_is_of_the_nearest_kin_that_there_are_some_of() {
+        let mut past: Past = Past::default();
+        assert_eq!(past.means(&kind("long", "ben", "gpu")), (None, None), "nothing is known");
+        (1..SOME).for_each(|_| past.add(&kind("long", "ben", "gpu"), 1000));
+        assert_eq!(past.means(&kind("long", "ben", "gpu")), (None, None), "these are too few");
+        past.add(&kind("long", "ben", "gpu"), 1500);
+        (0..2 * SOME).for_each(|_| past.add(&kind("short", "anna", "gpu"), 20));
+        let all = Some((5500 + 200) / 15);
+        assert_eq!(past.means(&kind("long", "anna", "gpu")), (Some(1100), all));
+        assert_eq!(past.means(&kind("new", "anna", "gpu")), (Some(20), all), "it is anna's");
+        assert_eq!(past.means(&kind("new", "dora", "gpu")), (all, all), "it is of the pool");
+        assert_eq!(past.means(&kind("new", "dora", "cpu")), (None, all), "it is like no other");
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl World {
                 client.request.seq += 1;
                 (client.stage, client.needs) = ("Waiting", Some(needs.clone()));
                 let request = Request { id: client.request, needs };
-                self.step_user(lane, Event::Call(Call::Ask(request)));
+                self.step_user(lane, Event::Call(Call::Ask(request, None)));
                 Some(json!(["ask", lane]))
             }
             "Using" => {

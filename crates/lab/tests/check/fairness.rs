@@ -87,7 +87,7 @@ impl Role for User {
     fn step(&mut self, cfg: &Offers, event: Event<Self>, out: &mut Out) {
         let manager = ManagerId(0);
         match event {
-            Event::Call(Call::Ask(request)) => {
+            Event::Call(Call::Ask(request, _)) => {
                 out.to_manager(manager, ToManager::Ask(request.id));
                 self.request = Some(request);
             }

@@ -12,11 +12,12 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use holdall_core::Length;
 use holdall_history::forecast::{FAR, Live, Outset, RUNS, Runs, Unknown};
 use holdall_history::{Expect, Line, served};
 use holdall_sim::{Contender, draws};
-use holdall_wire::Expected;
 use holdall_wire::event::What;
+use holdall_wire::{Ask, Expected, Who};
 use rustix::time::{ClockId, clock_gettime};
 use tracing::warn;
 
@@ -120,6 +121,13 @@ impl Estimates {
 
     pub(super) fn queue(&self) -> Followed {
         Followed(self.0.clone())
+    }
+
+    /// How long the use will probably take of what somebody asks for. Nobody waits for that: while the queue is looked
+    /// at by others, nothing is known.
+    pub(super) fn length(&self, who: &Who, ask: &Ask) -> Option<Length> {
+        let (takes, typical) = self.0.queue.try_lock().ok()?.live.foresees(who, ask)?;
+        Some(Length::of(takes, typical))
     }
 }
 
@@ -312,19 +320,16 @@ mod tests {
             ]
         });
         lines.for_each(|line| live.remember(serde_json::from_str(&line).expect("a line")));
-        let ask = holdall_wire::Ask {
-            needs: vec!["db".parse().expect("a need")],
-            now: false,
-            lasting: holdall_wire::Lasting::Connection,
-            from: holdall_wire::From::default(),
-            within: None,
-            limit: None,
-            part: None,
-        };
+        let ask = ask_for_db(holdall_wire::Lasting::Connection);
         let (request, who) = (RequestNo(request), Arc::default());
         let asked = What::Asked { request, who, ask: ask.into() };
         live.happens(now, &asked);
         live
+    }
+
+    fn ask_for_db(lasting: holdall_wire::Lasting) -> Ask {
+        let (needs, from) = (vec!["db".parse().expect("a need")], holdall_wire::From::default());
+        Ask { needs, now: false, lasting, from, within: None, limit: None, part: None }
     }
 
     #[test]
@@ -352,6 +357,19 @@ mod tests {
             let gets_on = spent > (now - plays[0]).mul_f64(0.9 * SHARE);
             assert!(gets_on || !rest.is_zero(), "{spent:?}, {once:?} each");
         }
+    }
+
+    #[test]
+    fn how_long_a_use_takes_is_known_unless_somebody_looks_at_the_queue() {
+        let queue = Mutex::new(Queue { live: awaited(7, now()), ..Queue::default() });
+        let estimates = Estimates(Arc::new(Shared { queue, ..Shared::default() }));
+        let ask = ask_for_db(holdall_wire::Lasting::Reservation(60_000 / 2));
+        let length = || estimates.length(&Who::default(), &ask).map(Length::get);
+        assert_eq!(length(), Some(Length::TYPICAL / 2));
+        let looked_at = estimates.0.lock();
+        assert_eq!(length(), None, "nobody waits for that");
+        drop(looked_at);
+        assert_eq!(length(), Some(Length::TYPICAL / 2));
     }
 
     #[test]

@@ -21,10 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use holdall_core::Length;
 use holdall_history::forecast::Live;
 use holdall_history::{Keeper, Line, Mark, What as Noted};
 use holdall_wire::event::What;
-use holdall_wire::{Ask, Outlook, Prospects, RequestNo, Taken, needs_size};
+use holdall_wire::{Ask, Outlook, Prospects, RequestNo, Taken, Who, needs_size};
 use tracing::{error, info, warn};
 
 use self::board::Board;
@@ -134,7 +135,7 @@ pub(crate) struct History {
     lost_track: Arc<AtomicBool>,
     told: Option<Instant>,
     /// As long as this is there they are made.
-    _estimates: Estimates,
+    estimates: Estimates,
 }
 
 impl History {
@@ -166,7 +167,7 @@ impl History {
         };
         let giver = Giver::start("history", move |taker| writer.run(&taker, before))?;
         let turned_away = TurnedAway::default();
-        Ok(Self { giver, turned_away, board, lost_track, told: None, _estimates: estimates })
+        Ok(Self { giver, turned_away, board, lost_track, told: None, estimates })
     }
 
     /// Whether it wants to be told [how it stands](History::stands): not too often, since that takes a while, and whoever
@@ -232,6 +233,11 @@ impl History {
             .for_each(|rest| self.giver.add(rest));
         self.giver.add(Happened::Nothing(upto));
         self.giver.flush();
+    }
+
+    /// How long the use will probably take of what somebody asks for.
+    pub(crate) fn length(&self, who: &Who, ask: &Ask) -> Option<Length> {
+        self.estimates.length(who, ask)
     }
 
     /// When a request that waits will probably be granted.

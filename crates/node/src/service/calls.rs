@@ -144,7 +144,9 @@ impl Service {
             }
         }
         self.admitted = Some(admitted);
-        if let Err(fault) = self.make(conn, id, Wish::Ask { who, ask: Arc::new(ask) }, stream) {
+        let length = self.length(&who, &ask);
+        let wish = Wish::Ask { who, ask: Arc::new(ask), length };
+        if let Err(fault) = self.make(conn, id, wish, stream) {
             self.answer(conn, id, Reply::Failed(fault));
         }
         if let Some(unused) = self.admitted.take() {

@@ -9,6 +9,7 @@ use holdall_cell::Over;
 use holdall_cell::events;
 use holdall_cell::facts::{Fact, Imported};
 use holdall_cell::session::{CallNo, SessionId};
+use holdall_core::Length;
 use holdall_log::Index;
 use holdall_wire::event::{Ending, What};
 use holdall_wire::{Ask, ClusterCall, Fault, HostCell, Lasting, Refusal, RequestNo, Who};
@@ -208,6 +209,13 @@ impl Service {
             self.ended.pop_front();
         }
         self.ended.push_back(Ended { request, how, at });
+    }
+
+    /// How long the use will probably take of what somebody asks for, by the history. Only where there are other cells: to
+    /// one alone it makes no difference.
+    pub(super) fn length(&self, who: &Who, ask: &Ask) -> Option<Length> {
+        self.engine().peers().next()?;
+        self.history.as_ref()?.length(who, ask)
     }
 
     /// Hands over what is to be written down.

@@ -188,8 +188,8 @@ impl Service {
                 known.left = entry.left.is_some();
             }
             // What is left behind is looked for when it is waited for.
-            let record = entry.holder.filter(|_| entry.left.is_none());
-            if let Some(holder) = record.and_then(|record| self.containment.find_again(&record)) {
+            let record = entry.holder.as_ref().filter(|_| entry.left.is_none());
+            if let Some(holder) = record.and_then(|record| self.containment.find_again(record)) {
                 self.holders.insert(request, Rc::new(holder));
             }
         }

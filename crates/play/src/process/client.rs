@@ -137,7 +137,7 @@ impl Process<'_> {
             let fail = Action::Fail(fault.kind(), fault.stage());
             self.alarms.set(at, Alarm::Client(client.rounds, fail));
         }
-        let ask = Call::Ask(Request { id: request, needs: round.needs });
+        let ask = Call::Ask(Request { id: request, needs: round.needs }, None);
         self.step(Addr::User(user), RoleEvent::Call(ask))
     }
 

@@ -225,7 +225,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &AwerbuchSaks, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Message { from, msg: ToUser::Report { at, odd } } => {
                 match cfg.neighbours.place(self.id, from) {

@@ -166,7 +166,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &ChandyMisra, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Message { from, msg } => match (cfg.neighbours.place(self.id, from), msg) {
                 (Some(place), ToUser::Ask) => self.on_ask(cfg, place, out),

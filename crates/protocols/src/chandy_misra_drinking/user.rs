@@ -144,7 +144,7 @@ impl User {
             && cfg.rules.hunger
             && self.diner.is_idle()
         {
-            let hungry = Event::Call(Call::Ask(request.clone()));
+            let hungry = Event::Call(Call::Ask(request.clone(), None));
             self.dine(cfg, hungry, out);
         }
         if self.eating && cfg.rules.rise && !matches!(self.phase, Phase::Thirsty(_)) {
@@ -190,7 +190,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &Drinking, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Message { from, msg: ToUser::Ask(pool) } => self.on_ask(cfg, from, pool, out),
             Event::Message { from, msg: ToUser::Bottle(pool) } => {

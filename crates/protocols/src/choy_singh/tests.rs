@@ -41,7 +41,7 @@ fn does(cfg: &ChoySingh, user: &mut User, event: Event<User>) -> (Vec<(UserId, T
 }
 
 fn asks(user: UserId) -> Event<User> {
-    Event::Call(Call::Ask(request(user, &[(0, 1)])))
+    Event::Call(Call::Ask(request(user, &[(0, 1)]), None))
 }
 
 fn nothing() -> (Vec<(UserId, ToUser)>, bool) {

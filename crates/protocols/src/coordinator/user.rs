@@ -64,7 +64,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &Coordinator, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => {
+            Event::Call(Call::Ask(request, _)) => {
                 out.to_manager(Coordinator::MANAGER, ToManager::Ask(request.clone()));
                 self.request = Some(request);
             }

@@ -29,7 +29,7 @@ impl Ring {
 
     fn ask(&mut self, client: u32, first: u64, second: u64) {
         let id = UserId::first(client);
-        let call = Call::Ask(request(id, &[(first, 1), (second, 1)]));
+        let call = Call::Ask(request(id, &[(first, 1), (second, 1)]), None);
         let effects = step(&self.cfg, &mut self.users[client as usize], Event::Call(call));
         self.send(Addr::User(id), effects);
     }

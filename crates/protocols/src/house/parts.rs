@@ -43,12 +43,30 @@ impl Part {
     }
 }
 
-/// One for each node.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "Vec<Part>", into = "Vec<Part>")]
+/// What a request needs, one for each node.
+#[derive(Clone, Debug)]
 pub(super) enum Parts {
     One(Part),
-    Several(Box<[Part]>),
+    /// With all of it, in the order asked.
+    Several(Needs, Box<[Part]>),
+}
+
+impl Parts {
+    /// These parts of what a request needs.
+    pub(super) fn new(needs: Needs, parts: Vec<Part>) -> Self {
+        match <[Part; 1]>::try_from(parts) {
+            Ok([part]) => Self::One(part),
+            Err(parts) => Self::Several(needs, parts.into()),
+        }
+    }
+
+    /// All that is needed.
+    pub(super) fn needs(&self) -> &Needs {
+        match self {
+            Self::One(part) => &part.needs,
+            Self::Several(needs, _) => needs,
+        }
+    }
 }
 
 impl Deref for Parts {
@@ -57,7 +75,7 @@ impl Deref for Parts {
     fn deref(&self) -> &[Part] {
         match self {
             Self::One(part) => slice::from_ref(part),
-            Self::Several(parts) => parts,
+            Self::Several(_, parts) => parts,
         }
     }
 }
@@ -66,29 +84,14 @@ impl DerefMut for Parts {
     fn deref_mut(&mut self) -> &mut [Part] {
         match self {
             Self::One(part) => slice::from_mut(part),
-            Self::Several(parts) => parts,
+            Self::Several(_, parts) => parts,
         }
-    }
-}
-
-impl From<Vec<Part>> for Parts {
-    fn from(parts: Vec<Part>) -> Self {
-        match <[Part; 1]>::try_from(parts) {
-            Ok([part]) => Self::One(part),
-            Err(parts) => Self::Several(parts.into()),
-        }
-    }
-}
-
-impl From<Parts> for Vec<Part> {
-    fn from(parts: Parts) -> Self {
-        parts.to_vec()
     }
 }
 
 impl PartialEq for Parts {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        self.needs() == other.needs() && **self == **other
     }
 }
 
@@ -96,6 +99,7 @@ impl Eq for Parts {}
 
 impl Hash for Parts {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        self.needs().hash(state);
         (**self).hash(state);
     }
 }

@@ -80,8 +80,8 @@ impl User {
             units: &part.units,
         });
         Some(SeenQuest {
-            request: quest.request.id,
-            needs: &quest.request.needs,
+            request: self.request()?,
+            needs: quest.parts.needs(),
             granted: quest.phase == Phase::Granted,
             parts: parts.collect(),
         })
@@ -95,11 +95,12 @@ pub(super) fn check(system: &impl System<House>) -> Result<(), Broken> {
     let holds = |at: ManagerId, request: RequestId, n: u32, units: &Picked| {
         managers.get(at.index()).is_some_and(|manager| manager.holds(request, n, units))
     };
-    let quests: Vec<&Quest> = system.users().filter_map(|user| user.quest.as_ref()).collect();
-    for quest in &quests {
+    let quests = system.users().filter_map(|user| Some((user.request()?, user.quest.as_ref()?)));
+    let quests: Vec<(RequestId, &Quest)> = quests.collect();
+    for (request, quest) in &quests {
         let mut counted = quest.parts.iter().filter(|part| part.held);
         Broken::unless(
-            counted.all(|part| holds(part.manager, quest.request.id, part.n, &part.units)),
+            counted.all(|part| holds(part.manager, *request, part.n, &part.units)),
             "H2: what a user counts as held is held, for its latest stance",
         )?;
     }
@@ -107,9 +108,9 @@ pub(super) fn check(system: &impl System<House>) -> Result<(), Broken> {
         let (Addr::Manager(from), ToUser::Yes { request, n, units }) = (from, msg) else {
             continue;
         };
-        let latest = |quest: &&Quest| {
+        let latest = |(under_way, quest): &(RequestId, &Quest)| {
             let mut parts = quest.parts.iter();
-            quest.request.id == *request && parts.any(|part| (part.manager, part.n) == (from, *n))
+            under_way == request && parts.any(|part| (part.manager, part.n) == (from, *n))
         };
         let counts = quests.iter().any(latest);
         Broken::unless(

@@ -1,14 +1,14 @@
 //! How many rounds a request takes.
 
-use holdall_core::Needs;
+use holdall_core::{Length, Needs};
 use serde::{Deserialize, Serialize};
 
 use super::{House, Round};
 
 /// A number of rounds that follow each other, at least one.
 ///
-/// A round stands for the time of a use, and whoever asks for more probably uses it for longer. If
-/// everybody took one, a stretch of rounds in which there is no room for a large request would be a
+/// A round stands for the time of a use. Whoever knows how long a use will probably take tells, and of
+/// others it is supposed that who asks for more uses it for longer. If everybody took one, a stretch of rounds in which there is no room for a large request would be a
 /// stretch of idle time for everything it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
@@ -23,11 +23,13 @@ impl Span {
     /// A single round.
     pub const ONE: Self = Self(1);
     /// As many as a request may take.
-    pub const MAX: u8 = 16;
+    pub const MAX: u8 = Length::MAX;
 
-    /// How many a request takes: one, and one more for each two pools it needs.
-    pub(super) fn of(cfg: &House, needs: &Needs) -> Self {
-        let rounds = u32::try_from(1 + needs.len() / 2).unwrap_or(u32::MAX);
+    /// How many a request takes: its length, if that is known; else one, and one more for each two pools
+    /// it needs.
+    pub(super) fn of(cfg: &House, needs: &Needs, length: Option<Length>) -> Self {
+        let by_size = || u32::try_from(1 + needs.len() / 2).unwrap_or(u32::MAX);
+        let rounds = length.map_or_else(by_size, |length| length.get().into());
         let most = cfg.span.clamp(1, Self::MAX.into());
         Self(u8::try_from(rounds.min(most)).unwrap_or(Self::MAX))
     }

@@ -52,7 +52,7 @@ where
 
 fn asks(cfg: &Links, user: UserId) -> (User, ToManager) {
     let mut role = cfg.user(user);
-    let ask = Event::Call(Call::Ask(request(user, &[(0, 1)])));
+    let ask = Event::Call(Call::Ask(request(user, &[(0, 1)]), None));
     let mut sent = step(cfg, &mut role, ask).into_iter();
     let mut sent = sent.by_ref().filter_map(|effect| match effect {
         Effect::ToManager(M0, msg) => Some(msg),
@@ -75,7 +75,7 @@ fn back(user: UserId) -> ChannelStamp {
 fn what_is_not_acknowledged_is_sent_again() {
     let cfg = cfg();
     let mut user = cfg.user(U0);
-    let ask = Event::Call(Call::Ask(request(U0, &[(0, 1)])));
+    let ask = Event::Call(Call::Ask(request(U0, &[(0, 1)]), None));
     assert_eq!(does(&cfg, &mut user, ask), ["frame @0", "armed 0"]);
     assert!(!user.is_idle());
     for _ in 0..2 {
@@ -143,7 +143,7 @@ fn who_loses_its_request_leaves() {
     let cfg: Linked<House> = config("house", &[1]);
     let mut user = cfg.user(U0);
     let request = request(U0, &[(0, 1)]);
-    step(&cfg, &mut user, Event::Call(Call::Ask(request.clone())));
+    step(&cfg, &mut user, Event::Call(Call::Ask(request.clone(), None)));
     let over = Content::Message(house::ToUser::Over(request.id));
     let over = Packet::Frame { n: back(U0), content: over };
     let told = step(&cfg, &mut user, by_manager(0, over));

@@ -20,7 +20,7 @@ fn first(variant: Option<&str>, needs: [u64; 2]) -> ManagerId {
     let options = Options { variant: variant.map(Into::into), ..Options::default() };
     let cfg = Ordered::new(&topology, &options).expect("a variant");
     let id = UserId::first(1);
-    let ask = Event::Call(Call::Ask(request(id, &needs.map(|pool| (pool, 1)))));
+    let ask = Event::Call(Call::Ask(request(id, &needs.map(|pool| (pool, 1))), None));
     let asked: Vec<_> = step(&cfg, &mut cfg.user(id), ask);
     match asked[..] {
         [Effect::ToManager(manager, _)] => manager,

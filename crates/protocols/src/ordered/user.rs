@@ -107,7 +107,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &Ordered, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(out),
             Event::Message { from, msg: ToUser::Held { request, units } } => {
                 self.on_held(cfg, from, request, units, out);

@@ -76,7 +76,7 @@ where
         if asked {
             self.inner_busy = true;
             let needs = single(&request.needs);
-            let ask = Call::Ask(Request { id: request.id, needs });
+            let ask = Call::Ask(Request { id: request.id, needs }, None);
             self.step_inner(cfg, Event::Call(ask), out);
         }
     }
@@ -212,7 +212,7 @@ where
 
     fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<U>) {
         match event {
-            Event::Call(Call::Ask(request)) => self.enter(cfg, &request, out),
+            Event::Call(Call::Ask(request, _)) => self.enter(cfg, &request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Gone(gone) => self.step_inner(cfg, Event::Gone(gone), out),
             Event::Message { from, msg: ToUser::Inner(msg) } => {

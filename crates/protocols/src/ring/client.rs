@@ -102,7 +102,7 @@ impl Client {
         let stage = core::mem::replace(&mut self.stage, Stage::Idle);
         let leaves = call == Call::Leave;
         match (stage, call) {
-            (_, Call::Ask(request)) => {
+            (_, Call::Ask(request, _)) => {
                 tell(&request, FromClient::Ask(request.clone()), out);
                 self.stage = Stage::Waiting(request);
             }

@@ -118,7 +118,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &Skeen, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(out),
             Event::Message { from, msg: ToUser::Proposed { request, time } } => {
                 self.on_proposed(cfg, from, request, time, out);

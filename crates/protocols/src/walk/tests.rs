@@ -78,7 +78,7 @@ fn users_are_told_what_is_theirs_to_know() {
     for (variant, news) in [("", News::Grant(id(U0))), ("agent", marked())] {
         let cfg: Walking = config(variant, &[1]);
         let mut user = cfg.user(U0);
-        step(&cfg, &mut user, Event::Call(Call::Ask(request(U0, &[(0, 1)]))));
+        step(&cfg, &mut user, Event::Call(Call::Ask(request(U0, &[(0, 1)]), None)));
         let told = step(&cfg, &mut user, by_manager(0, ToUser::News(news)));
         assert!(matches!(told[..], [Effect::Misbehaved(Addr::Manager(_), _)]), "{told:?}");
     }

@@ -140,7 +140,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &Walking, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Message { from, msg: ToUser::News(news) } => self.on_news(cfg, from, news, out),
             Event::Gone(_) => {}

@@ -55,7 +55,7 @@ fn watches(cfg: &Watched<Ordered>, manager: &mut Watcher, event: Event<Watcher>)
 fn asking(cfg: &Watched<Ordered>, lane: u32) -> (UserId, Client, Msg) {
     let id = UserId::first(lane);
     let mut user = cfg.user(id);
-    let ask = Event::Call(Call::Ask(request(id, &[(0, 1)])));
+    let ask = Event::Call(Call::Ask(request(id, &[(0, 1)]), None));
     let (mut sent, beat) = does(cfg, &mut user, ask);
     assert_eq!((sent.len(), beat.as_str()), (1, "armed"));
     (id, user, sent.remove(0))

@@ -18,7 +18,7 @@ fn accuses<T>(effects: &Effects<T>) -> Option<Addr> {
 fn granted(cfg: &Complete, id: UserId) -> (User<true>, ToUser) {
     let mut user = cfg.user(id);
     let mut manager = cfg.manager(ManagerId(0));
-    let mut effects = step(cfg, &mut user, Event::Call(Call::Ask(request(id, &[(0, 1)]))));
+    let mut effects = step(cfg, &mut user, Event::Call(Call::Ask(request(id, &[(0, 1)]), None)));
     for _ in 0..10 {
         let stance = effects.iter().find_map(|effect| match effect {
             Effect::ToManager(_, stance) => Some(*stance),
@@ -59,7 +59,7 @@ fn a_ticket_too_far_ahead_ends_the_task() {
     let mut manager = cfg.manager(ManagerId(0));
     let id = UserId::first(0);
     let mut user = cfg.user(id);
-    let effects = step(&cfg, &mut user, Event::Call(Call::Ask(request(id, &[(0, 1)]))));
+    let effects = step(&cfg, &mut user, Event::Call(Call::Ask(request(id, &[(0, 1)]), None)));
     let [Effect::ToManager(_, first)] = effects[..] else { panic!("{effects:?}") };
     let _ = step(&cfg, &mut manager, by_user(id, first));
     let number = Number::first(cfg.topology.origin).plus(u64::MAX);
@@ -78,7 +78,8 @@ fn nobody_passes_others_in_the_restricted_game() {
     let cfg: Restricted = config("", &[1]);
     let mut manager = cfg.manager(ManagerId(0));
     let id = UserId::first(0);
-    let effects = step(&cfg, &mut cfg.user(id), Event::Call(Call::Ask(request(id, &[(0, 1)]))));
+    let effects =
+        step(&cfg, &mut cfg.user(id), Event::Call(Call::Ask(request(id, &[(0, 1)]), None)));
     let [Effect::ToManager(_, first)] = effects[..] else { panic!("{effects:?}") };
     let _ = step(&cfg, &mut manager, by_user(id, first));
     let number = Number::first(cfg.topology.origin);

@@ -115,7 +115,7 @@ impl<const COMPLETE: bool> Role for User<COMPLETE> {
 
     fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<COMPLETE, Timer>) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.leave(cfg, false, out),
             Event::Gone(_) => {}
             Event::Message { from, msg } => self.on_message(cfg, from, msg, out),

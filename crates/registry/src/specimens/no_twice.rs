@@ -86,7 +86,7 @@ impl Role for User {
 
     fn step(&mut self, _: &NoTwice, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => {
+            Event::Call(Call::Ask(request, _)) => {
                 out.to_manager(ManagerId(0), ToManager::Ask(request.clone()));
                 self.request = Some(request);
             }

@@ -100,7 +100,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &PingPong, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => {
+            Event::Call(Call::Ask(request, _)) => {
                 out.to_manager(ManagerId(0), ToManager::Ask(request.id));
                 self.request = Some(request);
             }

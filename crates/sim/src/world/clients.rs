@@ -5,6 +5,7 @@ use holdall_core::{Addr, Call, Event, ManagerId, Protocol, Request, RequestId, R
 use super::{Action, Item, Lane, State, Step, World};
 use crate::clients::{Clients, Deed};
 use crate::settings::{Detector, FaultKind, Stage};
+use crate::workload::Plan;
 
 impl<P: Protocol> World<'_, P> {
     pub(super) fn act(&mut self, request: RequestId, act: Action) -> Step {
@@ -50,7 +51,11 @@ impl<P: Protocol> World<'_, P> {
             }
             _ => {}
         }
-        self.step_user(request.user, Event::Call(Call::Ask(Request { id: request, needs })))
+        let length = match self.clients {
+            Some(_) => None,
+            None => self.telling.length(number, self.lanes[number as usize].expected),
+        };
+        self.step_user(request.user, Event::Call(Call::Ask(Request { id: request, needs }, length)))
     }
 
     /// The client is told that it may use everything.
@@ -167,7 +172,7 @@ impl<P: Protocol> World<'_, P> {
             lane.needs = needs.clone();
         } else {
             let (id, stream) = (UserId::first(number), self.generator.stream(number));
-            self.lanes.push(Lane::new(&self.cfg, id, stream, needs.clone(), 0));
+            self.lanes.push(Lane::new(&self.cfg, id, stream, needs.clone(), Plan::default()));
             self.pools.add_user();
         }
         self.push_client(number, Action::Ask);
@@ -193,7 +198,7 @@ impl<P: Protocol> World<'_, P> {
         self.faults.decide(number);
         lane.begin(State::Thinking, self.now);
         lane.seq += 1;
-        lane.service = plan.service;
+        (lane.service, lane.expected) = (plan.service, plan.expected);
         let ask = Item::Client(lane.request(), Action::Ask);
         self.push(self.now + plan.think, ask);
     }

@@ -27,9 +27,10 @@ use super::pools::Pools;
 use super::random::Stream;
 use super::settings::{FaultKind, Settings, Stage};
 use super::stats::{ResponseTimes, RunStats, Tallies, jain};
+use super::telling::Telling;
 use super::timers::Timers;
 use super::wheel::Wheel;
-use super::workload::{Generator, mean_degree};
+use super::workload::{Generator, Plan, mean_degree};
 
 /// How many events to look ahead.
 const AHEAD: usize = 16;
@@ -93,6 +94,8 @@ struct Lane<P: Protocol> {
     stream: Stream,
     /// The first tick at which no event is taken on yet.
     free_at: u64,
+    /// How long uses like the present one take on average.
+    expected: u64,
 }
 
 /// What the client of a lane is at.
@@ -175,6 +178,7 @@ pub(super) struct World<'a, P: Protocol> {
     delays: Delays,
     copies: Copies,
     faults: FaultPlan<'a>,
+    telling: Telling,
     pools: Pools,
     /// By pool, when the word of its last release arrives; kept only where such words are handed over.
     back_at: Vec<u64>,
@@ -196,7 +200,7 @@ impl<'a, P: Protocol> World<'a, P> {
                 let needs = generator.needs(lane, &mut stream);
                 let plan = generator.plan(&mut stream, &needs);
                 faults.decide(lane);
-                let lane = Lane::new(&cfg, UserId::first(lane), stream, needs, plan.service);
+                let lane = Lane::new(&cfg, UserId::first(lane), stream, needs, plan);
                 wheel.push(plan.think, Item::Client(lane.request(), Action::Ask));
                 lane
             })
@@ -222,7 +226,7 @@ impl<'a, P: Protocol> World<'a, P> {
         let generator = Generator::new(settings, 0);
         let lane = |(number, needs): (u32, &Needs)| {
             let stream = generator.stream(number);
-            Lane::new(&cfg, UserId::first(number), stream, needs.clone(), 0)
+            Lane::new(&cfg, UserId::first(number), stream, needs.clone(), Plan::default())
         };
         let lanes = (0..).zip(clients.needs()).map(lane).collect();
         let mut wheel = Wheel::new();
@@ -273,6 +277,7 @@ impl<'a, P: Protocol> World<'a, P> {
             delays: Delays::new(settings, graph, mean_delay),
             copies: Copies::new(settings, graph),
             faults: FaultPlan::new(settings, graph),
+            telling: Telling::new(settings, graph),
             pools,
             back_at: vec![0; if network.hands_over { settings.resources as usize } else { 0 }],
             times: ResponseTimes::new(settings.warm_up(), settings.ticks),
@@ -419,7 +424,7 @@ impl<'a, P: Protocol> World<'a, P> {
 }
 
 impl<P: Protocol> Lane<P> {
-    fn new(cfg: &P, id: UserId, stream: Stream, needs: Needs, service: u64) -> Self {
+    fn new(cfg: &P, id: UserId, stream: Stream, needs: Needs, plan: Plan) -> Self {
         Self {
             id,
             role: cfg.user(id),
@@ -427,7 +432,8 @@ impl<P: Protocol> Lane<P> {
             seq: 1,
             uses: needs.clone(),
             needs,
-            service,
+            service: plan.service,
+            expected: plan.expected,
             since: 0,
             last_arrival: 0,
             free_at: 0,

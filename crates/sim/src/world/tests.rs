@@ -34,7 +34,7 @@ impl Role for User {
 
     fn step(&mut self, _: &Counting, event: Event<Self>, out: &mut Outbox<Counting, Alarm>) {
         match event {
-            Event::Call(Call::Ask(request)) => {
+            Event::Call(Call::Ask(request, _)) => {
                 out.arm(Alarm::Early, 0);
                 out.arm(Alarm::Right, 0);
                 out.disarm(Alarm::Early);

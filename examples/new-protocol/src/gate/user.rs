@@ -109,7 +109,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &Gate, event: Event<Self>, out: &mut Out) {
         match event {
-            Event::Call(Call::Ask(request)) => self.ask(cfg, request, out),
+            Event::Call(Call::Ask(request, _)) => self.ask(cfg, request, out),
             Event::Call(Call::Done | Call::Leave) => self.end(cfg, out),
             Event::Message { from, msg } => self.on_held(cfg, from, msg, out),
             Event::Gone(_) => {}

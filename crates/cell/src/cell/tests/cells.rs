@@ -120,7 +120,7 @@ impl Pair {
             limit: None,
             part: None,
         };
-        let wish = Wish::Ask { who: who(session), ask: ask.into() };
+        let wish = Wish::Ask { who: who(session), ask: ask.into(), length: None };
         let (conn, call, heard) = (conn(session), CallNo(1), CallNo(0));
         self.input(HERE, Input::Call { conn, call, heard, wish })
     }

@@ -68,7 +68,7 @@ fn there_is_room_for_all_that_follows_from_what_is_let_in() {
     let (now, lasting) = (false, Lasting::Command(Leftovers::Kill));
     let from = From { command: "make".repeat(100), ..From::default() };
     let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-    let wish = Wish::Ask { who: who(1), ask: ask.into() };
+    let wish = Wish::Ask { who: who(1), ask: ask.into(), length: None };
     let input = Input::Call { conn: conn(1), call: CallNo(1), heard: CallNo(0), wish };
     let room = story.cell.admits(&input).expect("it is new");
     let (before, owed) = (story.log.len(), story.cell.owed());
@@ -205,7 +205,7 @@ fn a_release_of_what_is_closing_may_be_refused() {
     let (lasting, part) = (Lasting::Command(Leftovers::Wait), Some(Part { of, outlasts: true }));
     let (now, from, within, limit) = (false, From::default(), None, None);
     let ask = Ask { needs, now, lasting, from, within, limit, part };
-    let effects = story.calls(1, 2, Wish::Ask { who: who(1), ask: ask.into() });
+    let effects = story.calls(1, 2, Wish::Ask { who: who(1), ask: ask.into(), length: None });
     let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
     story.input(Input::Prepared { request, holder: None, place: None });
     story.calls(1, 3, Wish::Child { request, holder: child(9) });
@@ -231,7 +231,7 @@ fn what_is_asked_for_beyond_a_pool_needs_no_room() {
         let needs = vec![needs.parse().expect("a need")];
         let (now, lasting, from) = (false, Lasting::Connection, From::default());
         let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-        let wish = Wish::Ask { who: who(1), ask: ask.into() };
+        let wish = Wish::Ask { who: who(1), ask: ask.into(), length: None };
         let input = Input::Call { conn: conn(1), call: CallNo(1), heard: CallNo(0), wish };
         story.cell.admits(&input).expect("it is new")
     };

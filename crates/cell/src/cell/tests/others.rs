@@ -1,6 +1,6 @@
 //! Stories of a cell among others: who is waited for, and what becomes of what they hold.
 
-use holdall_core::{Home, Need as Count, Needs, Origin, PoolId, UserId};
+use holdall_core::{Home, Length, Need as Count, Needs, Origin, PoolId, UserId};
 use holdall_protocols::house::{Round, Span, Stance, ToManager, ToUser};
 
 use super::*;
@@ -141,6 +141,18 @@ fn asserted(number: u32, given: Given) -> Asserted {
     let needs = ["board", "press"].map(|need| need.parse().expect("a need")).to_vec();
     let order = Order { needs, who: Arc::default(), now: false };
     Asserted { request: id(number), order, given, term: None }
+}
+
+fn ask_for(need: &str) -> Ask {
+    Ask {
+        needs: vec![need.parse().expect("a need")],
+        now: false,
+        lasting: Lasting::Connection,
+        from: From::default(),
+        within: None,
+        limit: None,
+        part: None,
+    }
 }
 
 /// Whether somebody here is told of a grant, whatever else follows.
@@ -388,16 +400,7 @@ fn what_somebody_uses_who_is_not_seen_outlasts_a_loss_of_memory() {
     let mut story = Story::new(&[("board", 1)]);
     let hello = hello(1, Means::Lease(5000), false);
     story.input(Input::Attach { conn: conn(1), hello });
-    let wish = |needs: &str| Ask {
-        needs: vec![needs.parse().expect("a need")],
-        now: false,
-        lasting: Lasting::Connection,
-        from: From::default(),
-        within: None,
-        limit: None,
-        part: None,
-    };
-    let ask = Wish::Ask { who: who(1), ask: wish("board").into() };
+    let ask = Wish::Ask { who: who(1), ask: ask_for("board").into(), length: None };
     let (conn, call, heard) = (conn(1), CallNo(1), CallNo(0));
     let input = Input::Call { conn, call, heard, wish: ask };
     let out = story.cell.step(story.at, input).expect("unbroken");
@@ -427,4 +430,40 @@ fn whoever_may_be_a_copy_gives_nothing_until_all_have_said_what_they_hold() {
     story.starts_among(&[there()], |_| {});
     story.linked();
     assert!(!story.cell.is_recovering(), "it is not every start");
+}
+
+/// What the manager of the other cell is told of how long a use will take.
+fn told_spans(effects: &[Effect]) -> Vec<u8> {
+    let told = effects.iter().filter_map(|effect| match effect {
+        Effect::Send(THERE, message) => match &**message {
+            PeerMessage::ToManager { message: ToManager::Try { span, .. }, .. } => Some(*span),
+            _ => None,
+        },
+        _ => None,
+    });
+    told.map(u8::from).collect()
+}
+
+#[test]
+fn how_long_a_use_will_probably_take_is_told_to_other_cells_and_stays_in_the_log() {
+    let mut story = Story::with_another();
+    let length = Length::try_from(9).ok();
+    let ask = |story: &mut Story, session, length| {
+        story.comes(session);
+        let needs = ["board", "press@there"].map(|need| need.parse().expect("a need")).to_vec();
+        let ask = Ask { needs, ..ask_for("board") };
+        story.calls(session, 1, Wish::Ask { who: who(session), ask: ask.into(), length })
+    };
+    assert_eq!(told_spans(&ask(&mut story, 1, length)), [9]);
+    assert_eq!(told_spans(&ask(&mut story, 2, None)), [2], "by its size");
+    // Comes to the same facts, and the same messages, again.
+    story.replay(false);
+    // Whoever asks while nothing is granted is not forgotten to be long.
+    let mut story = Story::with_another();
+    story.starts_among(&[there()], |start| start.doubtful = true);
+    assert!(told_spans(&ask(&mut story, 1, length)).is_empty());
+    story.replay(false);
+    story.linked();
+    let all = PeerMessage::Assert(Assertion { last: true, ..Assertion::default() });
+    assert_eq!(told_spans(&story.said(all)), [9]);
 }

@@ -10,7 +10,7 @@ impl Story {
         let (now, lasting) = (false, Lasting::Connection);
         let (from, part) = (From::default(), Some(Part { of, outlasts }));
         let ask = Ask { needs, now, lasting, from, within: None, limit: None, part };
-        self.calls(1, call, Wish::Ask { who: who(1), ask: ask.into() })
+        self.calls(1, call, Wish::Ask { who: who(1), ask: ask.into(), length: None })
     }
 
     /// The same for a command that runs.
@@ -19,7 +19,7 @@ impl Story {
         let lasting = Lasting::Command(Leftovers::Wait);
         let (from, part) = (From::default(), Some(Part { of, outlasts }));
         let ask = Ask { needs, now: false, lasting, from, within: None, limit: None, part };
-        let effects = self.calls(1, call, Wish::Ask { who: who(1), ask: ask.into() });
+        let effects = self.calls(1, call, Wish::Ask { who: who(1), ask: ask.into(), length: None });
         let [Effect::Prepare(request)] = effects[..] else { panic!("{effects:?}") };
         self.input(Input::Prepared { request, holder: None, place: None });
         self.calls(1, call + 1, Wish::Child { request, holder: child(pid) });

@@ -70,7 +70,7 @@ fn a_session_that_comes_again_is_another() {
     let (lasting, from) = (Lasting::Connection, From::default());
     let (now, within, limit, part) = (false, None, None, None);
     let ask = Ask { needs, now, lasting, from, within, limit, part };
-    let wish = Wish::Ask { who: who(1), ask: ask.into() };
+    let wish = Wish::Ask { who: who(1), ask: ask.into(), length: None };
     let granted = story.input(Input::Call { conn: conn(2), call, heard, wish });
     assert!(is_grant(&granted), "{granted:?}");
     assert_eq!(story.input(Input::HolderEnded(first)), [], "nobody is told anything");
@@ -142,7 +142,7 @@ fn a_call_that_breaks_an_invariant_is_not_done_again() {
     let needs = vec!["gpu".parse().expect("a need")];
     let (now, lasting, from) = (false, Lasting::Connection, From::default());
     let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-    let wish = Wish::Ask { who: who(1), ask: ask.into() };
+    let wish = Wish::Ask { who: who(1), ask: ask.into(), length: None };
     let input = Input::Call { conn: conn(1), call: CallNo(2), heard: CallNo(0), wish };
     let broken = story.cell.step(story.at, input.clone()).expect_err("it is held twice");
     assert!(matches!(broken, Defect::Books(Contradiction::Double { .. })), "{broken}");
@@ -193,7 +193,7 @@ fn open_requests_leave_room_for_calls() {
         let needs = vec![format!("lock{call}").parse().expect("a need")];
         let (now, lasting, from) = (false, Lasting::Connection, From::default());
         let ask = Ask { needs, now, lasting, from, within: None, limit: None, part: None };
-        let wish = Wish::Ask { who: who(1), ask: ask.into() };
+        let wish = Wish::Ask { who: who(1), ask: ask.into(), length: None };
         let out = story.cell.step(1, call_of(call, 0, wish)).expect("unbroken");
         assert!(is_grant(&out.effects), "{:?}", out.effects);
     }
@@ -407,7 +407,7 @@ fn a_reservation_is_renewed_by_its_owner_or_who_may_and_not_while_it_ends() {
     let (needs, lasting) = (vec!["gpu".parse().expect("a need")], Lasting::Connection);
     let (now, from) = (false, From::default());
     let ask = Ask { needs, now, lasting, from, within: None, limit: None, part };
-    story.calls(1, 2, Wish::Ask { who: who(1), ask: ask.into() });
+    story.calls(1, 2, Wish::Ask { who: who(1), ask: ask.into(), length: None });
     let (by, may, unseen, beyond) = (who(1), false, false, None);
     story.calls(1, 3, Wish::Release { request, force: false, by, may, unseen, beyond });
     assert!(conflict(&story.calls(1, 4, renew(1, false))), "it is ending");

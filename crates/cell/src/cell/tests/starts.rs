@@ -228,7 +228,7 @@ fn a_grant_inside_another_stays_inside() {
             let needs = vec![needs.parse().expect("a need")];
             let (now, lasting, from) = (false, Lasting::Connection, From::default());
             let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
-            story.calls(1, call, Wish::Ask { who: who(1), ask: ask.into() })
+            story.calls(1, call, Wish::Ask { who: who(1), ask: ask.into(), length: None })
         };
         let request_of = |effects: &[Effect]| match effects {
             [Effect::Reply { reply: Reply::Granted { request, .. }, .. }] => *request,

@@ -41,7 +41,7 @@ fn the_shortest_limit_counts_and_none_for_reservations() {
         let needs = vec!["gpu".parse().expect("a need")];
         let from = From::default();
         let ask = Ask { needs, now: false, lasting, from, within: None, limit: wanted, part: None };
-        Wish::Ask { who: who(1), ask: ask.into() }
+        Wish::Ask { who: who(1), ask: ask.into(), length: None }
     };
     let mut limit = |call, wanted, lasting| {
         let effects = story.calls(1, call, asks(wanted, lasting));

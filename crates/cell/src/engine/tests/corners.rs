@@ -46,7 +46,7 @@ impl Clockwork {
 
     fn asks(&mut self, needs: &str) -> holdall_wire::RequestNo {
         let request = self.engine.next_number();
-        self.step(Input::Ask { who: who().into(), ask: ask(needs).into() });
+        self.step(Input::Ask { who: who().into(), ask: ask(needs).into(), length: None });
         request
     }
 }

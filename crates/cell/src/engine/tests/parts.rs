@@ -60,7 +60,7 @@ fn only_what_a_grant_has_is_a_part_of_it() {
     assert!(conflict(&story.asks_with(part(inner, "gpu")).1), "parts have no parts");
     let mut stranger = super::who();
     stranger.uid = 2;
-    let input = Input::Ask { who: stranger.into(), ask: part(whole, "gpu").into() };
+    let input = Input::Ask { who: stranger.into(), ask: part(whole, "gpu").into(), length: None };
     let effects = step(&mut story.0, input);
     assert!(matches!(effects[..], [Effect::Refused { why: Refusal::Denied(_), .. }]));
     let own = Ask { within: Some(inner), ..part(whole, "gpu:3") };

@@ -172,7 +172,11 @@ impl Model {
                 let needs: Vec<_> = needs.into_iter().map(|(w, a)| need(w, a)).collect();
                 self.live.insert(next);
                 self.needs.insert(next, needs.clone());
-                Input::Ask { who: who().into(), ask: Ask { needs, now, ..ask("x") }.into() }
+                Input::Ask {
+                    who: who().into(),
+                    ask: Ask { needs, now, ..ask("x") }.into(),
+                    length: None,
+                }
             }
             Move::Part { of, needs } => {
                 let held: Vec<_> = self.held.keys().copied().collect();
@@ -180,8 +184,8 @@ impl Model {
                 let part = Some(Part { of, outlasts: false });
                 let input = self.input(Move::Ask { needs, now: false }, next)?;
                 self.part_of.insert(next, of);
-                let Input::Ask { who, ask } = input else { return None };
-                Input::Ask { who, ask: Ask { part, ..(*ask).clone() }.into() }
+                let Input::Ask { who, ask, length } = input else { return None };
+                Input::Ask { who, ask: Ask { part, ..(*ask).clone() }.into(), length }
             }
             Move::End(_) if self.live.is_empty() => return None,
             Move::End(index) => {
@@ -317,7 +321,7 @@ proptest! {
         let run = || {
             let mut engine = engine();
             let inputs = asks.iter().map(|(which, amount)| {
-                Input::Ask { who: who().into(), ask: Ask { needs: vec![need(*which, *amount)], ..ask("x") }.into() }
+                Input::Ask { who: who().into(), ask: Ask { needs: vec![need(*which, *amount)], ..ask("x") }.into(), length: None }
             });
             inputs.flat_map(|input| step(&mut engine, input)).collect::<Vec<_>>()
         };

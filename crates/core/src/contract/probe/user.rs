@@ -68,7 +68,7 @@ impl User {
         let last = self.request.as_ref().map_or(0, |request| request.id.seq);
         match call {
             _ if self.phase == Phase::Left => self.complain(Clause::Leaving),
-            Call::Ask(request) => {
+            Call::Ask(request, _) => {
                 if self.phase != Phase::Idle || request.id != self.numbered(last + 1) {
                     return self.complain(Clause::Asking);
                 }

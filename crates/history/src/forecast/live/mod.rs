@@ -288,13 +288,16 @@ impl Live {
         self.labels.insert(label.into());
     }
 
-    fn open_of(&self, waiting: &Waiting) -> Open {
-        let Waiting { who, ask, asked } = waiting;
+    fn open_of(&self, Waiting { who, ask, asked }: &Waiting) -> Open {
+        self.open_asked(*asked, who, ask)
+    }
+
+    fn open_asked(&self, asked: u64, who: &Who, ask: &Ask) -> Open {
         let lasts = match ask.lasting {
             Lasting::Reservation(millis) => Some(millis),
             _ => None,
         };
-        self.open(*asked, who, &ask.needs.as_slice().into(), lasts, ask.limit)
+        self.open(asked, who, &ask.needs.as_slice().into(), lasts, ask.limit)
     }
 
     fn open(
@@ -329,6 +332,15 @@ impl Live {
         let used = used.map(|(granted, _)| (open.kind.clone(), ended.saturating_sub(*granted)));
         self.recent.push_back(Over { open, ended });
         used
+    }
+
+    /// How long the use will probably take of what somebody asks for, and how long one does on average. If nothing
+    /// is known of such uses, a reservation takes as long as it lasts.
+    pub fn foresees(&self, who: &Who, ask: &Ask) -> Option<(u64, u64)> {
+        let Open { kind, lasts, limit, .. } = self.open_asked(0, who, ask);
+        let (mean, typical) = self.past.means(&kind);
+        let most = lasts.unwrap_or(u64::MAX).min(limit.unwrap_or(u64::MAX));
+        Some((mean.or(lasts)?.min(most), typical?))
     }
 
     /// Whether this is the first time that a request that waits is told when to expect its grant; and whose it is.

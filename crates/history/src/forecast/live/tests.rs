@@ -430,3 +430,28 @@ fn whoever_comes_among_the_first_is_noticed() {
     agent.grant(NOW, 1001, "gpu", &["gpu/0"], None);
     assert!(agent.0.awaits_others(&outset), "it has moved up");
 }
+
+#[test]
+fn how_long_a_use_takes_is_foreseen_from_former_ones_and_from_whoever_asks() {
+    let foresees = |agent: &Agent, label: &str, needs: &str, lasting, limit| {
+        let Happened::Asked { ask, .. } = asked(1, needs, lasting) else { unreachable!() };
+        agent.0.foresees(&who(label), &Ask { limit, ..Ask::clone(&ask) })
+    };
+    let mut agent = Agent::with("gpu", Units::Numbered(1));
+    let reservation = Lasting::Reservation(30 * MINUTE);
+    assert_eq!(foresees(&agent, "job", "gpu", Lasting::Connection, None), None);
+    assert_eq!(foresees(&agent, "job", "gpu", reservation, None), None, "typical is what?");
+    agent.used("gpu", "gpu/0", 4 * MINUTE);
+    let typical = |takes| Some((takes * MINUTE, 4 * MINUTE));
+    assert_eq!(foresees(&agent, "job", "gpu", Lasting::Connection, None), typical(4));
+    assert_eq!(foresees(&agent, "job", "gpu", Lasting::Connection, Some(MINUTE)), typical(1));
+    assert_eq!(foresees(&agent, "new", "gpu", reservation, None), typical(4), "so anna's are");
+    assert_eq!(foresees(&agent, "new", "gpu", Lasting::Reservation(MINUTE), None), typical(1));
+    let ben = |needs: &str, lasting| {
+        let Happened::Asked { ask, .. } = asked(1, needs, lasting) else { unreachable!() };
+        agent.0.foresees(&Who { user: "ben".into(), ..Who::default() }, &ask)
+    };
+    assert_eq!(ben("gpu", reservation), typical(4), "so those of the pool are");
+    assert_eq!(ben("cpu", reservation), typical(30), "as it says");
+    assert_eq!(ben("cpu", Lasting::Connection), None);
+}

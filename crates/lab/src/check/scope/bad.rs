@@ -1,6 +1,6 @@
 //! Why a scope cannot be explored.
 
-use holdall_core::{BadNeeds, CellId, Unsupported};
+use holdall_core::{BadNeeds, CellId, NoLength, Unsupported};
 
 use super::{USERS_MAX, UnitMask};
 use crate::check::Detector;
@@ -192,6 +192,9 @@ pub enum Unreadable {
     /// Something else should be here.
     #[error("expected {0}")]
     Expected(&'static str),
+    /// A length that no use has.
+    #[error(transparent)]
+    Length(#[from] NoLength),
     /// A request that makes no sense.
     #[error(transparent)]
     Needs(#[from] BadNeeds),

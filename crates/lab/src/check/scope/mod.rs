@@ -3,7 +3,8 @@
 //! The notation, `--pools 1,1,2 --users '0+1/1+0,2/0:2*' --nodes 0,0,1`: users are separated by
 //! `/`, successive requests of one user by `,`, the needs of a request by `+` in the order asked;
 //! `0:2` is two units of pool 0. A pool written `0-2` is listed, with the units 0 to 2: `0.1` is its unit 1
-//! (`/` separates users here), `0.1.2` two of its units, `0.1:2` its unit 1 and two more. After a user, `*` repeats its list for ever, `^` lets it depart
+//! (`/` separates users here), `0.1.2` two of its units, `0.1:2` its unit 1 and two more. A request whose use will probably take so
+//! long, as its user says, is `0+1~4`. After a user, `*` repeats its list for ever, `^` lets it depart
 //! after its list and return under a fresh id, `!` never ends its use.
 
 mod bad;
@@ -12,7 +13,7 @@ pub(crate) mod suite;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use holdall_core::{About, CellId, Known, Need, Needs, NodeId, Pool, PoolId, Topology};
+use holdall_core::{About, CellId, Known, Length, Need, Needs, NodeId, Pool, PoolId, Topology};
 
 pub use self::bad::{BadScope, Unreadable};
 
@@ -36,6 +37,8 @@ pub struct Scope {
 pub struct Script {
     /// What it asks for, one after another; at least one request.
     pub requests: Vec<Needs>,
+    /// How long the use of each will probably take, as it says when it asks.
+    pub lengths: Vec<Option<Length>>,
     /// What it does after the last of them.
     pub then: Then,
     /// Whether it never ends a use.
@@ -248,6 +251,9 @@ impl fmt::Display for Script {
                     write!(f, ":{}", need.more())?;
                 }
             }
+            if let Some(length) = self.lengths[i] {
+                write!(f, "~{length}")?;
+            }
         }
         f.write_str(match self.then {
             Then::Stop => "",
@@ -312,18 +318,24 @@ impl Reader<'_> {
             users.push(self.user()?);
         }
         if self.at < self.text.len() {
-            let known = "'+', ',', '/', '.', ':', '*', '^' or '!'";
+            let known = "'+', ',', '/', '.', ':', '~', '*', '^' or '!'";
             return Err(self.error(Unreadable::Expected(known)));
         }
         Ok(users)
     }
 
     fn user(&mut self) -> Result<Script, BadScope> {
-        let mut requests = vec![self.request()?];
+        let mut script = Script {
+            requests: vec![self.request()?],
+            lengths: vec![self.length()?],
+            then: Then::Stop,
+            endless: false,
+            cell: CellId(0),
+        };
         while self.take(',') {
-            requests.push(self.request()?);
+            script.requests.push(self.request()?);
+            script.lengths.push(self.length()?);
         }
-        let mut script = Script { requests, then: Then::Stop, endless: false, cell: CellId(0) };
         loop {
             let before = self.at;
             if self.take('!') {
@@ -348,6 +360,16 @@ impl Reader<'_> {
             list.push(self.need()?);
         }
         Needs::new(list).map_err(|bad| Self { text: self.text, at: start }.error(bad.into()))
+    }
+
+    fn length(&mut self) -> Result<Option<Length>, BadScope> {
+        if !self.take('~') {
+            return Ok(None);
+        }
+        let start = self.at;
+        let number = u8::try_from(self.number("the length of a use")?).unwrap_or(u8::MAX);
+        let read = Length::try_from(number).map(Some);
+        read.map_err(|bad| Self { text: self.text, at: start }.error(bad.into()))
     }
 
     fn need(&mut self) -> Result<Need, BadScope> {
@@ -406,6 +428,7 @@ mod tests {
             ("1", "0"),
             ("1,1,2", "0+1/1+0,2/2:2*"),
             ("3", "0:3^/0:2!/0,0*"),
+            ("1,1", "0+1~16/1,0~2*"),
             ("1,0-3", "1.2+0/1.0.3:2,1.1/1:2*"),
         ] {
             let scope = Scope::parse(pools, users, None).expect("sensible");
@@ -429,6 +452,10 @@ mod tests {
         assert!(bad("0-1", "0.").contains("'0.>'"));
         assert!(bad("0-1", "0.1.1").contains("'0.1.>1'"));
         assert!(bad("0-1", "0.1:0").contains("zero units"));
+        assert!(bad("1", "0~").contains("expected the length of a use at the mark: '0~>'"));
+        assert!(bad("1", "0~17").contains("from 1 to 16, not 17: '0~>17'"), "{}", bad("1", "0~17"));
+        assert!(bad("1", "0~0").contains("from 1 to 16"));
+        assert!(bad("1", "0~300").contains("from 1 to 16"));
     }
 
     #[test]

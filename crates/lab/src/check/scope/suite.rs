@@ -155,6 +155,7 @@ fn with_one_more(scope: &Scope, requests: &[Needs]) -> Vec<Scope> {
         let mut scope = scope.clone();
         scope.users.push(Script {
             requests: vec![needs.clone()],
+            lengths: vec![None],
             then: Then::Stop,
             endless: false,
             cell: CellId(0),

@@ -261,8 +261,9 @@ impl<'w> Executor<'w> {
         let id = *self.calls.entry(self.next[lane]).or_insert_with(|| {
             let call = match stage {
                 Stage::Waiting => {
-                    let needs = world.scope.users[lane].requests[usize::from(at)].clone();
-                    Call::Ask(Request { id: request, needs })
+                    let (script, at) = (&world.scope.users[lane], usize::from(at));
+                    let needs = script.requests[at].clone();
+                    Call::Ask(Request { id: request, needs }, script.lengths[at])
                 }
                 Stage::Releasing => Call::Done,
                 _ => Call::Leave,

@@ -102,7 +102,7 @@ fn ask(number: u64) -> Input {
     let (now, from, within) = (false, From::default(), None);
     let (needs, lasting) = (vec!["x".parse().expect("a need")], Lasting::Connection);
     let ask = Ask { needs, now, lasting, from, within, limit: None, part: None };
-    let wish = Wish::Ask { who: Arc::new(Who::default()), ask: Arc::new(ask) };
+    let wish = Wish::Ask { who: Arc::new(Who::default()), ask: Arc::new(ask), length: None };
     Input::Call { conn: ConnNo(number), call: CallNo(1), heard: CallNo(0), wish }
 }
 

@@ -56,7 +56,7 @@ fn a_pool_that_is_in_the_way_of_the_dead_alone_is_configured() {
         service.borrow_mut().input(attach(1001, 9, GONE));
         let (who, ask) = (Arc::new(Who::default()), ask("gpu/0", Lasting::Connection));
         let (conn, call, heard) = (ConnNo(1001), CallNo(1), CallNo(0));
-        let wish = Wish::Ask { who, ask: Arc::new(ask) };
+        let wish = Wish::Ask { who, ask: Arc::new(ask), length: None };
         service.borrow_mut().input(Input::Call { conn, call, heard, wish });
         assert_eq!(service.borrow().books().grants().count(), 1);
         let (mut watch, last) = (service.borrow().host.watch(), service.borrow().host.last());

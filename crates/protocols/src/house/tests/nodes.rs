@@ -14,7 +14,7 @@ fn each_node_is_asked_once_for_all_that_is_needed_of_it() {
     topology.pools[2].node = NodeId(0);
     let cfg = House::new(&topology, &Options::default()).expect("a variant");
     let user = UserId::first(0);
-    let ask = Event::Call(Call::Ask(request(user, &[(0, 1), (1, 1), (2, 1)])));
+    let ask = Event::Call(Call::Ask(request(user, &[(0, 1), (1, 1), (2, 1)]), None));
     let asked =
         step(&cfg, &mut cfg.user(user), ask).into_iter().filter_map(|effect| match effect {
             Effect::ToManager(to, ToManager::Try { needs, .. }) => {

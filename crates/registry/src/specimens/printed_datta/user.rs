@@ -34,7 +34,7 @@ impl Role for User {
     ) {
         match (event, &self.asked) {
             // 3-12
-            (Event::Call(Call::Ask(request)), _) => {
+            (Event::Call(Call::Ask(request, _)), _) => {
                 let (first, second) = Self::resources(&request);
                 let msg = match second {
                     Some(_) => ToManager::NewRequest(request.id, 2, Some(first)),

@@ -84,7 +84,7 @@ where
     fn lines_01_to_03(&mut self, cfg: &PrintedRhee<U::P>, out: &mut Out<U>) {
         self.sub_region = Region::Trying;
         if let Some(request) = self.request.clone() {
-            self.step_inner(cfg, Event::Call(Call::Ask(request)), out);
+            self.step_inner(cfg, Event::Call(Call::Ask(request, None)), out);
         }
     }
 
@@ -163,7 +163,7 @@ where
 
     fn step(&mut self, cfg: &Self::P, event: Event<Self>, out: &mut Out<U>) {
         match event {
-            Event::Call(Call::Ask(request)) => {
+            Event::Call(Call::Ask(request, _)) => {
                 (self.region, self.selected) = (Region::Trying, false);
                 self.request = Some(request);
             }

@@ -399,7 +399,7 @@ impl Role for User {
 
     fn step(&mut self, cfg: &PrintedWinkowski, event: Event<Self>, out: &mut Out) {
         match (event, &mut self.task) {
-            (Event::Call(Call::Ask(request)), _) => self.ask(cfg, request, out),
+            (Event::Call(Call::Ask(request, _)), _) => self.ask(cfg, request, out),
             (Event::Call(Call::Done), Some(task)) if cfg.repairs.d16 => {
                 task.enter(Status::Releasing);
                 task.release(out);
