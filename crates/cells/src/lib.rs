@@ -92,7 +92,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::LeaseFromReceipt,
         Self::NoGrace,
         Self::OldConnections,

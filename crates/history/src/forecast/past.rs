@@ -18,12 +18,21 @@ pub struct Kind {
     pub pools: Vec<Name>,
 }
 
+impl Kind {
+    /// Whether its pools are of several cells.
+    pub(super) fn spans_cells(&self) -> bool {
+        self.pools.windows(2).any(|pair| pair[0].cell() != pair[1].cell())
+    }
+}
+
 /// A group of uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Group {
     Label(Arc<str>),
     User(Arc<str>),
     Pool(Name),
+    /// Those of pools of several cells.
+    Spanning,
     All,
 }
 
@@ -126,7 +135,8 @@ impl<N> Past<N> {
     /// A use has ended, which took so many milliseconds.
     pub fn add(&mut self, kind: &Kind, length: u64) {
         self.added += 1;
-        for group in groups(kind) {
+        let spanning = kind.spans_cells().then_some(Group::Spanning);
+        for group in groups(kind).chain(spanning) {
             let lengths = self.groups.entry(group).or_default();
             // Now and then, so that it costs little.
             if lengths.all.len() >= 2 * LATEST {
@@ -149,16 +159,20 @@ impl<N> Past<N> {
         self.groups.retain(|_, lengths| lengths.last >= limit);
     }
 
-    /// How long uses of a kind take on average, by those of the same name, the same user, or a pool, if there were
-    /// some; and how long all do.
-    pub(super) fn means(&self, kind: &Kind) -> (Option<u64>, Option<u64>) {
-        let mean = |group: &Group| {
-            let latest = self.latest(group);
-            let sum: u128 = latest.iter().copied().map(u128::from).sum();
-            (latest.len() >= SOME).then(|| (sum / latest.len() as u128) as u64)
-        };
-        let own = groups(kind).filter(|group| *group != Group::All).find_map(|group| mean(&group));
-        (own, mean(&Group::All))
+    /// How long a use of a kind takes on average, by the nearest kin that there are some of.
+    pub(super) fn usual(&self, kind: &Kind) -> Option<u64> {
+        groups(kind).filter(|group| *group != Group::All).find_map(|group| self.mean(&group))
+    }
+
+    /// How long a use of several cells takes on average.
+    pub(super) fn typical(&self) -> Option<u64> {
+        self.mean(&Group::Spanning)
+    }
+
+    fn mean(&self, group: &Group) -> Option<u64> {
+        let latest = self.latest(group);
+        let sum: u128 = latest.iter().copied().map(u128::from).sum();
+        (latest.len() >= SOME).then(|| (sum / latest.len() as u128) as u64)
     }
 
     /// How long a use takes.
@@ -294,18 +308,37 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_of_the_nearest_kin_that_there_are_some_of() {
+    fn the_nearest_kin_that_there_are_some_of_tells_how_long_a_use_takes() {
         let mut past: Past = Past::default();
-        assert_eq!(past.means(&kind("long", "ben", "gpu")), (None, None), "nothing is known");
+        assert_eq!(past.usual(&kind("long", "ben", "gpu")), None, "nothing is known");
         (1..SOME).for_each(|_| past.add(&kind("long", "ben", "gpu"), 1000));
-        assert_eq!(past.means(&kind("long", "ben", "gpu")), (None, None), "these are too few");
+        assert_eq!(past.usual(&kind("long", "ben", "gpu")), None, "these are too few");
         past.add(&kind("long", "ben", "gpu"), 1500);
         (0..2 * SOME).for_each(|_| past.add(&kind("short", "anna", "gpu"), 20));
-        let all = Some((5500 + 200) / 15);
-        assert_eq!(past.means(&kind("long", "anna", "gpu")), (Some(1100), all));
-        assert_eq!(past.means(&kind("new", "anna", "gpu")), (Some(20), all), "it is anna's");
-        assert_eq!(past.means(&kind("new", "dora", "gpu")), (all, all), "it is of the pool");
-        assert_eq!(past.means(&kind("new", "dora", "cpu")), (None, all), "it is like no other");
+        assert_eq!(past.usual(&kind("long", "anna", "gpu")), Some(1100));
+        assert_eq!(past.usual(&kind("new", "anna", "gpu")), Some(20), "it is anna's");
+        assert_eq!(
+            past.usual(&kind("new", "dora", "gpu")),
+            Some((5500 + 200) / 15),
+            "it is of the pool"
+        );
+        assert_eq!(past.usual(&kind("new", "dora", "cpu")), None, "it is like no other");
+    }
+
+    #[test]
+    fn uses_of_several_cells_tell_what_is_typical() {
+        let mut past: Past = Past::default();
+        let [here, there] = ["gpu", "gpu@there"].map(|pool| kind("job", "ben", pool));
+        let both = Kind {
+            pools: [&here, &there].map(|kind| kind.pools[0].clone()).into(),
+            ..here.clone()
+        };
+        (0..2 * SOME).for_each(|_| past.add(&here, 1));
+        (0..SOME).for_each(|_| past.add(&there, 2));
+        (1..SOME).for_each(|_| past.add(&both, 1000));
+        assert_eq!(past.typical(), None, "these are too few");
+        past.add(&both, 1500);
+        assert_eq!(past.typical(), Some(1100));
     }
 
     #[test]

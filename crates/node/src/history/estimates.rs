@@ -9,7 +9,7 @@
 //! - What is on the board is by the clock as it is: when that is set, the board is cleared, and nothing that was begun before
 //!   comes onto it.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use holdall_core::Length;
@@ -123,10 +123,15 @@ impl Estimates {
         Followed(self.0.clone())
     }
 
-    /// How long the use will probably take of what somebody asks for. Nobody waits for that: while the queue is looked
-    /// at by others, nothing is known.
+    /// How long the use will probably take of what somebody asks for of several cells. Nobody waits for that: while the
+    /// queue is looked at by others, nothing is known.
     pub(super) fn length(&self, who: &Who, ask: &Ask) -> Option<Length> {
-        let (takes, typical) = self.0.queue.try_lock().ok()?.live.foresees(who, ask)?;
+        let queue = match self.0.queue.try_lock() {
+            Ok(queue) => queue,
+            Err(TryLockError::Poisoned(queue)) => queue.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let (takes, typical) = queue.live.foresees(who, ask)?;
         Some(Length::of(takes, typical))
     }
 }
@@ -308,27 +313,28 @@ mod tests {
 
     use super::*;
 
-    /// A lock that was used for a minute some times, is used, and is waited for by a request.
+    /// A lock that was used for a minute some times, with one of another cell, and is waited for by a request.
     fn awaited(request: u64, now: u64) -> Live {
         let mut live = Live::default();
         let lines = (1..=5).flat_map(|n| {
             let (at, end) = (now - n * 1_000_000, now - n * 1_000_000 + 60_000);
             [
-                format!(r#"{{"t":{at},"k":"ask","r":"1-{n}","needs":["db"]}}"#),
+                format!(r#"{{"t":{at},"k":"ask","r":"1-{n}","needs":["db","db@there"]}}"#),
                 format!(r#"{{"t":{at},"k":"grant","r":"1-{n}","got":{{"db":["db"]}}}}"#),
                 format!(r#"{{"t":{end},"k":"end","r":"1-{n}","how":"released"}}"#),
             ]
         });
         lines.for_each(|line| live.remember(serde_json::from_str(&line).expect("a line")));
-        let ask = ask_for_db(holdall_wire::Lasting::Connection);
+        let ask = ask_for("db", holdall_wire::Lasting::Connection);
         let (request, who) = (RequestNo(request), Arc::default());
         let asked = What::Asked { request, who, ask: ask.into() };
         live.happens(now, &asked);
         live
     }
 
-    fn ask_for_db(lasting: holdall_wire::Lasting) -> Ask {
-        let (needs, from) = (vec!["db".parse().expect("a need")], holdall_wire::From::default());
+    fn ask_for(needs: &str, lasting: holdall_wire::Lasting) -> Ask {
+        let needs = needs.split(' ').map(|need| need.parse().expect("a need")).collect();
+        let from = holdall_wire::From::default();
         Ask { needs, now: false, lasting, from, within: None, limit: None, part: None }
     }
 
@@ -363,7 +369,7 @@ mod tests {
     fn how_long_a_use_takes_is_known_unless_somebody_looks_at_the_queue() {
         let queue = Mutex::new(Queue { live: awaited(7, now()), ..Queue::default() });
         let estimates = Estimates(Arc::new(Shared { queue, ..Shared::default() }));
-        let ask = ask_for_db(holdall_wire::Lasting::Reservation(60_000 / 2));
+        let ask = ask_for("db db@there", holdall_wire::Lasting::Reservation(60_000 / 2));
         let length = || estimates.length(&Who::default(), &ask).map(Length::get);
         assert_eq!(length(), Some(Length::TYPICAL / 2));
         let looked_at = estimates.0.lock();

@@ -211,8 +211,8 @@ impl Service {
         self.ended.push_back(Ended { request, how, at });
     }
 
-    /// How long the use will probably take of what somebody asks for, by the history. Only where there are other cells: to
-    /// one alone it makes no difference.
+    /// How long the use will probably take of what somebody asks for of several cells, by the history: whatever is of one
+    /// cell is waited for nearly as long with or without it.
     pub(super) fn length(&self, who: &Who, ask: &Ask) -> Option<Length> {
         self.engine().peers().next()?;
         self.history.as_ref()?.length(who, ask)

@@ -342,7 +342,9 @@ impl User {
         }
         let may_lose = quest.may_lose(cfg);
         self.quest = Some(quest);
-        self.unheard.change(|unheard| unheard.rung = 0);
+        if self.unheard.rung > 0 {
+            self.unheard.change(|unheard| unheard.rung = 0);
+        }
         if may_lose {
             self.watch(out);
         }

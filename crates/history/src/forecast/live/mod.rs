@@ -334,13 +334,15 @@ impl Live {
         used
     }
 
-    /// How long the use will probably take of what somebody asks for, and how long one does on average. If nothing
-    /// is known of such uses, a reservation takes as long as it lasts.
+    /// How long the use will probably take of what somebody asks for of several cells, and how long such a use does on average.
+    /// If former ones do not tell, a reservation takes as long as it lasts.
     pub fn foresees(&self, who: &Who, ask: &Ask) -> Option<(u64, u64)> {
         let Open { kind, lasts, limit, .. } = self.open_asked(0, who, ask);
-        let (mean, typical) = self.past.means(&kind);
+        if !kind.spans_cells() {
+            return None;
+        }
         let most = lasts.unwrap_or(u64::MAX).min(limit.unwrap_or(u64::MAX));
-        Some((mean.or(lasts)?.min(most), typical?))
+        Some((self.past.usual(&kind).or(lasts)?.min(most), self.past.typical()?))
     }
 
     /// Whether this is the first time that a request that waits is told when to expect its grant; and whose it is.

@@ -75,11 +75,12 @@ impl Agent {
     }
 
     /// Asked for, granted and used before, often enough, for as long as this.
-    fn used(&mut self, pool: &str, unit: &str, length: u64) {
+    fn used(&mut self, needs: &str, unit: &str, length: u64) {
         for number in 100..105 {
             let at = NOW - number * 10 * MINUTE;
-            self.ask(at, number, pool, Lasting::Connection);
-            self.grant(at, number, pool, &[unit], None);
+            self.ask(at, number, needs, Lasting::Connection);
+            let first = needs.split(' ').next().expect("a need");
+            self.grant(at, number, first, &[unit], None);
             self.end(at + length, number);
         }
     }
@@ -432,26 +433,28 @@ fn whoever_comes_among_the_first_is_noticed() {
 }
 
 #[test]
-fn how_long_a_use_takes_is_foreseen_from_former_ones_and_from_whoever_asks() {
+fn how_long_a_use_of_several_cells_takes_is_foreseen_from_former_ones_and_from_whoever_asks() {
+    const BOTH: &str = "gpu scope@there";
     let foresees = |agent: &Agent, label: &str, needs: &str, lasting, limit| {
         let Happened::Asked { ask, .. } = asked(1, needs, lasting) else { unreachable!() };
         agent.0.foresees(&who(label), &Ask { limit, ..Ask::clone(&ask) })
     };
     let mut agent = Agent::with("gpu", Units::Numbered(1));
     let reservation = Lasting::Reservation(30 * MINUTE);
-    assert_eq!(foresees(&agent, "job", "gpu", Lasting::Connection, None), None);
-    assert_eq!(foresees(&agent, "job", "gpu", reservation, None), None, "typical is what?");
-    agent.used("gpu", "gpu/0", 4 * MINUTE);
+    assert_eq!(foresees(&agent, "job", BOTH, Lasting::Connection, None), None);
+    assert_eq!(foresees(&agent, "job", BOTH, reservation, None), None, "typical is what?");
+    agent.used(BOTH, "gpu/0", 4 * MINUTE);
     let typical = |takes| Some((takes * MINUTE, 4 * MINUTE));
-    assert_eq!(foresees(&agent, "job", "gpu", Lasting::Connection, None), typical(4));
-    assert_eq!(foresees(&agent, "job", "gpu", Lasting::Connection, Some(MINUTE)), typical(1));
-    assert_eq!(foresees(&agent, "new", "gpu", reservation, None), typical(4), "so anna's are");
-    assert_eq!(foresees(&agent, "new", "gpu", Lasting::Reservation(MINUTE), None), typical(1));
+    assert_eq!(foresees(&agent, "job", BOTH, Lasting::Connection, None), typical(4));
+    assert_eq!(foresees(&agent, "job", "gpu", Lasting::Connection, None), None, "of one cell");
+    assert_eq!(foresees(&agent, "job", BOTH, Lasting::Connection, Some(MINUTE)), typical(1));
+    assert_eq!(foresees(&agent, "new", BOTH, reservation, None), typical(4), "so anna's are");
+    assert_eq!(foresees(&agent, "new", BOTH, Lasting::Reservation(MINUTE), None), typical(1));
     let ben = |needs: &str, lasting| {
         let Happened::Asked { ask, .. } = asked(1, needs, lasting) else { unreachable!() };
         agent.0.foresees(&Who { user: "ben".into(), ..Who::default() }, &ask)
     };
-    assert_eq!(ben("gpu", reservation), typical(4), "so those of the pool are");
-    assert_eq!(ben("cpu", reservation), typical(30), "as it says");
-    assert_eq!(ben("cpu", Lasting::Connection), None);
+    assert_eq!(ben(BOTH, reservation), typical(4), "so those of the pool are");
+    assert_eq!(ben("cpu scope@away", reservation), typical(30), "as it says");
+    assert_eq!(ben("cpu scope@away", Lasting::Connection), None);
 }
