@@ -143,8 +143,8 @@ impl World {
     }
 }
 
-/// How long a use will take, as whoever asks says: one request in two says something, whatever there is to say. It is not drawn,
-/// so what else is drawn stays the same.
+/// How long whoever asks says that its use will take: each second one says nothing. It is not drawn, so
+/// that what else is drawn stays the same.
 fn length_of(ask: u64) -> Option<Length> {
     let said = (ask % 2 == 1).then_some(ask / 2 % u64::from(Length::MAX) + 1)?;
     Length::try_from(u8::try_from(said).ok()?).ok()
