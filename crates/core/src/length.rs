@@ -21,8 +21,8 @@ pub struct NoLength(pub u8);
 impl Length {
     /// The shortest.
     pub const ONE: Self = Self(1);
-    /// That of a typical use: no more and no less than protocols suppose of a usual request of which nothing is known.
-    pub const TYPICAL: u8 = 2;
+    /// That of a typical use.
+    pub const TYPICAL: u8 = 4;
     /// The longest, and anything beyond.
     pub const MAX: u8 = 16;
 
@@ -67,10 +67,10 @@ mod tests {
     fn it_is_the_nearest_multiple_within_bounds() {
         let of = |takes, typical| Length::of(takes, typical).get();
         assert_eq!(of(100, 100), Length::TYPICAL);
-        assert_eq!((of(74, 100), of(75, 100)), (1, 2), "the nearest");
-        assert_eq!((of(0, 100), of(401, 100), of(u64::MAX, 1)), (1, 8, 16));
+        assert_eq!((of(87, 100), of(88, 100)), (3, 4), "the nearest");
+        assert_eq!((of(0, 100), of(401, 100), of(u64::MAX, 1)), (1, 16, 16));
         assert_eq!(of(u64::MAX, u64::MAX), Length::TYPICAL);
-        assert_eq!((of(0, 0), of(3, 0)), (1, 6), "a typical use takes some time");
+        assert_eq!((of(0, 0), of(3, 0)), (1, 12), "a typical use takes some time");
     }
 
     #[test]

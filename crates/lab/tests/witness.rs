@@ -7,7 +7,7 @@ use holdall_core::{
     Addr, Call, Effect, Event, ManagerId, Options, Outbox, Protocol, Request, RequestId, Role,
     Topology, UserId,
 };
-use holdall_lab::check::{Scope, Settings, check};
+use holdall_lab::check::{Scope, Settings, Wanted, check};
 use holdall_lab::registry::Chosen;
 use holdall_protocols::ordered::{self, Ordered};
 use stateright::{Checker, Model, Property};
@@ -136,14 +136,12 @@ impl Model for Witness {
         match action {
             Action::Ask(lane) => {
                 let client = &mut next.clients[lane];
-                let needs = self.scope.users[lane].requests[client.asked].clone();
+                let Wanted { needs, length } =
+                    self.scope.users[lane].requests[client.asked].clone();
                 *client = Client { asked: client.asked + 1, stage: Stage::Waiting };
                 let id = RequestId { user: UserId::first(lane as u32), seq: client.asked as u64 };
-                self.feed_user(
-                    &mut next,
-                    lane,
-                    Event::Call(Call::Ask(Request { id, needs }, None)),
-                );
+                let ask = Call::Ask(Request { id, needs }, length);
+                self.feed_user(&mut next, lane, Event::Call(ask));
             }
             Action::Deliver(message) => {
                 next.receive(&message);
@@ -169,7 +167,8 @@ impl Model for Witness {
                 .zip(&model.scope.users)
                 .filter(|(c, _)| c.stage == Stage::Using);
             let mut units = vec![0; model.scope.pools.len()];
-            for need in used.flat_map(|(client, user)| user.requests[client.asked - 1].iter()) {
+            for need in used.flat_map(|(client, user)| user.requests[client.asked - 1].needs.iter())
+            {
                 units[need.pool.index()] += need.units;
             }
             units.iter().zip(&model.scope.pools).all(|(units, pool)| *units <= pool.capacity)

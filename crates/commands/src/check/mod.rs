@@ -20,9 +20,9 @@ use crate::{Protocols, Usage, print, print_to_reader, say, usage};
 /// Explore every interleaving of a small scope and decide what the protocol promises
 ///
 /// Users are separated by '/', successive requests of one user by ',', the needs of a request by
-/// '+' in the order asked; '0:2' is two units of pool 0, '0~4' a use that will probably take twice as long
-/// as a typical one. After a user, '*' repeats its list for
-/// ever, '^' lets it depart after its list and return under a fresh id, '!' never ends its use.
+/// '+' in the order asked; '0:2' is two units of pool 0, '0+1~8' a request whose user says
+/// how long its use will probably take (1 to 16). After a user, '*' repeats its list for ever, '^' lets
+/// it depart after its list and return under a fresh id, '!' never ends its use.
 ///
 /// A search that takes too long is ended by --max-states, --time, --memory or Ctrl-C, and tells what
 /// was seen so far. With --save, `holdall check --resume FILE` goes on with it.

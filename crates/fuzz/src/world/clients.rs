@@ -33,9 +33,7 @@ impl World {
         user.seq += 1;
         let request = Request { id: RequestId { user: id, seq: user.seq }, needs };
         user.client = Client::Waiting(request.clone());
-        // Any length, or none, without drawing it: what else is drawn stays the same.
-        let length = u8::try_from((user.seq + lane as u64) % (u64::from(Length::MAX) + 1));
-        let length = length.ok().and_then(|number| Length::try_from(number).ok());
+        let length = length_of(user.seq + lane as u64);
         self.step(Addr::User(id), Input::Call(Call::Ask(request, length)))
     }
 
@@ -143,4 +141,11 @@ impl World {
             self.stop_using(&request);
         }
     }
+}
+
+/// How long whoever asks says that its use will take: each second one says nothing. It is not drawn, so
+/// that what else is drawn stays the same.
+fn length_of(ask: u64) -> Option<Length> {
+    let said = (ask % 2 == 1).then_some(ask / 2 % u64::from(Length::MAX) + 1)?;
+    Length::try_from(u8::try_from(said).ok()?).ok()
 }

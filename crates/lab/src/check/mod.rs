@@ -32,7 +32,7 @@ pub use self::diagram::{StateGraph, state_graph};
 pub use self::explore::{Explorer, explore};
 pub use self::record::{Steps, record};
 pub use self::scope::suite::{Suite, every_assignment};
-pub use self::scope::{BadScope, Scope, Script, Then, Unreadable};
+pub use self::scope::{BadScope, Scope, Script, Then, Unreadable, Wanted};
 pub use self::search::limits::Interrupt;
 pub use self::search::shift::Shifted;
 pub use self::search::{CutOff, Progress, Watch};

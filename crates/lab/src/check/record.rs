@@ -199,7 +199,7 @@ impl Recorder<'_> {
     fn client(&self, client: &Client) -> Value {
         let lane = client.user().lane().index();
         let busy = matches!(client.stage, Stage::Waiting | Stage::Using | Stage::Releasing);
-        let needs = self.world.scope.users[lane].requests.get(usize::from(client.at));
+        let needs = self.world.scope.users[lane].needs().nth(client.at.into());
         json!({
             "request": client.request,
             "stage": format!("{:?}", client.stage),

@@ -466,4 +466,7 @@ fn how_long_a_use_will_probably_take_is_told_to_other_cells_and_stays_in_the_log
     story.linked();
     let all = PeerMessage::Assert(Assertion { last: true, ..Assertion::default() });
     assert_eq!(told_spans(&story.said(all)), [9]);
+    // Nor if the other cell forgets it, and it is asked for as another.
+    let presence = Presence { life: 8, epoch: 1, nonce: 2, began: 0, length: 0 };
+    assert_eq!(told_spans(&story.input(Input::Linked { cell: THERE, presence })), [9]);
 }

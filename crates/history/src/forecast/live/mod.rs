@@ -335,14 +335,16 @@ impl Live {
     }
 
     /// How long the use will probably take of what somebody asks for of several cells, and how long such a use does on average.
-    /// If former ones do not tell, a reservation takes as long as it lasts.
+    /// If former ones do not tell, a reservation takes as long as it lasts, and all else as long as any: a request that says
+    /// nothing counts in another measure.
     pub fn foresees(&self, who: &Who, ask: &Ask) -> Option<(u64, u64)> {
         let Open { kind, lasts, limit, .. } = self.open_asked(0, who, ask);
         if !kind.spans_cells() {
             return None;
         }
+        let typical = self.past.typical()?;
         let most = lasts.unwrap_or(u64::MAX).min(limit.unwrap_or(u64::MAX));
-        Some((self.past.usual(&kind).or(lasts)?.min(most), self.past.typical()?))
+        Some((self.past.usual(&kind).or(lasts).unwrap_or(typical).min(most), typical))
     }
 
     /// Whether this is the first time that a request that waits is told when to expect its grant; and whose it is.

@@ -456,5 +456,5 @@ fn how_long_a_use_of_several_cells_takes_is_foreseen_from_former_ones_and_from_w
     };
     assert_eq!(ben(BOTH, reservation), typical(4), "so those of the pool are");
     assert_eq!(ben("cpu scope@away", reservation), typical(30), "as it says");
-    assert_eq!(ben("cpu scope@away", Lasting::Connection), None);
+    assert_eq!(ben("cpu scope@away", Lasting::Connection), typical(4), "as any");
 }

@@ -1,6 +1,6 @@
 //! Why a scope cannot be explored.
 
-use holdall_core::{BadNeeds, CellId, NoLength, Unsupported};
+use holdall_core::{BadNeeds, CellId, Length, Unsupported};
 
 use super::{USERS_MAX, UnitMask};
 use crate::check::Detector;
@@ -193,8 +193,8 @@ pub enum Unreadable {
     #[error("expected {0}")]
     Expected(&'static str),
     /// A length that no use has.
-    #[error(transparent)]
-    Length(#[from] NoLength),
+    #[error("the length of a use is a number from 1 to {most}, not {0}", most = Length::MAX)]
+    Length(u32),
     /// A request that makes no sense.
     #[error(transparent)]
     Needs(#[from] BadNeeds),

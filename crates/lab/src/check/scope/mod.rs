@@ -36,15 +36,22 @@ pub struct Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// What it asks for, one after another; at least one request.
-    pub requests: Vec<Needs>,
-    /// How long the use of each will probably take, as it says when it asks.
-    pub lengths: Vec<Option<Length>>,
+    pub requests: Vec<Wanted>,
     /// What it does after the last of them.
     pub then: Then,
     /// Whether it never ends a use.
     pub endless: bool,
     /// The cell it comes from.
     pub cell: CellId,
+}
+
+/// What a user asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// What it needs.
+    pub needs: Needs,
+    /// How long its use will probably take, if it says so.
+    pub length: Option<Length>,
 }
 
 /// What a user does after its list.
@@ -116,7 +123,7 @@ impl Scope {
     /// The system as the protocol sees it.
     pub fn topology(&self, about: &About) -> Topology {
         let pools_of = |user: &Script| {
-            user.requests.iter().flat_map(|needs| needs.iter().map(|need| need.pool)).collect()
+            user.needs().flat_map(|needs| needs.iter().map(|need| need.pool)).collect()
         };
         let mut topology = Topology::of_pools(self.pools.clone());
         if about.assumes.participants == Known::Known {
@@ -168,9 +175,8 @@ impl Scope {
 
     /// For each user, the mask of users with whom it shares a pool in some request.
     pub(crate) fn sharing(&self) -> Vec<u32> {
-        let share = |a: &Script, b: &Script| {
-            a.requests.iter().any(|r| b.requests.iter().any(|s| r.share_a_pool_with(s)))
-        };
+        let share =
+            |a: &Script, b: &Script| a.needs().any(|r| b.needs().any(|s| r.share_a_pool_with(s)));
         let mask = |a: &Script| {
             let sharers = self.users.iter().enumerate().filter(|(_, b)| share(a, b));
             sharers.fold(0, |mask, (lane, _)| mask | 1 << lane)
@@ -180,7 +186,7 @@ impl Scope {
 
     fn requests(&self) -> impl Iterator<Item = (usize, &Needs)> {
         let lanes = self.users.iter().enumerate();
-        lanes.flat_map(|(lane, user)| user.requests.iter().map(move |needs| (lane, needs)))
+        lanes.flat_map(|(lane, user)| user.needs().map(move |needs| (lane, needs)))
     }
 
     fn validate(&self) -> Result<(), BadScope> {
@@ -238,9 +244,16 @@ impl fmt::Display for Scope {
     }
 }
 
+impl Script {
+    /// What it needs, one request after another.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = &Needs> {
+        self.requests.iter().map(|wanted| &wanted.needs)
+    }
+}
+
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, needs) in self.requests.iter().enumerate() {
+        for (i, Wanted { needs, length }) in self.requests.iter().enumerate() {
             f.write_str(if i == 0 { "" } else { "," })?;
             for (j, need) in needs.iter().enumerate() {
                 write!(f, "{}{}", if j == 0 { "" } else { "+" }, need.pool.0)?;
@@ -251,7 +264,7 @@ impl fmt::Display for Script {
                     write!(f, ":{}", need.more())?;
                 }
             }
-            if let Some(length) = self.lengths[i] {
+            if let Some(length) = length {
                 write!(f, "~{length}")?;
             }
         }
@@ -327,14 +340,12 @@ impl Reader<'_> {
     fn user(&mut self) -> Result<Script, BadScope> {
         let mut script = Script {
             requests: vec![self.request()?],
-            lengths: vec![self.length()?],
             then: Then::Stop,
             endless: false,
             cell: CellId(0),
         };
         while self.take(',') {
             script.requests.push(self.request()?);
-            script.lengths.push(self.length()?);
         }
         loop {
             let before = self.at;
@@ -353,7 +364,11 @@ impl Reader<'_> {
         }
     }
 
-    fn request(&mut self) -> Result<Needs, BadScope> {
+    fn request(&mut self) -> Result<Wanted, BadScope> {
+        Ok(Wanted { needs: self.needs()?, length: self.length()? })
+    }
+
+    fn needs(&mut self) -> Result<Needs, BadScope> {
         let start = self.at;
         let mut list = vec![self.need()?];
         while self.take('+') {
@@ -367,9 +382,10 @@ impl Reader<'_> {
             return Ok(None);
         }
         let start = self.at;
-        let number = u8::try_from(self.number("the length of a use")?).unwrap_or(u8::MAX);
-        let read = Length::try_from(number).map(Some);
-        read.map_err(|bad| Self { text: self.text, at: start }.error(bad.into()))
+        let number = self.number("the length of a use")?;
+        let length = u8::try_from(number).ok().and_then(|number| Length::try_from(number).ok());
+        let bad = || Self { text: self.text, at: start }.error(Unreadable::Length(number));
+        length.ok_or_else(bad).map(Some)
     }
 
     fn need(&mut self) -> Result<Need, BadScope> {
@@ -453,9 +469,9 @@ mod tests {
         assert!(bad("0-1", "0.1.1").contains("'0.1.>1'"));
         assert!(bad("0-1", "0.1:0").contains("zero units"));
         assert!(bad("1", "0~").contains("expected the length of a use at the mark: '0~>'"));
-        assert!(bad("1", "0~17").contains("from 1 to 16, not 17: '0~>17'"), "{}", bad("1", "0~17"));
-        assert!(bad("1", "0~0").contains("from 1 to 16"));
-        assert!(bad("1", "0~300").contains("from 1 to 16"));
+        assert!(bad("1", "0~17").contains("from 1 to 16, not 17 at the mark: '0~>17'"));
+        assert!(bad("1", "0~0").contains("from 1 to 16, not 0 at the mark"));
+        assert!(bad("1", "0~300").contains("from 1 to 16, not 300 at the mark"));
     }
 
     #[test]

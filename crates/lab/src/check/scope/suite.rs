@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use holdall_core::{About, CellId, Need, Needs, NodeId, Pool, PoolId};
 
-use super::{BadScope, Scope, Script, Then};
+use super::{BadScope, Scope, Script, Then, Wanted};
 use crate::check::{Settings, Timers};
 use crate::registry::Chosen;
 
@@ -84,7 +84,7 @@ const STAGES_FEW: u32 = 2;
 /// Whether users ask for ever for different pools.
 fn is_uneven(scope: &Scope) -> bool {
     let pools = |user: &Script| -> BTreeSet<PoolId> {
-        user.requests.iter().flat_map(|needs| needs.iter().map(|need| need.pool)).collect()
+        user.needs().flat_map(|needs| needs.iter().map(|need| need.pool)).collect()
     };
     let mut repeating = scope.users.iter().filter(|user| user.then == Then::Repeat).map(pools);
     let first = repeating.next();
@@ -149,13 +149,12 @@ fn list_requests(resources: u32, about: &About, taken: &mut Vec<Need>, all: &mut
 
 /// The scope with one client more, whose request is not before the last client's in the list.
 fn with_one_more(scope: &Scope, requests: &[Needs]) -> Vec<Scope> {
-    let last = scope.users.last().map(|user| &user.requests[0]);
+    let last = scope.users.last().map(|user| &user.requests[0].needs);
     let from = last.and_then(|last| requests.iter().position(|needs| needs == last)).unwrap_or(0);
     let more = |needs: &Needs| {
         let mut scope = scope.clone();
         scope.users.push(Script {
-            requests: vec![needs.clone()],
-            lengths: vec![None],
+            requests: vec![Wanted { needs: needs.clone(), length: None }],
             then: Then::Stop,
             endless: false,
             cell: CellId(0),

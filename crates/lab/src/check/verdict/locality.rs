@@ -249,7 +249,7 @@ fn from_manager(scope: &Scope, manager: usize, managers: usize) -> Vec<Distance>
     let needs =
         |needs: &Needs| needs.iter().any(|need| pool.is_none_or(|p| need.pool.index() == p));
     let users = scope.users.iter().enumerate();
-    let own = users.filter(|(_, user)| user.requests.iter().any(needs));
+    let own = users.filter(|(_, user)| user.needs().any(needs));
     distances(&scope.sharing(), own.fold(0, |mask, (lane, _)| mask | 1 << lane), 1)
 }
 

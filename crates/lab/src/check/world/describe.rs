@@ -71,7 +71,7 @@ impl World<'_> {
         match action {
             Action::Ask(lane) => {
                 let client = client(after, lane);
-                let needs = &self.scope.users[lane].requests[usize::from(client.at)];
+                let needs = &self.scope.users[lane].requests[usize::from(client.at)].needs;
                 (of(lane), format!("{:?} asks for {needs:?} ({:?})", of(lane), client.request))
             }
             Action::Crash(lane) => (of(lane), format!("{:?} stops without a word", of(lane))),

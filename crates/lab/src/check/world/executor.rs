@@ -10,7 +10,7 @@ use super::lately::Lately;
 use super::prints::Prints;
 use super::steps::Steps;
 use super::{NOBODY, World};
-use crate::check::scope::{Then, UnitMask};
+use crate::check::scope::{Then, UnitMask, Wanted};
 use crate::check::search::model::{Action, Breach, Class, Expander, Label, Step, Successors};
 
 /// One thread's way through the world.
@@ -261,9 +261,9 @@ impl<'w> Executor<'w> {
         let id = *self.calls.entry(self.next[lane]).or_insert_with(|| {
             let call = match stage {
                 Stage::Waiting => {
-                    let (script, at) = (&world.scope.users[lane], usize::from(at));
-                    let needs = script.requests[at].clone();
-                    Call::Ask(Request { id: request, needs }, script.lengths[at])
+                    let wanted = &world.scope.users[lane].requests[usize::from(at)];
+                    let Wanted { needs, length } = wanted.clone();
+                    Call::Ask(Request { id: request, needs }, length)
                 }
                 Stage::Releasing => Call::Done,
                 _ => Call::Leave,
@@ -357,7 +357,7 @@ impl<'w> Executor<'w> {
     fn granted(&mut self, lane: usize, request: &Request) {
         let client = self.client(lane);
         let script = &self.world.scope.users[lane];
-        let asked = script.requests.get(usize::from(client.at));
+        let asked = script.needs().nth(client.at.into());
         let scope = self.world.scope;
         let met = |asked: &Needs| asked.are_met_by(&request.needs, |pool| scope.is_listed(pool));
         if !client.is_waiting() || client.request != request.id || !asked.is_some_and(met) {

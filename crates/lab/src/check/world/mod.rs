@@ -205,7 +205,7 @@ impl<'a> World<'a> {
         let mut used = vec![0; self.scope.pools.len()];
         for (client, script) in self.clients(state).zip(&self.scope.users) {
             if client.stage == Stage::Using && (script.endless || !only_endless) {
-                for need in script.requests[usize::from(client.at)].iter() {
+                for need in script.requests[usize::from(client.at)].needs.iter() {
                     used[need.pool.index()] += u64::from(need.units);
                 }
             }
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
             for (lane, client) in
                 self.clients(state).enumerate().filter(|(_, client)| client.is_waiting())
             {
-                let needs = &self.scope.users[lane].requests[usize::from(client.at)];
+                let needs = &self.scope.users[lane].requests[usize::from(client.at)].needs;
                 let fits = needs.iter().all(|need| {
                     let pool = need.pool.index();
                     used[pool] + u64::from(need.units) <= u64::from(self.scope.pools[pool].capacity)
@@ -301,7 +301,7 @@ impl<'a> World<'a> {
     fn current_needs(&self, state: &[u32]) -> Vec<Option<&Needs>> {
         let current = |(lane, client): (usize, &Client)| {
             let wants = client.is_waiting() || client.stage == Stage::Using;
-            wants.then(|| &self.scope.users[lane].requests[usize::from(client.at)])
+            wants.then(|| &self.scope.users[lane].requests[usize::from(client.at)].needs)
         };
         self.clients(state).enumerate().map(current).collect()
     }

@@ -9,7 +9,7 @@ impl Executor<'_> {
     /// The request now asked for is later than all that have settled and conflict with it.
     pub(super) fn note_later(&mut self, lane: usize) {
         let scope = self.world.scope;
-        let needs = |lane: usize, at: u8| scope.users[lane].requests.get(usize::from(at));
+        let needs = |lane: usize, at: u8| scope.users[lane].needs().nth(at.into());
         let mine = needs(lane, self.client(lane).at);
         for other in 0..scope.users.len() {
             let Client { overtaken, at, .. } = self.client(other);
