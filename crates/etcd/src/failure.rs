@@ -10,7 +10,7 @@ pub enum Kind {
     /// It may have been carried out, or be carried out later: it took too long, the connection
     /// broke, the members have no leader. Everything that is not known better is this.
     Unknown,
-    /// There is no room (the alarm `NOSPACE`). It was not carried out.
+    /// There is no room (the alarm `NOSPACE`). It was not carried out, unless it was what took the last of it; it is not later.
     Full,
     /// The user is not known, or may not do that. It was not carried out.
     Refused,

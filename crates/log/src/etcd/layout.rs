@@ -198,7 +198,7 @@ pub(super) fn write_sealed(epoch: u32, term: i64) -> Bytes {
 
 /// How far a log has come. Of two heads that one leader has written the later says more: a higher
 /// number, or a higher epoch. Only what seals the log may leave it as it is, and deletes the leader's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Head {
     /// The number that the next record has.
     pub(super) next: Index,

@@ -12,11 +12,11 @@ use super::layout::{Meta, Pointer};
 use super::lead::Place;
 use crate::{Index, OpenError, Record, Snapshot};
 
-/// How many keys are asked for at once: each has a megabyte at most, and an answer is taken of 256.
+/// How many keys are asked for at once, at least: each has a megabyte at most, and an answer is taken of 256.
 const PAGE: i64 = 16;
-/// And how many after a page whose values are small, of so many bytes at most.
+/// And at most, where as many as the page before had on average are no more than so many bytes.
 const LONG_PAGE: i64 = 128;
-const SMALL: usize = 1 << 20;
+const SMALL: usize = 4 << 20;
 /// The last key first.
 const LAST_FIRST: i32 = 2;
 
@@ -73,12 +73,25 @@ impl<K: Kv> Place<K> {
         revision: i64,
     ) -> Result<Vec<KeyValue>, Stopped> {
         let mut range = Range { key: first, end, limit: PAGE, revision, ..Range::default() };
+        let mut longest = LONG_PAGE;
         let mut found: Vec<KeyValue> = Vec::new();
         loop {
-            let page = self.ask(&range).await.map_err(|failure| self.stopped(failure))?;
+            let page = match range.limit {
+                PAGE => self.ask(&range).await,
+                _ => self.kv.range(range.clone()).await,
+            };
+            let page = match page {
+                // A shorter page may come in time.
+                Err(failure) if failure.kind == Kind::Unknown && range.limit > PAGE => {
+                    (longest, range.limit) = (PAGE, PAGE);
+                    continue;
+                }
+                page => page.map_err(|failure| self.stopped(failure))?,
+            };
             let more = page.more;
             let bytes: usize = page.found.iter().map(|key| key.value.len()).sum();
-            range.limit = if bytes > SMALL { PAGE } else { LONG_PAGE };
+            let fitting = SMALL * page.found.len() / bytes.max(1);
+            range.limit = i64::try_from(fitting).unwrap_or(longest).clamp(PAGE, longest);
             found.extend(page.found);
             match found.last() {
                 Some(last) if more => range.key = [&last.key[..], &[0]].concat(),

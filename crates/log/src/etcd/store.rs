@@ -247,10 +247,9 @@ impl EtcdLog {
                 return Err(Error::Full(core.place.name.clone()));
             }
             if begun.elapsed() > self.patience {
-                let slow = || Failure::unknown("it does not answer in time");
-                let trouble = core.progress().trouble;
                 self.stop();
-                return Err(trouble.unwrap_or_else(|| core.place.error(&slow())));
+                // Also if there is no room: this one does not go on.
+                return Err(core.place.error(&Failure::unknown("it does not answer in time")));
             }
             std::thread::sleep(LOOK);
         }

@@ -7,6 +7,11 @@ use tokio::sync::watch;
 
 use crate::{Error, Index, Progress, Watch};
 
+/// Until when whoever leads no longer leads, for good.
+const RESIGNED: u64 = 0;
+/// Until when, if that is known only when the lease is renewed next: no longer than until now.
+const UNKNOWN: u64 = 1;
+
 /// Who finds something out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
@@ -55,7 +60,7 @@ impl Told {
     /// Nobody else leads before then; unless this one is about to resign, or has ended.
     pub(super) fn leads_until(&self, until: u64) {
         self.progress.send_if_modified(|progress| {
-            let leads = progress.leads_until != Some(0);
+            let leads = progress.leads_until != Some(RESIGNED);
             if leads {
                 progress.leads_until = Some(until);
             }
@@ -65,14 +70,14 @@ impl Told {
 
     /// From now on somebody else may lead, at any moment.
     pub(super) fn resign(&self) {
-        self.progress.send_modify(|progress| progress.leads_until = Some(0));
+        self.progress.send_modify(|progress| progress.leads_until = Some(RESIGNED));
     }
 
-    /// This one has not resigned after all: when its lease is renewed next, it is known for how long it leads.
+    /// If this one has resigned, it has not after all: when its lease is renewed next, it is known for how long it leads.
     pub(super) fn go_on(&self) {
         self.progress.send_modify(|progress| {
-            if !progress.has_ended() {
-                progress.leads_until = Some(1);
+            if !progress.has_ended() && progress.leads_until == Some(RESIGNED) {
+                progress.leads_until = Some(UNKNOWN);
             }
         });
     }
@@ -101,7 +106,7 @@ impl Told {
             if !progress.has_ended() {
                 progress.trouble = Some(error);
             }
-            progress.leads_until = Some(0);
+            progress.leads_until = Some(RESIGNED);
         });
     }
 }

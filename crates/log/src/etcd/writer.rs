@@ -205,8 +205,9 @@ pub(super) struct Writer<'a, K> {
     says_lost: bool,
     /// How many records the transaction before had.
     expected: usize,
-    /// Whether a seal may be carried out yet: it was sent, after what the head says, and not refused for certain.
-    may_be_sealed: bool,
+    /// What the head says before the furthest seal that was sent, and neither answered nor waited for: it may be carried out yet,
+    /// unless the head says more by now.
+    seal_follows: Option<Head>,
 }
 
 impl<'a, K: Kv> Writer<'a, K> {
@@ -221,7 +222,7 @@ impl<'a, K: Kv> Writer<'a, K> {
             furthest: head.next,
             flights: VecDeque::new(),
             expected: 0,
-            may_be_sealed: false,
+            seal_follows: None,
             says_lost: matches!(elected.memory, Memory::Lost(_)),
         }
     }
@@ -376,8 +377,8 @@ impl<'a, K: Kv> Writer<'a, K> {
         };
         // What follows it has missed, too, or will: if it arrives late, it is right all the same.
         let flights = std::mem::take(&mut self.flights);
-        let sealing = flights.iter().position(|flight| flight.batch.seal.is_some());
-        self.may_be_sealed |= sealing.is_some_and(|at| at > 0);
+        let is_unknown = failure.as_ref().is_some_and(|failure| failure.kind == Kind::Unknown);
+        self.seal_follows = self.seal_follows.max(self.dropped_seal(&flights, is_unknown));
         let Some(failure) = failure else { return self.look().await };
         self.elected.told.trouble(By::Writer, Some(self.place.error(&failure)));
         match failure.kind {
@@ -385,22 +386,34 @@ impl<'a, K: Kv> Writer<'a, K> {
                 self.drop_unread(flights.front()).await;
                 Ok(Became::Written)
             }
-            // This one was not carried out for want of room; an earlier one may have been.
+            // etcd carries out what leaves no room, and says that there is none; from then on nothing. Nor is it later.
             Kind::Full => {
                 let became = self.look().await?;
-                if sealing.is_some() && matches!(became, Became::Missed) && !self.may_be_sealed {
+                let is_withdrawn = matches!(became, Became::Missed) && !self.may_be_sealed();
+                if is_withdrawn && self.queue.is_ending() {
                     self.queue.withdraw_seal();
                     self.elected.told.go_on();
                 }
                 Ok(became)
             }
-            Kind::Unknown => {
-                self.may_be_sealed |= sealing.is_some();
-                self.look().await
-            }
+            Kind::Unknown => self.look().await,
             Kind::LeaseOver => Err(Error::Deposed(self.place.name.clone())),
             Kind::Refused | Kind::Compacted | Kind::Wrong => Ok(Became::Missed),
         }
+    }
+
+    /// What the head says before the seal among those that are not waited for any more, if there is one; of the first of them it
+    /// may be known what became of it.
+    fn dropped_seal(&self, flights: &VecDeque<Flight>, is_unknown: bool) -> Option<Head> {
+        match flights.iter().position(|flight| flight.batch.seal.is_some())? {
+            0 => is_unknown.then_some(self.head),
+            at => Some(flights[at - 1].batch.after),
+        }
+    }
+
+    /// Whether a seal may be carried out yet.
+    fn may_be_sealed(&self) -> bool {
+        self.seal_follows.is_some_and(|head| head >= self.head)
     }
 
     /// The log is committed up to here, and the head says so.
@@ -411,7 +424,6 @@ impl<'a, K: Kv> Writer<'a, K> {
         }
         drop(waiting);
         self.says_lost &= head.next == self.head.next;
-        self.may_be_sealed &= head == self.head;
         (self.head, self.said) = (head, said);
         self.elected.told.committed(head.next.before(), head.epoch);
     }

@@ -5,10 +5,36 @@ use std::time::Duration;
 
 use super::super::kv::Kv;
 use super::super::lead::Place;
-use super::super::log::open;
-use super::store::Faults;
+use super::super::log::{Core, open};
+use super::store::{Faults, SimulatedStore};
 use super::tests::{append, led, well};
+use super::world::World;
 use crate::Error;
+
+/// Waits until it goes on.
+async fn withdrawn(core: &Core<SimulatedStore>) {
+    let withdrawn = async {
+        while core.is_ending() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), withdrawn).await.expect("it goes on");
+}
+
+/// Waits until it has handed over, which it may have done before; there is room after a while.
+async fn never_goes_on(world: &World, core: &Core<SimulatedStore>) {
+    for step in 0..3000 {
+        if step == 1000 {
+            world.store.set_full(false);
+        }
+        if core.progress().has_ended() {
+            return;
+        }
+        assert!(core.is_ending() && core.progress().leads_until == Some(0), "{step}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it is not handed over");
+}
 
 /// Whoever would hand over where nothing can be written goes on leading; what was sent for it is never carried out later.
 #[tokio::test(start_paused = true)]
@@ -19,12 +45,7 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     let owed = append(&mut feed, b"what is owed");
     let core = Arc::clone(&feed.core);
     core.seal(Some("h1".into()));
-    let withdrawn = async {
-        while core.is_ending() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), withdrawn).await.expect("it goes on");
+    withdrawn(&core).await;
     let progress = core.progress();
     assert!(!progress.has_ended() && matches!(progress.trouble, Some(Error::Full(_))));
     // For longer than a lease it is known that nobody else leads.
@@ -43,6 +64,36 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     assert_eq!(place.meta().await.expect("an answer").heir.as_deref(), Some("h1"));
 }
 
+/// So does who has more to write before than one transaction takes: it has not come to handing over.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_come_to_hand_over_for_want_of_room_goes_on() {
+    let world = well();
+    let mut feed = led(&world).await;
+    world.store.set_full(true);
+    for _ in 0..5 {
+        append(&mut feed, &vec![7; 600_000]);
+    }
+    let core = Arc::clone(&feed.core);
+    core.seal(Some("h1".into()));
+    withdrawn(&core).await;
+    let until = core.progress().leads_until.expect("for a time");
+    assert!(until > core.place.kv.now(), "it has led all the time");
+    world.store.set_full(false);
+    core.watch().reached(feed.next.before()).await.expect("it passes");
+}
+
+/// Handing over may take the last of the room, and be refused for that: it is carried out all the same.
+#[tokio::test(start_paused = true)]
+async fn who_hands_over_with_the_last_of_the_room_has() {
+    let world = well();
+    let core = Arc::clone(&led(&world).await.core);
+    world.store.set_faults(Faults { last: 1000, ..Faults::default() });
+    world.store.set_full(true);
+    core.seal(Some("h1".into()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(matches!(core.progress().trouble, Some(Error::Closed(_))), "{:?}", core.progress());
+}
+
 /// What was sent to hand over and is not answered may be carried out yet: whoever has sent it does not go on because there is no room by now.
 #[tokio::test(start_paused = true)]
 async fn who_may_have_handed_over_does_not_go_on() {
@@ -53,17 +104,24 @@ async fn who_may_have_handed_over_does_not_go_on() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     world.store.set_faults(Faults::default());
     world.store.set_full(true);
-    for step in 0..3000 {
-        if step == 1000 {
-            world.store.set_full(false);
-        }
-        if core.progress().has_ended() {
-            return;
-        }
-        assert!(core.is_ending() && core.progress().leads_until == Some(0), "{step}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it is not handed over");
+    never_goes_on(&world, &core).await;
+}
+
+/// Nor if it was sent while something before it was under way, of which it turns out that it was carried out: it follows just that.
+#[tokio::test(start_paused = true)]
+async fn who_may_have_handed_over_after_something_else_does_not_go_on() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let core = Arc::clone(&feed.core);
+    world.store.set_faults(Faults { unanswered: 1000, ..Faults::default() });
+    append(&mut feed, b"carried out");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.store.set_faults(Faults { late: 1000, ..Faults::default() });
+    core.seal(Some("h1".into()));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.store.set_faults(Faults::default());
+    world.store.set_full(true);
+    never_goes_on(&world, &core).await;
 }
 
 /// It is handed over, and at once once more: whoever was passed over at first has seen that there is another leader since.

@@ -36,6 +36,8 @@ pub(super) struct Faults {
     pub(super) slow: u32,
     /// The members elect another leader, and leases begin anew.
     pub(super) elections: u32,
+    /// It is carried out although it is said that there is no room, as etcd does with what takes the last of it.
+    pub(super) last: u32,
 }
 
 struct Stored {
@@ -50,6 +52,8 @@ struct Stored {
     /// When a leader's key was made, by its revision.
     elections: BTreeMap<i64, Instant>,
     is_full: bool,
+    /// How many keys one answer can have: of more nothing is heard.
+    longest: usize,
     /// How many transactions were not carried out since something was not as they had it.
     missed: usize,
     faults: Faults,
@@ -77,6 +81,7 @@ impl SimulatedStore {
             cluster: 7,
             elections: BTreeMap::new(),
             is_full: false,
+            longest: usize::MAX,
             missed: 0,
             faults,
             random: Pcg64Mcg::seed_from_u64(seed),
@@ -118,6 +123,10 @@ impl SimulatedStore {
 
     pub(super) fn set_full(&self, is_full: bool) {
         self.lock().is_full = is_full;
+    }
+
+    pub(super) fn set_longest(&self, longest: usize) {
+        self.lock().longest = longest;
     }
 
     /// It was put back from a backup, elsewhere.
@@ -321,6 +330,9 @@ impl Stored {
         let limit = if range.limit == 0 { usize::MAX } else { range.limit as usize };
         let more = found.len() > limit;
         found.truncate(limit);
+        if found.len() > self.longest {
+            return Err(Failure::unknown("no answer"));
+        }
         Ok(Ranged { header: self.header(), found, more })
     }
 
@@ -338,13 +350,16 @@ impl Stored {
         let succeeded = transaction.compare.iter().all(|compare| self.holds(compare));
         self.missed += usize::from(!succeeded);
         let operations = if succeeded { &transaction.success } else { &transaction.failure };
+        let is_put =
+            |operation: &Operation| matches!(operation.operation, Some(Operations::Put(_)));
+        let has_no_room = self.is_full && operations.iter().any(is_put);
+        let full = Failure { kind: Kind::Full, what: "full".into() };
+        if has_no_room && self.random.random_range(0..1000) >= self.faults.last {
+            return Err(full);
+        }
         let mut puts: Vec<&[u8]> = Vec::new();
         for operation in operations {
             if let Some(Operations::Put(put)) = &operation.operation {
-                let full = Failure { kind: Kind::Full, what: "full".into() };
-                if self.is_full {
-                    return Err(full);
-                }
                 if put.lease != 0 && !self.leases.contains_key(&put.lease) {
                     return Err(Failure { kind: Kind::LeaseOver, what: "no lease".into() });
                 }
@@ -361,7 +376,10 @@ impl Stored {
         }
         let outcomes = operations.iter().map(|operation| self.operate(operation));
         let outcomes = outcomes.collect::<Result<_, _>>()?;
-        Ok(Transacted { header: self.header(), succeeded, outcomes })
+        match has_no_room {
+            true => Err(full),
+            false => Ok(Transacted { header: self.header(), succeeded, outcomes }),
+        }
     }
 
     fn operate(&mut self, operation: &Operation) -> Result<Outcome, Failure> {

@@ -22,9 +22,13 @@ const SEEDS: u64 = 1000;
 fn faults(seed: u64) -> Faults {
     match seed % 4 {
         0 => Faults::default(),
-        1 => Faults { lost: 30, unanswered: 60, slow: 100, ..Faults::default() },
+        1 => Faults { lost: 30, unanswered: 60, slow: 100, last: 200, ..Faults::default() },
         2 => Faults { unanswered: 40, late: 60, twice: 100, slow: 50, ..Faults::default() },
-        _ => Faults { lost: 40, unanswered: 40, late: 40, twice: 40, slow: 200, elections: 20 },
+        _ => {
+            let lost =
+                Faults { lost: 40, unanswered: 40, late: 40, twice: 40, ..Faults::default() };
+            Faults { slow: 200, elections: 20, last: 500, ..lost }
+        }
     }
 }
 
@@ -123,6 +127,20 @@ async fn no_room_is_said_and_passes() {
     world.store.set_full(false);
     watch.reached(owed).await.expect("it passes");
     feed.admit(1).expect("and something new is let in");
+}
+
+/// A log is read in shorter pages where longer ones do not come.
+#[tokio::test(start_paused = true)]
+async fn what_comes_in_short_pages_is_read() {
+    let world = well();
+    let mut feed = led(&world).await;
+    for _ in 0..100 {
+        let index = append(&mut feed, b"x");
+        feed.core.watch().reached(index).await.expect("it may leave");
+    }
+    world.store.set_longest(16);
+    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+    assert_eq!(place.read().await.expect("it is read").records.len(), 100);
 }
 
 #[tokio::test(start_paused = true)]
