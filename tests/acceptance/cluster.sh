@@ -141,7 +141,7 @@ import json, sys, time
 ends = [grant["until"] / 1000 - time.time() for grant in json.loads(sys.argv[1])["grants"] if grant["state"] == "reserved"]
 sys.exit(not (len(ends) == 1 and 400 < ends[0] <= 601))
 EOF
-at lab1 run -w 60s scope@lab2 -- true 2>/dev/null &
+HOLDALL_AGENT="$work/lab1.sock" HOLDALL_DATA="$work/lab1.data" "$HOLDALL" run -w 60s scope@lab2 -- true 2>/dev/null &
 vain=$!
 eventually waits_at lab1
 expect_at lab1 0 "a cell that it waits for cannot be reached" explain "$(waits_at lab1)"

@@ -36,7 +36,11 @@ agent_of lab2
 knows() { at lab2 agent status | grep -q "knows more of this one than its log tells"; }
 eventually knows
 expect_at lab2 75 "knows more of this one" run -n board/0 -- true
+expect_at lab2 75 "knows more of this one" run board -- true
 expect_at lab2 0 "knows more of this one" cluster members
+got=0
+at lab2 cluster forget lab1 >"$work/forget" 2>&1 || got=$?
+[ "$got" -ne 0 ] && grep -q "knows more of this one" "$work/forget" || fail "one who knows more is given up: $got, $(cat "$work/forget")"
 refused() { at "$1" cluster members | grep -q "the log of 'lab2' is not all that there was"; }
 eventually refused lab1
 expect_at lab1 75 "'lab2' cannot be reached" run -n board@lab2 -- true

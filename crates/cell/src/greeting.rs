@@ -102,11 +102,8 @@ impl Presence {
     pub fn check(&self, known: Option<&Self>, is_linked: bool) -> Result<(), Stranger> {
         let Some(known) = known else { return Ok(()) };
         let is_same_start = self.life == known.life && self.nonce == known.nonce;
-        match (is_linked, is_same_start) {
-            (true, false) => return Err(Stranger::Second),
-            // What it says over the link that there is may have overtaken its greeting.
-            (true, true) => return Ok(()),
-            (false, _) => {}
+        if is_linked && !is_same_start {
+            return Err(Stranger::Second);
         }
         let (epoch, length) = (self.epoch, self.length);
         // Fences are above the epoch, so that no life may begin below one that was. (A start on a full disk goes on in the epoch before it.)
@@ -121,14 +118,16 @@ impl Presence {
         Ok(())
     }
 
-    /// Whether somebody who refuses this start, with its greeting, has known a later state of its log. Not if the greeting was overtaken by
-    /// what this start has said since.
-    pub fn is_outdone(&self, why: &Stranger) -> bool {
+    /// Whether somebody who refuses this start has known a later state of its log than is in it.
+    ///
+    /// A greeting may also be refused since something that was said later has overtaken it. Then the length of that greeting is told, and not
+    /// with how many records this start began: if each of its greetings told more than that (`distinct`), the two are not confused.
+    pub fn is_outdone(&self, why: &Stranger, distinct: bool) -> bool {
         match *why {
             Stranger::Second => false,
             Stranger::Earlier { epoch, known } => epoch == self.epoch && known >= epoch,
             Stranger::Shorter { length, known } => {
-                known > length && (length == self.began || known > self.length)
+                known > self.length || distinct && length == self.began && known > length
             }
         }
     }
@@ -207,15 +206,27 @@ mod tests {
         for words in [&*Stranger::Second.to_string(), "", "epoch ", "epoch 4 of this cell, and x"] {
             assert_eq!(Stranger::told(words), None, "{words}");
         }
-        assert!(KNOWN.is_outdone(&shorter) && !KNOWN.is_outdone(&earlier), "of another start");
-        assert!(Presence { epoch: 4, ..KNOWN }.is_outdone(&earlier));
-        assert!(!KNOWN.is_outdone(&Stranger::Second));
-        // The start of a machine that was put back as a whole; and one whose greeting came late.
-        assert!(KNOWN.is_outdone(&Stranger::Shorter { length: 900, known: 1001 }));
-        let late = Stranger::Shorter { length: 900, known: 1000 };
-        assert!(!KNOWN.is_outdone(&late));
-        assert_eq!(Presence { length: 900, ..KNOWN }.check(Some(&KNOWN), true), Ok(()));
-        assert!(Presence { length: 900, ..KNOWN }.check(Some(&KNOWN), false).is_err());
+        for distinct in [false, true] {
+            assert!(Presence { epoch: 4, ..KNOWN }.is_outdone(&earlier, distinct));
+            assert!(!KNOWN.is_outdone(&earlier, distinct), "of another start");
+            assert!(!KNOWN.is_outdone(&Stranger::Second, distinct));
+            let more = Stranger::Shorter { length: 900, known: 1001 };
+            assert!(KNOWN.is_outdone(&more, distinct), "nobody was told that by this start");
+        }
+    }
+
+    /// A copy grows, too; and what was said later may overtake a greeting.
+    #[test]
+    fn what_has_overtaken_a_greeting_is_no_later_state_of_the_log() {
+        let began = Presence { length: 700, ..KNOWN };
+        let first = Presence { length: 701, ..KNOWN };
+        let refused = |greeting: Presence| check(greeting).expect_err("more is known by now");
+        assert!(!KNOWN.is_outdone(&refused(first), true));
+        assert!(!KNOWN.is_outdone(&refused(began), false));
+        let copy = Presence { epoch: 6, nonce: 60, began: 900, length: 2000, ..KNOWN };
+        assert!(copy.is_outdone(&refused(copy), true));
+        let fresh = Presence { length: 900, ..copy };
+        assert!(fresh.is_outdone(&refused(fresh), false), "it has told nobody anything yet");
     }
 
     #[test]

@@ -95,7 +95,9 @@ impl Shared {
         match state.stage {
             Stage::Coming(attach) | Stage::Returning(attach) if attach == id => {}
             stage => {
-                if let Reply::Until { boottime_millis, .. } = &reply {
+                if let Reply::Until { boottime_millis, .. } = &reply
+                    && self.at.is_remote()
+                {
                     let lent = millis(*boottime_millis);
                     self.until.send_modify(|until| until.lends(lent, boottime()));
                 }

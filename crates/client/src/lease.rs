@@ -35,32 +35,33 @@ pub(crate) struct Until {
     pub(crate) end: Option<i64>,
     /// By how much this machine's clock is at least ahead of the agent's, if both are known.
     ahead: Option<i64>,
-    /// For how many milliseconds the agent has lent what other cells guard, when it last said so.
-    lent_for: Option<i64>,
+    /// Until when the agent has lent what other cells guard, and for how many milliseconds that was when it last said so.
+    lent: Option<(i64, i64)>,
 }
 
 impl Until {
     /// With an agent on this machine, whose clock is the same.
-    pub(crate) const HERE: Self = Self { end: None, ahead: Some(0), lent_for: None };
+    pub(crate) const HERE: Self = Self { end: None, ahead: Some(0), lent: None };
 
     /// With one on another machine, which has answered what was sent then. It looked at its clock later than that.
     pub(crate) fn counted(sent: i64, lease: Duration, agent: &AgentView) -> Self {
         let used = i64::try_from(used(lease).as_millis()).unwrap_or(i64::MAX);
         let theirs = agent.boottime_millis.and_then(|millis| i64::try_from(millis).ok());
         let ahead = theirs.map(|theirs| sent - theirs);
-        Self { end: Some(sent.saturating_add(used)), ahead, lent_for: None }
+        Self { end: Some(sent.saturating_add(used)), ahead, lent: None }
     }
 
     /// The agent says now that it lends something until then, by its clock.
     pub(crate) fn lends(&mut self, lent: i64, now: i64) {
-        self.lent_for = self.ahead.map(|ahead| lent.saturating_add(ahead).saturating_sub(now));
+        let until = self.ahead.map(|ahead| lent.saturating_add(ahead));
+        self.lent = until.map(|until| (until, until.saturating_sub(now)));
     }
 
     /// How often the agent is asked: that it is gone, and back, is to be seen before anything ends that it lends.
-    fn beat(&self, lease: Duration) -> Duration {
-        let lent = self.lent_for.map(|millis| Duration::from_millis(millis.max(0).unsigned_abs()));
-        let lent = lent.map_or(BEAT, |lent| (lent / 6).clamp(BEAT_MIN, BEAT));
-        lent.min(lease / 6)
+    fn pace(&self, lease: Duration, now: i64) -> Duration {
+        let lent = self.lent.filter(|(until, _)| now < *until);
+        let lent = lent.map(|(_, millis)| Duration::from_millis(millis.max(0).unsigned_abs()) / 6);
+        patience(lease).min(lent.map_or(BEAT, |lent| lent.max(BEAT_MIN)))
     }
 
     /// The end of what the agent lends until this time of its clock, or for good.
@@ -68,6 +69,11 @@ impl Until {
         let lent = lent.and_then(|lent| Some(lent.saturating_add(self.ahead?)));
         [self.end, lent].into_iter().flatten().min()
     }
+}
+
+/// How long the agent may take to answer.
+fn patience(lease: Duration) -> Duration {
+    BEAT.min(lease / 6)
 }
 
 fn is_here(presence: &Presence) -> bool {
@@ -113,17 +119,17 @@ impl Shared {
         loop {
             let _ = presence.wait_for(is_here).await;
             let (sent, begun) = (boottime(), Instant::now());
-            let next = || begun + self.until.borrow().beat(lease);
+            let next = || begun + self.until.borrow().pace(lease, boottime());
             let mut answer = {
                 let mut state = locked(&self.state);
                 let answer = state.calls.query(Body::Agent);
                 self.send(state);
                 answer
             };
-            match timeout_at(next(), answer.recv()).await {
+            match timeout_at(begun + patience(lease), answer.recv()).await {
                 Ok(Some(Reply::Agent(view))) => self.until.send_modify(|until| {
-                    let lent_for = until.lent_for;
-                    *until = Until { lent_for, ..Until::counted(sent, lease, &view) };
+                    let lent = until.lent;
+                    *until = Until { lent, ..Until::counted(sent, lease, &view) };
                 }),
                 Ok(_) => {} // The connection has ended meanwhile.
                 Err(_) => locked(&self.state).close(),
@@ -178,13 +184,14 @@ mod tests {
         let lease = Duration::from_secs(120);
         let agent = AgentView { boottime_millis: Some(500_000), ..AgentView::default() };
         let mut until = Until::counted(20_000, lease, &agent);
-        assert_eq!(until.beat(lease), BEAT);
-        assert_eq!(until.beat(lease / 10), lease / 60);
+        assert_eq!(until.pace(lease, 20_000), BEAT);
+        assert_eq!(until.pace(lease / 10, 20_000), lease / 60);
         until.lends(512_000, 23_000);
-        assert_eq!(until.beat(lease), Duration::from_millis(1500));
+        assert_eq!(until.pace(lease, 23_000), Duration::from_millis(1500));
         until.lends(560_000, 20_000);
-        assert_eq!(until.beat(lease), BEAT);
-        until.lends(500_000, 23_000);
-        assert_eq!(until.beat(lease), BEAT_MIN, "it is over");
+        assert_eq!(until.pace(lease, 23_000), BEAT);
+        until.lends(504_000, 23_000);
+        assert_eq!(until.pace(lease, 23_000), BEAT_MIN);
+        assert_eq!(until.pace(lease, 24_000), BEAT, "it is over");
     }
 }

@@ -127,7 +127,7 @@ async fn live(
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
     if let Some(known) = known {
-        begin_links(&service, known)?;
+        begin_links(&service, known).await?;
     }
     let mut socket = claim.open(&last)?;
     info!(socket = %settings.socket.display(), "listening");

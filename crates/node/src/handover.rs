@@ -113,6 +113,21 @@ pub(crate) async fn check(exe: &Path, data: &Path) -> anyhow::Result<()> {
     check_within(CHECK, exe, data).await
 }
 
+/// The same for whoever does nothing else meanwhile.
+///
+/// # Errors
+/// Likewise.
+pub(crate) fn check_now(exe: &Path, data: &Path) -> anyhow::Result<()> {
+    let checked = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let checked = runtime.block_on(check(exe, data));
+        runtime.shutdown_background(); // To start a program may take as long as that likes.
+        checked
+    };
+    let checked = std::thread::scope(|scope| scope.spawn(checked).join());
+    checked.unwrap_or_else(|_| anyhow::bail!("{} cannot be asked", exe.display()))
+}
+
 async fn check_within(span: Duration, exe: &Path, data: &Path) -> anyhow::Result<()> {
     let deadline = Instant::now() + span;
     let silent = || format!("{} does not say whether it understands the log", exe.display());

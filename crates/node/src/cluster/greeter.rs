@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdall_cell::books::GivenUp;
-use holdall_cell::greeting::Presence;
+use holdall_cell::greeting::{Presence, Stranger};
 use holdall_cell::lease::Terms;
 use holdall_http::token::Tokens;
 use holdall_links::{Above, Cell, CellId};
@@ -36,6 +36,8 @@ pub(crate) struct Greeter {
 struct State {
     own: CellId,
     presence: Presence,
+    /// Whether whoever was greeted was told more than how this start began.
+    distinct: bool,
     is_replicated: bool,
     /// Why nobody is wanted, if nobody is.
     alone: Option<String>,
@@ -64,8 +66,9 @@ impl Greeter {
         tokens: Arc<Tokens>,
     ) -> Self {
         let (peers, is_replicated) = (BTreeMap::new(), false);
-        let alone = None;
-        let state = State { own, presence, is_replicated, alone, terms, peers, forgotten };
+        let (alone, distinct) = (None, true);
+        let state =
+            State { own, presence, distinct, is_replicated, alone, terms, peers, forgotten };
         Self { state: Mutex::new(state), tokens }
     }
 
@@ -93,9 +96,16 @@ impl Greeter {
         self.state().is_replicated = true;
     }
 
-    /// Which start of this cell it is, and how far it has come.
-    pub(crate) fn presence(&self) -> Presence {
-        self.state().presence
+    /// Which life of this cell it is.
+    pub(crate) fn life(&self) -> u128 {
+        self.state().presence.life
+    }
+
+    /// What a peer that refuses this start with these words has known of its log, if that is a later state.
+    pub(crate) fn outdone(&self, words: &str) -> Option<Stranger> {
+        let why = Stranger::told(words)?;
+        let state = self.state();
+        state.presence.is_outdone(&why, state.distinct).then_some(why)
     }
 
     /// Nobody is wanted any more.
@@ -106,13 +116,10 @@ impl Greeter {
     /// There is a link to a peer with this greeting, if it may be one still. Says which start it is, and whether it has come
     /// back after it was forgotten.
     pub(crate) fn linked(&self, peer: &Cell, greeting: &[u8]) -> Result<(Presence, bool), String> {
-        let Greeting { mut presence, version, is_replicated, .. } = self.check(peer, greeting)?;
+        let Greeting { presence, version, is_replicated, .. } = self.check(peer, greeting)?;
         let mut state = self.state();
         let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
         let it = state.peers.entry(peer.id).or_default();
-        if let Some(known) = it.presence.filter(|known| known.nonce == presence.nonce) {
-            presence.has_come_to(known.length);
-        }
         *it = Peer { presence: Some(presence), is_linked: true, is_replicated, version };
         Ok((presence, is_back))
     }
@@ -212,7 +219,8 @@ impl Greeter {
 
 impl Above for Greeter {
     fn greeting(&self, _: &Cell) -> Vec<u8> {
-        let state = self.state();
+        let mut state = self.state();
+        state.distinct &= state.presence.length > state.presence.began;
         let State { presence, terms, is_replicated, .. } = &*state;
         Greeting::new(*presence, terms, *is_replicated).encode()
     }
@@ -265,6 +273,36 @@ mod tests {
         greeter.heard(peer.id, 100);
         assert!(wants(&says(1, 2, 20, 9)).expect_err("a copy").contains("had 100"));
         assert_eq!(wants(&says(2, 2, 20, 9)), Ok(()), "it says that it has lost its memory");
+    }
+
+    /// Old versions refuse a greeting that was overtaken by what was said later as they refuse one of another start.
+    #[test]
+    fn a_greeting_that_was_overtaken_is_not_taken_for_a_later_state_of_the_log() {
+        let (here, there) = (tempfile::tempdir(), tempfile::tempdir());
+        let (here, there) = (here.expect("a directory"), there.expect("a directory"));
+        let peer = cell(2 << 64, "b");
+        let began = Presence { life: 1, epoch: 2, nonce: 20, began: 100, length: 100 };
+        // On a full disk others are greeted before the start is written.
+        for written in [true, false] {
+            let (greeter, other) = (greeter(&here), greeter(&there));
+            greeter.state().presence = began;
+            if written {
+                greeter.has_come_to(101);
+            }
+            let late = greeter.greeting(&peer);
+            other.linked(&peer, &greeter.greeting(&peer)).expect("wanted");
+            greeter.has_come_to(103);
+            other.heard(peer.id, 103);
+            other.unlinked(peer.id);
+            let why = other.welcome(&peer, &late).expect_err("overtaken");
+            assert!(why.contains("had 103"), "{why}");
+            assert_eq!(greeter.outdone(&why), None, "{why}");
+            greeter.has_come_to(200);
+            let why = Stranger::Shorter { length: 100, known: 103 };
+            assert_eq!(greeter.outdone(&why.to_string()), written.then_some(why));
+            let why = Stranger::Shorter { length: 100, known: 201 };
+            assert_eq!(greeter.outdone(&why.to_string()), Some(why), "this start told nobody that");
+        }
     }
 
     /// The one before may not know yet that it leads no longer, nor be seen to be gone.

@@ -24,6 +24,7 @@ use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
 use super::questions::Questions;
+use super::start::until_written;
 use super::{End, Leaving, Service, Shared};
 use crate::clock::clamp;
 use crate::cluster::frame::Frame;
@@ -107,16 +108,17 @@ impl Cells {
     }
 }
 
-/// How the cell is told that there are others.
-pub(super) fn cluster(known: &Known) -> Option<Cluster> {
+/// How the cell is told that there are others; `all` if also those that were removed or forgotten.
+pub(super) fn cluster(known: &Known, all: bool) -> Option<Cluster> {
     let own = known.home.cell();
     let others = known.members.iter().filter(|(id, _)| *id != own.id);
-    let others = others.filter(|(id, it)| !it.removed && !known.forgotten.is_away(*id));
+    let others = others.filter(|(id, it)| all || !it.removed && !known.forgotten.is_away(*id));
     let members = others.filter_map(|(id, it)| as_member(*id, it)).collect();
     let name = own.name.as_str().parse().ok()?;
     let own = holdall_cell::engine::Member { name, cell: number(own.id) };
     let forgotten = known.members.iter().map(|(id, _)| *id);
-    let forgotten = forgotten.filter(|id| known.forgotten.is_away(*id)).map(number).collect();
+    let forgotten = forgotten.filter(|id| !all && known.forgotten.is_away(*id));
+    let forgotten = forgotten.map(number).collect();
     Some(Cluster { own, members, forgotten, stopping: known.terms.stopping })
 }
 
@@ -124,9 +126,11 @@ pub(super) fn cluster(known: &Known) -> Option<Cluster> {
 ///
 /// # Errors
 /// If the links cannot be started.
-pub(crate) fn begin_links(service: &Shared, known: &Known) -> anyhow::Result<()> {
+pub(crate) async fn begin_links(service: &Shared, known: &Known) -> anyhow::Result<()> {
     let greeter = service.borrow().cells.as_ref().map(|cells| cells.greeter.clone());
     let Some(greeter) = greeter else { return Ok(()) };
+    // So that others are told more than how this start began.
+    greeter.has_come_to(until_written(service).await.0);
     let (running, events) = start(known, greeter)?;
     info!(cell = %running.links.own(), at = running.listens, "a member of a cluster");
     if let Some(cells) = &mut service.borrow_mut().cells {

@@ -390,7 +390,7 @@ impl Service {
         match &call.body {
             Body::Attach(attach) => self.is_to_wait(conn, attach, stream),
             Body::Child { .. } => !self.was_made(conn, call.id),
-            Body::Ask(ask) => !ask.now && self.awaited.told().is_some(),
+            Body::Ask(ask) => !ask.now && self.awaited.lasts(),
             Body::History { .. } => true,
             _ => false,
         }

@@ -10,10 +10,13 @@ use holdall_wire::{Fault, Reply, Shutdown};
 use tracing::{error, info, warn};
 
 use super::Service;
-use crate::handover::{check, own_program};
+use crate::handover::{check, check_now, own_program};
 
 /// How long a restart waits for a snapshot: without it, the program has more to replay.
 const SNAPSHOT: Duration = Duration::from_secs(10);
+/// What whoever does not go on is told.
+const BEGIN_ONCE_MORE: &str =
+    "the agent has to begin once more, and its program cannot; start it again";
 
 /// How it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,17 +172,19 @@ impl Service {
     }
 
     /// This program takes its own place, as nothing else makes it look once more at the whole of what it knows; or, if it cannot, it ends.
+    /// Nobody is given anything meanwhile: nothing else is done.
     pub(super) fn begin_once_more(&mut self) {
         if self.draining || self.ends().is_some() {
             return;
         }
-        self.end = Some(match own_program() {
-            Ok(exe) => End::Restarted(exe),
-            Err(error) => {
-                error!("the agent cannot be restarted, and ends: {error:#}");
-                End::Stopped
-            }
+        let checked = own_program().map_err(anyhow::Error::from).and_then(|exe| {
+            check_now(&exe, self.data.dir().path())?;
+            Ok(exe)
         });
+        match checked {
+            Ok(exe) => self.end = Some(End::Restarted(exe)),
+            Err(why) => self.give_up(format!("{BEGIN_ONCE_MORE}: {why:#}")),
+        }
         self.changed.notify_one();
     }
 
@@ -217,7 +222,10 @@ impl Service {
         let callers = self.restarting.take().map(|one| one.callers);
         callers.into_iter().flatten().for_each(|(conn, _)| self.end_connection(conn));
         if matches!(self.end, Some(End::Restarted(_))) {
-            self.end = self.awaited.is_behind().then_some(End::Stopped);
+            self.end = None;
+            if self.awaited.is_behind() {
+                self.give_up(format!("{BEGIN_ONCE_MORE}: {why:#}"));
+            }
         }
     }
 

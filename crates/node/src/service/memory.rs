@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdall_cell::greeting::Stranger;
 use holdall_holders::Process;
 use holdall_links as links;
 use holdall_wire::RequestNo;
@@ -65,6 +64,11 @@ impl Awaited {
         Self { behind, ..Self::default() }
     }
 
+    /// Whether it is waited for something that ends by itself.
+    pub(super) fn lasts(&self) -> bool {
+        self.lasts
+    }
+
     pub(super) fn is_behind(&self) -> bool {
         self.behind.is_some()
     }
@@ -80,7 +84,7 @@ pub(super) async fn until_known(service: &Shared) {
     loop {
         let over = {
             let awaited = &service.borrow().awaited;
-            if awaited.told().is_none() {
+            if !awaited.lasts {
                 return;
             }
             awaited.over.clone()
@@ -152,13 +156,14 @@ impl Service {
     /// kept for all later starts, and the agent begins once more, as one that does not know what is in use.
     pub(super) fn on_refused(&mut self, by: links::CellId, why: &str) {
         let Some(cells) = self.cells.as_ref().filter(|_| self.hosted.is_none()) else { return };
-        let (Some(running), presence) = (&cells.running, cells.greeter.presence()) else { return };
-        let why = Stranger::told(why).filter(|why| presence.is_outdone(why));
-        let is_noted = Behind::noted(self.data.dir(), presence.life).is_ok_and(|it| it.is_some());
-        let Some(why) = why.filter(|_| !is_noted) else { return };
+        let Some(running) = cells.running.as_ref().filter(|_| !self.awaited.is_behind()) else {
+            return;
+        };
+        let Some(why) = cells.greeter.outdone(why) else { return };
         let members = running.links.members();
         let name = members.iter().find(|(id, _)| *id == by).map(|(_, it)| it.name.to_string());
-        let behind = Behind::new(presence.life, &name.unwrap_or_else(|| by.to_string()), why);
+        let name = name.unwrap_or_else(|| by.to_string());
+        let behind = Behind::new(cells.greeter.life(), &name, why);
         let told = behind.told(self.data.dir().path());
         error!("{told}");
         let noted = behind.note(self.data.dir());
@@ -166,9 +171,10 @@ impl Service {
         self.stay_alone();
         match noted {
             Ok(()) => self.begin_once_more(),
-            Err(error) => {
-                error!("that is not kept, and tried again when it is said again: {error:#}");
-            }
+            Err(error) => self.give_up(format!(
+                "that the member '{name}' knows more of this one than its log tells cannot be kept: {error:#}; when that is mended, start \
+                 the agent again: it is refused again, and keeps it then"
+            )),
         }
     }
 

@@ -64,6 +64,10 @@ impl Service {
             let view = self.cluster_view(running);
             return self.answer(conn, id, Reply::Cluster(view));
         }
+        if let (ClusterCall::Forget(_), Some(why)) = (&call, self.awaited.why_behind()) {
+            // Whoever is forgotten is not waited for, and it may be the one who knows what is in use.
+            return self.answer(conn, id, Reply::Failed(Fault::Conflict(why)));
+        }
         let (links, home, greeter) =
             (running.links.clone(), running.home.clone(), cells.greeter.clone());
         tracing::info!(?call, by = &*self.caller(conn).user, "about the cluster");

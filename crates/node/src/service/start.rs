@@ -305,6 +305,8 @@ impl Service {
             }
             _ => None,
         });
+        // Who is behind waits also if nobody is left to be waited for.
+        let cluster = known.and_then(|known| cluster(known, is_behind));
         Ok(Start {
             epoch: opened.epoch,
             life: opened.life.0,
@@ -324,7 +326,7 @@ impl Service {
                 lease: limits.lease_hours.saturating_mul(3_600_000),
                 waiting: u32::try_from(limits.waiting).unwrap_or(u32::MAX),
             },
-            cluster: known.and_then(cluster).map(|cluster| self.with_all_known(cluster)),
+            cluster: cluster.map(|cluster| self.with_all_known(cluster)),
             patience: if is_behind { FOREVER } else { self.config.cluster.terms().patience() },
             waits: self.config.waits(),
         })
@@ -455,6 +457,14 @@ async fn until(service: &Shared, is_so: impl Fn() -> bool) -> bool {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     is_so()
+}
+
+/// Waits until what follows from the start may leave, unless there is no room for it, or it is for others to write it. Says what may leave.
+pub(super) async fn until_written(service: &Shared) -> Index {
+    let (watch, last) = (service.borrow().host.watch(), service.borrow().host.last());
+    let in_vain = || service.borrow().hosted.is_some() || service.borrow().host.held_up().is_some();
+    until(service, || watch.progress().may_leave >= last || in_vain()).await;
+    watch.progress().may_leave
 }
 
 /// Has the cell go on, and puts aside what it has taken over when that is in the log for good. Says

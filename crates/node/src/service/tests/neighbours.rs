@@ -27,7 +27,7 @@ fn with_member<F: Future>(dir: &Path, story: impl FnOnce(Shared) -> F) -> F::Out
     let known = Known::read(&dir.join("data"), &config).expect("readable").expect("a member");
     let known = &known;
     with_service(&[], dir, &config, Some(known), |service| async move {
-        begin_links(&service, known).expect("links");
+        begin_links(&service, known).await.expect("links");
         tokio::task::spawn_local(beat(Rc::downgrade(&service)));
         // It is there as long as the story lasts, whether that has to do with it or not.
         story(service.clone()).await
@@ -300,7 +300,9 @@ fn a_member_whose_log_was_put_back_gives_nothing_to_anybody_once_it_is_refused()
     with_member(&b, |service| async move {
         until(|| service.borrow().awaited.is_behind()).await;
         assert!(told(&service).expect("it is").contains("the member 'a' knows more"));
-        assert!(matches!(service.borrow().ends(), Some(End::Restarted(_))), "it begins once more");
+        // It begins once more; but this program does not say that it can go on from the log.
+        let Some(End::Broken(why)) = service.borrow().ends() else { panic!("it goes on") };
+        assert!(why.contains("cannot go on"), "{why}");
     });
     drop(end);
     other.join().expect("it ends well");
@@ -315,11 +317,28 @@ fn a_member_whose_log_was_put_back_gives_nothing_to_anybody_once_it_is_refused()
             let why = greeter.welcome(&c, &[]).expect_err("it talks to nobody");
             assert!(why.contains("the log of 'b' is not all"), "{why}");
             let (mut client, _) = Client::attached(&service, 1, false).await;
-            let ask = Ask { now: true, ..ask("board", Lasting::Connection) };
-            let refused = client.call(Body::Ask(ask)).await;
-            assert!(matches!(refused, Reply::Refused(Refusal::Busy(_))), "{refused:?}");
+            for now in [true, false] {
+                let ask = Ask { now, ..ask("board", Lasting::Connection) };
+                let refused = client.call(Body::Ask(ask)).await;
+                assert!(matches!(refused, Reply::Refused(Refusal::Busy(_))), "{refused:?}");
+            }
+            let forget = Body::Cluster(ClusterCall::Forget("a".into()));
+            let Reply::Failed(Fault::Conflict(why)) = client.call(forget).await else {
+                panic!("nobody would be waited for")
+            };
+            assert!(why.contains("knows more of this one"), "{why}");
         });
     }
+    // Whoever was given up, or is not remembered, is waited for all the same.
+    let config = Config::parse(CONFIG).expect("sensible");
+    let mut alone = Known::read(&data, &config).expect("readable").expect("a member");
+    let of_a = alone.members.iter().find(|(id, _)| *id != alone.home.cell().id);
+    let (of_a, word) = (of_a.expect("there are two").0, vec![0; 16]);
+    alone.forgotten.add(of_a, &word, Some(0), true).expect("kept");
+    with_service(&[], &b, &config, Some(&alone), |service| async move {
+        assert!(service.borrow().cell().is_recovering(), "nobody is left who could say anything");
+    });
+    alone.forgotten.comes_back(of_a).expect("kept");
     let (noted, aside) = (data.join("behind.json"), data.join("behind.aside"));
     std::fs::rename(&noted, &aside).expect("ours");
     with_member(&b, |service| async move {
