@@ -8,7 +8,7 @@ use holdall_core::{CellId, RequestId};
 use holdall_links::Above as _;
 use holdall_links::token::For;
 use holdall_protocols::house::{ToManager, ToUser};
-use holdall_wire::Outlook;
+use holdall_wire::{ClusterCall, Outlook};
 
 use super::*;
 use crate::cluster::behind::FOREVER;
