@@ -165,7 +165,7 @@ impl Links {
         let Some(port) = self.ports.get(&to) else { return Ok(false) };
         let stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)) {
             Ok(stream) => stream,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(false),
+            Err(error) if is_nobody(error.kind()) => return Ok(false),
             Err(error) => return Err(error),
         };
         stream.set_nodelay(true)?;
@@ -302,6 +302,11 @@ impl Links {
         }
         arrivals
     }
+}
+
+/// Whether nobody listens any more: whoever ends while somebody connects resets the connection.
+fn is_nobody(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
 }
 
 impl Incoming {
