@@ -5,6 +5,6 @@ set -eu
 cd "$(dirname "$0")"
 target=${CARGO_TARGET_DIR:-../../target}
 for tool in ${1:-loom shuttle}; do
-    RUSTFLAGS="--cfg $tool" CARGO_TARGET_DIR="$target/$tool" \
+    RUSTFLAGS="--cfg $tool" CARGO_TARGET_DIR="$target/$tool" CARGO_PROFILE_RELEASE_LTO=off \
         cargo test --release --quiet -p holdall-assign --lib --test "$tool"
 done

@@ -401,7 +401,9 @@ impl Clients for Player<'_> {
 
 #[cfg(test)]
 mod tests {
-    use holdall_core::Need;
+    use holdall_core::{Need, Options, Protocol};
+    use holdall_protocols::chandy_misra::ChandyMisra;
+    use holdall_protocols::house::House;
 
     use super::*;
 
@@ -417,10 +419,13 @@ mod tests {
         TracePool { capacity, listed: false }
     }
 
-    fn played(name: &str, trace: &Trace) -> Played {
+    fn contender<P: Protocol>() -> Contender {
+        Contender::of::<P>(P::FAMILY, Options::default()).expect("a protocol")
+    }
+
+    fn played<P: Protocol>(trace: &Trace) -> Played {
         let one = Settings { nodes: Some(1), colocated: true, ..Settings::default() };
-        let contender = Contender::named(name).expect("a protocol");
-        play(&trace_settings(trace, &one), &contender, trace).expect("played")
+        play(&trace_settings(trace, &one), &contender::<P>(), trace).expect("played")
     }
 
     fn waits(played: &Played, trace: &Trace) -> Vec<Option<u64>> {
@@ -446,10 +451,10 @@ mod tests {
         let mut requests: Vec<Asked> = (0..3).map(|n| asked(n, needs(0, 1), 100)).collect();
         requests[1].patience = Some(20);
         let trace = Trace { pools: vec![counted(1)], requests, watched: None };
-        let house = played("house", &trace);
+        let house = played::<House>(&trace);
         assert_eq!(waits(&house, &trace), [Some(0), None, Some(98)]);
         assert_eq!(house.fates[1].ended, Some(21));
-        let diners = played("chandy-misra", &trace);
+        let diners = played::<ChandyMisra>(&trace);
         assert_eq!(diners.left_out, 1, "it assumes that nobody leaves");
     }
 
@@ -458,7 +463,7 @@ mod tests {
         let mut requests: Vec<Asked> = (0..4).map(|n| asked(n, needs(n % 2, 1), 10)).collect();
         requests[3].user = 2;
         let trace = Trace { pools: vec![counted(1), counted(1)], requests, watched: None };
-        let diners = played("chandy-misra", &trace);
+        let diners = played::<ChandyMisra>(&trace);
         assert!(diners.fates.iter().all(|fate| fate.ended.is_some()), "{:?}", diners.fates);
         assert_eq!(diners.violations, 0);
     }
@@ -472,14 +477,14 @@ mod tests {
         let requests = vec![asked(0, unit(1), 50), asked(1, unit(1), 50), asked(2, unit(0), 50)];
         let pools = vec![TracePool { capacity: 2, listed: true }];
         let trace = Trace { pools, requests, watched: None };
-        assert_eq!(waits(&played("house", &trace), &trace), [Some(0), Some(49), Some(0)]);
+        assert_eq!(waits(&played::<House>(&trace), &trace), [Some(0), Some(49), Some(0)]);
     }
 
     #[test]
     fn all_is_over_when_those_who_matter_are_granted() {
         let requests: Vec<Asked> = (0..50).map(|n| asked(n, needs(0, 1), 100)).collect();
         let trace = Trace { pools: vec![counted(1)], requests, watched: Some([0, 1].into()) };
-        let played = played("house", &trace);
+        let played = played::<House>(&trace);
         assert_eq!(played.fates[1].granted, Some(100));
         assert!(played.fates[2..].iter().all(|fate| fate.granted.is_none()));
     }
@@ -490,7 +495,7 @@ mod tests {
         let requests: Vec<Asked> = (0..1000).map(|n| asked(n, needs(0, 1), 10)).collect();
         let trace = Trace { pools: vec![counted(1)], requests, watched: None };
         let one = Settings { nodes: Some(1), colocated: true, ..Settings::default() };
-        let contender = Contender::named("house").expect("a protocol");
+        let contender = contender::<House>();
         let settings = trace_settings(&trace, &one);
         let told = std::cell::RefCell::new(Vec::new());
         let watch = |most: usize| {

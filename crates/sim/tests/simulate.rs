@@ -42,6 +42,16 @@ fn all_faults() -> Vec<Fault> {
 }
 
 #[test]
+fn a_name_leads_to_a_protocol_or_an_error() {
+    assert_eq!(Contender::named("rhee+:skeen").expect("listed").name(), "rhee+:skeen");
+    assert_eq!(Contender::named("oracle").expect("the yardstick").name(), "oracle");
+    assert!(Contender::named("ideal:fast").is_err());
+    let error = Contender::named("orderd").expect_err("no such protocol");
+    assert_eq!(error.to_string(), "there is no protocol 'orderd'");
+    assert!(Contender::named("coordinator:fast").is_err());
+}
+
+#[test]
 fn a_seed_is_a_result() {
     let settings = Settings { graphs: 3, ..small() };
     for faults in [all_faults(), Vec::new()] {

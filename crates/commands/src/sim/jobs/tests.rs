@@ -29,7 +29,7 @@ fn jobs(text: &str, copies: u32, pools: &[&str]) -> Jobs {
 fn played(jobs: &Jobs, protocol: &str, settings: &Settings) -> (Summary, u64) {
     let settings = jobs.settings(settings);
     let mut players = jobs.players(&settings);
-    let contender = Contender::named(protocol).expect("a protocol");
+    let contender = holdall_registry::contender(protocol).expect("a protocol");
     run_clients(&settings, &contender, &mut players).expect("played");
     (players.summary(), players.violations())
 }
