@@ -32,8 +32,8 @@ use super::timers::Timers;
 use super::wheel::Wheel;
 use super::workload::{Generator, Plan, mean_degree};
 
-/// How many events to look ahead.
-const AHEAD: usize = 16;
+/// With how many events or more it is worthwhile to look ahead.
+const WORTHWHILE: usize = 8;
 
 type UserTimer<P> = <<P as Protocol>::User as Role>::Timer;
 type ManagerTimer<P> = <<P as Protocol>::Manager as Role>::Timer;
@@ -291,41 +291,43 @@ impl<'a, P: Protocol> World<'a, P> {
     /// Runs to the end. `progress` is told now and then how many ticks went by since last time.
     pub(super) fn run(mut self, progress: impl Fn(u64)) -> Result<RunStats, Box<Failure>> {
         let part = self.end.div_ceil(100);
-        let (mut told, mut ahead) = (0, 0);
-        while let Some((now, item)) = self.wheel.pop_before(self.end) {
+        let mut told = 0;
+        while let Some((now, mut batch)) = self.wheel.take_before(self.end) {
             self.now = now;
             if now - told >= part {
                 progress(now - told);
                 told = now;
             }
-            if ahead == 0 {
-                ahead = self.look_ahead();
+            self.look_ahead(&batch);
+            for item in batch.drain(..) {
+                self.take(item)?;
+                // Those who decide themselves what they do may have done all they wanted.
+                if self.now >= self.end {
+                    break;
+                }
             }
-            ahead = ahead.saturating_sub(1);
-            self.take(item)?;
+            self.wheel.give_back(batch);
         }
         progress(self.end - told);
         let end = self.end;
         Ok(self.finish(end))
     }
 
-    /// Reads a little of the roles whose turn comes next, and returns how many. In a large system
-    /// each of them is far away in memory; read one after another without a use in between, they
-    /// are fetched at the same time: first the roles, then what they and the clients refer to, then
-    /// the pools that are meant. What it brings is in `docs/simulation.md`, Speed.
-    fn look_ahead(&self) -> usize {
-        let next = self.wheel.rest_of_tick();
-        if next.len() < AHEAD {
-            return 0;
+    /// Reads a little of the roles whose turn comes next. In a large system each of them is far away in memory; read
+    /// one after another without a use in between, they are fetched at the same time: first the roles, then what they
+    /// and the clients refer to, then the pools that are meant. What it brings is in `docs/simulation.md`, Speed.
+    fn look_ahead(&self, next: &[Item<P>]) {
+        if next.len() < WORTHWHILE {
+            return;
         }
-        for item in next.clone().take(AHEAD) {
+        for item in next {
             if let Some(lane) = self.lane_of(item) {
                 black_box(lane.seq + lane.grants + lane.service + lane.free_at);
             } else if let Some(manager) = self.manager_of(item) {
                 black_box(manager.node.0 + manager.free_at);
             }
         }
-        for item in next.clone().take(AHEAD) {
+        for item in next {
             if let Some(lane) = self.lane_of(item) {
                 black_box(lane.needs.last().map(|need| need.units));
                 black_box(lane.role.touch());
@@ -333,10 +335,9 @@ impl<'a, P: Protocol> World<'a, P> {
                 black_box(manager.role.touch());
             }
         }
-        for lane in next.take(AHEAD).filter_map(|item| self.lane_of(item)) {
+        for lane in next.iter().filter_map(|item| self.lane_of(item)) {
             black_box(self.pools.touch(lane.id.lane().index(), &lane.needs));
         }
-        AHEAD
     }
 
     /// The lane whose turn it is at an event, if any.
