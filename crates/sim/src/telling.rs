@@ -24,12 +24,12 @@ impl Telling {
         Self { told, typical: settings.typical_use(), lanes: (0..lanes).map(lane).collect() }
     }
 
-    /// What a user tells of its next use, if such take so long.
-    pub(super) fn length(&mut self, lane: u32, expected: u64) -> Option<Length> {
+    /// What a user tells of its next use, if such take so long. Nobody asks how long where nobody tells.
+    pub(super) fn length(&mut self, lane: u32, expected: impl Fn() -> u64) -> Option<Length> {
         let Told { one, other } = self.told?;
         let stream = self.lanes.get_mut(lane as usize);
         let multiple = if stream.is_some_and(|stream| stream.chance(0.5)) { other } else { one };
-        Some(Length::of((expected as f64 * multiple) as u64, self.typical))
+        Some(Length::of((expected() as f64 * multiple) as u64, self.typical))
     }
 }
 
@@ -41,12 +41,12 @@ mod tests {
         let told = Some(Told { one, other });
         let mut telling = Telling::new(&Settings { told, ..Settings::default() }, 0);
         let typical = Settings::default().typical_use();
-        (0..100).filter_map(|_| telling.length(3, 2 * typical)).map(Length::get).collect()
+        (0..100).filter_map(|_| telling.length(3, || 2 * typical)).map(Length::get).collect()
     }
 
     #[test]
     fn users_tell_a_multiple_or_one_of_two() {
-        assert!(Telling::new(&Settings::default(), 0).length(0, 100).is_none());
+        assert!(Telling::new(&Settings::default(), 0).length(0, || 100).is_none());
         assert_eq!(told(1.0, 1.0), [2 * Length::TYPICAL; 100]);
         assert_eq!(told(0.25, 0.25), [Length::TYPICAL / 2; 100]);
         let either = told(0.5, 2.0);

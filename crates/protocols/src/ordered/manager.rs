@@ -60,6 +60,9 @@ impl Manager {
         if self.queue.is_empty() && self.has_room_for(cfg, &share.need) {
             return self.hold(share, out);
         }
+        if self.queue.is_empty() {
+            self.queue.reserve_exact(1);
+        }
         if cfg.rules.fifo {
             self.queue.push_back(share);
         } else {
@@ -119,6 +122,10 @@ impl Manager {
         let units = self.pick(&need);
         self.pool.take(need.units, Some(&units));
         out.to_user(request.user, ToUser::Held { request, units: units.clone() });
+        if self.holders.is_empty() {
+            // Mostly it is one at a time, and where there are very many pools, room for more is felt.
+            self.holders.reserve_exact(1);
+        }
         self.holders.push(Share { request, need: Need { named: units, ..need } });
     }
 

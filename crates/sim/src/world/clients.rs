@@ -53,7 +53,7 @@ impl<P: Protocol> World<'_, P> {
         }
         let length = match self.clients {
             Some(_) => None,
-            None => self.telling.length(number, self.lanes[number as usize].expected),
+            None => self.telling.length(number, || self.lanes[number as usize].expected),
         };
         self.step_user(request.user, Event::Call(Call::Ask(Request { id: request, needs }, length)))
     }
@@ -71,7 +71,8 @@ impl<P: Protocol> World<'_, P> {
             let what = format!("granted {request:?}, which nobody waits for");
             return Err(self.wrong(Addr::User(request.id.user), what));
         }
-        lane.uses = request.needs.clone();
+        let granted = Some(&request.needs).filter(|granted| **granted != lane.needs);
+        lane.uses = granted.map(|granted| Box::new(granted.clone()));
         if self.network.hands_over {
             let begins = self.handed_over(number);
             self.push(begins, Item::Client(request.id, Action::Begin));
@@ -86,7 +87,7 @@ impl<P: Protocol> World<'_, P> {
     fn handed_over(&mut self, number: u32) -> u64 {
         let lane = &self.lanes[number as usize];
         let mut told = self.now;
-        for need in lane.uses.iter() {
+        for need in lane.uses().iter() {
             let asked = lane.since + self.delays.draw();
             let heard = self.now.max(asked).max(self.back_at[need.pool.index()]);
             told = told.max(heard + self.delays.draw());
@@ -100,7 +101,7 @@ impl<P: Protocol> World<'_, P> {
         let asked = lane.begin(State::Using, self.now);
         lane.grants += 1;
         self.times.add(asked, self.now);
-        self.pools.grant(number, &lane.uses, asked);
+        self.pools.grant(number, lane.uses(), asked);
         let service = lane.service;
         if self.clients.is_some() {
             return self.tell_clients(|clients, now, out| clients.granted(number, now, out));
@@ -115,9 +116,9 @@ impl<P: Protocol> World<'_, P> {
     fn done(&mut self, request: RequestId) -> Step {
         let lane = &mut self.lanes[request.user.lane().index()];
         let entered = lane.begin(State::Ending, self.now);
-        self.pools.leave(&lane.uses, entered, self.now);
+        self.pools.leave(lane.uses(), entered, self.now);
         if self.network.hands_over {
-            for need in lane.uses.iter() {
+            for need in lane.uses().iter() {
                 self.back_at[need.pool.index()] = self.now + self.delays.draw();
             }
         }
@@ -127,7 +128,7 @@ impl<P: Protocol> World<'_, P> {
     /// The role is done with a request; unless it was called to leave, its client thinks next.
     pub(super) fn released(&mut self, request: RequestId) -> Step {
         let lane = &self.lanes[request.user.lane().index()];
-        if lane.id != request.user || lane.state == State::Leaving {
+        if !lane.is(request.user) || lane.state == State::Leaving {
             return Ok(());
         }
         if lane.state != State::Ending || lane.seq != request.seq {
@@ -208,7 +209,7 @@ impl<P: Protocol> World<'_, P> {
         let number = request.user.lane().number;
         let lane = &mut self.lanes[number as usize];
         if lane.state == State::Using {
-            self.pools.leave(&lane.uses, lane.since, self.now);
+            self.pools.leave(lane.uses(), lane.since, self.now);
         } else {
             self.times.give_up(lane.since, self.now);
             self.pools.withdraw(number, &lane.needs, lane.since);
@@ -244,11 +245,12 @@ impl<P: Protocol> World<'_, P> {
     /// The lane's next user takes over. Its predecessor stays, if it left and is not idle yet.
     fn replace(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
-        let old = lane.id;
-        lane.id = old.next_generation().expect("fewer than 2^40 users in a lane");
+        let old = lane.id();
+        let next = old.next_generation().expect("fewer than 2^40 users in a lane");
+        lane.generation = next.generation();
         lane.seq = 0;
         lane.last_arrival = 0;
-        let role = std::mem::replace(&mut lane.role, self.cfg.user(lane.id));
+        let role = std::mem::replace(&mut lane.role, self.cfg.user(next));
         if lane.state == State::Leaving && !role.is_idle() {
             self.leaving.insert(old, role);
         }

@@ -48,7 +48,7 @@ impl<P: Protocol> World<'_, P> {
     /// Lets a user handle an event. To one that has stopped or is over, nothing happens.
     pub(super) fn step_user(&mut self, to: UserId, event: Event<P::User>) -> Step {
         let lane = &mut self.lanes[to.lane().index()];
-        let present = lane.id == to;
+        let present = lane.is(to);
         let role = if present {
             Some(&mut lane.role).filter(|_| lane.state != State::Stopped)
         } else {
@@ -193,9 +193,11 @@ impl<P: Protocol> World<'_, P> {
             arrival = arrival.max(*last);
             *last = arrival;
         }
-        if let Addr::User(user) = from {
+        if let Addr::User(user) = from
+            && !self.settings.faults.is_empty()
+        {
             let lane = &mut self.lanes[user.lane().index()];
-            if lane.id == user {
+            if lane.is(user) {
                 lane.last_arrival = lane.last_arrival.max(arrival);
             }
         }
