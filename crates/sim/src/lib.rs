@@ -161,13 +161,15 @@ pub fn run(
         .collect::<Vec<Result<_, Error>>>()
         .into_iter()
         .collect::<Result<_, Error>>()?;
-    let outcome = |(contender, runs): (&Contender, &[(RunStats, f64)])| {
-        let seen: Vec<RunStats> = runs.iter().map(|(seen, _)| seen.clone()).collect();
+    let mut done = done.into_iter();
+    let outcome = |contender: &Contender| {
+        let runs: Vec<_> = done.by_ref().take(settings.graphs as usize).collect();
         let seconds = runs.iter().map(|(_, seconds)| seconds).sum();
+        let seen: Vec<RunStats> = runs.into_iter().map(|(seen, _)| seen).collect();
         let (report, samples) = (stats::report(contender.name(), &seen), stats::samples(&seen));
         Outcome { report, samples, seconds }
     };
-    Ok(contenders.iter().zip(done.chunks(settings.graphs as usize)).map(outcome).collect())
+    Ok(contenders.iter().map(outcome).collect())
 }
 
 /// Simulates one protocol on one graph, of any number: what [`run`] does there.

@@ -224,14 +224,15 @@ pub struct Sample {
 
 /// All such requests, in the order in which they were granted.
 pub(super) fn samples(runs: &[RunStats]) -> Vec<Sample> {
-    let of_run = |(graph, run): (u32, &RunStats)| {
-        let sample = move |(asked, response): &(u64, u64)| {
+    let mut all = Vec::with_capacity(runs.iter().map(|run| run.times.samples.len()).sum());
+    for (graph, run) in (0..).zip(runs) {
+        let sample = |(asked, response): &(u64, u64)| {
             let (asked, response) = (*asked, *response);
             Sample { graph, asked, response }
         };
-        run.times.samples.iter().map(sample).collect::<Vec<_>>()
-    };
-    (0..).zip(runs).flat_map(of_run).collect()
+        all.extend(run.times.samples.iter().map(sample));
+    }
+    all
 }
 
 /// The smallest time that so many percent do not exceed, of times in order.

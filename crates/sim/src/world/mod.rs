@@ -11,6 +11,7 @@ mod clients;
 mod roles;
 #[cfg(test)]
 mod tests;
+mod who;
 
 use std::hint::black_box;
 
@@ -20,6 +21,7 @@ use holdall_core::{
 };
 use rustc_hash::FxBuildHasher;
 
+use self::who::Who;
 use super::clients::Clients;
 use super::contender::Knows;
 use super::faults::{Copies, Delays, FaultPlan};
@@ -48,9 +50,9 @@ enum Item<P: Protocol> {
     /// A timer rings, if it is still of this arming.
     ManagerRing(ManagerId, ManagerTimer<P>, u64),
     /// A message arrives.
-    ToManager { to: ManagerId, from: Addr, msg: P::ToManager },
+    ToManager { to: Who, from: Who, msg: P::ToManager },
     /// A message arrives.
-    ToUser { to: UserId, from: Addr, msg: P::ToUser },
+    ToUser { to: Who, from: Who, msg: P::ToUser },
     /// Something that had to wait for its turn, because its role handles one event a tick.
     Turn(Box<Self>),
     /// A timer rings, if it is still of this arming.
@@ -349,9 +351,8 @@ impl<'a, P: Protocol> World<'a, P> {
     /// The lane whose turn it is at an event, if any.
     fn lane_of(&self, item: &Item<P>) -> Option<&Lane<P>> {
         match item {
-            Item::Client(RequestId { user, .. }, _) | Item::ToUser { to: user, .. } => {
-                self.lanes.get(user.lane().index())
-            }
+            Item::Client(RequestId { user, .. }, _) => self.lanes.get(user.lane().index()),
+            Item::ToUser { to, .. } => self.lanes.get(to.index()),
             _ => None,
         }
     }
@@ -384,10 +385,10 @@ impl<'a, P: Protocol> World<'a, P> {
         let free_at = match item {
             Item::Client(_, Action::Detected) | Item::Turn(_) | Item::Wake => return self.now,
             Item::Client(request, _) => &mut self.lanes[user(&request.user)].free_at,
-            Item::ToUser { to, .. } | Item::UserRing(to, ..) => &mut self.lanes[user(to)].free_at,
-            Item::Gone(to, _) | Item::ManagerRing(to, ..) | Item::ToManager { to, .. } => {
-                &mut self.managers[to.index()].free_at
-            }
+            Item::ToUser { to, .. } => &mut self.lanes[to.index()].free_at,
+            Item::UserRing(to, ..) => &mut self.lanes[user(to)].free_at,
+            Item::Gone(to, _) | Item::ManagerRing(to, ..) => &mut self.managers[to.index()].free_at,
+            Item::ToManager { to, .. } => &mut self.managers[to.index()].free_at,
         };
         let turn = self.now.max(*free_at);
         *free_at = turn + 1;

@@ -6,17 +6,27 @@ use holdall_core::{
     Addr, Effect, Event, Gone, ManagerId, NodeId, Order, Party, Protocol, Role, UserId,
 };
 
-use super::{Item, ManagerTimer, State, Step, UserTimer, World};
+use super::who::Who;
+use super::{Failure, Item, ManagerTimer, State, Step, UserTimer, World};
 use crate::settings::Detector;
 use crate::timers::wait;
+
+/// From whom to whom a message goes.
+struct Link {
+    from: Who,
+    to: Who,
+}
 
 impl<P: Protocol> World<'_, P> {
     pub(super) fn handle(&mut self, item: Item<P>) -> Step {
         match item {
             Item::ToManager { to, from, msg } => {
-                self.step_manager(to, Event::Message { from, msg })
+                let to = ManagerId(to.index() as u64);
+                self.step_manager(to, Event::Message { from: from.addr(), msg })
             }
-            Item::ToUser { to, from, msg } => self.step_user(to, Event::Message { from, msg }),
+            Item::ToUser { to, from, msg } => {
+                self.step_user(to.user(), Event::Message { from: from.addr(), msg })
+            }
             Item::Client(request, act) => self.act(request, act),
             Item::Gone(to, user) => {
                 let gone = match self.settings.detector {
@@ -135,10 +145,9 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn send_to_manager(&mut self, from: Addr, to: ManagerId, msg: P::ToManager) -> Step {
-        if to.index() >= self.managers.len() {
-            return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
-        }
+        let link = self.link(from, Addr::Manager(to), self.managers.len())?;
         let [once, twice] = self.arrivals(from, Addr::Manager(to));
+        let Link { from, to } = link;
         if let Some(arrival) = twice {
             self.push(arrival, Item::ToManager { to, from, msg: msg.clone() });
         }
@@ -149,10 +158,9 @@ impl<P: Protocol> World<'_, P> {
     }
 
     fn send_to_user(&mut self, from: Addr, to: UserId, msg: P::ToUser) -> Step {
-        if to.lane().index() >= self.lanes.len() {
-            return Err(self.wrong(from, format!("sends to {to:?}, which there is not")));
-        }
+        let link = self.link(from, Addr::User(to), self.lanes.len())?;
         let [once, twice] = self.arrivals(from, Addr::User(to));
+        let Link { from, to } = link;
         if let Some(arrival) = twice {
             self.push(arrival, Item::ToUser { to, from, msg: msg.clone() });
         }
@@ -160,6 +168,14 @@ impl<P: Protocol> World<'_, P> {
             self.push(arrival, Item::ToUser { to, from, msg });
         }
         Ok(())
+    }
+
+    /// From whom to whom a message goes, if it goes to one of so many that there are.
+    fn link(&self, from: Addr, to: Addr, there_are: usize) -> Result<Link, Box<Failure>> {
+        let nobody = || self.wrong(from, format!("sends to {to:?}, which there is not"));
+        let there = Who::of(to).filter(|to| to.index() < there_are);
+        let (Some(from), Some(to)) = (Who::of(from), there) else { return Err(nobody()) };
+        Ok(Link { from, to })
     }
 
     /// When a message that is sent now arrives: once, unless messages may be lost or doubled. Inside
