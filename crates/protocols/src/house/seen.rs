@@ -91,16 +91,15 @@ impl User {
 /// H2: whatever a manager has said of the latest stance of a request under way is still true, whether
 /// its user has heard it or not.
 pub(super) fn check(system: &impl System<House>) -> Result<(), Broken> {
-    let managers: Vec<&Manager> = system.managers().collect();
+    // Nothing is gathered first: the checker asks this of millions of states, and in most there is little to look at.
     let holds = |at: ManagerId, request: RequestId, n: u32, units: &Picked| {
-        managers.get(at.index()).is_some_and(|manager| manager.holds(request, n, units))
+        system.managers().nth(at.index()).is_some_and(|manager| manager.holds(request, n, units))
     };
-    let quests = system.users().filter_map(|user| Some((user.request()?, user.quest.as_ref()?)));
-    let quests: Vec<(RequestId, &Quest)> = quests.collect();
-    for (request, quest) in &quests {
+    let quests = || system.users().filter_map(|user| Some((user.request()?, user.quest.as_ref()?)));
+    for (request, quest) in quests() {
         let mut counted = quest.parts.iter().filter(|part| part.held);
         Broken::unless(
-            counted.all(|part| holds(part.manager, *request, part.n, &part.units)),
+            counted.all(|part| holds(part.manager, request, part.n, &part.units)),
             "H2: what a user counts as held is held, for its latest stance",
         )?;
     }
@@ -108,11 +107,11 @@ pub(super) fn check(system: &impl System<House>) -> Result<(), Broken> {
         let (Addr::Manager(from), ToUser::Yes { request, n, units }) = (from, msg) else {
             continue;
         };
-        let latest = |(under_way, quest): &(RequestId, &Quest)| {
+        let latest = |(under_way, quest): (RequestId, &Quest)| {
             let mut parts = quest.parts.iter();
-            under_way == request && parts.any(|part| (part.manager, part.n) == (from, *n))
+            under_way == *request && parts.any(|part| (part.manager, part.n) == (from, *n))
         };
-        let counts = quests.iter().any(latest);
+        let counts = quests().any(latest);
         Broken::unless(
             !counts || holds(from, *request, *n, units),
             "H2: a yes to the latest stance is true when it arrives",

@@ -216,16 +216,20 @@ impl<'w> Executor<'w> {
             let id = self.next[at];
             let item = self.known.item(self.world, id);
             let was_looked_at = at < self.fresh_at && !item.looks_at.meets(changed);
-            if was_looked_at || !item.is_message || !self.world.is_stale(&self.next, id) {
+            if was_looked_at || !item.is_message {
                 at += 1;
                 continue;
             }
+            let role = self.place_of(item.to).map(|place| self.next[place]);
+            let stale = |role: &u32| self.steps.is_stale(self.world, *role, id);
+            let Some(role) = role.filter(stale) else {
+                at += 1;
+                continue;
+            };
             self.take_out(at);
             if self.world.items(before).contains(&id) {
                 self.dropped.push(item.class);
             }
-            let Some(slot) = self.place_of(item.to) else { continue };
-            let role = self.next[slot];
             let outcome = self.steps.outcome(self.world, role, id);
             if outcome.role != role || !outcome.effects.is_empty() || outcome.broken.is_some() {
                 let what = "a message was called stale that still changes something".into();

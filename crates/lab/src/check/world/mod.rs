@@ -172,16 +172,6 @@ impl<'a> World<'a> {
         place.filter(|place| state[*place] != NOBODY)
     }
 
-    /// Whether a message will change nothing, whenever it arrives.
-    pub(crate) fn is_stale(&self, state: &[u32], item: u32) -> bool {
-        let item = self.parts.items.value(item);
-        if item.from().is_none() {
-            return false;
-        }
-        let place = self.place_of(state, item.to());
-        place.is_some_and(|place| self.roles.is_stale(state[place], item))
-    }
-
     /// The invariants that no role can see alone.
     pub(crate) fn check_system(&self, state: &[u32]) -> Result<(), Broken> {
         if self.all_managers(state).contains(&NOBODY) {
