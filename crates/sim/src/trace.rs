@@ -403,7 +403,9 @@ impl Clients for Player<'_> {
 mod tests {
     use holdall_core::{Need, Options, Protocol};
     use holdall_protocols::chandy_misra::ChandyMisra;
+    use holdall_protocols::coordinator::Coordinator;
     use holdall_protocols::house::House;
+    use holdall_protocols::ordered::Ordered;
 
     use super::*;
 
@@ -419,13 +421,14 @@ mod tests {
         TracePool { capacity, listed: false }
     }
 
-    fn contender<P: Protocol>() -> Contender {
-        Contender::of::<P>(P::FAMILY, Options::default()).expect("a protocol")
+    fn contender<P: Protocol>(variant: Option<&str>) -> Contender {
+        let options = Options { variant: variant.map(Into::into), ..Options::default() };
+        Contender::of::<P>(P::FAMILY, options).expect("a protocol")
     }
 
-    fn played<P: Protocol>(trace: &Trace) -> Played {
+    fn played(contender: &Contender, trace: &Trace) -> Played {
         let one = Settings { nodes: Some(1), colocated: true, ..Settings::default() };
-        play(&trace_settings(trace, &one), &contender::<P>(), trace).expect("played")
+        play(&trace_settings(trace, &one), contender, trace).expect("played")
     }
 
     fn waits(played: &Played, trace: &Trace) -> Vec<Option<u64>> {
@@ -437,11 +440,19 @@ mod tests {
     fn one_after_another_where_there_is_one_and_side_by_side_where_there_are_two() {
         let requests: Vec<Asked> = (0..3).map(|n| asked(10 * n, needs(0, 1), 100)).collect();
         let trace = Trace { pools: vec![counted(1)], requests, watched: None };
-        for name in ["house", "coordinator:fifo", "ordered", "oracle"] {
-            let one = played(name, &trace);
+        let fifo = contender::<Coordinator>(Some("fifo"));
+        let oracle = Contender::oracle().expect("the yardstick");
+        let (house, ordered) = (contender::<House>(None), contender::<Ordered>(None));
+        for protocol in [house, fifo, ordered, oracle] {
+            let name = protocol.name();
+            let one = played(&protocol, &trace);
             assert_eq!(waits(&one, &trace), [Some(0), Some(90), Some(180)], "{name}");
             let two = Trace { pools: vec![counted(2)], ..trace.clone() };
-            assert_eq!(waits(&played(name, &two), &two), [Some(0), Some(0), Some(80)], "{name}");
+            assert_eq!(
+                waits(&played(&protocol, &two), &two),
+                [Some(0), Some(0), Some(80)],
+                "{name}"
+            );
             assert_eq!(one.violations + one.left_out as u64, 0, "{name}");
         }
     }
@@ -451,10 +462,10 @@ mod tests {
         let mut requests: Vec<Asked> = (0..3).map(|n| asked(n, needs(0, 1), 100)).collect();
         requests[1].patience = Some(20);
         let trace = Trace { pools: vec![counted(1)], requests, watched: None };
-        let house = played::<House>(&trace);
+        let house = played(&contender::<House>(None), &trace);
         assert_eq!(waits(&house, &trace), [Some(0), None, Some(98)]);
         assert_eq!(house.fates[1].ended, Some(21));
-        let diners = played::<ChandyMisra>(&trace);
+        let diners = played(&contender::<ChandyMisra>(None), &trace);
         assert_eq!(diners.left_out, 1, "it assumes that nobody leaves");
     }
 
@@ -463,7 +474,7 @@ mod tests {
         let mut requests: Vec<Asked> = (0..4).map(|n| asked(n, needs(n % 2, 1), 10)).collect();
         requests[3].user = 2;
         let trace = Trace { pools: vec![counted(1), counted(1)], requests, watched: None };
-        let diners = played::<ChandyMisra>(&trace);
+        let diners = played(&contender::<ChandyMisra>(None), &trace);
         assert!(diners.fates.iter().all(|fate| fate.ended.is_some()), "{:?}", diners.fates);
         assert_eq!(diners.violations, 0);
     }
@@ -477,14 +488,17 @@ mod tests {
         let requests = vec![asked(0, unit(1), 50), asked(1, unit(1), 50), asked(2, unit(0), 50)];
         let pools = vec![TracePool { capacity: 2, listed: true }];
         let trace = Trace { pools, requests, watched: None };
-        assert_eq!(waits(&played::<House>(&trace), &trace), [Some(0), Some(49), Some(0)]);
+        assert_eq!(
+            waits(&played(&contender::<House>(None), &trace), &trace),
+            [Some(0), Some(49), Some(0)]
+        );
     }
 
     #[test]
     fn all_is_over_when_those_who_matter_are_granted() {
         let requests: Vec<Asked> = (0..50).map(|n| asked(n, needs(0, 1), 100)).collect();
         let trace = Trace { pools: vec![counted(1)], requests, watched: Some([0, 1].into()) };
-        let played = played::<House>(&trace);
+        let played = played(&contender::<House>(None), &trace);
         assert_eq!(played.fates[1].granted, Some(100));
         assert!(played.fates[2..].iter().all(|fate| fate.granted.is_none()));
     }
@@ -495,7 +509,7 @@ mod tests {
         let requests: Vec<Asked> = (0..1000).map(|n| asked(n, needs(0, 1), 10)).collect();
         let trace = Trace { pools: vec![counted(1)], requests, watched: None };
         let one = Settings { nodes: Some(1), colocated: true, ..Settings::default() };
-        let contender = contender::<House>();
+        let contender = contender::<House>(None);
         let settings = trace_settings(&trace, &one);
         let told = std::cell::RefCell::new(Vec::new());
         let watch = |most: usize| {
